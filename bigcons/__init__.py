@@ -57,7 +57,11 @@ def __getattr__(name: str) -> Any:
     elif name in _MODULES:
         value = importlib.import_module(f"bigcons.{name}")
     else:
-        raise AttributeError(f"module 'bigcons' has no attribute {name!r}")
+        import difflib
+
+        near = difflib.get_close_matches(name, __dir__(), n=1)
+        guess = f"; did you mean {near[0]}?" if near else ""
+        raise AttributeError(f"module 'bigcons' has no attribute {name!r}{guess}")
     globals()[name] = value
     return value
 

@@ -306,6 +306,7 @@ def _make_ensemble(how: _How, layout: Layout, scratch: Path) -> _Made:
             id=None if ids is None or ids["is_index"] else ids["name"],
             columns=None if names == [f"p{u}" for u in range(len(names))] else names,
             memory=how.memory or "1GB",
+            **made_with.get("read", {}),
         )
     elif "seed" in made_with:
         raise InvalidInputError(

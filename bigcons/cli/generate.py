@@ -134,6 +134,7 @@ def generate(
     id: str | None,
     columns: list[str] | None,
     drop: list[str] | None,
+    header: bool | None,
     scheme: str,
     fixed: int | None,
     train: str | None,
@@ -161,9 +162,11 @@ def generate(
         given |= {"n_clusters": fixed, "sample": 1.0}
     if train is not None and scheme == "diverse":
         raise click.UsageError("Scheme 'diverse' takes no --train; leave it out.")
+    from bigcons.tables.select import select
+
     with telling_finished(out, "call", overwrite):
         ensemble = _generator(scheme, given)(
-            one_or_many(features),
+            select(one_or_many(features), header=header),
             **given,
             id=id,
             columns=columns,

@@ -6,14 +6,44 @@ from typing import Any
 
 import click
 
-from bigcons.cli.options import TABLE, memory_option, output_option, overwrite_option, table_options
+from bigcons.cli.options import (
+    TABLE,
+    StorePath,
+    column_list,
+    memory_option,
+    missing_option,
+    output_option,
+    overwrite_option,
+    table_options,
+)
 from bigcons.cli.output import amount, emit, emit_ensemble, reporting, telling_finished
 
 
 @click.command("import")
 @click.argument("tables", nargs=-1, required=True, type=TABLE)
-@output_option("Store for the ensemble (.zarr).")
+@click.option(
+    "-o", "--out", type=StorePath(readable=False), metavar="STORE", help="Store for the ensemble (.zarr)."
+)
+@click.option(
+    "--into",
+    type=StorePath(readable=False),
+    metavar="STORE",
+    help="Store of an ensemble to which the partitions are appended, joined by the ids of its objects.",
+)
 @table_options("partitions")
+@missing_option
+@click.option(
+    "--orientation",
+    type=click.Choice(["objects", "partitions"]),
+    help="What a row is.  [default: an object, if that is clear]",
+)
+@click.option("--runs", is_flag=True, help="Each of the TABLES is a partition, with a column of labels.")
+@click.option(
+    "--long",
+    "by",
+    metavar="OBJECT,PARTITION,LABEL",
+    help="A row of the table is one label; names of the columns with its object, partition and label.",
+)
 @click.option(
     "--memberships",
     is_flag=True,
@@ -27,10 +57,16 @@ from bigcons.cli.output import amount, emit, emit_ensemble, reporting, telling_f
 @reporting
 def import_(
     tables: tuple[str, ...],
-    out: str,
+    out: str | None,
+    into: str | None,
     id: str | None,
     columns: list[str] | None,
     drop: list[str] | None,
+    header: bool | None,
+    missing: Any,
+    orientation: str | None,
+    runs: bool,
+    by: str | None,
     memberships: bool,
     chunk_rows: int | None,
     memory: str,
@@ -40,29 +76,76 @@ def import_(
 
     The table is a .parquet, .csv, .tsv (or these with .gz), .npy, .npz or .zarr with one row per object and
     one column per partition, a folder of files, a pattern such as "labels/*.parquet", or -, standard input;
-    missing labels are empty, NaN or negative. The first line of a .csv is its header, unless it
-    contains a number; then it is the first object. The table is streamed and need not fit in memory.
+    missing labels are empty, NaN or negative. The table is streamed and need not fit in memory. What may be
+    read in two ways, such as a first line of numbers in a .csv, is refused unless an option tells.
 
-    With --memberships, each of the TABLES, in these forms or a consensus with memberships, is a soft
-    clustering; its rows sum to 1, and are NaN or 0 where an object is missing.
+    With --runs, each of the TABLES is one partition. With --long, the table has a row for each label, such as
+    the votes of workers on tasks. With --memberships, each of the TABLES, in these forms or a consensus with
+    memberships, is a soft clustering; its rows sum to 1, and are NaN or 0 where an object is missing.
+
+    With --into, partitions are appended to an ensemble. Rows are joined by ids, in any order; objects that
+    have no row are missing.
     """
-    from bigcons.stores.ensemble import import_labels, import_memberships
+    from bigcons.stores.ensemble import Ensemble, import_labels, import_memberships
 
-    settings: dict[str, Any] = {"id": id, "overwrite": overwrite, "memory": memory, "chunk_rows": chunk_rows}
-    if memberships:
-        if columns is not None or drop is not None:
-            raise click.UsageError("All columns but the id are memberships; leave out --columns and --drop.")
-    elif len(tables) > 1:
+    if (out is None) == (into is None):
+        raise click.UsageError("Give either -o, a new store, or --into, one of an ensemble to append to.")
+    used = {
+        "--columns": columns,
+        "--drop": drop,
+        "--orientation": orientation,
+        "--chunk-rows": chunk_rows,
+        "--id": id,
+        "--header": header,
+        "--missing": missing,
+        "--overwrite": overwrite or None,
+    }
+    kinds = {"--runs": runs, "--long": by, "--memberships": memberships, "--into": into}
+    given = [name for name, value in kinds.items() if value]
+    kind = given[0] if given else None
+    unused = [name for name in _UNUSED.get(kind, ()) if used[name] is not None]
+    if kind is not None and (unused or given[1:]):
+        raise click.UsageError(f"{kind} takes no {(unused or given[1:])[0]}; leave it out.")
+    if len(tables) > 1 and not (runs or memberships):
         raise click.UsageError(
-            f"Got {len(tables)} tables of labels; pass one, with a column for each partition, or a "
-            "pattern in quotes for files that have its rows."
+            f"Got {len(tables)} tables of labels; pass one, with a column for each partition, a pattern in "
+            "quotes for files that have its rows, or --runs if each is a partition."
         )
+    read: dict[str, Any] = {"missing": missing, "header": header}
+    chosen: dict[str, Any] = {"id": id, "columns": columns, "drop": drop}
+    settings: dict[str, Any] = {"overwrite": overwrite, "memory": memory}
+    if into is not None:
+        appended = Ensemble.open(into, "a").append_partitions(tables[0], **chosen, **read)
+        emit_ensemble(appended, into)
+        return
+    assert out is not None  # noqa: S101 - checked above
     with telling_finished(out, "import", overwrite):
         if memberships:
-            ensemble = import_memberships(tables, out, **settings)
+            ensemble = import_memberships(tables, out, id=id, chunk_rows=chunk_rows, **settings)
+        elif runs:
+            ensemble = Ensemble.from_runs(list(tables), out=out, id=id, columns=columns, **read, **settings)
+        elif by is not None:
+            names = column_list(by)
+            if len(names) != 3:
+                raise click.UsageError(
+                    f"--long has {len(names)} columns; name three: of the object, the partition, the label."
+                )
+            names_of: dict[str, Any] = dict(zip(("object", "partition", "label"), names, strict=True))
+            ensemble = Ensemble.from_long(tables[0], **names_of, out=out, **read, **settings)
         else:
-            ensemble = import_labels(tables[0], out, columns=columns, drop=drop, **settings)
+            ensemble = import_labels(
+                tables[0], out, orientation=orientation, chunk_rows=chunk_rows, **chosen, **read, **settings
+            )
     emit_ensemble(ensemble, out)
+
+
+_UNUSED: dict[str | None, tuple[str, ...]] = {
+    "--runs": ("--drop", "--orientation", "--chunk-rows"),
+    "--long": ("--id", "--columns", "--drop", "--orientation", "--chunk-rows"),
+    "--memberships": ("--columns", "--drop", "--orientation", "--header", "--missing"),
+    "--into": ("--orientation", "--chunk-rows", "--overwrite"),
+}
+"""Options that an import of each kind does not take."""
 
 
 @click.command("import-pairs")

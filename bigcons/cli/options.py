@@ -92,7 +92,12 @@ def output_option(help_text: str, *, name: str = "STORE", may_stream: bool = Fal
 
 def column_names(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
     """Parse names of columns, separated by commas; one with a comma stands in double quotes."""
-    return None if value is None else next(csv.reader([value]), [])
+    return None if value is None else column_list(value)
+
+
+def column_list(text: str) -> list[str]:
+    """Split text at its commas, but those in double quotes."""
+    return next(csv.reader([text]), [])
 
 
 def columns_option(help_text: str) -> Decorator:
@@ -106,22 +111,59 @@ def drop_option(help_text: str) -> Decorator:
 
 
 def table_options(what: str) -> Decorator:
-    """Return the options that choose the columns of a table; ``what`` the others are, in the plural."""
+    """Return the options that choose the columns of a table and say how it is read.
+
+    ``what`` the columns are, in the plural.
+    """
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in (
             drop_option(f"Columns that are not {what}."),
-            columns_option(f"Columns that are {what}.  [default: all but the id]"),
+            columns_option(
+                f'Columns that are {what}, or a pattern, such as "leiden*".  [default: all but the id]'
+            ),
             click.option(
                 "--id",
                 metavar="NAME",
-                help="Column that identifies the objects; it comes back with every export, to join by.",
+                help="Column that identifies the objects; it comes back with every export, to join by.  "
+                "[default: the names of rows that pandas, R or AnnData keep]",
+            ),
+            click.option(
+                "--header/--no-header",
+                default=None,
+                help="Whether the first line of a .csv or .tsv has names of columns.  "
+                "[default: if that is clear]",
             ),
         ):
             function = option(function)
         return function
 
     return add
+
+
+def missing_labels(
+    _: click.Context, __: click.Parameter, given: tuple[str, ...]
+) -> list[str] | dict[str, list[str]] | None:
+    """Parse the labels that are missing, of all columns or of one."""
+    if not given:
+        return None
+    parts = [text.partition("=") for text in given]
+    by_column = {name: column_list(values) for name, mark, values in parts if mark}
+    if not by_column:
+        return [value for values in given for value in column_list(values)]
+    if len(by_column) < len(given):
+        raise click.BadParameter("Give missing labels of all columns, or of each by NAME=VALUE,..., once.")
+    return by_column
+
+
+missing_option: Decorator = click.option(
+    "--missing",
+    multiple=True,
+    callback=missing_labels,
+    metavar="[NAME=]VALUE,...",
+    help="Labels that are missing, of all columns or of one; numbers take the place of the negative ones, "
+    "and '' means that only empty cells are.  [default: empty cells, NA and the like, negative numbers]",
+)
 
 
 def one_or_many(paths: tuple[str, ...]) -> str | list[str]:

@@ -74,6 +74,7 @@ def run(
     id: str | None,
     columns: list[str] | None,
     drop: list[str] | None,
+    header: bool | None,
     n_clusters: int | range | str,
     method: str,
     n_partitions: int,
@@ -94,6 +95,7 @@ def run(
     result of a finished one. What was chosen is printed, with the time of each step.
     """
     from bigcons.tables.files import refuse_missing
+    from bigcons.tables.select import select
 
     for path in (*features, *([] if truth is None else [truth])):
         refuse_missing(path)  # methods take seconds to import
@@ -107,7 +109,8 @@ def run(
     given |= {} if client is None else {"client": client}
     _, parameters = parse_method(method, (ensemble_path,), given)
 
-    table = {"features": one_or_many(features), "id": id, "columns": columns, "drop": drop}
+    source = select(one_or_many(features), header=header)
+    table = {"features": source, "id": id, "columns": columns, "drop": drop}
     making = {
         "n_partitions": n_partitions,
         "n_clusters": base_clusters,

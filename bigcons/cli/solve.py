@@ -6,6 +6,7 @@ import inspect
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,7 @@ from bigcons.cli.options import (
     STANDARD,
     Decorator,
     memory_size,
+    missing_option,
     option_name,
     output_option,
     overwrite_option,
@@ -107,6 +109,7 @@ def method_option(note: str = "") -> Decorator:
 )
 @output_option("Store for the consensus (.zarr).")
 @table_options("partitions")
+@missing_option
 @click.option("--memory", type=memory_size, metavar="SIZE", help="Memory budget, such as 512MB or 2GB.")
 @click.option(
     "--resume/--no-resume",
@@ -125,6 +128,8 @@ def solve(
     id: str | None,
     columns: list[str] | None,
     drop: list[str] | None,
+    header: bool | None,
+    missing: Any,
     random_state: int,
     overwrite: bool,
     **options: Any,
@@ -153,6 +158,7 @@ def solve(
     from bigcons.solving.workspace import can_resume
     from bigcons.stores.consensus import Consensus
     from bigcons.stores.pair_parquet import is_parquet
+    from bigcons.tables.select import select
 
     model = METHODS[method](**parameters)
     if isinstance(pairs := getattr(model, "pairs", None), str) and is_parquet(pairs):
@@ -162,7 +168,8 @@ def solve(
     began = time.perf_counter()
     try:
         with telling_finished(out, "solve", overwrite):
-            model.fit(ensemble, out=out, overwrite=overwrite, id=id, columns=columns, drop=drop)
+            table = select(ensemble, id=id, columns=columns, drop=drop, missing=missing, header=header)
+            model.fit(table, out=out, overwrite=overwrite)
     except KeyboardInterrupt:
         if not can_resume(out):
             click.echo("No checkpoint was reached; the solve will start from the beginning.", err=True)
@@ -173,7 +180,7 @@ def solve(
     page = Path(out).with_suffix(".html").name
     emit(
         {"kind": "consensus", "path": out, **results},
-        f"{shown}\n\n{_largest(solved)}\nMore: bigcons report {out} -o {page}",
+        f"{shown}\n\n{_largest(solved)}\nMore: bigcons report {quote(out)} -o {quote(page)}",
     )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from bigcons.errors import InvalidIdsError, InvalidInputError
 from bigcons.memory import row_blocks, rows_within
+from bigcons.schema import MISSING
 from bigcons.storage.interface import StorePath
 from bigcons.stores.ensemble_store import (
     MAX_CHUNK_COLUMNS,
@@ -115,7 +116,7 @@ class Extended(NamedTuple):
     dtype: np.dtype
     encodings: list[Encoding]
     rows: np.ndarray | None = None
-    """Row of the table ``(n_objects,)`` with the new labels of each object; None if they are in order."""
+    """Row of the table ``(n_objects,)`` with the new labels of each object, -1 of none; None if in order."""
 
     def encoded(self, table: Table) -> Iterator[np.ndarray]:
         """Yield the new labels, in the order of the objects."""
@@ -123,7 +124,7 @@ class Extended(NamedTuple):
         if self.rows is None:
             yield from blocks
             return
-        labels = np.concatenate([*blocks])
+        labels = np.concatenate([*blocks, np.full((1, len(self.encodings)), MISSING, self.dtype)])
         for block in row_blocks(len(self.rows), BLOCK_ROWS):
             yield labels[self.rows[block.start : block.stop]]
 
@@ -159,11 +160,15 @@ def _with_partitions(
         names = [f"p{len(header.names) + u}" for u in range(table.n_columns)]
     names = partition_names(table, names, first=len(header.names))
     check_distinct([*header.names, *names])
+    rows = None
+    if header.ids is not None and table.ids is not None:
+        rows = rows_of_ids(header.ids, table.ids, table.where)
     scan = scan_labels(table, names)
-    if scan.n_objects != header.n_objects:
+    if rows is None and scan.n_objects != header.n_objects:
+        by_id = "" if header.ids is None else ", or id= with the column of their ids"
         raise InvalidInputError(
             f"labels has {scan.n_objects} objects but the ensemble has {header.n_objects}; "
-            "give one row for each, -1 where the label is missing."
+            f"give one row for each, -1 where the label is missing{by_id}."
         )
     encodings = scan.encodings
     extended = header._replace(
@@ -173,9 +178,6 @@ def _with_partitions(
         provenance=_appended(header, partitions=table.n_columns),
         ids=header.ids or table.ids,
     )
-    rows = None
-    if header.ids is not None and table.ids is not None:
-        rows = rows_of_ids(header.ids, table.ids, table.where)
     categories = [*categories, *(encoding.categories for encoding in encodings)]
     return Extended(extended, categories, label_dtype(extended.n_clusters), encodings, rows)
 

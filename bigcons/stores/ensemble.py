@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import psutil
 
 from bigcons.errors import (
     EmptyPartitionError,
     InvalidInputError,
+    MemoryBudgetError,
     MissingDependencyError,
     SoftEnsembleError,
 )
@@ -37,15 +41,16 @@ from bigcons.stores.ensemble_store import (
     tile_checksums,
     write_store,
 )
-from bigcons.stores.ids import id_array, ids_at
+from bigcons.stores.ids import id_array, ids_at, ids_of
 from bigcons.stores.lazy import dask_rows, dataset_of_ensemble
+from bigcons.stores.reshaping import Reshaped, read_long, read_runs
 from bigcons.stores.soft_sources import SoftSources, listed
-from bigcons.tables.encode import label_dtype, warn_of_suspects
+from bigcons.tables.encode import chunk_rows_within, label_dtype, warn_of_suspects
 from bigcons.tables.files import describe, provenance_of_files
 from bigcons.tables.ids import Ids
 from bigcons.tables.intake import open_table
 from bigcons.tables.memory import HardenedTable
-from bigcons.tables.select import INDEX, Column, Columns, Selection, choose, select
+from bigcons.tables.select import INDEX, Column, Columns, Selection, select
 from bigcons.tables.table import Table
 from bigcons.validation import check_choice, check_int
 
@@ -53,8 +58,8 @@ from bigcons.validation import check_choice, check_int
 class Ensemble:
     """Partitions of the same objects: labels ``(n_objects, n_partitions)``, -1 where missing.
 
-    Created by ``from_labels``, ``open`` or ``import_labels``. The labels of partition ``u`` are
-    ``0 .. n_clusters[u] - 1`` and encode the original values ``categories[u]``.
+    Created by ``from_labels``, ``from_runs``, ``from_long``, ``open`` or ``import_labels``. The labels of
+    partition ``u`` are ``0 .. n_clusters[u] - 1`` and encode the original values ``categories[u]``.
 
     An ensemble of soft clusterings, from ``from_memberships`` or ``import_memberships``, has memberships
     ``(n_objects, n_base_clusters)`` float32 in place of labels: the real incidence matrix of objects and base
@@ -91,21 +96,151 @@ class Ensemble:
         id: Column | None = None,
         columns: Columns | None = None,
         drop: Columns | None = None,
+        missing: Any = None,
+        header: bool | None = None,
+        orientation: str | None = None,
     ) -> Ensemble:
         """Read a label matrix into memory; rows are objects, columns are partitions.
 
         ``x`` is an array of whole numbers or text, a list of rows, a pandas, polars or Arrow table or any
         object with ``__arrow_c_stream__``, a dask array or dataframe, an ``xarray.DataArray``, the Dataset of
         `to_xarray`, an AnnData, whose ``obs`` is read, another ensemble, or a path to one or to .npy, .npz,
-        .csv, .tsv (or these with .gz), .parquet or .zarr, a folder of such files, a pattern such as
-        ``labels/*.csv``, or a list of paths. ``id`` names the column that identifies the objects, ``columns``
-        and ``drop`` those that are partitions: see `bigcons.select`. NaN, None, pd.NA, negative numbers and
-        masked entries are missing labels. Raises InvalidInputError for labels that are neither whole numbers
-        nor text, for an empty or ragged matrix and for a partition without any label.
+        .csv, .tsv (or these with .gz), .parquet, .h5ad (by anndata) or .zarr, a folder of such files, a
+        pattern such as ``labels/*.csv``, or a list of paths. ``id`` names the column that identifies the
+        objects, ``columns`` and ``drop`` those that are partitions, and ``missing`` which labels are missing:
+        by default, in every source, empty and blank text, NaN, None, pd.NA, masked entries, the words that
+        pandas reads as missing, and negative numbers. See `bigcons.select`.
+
+        What may be read in two ways is refused unless a parameter tells. ``orientation="objects"``: rows are
+        objects, although they are fewer than the columns of a list, or arrays in a list, or in files of one
+        column, or look like those of a long table; ``"partitions"``: rows are partitions (see also
+        ``from_runs`` and ``from_long``). ``header``: whether the first line of a .csv or .tsv has names. It
+        does if none of them is a number, or if they are numbers in order beside text, as ``cell,2,5,10`` of a
+        sweep over the number of clusters, each greater than the labels in its column.
+
+        Raises InvalidInputError for labels that are neither whole numbers nor text, for an empty or ragged
+        matrix, and for a partition without any label.
         """
         provenance = {"made_by": "from_labels", "source": describe(x)}
-        table = _table_of(select(x, id=id, columns=columns, drop=drop))
+        how = {"missing": missing, "header": header, "orientation": orientation}
+        table = _table_of(select(x, id=id, columns=columns, drop=drop, **how))
+        provenance |= _as_read(how)
         return _with_warnings(Ensemble(*building.read_labels(table, provenance, names=names)))
+
+    @classmethod
+    def from_runs(
+        cls,
+        runs: Any,
+        *,
+        names: Sequence[str] | None = None,
+        ids: Any = None,
+        id: Column | None = None,
+        columns: Columns | None = None,
+        missing: Any = None,
+        header: bool | None = None,
+        out: StorePath | None = None,
+        overwrite: bool = False,
+        memory: int | str = "1GB",
+    ) -> Ensemble:
+        """Read partitions of the same objects, one from each entry of a list, as most programs give them.
+
+        Parameters
+        ----------
+        runs
+            A list with one entry for each partition, a mapping from names to them, or an array with a row for
+            each. An entry is a vector of labels (a list, array, or column of pandas, polars or Arrow), a file
+            or a table with one column of labels, the communities that networkx gives (a list of sets or lists
+            of objects), a mapping from objects to labels, or a clustering of igraph, leidenalg, cdlib or
+            scikit-learn.
+        names : default=None
+            Names of the partitions; by default the keys of a mapping, the names of files, or ``p0, p1, ...``
+        ids : default=None
+            What identifies the objects, in order. By default, communities and mappings have the objects that
+            occur in any of them, ascending, whose names are the ids unless these are 0, 1, 2, ...
+        id, columns, missing, header
+            Of files and tables, the column that identifies the objects and that of the labels, and how they
+            are read; see `bigcons.select`.
+        out, overwrite, memory
+            Where to store the ensemble, and the memory to use for it. By default it is in memory.
+
+        Entries with ids, those of a column with an index included, are joined by them, in any order; objects
+        that a run does not have are missing in it. Other entries have a label for each object. Raises
+        InvalidInputError for entries of different length, for an object in two communities of a run, and for
+        what may be a single run. Memory: the codes of all runs or, with ``out``, of one at a time.
+
+        Examples
+        --------
+        >>> import bigcons as bc
+        >>> bc.Ensemble.from_runs([[0, 0, 1], [{0}, {1, 2}]]).read(0, 3).tolist()
+        [[0, 0], [0, 1], [1, 1]]
+        """
+        how = {"id": id, "columns": columns, "missing": missing, "header": header}
+        ids = ids_of(ids)
+        given = {**how, "names": names, "ids": None if ids is None else ids.facts.in_words}
+        provenance = {"made_by": "from_runs", **provenance_of_files(runs, given)}
+        with ExitStack() as stack:
+            if out is not None and _prepared(out, overwrite, provenance):
+                return Ensemble.open(out)
+            read = read_runs(runs, names, stack, ids=ids, on_disk=out is not None, **how)
+            return _with_warnings(_reshaped(read, provenance, out, overwrite, parse_size(memory)))
+
+    @classmethod
+    def from_long(
+        cls,
+        table: Any,
+        *,
+        object: Column,
+        partition: Column,
+        label: Column,
+        missing: Any = None,
+        header: bool | None = None,
+        out: StorePath | None = None,
+        overwrite: bool = False,
+        memory: int | str = "1GB",
+    ) -> Ensemble:
+        """Read a long table, which has a row for each label, such as the votes of workers on tasks.
+
+        Parameters
+        ----------
+        table
+            Any table, as for ``from_labels``.
+        object, partition, label
+            The columns with the object, the partition (a worker, a run) and the label. Objects and partitions
+            are sorted; objects keep their names as ids. Labels that a partition does not give are missing.
+        missing, header
+            Which labels are missing, and whether a file has a header; see `bigcons.select`.
+        out, overwrite, memory
+            Where to store the ensemble, and the memory to use for it. By default it is in memory.
+
+        Raises InvalidInputError for two different labels of an object in a partition. A repeated row counts
+        once. The table is read three times and its votes are sorted on a disk. Memory: the different objects,
+        a block and, without ``out``, the matrix of labels, which is mostly empty.
+
+        Examples
+        --------
+        >>> import bigcons as bc, pyarrow as pa
+        >>> votes = {"task": [7, 7, 9], "worker": ["ann", "bob", "bob"], "vote": ["x", "y", "y"]}
+        >>> by_worker = {"object": "task", "partition": "worker", "label": "vote"}
+        >>> bc.Ensemble.from_long(pa.table(votes), **by_worker).read(0, 2).tolist()
+        [[0, 0], [-1, 0]]
+        """
+        how: dict[str, Any] = {"missing": missing, "header": header}
+        columns: dict[str, Any] = {"object": object, "partition": partition, "label": label}
+        provenance = {"made_by": "from_long", **provenance_of_files(table, {**columns, **how})}
+        with ExitStack() as stack:
+            if out is not None and _prepared(out, overwrite, provenance):
+                return Ensemble.open(out)
+            budget = parse_size(memory)
+            read = read_long(table, stack, **columns, **how, budget=budget)
+            n_objects, n_partitions = read.header.n_objects, len(read.header.names)
+            size = n_objects * n_partitions * label_dtype(read.header.n_clusters).itemsize
+            if out is None and size > psutil.virtual_memory().available:
+                raise MemoryBudgetError(
+                    f"the labels of {n_objects:,} objects in {n_partitions:,} partitions take "
+                    f"{format_size(size)}, more than there is memory; pass out= to store them.",
+                    needed=size,
+                )
+            return _with_warnings(_reshaped(read, provenance, out, overwrite, budget))
 
     @classmethod
     def from_memberships(
@@ -513,13 +648,16 @@ class Ensemble:
         id: Column | None = None,
         columns: Columns | None = None,
         drop: Columns | None = None,
+        missing: Any = None,
+        header: bool | None = None,
     ) -> Ensemble:
         """Append objects, with columns in the order of the partitions or with their names; return ``self``.
 
         New label values extend the categories. If the objects have ids, new ones need them as well, in the
-        column ``id``, and none may be known: InvalidIdsError is raised. Soft clusterings take a list of
-        memberships, one table for each partition, with the same clusters. A stored ensemble must be open with
-        mode "a" and keeps its rows per chunk; other instances that have it open must open it again.
+        column ``id``, by default that of the same name, and none may be known: InvalidIdsError is raised.
+        ``missing`` and ``header`` say how the table is read, see `bigcons.select`. Soft clusterings take a
+        list of memberships, one table for each partition, with the same clusters. A stored ensemble must be
+        open with mode "a" and keeps its rows per chunk; other instances that have it open must open it again.
         """
         if self.is_soft:
             sources = SoftSources(*listed(labels, self.names, id=id))
@@ -529,7 +667,8 @@ class Ensemble:
                 with self._appending() as append:
                     building.append_soft_objects_to_store(append, sources)
             return self
-        table = _table_of(select(labels, id=id, columns=columns, drop=drop))
+        how = {"columns": columns, "drop": drop, "missing": missing, "header": header}
+        table = self._table_with_ids(labels, id, how)
         if isinstance(self._labels, np.ndarray):
             self._labels, self._header, self._categories = building.append_objects_in_memory(
                 self._labels, self._header, self.categories, table
@@ -547,12 +686,16 @@ class Ensemble:
         id: Column | None = None,
         columns: Columns | None = None,
         drop: Columns | None = None,
+        missing: Any = None,
+        header: bool | None = None,
     ) -> Ensemble:
         """Append partitions of the same objects; return ``self``.
 
-        With the ids of the objects in the column ``id``, rows may be in any order (up to a gigabyte of ids,
-        and not of soft clusterings), and InvalidIdsError is raised for an object that has none; an ensemble
-        without ids takes them from there. Without, rows are in the order of the objects. ``labels`` is
+        With the ids of the objects in the column ``id``, by default that of the same name, rows are joined by
+        them (up to a gigabyte of ids, and not of soft clusterings): in any order, and objects without a row
+        are missing. InvalidIdsError is raised for an id that is no object; an ensemble without ids takes them
+        from there. Without ids, rows are in the order of the objects. ``missing`` and ``header`` say how the
+        table is read, see `bigcons.select`. ``labels`` is
         ``(n_objects, n_new)``, or ``(n_objects,)`` for one partition; for soft clusterings a list of
         memberships, one table for each new partition. A stored ensemble must be open with mode "a".
         """
@@ -567,7 +710,8 @@ class Ensemble:
                 with self._appending() as append:
                     building.append_soft_partitions_to_store(append, sources)
             return self
-        table = _table_of(select(_as_matrix(labels), id=id, columns=columns, drop=drop))
+        how = {"columns": columns, "drop": drop, "missing": missing, "header": header}
+        table = self._table_with_ids(_as_matrix(labels), id, how)
         if isinstance(self._labels, np.ndarray):
             self._labels, self._header, self._categories = building.append_partitions_in_memory(
                 self._labels, self._header, self.categories, table, names
@@ -576,6 +720,10 @@ class Ensemble:
             with self._appending() as append:
                 building.append_partitions_to_store(append, table, names)
         return self
+
+    def _table_with_ids(self, labels: Any, id: Column | None, how: dict[str, Any]) -> Table:
+        """Return a table of labels, with ids in the column ``id``, by default that of the same name."""
+        return _table_of(select(labels, id=id, **how), are_objects=True, usual_id=self.id_name)
 
     @contextmanager
     def _appending(self) -> Iterator[Appending]:
@@ -692,7 +840,7 @@ def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None, *, soft: bool
         return x
     if known is None:
         return Ensemble.from_labels(x)
-    table = _table_of(x)
+    table = _table_of(x, are_objects=True)
     if table.n_columns != len(known):
         raise InvalidInputError(
             f"the new labels have n_partitions={table.n_columns} but {len(known)} were fitted; "
@@ -721,6 +869,9 @@ def import_labels(
     id: Column | None = None,
     columns: Columns | None = None,
     drop: Columns | None = None,
+    missing: Any = None,
+    header: bool | None = None,
+    orientation: str | None = None,
     overwrite: bool = False,
     memory: int | str = "1GB",
     chunk_rows: int | None = None,
@@ -728,21 +879,55 @@ def import_labels(
     """Store labels as an ensemble at ``out``, block by block; ``source`` as for `Ensemble.from_labels`.
 
     ``id`` names the column that identifies the objects, which is stored with them, ``columns`` and ``drop``
-    those that are partitions: see `bigcons.select`. Reads the source twice, once to find the values and once
+    those that are partitions, ``missing``, ``header`` and ``orientation`` how they are read: see
+    `bigcons.select`. Reads the source twice, once to find the values and once
     to write them, in blocks that fit in ``memory``, and ids twice more; a dask collection is computed as
     often, chunk by chunk. An ensemble at ``out`` that the same call made of files that have not changed since
     is returned as it is. Raises MemoryBudgetError if a chunk of the source or the distinct values do not fit.
     """
-    given = {"id": id, "columns": columns, "drop": drop, "chunk_rows": chunk_rows}
-    provenance = {"made_by": "import_labels", **provenance_of_files(source, given)}
-    if not overwrite and is_finished_import(out, provenance_at(out, KIND), provenance):
+    how = {"missing": missing, "header": header, "orientation": orientation}
+    given = {"id": id, "columns": columns, "drop": drop, "chunk_rows": chunk_rows, **how}
+    provenance = {"made_by": "import_labels", **provenance_of_files(source, given), **_as_read(how)}
+    if _prepared(out, overwrite, provenance):
         return Ensemble.open(out)
-    refuse_existing(out, overwrite, KIND)
-    table = _table_of(select(source, id=id, columns=columns, drop=drop))
+    table = _table_of(select(source, id=id, columns=columns, drop=drop, **how))
     ensemble = ensemble_of(
         table, out, provenance=provenance, overwrite=overwrite, memory=memory, chunk_rows=chunk_rows
     )
     return _with_warnings(ensemble)
+
+
+def _prepared(out: StorePath, overwrite: bool, provenance: dict[str, Any]) -> bool:
+    """Return whether the import of this provenance is finished; refuse what else is at ``out``."""
+    if not overwrite and is_finished_import(out, provenance_at(out, KIND), provenance):
+        return True
+    refuse_existing(out, overwrite, KIND)
+    return False
+
+
+def _as_read(how: dict[str, Any]) -> dict[str, Any]:
+    """Return the entry of a provenance with how a table was read, as JSON values, if a call said so."""
+    given = {name: value for name, value in how.items() if value is not None}
+    return {"read": json.loads(json.dumps(given, default=_plain))} if given else {}
+
+
+def _plain(value: Any) -> Any:
+    """Return numbers of numpy, and sets, as JSON values; other values of ``missing`` are null."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return list(value) if hasattr(value, "__iter__") else None
+
+
+def _reshaped(
+    read: Reshaped, provenance: dict[str, Any], out: StorePath | None, overwrite: bool, budget: int
+) -> Ensemble:
+    """Hold or store labels that were brought into the form of a matrix."""
+    header = read.header._replace(provenance=provenance)
+    if out is not None:
+        row_bytes = label_dtype(header.n_clusters).itemsize * len(header.names)
+        rows = chunk_rows_within(header.n_objects, len(header.names), row_bytes, budget)
+        header = header._replace(chunk_rows=min(header.chunk_rows, rows))
+    return ensemble_of_blocks(read.blocks, header, out, categories=read.categories, overwrite=overwrite)
 
 
 def import_memberships(
@@ -765,9 +950,8 @@ def import_memberships(
     tables, names = listed(sources, names, id=id)
     provenance = {"made_by": "import_memberships", **provenance_of_files(sources, given)}
     provenance["source"] = ", ".join(map(describe, sources))
-    if not overwrite and is_finished_import(out, provenance_at(out, KIND), provenance):
+    if _prepared(out, overwrite, provenance):
         return Ensemble.open(out)
-    refuse_existing(out, overwrite, KIND)
     building.store_memberships(
         SoftSources(tables, names),
         out,
@@ -808,12 +992,17 @@ def ensemble_of(
 
 
 def ensemble_of_blocks(
-    blocks: Iterable[np.ndarray], header: Header, out: StorePath | None = None, *, overwrite: bool = False
+    blocks: Iterable[np.ndarray],
+    header: Header,
+    out: StorePath | None = None,
+    *,
+    categories: Categories | None = None,
+    overwrite: bool = False,
 ) -> Ensemble:
-    """Read consecutive blocks of labels, which ``header`` describes, into memory or a store, in one pass."""
-    dtype, categories = label_dtype(header.n_clusters), [None] * len(header.names)
+    """Read consecutive blocks of codes, which ``header`` describes, into memory or a store, in one pass."""
+    dtype, categories = label_dtype(header.n_clusters), categories or [None] * len(header.names)
     if out is not None:
-        write_store(out, blocks, header, list(categories), dtype, overwrite)
+        write_store(out, blocks, header, categories, dtype, overwrite)
         return Ensemble.open(out)
     labels = np.empty((header.n_objects, len(header.names)), dtype)
     start = 0
@@ -822,19 +1011,25 @@ def ensemble_of_blocks(
             labels[start : start + len(block)] = block
             start += len(block)
             listener.advance(len(block))
-    return Ensemble(labels, building.held(header), list(categories))
+    return Ensemble(labels, building.held(header), categories)
 
 
-def _table_of(x: Any) -> Table:
+def _table_of(x: Any, *, are_objects: bool = False, usual_id: str | None = None) -> Table:
+    return open_table(_with_open_store(x), "labels", are_objects=are_objects, usual_id=usual_id)
+
+
+def _with_open_store(x: Any) -> Any:
+    """Return ``x``, of a choice from the path of a store the same choice from the ensemble."""
     if isinstance(x, Selection):
-        return choose(_table_of(x.source), x)
-    if isinstance(x, Ensemble) or (isinstance(x, (str, os.PathLike)) and is_store(x)):
-        x = as_ensemble(x)
-    return open_table(x, "labels")
+        return replace(x, source=_with_open_store(x.source))
+    is_ensemble = isinstance(x, Ensemble) or (isinstance(x, (str, os.PathLike)) and is_store(x))
+    return as_ensemble(x) if is_ensemble else x
 
 
 def _as_matrix(labels: Any) -> Any:
-    """Return labels ``(n_objects,)`` as a matrix of one column, and anything else unchanged."""
+    """Return labels ``(n_objects,)`` as a table of one column, and anything else unchanged."""
+    if hasattr(labels, "to_frame") and hasattr(labels, "index"):  # a column of pandas, with its index
+        return labels.to_frame()
     if len(getattr(labels, "shape", (0, 0))) == 1:
         return np.asanyarray(labels).reshape(-1, 1)
     is_list = isinstance(labels, (list, tuple)) and len(labels) > 0

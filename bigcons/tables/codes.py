@@ -7,13 +7,14 @@ in a second pass. Codes follow the order of the values, so they do not depend on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigcons.errors import EmptyPartitionError, InvalidInputError
 from bigcons.schema import MISSING
+from bigcons.tables.reading import DEFAULT_RULE, MissingRule, number_of
 from bigcons.tables.table import Column
 
 TABLE_SIZE = 1 << 16
@@ -30,10 +31,14 @@ class Encoding(NamedTuple):
     n_labeled: int
     """Number of labels in the first pass that were not missing."""
     lookup: Callable[[Any], np.ndarray]
+    """From the keys or text of a column to codes."""
+    rule: MissingRule = DEFAULT_RULE
+    negative: int | None = None
+    """A negative number that is missing here, if there is one."""
 
     def encode(self, raw: Column) -> np.ndarray:
         """Return the codes ``(n_rows,)`` of a block, -1 for missing and unknown labels."""
-        column = plain_column(raw, self.name)
+        column = plain_column(raw, self.name, self.rule)
         if _no_label(column):
             return np.full(len(column), MISSING, np.int8)
         return self.lookup(column)
@@ -47,28 +52,50 @@ class Encoding(NamedTuple):
 class EncodingBuilder:
     """Collects the label values of one partition.
 
-    ``known`` values keep their codes; new ones come after them. With ``is_text`` (a file without types), text
-    labels are parsed as numbers if all of them are numbers.
+    ``known`` values keep their codes; new ones come after them, and none of them is missing. With ``is_text``
+    (a file without types), text labels are parsed as numbers if all of them are numbers. ``rule`` says which
+    labels are missing.
     """
 
-    def __init__(self, name: str, known: np.ndarray | None = None, *, is_text: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        known: np.ndarray | None = None,
+        *,
+        is_text: bool = False,
+        rule: MissingRule = DEFAULT_RULE,
+    ) -> None:
         self._name = name
         self._known = np.empty(0, np.int64) if known is None else known
+        if rule.numbers is None and self._known.dtype != object and self._known.min(initial=0) < 0:
+            rule = rule._replace(numbers=frozenset())
+        self._rule = rule
         self._may_be_numbers = is_text and self._known.dtype != object
         self._found: _Integers | _Texts | None = None
+        self._texts = _Texts(rule, frozenset(self._known) if self._known.dtype == object else frozenset())
+        self._negative: int | None = None
 
     def add(self, raw: Column) -> None:
         """Add the values in a block of the column; raise InvalidInputError for invalid labels."""
-        column = plain_column(raw, self._name)
-        if _no_label(column):
-            return
+        column = plain_column(raw, self._name, self._rule)
         text = not isinstance(column, np.ndarray)
+        if _no_label(column) or (text and not self._texts.add(column)):
+            if not text:
+                self._look_for_negative(raw)
+            return
         if self._found is None:
             if len(self._known) and not self._may_be_numbers:
                 self._check_kind(text, self._known.dtype == object)
-            self._found = _Texts() if text else _Integers()
+            self._found = self._texts if text else _Integers()
         self._check_kind(text, isinstance(self._found, _Texts))
-        self._found.add(column)
+        if isinstance(self._found, _Integers):
+            self._found.add(column)
+            if self._found.is_single():
+                self._look_for_negative(raw)
+
+    def _look_for_negative(self, raw: Column) -> None:
+        if self._rule == DEFAULT_RULE and self._negative is None:
+            self._negative = _negative(raw)
 
     def n_bytes(self) -> int:
         """Return approximately how much memory the values take."""
@@ -80,36 +107,38 @@ class EncodingBuilder:
         if found is None:
             if not len(self._known):
                 raise EmptyPartitionError(self._name)
-            found = _Texts() if self._known.dtype == object else _Integers()
+            found = self._texts if self._known.dtype == object else _Integers()
+        rule = self._rule
         if isinstance(found, _Integers):
-            values = _after(self._known, found.values())
-            return Encoding(self._name, values, found.n_labeled, integer_lookup(values))
-        numbers = self._parsed(found) if self._may_be_numbers else None
+            values = _after(self._known, rule.gathered(found.values()))
+            lookup = integer_lookup(rule.spread(values))
+            return Encoding(self._name, values, found.n_labeled, lookup, rule, self._negative)
+        raw = list(found.labels)
+        labels = [label for label in found.labels.values() if label is not None]
+        numbers = self._parsed(labels) if self._may_be_numbers else None
         if numbers is None:
             self._check_kind(True, self._known.dtype == object or not len(self._known))
-            values = np.array([*self._known, *sorted(found.counts.keys() - set(self._known))], object)
-            lookup = text_lookup(values, np.arange(len(values)))
-            return Encoding(self._name, values, found.counts.total(), lookup)
-        present = numbers >= 0
-        values = _after(self._known, np.unique(numbers[present]))
-        if not len(values):
-            raise EmptyPartitionError(self._name)
-        n_labeled = int(np.fromiter(found.counts.values(), np.int64)[present].sum())
-        lookup = text_lookup(np.array(list(found.counts), object), integer_lookup(values)(numbers))
-        return Encoding(self._name, values, n_labeled, lookup)
+            values = np.array([*self._known, *sorted(set(labels) - set(self._known))], object)
+            codes: dict[str | None, int] = {value: code for code, value in enumerate(values)}
+        else:
+            values = _after(self._known, np.unique(numbers))
+            places = integer_lookup(rule.spread(values))(rule.spread(numbers))
+            codes = dict(zip(labels, places.tolist(), strict=True))
+        codes[None] = MISSING
+        lookup = text_lookup(
+            np.array(raw, object), np.array([codes[label] for label in found.labels.values()])
+        )
+        n_labeled = sum(count for text, count in found.counts.items() if found.labels[text] is not None)
+        return Encoding(self._name, values, n_labeled, lookup, rule, found.negative())
 
-    def _parsed(self, found: _Texts) -> np.ndarray | None:
-        """Return the texts as whole numbers, None if one is not a number."""
-        try:
-            numbers = np.array([float(text) for text in found.counts])
-        except ValueError:
+    def _parsed(self, labels: Sequence[str]) -> np.ndarray | None:
+        """Return labels as whole numbers, None if one is not a number."""
+        found = [number_of(label) for label in labels]
+        numbers = [number for number in found if number is not None]
+        if len(numbers) < len(found):
             return None
-        whole = _whole_numbers(numbers, self._name)
-        exact = [
-            int(text) if text.isdecimal() else number
-            for text, number in zip(found.counts, whole, strict=True)
-        ]
-        return _signed(np.array(exact, object), self._name)
+        _whole_numbers(np.array(numbers, float), self._name, self._rule)  # refuses fractions
+        return _signed(np.array([int(number) for number in numbers], object), self._name)
 
     def _check_kind(self, text: bool, text_before: bool) -> None:
         if text != text_before:
@@ -138,6 +167,9 @@ class _Integers:
         else:
             self._large = np.union1d(self._large, column[column >= 0].astype(np.int64))
 
+    def is_single(self) -> bool:
+        return len(self._large) + int(np.count_nonzero(self._small)) == 1
+
     def values(self) -> np.ndarray:
         return np.union1d(np.flatnonzero(self._small), self._large)
 
@@ -146,14 +178,30 @@ class _Integers:
 
 
 class _Texts:
-    """Texts found so far, with their counts."""
+    """Texts found so far, with their counts and what label each of them is."""
 
-    def __init__(self) -> None:
+    def __init__(self, rule: MissingRule, known: frozenset[str]) -> None:
         self.counts: Counter[str] = Counter()
+        self.labels: dict[str, str | None] = {}
+        self._rule, self._known = rule, known
 
-    def add(self, column: Any) -> None:
+    def add(self, column: Any) -> bool:
+        """Add a column and return whether it has a label."""
+        has_label = False
         for entry in column.drop_null().value_counts().to_pylist():
-            self.counts[entry["values"]] += entry["counts"]
+            text = entry["values"]
+            self.counts[text] += entry["counts"]
+            if text not in self.labels:
+                self.labels[text] = text if text in self._known else self._rule.label_of(text)
+            has_label = has_label or self.labels[text] is not None
+        return has_label
+
+    def negative(self) -> int | None:
+        """Return a negative number that is missing by default, if one was found."""
+        if self._rule != DEFAULT_RULE:
+            return None
+        numbers = [number_of(text.strip()) for text, label in self.labels.items() if label is None]
+        return next((int(number) for number in numbers if number is not None), None)
 
     def n_bytes(self) -> int:
         return _BYTES_PER_TEXT * len(self.counts)
@@ -198,21 +246,38 @@ def text_lookup(texts: np.ndarray, codes: np.ndarray) -> Callable[[Any], np.ndar
     return look_up
 
 
-def plain_column(raw: Column, name: str) -> Any:
-    """Convert a column ``(n_rows,)`` of any type to signed integers (negative: missing) or Arrow text.
+def plain_column(raw: Column, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
+    """Convert a column ``(n_rows,)`` of any type to the keys of numbers (negative: missing) or Arrow text.
 
     Raises InvalidInputError, with the partition's ``name``, for labels that are neither.
     """
     if not isinstance(raw, np.ndarray):
-        return _plain_arrow(raw, name)
+        return _plain_arrow(raw, name, rule)
     raw = unmasked(raw)
     if raw.dtype.kind == "f":
-        return _whole_numbers(raw, name)
+        return _whole_numbers(raw, name, rule)
     if raw.dtype == np.uint64:
-        return _signed(raw, name)
+        return rule.keys(_signed(raw, name))
     if raw.dtype.kind in "biu":
-        return raw.astype(np.result_type(raw.dtype, np.int8), copy=False)
-    return _plain_arrow(_to_arrow(raw, name), name)
+        return rule.keys(raw.astype(np.result_type(raw.dtype, np.int8), copy=False))
+    return _plain_arrow(_to_arrow(raw, name, rule), name, rule)
+
+
+def _negative(raw: Column) -> int | None:
+    """Return the least number of a column if it is negative."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    least: Any = None
+    if isinstance(raw, np.ndarray):
+        raw = unmasked(raw)
+        if raw.dtype.kind in "fiu" and raw.size:
+            least = np.fmin.reduce(raw)
+        elif raw.dtype.kind == "O":
+            least = min((value for value in raw if isinstance(value, (int, float, np.number))), default=None)
+    elif pa.types.is_integer(raw.type) or pa.types.is_floating(raw.type):
+        least = pc.min(raw).as_py()
+    return int(least) if least is not None and least < 0 else None
 
 
 def unmasked(array: np.ndarray) -> np.ndarray:
@@ -234,7 +299,7 @@ def _after(known: np.ndarray, found: np.ndarray) -> np.ndarray:
     return np.concatenate([known, np.setdiff1d(found, known, assume_unique=True)])
 
 
-def _whole_numbers(raw: np.ndarray, name: str) -> np.ndarray:
+def _whole_numbers(raw: np.ndarray, name: str, rule: MissingRule) -> np.ndarray:
     raw = raw.astype(np.float64, copy=False)
     missing = np.isnan(raw)
     broken = ~missing & ((np.rint(raw) != raw) | (np.abs(raw) >= 2.0**63))
@@ -243,7 +308,7 @@ def _whole_numbers(raw: np.ndarray, name: str) -> np.ndarray:
             f"partition {name!r} has label {raw[broken][0]}; labels must be whole numbers or text. "
             "Recode it, or make an ensemble of features by bigcons.generate."
         )
-    return np.where(missing, MISSING, raw).astype(np.int64)
+    return rule.keys(np.where(missing, MISSING, raw).astype(np.int64), missing)
 
 
 def _signed(raw: np.ndarray, name: str) -> np.ndarray:
@@ -255,7 +320,7 @@ def _signed(raw: np.ndarray, name: str) -> np.ndarray:
     return raw.astype(np.int64)
 
 
-def _to_arrow(raw: np.ndarray, name: str) -> Any:
+def _to_arrow(raw: np.ndarray, name: str, rule: MissingRule) -> Any:
     import pyarrow as pa
 
     if raw.dtype.kind not in "OUST":
@@ -266,6 +331,9 @@ def _to_arrow(raw: np.ndarray, name: str) -> Any:
     try:
         return pa.array(raw.astype(object) if raw.dtype.kind == "T" else raw, from_pandas=True)
     except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+        is_label = [not isinstance(value, str) or rule.label_of(value) is not None for value in raw]
+        if not all(is_label):  # numbers, and text where they are missing
+            return _to_arrow(np.where(is_label, raw, np.array(None, object)), name, rule)
         kinds = " and ".join(sorted({type(value).__name__ for value in raw})[:4])
         raise InvalidInputError(
             f"partition {name!r} has labels of type {kinds}; "
@@ -273,7 +341,7 @@ def _to_arrow(raw: np.ndarray, name: str) -> Any:
         ) from None
 
 
-def _plain_arrow(raw: Any, name: str) -> Any:
+def _plain_arrow(raw: Any, name: str, rule: MissingRule) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -288,7 +356,7 @@ def _plain_arrow(raw: Any, name: str) -> Any:
         raw = raw.cast(pa.int8())
     elif pa.types.is_floating(kind):
         numbers = pc.fill_null(raw, pa.scalar(np.nan, kind)).to_numpy(zero_copy_only=False)
-        return _whole_numbers(numbers, name)
+        return _whole_numbers(numbers, name, rule)
     elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         try:
             return raw.cast(pa.large_string())
@@ -300,7 +368,7 @@ def _plain_arrow(raw: Any, name: str) -> Any:
         return raw.cast(pa.large_string())
     elif not pa.types.is_integer(kind):
         raise InvalidInputError(f"partition {name!r} has labels of type {kind}; use whole numbers or text.")
-    integers: np.ndarray = plain_column(pc.fill_null(raw, 0).to_numpy(zero_copy_only=False), name)
+    keys: np.ndarray = plain_column(pc.fill_null(raw, 0).to_numpy(zero_copy_only=False), name, rule)
     if raw.null_count:
-        integers = np.where(pc.is_null(raw).to_numpy(zero_copy_only=False), MISSING, integers)
-    return integers
+        keys = np.where(pc.is_null(raw).to_numpy(zero_copy_only=False), MISSING, keys)
+    return keys

@@ -15,7 +15,7 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError, SuspiciousLabel
 from bigcons.memory import format_size, rows_within
 from bigcons.schema import ENSEMBLE, MISSING
 from bigcons.tables.codes import Encoding, EncodingBuilder, unmasked
-from bigcons.tables.files import MISSING_WORDS
+from bigcons.tables.reading import refuse_long
 from bigcons.tables.table import Column, Rows, Table
 
 BLOCK_ROWS = 65_536
@@ -30,8 +30,8 @@ _SUSPECT_IDS = 200
 _NAME_OF_IDS = re.compile(r"(?i:(.*[^a-z])?(id|ids|key|uuid|index|unnamed: \d+))|.*I[dD]")
 _FEWEST_PER_LABEL = 4
 """Objects that share a label, on average, below which a column is hardly a partition."""
-_MISSING_AS_TEXT = frozenset(MISSING_WORDS) - {"", "none"} | {"-1"}
-"""Text that usually stands for a missing label; "none" can be a name."""
+_MISSING_AS_TEXT = frozenset(("?", ".", "-", "none", "unknown", "unassigned", "missing"))
+"""Text in lower case that often stands for a missing label, but can be a name."""
 
 
 class LabelScan(NamedTuple):
@@ -56,8 +56,8 @@ def scan_labels(
     """
     known = [None] * table.n_columns if known is None else known
     builders = [
-        EncodingBuilder(name, values, is_text=table.is_text)
-        for name, values in zip(names, known, strict=True)
+        EncodingBuilder(name, values, is_text=table.is_text, rule=table.rule_of(u))
+        for u, (name, values) in enumerate(zip(names, known, strict=True))
     ]
     n_objects = 0
     for columns in map(_columns_of, table.blocks(rows)):
@@ -78,7 +78,41 @@ def scan_labels(
             f"labels is empty, shape ({n_objects}, {table.n_columns}); "
             "give at least one object and one partition."
         )
-    return LabelScan(n_objects, [builder.build() for builder in builders])
+    encodings = [builder.build() for builder in builders]
+    if table.names_are_guessed:
+        _refuse_labels_as_names(table, encodings)
+    if table.is_given and all(values is None for values in known):
+        _warn_of_votes(n_objects, encodings)
+    return LabelScan(n_objects, encodings)
+
+
+def _refuse_labels_as_names(table: Table, encodings: Sequence[Encoding]) -> None:
+    """Raise InvalidInputError if a name of a column, from the first line of a file, is a label in it, too."""
+    for name, encoding in zip(table.names or [], encodings, strict=True):
+        if encoding.values.dtype == object and name in encoding.values:
+            raise InvalidInputError(
+                f"{table.where} has {name!r} in its first line and as a label in the same column; pass "
+                "header=True (--header) if it has names of columns, header=False (--no-header) if it is "
+                "an object."
+            )
+
+
+def _warn_of_votes(n_objects: int, encodings: Sequence[Encoding]) -> None:
+    """Warn if nothing but one cluster is left beside negative numbers, which might be labels, such as votes.
+
+    They are not if partitions of several clusters have missing labels, too.
+    """
+    gaps = [encoding for encoding in encodings if encoding.n_labeled < n_objects]
+    found = [encoding for encoding in gaps if encoding.negative is not None]
+    if not found or any(len(encoding.values) > 1 for encoding in gaps):
+        return
+    name, values, n_labeled, _, _, negative = found[0]
+    warn_user(
+        f"partition {name!r} has {values[0]} as its only label, and {negative} where "
+        f"{n_objects - n_labeled:,} of the objects have none; pass missing=[] (--missing '') if "
+        "negative numbers are labels.",
+        SuspiciousLabelsWarning,
+    )
 
 
 def encode_labels(
@@ -89,10 +123,14 @@ def encode_labels(
     Raises InvalidInputError at the end if the labels differ from the first pass.
     """
     n_labeled = np.zeros(len(encodings), np.int64)
+    may_be_long = table.may_be_long and table.ids is None
     for columns in map(_columns_of, table.blocks(rows)):
         codes = np.empty((len(encodings), len(columns[0])), dtype)
         for u, encoding in enumerate(encodings):
             codes[u] = encoding.encode(columns[u])
+        if may_be_long:
+            refuse_long(codes.T, [encoding.name for encoding in encodings], table.where)
+            may_be_long = False
         n_labeled += np.count_nonzero(codes != MISSING, axis=1)
         del columns  # before the table makes the next ones
         yield np.ascontiguousarray(codes.T)
@@ -228,10 +266,12 @@ def warn_of_suspects(
             SuspiciousLabelsWarning,
         )
     for name, values in zip(names, categories, strict=True):
-        if values is not None and values.dtype == object and (found := _MISSING_AS_TEXT.intersection(values)):
+        if values is None or values.dtype != object:
+            continue
+        if found := [value for value in values if value.lower() in _MISSING_AS_TEXT]:
             warn_user(
                 f"partition {name!r} has the text {min(found)!r} as a label of its own; "
-                "give None or NaN where labels are missing.",
+                f"pass missing={min(found)!r} (--missing) if it means that there is none.",
                 SuspiciousLabelsWarning,
             )
             break

@@ -10,7 +10,7 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -21,26 +21,19 @@ from bigcons.errors import (
     DamagedFileError,
     InvalidInputError,
     StoreNotFoundError,
-    SuspiciousLabelsWarning,
     first_line,
-    warn_user,
 )
 from bigcons.storage.arrays import METADATA, open_array, read_metadata
 from bigcons.storage.commit import MANIFEST, is_store
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import DiskPlace, place_of
-from bigcons.tables.memory import ArrayTable
-from bigcons.tables.select import SelectedTable, Selection
-from bigcons.tables.table import PartedTable, Rows, Table, as_names, check_matrix
+from bigcons.tables.memory import ArrayTable, pandas_index
+from bigcons.tables.reading import MISSING_WORDS, header_names
+from bigcons.tables.select import INDEX, SelectedTable, Selection
+from bigcons.tables.table import DEFAULT_READING, PartedTable, Reading, Rows, Table, check_matrix
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-MISSING_WORDS = (
-    *("", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan"),
-    *("None", "none", "NULL", "null", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN"),
-)
-"""Cells of a CSV file that mean missing, as in pandas."""
 
 STANDARD_INPUT = "standard input"
 IN_MEMORY = "in memory"
@@ -48,7 +41,7 @@ IN_MEMORY = "in memory"
 _PARQUET = (".parquet", ".pq")
 _TABS = (".tsv", ".tsv.gz")
 _CSV = (".csv", ".csv.gz", *_TABS)
-KNOWN = ".npy, .npz, .csv, .tsv (or either with .gz), .parquet or .zarr (version 3)"
+KNOWN = ".npy, .npz, .csv, .tsv (or either with .gz), .parquet, .h5ad or .zarr (version 3)"
 """What files may be, in words."""
 
 _BLOCK_BYTES = 1 << 20
@@ -60,7 +53,7 @@ _LONGEST_HEADER = 1 << 20
 _MOST_CSV_COLUMNS = 1 << 17
 
 
-def open_path(path: str | os.PathLike[str], role: str) -> Table:
+def open_path(path: str | os.PathLike[str], role: str, how: Reading = DEFAULT_READING) -> Table:
     """Return the table of the file, folder or Zarr array at ``path``."""
     place = place_of(path)
     if (place / METADATA).is_file():
@@ -73,18 +66,18 @@ def open_path(path: str | os.PathLike[str], role: str) -> Table:
     refuse_missing(place)
     if not place.exists():
         matching = glob.iglob(str(place), recursive=True)  # noqa: PTH207 - may begin anywhere
-        return open_files(sorted(map(Path, matching), key=natural_order), role, str(place))
+        return open_files(sorted(map(Path, matching), key=natural_order), role, str(place), how)
     where = STANDARD_INPUT if isinstance(path, StandardInput) else str(Path(path))
     path = Path(path)
     name = path.name.lower()
     if path.is_dir() and (found := _files_in(path)):
-        return open_files(found, role, str(path))
+        return open_files(found, role, str(path), how)
     if name.endswith(".npy"):
         return NpyTable(path)
     if name.endswith(".npz"):
         return NpzColumnsTable(path) if role == "pairs" else NpyTable(path, _npz_member(path, role))
     if name.endswith(_CSV):
-        return CsvTable(path, where, is_text=role == "labels", whole=role == "pairs")
+        return CsvTable(path, where, role, how)
     if name.endswith(_PARQUET):
         return ParquetTable(path)
     raise InvalidInputError(f"{path} has suffix {path.suffix!r}; use {KNOWN}.")
@@ -122,6 +115,8 @@ def provenance_of_files(source: Any, given: dict[str, Any]) -> dict[str, Any]:
     changed: it is a checksum of their names, sizes and times of change, of standard input of its content.
     Other sources have none.
     """
+    while isinstance(source, Selection):
+        source = source.source
     plain = {name: getattr(value, "tolist", lambda value=value: value)() for name, value in given.items()}
     options = {name: str(value) for name, value in plain.items() if value is not None}
     found = [_files_of(path) for path in (source if isinstance(source, (list, tuple)) else [source])]
@@ -155,14 +150,40 @@ def refuse_missing(path: StorePath | Place) -> None:
         raise StoreNotFoundError(f"{place} does not exist; check the path.", path=place)
 
 
-def open_files(paths: Sequence[Path], role: str, where: str | None = None) -> Table:
+def open_files(
+    paths: Sequence[Path], role: str, where: str | None = None, how: Reading = DEFAULT_READING
+) -> Table:
     """Return the table of the rows of several files, one after another."""
     if not paths:
         raise StoreNotFoundError(f"no file matches {where}; check the path.", path=where)
     if all(path.name.lower().endswith(_PARQUET) and not path.is_dir() for path in paths):
-        return ParquetTable(paths, where)
-    tables = [open_path(path, role) for path in paths]
-    return tables[0] if len(tables) == 1 else JoinedTable(tables, where)
+        table: Table = ParquetTable(paths, where)
+    else:
+        tables = [open_path(path, role, how) for path in paths]
+        table = tables[0] if len(tables) == 1 else JoinedTable(tables, where)
+    if role == "labels" and len(paths) > 1 and how.orientation is None:
+        _refuse_runs(table, len(paths))
+    return table
+
+
+def _refuse_runs(table: Table, n_files: int) -> None:
+    """Raise InvalidInputError for files that may be of the same objects instead of parts of one table.
+
+    These are files of one column and, without names of columns, those of as many rows, as far as is known.
+    """
+    if table.n_columns - (table.index_position is not None) == 1:
+        raise InvalidInputError(
+            f"{table.where} has {n_files} files of one column, which may be partitions or parts of one; "
+            "pass them to Ensemble.from_runs([...]) (bigcons import --runs) if each is a partition, or pass "
+            "orientation='objects' if each has other objects."
+        )
+    lengths = set(table.lengths) if isinstance(table, JoinedTable) else set()
+    if table.names is None and len(lengths) == 1:
+        raise InvalidInputError(
+            f"{table.where} has {n_files} files without names of columns, which may be of the same objects; "
+            "append them to the ensemble of the first by append_partitions (bigcons import --into) if so, or "
+            "pass orientation='objects' if each has other objects."
+        )
 
 
 def is_list_of_paths(x: Any) -> bool:
@@ -180,7 +201,7 @@ def _is_path(entry: Any) -> bool:
 
 def is_table_path(name: str) -> bool:
     """Return whether text looks like the path of a file with a table."""
-    return name.lower().endswith((*_PARQUET, *_CSV, ".npy", ".npz", ".zarr"))
+    return name.lower().endswith((*_PARQUET, *_CSV, ".npy", ".npz", ".zarr", ".h5ad"))
 
 
 def _files_in(folder: Path) -> list[Path]:
@@ -367,28 +388,37 @@ def _check_member(path: Path, name: str) -> None:
 class CsvTable(PartedTable):
     """Values separated by commas or tabs, plain or gzipped, read as a stream: seeking parses all before it.
 
-    `column_names` decides whether the first line is a header. With ``is_text``, all cells are text; otherwise
-    column types are inferred from the first megabyte, and whole numbers are read as floats unless ``whole``.
+    `header_names` decides whether the first line is a header. Labels are read as text, each cell as it is;
+    otherwise column types are inferred from the first megabyte, and whole numbers are read as floats but of
+    pairs.
     """
 
-    def __init__(self, path: Path, where: str, *, is_text: bool, whole: bool = False) -> None:
+    def __init__(self, path: Path, where: str, role: str, how: Reading) -> None:
         import pyarrow as pa
+
+        is_text, whole = role == "labels", role == "pairs"
 
         self.where: str = where
         self.is_text: bool = is_text
         self._path = path
         self._delimiter = "\t" if path.name.lower().endswith(_TABS) else ","
-        self._missing = list(MISSING_WORDS)
+        self._missing = [] if is_text else list(MISSING_WORDS)
         self._threads = not (is_text or whole)
         cells, n_lines = self._first_line()
+        if cells is None:
+            raise InvalidInputError(f"{self.where} is empty; write one line per object.")
         if len(cells) > _MOST_CSV_COLUMNS:
             raise InvalidInputError(
                 f"{where} has {len(cells):,} columns, more than {_MOST_CSV_COLUMNS:,}; write it as Zarr."
             )
         check_delimiter(cells, self.where, self._delimiter)
-        names = column_names(cells, self.where)
-        self.names: list[str] | None = None if names is None else as_names(names)
-        self.n_columns: int = len(cells)
+        names = self._read_lines(lambda lines, _: header_names(lines, where, role, how.header, how.named))
+        self.names_are_guessed: bool = names is not None and how.header is None
+        if names is not None and names[0] == "":
+            self.index_position: int | None = 0
+            names[0] = INDEX if INDEX not in names else ""
+        self.names: list[str] | None = names
+        self.n_columns: int = len(names or cells)
         self.lengths: list[int | None] = [None]
         self.row_bytes: float = 64.0 * self.n_columns
         self._skip_lines = 0 if names is None else n_lines
@@ -421,6 +451,7 @@ class CsvTable(PartedTable):
 
         texts = copy.copy(self)
         texts.is_text, texts._missing, texts.lengths = True, [""], [None]
+        texts.index_position = None
         texts._types = {str(c): pa.large_string() for c in range(self.n_columns)}
         return SelectedTable(texts, [position])
 
@@ -440,18 +471,19 @@ class CsvTable(PartedTable):
         except (pa.ArrowException, OSError) as error:
             raise self._unreadable(error) from None
 
-    def _first_line(self) -> tuple[list[str], int]:
-        """Return the cells of the first nonempty line, and the number of lines read."""
+    def _first_line(self) -> tuple[list[str] | None, int]:
+        """Return the cells of the first line, None if all are empty, and the number of lines read."""
+        return self._read_lines(lambda lines, reader: (next(lines, None), reader.line_num))
+
+    def _read_lines(self, read: Callable[[Iterator[list[str]], Any], Any]) -> Any:
+        """Return what ``read`` makes of the cells of the lines, but empty ones, and of their reader."""
         opened = gzip.open if self._path.name.lower().endswith(".gz") else open
         try:
-            with opened(self._path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
-                lines = csv.reader(self._short_lines(file), delimiter=self._delimiter)
-                for cells in lines:
-                    if cells:
-                        return [cell.strip() for cell in cells], lines.line_num
-        except (csv.Error, OSError, EOFError, zlib.error) as error:
+            with opened(self._path, "rt", encoding="utf-8-sig", newline="") as file:
+                reader = csv.reader(self._short_lines(file), delimiter=self._delimiter)
+                return read(([cell.strip() for cell in cells] for cells in reader if cells), reader)
+        except (csv.Error, OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
             raise self._unreadable(error) from None
-        raise InvalidInputError(f"{self.where} is empty; write one line per object.")
 
     def _short_lines(self, file: IO[str]) -> Iterator[str]:
         """Yield lines; raise InvalidInputError for one that is too long, without reading on."""
@@ -484,6 +516,16 @@ class CsvTable(PartedTable):
         )
 
     def _unreadable(self, error: Exception) -> InvalidInputError:
+        if "UTF8" in str(error) or isinstance(error, UnicodeDecodeError):
+            is_utf16 = isinstance(error, UnicodeDecodeError) and error.object[:2] in (
+                b"\xff\xfe",
+                b"\xfe\xff",
+            )
+            encoding, example = ("UTF-16", "UTF-16") if is_utf16 else ("CP1252", "another, such as CP1252")
+            return InvalidInputError(
+                f"{self.where} has its text not in UTF-8 but in {example}; write it in UTF-8, as does "
+                f"iconv -f {encoding} -t UTF-8 FILE > NEW."
+            )
         return InvalidInputError(
             f"{self.where} cannot be read as CSV ({first_line(error)}); fix it or write it as Parquet."
         )
@@ -501,44 +543,6 @@ def check_delimiter(cells: Sequence[str], where: str, delimiter: str = ",") -> N
             )
 
 
-def column_names(cells: Sequence[str], where: str) -> list[str] | None:
-    """Return the column names if the first line is a header, else None.
-
-    A header has no numbers, and not only missing cells; a line with a number is the first object. Numbers
-    that count up like default column names trigger a warning or, after an empty cell, are the header of a
-    table with an index. Raises InvalidInputError if a column has no name.
-    """
-    numbers = [cell for cell in cells if _is_number(cell)]
-    counts_up = len(numbers) >= 3 and any(
-        numbers == [str(first + u) for u in range(len(numbers))] for first in (0, 1)
-    )
-    if numbers and not (counts_up and cells[0] == ""):
-        if counts_up:
-            line = ",".join(cells[:4] if len(cells) <= 4 else [*cells[:4], "..."])
-            warn_user(
-                f"{where} begins with the line {line}, read as an object; if it is a header, use names that "
-                "are not numbers, or remove it.",
-                SuspiciousLabelsWarning,
-            )
-        return None
-    if all(cell in MISSING_WORDS for cell in cells):
-        return None
-    if "" in cells:
-        raise InvalidInputError(
-            f"{where} has no name for column {list(cells).index('')} (a row index?); "
-            "write it without the index, or name the column."
-        )
-    return list(cells)
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
 class JoinedTable(PartedTable):
     """The rows of several tables with the same columns, one after another."""
 
@@ -551,6 +555,8 @@ class JoinedTable(PartedTable):
             if (table.names, table.n_columns) != (first.names, first.n_columns):
                 raise _other_columns(table.where, first.where)
         self.is_text: bool = any(table.is_text for table in tables)
+        self.index_position: int | None = first.index_position
+        self.names_are_guessed: bool = first.names_are_guessed
         self.lengths: list[int | None] = [table.n_rows for table in tables]
         self.row_bytes: float = max(table.row_bytes for table in tables)
         self.fixed_bytes: int = max(table.fixed_bytes for table in tables)
@@ -623,6 +629,7 @@ class ParquetTable(Table):
             names = list(schema.names)
             if self.names is None:
                 self.names: list[str] | None = names
+                self.index_position: int | None = pandas_index(schema)
                 self._types = list(schema.types)
             elif names != self.names:
                 raise _other_columns(str(path), str(self._files[0][0]))

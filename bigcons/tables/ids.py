@@ -17,6 +17,7 @@ import numpy as np
 
 from bigcons.errors import InvalidIdsError, InvalidInputError, first_line
 from bigcons.progress import progress
+from bigcons.schema import MISSING
 from bigcons.storage.leftovers import temporary_folder
 from bigcons.tables.codes import unmasked
 
@@ -210,9 +211,7 @@ def scan_ids(table: Table, name: str, *, is_index: bool = False) -> TableIds:
     file without types, ids are whole numbers if all of them look like ones that are written without zeros in
     front; else text, as it is in the file.
     """
-    dtype = TEXT if table.is_text else None
-    if dtype == TEXT and _are_whole_numbers(table, name):
-        dtype = "int64"
+    dtype = whole_or_text(table, name)
     digest, n_objects, source_type = Digest(), 0, ""
     with ExitStack() as stack:
         seen = _Seen(stack)
@@ -268,9 +267,9 @@ def check_distinct_ids(parts: Callable[[], Iterable[Any]], name: str, where: str
 
 
 def rows_of_ids(known: Ids, ids: Ids, where: str) -> np.ndarray | None:
-    """Return the row in ``ids``, which has as many rows, of each of the ``known`` ids; None if in order.
+    """Return the row in ``ids`` of each of the ``known`` ids, -1 of those that have none; None if in order.
 
-    Raises InvalidIdsError for a known id that has no row. Beyond a gigabyte of ids, rows must be in order.
+    Raises InvalidIdsError for an id that is not known. Beyond a gigabyte of ids, rows must be in order.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -278,18 +277,33 @@ def rows_of_ids(known: Ids, ids: Ids, where: str) -> np.ndarray | None:
     name = ids.facts.name
     if known.facts.digest == ids.facts.digest:
         return None
-    if known.facts.dtype != ids.facts.dtype or known.facts.n_bytes + ids.facts.n_bytes > MOST_MATCHED_BYTES:
-        refuse_other_ids(known.blocks(), ids.blocks(), name, where)
-    wanted, values = known.hold().values, ids.hold().values
-    rows = pc.index_in(wanted, value_set=values)
-    if rows.null_count:
-        first = rows.is_null().index(pa.scalar(True)).as_py()
+    if known.facts.dtype != ids.facts.dtype:
         raise InvalidIdsError(
-            f"{where} has no row with {name} {_shown(wanted[first].as_py())}, which is object {first}; give "
-            "a row for each object.",
+            f"{name} of {where} is {ids.facts.dtype} but the ids of the objects are {known.facts.dtype}; "
+            "convert them.",
             column=name,
         )
-    return np.asarray(rows.to_numpy(zero_copy_only=False), np.int64)
+    if known.facts.n_bytes + ids.facts.n_bytes > MOST_MATCHED_BYTES:
+        refuse_other_ids(known.blocks(), ids.blocks(), name, where)
+        if known.n_objects != ids.n_objects:
+            raise InvalidIdsError(
+                f"{where} has {ids.n_objects} rows but there are {known.n_objects} objects, too many ids to "
+                "join by; give one row for each, in their order.",
+                column=name,
+            )
+        return None
+    wanted, values = known.hold().values, ids.hold().values
+    rows = pc.index_in(wanted, value_set=values)
+    if len(rows) - rows.null_count < len(values):
+        unknown = pc.is_null(pc.index_in(values, value_set=wanted))
+        first = unknown.index(pa.scalar(True)).as_py()
+        raise InvalidIdsError(
+            f"row {first} (from 0) of {where} has {name} {_shown(values[first].as_py())}, which is no "
+            "object; drop it, or append it as an object first.",
+            column=name,
+            row=first,
+        )
+    return np.asarray(pc.fill_null(rows, MISSING).to_numpy(zero_copy_only=False), np.int64)
 
 
 def refuse_other_ids(blocks: Iterable[Any], others: Iterable[Any], name: str, where: str) -> None:
@@ -402,6 +416,13 @@ def _blocks_of(table: Table, name: str, dtype: str | None) -> Iterator[Any]:
         block = canonical(raw, name, table.where, first=first, dtype=dtype)
         first += len(block)
         yield block
+
+
+def whole_or_text(table: Table, name: str) -> str | None:
+    """Return the type of ids in a file without types, int64 or text; None of another table."""
+    if not table.is_text:
+        return None
+    return "int64" if _are_whole_numbers(table, name) else TEXT
 
 
 def _are_whole_numbers(table: Table, name: str) -> bool:

@@ -6,58 +6,156 @@ pandas, dask, xarray and AnnData objects are recognized by the module of their t
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bigcons.errors import InvalidInputError
+from bigcons.errors import DamagedFileError, InvalidInputError, MissingDependencyError, first_line
 from bigcons.tables import files, memory
-from bigcons.tables.select import Selection, choose, refuse_index
-from bigcons.tables.table import Table
+from bigcons.tables.select import (
+    SelectedTable,
+    Selection,
+    choices_of,
+    choose,
+    reading_of,
+    row_names,
+    source_of,
+    with_row_names,
+)
+from bigcons.tables.table import Reading, Table
 
 
-def open_table(x: Any, role: str) -> Table:
+def open_table(
+    x: Any, role: str, *, are_objects: bool = False, with_ids: bool = True, usual_id: str | None = None
+) -> Table:
     """Return the table of any supported source; ``role`` is "labels", "features" or "pairs".
 
     ``x`` is an array, a list of rows, a pandas DataFrame, any object with ``__arrow_c_stream__`` or
     ``__arrow_c_array__`` (polars, pyarrow, DuckDB), a dask array or dataframe, an xarray DataArray, an
     AnnData (of labels its obs, of features its X), an ensemble, or a path to .npy, .npz, .csv, .tsv (or these
-    with .gz), .parquet or .zarr, to a folder of files of one of these kinds, a pattern such as
+    with .gz), .parquet, .h5ad or .zarr, to a folder of files of one of these kinds, a pattern such as
     ``data/*.parquet``, or a list of paths; or one of these after `select`.
 
-    Raises InvalidInputError for anything else and StoreNotFoundError for a missing file.
+    ``are_objects``: the caller knows that rows are objects. Without ``with_ids``, names of rows are no ids.
+    ``usual_id`` is the name of the ids by default, where the table has such a column or index.
+
+    Raises InvalidInputError for anything else, and for what can be read in two ways, and StoreNotFoundError
+    for a missing file.
     """
-    if isinstance(x, Table):
-        return x
-    table = _chosen(x, role)
-    if role != "pairs":  # whose columns are chosen by name
-        refuse_index(table)
-    return table
+    source, choices = source_of(x), choices_of(x)
+    how = reading_of(choices)
+    if are_objects and how.orientation is None:
+        how = how._replace(orientation="objects")
+    if isinstance(source, (str, os.PathLike)) and os.fspath(source).lower().endswith(".h5ad"):
+        source = _read_h5ad(os.fspath(source))
+    table = _open(source, role, how)
+    is_ensemble = isinstance(table, memory.EnsembleTable)
+    if role != "labels" or is_ensemble:
+        for name in ("missing", "orientation"):
+            if any(getattr(choice, name) is not None for choice in choices):
+                what = "an ensemble, which was read before" if is_ensemble else role
+                raise InvalidInputError(
+                    f"{name}= is for tables of labels, not {what}; leave it out.", parameter=name
+                )
+    if how.header is not None and not isinstance(table, (files.CsvTable, files.JoinedTable)):
+        raise InvalidInputError(
+            f"header= is for files of text, and {table.where} is none; leave it out.", parameter="header"
+        )
+    if how.orientation == "partitions":
+        rest = [c for c in range(table.n_columns) if c != table.index_position]
+        names = None if table.index_position is None else row_names(table)
+        table = memory.TransposedTable(table if names is None else SelectedTable(table, rest), names)
+    table.is_given = role == "labels" and not is_ensemble and not isinstance(source, Table)
+    table.may_be_long = table.is_given and how.orientation is None
+    if usual_id is not None and all(choice.id is None for choice in choices) and _has_ids(table, usual_id):
+        first = choices[0] if choices else Selection(source)
+        choices = [replace(first, id=usual_id), *choices[1:]]
+    for choice in choices:
+        table = choose(table, choice)
+    if (
+        role == "labels"
+        and _package(source) == "anndata"
+        and all(choice.columns is None for choice in choices)
+    ):
+        _refuse_measurements(source.obs, table)
+    if role == "pairs" or not with_ids:  # whose columns are chosen by name
+        return table
+    return with_row_names(table)
 
 
-def _chosen(x: Any, role: str) -> Table:
-    """Return the table of a source, with the columns that were chosen."""
-    return choose(_chosen(x.source, role), x) if isinstance(x, Selection) else _open(x, role)
+def _has_ids(table: Table, name: str) -> bool:
+    """Return whether a table has a column of this name, or an index that is more than the numbers of rows."""
+    if table.ids is not None:
+        return False
+    index = None if isinstance(table, memory.PandasTable) and table.has_plain_index else table.index
+    return name in [*(table.names or []), *((index and index.names) or [])]
 
 
-def _open(x: Any, role: str) -> Table:
-    package = type(x).__module__.partition(".")[0]
+def _refuse_measurements(obs: Any, table: Table) -> None:
+    """Raise InvalidInputError if numbers of an AnnData, which may be measurements, are taken as labels."""
+    numbers = [
+        str(name)
+        for name in obs.columns
+        if obs[name].dtype.kind in "iuf" and str(name) in (table.names or ())
+    ]
+    if numbers:
+        shown = ", ".join(map(repr, numbers[:3])) + (", ..." if len(numbers) > 3 else "")
+        raise InvalidInputError(
+            f"obs has numbers in {len(numbers)} columns, {shown}, which may be measurements; name the "
+            "partitions, such as columns='leiden*' (--columns)."
+        )
+
+
+def _read_h5ad(path: str) -> Any:
+    """Return the AnnData of a file, whose X stays on the disk."""
+    try:
+        import anndata  # type: ignore[import-not-found]
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{path} is read by anndata, which is not installed; run pip install anndata."
+        ) from error
+    files.refuse_missing(path)
+    try:
+        return anndata.read_h5ad(path, backed="r")
+    except (OSError, KeyError, ValueError) as error:
+        raise DamagedFileError(
+            f"{path} is not an AnnData ({first_line(error)}); write it again.", path=path
+        ) from None
+
+
+def _dense(x: Any, role: str) -> Any:
+    """Return an array that is not sparse; raise InvalidInputError for one that is."""
+    if _package(x) == "scipy" or (hasattr(x, "format") and hasattr(x, "indptr")):
+        raise InvalidInputError(f"{role} is a sparse {type(x).__name__}; pass it dense, such as x.toarray().")
+    return x
+
+
+def _package(x: Any) -> str:
+    return type(x).__module__.partition(".")[0]
+
+
+def _open(x: Any, role: str, how: Reading) -> Table:
+    package = _package(x)
     if isinstance(x, Table):
         return x
     if isinstance(x, (str, os.PathLike)):
-        table = files.open_path(x, role)
+        table = files.open_path(x, role, how)
         if isinstance(x, files.StandardInput):
             table.where = files.STANDARD_INPUT
         return table
     if files.is_list_of_paths(x):
-        return files.open_files([Path(path) for path in x], role)
+        return files.open_files([Path(path) for path in x], role, how=how)
     if isinstance(x, (list, tuple)):
-        return memory.table_of_rows(x, role)
+        return memory.table_of_rows(x, role, how.orientation)
     if package in ("dask", "dask_expr"):
         return memory.open_dask(x, role)
     if package == "xarray":
         return memory.open_xarray(x, role)
     if package == "anndata" and hasattr(x, "obs"):
-        return _open(x.obs if role == "labels" else x.X, role)
+        index = memory.PandasTable(x.obs, role)
+        table = index if role == "labels" else _open(_dense(x.X, role), role, how)
+        table._index, table.is_named = index.index, True
+        return table
     if package == "pandas" and hasattr(x, "columns"):
         return memory.PandasTable(x, role)
     if package != "pandas" and (hasattr(x, "__arrow_c_stream__") or hasattr(x, "__arrow_c_array__")):
@@ -67,9 +165,10 @@ def _open(x: Any, role: str) -> Table:
     is_array = all(hasattr(x, name) for name in ("shape", "dtype", "__getitem__"))
     if is_array and package not in ("pandas", "polars", "scipy"):
         return memory.ArrayTable(x, role)
-    if package == "scipy":
-        raise InvalidInputError(f"{role} is a sparse {type(x).__name__}; pass it dense, such as x.toarray().")
+    _dense(x, role)
     kind = f"{package}.{type(x).__name__}" if package in ("pandas", "polars") else type(x).__name__
+    if kind == "polars.LazyFrame":
+        raise InvalidInputError(f"{role} is a polars LazyFrame, which has no rows yet; pass its collect().")
     raise InvalidInputError(
         f"{role} has type {kind}; pass a dense array, a list of rows, a pandas, polars or Arrow table, "
         f"a dask array or dataframe, an xarray DataArray, an AnnData, or a path to {files.KNOWN}."

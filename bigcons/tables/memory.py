@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigcons.errors import (
-    InvalidInputError,
-    StoreNotFoundError,
-    SuspiciousLabelsWarning,
-    first_line,
-    warn_user,
-)
+from bigcons.errors import InvalidInputError, StoreNotFoundError, first_line
+from bigcons.tables.reading import MissingRule, rule_of_values
 from bigcons.tables.table import (
     Column,
     PartedTable,
@@ -28,6 +24,7 @@ from bigcons.tables.table import (
     as_names,
     check_matrix,
     check_size,
+    is_index_name,
 )
 
 if TYPE_CHECKING:
@@ -90,12 +87,22 @@ def release_pages(array: Any) -> None:
         pages.madvise(mmap.MADV_DONTNEED)
 
 
-def table_of_rows(rows: Sequence[Any], role: str) -> ArrayTable:
-    """Return the table of a list of rows of equal length."""
+def table_of_rows(rows: Sequence[Any], role: str, orientation: str | None = None) -> ArrayTable:
+    """Return the table of a list of rows of equal length.
+
+    Of labels, rows may rather be partitions or communities, which are refused unless `orientation` tells:
+    arrays; fewer rows than columns; rows that each number their labels from 0 or 1, if the columns do not;
+    all numbers from 0, each once.
+    """
 
     def is_row(row: Any) -> bool:
         return hasattr(row, "__len__") and not isinstance(row, str)
 
+    if role == "labels" and any(map(is_communities, rows)):
+        raise InvalidInputError(
+            "labels is a list of communities; pass Ensemble.from_runs(x) if each entry is a partition, a "
+            "list of the sets of its objects, or Ensemble.from_runs([x]) if x is a single one."
+        )
     if len(rows) and not is_row(rows[0]):
         check_matrix((len(rows),), role)
     n_columns = len(rows[0]) if len(rows) else 0
@@ -108,16 +115,73 @@ def table_of_rows(rows: Sequence[Any], role: str) -> ArrayTable:
             )
     if role == "features" and n_columns:
         return ArrayTable(np.asarray(rows), role)
-    if len(rows) < n_columns and all(hasattr(row, "__array__") for row in rows):
-        warn_user(
-            f"{role} is a list of {len(rows)} arrays, each taken as the row of an object; "
-            "if each is a partition, pass numpy.column_stack(...).",
-            SuspiciousLabelsWarning,
+    if role == "labels" and orientation is None and _may_be_runs(rows, n_columns):
+        raise InvalidInputError(
+            f"labels is a list of {len(rows)} rows of {n_columns} labels, which may be partitions or "
+            "objects; pass Ensemble.from_runs(x) if each row is a partition, or orientation='objects' if "
+            "each is an object."
         )
     matrix = np.empty((len(rows), n_columns), dtype=object)  # keeps numbers and text apart
     for index, row in enumerate(rows):
         matrix[index] = row
     return ArrayTable(matrix, role)
+
+
+def _may_be_runs(rows: Sequence[Any], n_columns: int) -> bool:
+    if len(rows) < n_columns or (len(rows) and all(hasattr(row, "__array__") for row in rows)):
+        return True
+    numbers = [value for row in rows for value in row]
+    if n_columns < 2 or not all(isinstance(value, int) for value in numbers):
+        return False
+    are_communities = sorted(numbers) == list(range(len(numbers)))
+    return are_communities or (_are_numbered(rows) and not _are_numbered(zip(*rows, strict=True)))
+
+
+def _are_numbered(partitions: Iterable[Sequence[int]]) -> bool:
+    """Return whether each partition has the labels 0 .. k-1, or each 1 .. k; negative ones are missing."""
+    found = [{label for label in labels if label >= 0} for labels in partitions]
+    firsts = {min(labels, default=-1) for labels in found}
+    return firsts in ({0}, {1}) and all(max(labels) - min(labels) < len(labels) for labels in found)
+
+
+def is_communities(x: Any) -> bool:
+    """Return whether ``x`` is a set, or a list of sets or lists: the objects of communities."""
+    if isinstance(x, (set, frozenset)):
+        return True
+    return isinstance(x, (list, tuple)) and any(isinstance(part, (set, frozenset, list, tuple)) for part in x)
+
+
+class TransposedTable(SlicedTable):
+    """A table whose rows are partitions, held in memory with a row for each object; rows may have names."""
+
+    def __init__(self, table: Table, names: Table | None = None) -> None:
+        blocks = [rows if isinstance(rows, np.ndarray) else _stacked(rows) for rows in table.blocks(1024)]
+        self._matrix = np.concatenate(blocks) if blocks else np.empty((0, table.n_columns))
+        self.where = table.where
+        self.is_text: bool = table.is_text
+        if names is not None:
+            self.names: list[str] | None = as_names(
+                [row for b in names.blocks(1024) for row in _stacked(b)[:, 0]]
+            )
+        self.n_columns: int
+        self.n_columns, self.n_rows = self._matrix.shape
+        self.row_bytes: float = 16.0 * self.n_columns
+        self.fixed_bytes: int = self._matrix.nbytes
+
+    def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:
+        """Return some rows as columns."""
+        import pyarrow as pa
+
+        parts = [self._matrix[c, start:stop] for c in columns]
+        return [pa.array(part, pa.large_string()) for part in parts] if self.is_text else parts
+
+
+def _stacked(columns: Sequence[Column]) -> np.ndarray:
+    """Return columns of any types as a matrix of objects, None where there is no value."""
+    matrix = np.empty((len(columns[0]), len(columns)), object)
+    for c, column in enumerate(columns):
+        matrix[:, c] = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
+    return matrix
 
 
 class PandasTable(SlicedTable):
@@ -129,6 +193,7 @@ class PandasTable(SlicedTable):
         self.n_rows: int | None = frame.shape[0]
         self.n_columns: int = frame.shape[1]
         self.row_bytes: float = 16.0 * self.n_columns
+        self.has_plain_index: bool = type(frame.index).__name__ == "RangeIndex"
         self._frame = frame
 
     @property
@@ -193,6 +258,7 @@ class ArrowTable(SlicedTable):
         self.names: list[str] | None = table.column_names
         self.n_rows: int | None = table.shape[0]
         self.n_columns: int = table.shape[1]
+        self.index_position: int | None = pandas_index(table.schema)
         self.row_bytes: float = 16.0 * self.n_columns
         self._columns = [_without_views(column) for column in table.columns]
 
@@ -203,6 +269,18 @@ class ArrowTable(SlicedTable):
     def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:
         """Return some rows as columns."""
         return [self._columns[c].slice(start, stop - start) for c in columns]
+
+
+def pandas_index(schema: pa.Schema) -> int | None:
+    """Return the position of the column that was the index of a data frame; None if none was."""
+    stored = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
+    found = [name for name in stored if isinstance(name, str) and name in schema.names]
+    found = found or [name for name in schema.names if is_index_name(name)]
+    if len(found) > 1:
+        raise InvalidInputError(
+            f"the table has an index of {len(found)} levels, {', '.join(found)}; call reset_index() first."
+        )
+    return schema.names.index(found[0]) if found else None
 
 
 def _without_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -379,6 +457,7 @@ class EnsembleTable(SlicedTable):
         self.least_rows: int = ensemble.chunk_rows
         self.row_bytes: float = 8.0 * self.n_columns
         self.ids: Ids | None = ensemble.id_column
+        self.rules: Sequence[MissingRule] | None = [rule_of_values(values) for values in ensemble.categories]
         self._ensemble = ensemble
 
     def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:
@@ -422,8 +501,12 @@ class HardenedTable(Table):
 
 
 def values_of(codes: np.ndarray, values: np.ndarray | None) -> np.ndarray:
-    """Return the original values of codes; missing is None for text, -1 for numbers."""
+    """Return the original values of codes; missing is None for text, -1 for numbers or, beside negative
+    ones, masked.
+    """
     if values is None:
         return codes
+    if values.dtype != object and values.min(initial=0) < 0:
+        return np.ma.masked_array(values[np.maximum(codes, 0)], codes < 0)
     missing: Any = None if values.dtype == object else -1
     return np.append(values, missing)[codes]

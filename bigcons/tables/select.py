@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError, UnknownColumnError
 from bigcons.tables.ids import Ids, scan_ids
-from bigcons.tables.table import Rows, Table, is_index_name
+from bigcons.tables.reading import rules_of
+from bigcons.tables.table import Reading, Rows, Table, is_index_name
+from bigcons.validation import check_choice
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,26 +25,39 @@ Columns = Column | Sequence[Column]
 """One or more columns."""
 
 INDEX = "index"
-"""The id that is the index of a pandas or dask dataframe, unless a column has this name."""
+"""The id that is the index of a data frame or the names of rows in a file, unless a column has this name."""
+
+ORIENTATIONS = ("objects", "partitions")
+"""What a row of a table of labels may be."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """A table with a choice of its columns; made by `select`."""
+    """A table with a choice of its columns and how it is read; made by `select`."""
 
     source: Any
-    id: Column | None
-    columns: Columns | None
-    drop: Columns | None
+    id: Column | None = None
+    columns: Columns | None = None
+    drop: Columns | None = None
+    missing: Any = None
+    header: bool | None = None
+    orientation: str | None = None
 
 
 def select(
-    source: Any, *, id: Column | None = None, columns: Columns | None = None, drop: Columns | None = None
+    source: Any,
+    *,
+    id: Column | None = None,
+    columns: Columns | None = None,
+    drop: Columns | None = None,
+    missing: Any = None,
+    header: bool | None = None,
+    orientation: str | None = None,
 ) -> Any:
-    """Choose which columns of a table to use, and the one that identifies its rows.
+    """Choose which columns of a table to use, the one that identifies its rows, and how it is read.
 
     The result goes wherever a table goes: into `Ensemble.from_labels`, ``fit`` and ``predict``, the functions
-    of `bigcons.generate`, and so on. Most of these take the same parameters themselves.
+    of `bigcons.generate`, and so on. Most of these take the first parameters themselves.
 
     Parameters
     ----------
@@ -49,12 +65,26 @@ def select(
         Any table: an array, a data frame, a path, an ensemble; see `Ensemble.from_labels`.
     id : default=None
         The column with the identifier of each row, which is neither a feature nor a partition: whole numbers
-        or text, all different, none missing. "index" is the index of a pandas or dask dataframe. The ids stay
-        with the rows, through ensemble and consensus into every export.
+        or text, all different, none missing. "index" is the index of a data frame. By default, the names of
+        rows that are kept in a file are the ids: the index that pandas keeps in Parquet, the first column of
+        a CSV file if it has no name, as R and pandas write it, and the names of observations of an AnnData.
+        The ids stay with the rows, through ensemble and consensus into every export.
     columns : default=None
-        The columns to use, in this order; by default all but the id.
+        The columns to use, in this order; by default all but the id. A pattern such as ``"leiden*"`` is all
+        columns whose names match it.
     drop : default=None
-        Columns to leave out.
+        Columns to leave out; "index" leaves out the names of rows in a file.
+    missing : default=None
+        Which labels are missing, besides empty text, NaN, None and masked entries: a value, a list, or a
+        mapping from columns to these. Text is missing in addition to the words that pandas reads as missing
+        (NA, null, ...), numbers are so in place of the negative ones; ``[]`` is nothing else. By default, the
+        words and negative numbers. Blanks around text do not count.
+    header : default=None
+        Whether the first line of a file of text has the names of the columns. By default, this must be clear
+        from the file: see `Ensemble.from_labels`.
+    orientation : {"objects", "partitions"}, default=None
+        What a row of labels is. By default an object, but what looks otherwise is refused. A table whose rows
+        are partitions is held in memory.
 
     Columns are named or, in a table without names, numbered from 0. Nothing is read here; where the table is
     opened, a column that does not exist raises UnknownColumnError, and ids that are missing or repeated
@@ -68,21 +98,51 @@ def select(
     >>> bc.Ensemble.from_labels(bc.select(pa.table(labels), id="who")).ids.tolist()
     ['eve', 'bob', 'ann']
     """
-    if id is None and columns is None and drop is None:
-        return source
-    return Selection(source, id, columns, drop)
+    if orientation is not None:
+        check_choice("orientation", orientation, ORIENTATIONS)
+    if header not in (None, True, False):
+        raise InvalidInputError(
+            f"header={header!r} is no choice; use True, False or None.", parameter="header"
+        )
+    given = (id, columns, drop, missing, header, orientation)
+    return source if all(value is None for value in given) else Selection(source, *given)
+
+
+def source_of(x: Any) -> Any:
+    """Return what was chosen from, as the user gave it."""
+    return source_of(x.source) if isinstance(x, Selection) else x
+
+
+def choices_of(x: Any) -> list[Selection]:
+    """Return the choices from a source, the first one first."""
+    return [*choices_of(x.source), x] if isinstance(x, Selection) else []
+
+
+def reading_of(choices: Sequence[Selection]) -> Reading:
+    """Return how the source of some choices is read."""
+    given = [
+        str(c)
+        for choice in choices
+        for part in (choice.id, choice.columns, choice.drop)
+        for c in _listed(part)
+    ]
+    return Reading(
+        next((choice.header for choice in reversed(choices) if choice.header is not None), None),
+        next((choice.orientation for choice in reversed(choices) if choice.orientation is not None), None),
+        frozenset(name for name in given if not name.isdecimal()),
+    )
 
 
 def choose(table: Table, choice: Selection) -> Table:
     """Return ``table`` with the columns of a choice, and with its ids; see `select`."""
-    index, id_position = None, None
+    names, index, id_position = table.names, None, None
     if choice.id is not None and (index := _index_of(table, choice.id)) is None:
-        id_position = _position(table, _column_of_ids(table, choice.id))
-    dropped = {_position(table, column) for column in _listed(choice.drop)}
+        id_position = _position(table, choice.id)
+    dropped = {position for column in _listed(choice.drop) for position in _positions(table, column)}
     if choice.columns is None:
-        positions = list(range(table.n_columns))
+        positions = [c for c in range(table.n_columns) if c != table.index_position]
     else:
-        positions = [_position(table, column) for column in _listed(choice.columns)]
+        positions = [c for column in _listed(choice.columns) for c in _positions(table, column)]
         if len(set(positions)) < len(positions):
             raise InvalidInputError(f"columns={choice.columns!r} has one twice; name each once.")
     positions = [c for c in positions if c not in dropped and c != id_position]
@@ -94,7 +154,39 @@ def choose(table: Table, choice: Selection) -> Table:
     elif id_position is not None:
         source = table.id_table(id_position) or SelectedTable(table, [id_position])
         ids = scan_ids(source, source.names[0] if source.names else "id")
-    return SelectedTable(table, positions, ids)
+    chosen = SelectedTable(table, positions, ids)
+    if choice.missing is not None:
+        if isinstance(choice.missing, Mapping):
+            for name in choice.missing:
+                _position(table, name)
+        names = chosen.names or [str(c) for c in positions]
+        given = choice.missing
+        if isinstance(given, Mapping) and table.names is None:
+            given = {str(c): values for c, values in given.items()}
+        chosen.rules = rules_of(given, names)
+    if table.index_position in dropped or (INDEX in _listed(choice.drop) and INDEX not in (names or [])):
+        chosen.is_named = False
+    return chosen
+
+
+def with_row_names(table: Table) -> Table:
+    """Return ``table`` with the names of its rows as ids, unless it has others."""
+    if table.index_position is None and (not table.is_named or table.ids is not None):
+        return table
+    ids, index = table.ids, row_names(table)
+    if ids is None and index is not None:
+        ids = scan_ids(index, index.names[0] if index.names else INDEX, is_index=True)
+    return SelectedTable(table, [c for c in range(table.n_columns) if c != table.index_position], ids)
+
+
+def row_names(table: Table) -> Table | None:
+    """Return the names of the rows, or the index of a data frame, as a table of one column."""
+    if table.index_position is None:
+        return table.index
+    found = table.id_table(table.index_position) or SelectedTable(table, [table.index_position])
+    found.index_position = None
+    found.names = [INDEX if is_index_name(name) else name for name in found.names or [INDEX]]
+    return found
 
 
 def _listed(columns: Columns | None) -> list[Column]:
@@ -104,17 +196,29 @@ def _listed(columns: Columns | None) -> list[Column]:
 
 
 def _index_of(table: Table, name: Column) -> Table | None:
-    """Return the index of a data frame if ``name`` means it, else None."""
-    if table.index is None or name in (table.names or []):
+    """Return the names of the rows if ``name`` means them, else None."""
+    position, names = table.index_position, table.names or []
+    is_meant = name == INDEX and INDEX not in names
+    if position is not None and (is_meant or (not isinstance(name, str) and name == position)):
+        return row_names(table)
+    if position is not None and names and name == names[position]:
+        return row_names(table)
+    if table.index is None or name in names:
         return None
     return table.index if name in (INDEX, *(table.index.names or [])) else None
 
 
-def _column_of_ids(table: Table, name: Column) -> Column:
-    """Return the column that holds the unnamed index of a data frame in a file if ``name`` is "index"."""
+def _positions(table: Table, column: Column) -> list[int]:
+    """Return the positions of a column, or of all that match a pattern; raise UnknownColumnError for none."""
     names = table.names or []
-    stored = [column for column in names if is_index_name(column)]
-    return stored[0] if name == INDEX and INDEX not in names and len(stored) == 1 else name
+    is_pattern = isinstance(column, str) and column not in names and any(mark in column for mark in "*?[")
+    if is_pattern and (found := [c for c, name in enumerate(names) if fnmatchcase(name, str(column))]):
+        return [c for c in found if c != table.index_position]
+    if column == INDEX and column not in names and table.index_position is not None:
+        return [table.index_position]
+    if column == INDEX and column not in names and table.is_named:
+        return []
+    return [_position(table, column)]
 
 
 def _position(table: Table, column: Column) -> int:
@@ -132,16 +236,6 @@ def _position(table: Table, column: Column) -> int:
     if not 0 <= number < table.n_columns:
         raise UnknownColumnError(table.where, column, names, n_columns=table.n_columns)
     return number
-
-
-def refuse_index(table: Table) -> None:
-    """Raise InvalidInputError if a column of ``table`` is the unnamed index of a data frame."""
-    for name in table.names or []:
-        if is_index_name(name):
-            raise InvalidInputError(
-                f"{table.where} has the column {name!r}, a row index; write it without the index "
-                "(index=False), or use it as the ids (id='index')."
-            )
 
 
 class SelectedTable(Table):
@@ -162,6 +256,15 @@ class SelectedTable(Table):
         self.fixed_bytes: int = table.fixed_bytes
         self.least_rows: int = table.least_rows
         self.ids: Ids | None = ids
+        self.rules = None if table.rules is None else [table.rules[c] for c in self._positions]
+        self.is_named: bool = table.is_named or table.index_position is not None
+        self.names_are_guessed: bool = table.names_are_guessed
+        self.is_given: bool = table.is_given
+        self.may_be_long: bool = table.may_be_long
+        kept = table.index_position in self._positions
+        self.index_position: int | None = (
+            self._positions.index(table.index_position) if kept else None  # type: ignore[arg-type]
+        )
 
     @property
     def n_rows(self) -> int | None:  # type: ignore[override]
@@ -175,8 +278,8 @@ class SelectedTable(Table):
 
     @property
     def index(self) -> Table | None:
-        """That of the table."""
-        return self._table.index
+        """The names of the rows of the table."""
+        return row_names(self._table)
 
     def id_table(self, position: int) -> Table | None:
         """Return a column as the text that is in the file, if it has no type."""

@@ -10,11 +10,12 @@ import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError
+from bigcons.tables.reading import DEFAULT_RULE, MissingRule
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +33,20 @@ _INDEX_NAME = re.compile(r"__index_level_\d+__|__null_dask_index__")
 
 MOST_ROWS, MOST_COLUMNS = 1 << 40, 1 << 24
 """Limits of a matrix: what states more is damaged, or made to exhaust the memory."""
+
+
+class Reading(NamedTuple):
+    """How a call says that a source is read."""
+
+    header: bool | None = None
+    """Whether the first line of a file of text is a header; None if that must be clear from the file."""
+    orientation: str | None = None
+    """What a row is: "objects" or "partitions"; None if that must be clear."""
+    named: frozenset[str] = frozenset()
+    """Columns that the call names, by which a header is known."""
+
+
+DEFAULT_READING = Reading()
 
 
 class Table(ABC):
@@ -55,6 +70,18 @@ class Table(ABC):
         Rows that are stored together; the minimum block size.
     ids
         What identifies the rows, if that is known.
+    rules
+        Which labels are missing, by column; None for `DEFAULT_RULE`.
+    index_position
+        The column with the names of the rows, as pandas, R and AnnData keep them; None if it has none.
+    is_named
+        Whether the names of the rows are the ids unless others are chosen.
+    names_are_guessed
+        Whether the names come from a line that might be an object, too.
+    is_given
+        Whether it has the labels that a user holds, not those that are made here.
+    may_be_long
+        Whether a row may be one label of an object, as far as the call tells.
     """
 
     where: str
@@ -67,7 +94,17 @@ class Table(ABC):
     fixed_bytes: int = 0
     least_rows: int = 1
     ids: Ids | None = None
+    rules: Sequence[MissingRule] | None = None
+    index_position: int | None = None
+    is_named: bool = False
+    names_are_guessed: bool = False
+    is_given: bool = False
+    may_be_long: bool = False
     _index: Table | None = None
+
+    def rule_of(self, position: int) -> MissingRule:
+        """Return which labels of a column are missing."""
+        return DEFAULT_RULE if self.rules is None else self.rules[position]
 
     @property
     def held_bytes(self) -> int:

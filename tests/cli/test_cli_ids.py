@@ -221,8 +221,8 @@ def test_standard_input__repeated_and_in_what_is_told(ok, run):
     ok("solve - -k 2 -o c.zarr", input=text)
     assert Consensus.open("c.zarr").provenance["ensemble"] == "standard input"
     assert "standard input" in ok("info c.zarr").stdout
-    unnamed = run("solve - -k 2 -o d.zarr", input=",a\n0,1\n")
-    assert unnamed.stderr.startswith("Error: standard input has no name for column 0")
+    unnamed = run("solve - -k 2 -o d.zarr", input="a,,b\n0,1,1\n")
+    assert unnamed.stderr.startswith("Error: standard input has no name for column 1")
 
 
 def test_consensus__names_the_file_whose_labels_it_is_of(ok, run):

@@ -544,7 +544,7 @@ def test_fit__of_one_cluster_puts_everything_in_it(pairs):
 
 @pytest.mark.parametrize("pairs", ["all", "dense"])
 def test_fit__of_a_single_object(pairs):
-    model = PCC(1, pairs=pairs, random_state=0).fit([[0, 1, 0]])
+    model = PCC(1, pairs=pairs, random_state=0).fit(np.array([[0, 1, 0]]))
     assert model.labels_.tolist() == [0]
 
 

@@ -26,7 +26,7 @@ SOME = np.array([[0, 5, -1], [1, 5, 2], [-1, 7, 0], [2, 9, 1]])
 @given(label_tables(), st.integers(1, 4))
 @settings(max_examples=40, deadline=None)
 def test_save__round_trip(rows, chunk_rows):
-    ensemble = Ensemble.from_labels(rows)
+    ensemble = Ensemble.from_labels(rows, orientation="objects")
     with tempfile.TemporaryDirectory() as directory:
         stored = ensemble.save(Path(directory, "e.zarr"), chunk_rows=chunk_rows)
         assert values_of(stored) == rows
@@ -61,7 +61,7 @@ def test_append__to_a_store_equals_append_in_memory(rows, data):
         return
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "e.zarr")
-        memory = Ensemble.from_labels(head)
+        memory = Ensemble.from_labels(head, orientation="objects")
         memory.save(path, chunk_rows=data.draw(st.integers(1, 4)))
         stored = Ensemble.open(path, "a")
         for ensemble in (memory, stored):

@@ -79,9 +79,9 @@ def test_append__keeps_ids_in_step(place, tmp_path):
     assert ensemble.ids.tolist() == NAMES
     more = pa.table({"who": NAMES, "new": LABELS[:, 0]})
     other = more.set_column(0, "who", pa.array([*NAMES[:7], "zed", *NAMES[8:]]))
-    with pytest.raises(InvalidIdsError, match=f"no row with who '{NAMES[7]}', which is object 7"):
+    with pytest.raises(InvalidIdsError, match=r"row 7 .* has who 'zed', which is no object"):
         ensemble.append_partitions(other, id="who")
-    with pytest.raises(InvalidIdsError, match=r"row 0 .* has who 0 but the object there is"):
+    with pytest.raises(InvalidIdsError, match=r"who of labels is int64 but the ids of the objects are text"):
         ensemble.append_partitions(more.set_column(0, "who", pa.array(range(N_OBJECTS))), id="who")
     ensemble.append_partitions(more.sort_by("who"), id="who")  # by key
     ensemble.append_partitions(more.rename_columns(["who", "again"]), id="who")

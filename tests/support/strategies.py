@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -30,6 +32,12 @@ def label_matrices(
     return np.ascontiguousarray(np.array(columns, dtype=np.int64).T)
 
 
+def is_plain_label(text):
+    """Return whether text is a label as it is: neither in blanks, nor a word for missing, nor negative."""
+    words = ("", "NA", "nan", "NaN", "n/a", "N/A", "#NA", "?", ".", "-")  # those that may be drawn
+    return text == text.strip() and text not in words and not re.fullmatch(r"-(0|[1-9][0-9]*)\.?0*", text)
+
+
 def label_values():
     """Draw a strategy of label values of one kind: small, large or whole-float numbers, or text."""
     return st.sampled_from(
@@ -37,7 +45,7 @@ def label_values():
             st.integers(0, 5),
             st.integers(0, 2**62),
             st.integers(0, 300).map(float),
-            st.text(max_size=3),
+            st.text(max_size=3).filter(is_plain_label),
             st.booleans(),
         ]
     )

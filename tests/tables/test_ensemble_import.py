@@ -21,7 +21,6 @@ from bigcons.errors import (
     MemoryBudgetError,
     StoreExistsError,
     StoreNotFoundError,
-    SuspiciousLabelsWarning,
 )
 from bigcons.stores.ensemble import ensemble_of, import_labels
 from bigcons.stores.features import open_features
@@ -136,9 +135,6 @@ def test_import_labels__numbers_in_csv_are_numbers(tmp_path):
 @pytest.mark.parametrize(
     ("text", "names", "n_objects"),
     [
-        ("0,1\n0,0\n", ["p0", "p1"], 2),
-        ("a,1\nb,2\n", ["p0", "p1"], 2),
-        ("3,a\n3,b\n", ["p0", "p1"], 2),
         (",1,1\n0,0,1\n", ["p0", "p1", "p2"], 2),
         ("NA,\n0,0\n", ["p0", "p1"], 2),
         ("0,1,1\n0,0,1\n", ["p0", "p1", "p2"], 2),
@@ -154,20 +150,10 @@ def test_import_labels__distinguishes_names_from_labels_in_csv(tmp_path, text, n
     assert (ensemble.names, ensemble.n_objects) == (names, n_objects)
 
 
-@pytest.mark.parametrize("line", ["0,1,2", "1,2,3", "a,0,1,2"])
-def test_import_labels__warns_of_numeric_headers(tmp_path, line):
-    (tmp_path / "l.csv").write_text(f"{line}\n{line}\n")
-    with pytest.warns(SuspiciousLabelsWarning, match=f"begins with the line {line}, read as an object"):
-        assert Ensemble.from_labels(tmp_path / "l.csv").n_objects == 2
-    with pytest.warns(SuspiciousLabelsWarning, match="if it is a header"):
-        assert open_features(tmp_path / "l.csv").n_objects == 2
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (",a\n0,1\n1,0\n", "no name for column 0"),
-        (",0,1,2\n0,1,1,1\n", "no name for column 0"),
+        ("a,,b\n0,1,1\n1,0,1\n", "no name for column 1"),
         ("a,b\n1.5,0\n", "partition 'a' has label 1.5"),
         ("a,b\n1,0\n1\n", "cannot be read as CSV"),
         ("a,b\n,\n", "partition 'a' has no labels"),
@@ -369,10 +355,3 @@ def test_import_labels__arrow_tables_in_memory(tmp_path, frame):
     table = pa.Table.from_pandas(frame, preserve_index=False)
     pq.write_table(table, tmp_path / "l.parquet")
     assert values_of(import_labels(table, tmp_path / "e")) == values_of(Ensemble.from_labels(frame))
-
-
-def test_import__rejects_the_index_that_pandas_keeps_in_parquet(tmp_path):
-    frame = pd.DataFrame({"a": [0, 1, 1], "b": [0, 0, 1]})[1:]
-    frame.set_axis([4, 9]).to_parquet(tmp_path / "labels.parquet")
-    with pytest.raises(InvalidInputError, match="'__index_level_0__', a row index; write it without"):
-        Ensemble.from_labels(tmp_path / "labels.parquet")

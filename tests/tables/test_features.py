@@ -282,18 +282,24 @@ def test_open_features__real_kdd():
     assert features.read(0, 20_000)[:, 1].max() == 2
 
 
-@pytest.mark.parametrize("text", [",a,b\n0,1.5,2\n1,3,4\n", ",0,1,2\n0,1,2,3\n1,4,5,6\n", "a, ,b\n1,2,3\n"])
-def test_open_features__rejects_a_csv_column_without_a_name(tmp_path, text):
+@pytest.mark.parametrize("text", [",a,b\n4,1.5,2\n9,3,4\n", ",0,1,2\n4,1,2,3\n9,4,5,6\n"])
+def test_open_features__takes_a_csv_column_without_a_name_as_the_ids(tmp_path, text):
     (tmp_path / "x.csv").write_text(text)
-    with pytest.raises(InvalidInputError, match=r"x.csv has no name for column [01] \(a row index\?\)"):
+    features = open_features(tmp_path / "x.csv")
+    assert features.names == text.split("\n")[0].split(",")[1:]
+    assert features.ids.hold().values.to_pylist() == [4, 9]
+
+
+def test_open_features__rejects_a_csv_column_without_a_name(tmp_path):
+    (tmp_path / "x.csv").write_text("a, ,b\n1,2,3\n")
+    with pytest.raises(InvalidInputError, match=r"x.csv has no name for column 1; name it"):
         open_features(tmp_path / "x.csv")
 
 
-def test_open_features__rejects_the_index_that_pandas_keeps_in_a_table(tmp_path):
+def test_open_features__takes_the_index_that_pandas_keeps_in_a_table_as_the_ids(tmp_path):
     frame = pd.DataFrame({"a": [1.5, 2.0], "b": [0.5, 1.0]}, index=[4, 9])
     frame.to_parquet(tmp_path / "x.parquet")
     for source in (tmp_path / "x.parquet", pa.Table.from_pandas(frame)):
-        with pytest.raises(InvalidInputError, match="'__index_level_0__', a row index; write it without"):
-            open_features(source)
-    frame.to_parquet(tmp_path / "x.parquet", index=False)
-    assert open_features(tmp_path / "x.parquet").names == ["a", "b"]
+        features = open_features(source)
+        assert features.names == ["a", "b"]
+        assert features.ids.hold().values.to_pylist() == [4, 9]

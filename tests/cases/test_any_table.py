@@ -1,0 +1,161 @@
+"""A table of any sort is read with the meaning that it was written with, or refused."""
+
+import tempfile
+from pathlib import Path
+
+import dask.array
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigcons import Ensemble
+from bigcons.errors import InvalidInputError
+from bigcons.stores.ensemble import import_labels
+from tests.support.stores import values_of
+
+GAP = "gap"
+TEXTS = ("B", "T cell", "x_1", "cluster 10", "é")
+TEXT_GAPS = ("", " ", "NA", "nan", "<NA>", "null")
+NAMED_GAPS = ("Unknown", "?")
+
+ROUTES = (
+    *("array", "object array", "list", "pandas", "pandas nullable", "categorical", "polars", "arrow", "dask"),
+    *("csv", "csv without header", "tsv.gz", "r.csv", "parquet", "parquet with index", "npy", "zarr"),
+    *("runs", "runs of files", "long", "long csv", "rows are partitions"),
+)
+
+
+@st.composite
+def written_tables(draw):
+    """Draw the labels that are meant, None where missing, and how they are written."""
+    n_objects, n_partitions = draw(st.integers(2, 6)), draw(st.integers(1, 4))
+    is_text = draw(st.booleans())
+    names_gaps = draw(st.booleans())  # by missing=
+    labels = st.sampled_from(TEXTS) if is_text else st.integers(-3 if names_gaps else 0, 12)
+    labels = labels.filter(lambda label: label != -2)  # the number that is named as missing
+    column = st.lists(st.none() | labels, min_size=n_objects, max_size=n_objects)
+    columns = draw(
+        st.lists(
+            column.filter(lambda c: any(v is not None for v in c)),
+            min_size=n_partitions,
+            max_size=n_partitions,
+        )
+    )
+    if is_text:
+        gaps = st.sampled_from(NAMED_GAPS if names_gaps else TEXT_GAPS)
+        blanks = st.sampled_from(["", " ", "\t"])
+        cells = [[draw(gaps) if v is None else v + draw(blanks) for v in c] for c in columns]
+    else:
+        gap = st.just(-2) if names_gaps else st.sampled_from([-1, -7])
+        cells = [[draw(gap) if v is None else v for v in c] for c in columns]
+    missing = None if not names_gaps else [*NAMED_GAPS] if is_text else -2
+    return columns, cells, missing, draw(st.sampled_from(ROUTES))
+
+
+def write(cells, route, folder):
+    """Return a source with these cells by columns, the way to read it, and the parameters to pass."""
+    is_text = isinstance(cells[0][0], str)
+    frame = pd.DataFrame({f"r{u}": column for u, column in enumerate(cells)})
+    matrix = frame.to_numpy(dtype="U" if is_text else None)
+    path = folder / "x"
+    if route in ("array", "dask", "npy", "zarr"):
+        if route == "npy":
+            np.save(path := folder / "x.npy", matrix)
+        elif route == "zarr" and not is_text:
+            zarr.create_array(str(path := folder / "x.zarr"), data=matrix)
+        elif route == "dask":
+            return dask.array.from_array(matrix, chunks=(2, 1)), Ensemble.from_labels, {}
+        else:
+            return matrix, Ensemble.from_labels, {}
+        return path, Ensemble.from_labels, {}
+    if route == "object array":
+        return matrix.astype(object), Ensemble.from_labels, {}
+    if route in ("list", "rows are partitions"):
+        rows = [list(row) for row in (zip(*cells, strict=True) if route == "list" else cells)]
+        return rows, Ensemble.from_labels, {"orientation": "objects" if route == "list" else "partitions"}
+    if route.startswith("pandas") or route == "categorical":
+        made = {"pandas": lambda: frame, "pandas nullable": frame.convert_dtypes}
+        return made.get(route, lambda: frame.astype("category"))(), Ensemble.from_labels, {}
+    if route == "polars":
+        return pl.from_pandas(frame), Ensemble.from_labels, {}
+    if route == "arrow":
+        return pa.Table.from_pandas(frame), Ensemble.from_labels, {}
+    if route in ("csv", "csv without header", "tsv.gz"):
+        has_header = route != "csv without header"
+        path = folder / f"x.{route.split()[0]}"
+        frame.to_csv(path, index=False, header=has_header, sep="\t" if route == "tsv.gz" else ",", quoting=1)
+        return path, Ensemble.from_labels, {} if has_header else {"header": False}
+    if route in ("r.csv", "parquet with index"):
+        named = frame.set_axis([f"row {i}" for i in range(len(frame))])
+        path = folder / ("x.csv" if route == "r.csv" else "x.parquet")
+        (named.to_csv if route == "r.csv" else named.to_parquet)(path)
+        return path, Ensemble.from_labels, {}
+    if route == "parquet":
+        frame.to_parquet(folder / "x.parquet", index=False)
+        return folder / "x.parquet", Ensemble.from_labels, {}
+    if route.startswith("runs"):
+        runs = list(cells)
+        if route == "runs of files":
+            runs = [folder / f"run{u}.parquet" for u in range(len(cells))]
+            for run, column in zip(runs, cells, strict=True):
+                pd.DataFrame({"label": column}).to_parquet(run)
+        return runs, Ensemble.from_runs, {}
+    rows = [(i, f"r{u}", label) for u, column in enumerate(cells) for i, label in enumerate(column)]
+    long = pd.DataFrame(rows, columns=["object", "run", "label"]).sample(frac=1, random_state=0)
+    by = {"object": "object", "partition": "run", "label": "label"}
+    if route == "long":
+        return long, Ensemble.from_long, by
+    long.to_csv(folder / "x.csv", index=False, quoting=1)
+    return folder / "x.csv", Ensemble.from_long, by
+
+
+@given(written_tables())
+@settings(max_examples=300, deadline=None)
+@pytest.mark.filterwarnings("ignore:partition .* as its only label")
+def test_a_table_of_any_sort_has_the_meaning_it_was_written_with(table):
+    columns, cells, missing, route = table
+    meant = [list(row) for row in zip(*columns, strict=True)]
+    with tempfile.TemporaryDirectory() as directory:
+        source, read, how = write(cells, route, Path(directory))
+        found = read(source, missing=missing, **how)
+        assert values_of(found) == meant, route
+        if read == Ensemble.from_labels:
+            stored = import_labels(source, Path(directory, "e.zarr"), missing=missing, **how)
+            assert values_of(stored) == meant, route
+        elif route != "runs":
+            assert values_of(read(source, missing=missing, **how, out=Path(directory, "e.zarr"))) == meant
+
+
+UNCLEAR = ("csv", "csv without header", "list", "one-column files", "long csv")
+
+
+@given(written_tables(), st.sampled_from(UNCLEAR))
+@settings(max_examples=200, deadline=None)
+@pytest.mark.filterwarnings("ignore:partition .* as its only label")
+def test_a_table_that_is_not_explained_is_read_as_it_was_meant_or_refused(table, route):
+    columns, cells, missing, _ = table
+    meant = [list(row) for row in zip(*columns, strict=True)]
+    with tempfile.TemporaryDirectory() as directory:
+        folder = Path(directory)
+        if route == "one-column files":
+            source = [folder / f"run{u}.csv" for u in range(len(cells))]
+            for file, column in zip(source, cells, strict=True):
+                pd.DataFrame({"label": column}).to_csv(file, index=False, quoting=1)
+        else:
+            source, _, _ = write(cells, route, folder)
+        try:
+            found = Ensemble.from_labels(source, missing=missing)
+        except InvalidInputError:
+            return
+        if route == "csv without header" and len(meant) > len(values_of(found)):
+            assert all(isinstance(value, str) or value is None for row in meant[:1] for value in row)
+            return  # a line of text is a header
+        if route == "long csv":
+            assert len(columns) * len(meant) < 3 or found.n_partitions != len(columns)
+            return
+        assert values_of(found) == meant

@@ -1,0 +1,129 @@
+"""The command line reads what people bring by the same rules."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from bigcons import Consensus, Ensemble
+from bigcons.cli import main
+from tests.support.stores import values_of
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: CliRunner().invoke(main, list(map(str, words)))
+
+
+@pytest.fixture
+def ok(run):
+    def invoke(*words):
+        result = run(*words)
+        assert result.exit_code == 0, result.output
+        return result
+
+    return invoke
+
+
+def test_import__of_runs(ok, run):
+    for u in range(3):
+        pd.DataFrame({"cell": ["x", "y"], "k": [u, 0]}).to_csv(f"run{u}.csv", index=False)
+    ok("import", "run0.csv", "run1.csv", "run2.csv", "--runs", "--id", "cell", "-o", "e.zarr")
+    ensemble = Ensemble.open("e.zarr")
+    assert (ensemble.names, ensemble.ids.tolist()) == (["run0", "run1", "run2"], ["x", "y"])
+    assert values_of(ensemble) == [[0, 1, 2], [0, 0, 0]]
+    told = run("import", "run0.csv", "run1.csv", "-o", "f.zarr")
+    assert told.exit_code == 2
+    assert "--runs if each is a partition" in told.stderr
+    again = ok("import", "run0.csv", "run1.csv", "run2.csv", "--runs", "--id", "cell", "-o", "e.zarr")
+    assert "already holds" in again.stderr
+
+
+def test_import__of_a_long_table(ok, run):
+    votes = pd.DataFrame({"task": [3, 3, 5], "worker": ["ann", "bob", "bob"], "vote": ["x", "?", "y"]})
+    votes.to_csv("votes.csv", index=False)
+    ok(
+        "import",
+        "votes.csv",
+        "--long",
+        "task,worker,vote",
+        "--missing",
+        "?",
+        "-o",
+        "e.zarr",
+        "--memory",
+        "50MB",
+    )
+    ensemble = Ensemble.open("e.zarr")
+    assert ensemble.ids.tolist() == [3, 5]
+    assert values_of(ensemble) == [["x", None], [None, "y"]]
+    assert "name three" in run("import", "votes.csv", "--long", "task,worker", "-o", "f.zarr").stderr
+    told = run("import", "votes.csv", "--long", "task,worker,vote", "--id", "task", "-o", "f.zarr")
+    assert "--long takes no --id" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "a", "b"),
+    [
+        (["--missing", "Unknown,99"], ["B", None, "T"], [0, None, -1]),
+        (["--missing", "a=Unknown", "--missing", "b=0,99"], ["B", None, "T"], [None, None, -1]),
+        (["--missing", "a=Unknown", "--missing", "b="], ["B", None, "T"], [0, 99, -1]),
+        (["--missing", "Unknown"], ["B", None, "T"], [0, 99, None]),
+    ],
+)
+def test_import__with_what_is_missing(ok, run, options, a, b):
+    pd.DataFrame({"a": ["B ", "Unknown", "T"], "b": [0, 99, -1]}).to_csv("x.csv", index=False)
+    ok("import", "x.csv", *options, "-o", "e.zarr")
+    assert values_of(Ensemble.open("e.zarr")) == [list(row) for row in zip(a, b, strict=True)]
+    ok("solve", "x.csv", *options, "-k", 2, "-m", "best", "-o", "c.zarr")
+    assert Consensus.open("c.zarr").n_objects == 3
+    told = run("import", "x.csv", "--missing", "3", "-o", "e.zarr")
+    assert "was made with missing=" in told.stderr
+    assert "once" in run("import", "x.csv", "--missing", "3", "--missing", "a=4", "-o", "f.zarr").stderr
+
+
+def test_repair__reads_the_table_as_it_was_read(ok):
+    pd.DataFrame([[0, 9], [-1, 0], [0, 1]]).to_csv("x.csv", index=False, header=False)
+    ok("import", "x.csv", "--no-header", "--missing", "9", "-o", "e.zarr")
+    labels = Ensemble.open("e.zarr").read(0, 3)
+    chunk = next(path for path in Path("e.zarr").rglob("*") if path.is_file() and "/c/" in str(path))
+    chunk.write_bytes(b"damaged")
+    ok("verify", "e.zarr", "--repair")
+    np.testing.assert_array_equal(Ensemble.open("e.zarr").read(0, 3), labels)
+
+
+def test_import__says_whether_there_is_a_header(ok, run):
+    pd.DataFrame([[0, 1], [0, 0], [1, 1]]).to_csv("x.csv", index=False, header=False)
+    told = run("import", "x.csv", "-o", "e.zarr")
+    assert told.exit_code == 1
+    assert "--no-header" in told.stderr
+    ok("import", "x.csv", "--no-header", "-o", "e.zarr")
+    assert Ensemble.open("e.zarr").n_objects == 3
+    ok("import", "x.csv", "--header", "-o", "f.zarr")
+    assert Ensemble.open("f.zarr").names == ["0", "1"]
+    ok("solve", "x.csv", "--no-header", "-k", 2, "-m", "best", "-o", "c.zarr")
+    assert "header" in run("generate", "x.csv", "-o", "g.zarr", "--n-partitions", 2, "--n-clusters", 2).stderr
+    ok("generate", "x.csv", "--no-header", "-o", "g.zarr", "--n-partitions", 2, "--n-clusters", 2)
+    assert Ensemble.open("g.zarr").n_objects == 3
+    ok("import", "x.csv", "--no-header", "--orientation", "partitions", "-o", "h.zarr")
+    assert Ensemble.open("h.zarr").shape == (2, 3)
+
+
+def test_import__into_an_ensemble_joins_by_ids(ok, run):
+    pd.DataFrame({"a": [0, 0, 1]}, index=pd.Index(list("xyz"), name="cell")).to_csv("one.csv")
+    pd.DataFrame({"cell": ["z", "x"], "b": [4, 5]}).to_csv("two.csv", index=False)
+    ok("import", "one.csv", "--id", "cell", "-o", "e.zarr")
+    ok("import", "two.csv", "--into", "e.zarr")
+    assert values_of(Ensemble.open("e.zarr")) == [[0, 5], [0, None], [1, 4]]
+    assert "either -o" in run("import", "two.csv").stderr
+    assert "either -o" in run("import", "two.csv", "--into", "e.zarr", "-o", "f.zarr").stderr
+    assert "--into takes no --overwrite" in run("import", "two.csv", "--into", "e.zarr", "--overwrite").stderr
+
+
+def test_import__takes_patterns_of_columns(ok):
+    pd.DataFrame({"leiden_1": [0, 1], "n_genes": [7, 8], "leiden_2": [0, 0]}).to_parquet("x.parquet")
+    ok("import", "x.parquet", "--columns", "leiden*", "-o", "e.zarr")
+    assert Ensemble.open("e.zarr").names == ["leiden_1", "leiden_2"]

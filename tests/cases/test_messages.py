@@ -1,0 +1,69 @@
+"""What cannot be read is refused in one line that names the remedy."""
+
+import shlex
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+import bigcons
+from bigcons import Ensemble
+from bigcons.cli import main
+from bigcons.errors import InvalidInputError
+from bigcons.stores.features import open_features
+
+TEXT = "a,b\nä,x\nö,y\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "remedy"),
+    [
+        (pl.DataFrame({"a": [0, 1]}).lazy(), r"collect\(\)"),
+        ([{0, 1}, {2, 3}], r"from_runs\(\[x\]\)"),
+        ([[{0, 1}], [{1, 0}]], r"from_runs\(x\)"),
+    ],
+)
+def test_types_that_are_no_table(source, remedy):
+    with pytest.raises(InvalidInputError, match=remedy) as caught:
+        Ensemble.from_labels(source)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "remedy"),
+    [
+        (TEXT.encode("cp1252"), "iconv -f CP1252 -t UTF-8"),
+        ("ä,b\nx,x\n".encode("cp1252"), "iconv -f CP1252 -t UTF-8"),
+        (TEXT.encode("utf-16"), "iconv -f UTF-16 -t UTF-8"),
+        (("a,b\n" + "x,y\n" * 300_000 + "é,y\n").encode("latin-1"), "iconv -f CP1252 -t UTF-8"),
+    ],
+)
+@pytest.mark.parametrize("read", [Ensemble.from_labels, lambda x: open_features(x).read(0, 2)])
+def test_files_in_another_encoding(content, remedy, read, tmp_path):
+    (tmp_path / "x.csv").write_bytes(content)
+    with pytest.raises(InvalidInputError, match=remedy) as caught:
+        read(tmp_path / "x.csv")
+    assert "\n" not in str(caught.value)
+
+
+def test_files_in_utf8_keep_their_letters(tmp_path):
+    for encoding in ("utf-8", "utf-8-sig"):
+        (tmp_path / "x.csv").write_text("ä,b\nö,x\nü,y\n", encoding=encoding)
+        ensemble = Ensemble.from_labels(tmp_path / "x.csv")
+        assert (ensemble.names, ensemble.categories[0].tolist()) == (["ä", "b"], ["ö", "ü"])
+
+
+def test_solve__quotes_paths_in_what_to_run_next(tmp_path):
+    (tmp_path / "my labels.csv").write_text("a,b\n0,0\n0,1\n1,1\n")
+    out = str(tmp_path / "my result.zarr")
+    told = CliRunner().invoke(
+        main, ["solve", str(tmp_path / "my labels.csv"), "-k", "2", "-m", "best", "-o", out]
+    )
+    command = told.stdout.strip().splitlines()[-1].removeprefix("More: ")
+    assert shlex.split(command)[2] == out
+
+
+def test_public_names__that_are_misspelt():
+    with pytest.raises(AttributeError, match=r"no attribute 'PPC'; did you mean PCC\?"):
+        bigcons.PPC  # noqa: B018
+    assert not hasattr(bigcons, "zzz")

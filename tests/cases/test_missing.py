@@ -1,0 +1,175 @@
+"""What is missing: one rule for every source, and the values that a call names."""
+
+import dask.array
+import dask.dataframe
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import zarr
+
+import bigcons as bc
+from bigcons import Ensemble
+from bigcons.errors import InvalidInputError, SuspiciousLabelsWarning, UnknownColumnError
+from bigcons.stores.ensemble import import_labels
+from tests.support.stores import values_of
+
+TEXTS = ["x", "", " ", "x ", "\ty", "NA", "nan", "<NA>", "null", "None", "-1", None, "y"]
+MEANT = ["x", None, None, "x", "y", None, None, None, None, None, None, None, "y"]
+
+
+def routes(frame, folder):
+    """Return the same table from every kind of source that has names of columns."""
+    frame.to_csv(folder / "x.csv", index=False)
+    frame.to_csv(folder / "x.tsv.gz", index=False, sep="\t")
+    frame.to_parquet(folder / "x.parquet", index=False)
+    return {
+        "pandas": frame,
+        "object": frame.astype(object),
+        "categorical": frame.astype("category"),
+        "polars": pl.from_pandas(frame),
+        "arrow": pa.Table.from_pandas(frame, preserve_index=False),
+        "dictionary": pa.table({name: pa.array(frame[name]).dictionary_encode() for name in frame}),
+        "dask": dask.dataframe.from_pandas(frame, npartitions=2),
+        "csv": folder / "x.csv",
+        "tsv": folder / "x.tsv.gz",
+        "parquet": folder / "x.parquet",
+    }
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(
+    "kind",
+    ["pandas", "object", "categorical", "polars", "arrow", "dictionary", "dask", "csv", "tsv", "parquet"],
+)
+def test_text_is_missing_on_every_route(kind, tmp_path):
+    source = routes(pd.DataFrame({"a": TEXTS, "b": "u"}), tmp_path)[kind]
+    for ensemble in (Ensemble.from_labels(source), import_labels(source, tmp_path / "e.zarr")):
+        assert [row[0] for row in values_of(ensemble)] == MEANT
+        assert ensemble.n_clusters.tolist() == [2, 1]
+    added = Ensemble.from_labels([["u"]] * len(TEXTS)).append_partitions(bc.select(source, columns="a"))
+    assert [row[1] for row in values_of(added)] == MEANT
+
+
+@pytest.mark.parametrize("make", [np.array, lambda x: np.array(x, object), lambda x: x])
+def test_text_is_missing_in_arrays_and_lists(make):
+    texts = [["" if text is None else text] for text in TEXTS]
+    assert values_of(Ensemble.from_labels(make(texts))) == [[value] for value in MEANT]
+    assert Ensemble.from_runs([[text for (text,) in texts]]).n_clusters.tolist() == [2]
+
+
+@pytest.mark.parametrize("column", [["x", "", "x", "y"], ["x", " ", "x", "y"], ["x", None, "x ", "y"]])
+def test_empty_text_in_memory_is_no_cluster(column):
+    assert Ensemble.from_labels(pd.DataFrame({"a": column})).n_clusters.tolist() == [2]
+
+
+@pytest.mark.parametrize("gap", ["", " ", None, np.nan, pd.NA, -1, -7, -1.0])
+def test_numbers_beside_what_is_missing(gap):
+    column = np.array([3, gap, 5], object)
+    for source in (column[:, None], pd.DataFrame({"a": column}), column[:, None].tolist()):
+        assert values_of(Ensemble.from_labels(source)) == [[3], [None], [5]]
+
+
+def test_names_of_clusters_that_look_like_numbers_stay_apart(tmp_path):
+    for labels in (["1_1", "11", "1"], ["1e5", "100000", "1"], ["01", "1", "2"]):
+        (tmp_path / "x.csv").write_text("a\n" + "\n".join(labels))
+        assert Ensemble.from_labels(tmp_path / "x.csv").n_clusters.tolist() == [3]
+    np.savetxt(tmp_path / "x.csv", [[0, 0], [1, 0], [-1, 0]], delimiter=",")  # in the format 0.000e+00
+    assert values_of(Ensemble.from_labels(tmp_path / "x.csv")) == [[0, 0], [1, 0], [None, 0]]
+
+
+CODED = pd.DataFrame({"a": ["B", "Unknown", "T", "."], "b": [0, 1, 99, -1]})
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "csv", "parquet", "object", "dask"])
+@pytest.mark.parametrize(
+    ("missing", "a", "b"),
+    [
+        (["Unknown", ".", 99], ["B", None, "T", None], [0, 1, None, -1]),
+        (["Unknown", "."], ["B", None, "T", None], [0, 1, 99, None]),
+        ({"a": ["Unknown", "."], "b": [0, 99]}, ["B", None, "T", None], [None, 1, None, -1]),
+        ({"a": ("Unknown", "."), "b": 99}, ["B", None, "T", None], [0, 1, None, -1]),
+        ({"b": []}, ["B", "Unknown", "T", "."], [0, 1, 99, -1]),
+        ([np.int64(1), "Unknown", "."], ["B", None, "T", None], [0, None, 99, -1]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:partition 'a' has the text")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_missing__names_values(kind, missing, a, b, tmp_path):
+    source = routes(CODED, tmp_path)[kind]
+    expected = [list(row) for row in zip(a, b, strict=True)]
+    ensemble = Ensemble.from_labels(source, missing=missing)
+    stored = import_labels(source, tmp_path / "e.zarr", missing=missing)
+    assert values_of(ensemble) == values_of(stored) == expected
+    assert values_of(Ensemble.from_labels(bc.select(source, missing=missing))) == expected
+    assert values_of(stored[[3, 0]]) == [expected[3], expected[0]]  # negative labels stay labels
+    again = import_labels(stored, tmp_path / "again.zarr")
+    assert values_of(again) == expected
+
+
+@pytest.mark.parametrize("kind", ["array", "float", "npy", "csv", "zarr", "dask"])
+def test_missing__of_a_matrix(kind, tmp_path):
+    labels = np.array([[0, 1, 2], [9, 1, -1], [2, 9, 2]])
+    path = tmp_path / f"x.{kind}"
+    source = {
+        "array": lambda: labels,
+        "float": lambda: labels.astype(float),
+        "npy": lambda: np.save(path, labels),
+        "csv": lambda: np.savetxt(path, labels, "%d", ",", header="a,b,c", comments=""),
+        "zarr": lambda: zarr.create_array(str(path), data=labels) and None,
+        "dask": lambda: dask.array.from_array(labels, chunks=2),
+    }[kind]()
+    source = path if source is None else source
+    assert values_of(Ensemble.from_labels(source, missing=9)) == [[0, 1, 2], [None, 1, -1], [2, None, 2]]
+    key = "a" if kind == "csv" else 0
+    found = Ensemble.from_labels(source, missing={key: [9, 0]})
+    assert values_of(found) == [[None, 1, 2], [None, 1, None], [2, 9, 2]]
+    with pytest.raises(UnknownColumnError):
+        Ensemble.from_labels(source, missing={"other": 9})
+
+
+VOTES = np.array([[1, -1], [1, 1], [-1, 1], [-1, -1]])
+
+
+@pytest.mark.parametrize("kind", ["int", "float", "pandas", "csv", "object", "parquet", "list"])
+def test_votes_of_plus_and_minus_one_are_told(kind, tmp_path):
+    frame = pd.DataFrame(VOTES, columns=["a", "b"])
+    source = {
+        "int": VOTES,
+        "float": VOTES.astype(float),
+        "object": VOTES.astype(object),
+        "list": VOTES.tolist(),
+        "pandas": frame,
+        **{suffix: tmp_path / f"x.{suffix}" for suffix in ("csv", "parquet")},
+    }[kind]
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    frame.to_parquet(tmp_path / "x.parquet", index=False)
+    for read in (Ensemble.from_labels, lambda x: import_labels(x, tmp_path / "e.zarr")):
+        with pytest.warns(SuspiciousLabelsWarning, match=r"1 as its only label, and -1 .* pass missing=\[\]"):
+            assert read(source).n_clusters.tolist() == [1, 1]
+    ensemble = Ensemble.from_labels(source, missing=[])
+    assert values_of(ensemble) == VOTES.tolist()
+    assert ensemble.n_clusters.tolist() == [2, 2]
+    assert values_of(ensemble.append_objects(VOTES[:1])) == [*VOTES.tolist(), VOTES[0].tolist()]
+    assert values_of(Ensemble.from_labels(np.array([[-1], [0], [1]]), missing=0)) == [[-1], [None], [1]]
+
+
+def test_votes__of_new_objects_are_those_of_the_fit():
+    model = bc.PCC(2, random_state=0).fit(bc.select(np.tile(VOTES[:, :1], (5, 3)), missing=[]))
+    assert model.predict(np.array([[-1] * 3, [1] * 3])).tolist() == [model.labels_[2], model.labels_[0]]
+
+
+def test_missing__is_for_tables_of_labels(tmp_path):
+    stored = Ensemble.from_labels([[0], [1]]).save(tmp_path / "e.zarr")
+    for source in (stored, tmp_path / "e.zarr"):
+        with pytest.raises(InvalidInputError, match="missing= is for tables of labels, not an ensemble"):
+            Ensemble.from_labels(source, missing=0)
+
+
+@pytest.mark.parametrize("word", ["Unknown", "?", ".", "none", "unassigned"])
+def test_text_that_may_mean_missing_is_told(word):
+    frame = pd.DataFrame({"a": ["x", word, "y"]})
+    with pytest.warns(SuspiciousLabelsWarning, match=f"pass missing='[{word}]+'"):
+        assert Ensemble.from_labels(frame).n_clusters.tolist() == [3]
+    assert Ensemble.from_labels(frame, missing=word).n_clusters.tolist() == [2]

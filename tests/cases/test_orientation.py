@@ -1,0 +1,444 @@
+"""Rows, columns and headers: what can be read in two ways is refused, or read as the call says."""
+
+import dask.array
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import zarr
+
+import bigcons as bc
+from bigcons import Ensemble
+from bigcons.errors import InvalidIdsError, InvalidInputError, MemoryBudgetError
+from bigcons.stores.ensemble import import_labels
+from bigcons.stores.features import open_features
+from tests.support.stores import values_of
+
+SWEEP = pd.DataFrame(
+    {2: [0, 0, 1, 1, 1], 5: range(5), 10: range(5)}, index=pd.Index(list("vwxyz"), name="cell")
+)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "tsv"])
+@pytest.mark.parametrize("id", [0, "cell"])
+def test_a_header_of_numbers_is_kept(tmp_path, suffix, id):
+    path = tmp_path / f"k.{suffix}"
+    SWEEP.to_csv(path, sep="\t" if suffix == "tsv" else ",")
+    for ensemble in (Ensemble.from_labels(path, id=id), import_labels(path, tmp_path / "e.zarr", id=id)):
+        assert ensemble.names == ["2", "5", "10"]
+        assert ensemble.ids.tolist() == list("vwxyz")
+        assert values_of(ensemble) == SWEEP.to_numpy().tolist()
+        assert ensemble.n_clusters.tolist() == [2, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "rows"),
+    [
+        ("cell,0.2,0.5,1.0\nv,0,0,0\nw,0,1,1\n", ["0.2", "0.5", "1.0"], [[0, 0, 0], [0, 1, 1]]),
+        ("cell,10,5,2\nv,0,0,0\nw,1,1,1\n", ["10", "5", "2"], [[0, 0, 0], [1, 1, 1]]),
+        ("2,5\nA,A\nB,A\n", ["2", "5"], [["A", "A"], ["B", "A"]]),
+        ("cell,2,5\nv,A,A\nw,B,A\n", ["2", "5"], [["A", "A"], ["B", "A"]]),
+        (",0,1,2\nv,0,1,2\nw,1,1,2\n", ["0", "1", "2"], [[0, 1, 2], [1, 1, 2]]),
+        ("a\tb\nv\t0\t1\nw\t1\t1\n", ["a", "b"], [[0, 1], [1, 1]]),  # as write.table of R
+    ],
+)
+def test_a_header_that_is_clear_needs_no_parameter(tmp_path, text, names, rows):
+    path = tmp_path / ("x.tsv" if "\t" in text else "x.csv")
+    path.write_text(text)
+    found = Ensemble.from_labels(path, id="cell" if text.startswith("cell") else None)
+    assert (found.names, values_of(found)) == (names, rows)
+    if text[0] != "2":
+        assert found.ids.tolist() == ["v", "w"]
+
+
+@pytest.mark.parametrize(
+    ("text", "with_header", "without"),
+    [
+        ("0,1,2\n0,1,1\n1,1,2\n", [[0, 1, 1], [1, 1, 2]], [[0, 1, 2], [0, 1, 1], [1, 1, 2]]),
+        ("0\n1\n0\n", [[1], [0]], [[0], [1], [0]]),  # a series that pandas wrote, or labels
+        ("2,5,10\n0,0,0\n1,1,1\n", [[0] * 3, [1] * 3], [[2, 5, 10], [0] * 3, [1] * 3]),
+        ("2,5\n1,4\n2,5\n", [[1, 4], [2, 5]], [[2, 5], [1, 4], [2, 5]]),  # labels from 1
+        ("a,1\nb,2\n", [["b", 2]], [["a", 1], ["b", 2]]),
+        ("x,y\nx,z\nu,y\n", [["x", "z"], ["u", "y"]], [["x", "y"], ["x", "z"], ["u", "y"]]),
+    ],
+)
+def test_a_first_line_that_may_be_a_header_or_an_object_is_refused(tmp_path, text, with_header, without):
+    path = tmp_path / "x.csv"
+    path.write_text(text)
+    for read in (
+        Ensemble.from_labels,
+        lambda x: import_labels(x, tmp_path / "e"),
+        lambda x: bc.PCC(2).fit(x),
+    ):
+        with pytest.raises(
+            InvalidInputError, match=r"header=True \(--header\) .*header=False \(--no-header\)"
+        ):
+            read(path)
+    assert values_of(Ensemble.from_labels(path, header=True)) == with_header
+    assert values_of(Ensemble.from_labels(path, header=False)) == without
+    assert values_of(Ensemble.from_labels(bc.select(path, header=False))) == without
+
+
+@pytest.mark.parametrize(
+    "text", ["0,1,1\n0,0,1\n", "3,1,2\n3,1,2\n", "NA,\n0,0\n", "-1,0\n0,0\n", "a,0,1\na,0,1\n"]
+)
+def test_a_first_line_that_cannot_be_a_header_is_an_object(tmp_path, text):
+    (tmp_path / "x.csv").write_text(text)
+    assert Ensemble.from_labels(tmp_path / "x.csv").n_objects == 2
+
+
+def test_numbers_in_the_first_line_of_features(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("0,1,2\n0.5,1.5,2.5\n")
+    with pytest.raises(InvalidInputError, match="header=False"):
+        open_features(path)
+    assert open_features(bc.select(path, header=True)).names == ["0", "1", "2"]
+    assert open_features(bc.select(path, header=False)).n_objects == 2
+    path.write_text("5.1,3.5,1.4\n4.9,3.0,1.4\n")
+    assert open_features(path).n_objects == 2
+    with pytest.raises(InvalidInputError, match="header= is for files of text"):
+        open_features(bc.select(np.zeros((2, 2)), header=True))
+
+
+# Runs
+
+RUN = np.arange(30) % 3
+AS_RUNS = {
+    "list": RUN.tolist(),
+    "tuple": tuple(RUN.tolist()),
+    "array": RUN,
+    "text": [f"cluster {k}" for k in RUN],
+    "series": pd.Series(RUN),
+    "polars": pl.Series(RUN),
+    "arrow": pa.array(RUN),
+    "chunked": pa.chunked_array([RUN[:7], RUN[7:]]),
+    "categorical": pd.Series(pd.Categorical(RUN.astype(str))),
+    "frame": pd.DataFrame({"leiden": RUN}),
+    "sets": [set(np.flatnonzero(k == RUN).tolist()) for k in range(3)],
+    "frozensets": [frozenset(np.flatnonzero(k == RUN)) for k in range(3)],
+    "lists": [np.flatnonzero(k == RUN).tolist() for k in range(3)],
+    "mapping": dict(enumerate(RUN.tolist())),
+}
+FILES = {
+    "npy": lambda path: np.save(path, RUN),
+    "npz": lambda path: np.savez(path, RUN),
+    "csv": lambda path: pd.DataFrame({"label": RUN}).to_csv(path, index=False),
+    "tsv.gz": lambda path: pd.DataFrame({"label": RUN}).to_csv(path, index=False, sep="\t"),
+    "parquet": lambda path: pd.DataFrame({"label": RUN}).to_parquet(path, index=False),
+    "zarr": lambda path: zarr.create_array(str(path), data=RUN[:, None]),
+}
+
+
+class Clustering:
+    """What bigcons uses of a clustering of igraph or leidenalg."""
+
+    membership = RUN.tolist()
+
+
+class Estimator:
+    """What bigcons uses of a fitted estimator of scikit-learn."""
+
+    labels_ = RUN
+
+
+class NodeClustering:
+    """What bigcons uses of a clustering of cdlib."""
+
+    communities = tuple(np.flatnonzero(k == RUN).tolist() for k in range(3))
+
+
+AS_RUNS |= {"igraph": Clustering(), "scikit-learn": Estimator(), "cdlib": NodeClustering()}
+
+
+@pytest.mark.parametrize("kind", AS_RUNS)
+def test_from_runs__has_a_partition_for_each_entry(kind, tmp_path):
+    run = AS_RUNS[kind]
+    for out in (None, tmp_path / "e.zarr"):
+        ensemble = Ensemble.from_runs([run, RUN[::-1], run], out=out)
+        assert (ensemble.shape, ensemble.ids, ensemble.names) == ((30, 3), None, ["p0", "p1", "p2"])
+        np.testing.assert_array_equal(ensemble.read(0, 30), np.column_stack([RUN, RUN[::-1], RUN]))
+
+
+@pytest.mark.parametrize("suffix", FILES)
+def test_from_runs__of_files(suffix, tmp_path):
+    files = [tmp_path / f"run{u}.{suffix}" for u in range(3)]
+    for file in files:
+        FILES[suffix](file)
+    for source in (files, list(map(str, files))):
+        ensemble = Ensemble.from_runs(source)
+        assert (ensemble.shape, ensemble.names) == ((30, 3), ["run0", "run1", "run2"])
+        np.testing.assert_array_equal(ensemble.read(0, 30), np.column_stack([RUN] * 3))
+        with pytest.raises(InvalidInputError, match=r"from_runs\(\[\.\.\.\]\) .*orientation='objects'"):
+            Ensemble.from_labels(source)
+        assert Ensemble.from_labels(source, orientation="objects").shape == (90, 1)
+    if suffix in ("csv", "parquet"):
+        for source in (f"{tmp_path}/run*", tmp_path):
+            with pytest.raises(InvalidInputError, match="from_runs"):
+                Ensemble.from_labels(source)
+
+
+@pytest.mark.parametrize("suffix", ["npy", "zarr", "csv"])
+def test_matrices_in_files_may_be_of_the_same_objects(suffix, tmp_path):
+    labels = np.column_stack([RUN, RUN])
+    files = [tmp_path / f"part{u}.{suffix}" for u in range(2)]
+    for file in files:
+        if suffix == "npy":
+            np.save(file, labels)
+        elif suffix == "zarr":
+            zarr.create_array(str(file), data=labels)
+        else:
+            np.savetxt(file, labels, "%d", ",")
+    with pytest.raises(
+        InvalidInputError, match=r"2 files without .*append_partitions .*orientation='objects'"
+    ):
+        Ensemble.from_labels(files)
+    assert Ensemble.from_labels(files, orientation="objects").shape == (60, 2)
+    np.save(tmp_path / "last.npy", labels[:7])
+    if suffix == "npy":
+        assert Ensemble.from_labels([*files, tmp_path / "last.npy"]).shape == (67, 2)
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [[[0, 1] * 100] * 30, [np.array([0, 1] * 100)] * 30, [tuple([0, 1] * 100)] * 30, [np.arange(3)] * 9],
+)
+def test_lists_that_may_be_runs_are_refused(runs):
+    for read in (Ensemble.from_labels, bc.PCC(2).fit):
+        with pytest.raises(InvalidInputError, match=r"Ensemble\.from_runs\(x\) .*orientation='objects'"):
+            read(runs)
+    shape = len(runs), len(runs[0])
+    assert Ensemble.from_labels(runs, orientation="objects").shape == shape
+    assert Ensemble.from_labels(runs, orientation="partitions").shape == shape[::-1]
+    assert Ensemble.from_runs(runs).shape == shape[::-1]
+    assert Ensemble.from_runs(np.array(runs)).shape == shape[::-1]
+
+
+@pytest.mark.parametrize("kind", ["array", "pandas", "dask", "npy", "zarr", "csv", "names"])
+def test_rows_are_partitions_if_the_call_says_so(kind, tmp_path):
+    rows = np.array([[0, 0, 1, -1], [2, 0, 0, 2]])
+    path = tmp_path / f"x.{'csv' if kind == 'names' else kind}"
+    source = {
+        "array": lambda: rows,
+        "pandas": lambda: pd.DataFrame(rows),
+        "dask": lambda: dask.array.from_array(rows, chunks=(1, 2)),
+        "npy": lambda: np.save(path, rows),
+        "zarr": lambda: zarr.create_array(str(path), data=rows) and None,
+        "csv": lambda: np.savetxt(path, rows, "%d", ","),
+        "names": lambda: pd.DataFrame(rows, ["u", "v"], list("abcd")).to_csv(path),
+    }[kind]()
+    found = Ensemble.from_labels(path if source is None else source, orientation="partitions")
+    assert values_of(found) == [[0, 2], [0, 0], [1, 0], [None, 2]]
+    assert found.names == (["u", "v"] if kind == "names" else ["p0", "p1"])
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [[0, 0, 1, 1, 1]] * 10,
+        [[1, 1, 2, 2], [1, 2, 2, 2]] * 2,
+        [[0, -1, 0, 1], [0, 0, 0, 1]] * 4,
+        [[0, 1], [2, 3]],
+    ],
+)
+def test_rows_that_are_numbered_as_partitions_are_refused(runs):
+    with pytest.raises(InvalidInputError, match=r"Ensemble\.from_runs\(x\) .*orientation='objects'"):
+        Ensemble.from_labels(runs)
+    assert Ensemble.from_labels(runs, orientation="objects").n_objects == len(runs)
+
+
+@pytest.mark.parametrize(
+    "rows", [[[0, 0], [0, 1], [1, 1]], [[0, 1], [1, 0]], [[5, 7], [5, 8], [6, 8]], [["a", 0], ["b", 0]]]
+)
+def test_rows_that_are_numbered_as_objects_are_read(rows):
+    assert values_of(Ensemble.from_labels(rows)) == rows
+
+
+def test_communities_are_refused_as_labels():
+    one, other = [{0, 1}, {2, 3}], [{0}, {1, 2, 3}]
+    for labels in ([one, other], one, [[[0, 1], [2, 3]], [[0], [1, 2, 3]]], [frozenset({0, 1})]):
+        with pytest.raises(
+            InvalidInputError, match=r"list of communities; .*from_runs\(x\).*from_runs\(\[x\]\)"
+        ):
+            Ensemble.from_labels(labels)
+    assert values_of(Ensemble.from_runs([one, other])) == [[0, 0], [0, 1], [1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    "runs", [[{0, 1}, {2, 3}], [[0, 1], [2, 3]], [["a", "b"], ["c"]], [0, 1, 1], {"a": 0, "b": 1}]
+)
+def test_from_runs__refuses_a_single_run(runs):
+    with pytest.raises(InvalidInputError, match=r"pass \[runs\]"):
+        Ensemble.from_runs(runs)
+    assert Ensemble.from_runs([runs]).n_partitions == 1
+
+
+def test_from_runs__joins_named_objects():
+    runs = [[{"c", "a"}, {"b"}], {"b": "x", "a": "y"}, pd.Series([7, 7, 9], index=list("cab"))]
+    ensemble = Ensemble.from_runs(runs, names=["louvain", "leiden", "series"])
+    assert ensemble.ids.tolist() == ["a", "b", "c"]
+    assert values_of(ensemble) == [[0, "y", 7], [1, "x", 9], [0, None, 7]]
+    assert Ensemble.from_runs({"louvain": runs[0]}).names == ["louvain"]
+    numbers = Ensemble.from_runs([[{10, 30}, {20}], [[20, 10]]])
+    assert (numbers.ids.tolist(), values_of(numbers)) == ([10, 20, 30], [[0, 0], [1, 0], [0, None]])
+    frames = [pd.DataFrame({"k": [0, 1]}, index=list("ab")), pd.DataFrame({"k": [0, 1]}, index=list("ba"))]
+    assert values_of(Ensemble.from_runs(frames)) == [[0, 1], [1, 0]]
+    given = Ensemble.from_runs([runs[0], [0, 0, 1, 1]], ids=list("dcba"))
+    assert values_of(given) == [[None, 0], [0, 0], [1, 1], [0, 1]]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_from_runs__joins_files_by_ids(suffix, tmp_path):
+    frames = [
+        pd.DataFrame({"cell": list("xyz"), "k": [0, 0, 1]}),
+        pd.DataFrame({"cell": list("zx"), "k": [4, 5]}),
+    ]
+    files = [tmp_path / f"{u}.{suffix}" for u in range(2)]
+    for frame, file in zip(frames, files, strict=True):
+        getattr(frame, f"to_{suffix}")(file, index=False)
+    for out in (None, tmp_path / "e.zarr"):
+        ensemble = Ensemble.from_runs(files, id="cell", out=out)
+        assert ensemble.ids.tolist() == ["x", "y", "z"]
+        assert values_of(ensemble) == [[0, 5], [0, None], [1, 4]]
+    with pytest.raises(InvalidInputError, match=r"has 2 columns: cell, k; .*columns= .*id="):
+        Ensemble.from_runs(files)
+
+
+@pytest.mark.parametrize(
+    ("runs", "message"),
+    [
+        ([[0, 0, 1], [0, 1]], "'p1' has 2 labels but there are 3 objects"),
+        ([[{0, 1}, {1, 2}]], "object 1 in communities 0 and 1"),
+        ([[{"a"}], [{1}]], "int64 and those before text"),
+        ([[{"a", "b"}], [0, 1]], "labels without ids, beside runs with"),
+        ([[{(0, 1)}]], "neither all whole numbers nor all text"),
+        ([{"a": [1, 2]}], r"list\(run\.values\(\)\)"),
+        ("labels.csv", "has type str; pass a list"),
+        (pd.DataFrame({"a": [0, 1]}), r"goes to Ensemble\.from_labels"),
+    ],
+)
+def test_from_runs__refuses_what_is_no_list_of_partitions(runs, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        Ensemble.from_runs(runs)
+    assert "\n" not in str(caught.value)
+
+
+def test_from_runs__refuses_objects_that_are_not_in_the_ids():
+    with pytest.raises(InvalidIdsError, match="object 'c', which is not in ids"):
+        Ensemble.from_runs([[{"a", "c"}]], ids=["a", "b"])
+
+
+# Long tables
+
+VOTES = pd.DataFrame(
+    {"task": np.repeat(range(2000), 5), "worker": np.arange(10000) % 200, "label": np.arange(10000) % 3}
+)
+BY = {"object": "task", "partition": "worker", "label": "label"}
+
+
+def as_matrix(votes):
+    matrix = np.full((votes["task"].max() + 1, votes["worker"].max() + 1), -1)
+    matrix[votes["task"], votes["worker"]] = votes["label"]
+    return [[None if label < 0 else label for label in row] for row in matrix.tolist()]
+
+
+SHORT = pd.DataFrame({"task": [0, 0, 1, 1, 2, 2], "worker": [0, 1] * 3, "label": [1, 1, 0, 1, 0, 0]})
+
+
+@pytest.mark.parametrize(
+    "votes", [VOTES, SHORT, VOTES.set_axis(["t", "u", "v"], axis=1), VOTES[["label", "worker", "task"]]]
+)
+@pytest.mark.parametrize("route", ["pandas", "polars", "arrow", "csv", "parquet", "array"])
+def test_a_long_table_is_refused_as_labels(votes, route, tmp_path):
+    if route == "array" and len(votes) < 200:
+        pytest.skip("a small table without names may be anything")
+    if route in ("csv", "parquet"):
+        source = tmp_path / f"votes.{route}"
+        getattr(votes, f"to_{route}")(source, index=False)
+    else:
+        source = {
+            "pandas": lambda: votes,
+            "polars": lambda: pl.from_pandas(votes),
+            "arrow": lambda: pa.Table.from_pandas(votes, preserve_index=False),
+            "array": lambda: votes.to_numpy(),
+        }[route]()
+    with pytest.raises(
+        InvalidInputError, match=r"from_long\(table, object='.*', .* or pass orientation='objects'"
+    ):
+        Ensemble.from_labels(source)
+    with pytest.raises(InvalidInputError, match="bigcons import --long"):
+        import_labels(source, tmp_path / "e.zarr")
+    assert Ensemble.from_labels(source, orientation="objects").n_partitions == 3
+
+
+@pytest.mark.parametrize(
+    "route", ["pandas", "shuffled", "polars", "csv", "parquet", "index.parquet", "array"]
+)
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_from_long__has_a_row_for_each_object(route, is_stored, tmp_path):
+    path, by = tmp_path / f"votes.{route}", BY
+    source = {
+        "pandas": lambda: VOTES,
+        "shuffled": lambda: VOTES.sample(frac=1, random_state=0),
+        "polars": lambda: pl.from_pandas(VOTES),
+        "csv": lambda: VOTES.to_csv(path, index=False),
+        "parquet": lambda: VOTES.to_parquet(path, index=False),
+        "index.parquet": lambda: pd.concat([VOTES[:5000], VOTES[:5000]]).to_parquet(path),
+        "array": lambda: VOTES.to_numpy(),
+    }[route]()
+    by = {name: c for c, name in enumerate(BY)} if route == "array" else BY
+    out = tmp_path / "e.zarr" if is_stored else None
+    ensemble = Ensemble.from_long(path if source is None else source, **by, out=out, memory="200MB")
+    votes = VOTES[:5000] if route == "index.parquet" else VOTES
+    assert values_of(ensemble) == as_matrix(votes)
+    assert ensemble.ids.tolist() == sorted(set(votes["task"]))
+    assert ensemble.names == [str(u) for u in range(200)]
+
+
+def test_a_long_table_may_have_more_columns():
+    votes = VOTES.assign(seconds=7, id=range(len(VOTES)))
+    with pytest.raises(InvalidInputError, match="object='task', partition='worker', label='label'"):
+        Ensemble.from_labels(votes)
+    assert values_of(Ensemble.from_long(votes, **BY)) == as_matrix(VOTES)
+
+
+def test_from_long__of_text_with_missing_labels():
+    votes = pd.DataFrame(
+        {
+            "t": ["b", "a", "a", "c"],
+            "w": ["x", "x", "y", "y"],
+            "l": ["spam", " ", "ham ", "Unknown"],
+            "at": range(4),
+        }
+    )
+    by = {"object": "t", "partition": "w", "label": "l"}
+    with pytest.warns(UserWarning, match="missing='Unknown'"):
+        assert values_of(Ensemble.from_long(votes, **by))[2] == [None, "Unknown"]
+    ensemble = Ensemble.from_long(votes, **by, missing={"l": "Unknown"})
+    assert ensemble.ids.tolist() == ["a", "b", "c"]
+    assert values_of(ensemble) == [[None, "ham"], ["spam", None], [None, None]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([(1, 2, "x"), (1, 2, "y")], "t 1 has the labels 'x' and 'y' of w '2'; keep one"),
+        ([(1, 2, "x"), (None, 2, "y")], r"row 1 \(from 0\) of labels has no t"),
+        ([(1, 2, "x"), (1, 3, None)], "partition '3' has no labels"),
+    ],
+)
+def test_from_long__refuses_what_has_no_meaning(rows, message):
+    with pytest.raises(InvalidInputError, match=message):
+        Ensemble.from_long(pd.DataFrame(rows, columns=["t", "w", "l"]), object="t", partition="w", label="l")
+
+
+def test_from_long__sorts_votes_in_parts(tmp_path):
+    random = np.random.default_rng(0)
+    keys = random.choice(3000 * 40, 60_000, replace=False)
+    votes = pd.DataFrame({"task": keys // 40, "worker": keys % 40, "label": random.integers(0, 4, len(keys))})
+    whole = Ensemble.from_long(votes, **BY)
+    parts = Ensemble.from_long(votes, **BY, out=tmp_path / "e.zarr", memory="3MB")
+    np.testing.assert_array_equal(whole.read(0, 3000), parts.read(0, 3000))
+    assert values_of(whole) == as_matrix(votes)
+    with pytest.raises(MemoryBudgetError):
+        Ensemble.from_long(votes, **BY, out=tmp_path / "f.zarr", memory="30kB")

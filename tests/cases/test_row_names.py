@@ -1,0 +1,232 @@
+"""Names of rows: as R, pandas and AnnData keep them, and joins by them."""
+
+import sys
+
+import dask.dataframe
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import bigcons as bc
+from bigcons import Ensemble
+from bigcons.errors import InvalidIdsError, InvalidInputError, MissingDependencyError, UnknownColumnError
+from bigcons.stores.ensemble import import_labels
+from bigcons.stores.features import open_features
+from tests.support.stores import values_of
+
+NAMED = pd.DataFrame({"u": [0, 1, 1], "v": [0, 0, 1]}, index=list("pqr"))
+ROWS = NAMED.to_numpy().tolist()
+
+
+def in_r(frame, path):
+    """Write a table as write.csv of R does: all text in quotes, the names of rows first, under no name."""
+    lines = [",".join(f'"{name}"' for name in ["", *frame.columns])]
+    lines += [
+        f'"{name}",{",".join(map(str, row))}' for name, row in zip(frame.index, frame.to_numpy(), strict=True)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+
+
+WRITERS = {
+    "r.csv": in_r,
+    "x.csv": lambda frame, path: frame.to_csv(path),
+    "x.tsv.gz": lambda frame, path: frame.to_csv(path, sep="\t"),
+    "table.tsv": lambda frame, path: path.write_text("u\tv\np\t0\t0\nq\t1\t0\nr\t1\t1\n"),
+    "x.parquet": lambda frame, path: frame.to_parquet(path),
+    "named.parquet": lambda frame, path: frame.rename_axis("cell").to_parquet(path),
+    "dask": lambda frame, path: dask.dataframe.from_pandas(frame, npartitions=2).to_parquet(path),
+}
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("name", WRITERS)
+def test_names_of_rows_in_files_are_the_ids(name, tmp_path):
+    path = tmp_path / name
+    WRITERS[name](NAMED, path)
+    own = "cell" if name == "named.parquet" else "index"
+    for id in (None, "index", own):
+        for ensemble in (
+            Ensemble.from_labels(path, id=id),
+            import_labels(path, tmp_path / "e", id=id, overwrite=True),
+        ):
+            assert (ensemble.names, ensemble.id_name, ensemble.ids.tolist()) == (["u", "v"], own, list("pqr"))
+            assert values_of(ensemble) == ROWS
+    assert Ensemble.from_labels(path, columns="v").ids.tolist() == list("pqr")
+    assert Ensemble.from_labels(path, drop="index").ids is None
+    assert open_features(path).names == ["u", "v"]
+    assert open_features(path).ids.hold().values.to_pylist() == list("pqr")
+    frame = (
+        bc.METHODS["best"](2).fit(path, out=tmp_path / "c") and bc.Consensus.open(tmp_path / "c").to_pandas()
+    )
+    assert frame.index.tolist() == list("pqr")
+
+
+def test_names_of_rows_give_way_to_other_ids(tmp_path):
+    NAMED.assign(who=["a", "b", "c"]).to_parquet(tmp_path / "x.parquet")
+    NAMED.assign(who=["a", "b", "c"]).to_csv(tmp_path / "x.csv")
+    for path in (tmp_path / "x.parquet", tmp_path / "x.csv"):
+        ensemble = Ensemble.from_labels(path, id="who")
+        assert (ensemble.names, ensemble.ids.tolist()) == (["u", "v"], ["a", "b", "c"])
+    assert Ensemble.from_labels(tmp_path / "x.csv", id=0, drop="who").ids.tolist() == list("pqr")
+    assert Ensemble.from_labels(tmp_path / "x.csv", columns=[1, 2]).names == ["u", "v"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_names_of_rows_that_are_repeated_are_refused(suffix, tmp_path):
+    path = tmp_path / f"x.{suffix}"
+    getattr(NAMED.set_axis(list("ppr")), f"to_{suffix}")(path)
+    with pytest.raises(InvalidIdsError, match="index 'p' is in rows 0 and 1"):
+        Ensemble.from_labels(path)
+    assert values_of(Ensemble.from_labels(path, drop="index")) == ROWS
+
+
+def test_an_index_of_levels_is_no_partition(tmp_path):
+    NAMED.assign(a=[0, 0, 1]).set_index("a", append=True).to_parquet(tmp_path / "x.parquet")
+    with pytest.raises(InvalidInputError, match="has an index of 2 levels"):
+        Ensemble.from_labels(tmp_path / "x.parquet")
+
+
+def test_arrow_tables_keep_the_index_of_pandas():
+    table = pa.Table.from_pandas(NAMED)
+    assert Ensemble.from_labels(table).ids.tolist() == list("pqr")
+    assert Ensemble.from_labels(pl.from_arrow(table)).names == ["u", "v"]
+
+
+@pytest.mark.parametrize("source", ["pandas", "parquet", "csv", "polars", "arrow"])
+def test_columns__may_be_patterns(source, tmp_path):
+    frame = pd.DataFrame({"leiden_1": [0, 1], "n_genes": [100, 200], "leiden_2": [1, 1], "leiden": [0, 0]})
+    frame.to_parquet(tmp_path / "x.parquet")
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    x = {
+        "pandas": frame,
+        "polars": pl.from_pandas(frame),
+        "arrow": pa.Table.from_pandas(frame),
+    }.get(source, tmp_path / f"x.{source}")
+    assert Ensemble.from_labels(x, columns="leiden*").names == ["leiden_1", "leiden_2", "leiden"]
+    assert Ensemble.from_labels(x, columns=["leiden_?", "n_genes"]).names == [
+        "leiden_1",
+        "leiden_2",
+        "n_genes",
+    ]
+    assert Ensemble.from_labels(x, drop="leiden_*").names == ["n_genes", "leiden"]
+    with pytest.raises(UnknownColumnError, match=r"no column 'louvain\*'; choose one of"):
+        Ensemble.from_labels(x, columns="louvain*")
+    assert Ensemble.from_labels(frame.rename(columns={"leiden": "a*"}), columns="a*").names == ["a*"]
+
+
+# AnnData
+
+
+class AnnData:
+    """What bigcons uses of an AnnData."""
+
+    def __init__(self, obs, X=None):
+        self.obs, self.X = obs, X
+
+
+AnnData.__module__ = "anndata._core.anndata"
+
+OBS = pd.DataFrame(
+    {
+        "leiden_0.5": pd.Categorical(["0", "1", "1"]),
+        "leiden_1": pd.Categorical(["0", None, "2"]),
+        "n_genes": np.array([812, 4798, 13], np.int32),
+        "total_counts": [1.5, 2.0, 8.0],
+    },
+    index=["AAAC-1", "AAAG-1", "AACC-1"],
+)
+
+
+def test_names_of_observations_are_the_ids_of_an_anndata():
+    ensemble = Ensemble.from_labels(AnnData(OBS), columns="leiden*")
+    assert ensemble.names == ["leiden_0.5", "leiden_1"]
+    assert ensemble.ids.tolist() == OBS.index.tolist()
+    assert values_of(ensemble) == [["0", "0"], ["1", None], ["1", "2"]]
+    assert Ensemble.from_labels(AnnData(OBS), columns="leiden*", drop="index").ids is None
+    repeated = AnnData(OBS.set_axis(["x", "x", "y"]))
+    with pytest.raises(InvalidIdsError, match="index 'x' is in rows 0 and 1"):
+        Ensemble.from_labels(repeated, columns="leiden*")
+    features = open_features(AnnData(OBS, np.eye(3)))
+    assert features.ids.hold().values.to_pylist() == OBS.index.tolist()
+
+
+def test_measurements_of_an_anndata_are_no_partitions():
+    with pytest.raises(
+        InvalidInputError, match=r"numbers in 2 columns, 'n_genes', 'total_counts', .*columns='leiden\*'"
+    ):
+        Ensemble.from_labels(AnnData(OBS))
+    assert Ensemble.from_labels(AnnData(OBS), drop=["n_genes", "total_counts"]).n_partitions == 2
+    assert Ensemble.from_labels(AnnData(OBS), columns=["n_genes"]).n_partitions == 1
+
+
+def test_h5ad__without_anndata_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "anndata", None)
+    with pytest.raises(MissingDependencyError, match="pip install anndata"):
+        Ensemble.from_labels(tmp_path / "x.h5ad")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_h5ad__is_read_by_anndata(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    with anndata.settings.override(allow_write_nullable_strings=True):
+        anndata.AnnData(np.eye(3, dtype=np.float32), OBS).write_h5ad(tmp_path / "x.h5ad")
+    ensemble = import_labels(tmp_path / "x.h5ad", tmp_path / "e.zarr", columns="leiden*")
+    assert ensemble.ids.tolist() == OBS.index.tolist()
+    assert values_of(ensemble) == [["0", "0"], ["1", None], ["1", "2"]]
+    assert import_labels(tmp_path / "x.h5ad", tmp_path / "e.zarr", columns="leiden*").n_objects == 3
+    features = open_features(tmp_path / "x.h5ad")
+    np.testing.assert_array_equal(features.read(0, 3), np.eye(3))
+    (tmp_path / "x.h5ad").write_bytes(b"none")
+    with pytest.raises(InvalidInputError, match="is not an AnnData"):
+        Ensemble.from_labels(tmp_path / "x.h5ad")
+
+
+# Joins by ids
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+@pytest.mark.parametrize("route", ["pandas", "polars", "arrow", "csv", "parquet", "stream"])
+@pytest.mark.parametrize("id", ["id", None])
+def test_append_partitions__joins_by_id(is_stored, route, id, tmp_path):
+    ensemble = Ensemble.from_labels(pd.DataFrame({"id": list("abc"), "r0": [0, 0, 1]}), id="id")
+    if is_stored:
+        ensemble = Ensemble.open(ensemble.save(tmp_path / "e.zarr").path, "a")
+    frame = pd.DataFrame({"id": ["b", "a"], "r1": [0, 1], "r2": ["x", "y"]})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    frame.to_parquet(tmp_path / "x.parquet", index=False)
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    source = {
+        "pandas": frame,
+        "polars": pl.from_pandas(frame),
+        "arrow": table,
+        "stream": pa.RecordBatchReader.from_batches(table.schema, table.to_batches()),
+    }.get(route, tmp_path / f"x.{route}")
+    ensemble.append_partitions(source, id=id)
+    assert ensemble.names == ["r0", "r1", "r2"]
+    assert values_of(ensemble) == [[0, 1, "y"], [0, 0, "x"], [1, None, None]]
+    assert ensemble.n_labeled.tolist() == [3, 2, 2]
+    assert ensemble.verify()["ok"]
+
+
+def test_append_partitions__joins_an_index_of_the_same_name():
+    ensemble = Ensemble.from_labels(NAMED, id="index")
+    ensemble.append_partitions(pd.DataFrame({"w": [5, 6]}, index=["r", "p"]))
+    assert values_of(ensemble) == [[0, 0, 6], [1, 0, None], [1, 1, 5]]
+    ensemble.append_partitions(pd.DataFrame({"x": [0, 1, 2]}))  # without names: in order
+    ensemble.append_partitions(pd.Series([7, 8], index=["q", "r"], name="one"))
+    assert [row[3:] for row in values_of(ensemble)] == [[0, None], [1, 7], [2, 8]]
+    with pytest.raises(InvalidIdsError, match=r"row 1 .* has index 'z', which is no object"):
+        ensemble.append_partitions(pd.DataFrame({"y": [5, 6]}, index=["r", "z"]))
+    with pytest.raises(InvalidInputError, match=r"2 objects but the ensemble has 3; .*or id="):
+        ensemble.append_partitions(pd.DataFrame({"y": [5, 6]}))
+    assert ensemble.names == ["u", "v", "w", "x", "one"]
+
+
+def test_append_objects__finds_ids_by_their_name():
+    ensemble = Ensemble.from_labels(pd.DataFrame({"id": list("ab"), "r0": [0, 1]}), id="id")
+    ensemble.append_objects(pd.DataFrame({"r0": [7], "id": ["c"]}))
+    assert ensemble.ids.tolist() == list("abc")
+    with pytest.raises(InvalidIdsError, match="id 'c' is in rows"):
+        ensemble.append_objects(pd.DataFrame({"r0": [7], "id": ["c"]}))
