@@ -12,11 +12,12 @@ from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import in_whole_vectors, padded
 from bigcons.memory import Block
 from bigcons.metrics.confidence import can_weigh, independent_share, log_rates
-from bigcons.overlaps.incidence import votes_of
+from bigcons.overlaps.incidence import MOST_FOR_TABLE, votes_of
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.tree import TREES, Groups, n_groups_for, rows_for
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo
+from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.pass_clusterer import SoftPassClusterer
 from bigcons.solving.passes import (
     BestOfStarts,
@@ -225,6 +226,23 @@ def enough_labels(
     return sample, np.concatenate([[0], np.cumsum(sizes[chosen])]), counts[chosen]
 
 
+def tree_bytes(
+    n_rows: int, n_partitions: int, n_base_clusters: int, n_groups: int, n_labels: float, n_clusters: int
+) -> int:
+    """Return the most bytes held at once to group and merge a sample with ``n_labels`` labels of each object.
+
+    The incidence and its scaled copies; beside them first the overlaps of base clusters and their logarithms,
+    by base clusters and by partitions, then the smaller product of the incidence with itself, its
+    eigenvectors and their distances, then three tables of groups by base clusters.
+    """
+    r, M, B, g = n_rows, n_partitions, n_base_clusters, n_groups
+    incidence = int(r * n_labels)
+    overlaps = 24 * B * B if B <= MOST_FOR_TABLE else 32 * int(min(B * B, incidence * n_labels))
+    spectrum = 32 * min(r, B) ** 2 + 80 * r * g
+    groups = 24 * g * B + 16 * g * g + 16 * n_clusters * B
+    return 96 * incidence + 9 * r * M + max(overlaps + 48 * B * M, spectrum, groups)
+
+
 class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
     """Merge small groups of objects into a tree, cut it, and place all objects by their labels.
 
@@ -326,6 +344,21 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> Placement:
         return Placement(ensemble.offsets, self.n_clusters, self._weights)
+
+    def _memory_plans(self, ensemble: Ensemble, method: BestOfStarts, *, in_memory: bool) -> list[MemoryPlan]:
+        n, M, B, K = ensemble.n_objects, ensemble.n_partitions, ensemble.n_base_clusters, self.n_clusters
+        (passes,) = super()._memory_plans(ensemble, method, in_memory=in_memory)
+        tables = 8 * 8 * B * padded(K)  # to temper the evidence
+        n_rows = min(n, rows_for(K))
+        n_labels = float(ensemble.n_labeled.sum()) / n
+        share = min(1.0, MOST_LABELS / max(n_labels, 1.0))
+        seen = B if ensemble.is_soft else n_labels
+        start = tree_bytes(n_rows, *(int(share * of) for of in (M, B)), n_groups_for(K), share * seen, K)
+        sample = 2 * label_bytes(ensemble, n_rows)
+        return [
+            passes._replace(held=passes.held + tables + sample),
+            MemoryPlan(4 * n + sample + start, block_label_bytes(ensemble), sample),
+        ]
 
     def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:
         super()._set_results(records, start_objectives, converged=converged)
