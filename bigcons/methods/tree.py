@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bigcons.coassociation.factorized import Weights
+from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import in_whole_vectors, padded
 from bigcons.memory import Block
 from bigcons.metrics.confidence import can_weigh, independent_share, log_rates
-from bigcons.overlaps.incidence import votes_of
-from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.tree import TREES, Groups, n_groups_for, rows_for
+from bigcons.overlaps.embedding import Centers, bipartite_embedding
+from bigcons.overlaps.incidence import MOST_FOR_TABLE, one_hot, votes_of
+from bigcons.overlaps.n_clusters import ChoosingClusterer, cut_spectrum
+from bigcons.overlaps.spectral_start import (
+    MORE_OBJECTS,
+    MOST_PASSES,
+    RESIDUAL,
+    check_embedding_plan,
+    count_clusters,
+    is_fine,
+)
+from bigcons.overlaps.tree import GROUPS_PER_CLUSTER, TREES, Groups, merge_groups, n_groups_for, rows_for
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo
+from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.pass_clusterer import SoftPassClusterer
 from bigcons.solving.passes import (
     BestOfStarts,
@@ -28,6 +40,7 @@ from bigcons.solving.passes import (
     Stats,
     Step,
     Winner,
+    add_all,
 )
 from bigcons.solving.survey import Survey, take_survey, warn_of_dissent
 from bigcons.solving.workspace import Output
@@ -36,6 +49,10 @@ from bigcons.stores.ensemble_store import observed
 
 MOST_LABELS = 500
 """Labels of an object, in the mean, by which groups are found; all labels place objects."""
+
+
+FEWEST_LABELS = 4
+"""Labels of a sample for each base cluster below which groups are found from all objects."""
 
 
 class Placement:
@@ -182,8 +199,12 @@ class TreeStart(BestOfStarts):
         if carries:
             for block in run.blocks:
                 run.arrays.write(0, block, clusters[block.start : block.stop, None].astype(np.int32))
-        state = {**placement.state(T, sizes), "tree": np.array([TREES.index(cut.tree)])}
-        return Finalists([], [state], [[]], carries), []
+        return self._following(T, sizes, cut.tree, carries=carries), []
+
+    def _following(self, T: np.ndarray, sizes: np.ndarray, tree: str, *, carries: bool) -> Finalists:
+        """Return the evidence of the clusters of a tree, by their objects T (B, K) and sizes (K,)."""
+        state = {**self.placement.state(T, sizes), "tree": np.array([TREES.index(tree)])}
+        return Finalists([], [state], [[]], carries)
 
     def step(self, run: Run, at: Iterate[Finalists], total: list[Stats]) -> Step[Finalists]:
         """Take the step, and temper the evidence, because partitions of the same data repeat each other."""
@@ -207,6 +228,37 @@ class TreeStart(BestOfStarts):
         return found._replace(state=at.state.following[0])
 
 
+class FineStart(TreeStart):
+    """The pass that follows from clusters of all objects, where a sample says too little of base clusters."""
+
+    def start(self, run: Run) -> tuple[Finalists, list[float]]:
+        """Return the evidence of the clusters of all objects, merged from groups of their embedding.
+
+        All base clusters count as equally reliable.
+        """
+        offsets, weights, K = self.placement.offsets, self.placement.weights, self.placement.n_clusters
+        counts = np.ones(offsets.size - 1) if weights is None else weights.partitions
+        embedding = bipartite_embedding(
+            *(run.data, run.engine, GROUPS_PER_CLUSTER * K, weights),
+            tol=RESIDUAL,
+            max_passes=MOST_PASSES,
+            more_objects=MORE_OBJECTS,
+        )
+        rows, labeled = embedding.rows_of(run.sample)
+        with one_thread():
+            found, _ = cut_spectrum(rows[labeled], GROUPS_PER_CLUSTER * K)
+            groups = np.unique(found, return_inverse=True)[1]
+            centers = one_hot(groups, int(groups.max()) + 1).T @ rows[labeled]
+            centers /= np.bincount(groups)[:, None]
+        assign = partial(count_clusters, Centers(embedding, centers, 0.0, {}, 0, []), len(centers), weights)
+        stats = run.fold(run.visit(assign, reads=[]), lambda total, part: add_all([total], [part])[0])
+        table = np.ascontiguousarray(stats["counts"].T)
+        trees = merge_groups(table, offsets, counts, np.ones(table.shape[1]))
+        cut = Groups(groups, table, offsets, counts, trees).cut(K)
+        inside = one_hot(cut.clusters, K)
+        return self._following(stats["counts"] @ inside, stats["sizes"] @ inside, cut.tree, carries=False), []
+
+
 def enough_labels(
     sample: np.ndarray, offsets: np.ndarray, weights: Weights | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -227,6 +279,23 @@ def enough_labels(
         columns = np.repeat(is_chosen, sizes) if sample.dtype.kind == "f" else is_chosen
         sample = np.ascontiguousarray(sample[:, columns])
     return sample, np.concatenate([[0], np.cumsum(sizes[chosen])]), counts[chosen]
+
+
+def tree_bytes(
+    n_rows: int, n_partitions: int, n_base_clusters: int, n_groups: int, n_labels: float, n_clusters: int
+) -> int:
+    """Return the most bytes held at once to group and merge a sample with ``n_labels`` labels of each object.
+
+    The incidence and its scaled copies; beside them first the overlaps of base clusters and their logarithms,
+    by base clusters and by partitions, then the smaller product of the incidence with itself, its
+    eigenvectors and their distances, then three tables of groups by base clusters.
+    """
+    r, M, B, g = n_rows, n_partitions, n_base_clusters, n_groups
+    incidence = int(r * n_labels)
+    overlaps = 24 * B * B if B <= MOST_FOR_TABLE else 32 * int(min(B * B, incidence * n_labels))
+    spectrum = 32 * min(r, B) ** 2 + 80 * r * g
+    groups = 24 * g * B + 16 * g * g + 16 * n_clusters * B
+    return 96 * incidence + 9 * r * M + max(overlaps + 48 * B * M, spectrum, groups)
 
 
 class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
@@ -326,10 +395,29 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
         self._check_memory(ensemble, engine, method, in_memory=out is None and engine.shares_memory)
         survey = take_survey(ensemble, engine, seed, rows_for(self.n_clusters), counted)
         warn_of_dissent(survey, ensemble, counted, "leave them out, or give them weights= of 0")
+        if not ensemble.is_soft and is_fine(ensemble, survey.sample, self.n_clusters, FEWEST_LABELS):
+            name, n_groups = type(self).__name__, GROUPS_PER_CLUSTER * self.n_clusters
+            check_embedding_plan(name, ensemble, engine, self.memory, n_groups)
+            method = FineStart(method.placement)
         self._run_passes(ensemble, engine, seed, out, survey, method)
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> Placement:
         return Placement(ensemble.offsets, self.n_clusters, self._weights)
+
+    def _memory_plans(self, ensemble: Ensemble, method: BestOfStarts, *, in_memory: bool) -> list[MemoryPlan]:
+        n, M, B, K = ensemble.n_objects, ensemble.n_partitions, ensemble.n_base_clusters, self.n_clusters
+        (passes,) = super()._memory_plans(ensemble, method, in_memory=in_memory)
+        tables = 8 * 8 * B * padded(K)  # to temper the evidence
+        n_rows = min(n, rows_for(K))
+        n_labels = float(ensemble.n_labeled.sum()) / n
+        share = min(1.0, MOST_LABELS / max(n_labels, 1.0))
+        seen = B if ensemble.is_soft else n_labels
+        start = tree_bytes(n_rows, *(int(share * of) for of in (M, B)), n_groups_for(K), share * seen, K)
+        sample = 2 * label_bytes(ensemble, n_rows)
+        return [
+            passes._replace(held=passes.held + tables + sample),
+            MemoryPlan(4 * n + sample + start, block_label_bytes(ensemble), sample),
+        ]
 
     def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:
         super()._set_results(records, start_objectives, converged=converged)

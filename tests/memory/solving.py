@@ -22,7 +22,9 @@ from contextlib import nullcontext
 def fit(options, client, memory):
     from bigcons import METHODS
     model = METHODS[options["method"]](memory=memory, client=client, random_state=0)
-    model.set_params(n_init=1, max_iter=1, tol=0.0, **options["parameters"])
+    short = {"n_init": 1, "max_iter": 1, "tol": 0.0}
+    model.set_params(**{name: short[name] for name in short.keys() & model.get_params()})
+    model.set_params(**options["parameters"])
     model.fit(options["ensemble"], out=options["out"])
 
 def smallest_budget(options, client):
@@ -66,7 +68,9 @@ memory_plan.MemoryPlan.n_bytes = stating
 def fit(options, client, ensemble):
     from bigcons import METHODS
     model = METHODS[options["method"]](client=client, random_state=0)
-    model.set_params(**{"n_init": 1, "max_iter": 2, "tol": 0.0, **options["parameters"]})
+    short = {"n_init": 1, "max_iter": 2, "tol": 0.0}
+    model.set_params(**{name: short[name] for name in short.keys() & model.get_params()})
+    model.set_params(**options["parameters"])
     model.fit(options[ensemble], out=f"{options['out']}-{ensemble}")
 
 def cluster():

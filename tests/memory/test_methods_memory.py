@@ -39,10 +39,23 @@ def test_data__do_not_fit_into_what_is_set_aside_for_compiling():
     assert N_OBJECTS * (N_PARTITIONS + 8 * K) > 1.4 * COMPILER_BYTES
 
 
-@pytest.mark.parametrize("method", ["mixture", "hbgf", "bce"])
+@pytest.mark.parametrize("method", ["mixture", "hbgf", "bce", "tree"])
 def test_fit__keeps_the_promise_of_the_smallest_budget(method, ensemble, tmp_path):
     peak, budget = solve(
         tmp_path, method=method, engine="threads", ensemble=ensemble, parameters={"n_clusters": K}
     )
     print(f"{method}: peak {peak / 1e6:.0f} MB of {budget / 1e6:.0f} MB")
     assert peak <= budget, f"{peak / 1e6:.0f} MB in use under a budget of {budget / 1e6:.0f} MB"
+
+
+def test_fit__keeps_the_promise_where_the_tree_of_a_sample_needs_most(tmp_path):
+    """Overlaps of 4,800 base clusters, and few objects."""
+    rng = np.random.default_rng(0)
+    labels = (rng.integers(8, size=(2500, 1)) + rng.integers(12, size=(2500, 400))) % 12
+    path = Ensemble.from_labels(labels).save(tmp_path / "e.zarr").path
+    peak, budget = solve(
+        tmp_path, method="tree", engine="threads", ensemble=path, parameters={"n_clusters": 8}
+    )
+    print(f"tree: peak {peak / 1e6:.0f} MB of {budget / 1e6:.0f} MB")
+    assert peak > 24 * 4800**2  # else it did not hold them
+    assert peak <= budget
