@@ -224,7 +224,7 @@ class Squares(Variant):
         at = run_passes(run, AllPairs(survey.n_seen, self.begin))
         counted, gap = at.state.weights, at.records[-1]["gap"]
         weights = np.ones(len(survey.n_seen)) if counted is None else counted.partitions
-        attributes = {"weights_": weights}
+        attributes: dict[str, Any] = {"weights_": weights}
         if isinstance(counted, Rates):
             attributes |= rates_found((counted.a, counted.d))
         place = BySquares(at.state, run.data.offsets)
