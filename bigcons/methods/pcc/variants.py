@@ -275,9 +275,6 @@ class Grouped(Variant):
 
 # Listed pairs
 
-LABELS_BUDGET = 10**9
-"""Memory for labels while sampled pairs are counted; larger ensembles are read block by block."""
-
 # Bytes of the heap per pair end: index, two counts, share, weight, and temporaries.
 BYTES_PER_END = 36
 
@@ -451,7 +448,8 @@ def resolve_pairs(pairs: Any, ensemble: Ensemble, seed: int, engine: Engine) -> 
         i, j = np.triu_indices(ensemble.n_objects, 1)
         return count(ensemble, i, j, client=engine)
     if isinstance(pairs, Real):
-        return sample_in_memory(ensemble, {"share": float(pairs)}, seed, LABELS_BUDGET, engine)
+        # labels of up to a gigabyte are held while pairs are counted
+        return sample_in_memory(ensemble, {"share": float(pairs)}, seed, 10**9, engine)
     table = pairs_of(pairs, ensemble.n_objects)
     if table.n_objects != ensemble.n_objects:
         raise InvalidInputError(
