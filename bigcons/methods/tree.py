@@ -15,8 +15,8 @@ from bigcons.kernels.cluster_tables import in_whole_vectors, padded
 from bigcons.memory import Block
 from bigcons.metrics.confidence import can_weigh, independent_share, log_rates
 from bigcons.overlaps.embedding import Centers, bipartite_embedding
-from bigcons.overlaps.incidence import MOST_FOR_TABLE, one_hot, votes_of
-from bigcons.overlaps.n_clusters import ChoosingClusterer, cut_spectrum
+from bigcons.overlaps.incidence import one_hot, votes_of
+from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.spectral_start import (
     MORE_OBJECTS,
     MOST_PASSES,
@@ -25,7 +25,17 @@ from bigcons.overlaps.spectral_start import (
     count_clusters,
     is_fine,
 )
-from bigcons.overlaps.tree import GROUPS_PER_CLUSTER, TREES, Groups, merge_groups, n_groups_for, rows_for
+from bigcons.overlaps.tree import (
+    GROUPS_PER_CLUSTER,
+    TREES,
+    Groups,
+    enough_labels,
+    merge_groups,
+    n_groups_for,
+    nearest_pivots,
+    plan_bytes,
+    rows_for,
+)
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
@@ -45,11 +55,6 @@ from bigcons.solving.passes import (
 from bigcons.solving.survey import Survey, take_survey, warn_of_dissent
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.ensemble_store import observed
-
-MOST_LABELS = 500
-"""Labels of an object, in the mean, by which groups are found; all labels place objects."""
-
 
 FEWEST_LABELS = 4
 """Labels of a sample for each base cluster below which groups are found from all objects."""
@@ -246,56 +251,16 @@ class FineStart(TreeStart):
         )
         rows, labeled = embedding.rows_of(run.sample)
         with one_thread():
-            found, _ = cut_spectrum(rows[labeled], GROUPS_PER_CLUSTER * K)
-            groups = np.unique(found, return_inverse=True)[1]
+            groups = np.unique(nearest_pivots(rows[labeled]), return_inverse=True)[1]
             centers = one_hot(groups, int(groups.max()) + 1).T @ rows[labeled]
             centers /= np.bincount(groups)[:, None]
         assign = partial(count_clusters, Centers(embedding, centers, 0.0, {}, 0, []), len(centers), weights)
         stats = run.fold(run.visit(assign, reads=[]), lambda total, part: add_all([total], [part])[0])
         table = np.ascontiguousarray(stats["counts"].T)
-        trees = merge_groups(table, offsets, counts, np.ones(table.shape[1]))
-        cut = Groups(groups, table, offsets, counts, trees).cut(K)
+        merged = merge_groups(table, offsets, counts, np.ones(table.shape[1]))
+        cut = Groups(groups, table, offsets, counts, *merged).cut(K)
         inside = one_hot(cut.clusters, K)
         return self._following(stats["counts"] @ inside, stats["sizes"] @ inside, cut.tree, carries=False), []
-
-
-def enough_labels(
-    sample: np.ndarray, offsets: np.ndarray, weights: Weights | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return labels of a sample by which to group it, where their base clusters begin, and their weights.
-
-    All partitions that count or, if these give objects more than `MOST_LABELS` in the mean, as many of them
-    as give that, evenly spaced. Of soft clusterings, their memberships.
-    """
-    M, sizes = offsets.size - 1, np.diff(offsets)
-    counts = np.ones(M) if weights is None else weights.partitions
-    chosen = np.flatnonzero(counts > 0)
-    n_labels = np.count_nonzero(observed(sample, offsets)[:, chosen]) / len(sample)
-    if n_labels > MOST_LABELS:
-        n_chosen = -int(-MOST_LABELS * chosen.size // n_labels)
-        chosen = chosen[np.arange(n_chosen) * chosen.size // n_chosen]
-    if chosen.size < M:
-        is_chosen = np.isin(np.arange(M), chosen)
-        columns = np.repeat(is_chosen, sizes) if sample.dtype.kind == "f" else is_chosen
-        sample = np.ascontiguousarray(sample[:, columns])
-    return sample, np.concatenate([[0], np.cumsum(sizes[chosen])]), counts[chosen]
-
-
-def tree_bytes(
-    n_rows: int, n_partitions: int, n_base_clusters: int, n_groups: int, n_labels: float, n_clusters: int
-) -> int:
-    """Return the most bytes held at once to group and merge a sample with ``n_labels`` labels of each object.
-
-    The incidence and its scaled copies; beside them first the overlaps of base clusters and their logarithms,
-    by base clusters and by partitions, then the smaller product of the incidence with itself, its
-    eigenvectors and their distances, then three tables of groups by base clusters.
-    """
-    r, M, B, g = n_rows, n_partitions, n_base_clusters, n_groups
-    incidence = int(r * n_labels)
-    overlaps = 24 * B * B if B <= MOST_FOR_TABLE else 32 * int(min(B * B, incidence * n_labels))
-    spectrum = 32 * min(r, B) ** 2 + 80 * r * g
-    groups = 24 * g * B + 16 * g * g + 16 * n_clusters * B
-    return 96 * incidence + 9 * r * M + max(overlaps + 48 * B * M, spectrum, groups)
 
 
 class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
@@ -329,7 +294,7 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
     memberships_ : (n_objects, n_clusters) float32, probabilities of the clusters by the labels of each object
     n_clusters_ : number of clusters with at least one object in ``labels_``
     trust_ : how far the labels can be trusted: see `bigcons.metrics.trust`. Not of soft clusterings
-    tree_ : which tree was cut, "average" or "distinctness"
+    chosen_tree_ : which tree was cut, "average" or "distinctness"
     temperature_ : by what the evidence of the labels is multiplied, because partitions repeat each other
     objective_ : log-probability of the labels of all objects by the clusters of the sample
     history_, n_passes_
@@ -405,14 +370,11 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
         return Placement(ensemble.offsets, self.n_clusters, self._weights)
 
     def _memory_plans(self, ensemble: Ensemble, method: BestOfStarts, *, in_memory: bool) -> list[MemoryPlan]:
-        n, M, B, K = ensemble.n_objects, ensemble.n_partitions, ensemble.n_base_clusters, self.n_clusters
+        n, B, K = ensemble.n_objects, ensemble.n_base_clusters, self.n_clusters
         (passes,) = super()._memory_plans(ensemble, method, in_memory=in_memory)
         tables = 8 * 8 * B * padded(K)  # to temper the evidence
         n_rows = min(n, rows_for(K))
-        n_labels = float(ensemble.n_labeled.sum()) / n
-        share = min(1.0, MOST_LABELS / max(n_labels, 1.0))
-        seen = B if ensemble.is_soft else n_labels
-        start = tree_bytes(n_rows, *(int(share * of) for of in (M, B)), n_groups_for(K), share * seen, K)
+        start = plan_bytes(ensemble, n_rows, n_groups_for(K), K)
         sample = 2 * label_bytes(ensemble, n_rows)
         return [
             passes._replace(held=passes.held + tables + sample),
@@ -427,7 +389,7 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
         self, ensemble: Ensemble, engine: Engine, winner: Winner, survey: Survey, out: Output | None
     ) -> None:
         problem, state = self._problem, winner.state
-        self.tree_: str = TREES[int(state["tree"][0])]
+        self.chosen_tree_: str = TREES[int(state["tree"][0])]
         self.temperature_: float = float(state["temperature"][0])
 
         def read(block: Block) -> np.ndarray:

@@ -25,8 +25,9 @@ from bigcons.overlaps.tree import (
     MOST_GROUPS,
     ROWS_PER_GROUP,
     Groups,
+    enough_labels,
     n_groups_for,
-    tree_bytes,
+    plan_bytes,
 )
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, draw_rows, resolve_seed
@@ -158,19 +159,19 @@ def choose(
 ) -> NClustersChoice:
     """Return the choice for an open ensemble: see `choose_n_clusters`."""
     given = Weights.given(weights, ensemble.offsets)
-    counts = None if given is None else given.partitions
     least, most = _checked_range(k_range, ensemble.n_objects)
     n_groups = n_groups_for(most or 1)
     while True:
         n_rows = min(ROWS_PER_GROUP * n_groups, ensemble.n_objects)
         plan = MemoryPlan(
-            held=tree_bytes(ensemble, n_rows, n_groups),
+            held=2 * label_bytes(ensemble, n_rows) + plan_bytes(ensemble, n_rows, n_groups, most or n_groups),
             per_block=block_label_bytes(ensemble),
             per_result=label_bytes(ensemble, min(n_rows, ensemble.chunk_rows)),
         )
         plan.check("choosing n_clusters", engine, ensemble, memory)
         rows = sample_rows(ensemble, engine, seed, n_rows)
-        groups = Groups.of(rows, ensemble.offsets, n_groups, counts)
+        grouped, offsets, counts = enough_labels(rows, ensemble.offsets, given)
+        groups = Groups.of(grouped, offsets, n_groups, counts)
         n_found = len(groups.table)
         if not n_found:
             raise InvalidInputError("no object of the sample has a label; give n_clusters as a number.")

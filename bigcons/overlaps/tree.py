@@ -27,12 +27,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import by_partition, incidence_of
+from bigcons.coassociation.factorized import Weights, by_partition, incidence_of
 from bigcons.execution.blas import one_thread
 from bigcons.overlaps.eigenvectors import Spectrum
 from bigcons.overlaps.incidence import MOST_FOR_TABLE
 from bigcons.overlaps.reliability import reliability_of_table
 from bigcons.stores.ensemble import Ensemble
+from bigcons.stores.ensemble_store import observed
 
 N_GROUPS, GROUPS_PER_CLUSTER = 100, 3
 """Groups, and the fewest for each cluster asked for; twice or half as many give the same accuracy."""
@@ -42,6 +43,9 @@ ROWS_PER_GROUP = 20
 
 MOST_GROUPS = 1_600
 """Groups up to which the number of clusters is looked for: 32,000 objects, some 20 seconds."""
+
+MOST_LABELS = 500
+"""Labels of an object, in the mean, by which groups are found; all labels place objects."""
 
 AVERAGE, DISTINCTNESS = "average", "distinctness"
 TREES = (AVERAGE, DISTINCTNESS)
@@ -180,13 +184,52 @@ def rows_for(n_clusters: int) -> int:
     return ROWS_PER_GROUP * n_groups_for(n_clusters)
 
 
-def tree_bytes(ensemble: Ensemble, n_rows: int, n_groups: int) -> int:
-    """Return the bytes that `Groups.of` holds for a sample of ``n_rows`` objects."""
-    of_row = ensemble.n_base_clusters if ensemble.is_soft else ensemble.n_partitions
-    smaller, B = min(n_rows, ensemble.n_base_clusters), ensemble.n_base_clusters
-    labels = n_rows * (ensemble.row_bytes + 64 * of_row)
-    products = 24 * smaller**2 + 24 * min(B, MOST_FOR_TABLE) ** 2
-    return labels + products + 8 * n_groups * (3 * n_rows + 5 * B + 3 * n_groups)
+def enough_labels(
+    sample: np.ndarray, offsets: np.ndarray, weights: Weights | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return labels of a sample by which to group it, where their base clusters begin, and their weights.
+
+    All partitions that count or, if these give objects more than `MOST_LABELS` in the mean, as many of them
+    as give that, evenly spaced. Of soft clusterings, their memberships.
+    """
+    M, sizes = offsets.size - 1, np.diff(offsets)
+    counts = np.ones(M) if weights is None else weights.partitions
+    chosen = np.flatnonzero(counts > 0)
+    n_labels = np.count_nonzero(observed(sample, offsets)[:, chosen]) / len(sample)
+    if n_labels > MOST_LABELS:
+        n_chosen = -int(-MOST_LABELS * chosen.size // n_labels)
+        chosen = chosen[np.arange(n_chosen) * chosen.size // n_chosen]
+    if chosen.size < M:
+        is_chosen = np.isin(np.arange(M), chosen)
+        columns = np.repeat(is_chosen, sizes) if sample.dtype.kind == "f" else is_chosen
+        sample = np.ascontiguousarray(sample[:, columns])
+    return sample, np.concatenate([[0], np.cumsum(sizes[chosen])]), counts[chosen]
+
+
+def plan_bytes(ensemble: Ensemble, n_rows: int, n_groups: int, n_clusters: int) -> int:
+    """Return the most bytes that grouping a sample of an ensemble and merging the groups hold at once."""
+    n_labels = float(ensemble.n_labeled.sum()) / ensemble.n_objects
+    share = min(1.0, MOST_LABELS / max(n_labels, 1.0))
+    M, B = (int(share * of) for of in (ensemble.n_partitions, ensemble.n_base_clusters))
+    seen = share * (ensemble.n_base_clusters if ensemble.is_soft else n_labels)
+    return tree_bytes(n_rows, M, B, n_groups, seen, n_clusters)
+
+
+def tree_bytes(
+    n_rows: int, n_partitions: int, n_base_clusters: int, n_groups: int, n_labels: float, n_clusters: int
+) -> int:
+    """Return the most bytes held at once to group and merge a sample with ``n_labels`` labels of each object.
+
+    The incidence and its scaled copies; beside them first the overlaps of base clusters and their logarithms,
+    by base clusters and by partitions, then the smaller product of the incidence with itself, its
+    eigenvectors and their distances, then three tables of groups by base clusters.
+    """
+    r, M, B, g = n_rows, n_partitions, n_base_clusters, n_groups
+    incidence = int(r * n_labels)
+    overlaps = 24 * B * B if B <= MOST_FOR_TABLE else 32 * int(min(B * B, incidence * n_labels))
+    spectrum = 32 * min(r, B) ** 2 + 80 * r * g
+    groups = 24 * g * B + 16 * g * g + 16 * n_clusters * B
+    return 96 * incidence + 9 * r * M + max(overlaps + 48 * B * M, spectrum, groups)
 
 
 def counts_of_groups(incidence: Any, groups: np.ndarray) -> np.ndarray:

@@ -114,7 +114,7 @@ def test_planted_classes__are_found_of_more_objects_than_are_sampled():
         ensemble, truth = planted_ensemble(12_000, 60, missing=missing, hard_share=0.0, random_state=2)
         model = ConsensusTree(6, random_state=0).fit(ensemble)
         assert adjusted_rand(truth, model.labels_) > least
-        assert model.tree_ in ("average", "distinctness")
+        assert model.chosen_tree_ in ("average", "distinctness")
 
 
 @pytest.mark.parametrize("kind", ["rows", "partitions", "names"])
@@ -237,7 +237,7 @@ def test_resume__after_a_stop_at_any_block_ends_with_the_same_bits(tmp_path):
         model = ConsensusTree(5, random_state=3).fit(stored, out=out)
         np.testing.assert_array_equal(model.labels_, expected.labels_)
         np.testing.assert_array_equal(np.asarray(model.memberships_), expected.memberships_)
-        assert (model.tree_, model.temperature_) == (expected.tree_, expected.temperature_)
+        assert (model.chosen_tree_, model.temperature_) == (expected.chosen_tree_, expected.temperature_)
         Consensus.open(out).verify()
 
 
