@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bigcons.coassociation.factorized import Weights
+from bigcons.errors import InvalidInputError
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import in_whole_vectors, padded
@@ -52,12 +53,17 @@ from bigcons.solving.passes import (
     Winner,
     add_all,
 )
-from bigcons.solving.survey import Survey, take_survey, warn_of_dissent
+from bigcons.solving.survey import Survey, labeled_objects, take_survey, warn_of_dissent
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 
 FEWEST_LABELS = 4
-"""Labels of a sample for each base cluster below which groups are found from all objects."""
+"""Labels of a sample for each base cluster below which groups are found from all objects.
+
+200,000 objects in 20 partitions of 5,000 clusters, 8 classes, have .4, or .2 where half of the labels are
+missing: adjusted Rand index .87 and .00 by the sample, .99999 and .994 by all objects. Of overlapping classes
+of very different sizes in 20 partitions, with 8, 4 and 2 labels: .88, .89, .70 and .87, .88, .87.
+"""
 
 
 class Placement:
@@ -305,12 +311,14 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
     their labels; of more than 500 labels of an object, by those of evenly spaced partitions. Two trees merge
     the groups: by average link of the locally weighted co-association, and by distinctness, how cleanly the
     partitions that separate two clusters do so. Both are cut, and the cut with the larger product of mean
-    normalized mutual information with the partitions and mean distinctness is
-    taken: see `bigcons.overlaps.tree`. All objects are then placed by naive Bayes on their labels, by the
-    table of the sample and once more by that of all objects. Memberships are the probabilities of that
-    placement, an object itself left out, tempered by the share of partitions that would be as uncertain were
-    they independent (`bigcons.metrics.trust`). O(n M K) time for a pass, of which there are four with trust;
-    O(B K) memory.
+    normalized mutual information with the partitions and mean distinctness is taken: see
+    `bigcons.overlaps.tree`. Where a sample has fewer than 4 labels for each of many base clusters, groups are
+    of all objects, three for each cluster, in the spectral embedding of `HBGF`, which takes up to 14 passes.
+    All objects are then placed by naive Bayes on their labels, by the table of these clusters and once more
+    by that of all objects. Memberships are the probabilities of that placement, an object itself left out,
+    tempered by the share of partitions that would be as uncertain were they independent
+    (`bigcons.metrics.trust`). O(n M K) time for a pass, of which there are four with trust. O(B K) memory
+    and, for the sample, up to some hundred MB of 5,000 base clusters, gigabytes of 10,000.
 
     References
     ----------
@@ -360,6 +368,10 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
         self._check_memory(ensemble, engine, method, in_memory=out is None and engine.shares_memory)
         survey = take_survey(ensemble, engine, seed, rows_for(self.n_clusters), counted)
         warn_of_dissent(survey, ensemble, counted, "leave them out, or give them weights= of 0")
+        if not labeled_objects(observed(survey.sample, ensemble.offsets), counted).any():
+            raise InvalidInputError(
+                f"none of the {len(survey.sample)} sampled objects has a label; leave out those without any."
+            )
         if not ensemble.is_soft and is_fine(ensemble, survey.sample, self.n_clusters, FEWEST_LABELS):
             name, n_groups = type(self).__name__, GROUPS_PER_CLUSTER * self.n_clusters
             check_embedding_plan(name, ensemble, engine, self.memory, n_groups)

@@ -10,11 +10,17 @@ from hypothesis import strategies as st
 from bigcons import Consensus, ConsensusTree, Ensemble
 from bigcons.coassociation.factorized import Weights
 from bigcons.datasets import planted_blocks, planted_ensemble
-from bigcons.errors import MemoryBudgetError, SurplusClustersWarning, UnlabeledObjectsWarning
+from bigcons.errors import (
+    InvalidInputError,
+    MemoryBudgetError,
+    SurplusClustersWarning,
+    UnlabeledObjectsWarning,
+)
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.methods.tree import MOST_LABELS, Placement, enough_labels
 from bigcons.metrics import adjusted_rand, reliability
 from bigcons.metrics.confidence import independent_share
+from bigcons.overlaps.tree import Groups
 from tests.naive import tree as naive
 from tests.support.strategies import label_matrices
 
@@ -261,3 +267,47 @@ def test_memory__is_refused_before_anything_is_read():
     engine = EngineThatStops(0)
     with pytest.raises(MemoryBudgetError, match=r"ConsensusTree needs .* over memory=1.*; raise it to"):
         ConsensusTree(6, memory="1MB", client=engine).fit(ensemble)
+
+
+@pytest.fixture(scope="module")
+def fine(tmp_path_factory):
+    """Eight classes in partitions of clusters of 20 objects, half of the labels missing."""
+    path = tmp_path_factory.mktemp("fine") / "ensemble.zarr"
+    ensemble, truth = planted_ensemble(
+        20_000, 20, shares=[1 / 8] * 8, n_clusters=(1000, 1000), hard_share=0.0, random_state=0
+    )
+    return ensemble.save(path, chunk_rows=7000), truth
+
+
+def test_fine_base_clusters__are_grouped_by_all_objects(fine, tmp_path):
+    ensemble, truth = fine
+    model = ConsensusTree(8, random_state=0, client=SerialEngine()).fit(ensemble)
+    assert adjusted_rand(truth, model.labels_) > 0.95
+    sample = ensemble.read_rows(np.arange(2000))
+    by_sample = Groups.of(sample, ensemble.offsets, 100)
+    assert adjusted_rand(truth[:2000], by_sample.clusters_of(by_sample.cut(8))) < 0.5
+    threads = ConsensusTree(8, random_state=0, client=ThreadsEngine(3))
+    threads.fit(ensemble, out=tmp_path / "consensus.zarr")
+    np.testing.assert_array_equal(threads.labels_, model.labels_)
+    np.testing.assert_array_equal(np.asarray(threads.memberships_), model.memberships_)
+
+
+def test_fine_base_clusters__of_weight_zero_do_not_count(fine):
+    ensemble, truth = fine
+    labels = ensemble.read(0, 20_000)
+    labels[:, 5] = np.random.default_rng(0).integers(1000, size=20_000)
+    weights = np.where(np.arange(20) == 5, 0.0, 1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = ConsensusTree(8, weights=weights, random_state=0).fit(labels)
+        without = ConsensusTree(8, random_state=0).fit(np.delete(labels, 5, axis=1))
+    assert adjusted_rand(truth, model.labels_) > 0.95
+    assert adjusted_rand(without.labels_, model.labels_) > 0.99  # eigenvectors are found up to a residual
+
+
+def test_sample_without_any_label__is_refused():
+    labels = np.full((20_000, 2), -1)
+    labels[7] = 0
+    message = "none of the 2000 sampled objects has a label"
+    with pytest.warns(UnlabeledObjectsWarning), pytest.raises(InvalidInputError, match=message):
+        ConsensusTree(2, random_state=0).fit(labels)
