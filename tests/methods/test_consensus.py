@@ -27,7 +27,7 @@ def test_consensus__is_a_tree_unless_another_method_is_named():
 
 def test_consensus__of_a_table_passes_its_columns_on_to_fit():
     ensemble, _ = planted_ensemble(200, 4, missing=0.0, random_state=0)
-    names = [f"p{u}" for u in range(4)]
+    names = ["mine", "yours", "hers", "theirs"]
     table = pd.DataFrame(ensemble.read(0, 200), columns=names).assign(who=np.arange(200), city=1)
     model = bc.consensus(table, 3, id="who", drop=["city"], random_state=0)
     assert list(model.feature_names_in_) == names
