@@ -22,8 +22,8 @@ from accuracy_report import read_rows
 
 from bigcons import Ensemble
 from bigcons.coassociation.factorized import incidence_of
-from bigcons.methods.tree import Placement
 from bigcons.metrics import adjusted_rand
+from bigcons.metrics.confidence import log_rates
 from bigcons.overlaps.tree import (
     AVERAGE,
     DISTINCTNESS,
@@ -52,30 +52,33 @@ VARIANTS = {
     "by anmi": "both, the cut of larger ANMI",
     "by distinctness": "both, the cut of larger distinctness",
     "by classes": "both, the better cut by the classes (not attainable)",
-    "unweighted": "average link without reliabilities",
+    "unweighted": "both, average link without reliabilities",
     "60 groups": "60 groups",
     "200 groups": "200 groups",
-    "not placed": "objects not placed, but those outside the sample",
+    "not placed": "objects of the sample not placed",
     "placed once": "objects placed once",
 }
 CLOSE = 0.02
 """Difference in ARI below which two variants are level."""
 
 
-def placements(
-    labels: np.ndarray, offsets: np.ndarray, rows: np.ndarray, clusters: np.ndarray, n_clusters: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the clusters (n,) of all objects, placed once and twice, from those of sampled rows."""
-    placement = Placement(offsets, n_clusters, None, labels[rows])
-    labeled = clusters >= 0
-    incidence = incidence_of(labels[rows][labeled], offsets)
-    counted = counts_of_groups(incidence, clusters[labeled])
-    T, sizes = np.zeros((n_clusters, offsets[-1])), np.bincount(clusters[labeled], minlength=n_clusters)
-    T[: len(counted)] = counted
-    carried = clusters[:, None].astype(np.int32) if len(rows) == len(labels) else None
-    once, _, stats = placement.place(placement.state(T.T, sizes), labels, carried, soft=False)
-    state, _ = placement.finish({}, stats)
-    return once, placement.results(state, labels, once[:, None]).argmax(axis=1)
+def placed(incidence: Any, offsets: np.ndarray, clusters: np.ndarray, n_clusters: int) -> np.ndarray:
+    """Return the clusters (n,) of objects by naive Bayes, from those of some, -1 for the others.
+
+    By their base clusters, ``incidence`` (n, B); an object itself is left out.
+    """
+    counted = np.flatnonzero(clusters >= 0)
+    k, sizes = clusters[counted], np.bincount(clusters[counted], minlength=n_clusters)
+    table = np.zeros((n_clusters, offsets[-1]))
+    of_clusters = counts_of_groups(incidence[counted], k)
+    table[: len(of_clusters)] = of_clusters
+    there = np.flatnonzero(sizes)
+    rates, own = log_rates(table[there], sizes[there].astype(float), offsets)
+    column = np.cumsum(sizes > 0) - 1
+    scores = incidence @ rates + np.log(sizes[there] + 1)
+    at = counted, column[k]
+    scores[at] = (incidence @ own + np.log(sizes[there]))[at]
+    return there[scores.argmax(axis=1)]
 
 
 def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple[str, np.ndarray]]:
@@ -103,14 +106,16 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
     for n_groups in (60, 200):
         other = Groups.of(sample, offsets, max(n_groups, GROUPS_PER_CLUSTER * K))
         found[f"{n_groups} groups"] = other.clusters_of(other.cut(K))
+    incidence = incidence_of(labels, offsets)
     for name, clusters in found.items():
-        once, twice = placements(labels, offsets, rows, clusters, K)
-        yield name, twice
+        of_sample = np.full(n, -1)
+        of_sample[rows] = clusters
+        once = placed(incidence, offsets, of_sample, K)
+        once[~(labels >= 0).any(axis=1)] = -1
+        yield name, placed(incidence, offsets, once, K)
         if name == DEFAULT:
             yield "placed once", once
-            unplaced = once.copy()
-            unplaced[rows] = clusters
-            yield "not placed", unplaced
+            yield "not placed", np.where(of_sample >= 0, of_sample, once)
 
 
 def rows_of(name: str, kind: str, seed: int, ensembles: Path | None) -> Iterator[dict[str, Any]]:

@@ -403,8 +403,8 @@ def test_pairs__in_parquet_and_imported(ensemble, run, ran):
     assert ran("import-pairs pairs.parquet -o pairs.zarr")["n_pairs"] == n_pairs
     assert ran("verify pairs.zarr")["n_objects"] == N_OBJECTS
     told = run(
-            f"solve {ensemble} -m pcc -k 3 -o c.zarr --pairs pairs.parquet --max-iter 1 --solver blocked"
-        ).stderr
+        f"solve {ensemble} -m pcc -k 3 -o c.zarr --pairs pairs.parquet --max-iter 1 --solver blocked"
+    ).stderr
     assert "pairs.parquet: converting to rows; bigcons import-pairs keeps them" in told.splitlines()[0]
 
     Path("pairs.csv").write_text("a,b,both,seen\n0,5,1,2\n0,5,2,2\n")

@@ -342,7 +342,8 @@ def test_interrupt__of_the_command_keeps_committed_passes_or_says_that_nothing_i
     moment: str, stored: Path, undisturbed: PCC, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     out = tmp_path / "consensus.zarr"
-    options = ["-m", "pcc", "-k", "5", "--tol", "1e-5", "--random-state", "3", "--scheduler", "serial", "-o", str(out)]
+    options = ["-m", "pcc", "-k", "5", "--tol", "1e-5", "--random-state", "3"]
+    options += ["--scheduler", "serial", "-o", str(out)]
     target, call, passes = MOMENTS[moment]
     with monkeypatch.context() as patch:
         patch.setattr(target, InterruptAt(resolve_name(target), call))
