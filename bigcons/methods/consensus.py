@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from bigcons.methods import METHODS
 from bigcons.solving.estimator import ConsensusClusterer
+
+if TYPE_CHECKING:
+    from bigcons.methods.tree import ConsensusTree
+
+
+@overload
+def consensus(
+    x: Any, n_clusters: Any, method: Literal["tree"] = "tree", **parameters: Any
+) -> ConsensusTree: ...
+
+
+@overload
+def consensus(x: Any, n_clusters: Any, method: str, **parameters: Any) -> ConsensusClusterer: ...
 
 
 def consensus(x: Any, n_clusters: Any, method: str = "tree", **parameters: Any) -> ConsensusClusterer:
