@@ -47,7 +47,7 @@ class MergePath(NamedTuple):
     numbers: np.ndarray
     """Numbers of clusters, falling; a few are left out where a cluster lost its last object."""
     distinctness: np.ndarray
-    """Of the least distinct two of so many clusters, from 0 to 1."""
+    """How distinct the least distinct two of so many clusters are, from 0 to 1."""
     clusters: list[np.ndarray]
     """(rows,) of every number."""
 

@@ -52,8 +52,8 @@ CRISPNESS_COUNTS, LEAST_BLUR = 0.25, 0.02
 # considered are merged.
 DISTINCTNESS_COUNTS, MORE_CLUSTERS = 2.0, 1.5
 
-# A recommendation is clear from this score on: of these, 43 of 44 were right on the ensembles by which the
-# rule was chosen, of those below less than half.
+# A recommendation is clear from this score on: on the ensembles by which the rule was chosen, 43 of 44 clear
+# ones were right, and less than half of the others.
 CLEAR = 2.5
 
 # The clusters asked for are merged to a smaller number if its score exceeds theirs by KEEPS and no larger
