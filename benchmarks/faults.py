@@ -359,9 +359,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "sample e.zarr -o p.parquet --per-object 20 --random-state 0 --scheduler serial",
         "p.parquet",
     ),
-    "solve": ("solve e.zarr -k 4 --random-state 0 --tol 1e-9 --scheduler serial -o c.zarr", "c.zarr"),
+    "solve": ("solve e.zarr -m pcc -k 4 --random-state 0 --tol 1e-9 --scheduler serial -o c.zarr", "c.zarr"),
     "solve pairs": (
-        "solve e.zarr -k 4 --pairs p.zarr --random-state 0 --scheduler serial -o d.zarr",
+        "solve e.zarr -m pcc -k 4 --pairs p.zarr --random-state 0 --scheduler serial -o d.zarr",
         "d.zarr",
     ),
     "run": ("run features.npy -o run -k 3 --n-partitions 8 --random-state 0 --scheduler serial", "run"),

@@ -22,6 +22,7 @@ _HOMES = {
     "annotate": "bigcons.stores.annotate",
     "repair": "bigcons.repairing",
     "choose_n_clusters": "bigcons.overlaps.n_clusters",
+    "consensus": "bigcons.methods.consensus",
     "select": "bigcons.tables.select",
     **dict.fromkeys(methods.__all__, "bigcons.methods"),
 }
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from bigcons import plots as plots
     from bigcons.divergences import Divergence as Divergence
     from bigcons.methods import *  # noqa: F403 - the class of every method
+    from bigcons.methods.consensus import consensus as consensus
     from bigcons.overlaps.n_clusters import NClustersChoice as NClustersChoice
     from bigcons.overlaps.n_clusters import choose_n_clusters as choose_n_clusters
     from bigcons.progress import ProgressBar as ProgressBar

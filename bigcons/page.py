@@ -38,7 +38,7 @@ class Content(NamedTuple):
     n_profiles: int
     least_certain: Any
     values: Mapping[int, Mapping[str, Any]]
-    """Of the least certain objects, by column."""
+    """The values of the least certain objects, by column."""
     partitions: Any
     history: Mapping[str, Any]
     parameters: Mapping[str, Any]

@@ -409,8 +409,7 @@ def _warnings(source: _Source, told: _Told, clusters: Any, partitions: Any) -> I
     if source.results.get("converged") is False:
         yield "The solve stopped before its tolerance: raise max_iter, and solve again."
     if told.n_unlabeled:
-        share = _of(told.n_unlabeled, source.n_objects)
-        yield f"Without a label, as no partition labels them: {share} objects."
+        yield f"{_of(told.n_unlabeled, source.n_objects, 'objects')} have no label in any partition."
     counted = count_clusters(told.sizes)
     if (empty := source.n_clusters - counted["n_clusters"]) > 0:
         yield f"Without objects: {empty:,} of the {source.n_clusters:,} clusters asked for."
@@ -419,29 +418,29 @@ def _warnings(source: _Source, told: _Told, clusters: Any, partitions: Any) -> I
         yield f"Tiny, below a tenth of the mean size: {n_tiny:,} of {n_found:,} clusters."
     if told.kind and told.levels[0]:
         n = int(told.sizes.sum())
-        yield f"Of a confidence below {LEVELS[0]:g}: {_of(int(told.levels[0]), n)} objects."
+        yield f"{_of(int(told.levels[0]), n, 'objects')} have a confidence below {LEVELS[0]:g}."
     if "stability" in clusters.column_names:
         rows = zip(clusters["cluster"].to_pylist(), clusters["stability"].to_pylist(), strict=True)
         if weak := [k for k, value in rows if value is not None and value < UNSTABLE]:
             yield f"Half of the partitions would assign other objects to {_some('cluster', weak)}."
     if partitions is not None:
         for column, is_poor, words in (
-            ("weight", lambda v: v < USELESS, "Telling next to nothing of the clusters"),
+            ("weight", lambda v: v < USELESS, "say almost nothing about the clusters"),
             (
                 "redundancy",
                 lambda v: v >= REPEATED,
-                f"Repeating another one (adjusted Rand index {REPEATED:g} or more)",
+                f"are near copies of another (adjusted Rand index {REPEATED:g} or more)",
             ),
         ):
             if column in partitions.column_names:
                 rows = zip(partitions["partition"].to_pylist(), partitions[column].to_pylist(), strict=True)
                 if poor := [name for name, value in rows if value is not None and is_poor(value)]:
                     names = ", ".join(poor[:3]) + (" and others" if len(poor) > 3 else "")
-                    yield f"{words}: {_of(len(poor), len(partitions))} partitions, {names}."
+                    yield f"{_of(len(poor), len(partitions), 'partitions')} {words}: {names}."
 
 
-def _of(n: int, total: int) -> str:
-    return f"{n:,} ({percent(n / total)}) of {total:,}"
+def _of(n: int, total: int, what: str) -> str:
+    return f"{n:,} of {total:,} {what} ({percent(n / total)})"
 
 
 def _some(what: str, numbers: Sequence[Any]) -> str:

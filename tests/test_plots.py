@@ -376,7 +376,7 @@ def test_trust__of_a_clusterer_without_it_says_why():
     model = MCLA(3, random_state=0)
     with pytest.raises(InvalidInputError, match="not fitted"):
         plots.trust(model)
-    with pytest.raises(InvalidInputError, match="only PCC finds it in fit"):
+    with pytest.raises(InvalidInputError, match="only ConsensusTree and PCC find it in fit"):
         plots.trust(model.fit(three_groups()[1]))
 
 

@@ -1,30 +1,59 @@
-"""The README's own lines run as they stand, on small data."""
+"""The lines of the README and of the page of commands run as they stand, and print what is shown."""
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from bigcons import Consensus, Ensemble
+from bigcons import Consensus
 from bigcons.cli import main
-from bigcons.metrics import adjusted_rand
 
-README = Path(__file__).parents[1] / "README.md"
-COMMANDS = README.parent / "docs/command-line.md"
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+COMMANDS = ROOT / "docs/command-line.md"
 
 
 def code_blocks(language, page=README):
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
-@pytest.fixture
-def some_files(tmp_path, monkeypatch):
-    """Write the files the README speaks of; returns labels and truth."""
+def run_lines(block):
+    """Run the lines of a shell block that call bigcons, in this process, and Python, in another one."""
+    for line in block.splitlines():
+        command, *arguments = shlex.split(line, comments=True)
+        if command == "python":
+            subprocess.run([sys.executable, *arguments], check=True)
+            continue
+        assert command == "bigcons"
+        result = CliRunner().invoke(main, arguments)
+        assert result.exit_code == 0, f"{line}\n{result.output}"
+
+
+def test_readme__shell_lines_run_and_make_their_own_file(tmp_path, monkeypatch, as_small_process):
+    monkeypatch.chdir(tmp_path)
+    (block,) = [block for block in code_blocks("sh") if "bigcons run" in block]
+    run_lines(block)
+    exported = pa.csv.read_csv("labels.csv")
+    np.testing.assert_array_equal(exported["label"], Consensus.open("out/consensus.zarr").labels)
+    assert Path("report.html").exists()
+
+
+def test_readme__python_lines_print_what_is_shown(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (code,), (shown,) = code_blocks("python"), code_blocks("text")
+    exec(compile(code, str(README), "exec"), {})
+    assert capsys.readouterr().out == shown
+
+
+def test_page_of_commands__lines_run(tmp_path, monkeypatch, as_small_process):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     truth = rng.integers(3, size=400)
@@ -33,39 +62,25 @@ def some_files(tmp_path, monkeypatch):
     for name, table in (("features", features), ("labels", labels), ("truth", truth[:, None])):
         columns = {f"{name}{column}": table[:, column] for column in range(table.shape[1])}
         pq.write_table(pa.table(columns), f"{name}.parquet")
-    return labels, truth
-
-
-def test_readme__shell_lines_run(some_files, as_small_process):
-    (shown,) = [block for block in code_blocks("sh") if block.startswith("bigcons ")]
     (block,) = code_blocks("sh", COMMANDS)
-    assert set(shown.splitlines()) <= set(block.splitlines())
-    for line in block.splitlines():
-        command, *arguments = shlex.split(line, comments=True)
-        assert command == "bigcons"
-        result = CliRunner().invoke(main, arguments)
-        assert result.exit_code == 0, f"{line}\n{result.output}"
-
-
-@pytest.mark.filterwarnings("ignore::bigcons.errors.SurplusClustersWarning")  # ten clusters of three classes
-def test_readme__python_lines_run(some_files, as_small_process):
-    labels, truth = some_files
-    names = {}
-    first, stored = code_blocks("python")
-    exec(compile(first, str(README), "exec"), names)
-    stated = float(first.rsplit("# ", 1)[1])
-    assert adjusted_rand(names["cultivars"], names["model"].labels_) == pytest.approx(stated, abs=0.01)
-    for path in ("ensemble.zarr", "new_objects.zarr"):
-        Ensemble.from_labels(labels).save(path)
-    exec(compile(stored, str(README), "exec"), names)
-    Consensus.open("consensus.zarr").export("consensus.parquet")
-    exported = pq.read_table("consensus.parquet")
-    np.testing.assert_array_equal(exported["label"].to_numpy(), names["model"].labels_)
-    assert names["model"].memberships_.shape == (400, 10)
-    assert Consensus.open("placed.zarr").labels.shape == truth.shape
+    run_lines(block)
 
 
 def test_readme__has_one_line_to_run_and_one_to_test():
-    lines = [block.strip() for block in code_blocks("sh")]
+    lines = [line for block in code_blocks("sh") for line in block.splitlines()]
     assert sum(line.endswith(".venv/bin/bigcons demo") for line in lines) == 1
     assert sum(line.endswith(".venv/bin/pytest") for line in lines) == 1
+
+
+@pytest.mark.parametrize("page", [README, *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name)
+def test_pages__links_lead_to_files_and_titles_that_there_are(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for link in re.findall(r"\]\(([^)#\s]*(?:#[^)\s]*)?)\)", text):
+        path, _, title = link.partition("#")
+        if "://" in path or path.startswith("notebooks/"):
+            continue
+        target = page if not path else page.parent / path
+        assert target.exists(), link
+        if title:
+            titles = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), flags=re.MULTILINE)
+            assert title in [re.sub(r"[^\w\- ]", "", name.lower()).replace(" ", "-") for name in titles], link

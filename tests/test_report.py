@@ -65,7 +65,7 @@ def test_report__tells_clusters_by_falling_size_and_the_least_certain_objects(to
     assert report.facts["most memory after a pass"] == "3 GB"
     warned = " ".join(report.warnings)
     assert "max_iter" in warned
-    assert "2 (0.7%) of 300 objects" in warned
+    assert "2 of 300 objects (0.7%) have no label in any partition." in warned
 
 
 def test_report__weighs_labels_by_the_ensemble_where_the_store_has_no_trust(told, tmp_path):

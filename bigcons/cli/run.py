@@ -91,8 +91,8 @@ def run(
     Short for `bigcons generate` with k-means on random halves of the objects, `bigcons solve` and, with a
     truth, `bigcons score`. FEATURES is one table or several, as for `bigcons generate`, and need not fit in
     memory; each step keeps to the memory budget, and has a process of its own. A budget that is too small for
-    pcc is refused before generating begins. Repeating the command resumes an interrupted run and finds the
-    result of a finished one. What was chosen is printed, with the time of each step.
+    the method is refused before generating begins. Repeating the command resumes an interrupted run and finds
+    the result of a finished one. What was chosen is printed, with the time of each step.
     """
     from bigcons.tables.files import refuse_missing
     from bigcons.tables.select import select

@@ -83,7 +83,7 @@ def method_option(note: str = "") -> Decorator:
         "-m",
         "--method",
         callback=known_method,
-        default="pcc",
+        default="tree",
         show_default=True,
         help=f"Method, one of those listed by `bigcons methods`{note}.",
         shell_complete=complete_method,
@@ -104,7 +104,7 @@ def method_option(note: str = "") -> Decorator:
     "--n-clusters",
     type=cluster_count,
     metavar="K|LOW:HIGH|auto",
-    help="Maximum number of clusters. auto: the method chooses it, pcc and most others from the labels, eac "
+    help="Maximum number of clusters. auto: the method chooses it, tree and most others from the labels, eac "
     "by lifetime. A range: supra tries every number in it.",
 )
 @output_option("Store for the consensus (.zarr).")
@@ -140,7 +140,7 @@ def solve(
     that `bigcons import` accepts, of which --id, --columns and --drop choose the columns. An interrupted
     solve resumes when the command is repeated; a completed one is reported as such.
 
-    Each parameter of the method is a further option; `bigcons methods NAME` lists them. For pcc:
+    Each parameter of the method is a further option; `bigcons methods NAME` lists them. For -m pcc:
     --divergence l2|kl|power:P, --pairs all|dense|SHARE|PATH, --solver, --n-init, --max-iter, --tol. Options
     not given take the method's defaults; those it does not have are refused.
     """

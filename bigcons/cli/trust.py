@@ -26,8 +26,8 @@ def trust(consensus: str, ensemble: str | None, partitions: bool, client: str | 
     others do (tightness), and than those of the nearest cluster (separation). --partitions adds what each
     partition tells about the clusters (weight, of mean 1), and how much it repeats another one (redundancy).
 
-    PCC stores all of this with its result; for other methods give --ensemble. `bigcons export --confidence`
-    writes the confidence of each object to a file.
+    tree and pcc store all of this with their result; for other methods give --ensemble. `bigcons export
+    --confidence` writes the confidence of each object to a file.
     """
     import numpy as np
 

@@ -134,7 +134,7 @@ class ColumnFit(NamedTuple):
     history: History
     """One entry an iteration."""
     start_objectives: list[float]
-    """Of every start."""
+    """The objective of every start."""
     converged: bool
 
 

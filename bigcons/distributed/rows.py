@@ -253,7 +253,7 @@ class RowFit(NamedTuple):
     """
 
     parameters: dict[str, np.ndarray]
-    """Of "bce" ``alpha`` (K,) and ``beta`` (B, K); of "mixture" ``weights`` (K,) and ``theta`` (B, K)."""
+    """For "bce" ``alpha`` (K,) and ``beta`` (B, K); for "mixture" ``weights`` (K,) and ``theta`` (B, K)."""
     values: list[np.ndarray]
     """The label of every base cluster, by partition: the rows of ``beta`` in order."""
     objective: float
@@ -261,7 +261,7 @@ class RowFit(NamedTuple):
     history: History
     """One entry an iteration, or a cycle."""
     start_objectives: list[float]
-    """Of every start, when the best was chosen."""
+    """The objective of every start when the best was chosen."""
     converged: bool
 
 

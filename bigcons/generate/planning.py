@@ -24,7 +24,7 @@ _DISTANCE_BYTES = 2048
 """Per cluster: its distances to the 256 points that Lloyd's algorithm processes together."""
 
 _BLOCK_COPIES = 3
-"""Of a block of features in transit: as read, centered, and as float32."""
+"""A block of features is held so many times in transit: as read, centered, and as float32."""
 _LABEL_COPIES = 3
 _STORE_COPIES = 4
 _KERNEL_BYTES = 1 << 20

@@ -56,6 +56,7 @@ from bigcons.solving.passes import (
 from bigcons.solving.survey import Survey, labeled_objects, take_survey, warn_of_dissent
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
+from bigcons.stores.ensemble_store import observed
 
 FEWEST_LABELS = 4
 """Labels of a sample for each base cluster below which groups are found from all objects.

@@ -155,7 +155,7 @@ class Eigenvectors(NamedTuple):
     """(B, k) orthonormal."""
     n_passes: int
     residual: float
-    """Of the vector that is furthest from found, relative to the largest eigenvalue."""
+    """The residual of the vector that is furthest from found, relative to the largest eigenvalue."""
 
 
 def takes_passes(ensemble: Ensemble, n_vectors: int) -> bool:

@@ -129,7 +129,7 @@ class Products(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the matrix."""
+        """Return the shape of the matrix."""
         return self.kept.size, self.kept.size
 
     def diagonal(self) -> np.ndarray:
@@ -204,7 +204,7 @@ class ByLabels:
         self.times: np.ndarray = times
         self.scale: np.ndarray = 1.0 / np.sqrt(over_zero(cosines.diagonal()))[:, None]
         self.rows: list[np.ndarray] = []
-        """Of each partition: the number (n,) of an object's base cluster in it, from 1; 0 for none."""
+        """For each partition, the number (n,) of an object's base cluster in it, from 1; 0 for none."""
         partitions = np.searchsorted(before, kept[offsets[:-1]], side="right") - 1
         for u, first in zip(partitions.tolist(), offsets[:-1].tolist(), strict=True):
             own = numbers[before[u] : before[u + 1]]
@@ -237,7 +237,7 @@ class ByLabels:
 
 
 class ByMatrix:
-    """The same by a symmetric matrix (B, B) of similarities, dense or sparse.
+    """The sums of `ByLabels` by a symmetric matrix (B, B) of similarities, dense or sparse.
 
     Whoever joins or leaves a group adds or takes a row. Similarities are rounded to multiples of a power of
     two of which sums are exact: base clusters that leave a group leave no rounding errors behind.
@@ -259,12 +259,12 @@ class ByMatrix:
         self.sums: np.ndarray = np.empty((0, 0))
 
     def begin(self, groups: np.ndarray, n_groups: int) -> None:
-        """See `ByLabels`."""
+        """Take the groups (b,) of all base clusters, -1 for none."""
         self.sums = np.zeros((n_groups, groups.size))
         self._move(0, np.full(groups.size, -1), groups)
 
     def move(self, u: int, before: np.ndarray, after: np.ndarray) -> None:
-        """See `ByLabels`."""
+        """Move the base clusters (k,) of partition ``u`` to other groups."""
         self._move(int(self.offsets[u]), before, after)
 
     def _move(self, first: int, before: np.ndarray, after: np.ndarray) -> None:
@@ -278,5 +278,5 @@ class ByMatrix:
                 self.sums[after[e]] += self.rows[first + e]
 
     def of(self, u: int, groups: np.ndarray) -> np.ndarray:  # noqa: ARG002 - see `ByLabels`
-        """See `ByLabels`."""
+        """Return the sums (k, K) of partition ``u``."""
         return self.sums[:, self.offsets[u] : self.offsets[u + 1]].T

@@ -380,15 +380,16 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
 
     @property
     def trust_(self) -> Trust:
-        """Which labels to trust, of a fitted PCC: see `bigcons.metrics.trust`, which finds it for any method.
+        """Which labels to trust, of a fitted tree or PCC: `bigcons.metrics.trust` finds it for any method.
 
         For a stored result, it is read from the store.
         """
         check_is_fitted(self, "labels_")
         if self._trust is None:
             raise AttributeError(
-                f"this {type(self).__name__} has no trust_: only PCC finds it in fit, unless of soft "
-                "clusterings or of too many base clusters; compute it with bigcons.metrics.trust(x, model)."
+                f"this {type(self).__name__} has no trust_: only ConsensusTree and PCC find it in fit, "
+                "unless of soft clusterings or of too many base clusters; compute it with "
+                "bigcons.metrics.trust(x, model)."
             )
         return self._trust.trust if isinstance(self._trust, Consensus) else self._trust
 

@@ -41,7 +41,7 @@ class Piece(NamedTuple):
     part: tuple[slice, ...]
     checksum: int
     rows: tuple[int, int] | None = None
-    """Of the objects, where known."""
+    """The range of objects, where known."""
 
     def __str__(self) -> str:
         start, stop = self.rows or (self.part[0].start, self.part[0].stop)
@@ -68,7 +68,7 @@ class Layout:
     arrays: dict[str, Array] = field(default_factory=dict)
     pieces: list[Piece] = field(default_factory=list)
     suffix: str = ""
-    """Of the names of arrays of an ensemble."""
+    """What the names of the arrays of an ensemble end with."""
     elsewhere: dict[str, Place] = field(default_factory=dict)
     """Arrays that hold chunks of earlier generations, by key."""
 

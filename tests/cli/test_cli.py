@@ -224,18 +224,18 @@ def test_solve__finds_the_planted_groups(consensus, ensemble, ran):
     assert scores["matching_accuracy"] > 0.95
     assert scores["n_judged"] == N_OBJECTS
     assert 0 < scores["anmi"] <= 1
-    ran(f"solve {ensemble} -k 3 --coassociation paper -o paper.zarr")
+    ran(f"solve {ensemble} -m pcc -k 3 --coassociation paper -o paper.zarr")
     scores = ran("score paper.zarr --ensemble ensemble.zarr")
     objective = bigcons.Consensus.open("paper.zarr").results["objective"]
     assert scores["pcc_objective"] == pytest.approx(objective, rel=1e-5)
     stored = bigcons.Consensus.open(consensus)
-    assert stored.parameters["method"] == "PCC"
+    assert stored.parameters["method"] == "ConsensusTree"
     assert stored.parameters["n_clusters"] == 3
     assert stored.provenance["ensemble"] == str(Path("ensemble.zarr").absolute())
 
 
 def test_solve__is_the_library_call(consensus, ensemble):
-    model = bigcons.PCC(3, random_state=0).fit(ensemble)
+    model = bigcons.consensus(ensemble, 3, random_state=0)
     stored = bigcons.Consensus.open(consensus)
     np.testing.assert_array_equal(stored.labels, model.labels_)
     np.testing.assert_array_equal(stored.memberships, model.memberships_)
@@ -251,7 +251,7 @@ def test_solve__is_the_library_call(consensus, ensemble):
 )
 def test_solve__passes_options_on(ensemble, run, ran, options):
     assert run(f"sample {ensemble} -o pairs.zarr").exit_code == 0
-    result = ran(f"solve {ensemble} -k 3 -o c.zarr {options}")
+    result = ran(f"solve {ensemble} -m pcc -k 3 -o c.zarr {options}")
     assert 1 <= result["n_clusters"] <= 3
     assert ran("score c.zarr --truth truth.csv")["matching_accuracy"] > 0.9
 
@@ -259,7 +259,7 @@ def test_solve__passes_options_on(ensemble, run, ran, options):
 def test_solve__refuses_unknown_methods_and_foreign_options(ensemble, run):
     result = run(f"solve {ensemble} -m nonsense -k 3 -o c.zarr")
     assert result.exit_code == 2
-    assert "choose one of pcc" in result.stderr
+    assert "choose one of tree, pcc" in result.stderr
     for options, complaint in (
         ("--divergence kl --n-init 2", "takes no --divergence; it takes --normalize"),
         ("--n-init", "--n-init needs a value"),
@@ -286,7 +286,7 @@ def test_solve__takes_options_of_the_method_in_any_place(ensemble, run, ran):
     [
         ("slove e.zarr", "solve?"),
         ("solve e.zarr -k 3 -o c.zarr --memroy 2GB", "--memory?"),
-        ("solve e.zarr -k 3 -o c.zarr --divergance kl", "--divergence?"),
+        ("solve e.zarr -m pcc -k 3 -o c.zarr --divergance kl", "--divergence?"),
         ("solve e.zarr -k 3 -o c.zarr -m hbfg", "hbgf?"),
         ("methods hbfg", "hbgf?"),
         ("solve e.zarr -k 3 -o c.zarr --seed 0", "--random-state?"),
@@ -402,7 +402,9 @@ def test_pairs__in_parquet_and_imported(ensemble, run, ran):
     assert ran("verify pairs.parquet")["ok"] is True
     assert ran("import-pairs pairs.parquet -o pairs.zarr")["n_pairs"] == n_pairs
     assert ran("verify pairs.zarr")["n_objects"] == N_OBJECTS
-    told = run(f"solve {ensemble} -k 3 -o c.zarr --pairs pairs.parquet --max-iter 1 --solver blocked").stderr
+    told = run(
+        f"solve {ensemble} -m pcc -k 3 -o c.zarr --pairs pairs.parquet --max-iter 1 --solver blocked"
+    ).stderr
     assert "pairs.parquet: converting to rows; bigcons import-pairs keeps them" in told.splitlines()[0]
 
     Path("pairs.csv").write_text("a,b,both,seen\n0,5,1,2\n0,5,2,2\n")
@@ -413,7 +415,7 @@ def test_pairs__in_parquet_and_imported(ensemble, run, ran):
     )
     Path("pairs.csv").write_text("a,b,both,seen\n0,5,1,2\n")
     assert ran(f"{line} --n-objects 9")["n_objects"] == 9
-    assert_fails_in_one_line(run(f"solve {ensemble} -k 3 -o d.zarr --pairs pairs.csv"), "import-pairs")
+    assert_fails_in_one_line(run(f"solve {ensemble} -m pcc -k 3 -o d.zarr --pairs pairs.csv"), "import-pairs")
     assert_fails_in_one_line(run("info labels.parquet"), "does not exist")
 
 
@@ -531,7 +533,7 @@ def test_bad_usage__has_status_2(run, line):
 
 
 def test_warnings__are_one_line(ensemble, run):
-    result = run(f"solve {ensemble} -k 3 -o c.zarr --pairs 0.1 --solver heap --max-iter 1")
+    result = run(f"solve {ensemble} -m pcc -k 3 -o c.zarr --pairs 0.1 --solver heap --max-iter 1")
     assert result.exit_code == 0
     (line,) = result.stderr.strip().splitlines()
     assert line.startswith("Warning: ")
@@ -594,7 +596,7 @@ def test_output__never_replaces_the_ensemble_it_is_made_from(ensemble, run, line
 
 def test_output__never_replaces_the_pairs_it_is_made_from(ensemble, run):
     assert run(f"sample {ensemble} --per-object 3 -o pairs.zarr").exit_code == 0
-    line = f"solve {ensemble} -k 3 --pairs pairs.zarr -o ./pairs.zarr --overwrite"
+    line = f"solve {ensemble} -m pcc -k 3 --pairs pairs.zarr -o ./pairs.zarr --overwrite"
     assert_fails_in_one_line(run(line), "would be lost", "another path")
     model = PCC(3, pairs=PairTable.open("pairs.zarr"))
     with pytest.raises(StoreExistsError, match="would be lost"):

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from bigcons import Consensus, Ensemble, datasets, generate
 from bigcons.cli import main
-from bigcons.methods import PCC
+from bigcons.methods import ConsensusTree
 
 N_OBJECTS = 600
 
@@ -36,13 +36,13 @@ def test_run__generates_solves_and_scores(run):
     said = json.loads(result.stdout)
     assert said["ensemble"]["clusters_per_partition"] == [2, 10]
     assert said["ensemble"]["trained_on"] == "all they see"
-    assert said["consensus"]["method"] == "pcc"
+    assert said["consensus"]["method"] == "tree"
     assert said["scores"]["adjusted_rand"] > 0.9
     made = generate.kmeans("features.npy", n_partitions=16, random_state=0)
     stored = Ensemble.open("out/ensemble.zarr")
     np.testing.assert_array_equal(stored.read(0, N_OBJECTS), made.read(0, N_OBJECTS))
     np.testing.assert_array_equal(
-        Consensus.open("out/consensus.zarr").labels, PCC(3, random_state=0).fit(made).labels_
+        Consensus.open("out/consensus.zarr").labels, ConsensusTree(3, random_state=0).fit(made).labels_
     )
 
 
@@ -51,7 +51,7 @@ def test_run__interrupted_in_its_solve_says_what_is_kept_and_goes_on(run, monkey
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(PCC, "fit", interrupt)
+        patch.setattr(ConsensusTree, "fit", interrupt)
         stopped = run()
     assert stopped.exit_code == 130
     assert "out/ensemble.zarr is complete and kept; repeat the command to resume." in stopped.stderr

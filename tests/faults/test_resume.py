@@ -342,7 +342,8 @@ def test_interrupt__of_the_command_keeps_committed_passes_or_says_that_nothing_i
     moment: str, stored: Path, undisturbed: PCC, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     out = tmp_path / "consensus.zarr"
-    options = ["-k", "5", "--tol", "1e-5", "--random-state", "3", "--scheduler", "serial", "-o", str(out)]
+    options = ["-m", "pcc", "-k", "5", "--tol", "1e-5", "--random-state", "3"]
+    options += ["--scheduler", "serial", "-o", str(out)]
     target, call, passes = MOMENTS[moment]
     with monkeypatch.context() as patch:
         patch.setattr(target, InterruptAt(resolve_name(target), call))
@@ -420,7 +421,8 @@ def test_solve_command__resumes_by_default_and_finds_what_is_finished(
     stored: Path, tmp_path: Path, leave_killed: Callable[[int, Path], None]
 ) -> None:
     out = tmp_path / "consensus.zarr"
-    options = ["solve", str(stored), "-k", "5", "--tol", "1e-5", "--random-state", "3", "-o", str(out)]
+    options = ["solve", str(stored), "-m", "pcc", "-k", "5"]
+    options += ["--tol", "1e-5", "--random-state", "3", "-o", str(out)]
     leave_killed(2, out)
     other = CliRunner().invoke(main, [*options, "--random-state", "4"])
     assert (other.exit_code, "seed=3, not 4" in other.stderr) == (1, True)

@@ -29,7 +29,7 @@ from bigcons.storage.places import DiskPlace
 from tests.support.solves import bits
 
 PARAMETERS: dict[str, Any] = {"n_clusters": 4, "random_state": 3, "tol": 0.0, "max_iter": 4}
-OPTIONS = ["-k", "4", "--random-state", "3", "--tol", "0", "--max-iter", "4"]
+OPTIONS = ["-m", "pcc", "-k", "4", "--random-state", "3", "--tol", "0", "--max-iter", "4"]
 N_BLOCKS = 5
 MIDDLE = 2 * N_BLOCKS + 3
 """The write of a block in the middle of pass 2, when pass 1 is committed."""

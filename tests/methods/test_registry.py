@@ -15,8 +15,8 @@ import bigcons
 from bigcons import METHODS, methods
 from bigcons.cli import main
 
-README = Path(__file__).parents[2] / "README.md"
-PAGE = README.parent / "docs/methods.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/methods.md"
 
 
 def test_registry__shows_type_checkers_the_class_of_every_method_in_its_module():
@@ -51,15 +51,26 @@ def test_registry__has_every_method_there_is():
     assert {cls for cls in leaves if cls.__module__.startswith("bigcons.methods.")} <= set(METHODS.values())
 
 
-def test_registry__is_what_the_readme_and_the_command_line_list():
-    table = README.read_text(encoding="utf-8").partition("| name | method |")[2].partition("\n\n")[0]
+def test_registry__is_what_the_page_of_methods_and_the_command_line_list():
+    table = PAGE.read_text(encoding="utf-8").partition("| name | method |")[2].partition("\n\n")[0]
     first_cells = [line.split("|")[1] for line in table.splitlines()[2:]]
     named = [name for cell in first_cells for name in re.findall(r"`([^`]+)`", cell)]
     assert sorted(named) == sorted(METHODS)
+    assert named[0] == "tree"
     listed = CliRunner().invoke(main, ["methods"]).output
     assert [line.split()[0] for line in listed.splitlines() if line.split()[:1]][-len(METHODS) :] == [
         *METHODS
     ]
+
+
+def test_page_of_methods__has_the_table_of_the_ablation_as_it_was_made():
+    made = (ROOT / "benchmarks" / "results" / "tree_ablation.md").read_text(encoding="utf-8")
+    assert made[made.index("| variant |") :] in PAGE.read_text(encoding="utf-8")
+
+
+def test_readme__tells_how_many_methods_there_are():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"[Methods](docs/methods.md) has all {len(METHODS)}," in text
 
 
 def test_registry__is_what_the_page_of_methods_says_of_large_data():
@@ -74,7 +85,7 @@ def test_registry__is_what_the_page_of_methods_says_of_large_data():
 
 
 def test_page_of_methods__costs_are_those_measured_with_the_options_named():
-    measured = json.loads((README.parent / "benchmarks" / "results" / "methods.json").read_text())["rows"]
+    measured = json.loads((ROOT / "benchmarks" / "results" / "methods.json").read_text())["rows"]
     found = {}
     for row in measured:
         if row["engine"].startswith("threads") and "seconds" in row:

@@ -17,10 +17,10 @@ from bigcons.errors import (
     UnlabeledObjectsWarning,
 )
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
-from bigcons.methods.tree import MOST_LABELS, Placement, enough_labels
+from bigcons.methods.tree import Placement
 from bigcons.metrics import adjusted_rand, reliability
 from bigcons.metrics.confidence import independent_share
-from bigcons.overlaps.tree import Groups
+from bigcons.overlaps.tree import MOST_LABELS, Groups, enough_labels
 from tests.naive import tree as naive
 from tests.support.strategies import label_matrices
 

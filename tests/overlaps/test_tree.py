@@ -56,7 +56,7 @@ def test_every_merge__is_of_the_two_groups_that_cost_least_if_all_costs_are_coun
     table, offsets, counts, reliable = parts
     gains = np.repeat(counts, np.diff(offsets)) * reliable
     for rule, name in enumerate(TREES):
-        tree = merge_groups(table, offsets, counts, reliable)[name]
+        tree = merge_groups(table, offsets, counts, reliable)[0][name]
         assert len(tree.merges) == len(table) - 1
         before = naive.costs_before_merges(rule, table, offsets, counts, gains, tree.merges)
         for costs, (kept, merged), height in zip(before, tree.merges, tree.heights, strict=True):
@@ -70,7 +70,7 @@ def test_average_tree__of_single_objects_is_average_link_of_the_co_association(s
     rng = np.random.default_rng(seed)
     labels, counts = rng.integers(3, size=(30, 25)), rng.random(25)  # weights, so that no two costs are equal
     table, offsets = naive.table_of(labels, np.arange(30))
-    tree = merge_groups(table, offsets, counts, np.ones(table.shape[1]))["average"]
+    tree = merge_groups(table, offsets, counts, np.ones(table.shape[1]))[0]["average"]
     joined = (labels[:, None] == labels) @ counts / counts.sum()
     expected = linkage(squareform(1.0 - joined, checks=False), "average")
     np.testing.assert_allclose(tree.heights, expected[:, 2], atol=1e-12)
@@ -82,10 +82,10 @@ def test_groups_that_no_partition_sees_together__merge_at_the_mean_cost():
     labels = np.array([[0, -1]] * 3 + [[1, -1]] * 3 + [[-1, 0]] * 3 + [[-1, 1]] * 3)
     groups = np.repeat(np.arange(4), 3)
     table, offsets = naive.table_of(labels, groups)
-    for tree in merge_groups(table, offsets, np.ones(2), np.full(4, 0.5)).values():
+    for tree in merge_groups(table, offsets, np.ones(2), np.full(4, 0.5))[0].values():
         known = tree.heights[0]  # the two known costs are equal, and so is their mean
         np.testing.assert_allclose(tree.heights[:2], known)
-    alone = merge_groups(np.eye(3), np.arange(4), np.ones(3), np.ones(3))
+    alone, _ = merge_groups(np.eye(3), np.arange(4), np.ones(3), np.ones(3))
     for tree in alone.values():  # nothing is known of any two
         assert (tree.heights == 0).all()
 
@@ -94,7 +94,7 @@ def test_groups_that_no_partition_sees_together__merge_at_the_mean_cost():
 @settings(max_examples=30)
 def test_cuts__have_no_more_clusters_than_asked_for_and_are_nested(parts):
     table, offsets, counts, reliable = parts
-    for tree in merge_groups(table, offsets, counts, reliable).values():
+    for tree in merge_groups(table, offsets, counts, reliable)[0].values():
         finer = np.arange(len(table))
         for n_clusters in range(len(table) + 3, 0, -1):
             clusters = tree.cut(n_clusters)

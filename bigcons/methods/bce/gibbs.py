@@ -258,7 +258,7 @@ class Chain(NamedTuple):
     """The result of a chain."""
 
     log_likelihoods: list[float]
-    """Of labels and their clusters, after every sweep."""
+    """Log-likelihood of the labels and their clusters after every sweep."""
     objective: float
     """Their mean over the samples."""
     memberships: np.ndarray
@@ -363,11 +363,11 @@ class Chains(NamedTuple):
     by_partition: np.ndarray
     """(M, K) float64 the same of each partition."""
     log_likelihoods: list[float]
-    """Of the chain that runs."""
+    """Those of the chain that runs."""
     best: list[float]
-    """Of the best chain that ended, whose sums are stored next to those of the running chain."""
+    """Those of the best chain that ended, whose sums are stored next to those of the running chain."""
     objectives: list[float]
-    """Of the chains that ended."""
+    """One for each chain that ended."""
     last_is_best: bool
     """Whether the chain that ended last is the best so far, so that its sums replace those of the best."""
 

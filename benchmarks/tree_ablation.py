@@ -1,0 +1,187 @@
+"""What is every part of the consensus tree worth? Variants of it on the ensembles of accuracy.py.
+
+The data sets, pools and kinds of ensembles are those of `accuracy.py`; the number of classes is given. Each
+variant changes one thing of the default: the tree, the criterion by which one of two cuts is taken, the
+reliabilities of base clusters, the number of groups, or how often objects are placed.
+
+Results are appended to ``--out``, and an interrupted run resumes. ``--write`` makes
+results/tree_ablation.md of them, the table of docs/methods.md. ``--ensembles`` keeps the ensembles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from accuracy import GROUPS, KINDS, PLANTED, POOLS, REAL, append, kept_ensemble, kinds_of
+from accuracy_report import read_rows
+
+from bigcons import Ensemble
+from bigcons.coassociation.factorized import incidence_of
+from bigcons.metrics import adjusted_rand
+from bigcons.metrics.confidence import log_rates
+from bigcons.overlaps.tree import (
+    AVERAGE,
+    DISTINCTNESS,
+    GROUPS_PER_CLUSTER,
+    Groups,
+    counts_of_groups,
+    merge_groups,
+    n_groups_for,
+    rows_for,
+)
+from bigcons.seeding import generator
+
+RESULTS = Path(__file__).parent / "results"
+TABLE = "tree_ablation.md"
+COLUMNS = {
+    "choosing": GROUPS["choosing"],
+    "reporting": GROUPS["reporting"],
+    "reporting, real": [name for name in GROUPS["reporting"] if name not in PLANTED],
+    "pools": list(POOLS),
+}
+DEFAULT = "the default"
+VARIANTS = {
+    DEFAULT: "the default: both trees, 100 groups, objects placed twice",
+    "average": "average link only",
+    "distinctness": "distinctness only",
+    "by anmi": "both, the cut of larger ANMI",
+    "by distinctness": "both, the cut of larger distinctness",
+    "by classes": "both, the better cut by the classes (not attainable)",
+    "unweighted": "both, average link without reliabilities",
+    "60 groups": "60 groups",
+    "200 groups": "200 groups",
+    "not placed": "objects of the sample not placed",
+    "placed once": "objects placed once",
+}
+CLOSE = 0.02
+"""Difference in ARI below which two variants are level."""
+
+
+def placed(incidence: Any, offsets: np.ndarray, clusters: np.ndarray, n_clusters: int) -> np.ndarray:
+    """Return the clusters (n,) of objects by naive Bayes, from those of some, -1 for the others.
+
+    By their base clusters, ``incidence`` (n, B); an object itself is left out.
+    """
+    counted = np.flatnonzero(clusters >= 0)
+    k, sizes = clusters[counted], np.bincount(clusters[counted], minlength=n_clusters)
+    table = np.zeros((n_clusters, offsets[-1]))
+    of_clusters = counts_of_groups(incidence[counted], k)
+    table[: len(of_clusters)] = of_clusters
+    there = np.flatnonzero(sizes)
+    rates, own = log_rates(table[there], sizes[there].astype(float), offsets)
+    column = np.cumsum(sizes > 0) - 1
+    scores = incidence @ rates + np.log(sizes[there] + 1)
+    at = counted, column[k]
+    scores[at] = (incidence @ own + np.log(sizes[there]))[at]
+    return there[scores.argmax(axis=1)]
+
+
+def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the name of every variant and its clusters (n,) of one ensemble."""
+    ensemble, K = Ensemble.from_labels(labels), int(classes.max()) + 1
+    n, offsets = ensemble.n_objects, ensemble.offsets
+    labels = ensemble.read(0, n)
+    rows = np.sort(generator(seed, "tree_ablation.rows").permutation(n)[: rows_for(K)])
+    sample = labels[rows]
+    groups = Groups.of(sample, offsets, n_groups_for(K))
+    single = {tree: groups._replace(trees={tree: merged}).cut(K) for tree, merged in groups.trees.items()}
+    unweighted, _ = merge_groups(groups.table, offsets, groups.counts, np.ones(offsets[-1]))
+    cuts = {
+        DEFAULT: groups.cut(K),
+        "average": single[AVERAGE],
+        "distinctness": single[DISTINCTNESS],
+        "by anmi": max(single.values(), key=lambda cut: cut.anmi),
+        "by distinctness": max(single.values(), key=lambda cut: cut.distinctness),
+        "by classes": max(
+            single.values(), key=lambda cut: adjusted_rand(classes[rows], groups.clusters_of(cut))
+        ),
+        "unweighted": groups._replace(trees=unweighted).cut(K),
+    }
+    found = {name: groups.clusters_of(cut) for name, cut in cuts.items()}
+    for n_groups in (60, 200):
+        other = Groups.of(sample, offsets, max(n_groups, GROUPS_PER_CLUSTER * K))
+        found[f"{n_groups} groups"] = other.clusters_of(other.cut(K))
+    incidence = incidence_of(labels, offsets)
+    for name, clusters in found.items():
+        of_sample = np.full(n, -1)
+        of_sample[rows] = clusters
+        once = placed(incidence, offsets, of_sample, K)
+        once[~(labels >= 0).any(axis=1)] = -1
+        yield name, placed(incidence, offsets, once, K)
+        if name == DEFAULT:
+            yield "placed once", once
+            yield "not placed", np.where(of_sample >= 0, of_sample, once)
+
+
+def rows_of(name: str, kind: str, seed: int, ensembles: Path | None) -> Iterator[dict[str, Any]]:
+    """Yield a row for each variant on one ensemble."""
+    labels, classes = kept_ensemble(name, kind, seed, ensembles)
+    seen = (labels >= 0).any(axis=1)
+    for variant, clusters in solved(labels, classes, seed):
+        ari = float(adjusted_rand(classes[seen], clusters[seen]))
+        yield {"data": name, "kind": kind, "seed": seed, "variant": variant, "ari": round(ari, 4)}
+
+
+def table_of(rows: list[dict[str, Any]]) -> str:
+    """Return the means of all variants as a table."""
+    scores: dict[str, dict[tuple[str, str, int], float]] = {variant: {} for variant in VARIANTS}
+    for row in rows:
+        scores[row["variant"]][row["data"], row["kind"], row["seed"]] = row["ari"]
+    keys = sorted(set.intersection(*(set(of) for of in scores.values())))
+    counted = {column: [key for key in keys if key[0] in names] for column, names in COLUMNS.items()}
+    counted = {column: chosen for column, chosen in counted.items() if chosen}
+    heads = [f"{column} ({len(chosen)})" for column, chosen in counted.items()]
+    lines = ["| variant | " + " | ".join([*heads, "better, worse"]) + " |", "|---" * (len(heads) + 2) + "|"]
+    for variant, of in scores.items():
+        means = [f"{np.mean([of[key] for key in chosen]):.3f}" for chosen in counted.values()]
+        above = np.array([of[key] - scores[DEFAULT][key] for key in keys])
+        differ = f"{(above > CLOSE).sum()}, {(above < -CLOSE).sum()}" if variant != DEFAULT else ""
+        lines.append(f"| {VARIANTS[variant]} | " + " | ".join([*means, differ]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+INTRODUCTION = """# What the parts of the consensus tree are worth
+
+Mean adjusted Rand index of `ConsensusTree` and of variants that change one thing, given the number of classes
+(`benchmarks/tree_ablation.py`; number of ensembles in brackets); the last column counts ensembles on which a
+variant is better or worse than the default by more than .02.
+
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--smallest", action="store_true", help="three ensembles, to see that it runs")
+    parser.add_argument("--seeds", type=int, default=1, help="0 to SEEDS - 1")
+    parser.add_argument("--ensembles", type=Path, help="folder that keeps the ensembles")
+    parser.add_argument("--out", type=Path, help="JSON lines, one a variant of an ensemble")
+    parser.add_argument("--write", action="store_true", help=f"write results/{TABLE}")
+    arguments = parser.parse_args()
+    at_hand = {*PLANTED, "iris", "digits"} | ({*REAL, *POOLS} if os.environ.get("BIGCONS_DATA") else set())
+    data = [name for names in COLUMNS.values() for name in names if name in at_hand]
+    kinds: tuple[str, ...] = ("pool", *KINDS)
+    if arguments.smallest:
+        data, kinds = ["iris", "blobs-5", "Ecoli"], ("halves-10", "pool")
+    rows = read_rows(arguments.out) if arguments.out else []
+    done = {(row["data"], row["kind"], row["seed"]) for row in rows}
+    for seed, kind in ((seed, kind) for seed in range(arguments.seeds) for kind in kinds):
+        for name in dict.fromkeys(data):
+            if name not in at_hand or kind not in kinds_of(name) or (name, kind, seed) in done:
+                continue
+            made = list(rows_of(name, kind, seed, arguments.ensembles))
+            rows += made
+            for row in made if arguments.out else ():
+                append(arguments.out, row)
+    table = table_of(rows)
+    print(table)
+    if arguments.write:
+        (RESULTS / TABLE).write_text(INTRODUCTION + table, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
