@@ -21,8 +21,8 @@ for every number of clusters. Of the objects it sees the labels, as 40 leading d
 one-hot matrix, because a consensus has no features. Results are appended to ``--out`` as they come; an
 interrupted run resumes.
 
-With ``--surplus``: whether `PCC` finds the planted number when it is given that number, or two or three times
-as many, on ensembles drawn from seed 400 on, by which nothing was chosen; `results/surplus_k.json`.
+With ``--surplus``: whether the tree tells the planted number when asked for that number, or two or three
+times as many, on ensembles drawn from seed 400 on, by which nothing was chosen; `results/surplus_k.json`.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ import numpy as np
 from accuracy import CHOOSING, KINDS, PLANTED, REAL, REPORTING, kept_ensemble, kmeans_labels, one_hot
 from machine import describe
 
-from bigcons import HBGF, PCC, EACAverage, EACSingle, Ensemble, choose_n_clusters, plots
+from bigcons import HBGF, ConsensusTree, EACAverage, EACSingle, Ensemble, choose_n_clusters, plots
 from bigcons.execution.blas import one_thread
 from bigcons.metrics import adjusted_rand
+from bigcons.overlaps.eigenvectors import Spectrum
+from bigcons.overlaps.tree import normalized
 from bigcons.seeding import generator
 
 RESULTS = Path(__file__).parent / "results"
@@ -98,8 +100,9 @@ def numbers_of(labels: np.ndarray, seed: int) -> dict[str, int]:
     numbers: dict[str, int] = {}
     choice = choose_n_clusters(labels, random_state=seed, client="serial")
     numbers["auto"] = choice.n_clusters
-    eigenvalues = choice.table["eigenvalue"]
-    numbers["eigengap"] = int(choice.table["n_clusters"][np.argmax(-np.diff(eigenvalues))])
+    counts = one_hot(labels)
+    eigenvalues = Spectrum.of(normalized(counts, np.ones(counts.shape[1])), MOST + 1).values
+    numbers["eigengap"] = 2 + int(np.argmax(-np.diff(eigenvalues[1:])))
     for name, linkage in (("lifetime-single", EACSingle), ("lifetime-average", EACAverage)):
         model = linkage(None, criterion="lifetime", random_state=seed, client="serial")
         numbers[name] = int(model.fit(Ensemble.from_labels(labels)).n_clusters_)
@@ -155,7 +158,7 @@ def ensembles_of(arguments: argparse.Namespace) -> Iterator[tuple[str, Any]]:
 
 
 def surplus(classes: list[int], seeds: int) -> dict[str, Any]:
-    """Return how often `PCC` finds planted numbers of clusters, given 1, 2 and 3 times as many."""
+    """Return how often the tree tells planted numbers of clusters, asked for 1, 2 and 3 times as many."""
     rows: list[dict[str, Any]] = []
     for told in product(range(400, 400 + seeds), classes, ("equal", "unequal"), ("complete", "half")):
         seed, n_classes, sizes, coverage = told
@@ -163,9 +166,10 @@ def surplus(classes: list[int], seeds: int) -> dict[str, Any]:
         seen, name = (labels >= 0).any(axis=1), f"planted/{n_classes}/{sizes}/{coverage}/{seed}"
         row: dict[str, Any] = {"ensemble": name, "n_classes": n_classes, "found": [], "ari": []}
         for times in (1, 2, 3):
-            pcc = PCC(times * n_classes, random_state=0, client="serial").fit(labels)
-            row["found"].append(int(pcc.n_clusters_))
-            row["ari"].append(round(float(adjusted_rand(truth[seen], pcc.labels_[seen])), 4))
+            choice = choose_n_clusters(labels, k_range=(2, times * n_classes), client="serial")
+            tree = ConsensusTree(choice.n_clusters, client="serial").fit(labels)
+            row["found"].append(choice.n_clusters)
+            row["ari"].append(round(float(adjusted_rand(truth[seen], tree.labels_[seen])), 4))
         rows.append(row)
         print(row, flush=True)
     found, ari = np.array([row["found"] for row in rows]), np.array([row["ari"] for row in rows])
@@ -234,7 +238,7 @@ def main() -> None:
     parser.add_argument("--ensembles", type=Path, help="folder that keeps the ensembles of the data sets")
     parser.add_argument("--out", type=Path, help="JSON lines, one an ensemble; results/choosing_k.jsonl")
     parser.add_argument("--again", action="store_true", help="find the numbers of `auto` again in all rows")
-    parser.add_argument("--surplus", action="store_true", help="PCC given more clusters than there are")
+    parser.add_argument("--surplus", action="store_true", help="the tree asked for too many clusters")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     if arguments.surplus:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bigcons.coassociation.factorized import Weights
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, SurplusClustersWarning, warn_user
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import in_whole_vectors, padded
@@ -17,7 +17,7 @@ from bigcons.memory import Block
 from bigcons.metrics.confidence import can_weigh, independent_share, log_rates
 from bigcons.overlaps.embedding import Centers, bipartite_embedding
 from bigcons.overlaps.incidence import one_hot, votes_of
-from bigcons.overlaps.n_clusters import ChoosingClusterer
+from bigcons.overlaps.n_clusters import ChoosingClusterer, choice_of_tree
 from bigcons.overlaps.spectral_start import (
     MORE_OBJECTS,
     MOST_PASSES,
@@ -130,11 +130,10 @@ class Placement:
         counts = np.zeros((0, T.shape[1])) if soft else T
         if labels.dtype.kind == "f":
             scores = votes_of(labels, self.offsets, state["rates"], K)[0] + state["prior"]
-            labeled, counted = labels.any(axis=1), np.flatnonzero(current >= 0)
-            own_k, parts = (
-                current[counted],
-                labels[counted] ** 2,
-            )  # of a part of an object, that part is left out
+            labeled: np.ndarray = np.asarray(labels.any(axis=1))
+            counted = np.flatnonzero(current >= 0)
+            own_k = current[counted]
+            parts = labels[counted] ** 2  # of a part of an object, that part is left out
             scores[counted, own_k] += state["own_prior"][own_k] - state["prior"][own_k]
             own = votes_of(parts, self.offsets, state["without"], K)[0]
             scores[counted, own_k] += own[np.arange(counted.size), own_k]
@@ -195,6 +194,12 @@ class TreeStart(BestOfStarts):
         offsets, weights = placement.offsets, placement.weights
         grouped, of_grouped, counts = enough_labels(run.sample, offsets, weights)
         groups = Groups.of(grouped, of_grouped, n_groups_for(K), counts)
+        told = choice_of_tree(groups, 2, max(K, 2))
+        if told.is_clear and told.n_clusters < K:
+            warn_user(
+                f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={K}: {told!r}.",
+                SurplusClustersWarning,
+            )
         cut = groups.cut(K)
         clusters = groups.clusters_of(cut)
         labels = run.sample if weights is None else weights.counted(run.sample)

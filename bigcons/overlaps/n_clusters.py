@@ -175,7 +175,7 @@ def choose(
         n_found = len(groups.table)
         if not n_found:
             raise InvalidInputError("no object of the sample has a label; give n_clusters as a number.")
-        choice = _of_tree(groups, least, most or max(n_found - (n_found == n_groups), least))
+        choice = choice_of_tree(groups, least, most or max(n_found - (n_found == n_groups), least))
         is_full = n_found < n_groups or 2 * n_groups > min(MOST_GROUPS, ensemble.n_objects)
         if most is not None or is_full or GROUPS_PER_CLUSTER * (choice.n_clusters + 1) < n_found:
             break
@@ -184,7 +184,7 @@ def choose(
     return choice
 
 
-def _of_tree(groups: Groups, least: int, most: int) -> NClustersChoice:
+def choice_of_tree(groups: Groups, least: int, most: int) -> NClustersChoice:
     """Return the choice among the numbers of clusters of a tree."""
     numbers = np.arange(least, most + 1)
     top = np.nan_to_num(groups.most_distinct)
