@@ -124,11 +124,11 @@ class Placement:
         counts = np.zeros((0, T.shape[1])) if soft else T
         if labels.dtype.kind == "f":
             scores = votes_of(labels, self.offsets, state["rates"], K)[0] + state["prior"]
-            labeled, counted = labels.any(axis=1), np.flatnonzero(current >= 0)
-            k, parts = current[counted], labels[counted] ** 2  # of a part of an object, that part is left out
-            scores[counted, k] += state["own_prior"][k] - state["prior"][k]
+            labeled, counted = np.asarray(labels.any(axis=1)), np.flatnonzero(current >= 0)
+            its, parts = current[counted], labels[counted] ** 2  # what is in a base cluster is left out of it
+            scores[counted, its] += state["own_prior"][its] - state["prior"][its]
             own = votes_of(parts, self.offsets, state["without"], K)[0]
-            scores[counted, k] += own[np.arange(counted.size), k]
+            scores[counted, its] += own[np.arange(counted.size), its]
             scores *= temperature
             assigned[:] = np.where(labeled, scores.argmax(axis=1), -1)
             highest = scores.max(axis=1, keepdims=True)
@@ -420,7 +420,7 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
         n_labels = float(ensemble.n_labeled.sum()) / n
         share = min(1.0, MOST_LABELS / max(n_labels, 1.0))
         seen = B if ensemble.is_soft else n_labels
-        start = tree_bytes(n_rows, *(int(share * of) for of in (M, B)), n_groups_for(K), share * seen, K)
+        start = tree_bytes(n_rows, int(share * M), int(share * B), n_groups_for(K), share * seen, K)
         sample = 2 * label_bytes(ensemble, n_rows)
         return [
             passes._replace(held=passes.held + tables + sample),
