@@ -16,8 +16,9 @@ from bigcons.kernels.cluster_tables import in_whole_vectors, padded
 from bigcons.memory import Block
 from bigcons.metrics.confidence import can_weigh, independent_share, log_rates
 from bigcons.overlaps.embedding import Centers, bipartite_embedding
-from bigcons.overlaps.incidence import MOST_FOR_TABLE, one_hot, votes_of
+from bigcons.overlaps.incidence import one_hot, votes_of
 from bigcons.overlaps.n_clusters import ChoosingClusterer, cut_spectrum
+from bigcons.overlaps.reliability import AT_ONCE
 from bigcons.overlaps.spectral_start import (
     MORE_OBJECTS,
     MOST_PASSES,
@@ -288,16 +289,16 @@ def tree_bytes(
 ) -> int:
     """Return the most bytes held at once to group and merge a sample with ``n_labels`` labels of each object.
 
-    The incidence and its scaled copies; beside them first the overlaps of base clusters and their logarithms,
-    by base clusters and by partitions, then the smaller product of the incidence with itself, its
+    The incidence and its scaled copies; beside them first overlaps of base clusters, by pairs and partitions,
+    then the smaller product of the incidence with itself, its
     eigenvectors and their distances, then three tables of groups by base clusters.
     """
     r, M, B, g = n_rows, n_partitions, n_base_clusters, n_groups
     incidence = int(r * n_labels)
-    overlaps = 24 * B * B if B <= MOST_FOR_TABLE else 32 * int(min(B * B, incidence * n_labels))
+    overlaps = 64 * int(min(AT_ONCE * B, incidence * n_labels)) + 48 * AT_ONCE * M
     spectrum = 32 * min(r, B) ** 2 + 80 * r * g
     groups = 24 * g * B + 16 * g * g + 16 * n_clusters * B
-    return 96 * incidence + 9 * r * M + max(overlaps + 48 * B * M, spectrum, groups)
+    return 96 * incidence + 9 * r * M + max(overlaps, spectrum, groups)
 
 
 class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
@@ -348,8 +349,8 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
     All objects are then placed by naive Bayes on their labels, by the table of these clusters and once more
     by that of all objects. Memberships are the probabilities of that placement, an object itself left out,
     tempered by the share of partitions that would be as uncertain were they independent
-    (`bigcons.metrics.trust`). O(n M K) time for a pass, of which there are four with trust. O(B K) memory
-    and, for the sample, up to some hundred MB of 5,000 base clusters, gigabytes of 10,000.
+    (`bigcons.metrics.trust`). O(n M K) time for a pass, of which there are four with trust; O(B K) memory and
+    some hundred MB for the sample.
 
     References
     ----------
