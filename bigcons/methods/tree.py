@@ -323,8 +323,8 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
     All objects are then placed by naive Bayes on their labels, by the table of these clusters and once more
     by that of all objects. Memberships are the probabilities of that placement, an object itself left out,
     tempered by the share of partitions that would be as uncertain were they independent
-    (`bigcons.metrics.trust`). O(n M K) time for a pass, of which there are four with trust. O(B K) memory
-    and, for the sample, up to some hundred MB of 5,000 base clusters, gigabytes of 10,000.
+    (`bigcons.metrics.trust`). O(n M K) time for a pass, of which there are four with trust; O(B K) memory and
+    some hundred MB for the sample.
 
     References
     ----------

@@ -22,8 +22,7 @@ import numpy as np
 from bigcons.coassociation.factorized import Weights, partition_of_clusters
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
-from bigcons.overlaps.eigenvectors import products_of_rows
-from bigcons.overlaps.incidence import MOST_FOR_TABLE, check_overlaps_plan, fold_overlaps
+from bigcons.overlaps.incidence import check_overlaps_plan, fold_overlaps
 from bigcons.overlaps.sparse import (
     both_triangles,
     estimated_pairs,
@@ -37,6 +36,9 @@ from bigcons.stores.ensemble import Ensemble
 THETA = 0.4
 
 LOCAL = "local"
+
+# Base clusters whose overlaps are held at once.
+AT_ONCE = 1_000
 
 
 def weights_of(
@@ -86,12 +88,15 @@ def reliability_of_table(
 ) -> np.ndarray:
     """Return the reliability (B,) of base clusters from the incidence matrix H (rows, B) of some objects.
 
-    H is a csr_array of SciPy's, ``counts`` (M,) are weights of the partitions. 2,000 objects in 60 partitions
-    of 11 clusters take 10 ms.
+    H is a csr_array of SciPy's, ``counts`` (M,) are weights of the partitions. The overlaps of `AT_ONCE` base
+    clusters at a time: 2,400 objects in 200 partitions of 40 clusters take 2 s.
     """
-    if incidence.shape[1] > MOST_FOR_TABLE:
-        return reliability_of_overlaps((incidence.T @ incidence).tocsr(), offsets, counts, theta)
-    return reliability_of_overlaps(products_of_rows(incidence.T), offsets, counts, theta)
+    members, B = incidence.T.tocsr(), incidence.shape[1]
+    parts = []
+    for first in range(0, B, AT_ONCE):
+        overlaps = (members[first : first + AT_ONCE] @ incidence).tocsr()
+        parts.append(reliability_of_overlaps(overlaps, offsets, counts, theta))
+    return np.concatenate(parts)
 
 
 def reliability_of_overlaps(

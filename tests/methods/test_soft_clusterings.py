@@ -132,8 +132,12 @@ def test_fit__finds_the_groups_of_blurred_labels_on_any_engine(planted, solve, t
         other.fit(ensemble, out=tmp_path / "consensus.zarr")
     np.testing.assert_array_equal(other.labels_, model.labels_)
     assert other.objective_ == model.objective_
-    np.testing.assert_array_equal(model.predict(ensemble), model.labels_)
-    np.testing.assert_array_equal(model.predict([table[:20] for table in tables]), model.labels_[:20])
+    predicted = model.predict(ensemble)
+    if name == "tree":  # whose fit leaves an object itself out of what places it
+        assert np.mean(predicted == model.labels_) > 0.99
+    else:
+        np.testing.assert_array_equal(predicted, model.labels_)
+    np.testing.assert_array_equal(model.predict([table[:20] for table in tables]), predicted[:20])
 
 
 @pytest.mark.parametrize("name", ["mcla", "ccc", "ccsvd", "hbgf", "cspa"])
