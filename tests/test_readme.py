@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,9 +27,14 @@ def code_blocks(language, page=README):
 
 
 def run_lines(block):
-    """Run the lines of a shell block that call bigcons, in this process, and Python, in another one."""
+    """Run the lines of a shell block that call bigcons, in this process, and Python, in another one.
+
+    Lines that import to the same store are alternatives.
+    """
     for line in block.splitlines():
         command, *arguments = shlex.split(line, comments=True)
+        if arguments[0] == "import" and "-o" in arguments:
+            shutil.rmtree(arguments[arguments.index("-o") + 1], ignore_errors=True)
         if command == "python":
             subprocess.run([sys.executable, *arguments], check=True)
             continue
@@ -62,6 +68,12 @@ def test_page_of_commands__lines_run(tmp_path, monkeypatch, as_small_process):
     for name, table in (("features", features), ("labels", labels), ("truth", truth[:, None])):
         columns = {f"{name}{column}": table[:, column] for column in range(table.shape[1])}
         pq.write_table(pa.table(columns), f"{name}.parquet")
+    for run in range(3):
+        np.save(f"run{run}.npy", labels[:, run])
+    votes = [f"c{i},w{u},{labels[i, u]}" for i, u in zip(*np.nonzero(labels >= 0), strict=True)]
+    Path("votes.csv").write_text("\n".join(["task,worker,vote", *votes]))
+    more = [f"c{i},{cluster}" for i, cluster in enumerate(truth)]
+    Path("more.csv").write_text("\n".join(["cell,more", *more]))
     (block,) = code_blocks("sh", COMMANDS)
     run_lines(block)
 
