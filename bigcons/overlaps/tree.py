@@ -30,8 +30,7 @@ import numpy as np
 from bigcons.coassociation.factorized import Weights, by_partition, incidence_of
 from bigcons.execution.blas import one_thread
 from bigcons.overlaps.eigenvectors import Spectrum
-from bigcons.overlaps.incidence import MOST_FOR_TABLE
-from bigcons.overlaps.reliability import reliability_of_table
+from bigcons.overlaps.reliability import AT_ONCE, reliability_of_table
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
 
@@ -220,16 +219,16 @@ def tree_bytes(
 ) -> int:
     """Return the most bytes held at once to group and merge a sample with ``n_labels`` labels of each object.
 
-    The incidence and its scaled copies; beside them first the overlaps of base clusters and their logarithms,
-    by base clusters and by partitions, then the smaller product of the incidence with itself, its
+    The incidence and its scaled copies; beside them first overlaps of base clusters, by pairs and partitions,
+    then the smaller product of the incidence with itself, its
     eigenvectors and their distances, then three tables of groups by base clusters.
     """
     r, M, B, g = n_rows, n_partitions, n_base_clusters, n_groups
     incidence = int(r * n_labels)
-    overlaps = 24 * B * B if B <= MOST_FOR_TABLE else 32 * int(min(B * B, incidence * n_labels))
+    overlaps = 64 * int(min(AT_ONCE * B, incidence * n_labels)) + 48 * AT_ONCE * M
     spectrum = 32 * min(r, B) ** 2 + 80 * r * g
     groups = 24 * g * B + 16 * g * g + 16 * n_clusters * B
-    return 96 * incidence + 9 * r * M + max(overlaps + 48 * B * M, spectrum, groups)
+    return 96 * incidence + 9 * r * M + max(overlaps, spectrum, groups)
 
 
 def counts_of_groups(incidence: Any, groups: np.ndarray) -> np.ndarray:
