@@ -157,14 +157,14 @@ class TransposedTable(SlicedTable):
     def __init__(self, table: Table, names: Table | None = None) -> None:
         blocks = [rows if isinstance(rows, np.ndarray) else _stacked(rows) for rows in table.blocks(1024)]
         self._matrix = np.concatenate(blocks) if blocks else np.empty((0, table.n_columns))
-        self.where = table.where
+        self.where: str = table.where
         self.is_text: bool = table.is_text
         if names is not None:
             self.names: list[str] | None = as_names(
                 [row for b in names.blocks(1024) for row in _stacked(b)[:, 0]]
             )
-        self.n_columns: int
-        self.n_columns, self.n_rows = self._matrix.shape
+        self.n_columns: int = self._matrix.shape[0]
+        self.n_rows: int | None = self._matrix.shape[1]
         self.row_bytes: float = 16.0 * self.n_columns
         self.fixed_bytes: int = self._matrix.nbytes
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError, UnknownColumnError
 from bigcons.tables.ids import Ids, scan_ids
-from bigcons.tables.reading import rules_of
+from bigcons.tables.reading import MissingRule, rules_of
 from bigcons.tables.table import Reading, Rows, Table, is_index_name
 from bigcons.validation import check_choice
 
@@ -256,7 +256,9 @@ class SelectedTable(Table):
         self.fixed_bytes: int = table.fixed_bytes
         self.least_rows: int = table.least_rows
         self.ids: Ids | None = ids
-        self.rules = None if table.rules is None else [table.rules[c] for c in self._positions]
+        self.rules: Sequence[MissingRule] | None = (
+            None if table.rules is None else [table.rules[c] for c in self._positions]
+        )
         self.is_named: bool = table.is_named or table.index_position is not None
         self.names_are_guessed: bool = table.names_are_guessed
         self.is_given: bool = table.is_given
