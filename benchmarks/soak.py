@@ -150,7 +150,7 @@ def kill_a_solve(
     """
     snapshot = out.with_name(f"{out.name}.partial") / "snapshot.npz"
     options = f"-k {N_CLUSTERS} --tol {TOL} --random-state {SEED} --scheduler {address} -o {out}".split()
-    command = [sys.executable, "-m", "bigcons", "solve", str(ensemble), *options]
+    command = [sys.executable, "-m", "bigcons", "solve", str(ensemble), "-m", "pcc", *options]
     with log.open("a") as errors:
         process = subprocess.Popen(command, stdout=errors, stderr=errors)
     if rng.random() < 0.2:

@@ -94,6 +94,8 @@ def test_import__refuses_unknown_names(package):
 
 
 def test_methods__name_the_choice_for_an_unknown_one():
-    with pytest.raises(KeyError, match=r"unknown method 'hbfg'; did you mean 'hbgf'\? Choose from pcc, "):
+    with pytest.raises(
+        KeyError, match=r"unknown method 'hbfg'; did you mean 'hbgf'\? Choose from tree, pcc, "
+    ):
         METHODS["hbfg"]
     assert METHODS.get("hbfg") is None

@@ -23,10 +23,10 @@ from bigcons.memory import Block
 from bigcons.overlaps.tree import (
     GROUPS_PER_CLUSTER,
     MOST_GROUPS,
+    N_GROUPS,
     ROWS_PER_GROUP,
     Groups,
     enough_labels,
-    n_groups_for,
     plan_bytes,
 )
 from bigcons.progress import progress
@@ -35,6 +35,9 @@ from bigcons.solving.estimator import AUTO, ConsensusClusterer, logger
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_int
+
+FIRST_GROUPS, LEAST_OBJECTS = 30, 5
+"""Groups with which the search begins, and the fewest objects for each: small groups differ by chance."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -126,10 +129,11 @@ def choose_n_clusters(
 
     Notes
     -----
-    One pass over the labels draws 2,000 objects, which form 100 groups. Where more than a third of them seem
-    to be clusters, there are twice as many of both, up to 1,600 groups. Numbers are compared by the
-    labels alone: classes that all partitions merge cannot be counted, and clusters that most partitions cut
-    alike are counted as several. Where no number lives longer than a single cluster, ``is_clear`` is False.
+    One pass over the labels draws 2,000 objects, which form 30 groups. Where half of them seem to be
+    clusters, or the least distinct two are half as distinct as the most distinct, there are twice as many, up
+    to one for 5 objects and to 400 of 8,000 objects. Numbers are compared by the labels alone: classes that
+    all partitions merge cannot be counted, and clusters that most partitions cut alike are counted as
+    several. Where no number lives longer than a single cluster, ``is_clear`` is False.
 
     References
     ----------
@@ -160,9 +164,9 @@ def choose(
     """Return the choice for an open ensemble: see `choose_n_clusters`."""
     given = Weights.given(weights, ensemble.offsets)
     least, most = _checked_range(k_range, ensemble.n_objects)
-    n_groups = n_groups_for(most or 1)
+    n_groups = max(FIRST_GROUPS, GROUPS_PER_CLUSTER * (most or 1))
     while True:
-        n_rows = min(ROWS_PER_GROUP * n_groups, ensemble.n_objects)
+        n_rows = min(ROWS_PER_GROUP * max(n_groups, N_GROUPS), ensemble.n_objects)
         plan = MemoryPlan(
             held=2 * label_bytes(ensemble, n_rows) + plan_bytes(ensemble, n_rows, n_groups, most or n_groups),
             per_block=block_label_bytes(ensemble),
@@ -176,8 +180,10 @@ def choose(
         if not n_found:
             raise InvalidInputError("no object of the sample has a label; give n_clusters as a number.")
         choice = choice_of_tree(groups, least, most or max(n_found - (n_found == n_groups), least))
-        is_full = n_found < n_groups or 2 * n_groups > min(MOST_GROUPS, ensemble.n_objects)
-        if most is not None or is_full or GROUPS_PER_CLUSTER * (choice.n_clusters + 1) < n_found:
+        is_full = n_found < n_groups or 2 * n_groups > min(MOST_GROUPS, ensemble.n_objects // LEAST_OBJECTS)
+        all_distinct = groups.costs(n_found - 1)[-1:] > groups.most_distinct / 2
+        is_many = 2 * (choice.n_clusters + 1) >= n_found or all_distinct.all()
+        if most is not None or is_full or not is_many:
             break
         n_groups *= 2
     logger.info("%r", choice)

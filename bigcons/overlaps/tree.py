@@ -40,8 +40,8 @@ N_GROUPS, GROUPS_PER_CLUSTER = 100, 3
 ROWS_PER_GROUP = 20
 """Objects of the sample for each group."""
 
-MOST_GROUPS = 1_600
-"""Groups up to which the number of clusters is looked for: 32,000 objects, some 20 seconds."""
+MOST_GROUPS = 400
+"""Groups up to which the number of clusters is looked for, of 8,000 objects."""
 
 MOST_LABELS = 500
 """Labels of an object, in the mean, by which groups are found; all labels place objects."""

@@ -83,7 +83,7 @@ def test_run__refuses_a_budget_before_it_begins_or_keeps_to_it(start, tmp_path):
     _, errors = child.communicate(timeout=120)
     assert child.returncode == 1
     assert not (tmp_path / "out").exists()
-    needed = re.search(r"^Error: PCC needs .* raise it to (\S+) MB\.$", errors)[1]
+    needed = re.search(r"^Error: ConsensusTree needs .* raise it to (\S+) MB\.$", errors)[1]
     child = start(*words.split(), f"{int(needed) + 5}MB")  # two processes differ by a few pages
     _, errors = child.communicate(timeout=120)
     assert child.returncode == 0, errors

@@ -202,9 +202,14 @@ def test_pair_model__coassociation_is_evidence_accumulation(labels):
 
 def test_pair_model__coassociation_has_the_dendrogram_of_eac(moons):
     points, truth, labels = moons
+    weights = np.random.default_rng(0).uniform(
+        0.5, 1.5, labels.shape[1]
+    )  # with which few distances are equal
     for method in ("single", "average"):
-        expected = EAC(2, linkage=method).fit(labels)
-        model = DID(2, features=points, linkage=method, pair_model="coassociation").fit(labels)
+        expected = EAC(2, linkage=method, weights=weights).fit(labels)
+        model = DID(2, features=points, linkage=method, pair_model="coassociation", weights=weights).fit(
+            labels
+        )
         assert model.objective_ == pytest.approx(expected.objective_)
         heights = model.linkage_[-len(expected.linkage_) :, 2]
         np.testing.assert_allclose(heights, expected.linkage_[:, 2], atol=1e-12)

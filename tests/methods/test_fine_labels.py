@@ -147,7 +147,7 @@ def test_fit__where_it_warns_a_method_that_it_names_finds_the_classes():
 def test_solve__of_labels_too_fine_shows_the_line(tmp_path):
     labels, _ = fine(20)
     Ensemble.from_labels(labels).save(tmp_path / "fine.zarr")
-    asked = ["solve", str(tmp_path / "fine.zarr"), "-o", str(tmp_path / "out.zarr"), "-k", "4"]
+    asked = ["solve", str(tmp_path / "fine.zarr"), "-m", "pcc", "-o", str(tmp_path / "out.zarr"), "-k", "4"]
     result = CliRunner().invoke(main, asked)
     assert result.exit_code == 0, result.output
     assert len(re.findall(f"Warning: the labels {SHARES}", result.output)) == 1

@@ -261,5 +261,5 @@ def test_pcc__places_objects_without_a_sampled_pair_by_their_memberships(planted
 
 def test_page_of_methods__names_those_that_take_memberships():
     page = (Path(__file__).parents[2] / "docs/methods.md").read_text(encoding="utf-8")
-    stated = re.search(r"\n(`pcc`[^.;]*?) work on the\s+memberships", page)
+    stated = re.search(r"\n(`tree`[^.;]*?) work on the\s+memberships", page)
     assert set(re.findall(r"`([\w-]+)`", stated[1])) == set(TAKING)
