@@ -21,7 +21,6 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, fold, open_engine
 from bigcons.memory import Block
 from bigcons.overlaps.tree import (
-    GROUPS_PER_CLUSTER,
     MOST_GROUPS,
     N_GROUPS,
     ROWS_PER_GROUP,
@@ -164,7 +163,7 @@ def choose(
     """Return the choice for an open ensemble: see `choose_n_clusters`."""
     given = Weights.given(weights, ensemble.offsets)
     least, most = _checked_range(k_range, ensemble.n_objects)
-    n_groups = max(FIRST_GROUPS, GROUPS_PER_CLUSTER * (most or 1))
+    n_groups = max(FIRST_GROUPS, (most or 0) + 1)
     while True:
         n_rows = min(ROWS_PER_GROUP * max(n_groups, N_GROUPS), ensemble.n_objects)
         plan = MemoryPlan(
@@ -183,7 +182,7 @@ def choose(
         is_full = n_found < n_groups or 2 * n_groups > min(MOST_GROUPS, ensemble.n_objects // LEAST_OBJECTS)
         all_distinct = groups.costs(n_found - 1)[-1:] > groups.most_distinct / 2
         is_many = 2 * (choice.n_clusters + 1) >= n_found or all_distinct.all()
-        if most is not None or is_full or not is_many:
+        if is_full or not is_many:
             break
         n_groups *= 2
     logger.info("%r", choice)
