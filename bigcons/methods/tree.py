@@ -12,7 +12,7 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError, SurplusClustersWarning, warn_user
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine
-from bigcons.kernels.cluster_tables import in_whole_vectors, padded
+from bigcons.kernels.cluster_tables import count_assigned, in_whole_vectors, padded
 from bigcons.memory import Block
 from bigcons.metrics.confidence import can_weigh, independent_share, log_rates
 from bigcons.overlaps.embedding import Centers, bipartite_embedding
@@ -147,9 +147,7 @@ class Placement:
             if soft:
                 memberships[:] = np.where(labeled[:, None], shares / mass, 1.0 / K)
             else:
-                for k in range(K):
-                    T[:, k] = labels[assigned == k].sum(axis=0, dtype=np.float64)
-                sizes += np.bincount(assigned[labeled], minlength=K)
+                count_memberships(labels, assigned, T, sizes)
         else:
             place(
                 *(labels, current, self.offsets, *evidence, temperature),
@@ -175,6 +173,14 @@ class Placement:
     def results(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
         """Return the memberships (rows, K) float32 of a block."""
         return self.place(state, labels, carried, soft=True)[1]
+
+
+def count_memberships(labels: np.ndarray, assigned: np.ndarray, T: np.ndarray, sizes: np.ndarray) -> None:
+    """Add memberships (rows, B) of objects to their clusters in T (B, K) and sizes (K,); -1 adds nothing."""
+    for k in range(sizes.size):
+        inside = labels[assigned == k]
+        T[:, k] += inside.sum(axis=0, dtype=np.float64)
+        sizes[k] += len(inside)
 
 
 class TreeStart(BestOfStarts):
@@ -204,14 +210,10 @@ class TreeStart(BestOfStarts):
         clusters = groups.clusters_of(cut)
         labels = run.sample if weights is None else weights.counted(run.sample)
         T, sizes = np.zeros((offsets[-1], K)), np.zeros(K)
-        for k in range(K):
-            inside = labels[clusters == k]
-            sizes[k] = len(inside)
-            if labels.dtype.kind == "f":
-                T[:, k] = inside.sum(axis=0, dtype=np.float64)
-            else:
-                rows, columns = np.nonzero(inside >= 0)
-                T[:, k] = np.bincount(offsets[columns] + inside[rows, columns], minlength=len(T))
+        if labels.dtype.kind == "f":
+            count_memberships(labels, clusters, T, sizes)
+        else:
+            count_assigned(labels, offsets, clusters.astype(np.int32), T, sizes)
         carries = len(run.sample) == run.data.n_objects
         if carries:
             for block in run.blocks:

@@ -163,7 +163,7 @@ def choose(
     """Return the choice for an open ensemble: see `choose_n_clusters`."""
     given = Weights.given(weights, ensemble.offsets)
     least, most = _checked_range(k_range, ensemble.n_objects)
-    n_groups = max(FIRST_GROUPS, (most or 0) + 1)
+    n_groups, rows = max(FIRST_GROUPS, (most or 0) + 1), np.empty((0, 0))
     while True:
         n_rows = min(ROWS_PER_GROUP * max(n_groups, N_GROUPS), ensemble.n_objects)
         plan = MemoryPlan(
@@ -172,7 +172,8 @@ def choose(
             per_result=label_bytes(ensemble, min(n_rows, ensemble.chunk_rows)),
         )
         plan.check("choosing n_clusters", engine, ensemble, memory)
-        rows = sample_rows(ensemble, engine, seed, n_rows)
+        if len(rows) < n_rows:
+            rows = sample_rows(ensemble, engine, seed, n_rows)
         grouped, offsets, counts = enough_labels(rows, ensemble.offsets, given)
         groups = Groups.of(grouped, offsets, n_groups, counts)
         n_found = len(groups.table)

@@ -27,8 +27,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights, by_partition, incidence_of
+from bigcons.coassociation.factorized import Weights, incidence_of
 from bigcons.execution.blas import one_thread
+from bigcons.metrics.clusterings import nmi_of_table
+from bigcons.metrics.confidence import of_each
 from bigcons.overlaps.eigenvectors import Spectrum
 from bigcons.overlaps.reliability import AT_ONCE, reliability_of_table
 from bigcons.stores.ensemble import Ensemble
@@ -125,9 +127,8 @@ class Groups(NamedTuple):
     def costs(self, most: int) -> np.ndarray:
         """Return what merging the least distinct two of 2, 3, ... clusters costs, (most,).
 
-        0 of more clusters than groups.
-
-        In the tree of distinctness, whose costs may fall from a merge to the next: the largest up to there.
+        In the tree of distinctness, whose costs may fall from a merge to the next: the largest up to there. 0
+        of more clusters than groups.
         """
         heights = np.maximum.accumulate(self.trees[DISTINCTNESS].heights)[::-1]
         return np.pad(heights[:most], (0, max(most - len(heights), 0)))
@@ -220,8 +221,8 @@ def tree_bytes(
     """Return the most bytes held at once to group and merge a sample with ``n_labels`` labels of each object.
 
     The incidence and its scaled copies; beside them first overlaps of base clusters, by pairs and partitions,
-    then the smaller product of the incidence with itself, its
-    eigenvectors and their distances, then three tables of groups by base clusters.
+    then the smaller product of the incidence with itself, its eigenvectors and their distances, then three
+    tables of groups by base clusters.
     """
     r, M, B, g = n_rows, n_partitions, n_base_clusters, n_groups
     incidence = int(r * n_labels)
@@ -283,24 +284,12 @@ def mean_nmi(table: np.ndarray, offsets: np.ndarray, counts: np.ndarray) -> floa
     By the table (K, B) of the clusters and weights (M,) of the partitions; a partition of one cluster, or of
     objects of one, has 0. Normalized by the geometric mean of the entropies (Strehl and Ghosh 2002).
     """
-    sizes = by_partition(table.T, offsets)  # (M, K): labeled objects
-    n = np.maximum(sizes.sum(axis=1), 1.0)
-    joint = np.add.reduceat(_n_log_n(table).sum(axis=0), offsets[:-1])
-    of_labels = np.add.reduceat(_n_log_n(table.sum(axis=0)), offsets[:-1])
-    of_clusters, whole = _n_log_n(sizes).sum(axis=1), _n_log_n(n)
-    shared = joint + whole - of_labels - of_clusters
-    room = np.sqrt(np.maximum((whole - of_labels) * (whole - of_clusters), 0.0))
-    found = np.divide(shared, room, out=np.zeros_like(room), where=room > 1e-9 * n)
-    return float(counts @ found / counts.sum())
+    return float(counts @ of_each(nmi_of_table, table, offsets) / counts.sum())
 
 
 def _over_root(values: np.ndarray) -> np.ndarray:
     """Return ``values^(-1/2)``, 0 where there is nothing."""
     return np.divide(1.0, np.sqrt(values), out=np.zeros(values.shape), where=values > 0)
-
-
-def _n_log_n(n: np.ndarray) -> np.ndarray:
-    return n * np.log(np.where(n > 0, n, 1.0))
 
 
 def tree_clusters(
