@@ -334,11 +334,9 @@ def _read(
     told = _Told(source.n_clusters, n_objects, "trust")
     with open_engine(client) as engine:
         evidence = Evidence(ensemble, LabelColumn("labels", source.labels), engine)
-        totals = evidence.no_totals()
-        for block, (rows, of_block) in evidence.weigh_blocks(engine, lambda _, rows: rows):
+        for block, rows in evidence.weigh_blocks(engine, lambda _, rows: rows):
             told.add(block.start, source.labels[block.start : block.stop], rows)
-            totals += of_block
-        return told, evidence.tables(totals)
+        return told, evidence.tables()
 
 
 def _ids_in(column: Table, facts: IdFacts) -> Iterator[Any]:

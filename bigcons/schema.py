@@ -173,7 +173,7 @@ CLUSTER_COLUMNS = {
     "size": ("int64", "Number of its objects."),
     "confidence": ("float64", "Mean confidence of its objects."),
     "stability": (
-        "float64", "Mean Jaccard index with the cluster that random halves of the partitions assign."
+        "float64", "Mean Jaccard index with the cluster that each of two halves of the partitions assigns."
     ),
     "cohesion": ("float64", "Mean co-association of pairs of its objects; null if no partition labels one."),
     "tightness": ("float64", "Its cohesion minus the mean co-association of objects of different clusters."),

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from bigcons.kernels._jit import jit, leaf
-from bigcons.kernels.cluster_tables import find_rows, gather, rows_together
+from bigcons.kernels.cluster_tables import add_rows, end_of_slice, find_rows, rows_together
 
 AVERAGE, DISTINCT = 0, 1
 
@@ -139,59 +139,144 @@ def nearest_of(costs, alive, a):
     return best
 
 
+# Current cluster of an object that is not placed.
+UNPLACED = -2
+
+# What makes a number of single precision the next lower one.
+LOWER = 1.0 - 2.0**-24
+
+
 @jit
 def place(
-    labels, current, offsets, rates, without, prior, own_prior, temperature,
-    assigned, memberships, T, sizes, totals,
+    labels, current, stays, offsets, half, rates, without, prior, own_prior, temperature,
+    assigned, memberships, confidence, second, second_confidence, T, sizes, totals, agreed,
 ):  # fmt: skip
     """Place objects in their most probable clusters by naive Bayes on their labels.
 
     labels (n, M), negative where missing; ``current`` (n,) int32 the cluster in which the table counts the
-    object, -1 for none. ``rates`` (B, padded K) are the log-probabilities of base clusters in each cluster,
-    ``without`` what is to be added to that of the object's own cluster, as if it were in none; ``prior`` and
-    ``own_prior`` (K,) are those of the clusters. Sets ``assigned`` (n,) int32, -1 without labels; unless they
-    have no rows, sets ``memberships`` (n, K) float32 to the probabilities by the evidence of labels and sizes
-    times ``temperature``, and adds the objects to ``T`` (B, padded K) and ``sizes`` (K,). ``totals`` (2,)
-    gains the summed log-probability of the labels and the number of objects that moved.
+    object, -1 for none, `UNPLACED` for one that is left out. ``stays``: whether objects are in that cluster,
+    whatever their labels say, and those in none are left out. ``rates`` (B, padded K) are the
+    log-probabilities of base clusters in each cluster, ``without`` what is to be added to that of the
+    object's own cluster, as if it were in none; ``prior`` and ``own_prior`` (K,) are those of the clusters.
+    Probabilities are by the evidence of labels and sizes times ``temperature``. ``half`` (M,) bool divides
+    the partitions in two.
+
+    Sets ``assigned`` (n,) int32, -1 without labels. Sets ``memberships`` (n, K) float32, unless they have no
+    rows, to the probabilities, all others below that of the object's cluster unless it stays there. Sets,
+    unless they have none, ``confidence`` (n,) float32, ``second`` (n,) int32 and ``second_confidence`` (n,)
+    float32 to the probability of the object's cluster, the most probable other one, -1 for none, and its
+    probability. Adds the objects to ``sizes`` (K,) and, unless it has no rows, to ``T`` (B, padded K).
+    ``totals`` (2 + K,) gains the summed log-probability of the labels, the number of objects that moved and
+    the summed confidence in each cluster. ``agreed`` (3, 2, K) gains, with the confidence, for each half of
+    the partitions the objects of each cluster that it knows, those that it alone would assign to it, and
+    both.
     """
     n, M = labels.shape
-    K, width = prior.shape[0], rates.shape[1]
+    K, width, is_told = prior.shape[0], rates.shape[1], confidence.shape[0] > 0
     together = rows_together(n, offsets, width, 0)
-    at = np.empty(M, np.uint64)
-    scores, n_labels = np.zeros((together, width)), np.empty(together, np.int64)
-    flat, own = rates.ravel(), without.ravel()
+    at, at_rest, n_labels = np.empty(M, np.uint64), np.empty(M, np.uint64), np.empty((2, together), np.int64)
+    sums = np.empty((2, together, width))
+    flat, own, counts = rates.ravel(), without.ravel(), T.ravel()
     for start in range(0, n, together):
         n_rows = min(together, n - start)
-        gather(labels, start, n_rows, offsets, flat, width, at, scores, n_labels, together > 1)
+        for r in range(n_rows):
+            for h in range(2):
+                n_labels[h, r] = 0
+                for k in range(width):
+                    sums[h, r, k] = 0.0
+        first, m, m_rest = 0, 0, 0
+        while first < M:  # a slice of the partitions after the other, whose rates stay in the cache
+            last = end_of_slice(offsets, first, width, 0) if together > 1 else M
+            for r in range(n_rows):
+                i = start + r
+                m, m_rest = 0, 0
+                for u in range(first, last):
+                    label = labels[i, u]
+                    begins = np.uint64((offsets[u] + label) * width)
+                    at[m] = begins  # overwritten by the next unless this one is in
+                    at_rest[m_rest] = begins
+                    m += (label >= 0) & half[u]
+                    m_rest += (label >= 0) & (not half[u])
+                add_evidence(flat, own, at, m, current[i], sums[0, r], width)
+                add_evidence(flat, own, at_rest, m_rest, current[i], sums[1, r], width)
+                n_labels[0, r] += m
+                n_labels[1, r] += m_rest
+            first = last
         for r in range(n_rows):
             i = start + r
-            m = find_rows(labels, i, 0, M, offsets, width, at)
-            before = current[i]
-            if m == 0:
+            before, scores = current[i], sums[0, r]
+            if before == UNPLACED or (before < 0 if stays else n_labels[0, r] + n_labels[1, r] == 0):
                 assigned[i] = -1
-                for k in range(memberships.shape[1] if memberships.shape[0] else 0):
+                for k in range(K if memberships.shape[0] else 0):
                     memberships[i, k] = np.float32(1.0 / K)
+                if is_told:
+                    confidence[i], second[i], second_confidence[i] = 0.0, -1, 0.0
                 continue
-            if before >= 0:
-                for e in range(m):
-                    scores[r, before] += own[at[e] + np.uint64(before)]
-            best, highest = -1, -np.inf
+            winners = (-1, -1)
+            if is_told:
+                winners = (
+                    best_of(sums[0, r], prior, own_prior, before) if n_labels[0, r] else -1,
+                    best_of(sums[1, r], prior, own_prior, before) if n_labels[1, r] else -1,
+                )
             for k in range(K):
-                scores[r, k] = temperature * (scores[r, k] + (own_prior[k] if k == before else prior[k]))
-                if scores[r, k] > highest:
-                    best, highest = k, scores[r, k]
+                scores[k] += sums[1, r, k]
+            best = best_of(scores, prior, own_prior, before)
+            highest = temperature * (scores[best] + (own_prior[best] if best == before else prior[best]))
             mass = 0.0
             for k in range(K):
-                scores[r, k] = math.exp(scores[r, k] - highest)
-                mass += scores[r, k]
+                score = temperature * (scores[k] + (own_prior[k] if k == before else prior[k]))
+                scores[k] = math.exp(score - highest)
+                mass += scores[k]
+            cluster = before if stays else best
+            assigned[i] = cluster
+            sizes[cluster] += 1.0
             totals[0] += highest + math.log(mass)
-            totals[1] += best != before
-            assigned[i] = best
-            if memberships.shape[0]:
+            totals[1] += cluster != before
+            if is_told or memberships.shape[0]:
+                own_share, other, other_share = np.float32(scores[cluster] / mass), -1, np.float32(-1.0)
                 for k in range(K):
-                    memberships[i, k] = np.float32(scores[r, k] / mass)
+                    share = np.float32(scores[k] / mass)
+                    if k != cluster:
+                        if not stays and share >= own_share:
+                            share = np.float32(LOWER * own_share)
+                        if share > other_share and prior[k] > -np.inf:
+                            other, other_share = k, share
+                    if memberships.shape[0]:
+                        memberships[i, k] = share
+                if is_told:
+                    confidence[i], second[i], second_confidence[i] = own_share, other, max(other_share, 0.0)
+                    totals[2 + cluster] += own_share
+                    for h in range(2):
+                        if winners[h] >= 0:
+                            agreed[0, h, cluster] += 1.0
+                            agreed[1, h, winners[h]] += 1.0
+                            agreed[2, h, cluster] += winners[h] == cluster
             if T.shape[0]:
-                sizes[best] += 1.0
-                counts = T.ravel()
+                if together > 1:
+                    m, m_rest = find_rows(labels, i, 0, M, offsets, width, at), 0
                 for e in range(m):
-                    counts[at[e] + np.uint64(best)] += 1.0
+                    counts[at[e] + np.uint64(cluster)] += 1.0
+                for e in range(m_rest):
+                    counts[at_rest[e] + np.uint64(cluster)] += 1.0
+
+
+@leaf
+def add_evidence(rates, without, at, m, before, scores, width):
+    """Add the rates of the ``m`` labels whose rows begin at ``at`` to ``scores``, without the object."""
+    add_rows(rates, at, m, scores, width)
+    if before >= 0:
+        total = 0.0
+        for e in range(m):
+            total += without[at[e] + np.uint64(before)]
+        scores[before] += total
+
+
+@leaf
+def best_of(scores, prior, own_prior, before):
+    """Return the cluster of the highest score with its prior, the first of equal ones."""
+    best, highest = -1, -np.inf
+    for k in range(prior.shape[0]):
+        score = scores[k] + (own_prior[k] if k == before else prior[k])
+        if best < 0 or score > highest:
+            best, highest = k, score
+    return best

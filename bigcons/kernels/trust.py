@@ -1,5 +1,4 @@
-"""How sure each object's cluster is, by naive Bayes on its base labels, and how much partitions repeat each
-other.
+"""How much partitions repeat each other.
 
 Label rows are ``(n_rows, n_partitions)``, negative where missing, C-contiguous; label ``l`` of partition
 ``u`` is base cluster ``offsets[u] + l``.
@@ -11,99 +10,9 @@ import numpy as np
 
 from bigcons.kernels._jit import jit, leaf
 from bigcons.kernels._vector import count_bits
-from bigcons.kernels.cluster_tables import add_rows, end_of_slice, find_rows
 
 # Operations on words for each object up to which two partitions are compared by bits.
 OPERATIONS_PER_OBJECT = 4
-
-
-@jit
-def weigh_labels(
-    labels, clusters, offsets, rates, without, prior, own_prior, temperature,
-    halves, shares, second, second_shares, known, assigned, shared,
-):  # fmt: skip
-    """Set the probability of each object's cluster, and the best other cluster with its probability.
-
-    ``clusters`` (rows,) are those of the objects, -1 for none. ``rates`` (B, padded K) are the
-    log-probabilities of base clusters in each cluster, and ``without`` what is to be added to that of the
-    object's own cluster, as if the object were in none; ``prior`` and ``own_prior`` (K,) are those of the
-    clusters. The evidence of the labels is multiplied by ``temperature``.
-
-    ``halves`` (n_splits, M) divides the partitions in two, several times. For each of the 2 n_splits halves
-    (2 s, those marked in split s, and 2 s + 1), the rows of ``known``, ``assigned`` and ``shared`` (K,) count
-    the objects of each cluster that the half knows, those which it alone would assign to it, and both.
-    """
-    n_rows, M = labels.shape
-    K, width, n_splits = prior.shape[0], rates.shape[1], halves.shape[0]
-    total, part = np.zeros((n_rows, width)), np.zeros((n_rows, n_splits, width))
-    n_labels, n_in_part = np.zeros(n_rows, np.int64), np.zeros((n_rows, n_splits), np.int64)
-    at, part_at = np.empty(M, np.uint64), np.empty(M, np.uint64)
-    rates, without = rates.ravel(), without.ravel()
-    first = 0
-    while first < M:  # a slice of the partitions after the other, whose rates stay in the cache
-        last = end_of_slice(offsets, first, 2 * width, 0)
-        for i in range(n_rows):
-            if clusters[i] < 0:
-                continue
-            m = find_rows(labels, i, first, last, offsets, width, at)
-            n_labels[i] += m
-            add_evidence(rates, without, at, m, clusters[i], total[i], width)
-            for s in range(n_splits):
-                m = 0
-                for u in range(first, last):
-                    label = labels[i, u]
-                    part_at[m] = np.uint64((offsets[u] + label) * width)  # overwritten by the next if not in
-                    m += (label >= 0) & halves[s, u]
-                n_in_part[i, s] += m
-                add_evidence(rates, without, part_at, m, clusters[i], part[i, s], width)
-        first = last
-    prior_of = np.empty(K)
-    for i in range(n_rows):
-        cluster = clusters[i]
-        shares[i], second[i], second_shares[i] = 0.0, -1, 0.0
-        if cluster < 0:
-            continue
-        for k in range(K):
-            prior_of[k] = own_prior[k] if k == cluster else prior[k]
-        best = -np.inf
-        for k in range(K):
-            total_k = prior_of[k] + temperature * total[i, k]
-            if k != cluster and (second[i] < 0 or total_k > best):
-                second[i], best = k, total_k
-        own_score = prior_of[cluster] + temperature * total[i, cluster]
-        highest = max(own_score, best)
-        mass = 0.0
-        for k in range(K):
-            mass += np.exp(prior_of[k] + temperature * total[i, k] - highest)
-        shares[i] = np.exp(own_score - highest) / mass
-        if second[i] >= 0:
-            second_shares[i] = np.exp(best - highest) / mass
-        for s in range(n_splits):
-            for which in range(2):
-                n_seen = n_in_part[i, s] if which == 0 else n_labels[i] - n_in_part[i, s]
-                if n_seen == 0:
-                    continue
-                winner, most = 0, -np.inf
-                for k in range(K):
-                    seen_k = part[i, s, k] if which == 0 else total[i, k] - part[i, s, k]
-                    score = prior_of[k] + temperature * seen_k
-                    if score > most:
-                        winner, most = k, score
-                half = 2 * s + which
-                known[half, cluster] += 1
-                assigned[half, winner] += 1
-                if winner == cluster:
-                    shared[half, cluster] += 1
-
-
-@leaf
-def add_evidence(rates, without, at, m, cluster, scores, width):
-    """Add the rates of the ``m`` labels whose rows begin at ``at`` to ``scores``, without the object."""
-    add_rows(rates, at, m, scores, width)
-    total = 0.0
-    for e in range(m):
-        total += without[at[e] + np.uint64(cluster)]
-    scores[cluster] += total
 
 
 @jit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,15 @@ from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import count_assigned, in_whole_vectors, padded
 from bigcons.memory import Block
-from bigcons.metrics.confidence import can_weigh, independent_share, log_rates
+from bigcons.metrics.confidence import (
+    Told,
+    can_weigh,
+    independent_share,
+    log_rates,
+    random_half,
+    trust_rows,
+    trust_tables,
+)
 from bigcons.overlaps.embedding import Centers, bipartite_embedding
 from bigcons.overlaps.incidence import one_hot, votes_of
 from bigcons.overlaps.n_clusters import ChoosingClusterer, choice_of_tree
@@ -53,10 +61,12 @@ from bigcons.solving.passes import (
     Winner,
     add_all,
 )
+from bigcons.solving.results import Found, Results, by_size
 from bigcons.solving.survey import Survey, labeled_objects, take_survey, warn_of_dissent
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
+from bigcons.stores.trust import TRUST_ROW
 
 FEWEST_LABELS = 4
 """Labels of a sample for each base cluster below which groups are found from all objects.
@@ -67,12 +77,25 @@ of very different sizes in 20 partitions, with 8, 4 and 2 labels: .88, .89, .70 
 """
 
 
+class Placed(NamedTuple):
+    """The objects of a block in their most probable clusters."""
+
+    clusters: np.ndarray
+    """(rows,) int32, -1 without labels."""
+    memberships: np.ndarray
+    """(rows, K) float32; no rows unless asked for."""
+    trust: np.ndarray | None
+    """(rows,) `TRUST_ROW`, no rows unless asked for; None of memberships in base clusters."""
+    stats: Stats
+    """What the kernel adds up."""
+
+
 class Placement:
     """Naive Bayes placement of all objects in the clusters of a sample, a `Problem` of one pass.
 
     The labels of an object are evidence for its cluster, ``P(k | labels) ~ P(k) prod_u P(label in u | k)``,
     with the shares of base clusters in the clusters of the other objects. The pass places all objects by the
-    table of the sample and counts the table anew; results are by that.
+    table of the sample and counts the table anew; results, and how far to trust them, are by that.
     """
 
     name = "tree"
@@ -84,6 +107,7 @@ class Placement:
         self.offsets = offsets
         self.n_clusters = n_clusters
         self.weights = weights
+        self.half = random_half(offsets.size - 1)
 
     def start(self, _labels: np.ndarray, _seed: int, _number: int) -> tuple[State, np.ndarray | None]:
         """Not called: the tree is the start."""
@@ -112,23 +136,22 @@ class Placement:
         }
 
     def place(
-        self, state: State, labels: np.ndarray, carried: np.ndarray | None, *, soft: bool
-    ) -> tuple[np.ndarray, np.ndarray, Stats]:
-        """Return the clusters (rows,) int32 of a block, memberships (rows, K) if ``soft``, and statistics.
+        self, state: State, labels: np.ndarray, carried: np.ndarray | None, *, soft: bool = False
+    ) -> Placed:
+        """Return a block placed by the state; ``soft`` for memberships, tempered, and how far to trust them.
 
         ``carried`` (rows, 1): the clusters in which the state counts the objects.
         """
-        from bigcons.kernels.tree import place
+        from bigcons.kernels.tree import UNPLACED, place
 
-        labels = labels if self.weights is None else self.weights.counted(labels)
         rows, K = len(labels), self.n_clusters
         current = np.full(rows, -1, np.int32) if carried is None else np.ascontiguousarray(carried[:, 0])
         assigned, memberships = np.empty(rows, np.int32), np.empty((rows if soft else 0, K), np.float32)
-        T, sizes, totals = np.zeros((self.offsets[-1], padded(K))), np.zeros(K), np.zeros(2)
-        evidence = state["rates"], state["without"], state["prior"], state["own_prior"]
+        T, sizes, totals = np.zeros((self.offsets[-1], padded(K))), np.zeros(K), np.zeros(2 + K)
+        stats = {"T": T, "sizes": sizes, "totals": totals, "agreed": np.zeros((3, 2, K))}
         temperature = float(state["temperature"][0]) if soft else 1.0
-        counts = np.zeros((0, T.shape[1])) if soft else T
         if labels.dtype.kind == "f":
+            labels = labels if self.weights is None else self.weights.counted(labels)
             scores = votes_of(labels, self.offsets, state["rates"], K)[0] + state["prior"]
             labeled: np.ndarray = np.asarray(labels.any(axis=1))
             counted = np.flatnonzero(current >= 0)
@@ -148,21 +171,26 @@ class Placement:
                 memberships[:] = np.where(labeled[:, None], shares / mass, 1.0 / K)
             else:
                 count_memberships(labels, assigned, T, sizes)
-        else:
-            place(
-                *(labels, current, self.offsets, *evidence, temperature),
-                *(assigned, memberships, counts, sizes, totals),
-            )
-        return assigned, memberships, {"T": T, "sizes": sizes, "totals": totals}
+            return Placed(assigned, memberships, None, stats)
+        if self.weights is not None and not (self.weights.partitions > 0).all():
+            current[~labeled_objects(observed(labels, self.offsets), self.weights.partitions)] = UNPLACED
+        shares, other_shares = np.empty((2, rows if soft else 0), np.float32)
+        others = np.empty(shares.size, np.int32)
+        place(
+            *(labels, current, False, self.offsets, self.half),
+            *(state["rates"], state["without"], state["prior"], state["own_prior"], temperature),
+            *(assigned, memberships, shares, others, other_shares, *stats.values()),
+        )
+        return Placed(assigned, memberships, trust_rows(shares, others, other_shares), stats)
 
     def visit(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> tuple[Stats, np.ndarray]:
         """Place the objects of a block and count them in their clusters."""
-        assigned, _, stats = self.place(state, labels, carried, soft=False)
-        return stats, assigned[:, None]
+        placed = self.place(state, labels, carried)
+        return placed.stats, placed.clusters[:, None]
 
     def finish(self, state: State, stats: Stats) -> tuple[State, Record]:
         """Return the evidence by all objects, and the record of the state before."""
-        log_likelihood, moved = stats["totals"]
+        log_likelihood, moved = stats["totals"][:2]
         following = {**self.state(stats["T"], stats["sizes"]), "tree": state["tree"]}
         return following, {"objective": float(log_likelihood), "moved": float(moved)}
 
@@ -172,7 +200,7 @@ class Placement:
 
     def results(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
         """Return the memberships (rows, K) float32 of a block."""
-        return self.place(state, labels, carried, soft=True)[1]
+        return self.place(state, labels, carried, soft=True).memberships
 
 
 def count_memberships(labels: np.ndarray, assigned: np.ndarray, T: np.ndarray, sizes: np.ndarray) -> None:
@@ -232,7 +260,7 @@ class TreeStart(BestOfStarts):
         if len(run.sample) == run.data.n_objects:
             clusters = np.concatenate([run.arrays.read(at.generation + 1, b)[:, 0] for b in run.blocks])
         else:
-            clusters, _, _ = placement.place(state, run.sample, None, soft=False)
+            clusters = placement.place(state, run.sample, None).clusters
         table = np.ascontiguousarray(total[0]["T"][:, : placement.n_clusters].T)
         rates = np.ascontiguousarray(state["rates"][:, : placement.n_clusters])
         own = rates + state["without"][:, : placement.n_clusters]
@@ -325,8 +353,8 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
     All objects are then placed by naive Bayes on their labels, by the table of these clusters and once more
     by that of all objects. Memberships are the probabilities of that placement, an object itself left out,
     tempered by the share of partitions that would be as uncertain were they independent
-    (`bigcons.metrics.trust`). O(n M K) time for a pass, of which there are four with trust; O(B K) memory and
-    some hundred MB for the sample.
+    (`bigcons.metrics.trust`). Labels are read three times, for the sample, the table, and the results with
+    all of ``trust_``, in O(n M K) time; O(B K) memory and some hundred MB for the sample.
 
     References
     ----------
@@ -396,8 +424,13 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
         n_rows = min(n, rows_for(K))
         start = plan_bytes(ensemble, n_rows, n_groups_for(K), K)
         sample = 2 * label_bytes(ensemble, n_rows)
+        trust = 2 * TRUST_ROW.itemsize
         return [
-            passes._replace(held=passes.held + tables + sample),
+            passes._replace(
+                held=passes.held + tables + sample + (trust * n if in_memory else 0),
+                per_block=passes.per_block + 2 * trust * ensemble.chunk_rows,
+                per_result=passes.per_result + (trust * ensemble.chunk_rows if in_memory else 0),
+            ),
             MemoryPlan(4 * n + sample + start, block_label_bytes(ensemble), sample),
         ]
 
@@ -412,14 +445,31 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
         self.chosen_tree_: str = TREES[int(state["tree"][0])]
         self.temperature_: float = float(state["temperature"][0])
 
-        def read(block: Block) -> np.ndarray:
+        def read(block: Block) -> Found:
             labels = ensemble.read(block.start, block.stop)
-            return problem.results(state, labels, winner.carried(block))
+            placed = problem.place(state, labels, winner.carried(block), soft=True)
+            return Found(placed.memberships, placed.trust if trusted else None, placed.stats)
 
+        def collect(stats: Stats) -> None:
+            total[:] = add_all(total, [stats]) if total else [stats]
+
+        def tables(results: Results) -> tuple[Any, Any, float]:
+            n_found, (stats,) = np.count_nonzero(results.sizes), total
+            found = results.order[:n_found]
+            told = Told(
+                *(np.arange(n_found), results.sizes[:n_found], stats["T"].T[found].astype(np.int64)),
+                *(stats["totals"][2:][found], stats["agreed"][..., found], survey.sample),
+            )
+            return *trust_tables(ensemble, told, engine), self.temperature_
+
+        total: list[Stats] = []
         trusted = not ensemble.is_soft and can_weigh(ensemble, self.n_clusters)
-        self._publish(ensemble, read, survey.unlabeled, out, engine, trust=engine if trusted else None)
+        self._publish(
+            *(ensemble, read, survey.unlabeled, out, engine),
+            tables=tables if trusted else None,
+            order=by_size(state["prior"]),
+            collect=collect,
+        )
 
-    @property
-    def _states_probabilities(self) -> bool:
-        """Whether memberships are the probabilities of clusters: they are."""
-        return True
+    _states_probabilities: ClassVar[bool] = True
+    """Memberships are the probabilities of clusters, by which `bigcons.metrics.trust` goes."""

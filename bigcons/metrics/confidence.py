@@ -36,8 +36,9 @@ from bigcons.metrics.clusterings import (
 )
 from bigcons.metrics.ensemble import table_with_partitions
 from bigcons.progress import progress
+from bigcons.schema import TRUST
 from bigcons.seeding import generator
-from bigcons.stores.consensus import ConsensusWriter, StoredRows
+from bigcons.stores.consensus import ConsensusWriter
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.stores.ensemble_store import observed
 from bigcons.stores.trust import TRUST_ROW, Trust, cluster_table, partition_table
@@ -45,9 +46,6 @@ from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-PART_ROWS, PART_VALUES = 4096, 1 << 17
-"""Most objects, and most objects times clusters, that are weighed together."""
 
 SEED = 0
 """Of the sample of objects and the halves of partitions: equal input gives equal results."""
@@ -59,9 +57,6 @@ PAIRS_OF_PARTITIONS = 1_000_000
 """Pairs of partitions to compare: each with all others up to a thousand, else with some of them."""
 COMPARED_TOGETHER = 8192
 """Partitions that a task compares with the others."""
-N_SPLITS = 4
-"""How often the partitions are divided in halves."""
-
 EXTRA = 1.0
 """Objects added to every base cluster, see `log_rates`."""
 
@@ -88,7 +83,7 @@ def trust(
 
     The table of clusters has the columns ``cluster``, its label; ``size``; ``confidence``, the mean of its
     objects; ``stability``, its mean Jaccard index with the cluster that a half of the partitions alone would
-    assign, over several random halves; ``cohesion``, the mean co-association of pairs of its objects;
+    assign, over two random halves; ``cohesion``, the mean co-association of pairs of its objects;
     ``tightness``, what it exceeds that of objects of different clusters by; ``nearest``, the cluster whose
     objects are most often joined with its own, and ``separation``, what the cohesion exceeds that by.
 
@@ -137,28 +132,20 @@ def trust(
     with open_engine(client) as engine:
         evidence = Evidence(ensemble, column, engine, temperature, memberships)
         columns = {name: np.empty(ensemble.n_objects, TRUST_ROW[name]) for name in TRUST_ROW.names or ()}
-        totals = evidence.no_totals()
-        for block, (rows, of_block) in evidence.weigh_blocks(engine, lambda _, rows: rows):
+        for block, rows in evidence.weigh_blocks(engine, lambda _, rows: rows):
             for name, column_of in columns.items():
                 column_of[block.start : block.stop] = rows[name]
-            totals += of_block
-    confidence, second, second_confidence = columns.values()
-    return Trust(confidence, second, second_confidence, *evidence.tables(totals), evidence.temperature)
+        return Trust(*columns.values(), *evidence.tables(), evidence.temperature)
 
 
-def write_trust(
-    ensemble: Ensemble, writer: ConsensusWriter, engine: Engine, *, by_memberships: bool = False
-) -> None:
+def write_trust(ensemble: Ensemble, writer: ConsensusWriter, engine: Engine) -> None:
     """Write which labels to trust to a consensus whose rows have been written, block by block in tasks."""
     rows = writer.rows
-    memberships = rows.membership_rows if by_memberships else None
-    evidence = Evidence(ensemble, LabelColumn("labels", rows.label_rows), engine, None, memberships)
+    evidence = Evidence(ensemble, LabelColumn("labels", rows.label_rows), engine)
     rows.add_trust()
-    totals = evidence.no_totals()
-    for _, (written, of_block) in evidence.weigh_blocks(engine, lambda b, r: rows.write_trust(b.start, r)):
+    for _, written in evidence.weigh_blocks(engine, lambda b, r: rows.write_trust(b.start, r)):
         writer.note_trust(written)
-        totals += of_block
-    writer.describe_trust(*evidence.tables(totals), evidence.temperature)
+    writer.describe_trust(*evidence.tables(), evidence.temperature)
 
 
 def can_weigh(ensemble: Ensemble, n_clusters: int) -> bool:
@@ -185,56 +172,73 @@ def _labels_of(labels: Any) -> Any:
     return getattr(labels, "labels_", getattr(labels, "label_rows", labels))
 
 
+class Told(NamedTuple):
+    """What the labels tell of clusters and partitions, summed over the objects; K clusters with objects."""
+
+    values: np.ndarray
+    """(K,): the labels of the clusters."""
+    sizes: np.ndarray
+    """(K,) int64: the numbers of their objects."""
+    table: np.ndarray
+    """(K, B) int64: how many of these are in each base cluster."""
+    confidence: np.ndarray
+    """(K,): the summed confidence."""
+    agreed: np.ndarray
+    """(3, 2, K): how many objects each of two halves of the partitions knows, assigns to the cluster, and
+    both.
+    """
+    sample: np.ndarray
+    """(rows, M): labels of some objects, by which partitions are compared with each other."""
+
+
 @dataclass(frozen=True)
 class Weighing:
     """The task that weighs the labels of a block of objects as evidence for their clusters."""
 
     ensemble: Ensemble
     column: LabelColumn
+    half: np.ndarray
+    """(M,) bool: see `random_half`."""
     log_rates: np.ndarray
-    """(B, padded K): ``log P(b | k)``."""
+    """(B, padded K): ``log P(b | k)``, tempered."""
     without: np.ndarray
     """(B, padded K): by how much it differs without one object of cluster k in b."""
     log_prior: np.ndarray
     own_log_prior: np.ndarray
     """(K,): of the clusters, and without one object of cluster k."""
-    temperature: float
-    halves: np.ndarray
-    """(N_SPLITS, M) bool: the partitions of the first half of each split."""
-    stored: StoredRows | None
-    """Memberships that workers read, if there are any."""
 
-    def __call__(self, block: Block, memberships: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of a block (rows,) `TRUST_ROW`, and totals of the clusters (., K).
-
-        The totals are the summed confidence, and how many objects each half of the partitions knows, assigns
-        to the cluster, and both.
+    def __call__(
+        self, block: Block, memberships: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the rows of a block (rows,) `TRUST_ROW`, the summed confidence of the clusters (K,), and
+        which of their objects halves of the partitions know, as in `Told`.
         """
-        from bigcons.kernels.trust import weigh_labels
+        from bigcons.kernels.tree import place
 
-        clusters, K = self.column.codes(block.start, block.stop), self.log_prior.size
+        clusters, K = self.column.codes(block.start, block.stop).astype(np.int32), self.log_prior.size
         labels = self.ensemble.read(block.start, block.stop)
-        shares, other_shares = np.empty((2, block.n_rows))
-        second = np.empty(block.n_rows, np.int64)
-        counts = np.zeros((3, 2 * N_SPLITS, K), np.int64)
-        n_rows = min(PART_ROWS, max(PART_VALUES // K, 1))
-        for part in row_blocks(block.n_rows, n_rows):  # in one type, so that one kernel is compiled
-            rows = slice(part.start, part.stop)
-            weigh_labels(
-                *(np.ascontiguousarray(labels[rows], np.int32), clusters[rows], self.ensemble.offsets),
-                *(self.log_rates, self.without, self.log_prior, self.own_log_prior),
-                *(self.temperature, self.halves, shares[rows], second[rows], other_shares[rows], *counts),
-            )
-        if self.stored is not None:
-            memberships = self.stored[block.start : block.stop]
+        shares, other_shares = np.empty((2, block.n_rows), np.float32)
+        second, assigned = np.empty((2, block.n_rows), np.int32)
+        sizes, totals, agreed = np.zeros(K), np.zeros(2 + K), np.zeros((3, 2, K))
+        place(
+            *(labels, clusters, True, self.ensemble.offsets, self.half),
+            *(self.log_rates, self.without, self.log_prior, self.own_log_prior, 1.0),
+            *(assigned, np.empty((0, K), np.float32), shares, second, other_shares),
+            *(np.zeros((0, self.log_rates.shape[1])), sizes, totals, agreed),
+        )
         if memberships is not None:
             shares, second, other_shares = two_largest(memberships[:, self.column.values], clusters)
-        found = np.empty(block.n_rows, TRUST_ROW)
-        found["confidence"], found["second_confidence"] = shares, other_shares
-        found["second_labels"] = np.where(second >= 0, self.column.values[second], -1)
-        labeled = clusters >= 0
-        summed = np.bincount(clusters[labeled], shares[labeled], K)
-        return found, np.concatenate([summed[None], counts.reshape(-1, K)])
+            totals[2:] = np.bincount(clusters[clusters >= 0], shares[clusters >= 0], K)
+        second = np.where(second >= 0, self.column.values[second], -1)
+        return trust_rows(shares, second, other_shares), totals[2:], agreed
+
+
+def trust_rows(confidence: np.ndarray, second: np.ndarray, second_confidence: np.ndarray) -> np.ndarray:
+    """Return what is known of objects, (rows,) `TRUST_ROW`."""
+    rows = np.empty(confidence.size, TRUST_ROW)
+    for name, values in zip(TRUST, (confidence, second, second_confidence), strict=True):
+        rows[name] = values
+    return rows
 
 
 def two_largest(stated: np.ndarray, clusters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -279,28 +283,27 @@ class Evidence:
         rates, own_rates = log_rates(self._table, self._sizes, ensemble.offsets)
         prior = np.log((self._sizes + 1.0) / (n - 1.0 + K)), np.log(self._sizes / (n - 1.0 + K))
         rows = sampled_rows(ensemble)
-        self._sample: np.ndarray = np.ascontiguousarray(ensemble.read_rows(rows), np.int32)
+        self._sample: np.ndarray = np.ascontiguousarray(ensemble.read_rows(rows))
         if temperature is None:
             clusters = column.codes_of(rows)
             share_of = self._sample, clusters, ensemble.offsets, self._table
             temperature = independent_share(*share_of, rates, own_rates)
         self.temperature: float = float(temperature)
-        halves = random_halves(ensemble.n_partitions)
-        stored = memberships if isinstance(memberships, StoredRows) else None
-        self._memberships: Any = None if stored else memberships
-        weighed = in_whole_vectors(rates), in_whole_vectors(own_rates - rates)
-        self._weighing = Weighing(ensemble, column, *weighed, *prior, self.temperature, halves, stored)
+        self._memberships = memberships
+        tempered = (in_whole_vectors(self.temperature * of) for of in (rates, own_rates - rates))
+        self._weighing = Weighing(ensemble, column, random_half(ensemble.n_partitions), *tempered, *prior)
+        self._confidence, self._agreed = np.zeros(K), np.zeros((3, 2, K))
 
     def weigh_blocks(
         self, engine: Engine, use: Callable[[Block, np.ndarray], Use]
-    ) -> Iterator[tuple[Block, tuple[Use, np.ndarray]]]:
-        """Yield every block with ``use(block, rows)``, part of its task, and the totals of its clusters."""
+    ) -> Iterator[tuple[Block, Use]]:
+        """Yield every block with ``use(block, rows)``, part of its task."""
         weigh, blocks, memberships = self._weighing, self._ensemble.blocks(), self._memberships
 
-        def task(part: tuple[Block, np.ndarray | None]) -> tuple[Use, np.ndarray]:
+        def task(part: tuple[Block, np.ndarray | None]) -> tuple[Use, np.ndarray, np.ndarray]:
             block = part[0]
-            rows, totals = weigh(*part)
-            return use(block, rows), totals
+            rows, confidence, agreed = weigh(*part)
+            return use(block, rows), confidence, agreed
 
         parts = (
             (block, None if memberships is None else np.asarray(memberships[block.start : block.stop]))
@@ -311,71 +314,77 @@ class Evidence:
             closing(engine.map(task, parts)) as done,
             progress("confidence", self._ensemble.n_objects) as listener,
         ):
-            for block, found in zip(blocks, done, strict=True):
-                yield block, found
+            for block, (used, confidence, agreed) in zip(blocks, done, strict=True):
+                self._confidence += confidence
+                self._agreed += agreed
+                yield block, used
                 listener.advance(block.n_rows)
 
-    def no_totals(self) -> np.ndarray:
-        """Return the totals of no blocks, to which those of every block are added."""
-        return np.zeros((1 + 3 * 2 * N_SPLITS, self._sizes.size))
+    def tables(self) -> tuple[pa.Table, pa.Table]:
+        """Return the tables of clusters and of partitions, once all blocks have been weighed."""
+        found = self._values, self._sizes, self._table, self._confidence, self._agreed, self._sample
+        return trust_tables(self._ensemble, Told(*found), self._engine)
 
-    def tables(self, totals: np.ndarray) -> tuple[pa.Table, pa.Table]:
-        """Return the tables of clusters and of partitions, given the totals of all blocks."""
-        return self._cluster_table(totals), self._partition_table()
 
-    def _cluster_table(self, totals: np.ndarray) -> pa.Table:
-        known, assigned, shared = totals[1:].reshape(3, 2 * N_SPLITS, -1)
-        jaccard = ratio(shared, known + assigned - shared, 0.0)
-        joined, seen = joined_pairs(self._table, self._ensemble.offsets)
-        own, apart = np.diag_indices(self._sizes.size), ~np.eye(self._sizes.size, dtype=bool)
-        share = ratio(joined, seen)
-        cohesion = share[own]
-        across = np.where(apart & (seen > 0), share, -1.0)
-        nearest, closest = across.argmax(axis=1), across.max(axis=1)
-        has_other = closest >= 0
-        return cluster_table(
-            {
-                "cluster": self._values,
-                "size": self._sizes,
-                "confidence": totals[0] / self._sizes,
-                "stability": ratio(jaccard.sum(axis=0), (known > 0).sum(axis=0)),
-                "cohesion": cohesion,
-                "tightness": cohesion - ratio(joined[apart].sum(), seen[apart].sum()),
-                "separation": np.where(has_other, cohesion - closest, np.nan),
-                "nearest": np.where(has_other, self._values[nearest], -1),
-            }
-        )
+def trust_tables(ensemble: Ensemble, told: Told, engine: Engine) -> tuple[pa.Table, pa.Table]:
+    """Return the tables of clusters and of partitions of `trust`."""
+    return _cluster_table(told, ensemble.offsets), _partition_table(told, ensemble, engine)
 
-    def _partition_table(self) -> pa.Table:
-        offsets, names = self._ensemble.offsets, self._ensemble.names
-        n_labeled = np.add.reduceat(self._table.sum(axis=0), offsets[:-1])
-        information = of_each(mutual_information_of_table, self._table, offsets)
-        by_chance = (self._sizes.size - 1) * (np.diff(offsets) - 1) / (2.0 * np.maximum(n_labeled, 1))
-        information = np.maximum(information - by_chance, 0.0)
 
-        def by_partition(counts: np.ndarray) -> np.ndarray:
-            return np.asarray(np.add.reduceat(counts, offsets[:-1], axis=-1))
+def _cluster_table(told: Told, offsets: np.ndarray) -> pa.Table:
+    known, assigned, shared = told.agreed
+    jaccard = ratio(shared, known + assigned - shared, 0.0)
+    joined, seen = joined_pairs(told.table, offsets)
+    own, apart = np.diag_indices(told.sizes.size), ~np.eye(told.sizes.size, dtype=bool)
+    share = ratio(joined, seen)
+    cohesion = share[own]
+    across = np.where(apart & (seen > 0), share, -1.0)
+    nearest, closest = across.argmax(axis=1), across.max(axis=1)
+    has_other = closest >= 0
+    return cluster_table(
+        {
+            "cluster": told.values,
+            "size": told.sizes,
+            "confidence": told.confidence / told.sizes,
+            "stability": ratio(jaccard.sum(axis=0), (known > 0).sum(axis=0)),
+            "cohesion": cohesion,
+            "tightness": cohesion - ratio(joined[apart].sum(), seen[apart].sum()),
+            "separation": np.where(has_other, cohesion - closest, np.nan),
+            "nearest": np.where(has_other, told.values[nearest], -1),
+        }
+    )
 
-        hits = by_partition(pairs_of(self._table).sum(axis=0))
-        joins = by_partition(pairs_of(self._table.sum(axis=0)))
-        in_cluster = pairs_of(by_partition(self._table)).sum(axis=0)
-        redundancy, twin = most_alike(self._sample, offsets, self._engine)
-        return partition_table(
-            {
-                "partition": names,
-                "n_labeled": n_labeled,
-                "n_clusters": np.diff(offsets),
-                "nmi": np.where(n_labeled > 0, of_each(nmi_of_table, self._table, offsets), np.nan),
-                "adjusted_rand": np.where(
-                    n_labeled > 0, of_each(adjusted_rand_of_table, self._table, offsets), np.nan
-                ),
-                "hit_rate": ratio(hits, in_cluster),
-                "false_join_rate": ratio(joins - hits, pairs_of(n_labeled) - in_cluster),
-                "weight": ratio(information, information.mean(), 0.0),
-                "redundancy": redundancy,
-                "most_alike": [None if v < 0 else names[v] for v in twin],
-            }
-        )
+
+def _partition_table(told: Told, ensemble: Ensemble, engine: Engine) -> pa.Table:
+    offsets, names = ensemble.offsets, ensemble.names
+    n_labeled = np.add.reduceat(told.table.sum(axis=0), offsets[:-1])
+    information = of_each(mutual_information_of_table, told.table, offsets)
+    by_chance = (told.sizes.size - 1) * (np.diff(offsets) - 1) / (2.0 * np.maximum(n_labeled, 1))
+    information = np.maximum(information - by_chance, 0.0)
+
+    def by_partition(counts: np.ndarray) -> np.ndarray:
+        return np.asarray(np.add.reduceat(counts, offsets[:-1], axis=-1))
+
+    hits = by_partition(pairs_of(told.table).sum(axis=0))
+    joins = by_partition(pairs_of(told.table.sum(axis=0)))
+    in_cluster = pairs_of(by_partition(told.table)).sum(axis=0)
+    redundancy, twin = most_alike(told.sample, offsets, engine)
+    return partition_table(
+        {
+            "partition": names,
+            "n_labeled": n_labeled,
+            "n_clusters": np.diff(offsets),
+            "nmi": np.where(n_labeled > 0, of_each(nmi_of_table, told.table, offsets), np.nan),
+            "adjusted_rand": np.where(
+                n_labeled > 0, of_each(adjusted_rand_of_table, told.table, offsets), np.nan
+            ),
+            "hit_rate": ratio(hits, in_cluster),
+            "false_join_rate": ratio(joins - hits, pairs_of(n_labeled) - in_cluster),
+            "weight": ratio(information, information.mean(), 0.0),
+            "redundancy": redundancy,
+            "most_alike": [None if v < 0 else names[v] for v in twin],
+        }
+    )
 
 
 def of_each(criterion: Criterion, table: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -412,10 +421,9 @@ def sampled_rows(ensemble: Ensemble) -> np.ndarray:
     return np.sort(generator(SEED, "trust.sample").choice(n, n_sampled, replace=False))
 
 
-def random_halves(n_partitions: int) -> np.ndarray:
-    """Return which partitions are in the first half of each split (N_SPLITS, M), bool."""
-    rng = generator(SEED, "trust.halves")
-    return np.array([rng.permutation(n_partitions) < n_partitions // 2 for _ in range(N_SPLITS)])
+def random_half(n_partitions: int) -> np.ndarray:
+    """Return which partitions (M,) are in the first of two halves, bool."""
+    return np.asarray(generator(SEED, "trust.halves").permutation(n_partitions) < n_partitions // 2)
 
 
 def independent_share(
@@ -521,7 +529,7 @@ def adjusted_rand_of_partitions(
     others = np.arange(n_others) * M // n_others
     counts = np.zeros((4, M, n_others), np.int64)
     step = -(-len(labels) // max(LEAST_SAMPLE, COMPARISONS // (M * n_others)))
-    columns = np.asfortranarray(labels[::step])
+    columns = np.asfortranarray(labels[::step], np.int32)  # in one type, so that one kernel is compiled
 
     def compare(some: Block) -> None:
         compare_partitions(columns, offsets, some.start, some.stop, others, *counts)

@@ -15,6 +15,7 @@ from bigcons.memory import Block
 from bigcons.seeding import generator
 from bigcons.solving.pass_clusterer import PassClusterer
 from bigcons.solving.passes import Record, State, Stats, Winner
+from bigcons.solving.results import Found
 from bigcons.solving.survey import Survey
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
@@ -132,13 +133,14 @@ class AssignmentClusterer(PassClusterer):
     def _publish_winner(
         self, ensemble: Ensemble, engine: Engine, winner: Winner, survey: Survey, out: Output | None
     ) -> None:
-        def read(block: Block) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+        def read(block: Block) -> Found:
             labels, carried = ensemble.read(block.start, block.stop), np.asarray(winner.carried(block))[:, 0]
             clusters, stayed = clusters_of(carried), np.flatnonzero(carried < -1)
             keys, first = np.unique(row_keys(labels[stayed]), return_index=True)
-            return clusters, (keys, clusters[stayed[first]])
+            return Found(clusters, report=(keys, clusters[stayed[first]]))
 
-        ties = self._publish(ensemble, read, survey.unlabeled, out, engine)
+        ties: list[tuple[np.ndarray, np.ndarray]] = []
+        self._publish(ensemble, read, survey.unlabeled, out, engine, collect=ties.append)
         keys, first = np.unique(np.concatenate([keys for keys, _ in ties]), return_index=True)
         clusters = np.concatenate([clusters for _, clusters in ties])[first]
         self._ties = Ties(keys, clusters, ensemble.dtype)

@@ -29,9 +29,10 @@ from bigcons.execution.engine import Engine, SerialEngine, open_engine
 from bigcons.memory import Block
 from bigcons.metrics import confidence
 from bigcons.progress import job, progress
+from bigcons.schema import TRUST
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.memory_plan import LabelsNeededError, PlannedEnsemble
-from bigcons.solving.results import Results, Use, renumbered
+from bigcons.solving.results import Found, Results, Use, renumbered
 from bigcons.solving.survey import labeled_objects
 from bigcons.solving.workspace import (
     Output,
@@ -262,36 +263,46 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
     def _publish(
         self,
         ensemble: Ensemble,
-        read: Callable[[Block], Any],
+        read: Callable[[Block], Found | np.ndarray],
         unlabeled: np.ndarray,
         out: Output | None,
         engine: Engine | None = None,
         n_clusters: int | None = None,
         trust: Engine | None = None,
-    ) -> list[Any]:
+        *,
+        tables: Callable[[Results], tuple[Any, Any, float]] | None = None,
+        order: np.ndarray | None = None,
+        collect: Callable[[Any], None] = lambda _: None,
+    ) -> None:
         """Set labels, number of clusters and, if the method is soft, memberships; store them at ``out``.
 
         ``read`` gives the memberships of a block or, if the method is not soft, its labels; -1 stays.
-        It is mapped on ``engine``, by default in this thread, and may return a pair; the list of the second
-        items is returned. ``unlabeled`` are the sorted indices of the objects that get label -1 and uniform
-        memberships. Labels are below ``n_clusters``, by default the parameter of that name. Which labels to
-        trust is found on the engine ``trust``, if given.
+        It is mapped on ``engine``, by default in this thread. ``unlabeled`` are the sorted indices of the
+        objects that get label -1 and uniform memberships. Labels are below ``n_clusters``, by default the
+        parameter of that name. ``order`` is that of the clusters by falling size, as far as it is known, and
+        ``collect`` as in `Results`. Which labels to trust is found on the engine ``trust``, if given; or it
+        is found by ``read``, and ``tables`` gives the rest of `Trust`.
 
         Clusters are published by falling size: see `Results`. Cluster k is number ``self._order[k]`` of the
         method, which brings what else it shows by cluster into this order.
         """
         self._n_columns: int = n_clusters or self.n_clusters
         results = Results(
-            ensemble, unlabeled, self._n_columns, self.info.soft, read, engine or SerialEngine()
+            *(ensemble, unlabeled, self._n_columns, self.info.soft, read, engine or SerialEngine()),
+            np.arange(self._n_columns) if order is None else order,
+            trusted=tables is not None,
+            collect=collect,
         )
         if out is None:
-            self.labels_, self._memberships = results.hold()
+            self.labels_, self._memberships, rows = results.hold()
             self._note(results)
-            if trust is not None:
-                stated = self._memberships if self._states_probabilities else None
-                self._trust = confidence.trust(ensemble, self.labels_, memberships=stated, client=trust)
+            if tables is not None and rows is not None:
+                of_objects = (np.ascontiguousarray(rows[name]) for name in TRUST)
+                self._trust = Trust(*of_objects, *tables(results))
+            elif trust is not None:
+                self._trust = confidence.trust(ensemble, self.labels_, client=trust)
             self._warn_of_surplus(results.sizes)
-            return results.extras
+            return
         with (
             ExitStack() as committing,
             Consensus.create(
@@ -306,8 +317,10 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         ):
             labels = results.write(writer)
             self._note(results)
-            if trust is not None:
-                confidence.write_trust(ensemble, writer, trust, by_memberships=self._states_probabilities)
+            if tables is not None:
+                writer.describe_trust(*tables(results))
+            elif trust is not None:
+                confidence.write_trust(ensemble, writer, trust)
             writer.describe(
                 history=getattr(self, "history_", None),
                 parameters={"method": type(self).__name__, **self.get_params(deep=False)},
@@ -320,7 +333,6 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         self._memberships = consensus if results.soft else None
         self._trust = consensus if consensus.has_trust else None
         self._warn_of_surplus(results.sizes)
-        return results.extras
 
     def _note(self, results: Results) -> None:
         """Set the number of clusters, and the order in which they are published."""
@@ -354,11 +366,6 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
     def _remedy_of_surplus(self, n_large: int) -> str:
         """Return what to do if only ``n_large`` clusters have a fair share of the objects."""
         return f"n_clusters={n_large} may be enough"
-
-    @property
-    def _states_probabilities(self) -> bool:
-        """Whether memberships, once fitted, are the probabilities of clusters, by which to trust labels."""
-        return False
 
     @property
     def memberships_(self) -> Any:

@@ -97,8 +97,7 @@ class PassClusterer(ResumingClusterer):
         with open_workspace(out, engine, n_columns, problem.carried_dtype) as workspace:
             run = Run(ensemble, engine, seed, self.max_iter, self.tol, survey.sample, self.n_init)
             run.arrays, run.snapshots = workspace
-            n, n_results = ensemble.n_objects, 2 if self.info.soft and out is not None else 1
-            expect_steps({method.name: (None, 1.0), "results": (n_results * n, 0.7)})
+            expect_steps({method.name: (None, 1.0), "results": (ensemble.n_objects, 0.7)})
             at = run_passes(run, method)
             winner = method.winner(run, at)
             self._problem, self._state = problem, winner.state

@@ -4,18 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.progress import progress
-from bigcons.stores.consensus import ConsensusWriter, Written
+from bigcons.stores.consensus import ConsensusRows, ConsensusWriter, Written
 from bigcons.stores.ensemble import Ensemble
+from bigcons.stores.trust import TRUST_ROW
 
 Use = TypeVar("Use")
+
+
+class Found(NamedTuple):
+    """What a method finds of a block, with clusters by its own numbers."""
+
+    rows: np.ndarray
+    """Memberships (rows, n_clusters), or labels (rows,), -1 included."""
+    trust: np.ndarray | None = None
+    """How far to trust the labels, (rows,) `TRUST_ROW`."""
+    report: Any = None
+    """Anything else, for ``collect`` of `Results`."""
+
+
+class Rows(NamedTuple):
+    """The results of a block, with clusters as they are published."""
+
+    labels: np.ndarray
+    """(rows,) int32."""
+    memberships: np.ndarray | None
+    """(rows, n_clusters) float32."""
+    trust: np.ndarray | None
+
+    def renumbered(self, order: np.ndarray) -> Rows:
+        """Return them with cluster ``order[k]`` as number k."""
+        labels, memberships, trust = renumbered(self.labels, order), self.memberships, self.trust
+        if memberships is not None:  # of equal ones another may be the first
+            memberships = np.take(memberships, order, axis=1)
+            labels = np.where(labels >= 0, memberships.argmax(axis=1), -1).astype(np.int32)
+        if trust is not None:
+            trust = trust.copy()
+            trust["second_labels"] = renumbered(trust["second_labels"], order)
+        return Rows(labels, memberships, trust)
 
 
 @dataclass
@@ -26,6 +60,9 @@ class Results:
     falling number of objects, from 0 and without gaps; of equal ones, the method's first is first. Clusters
     without objects are the last columns of the memberships. The label of an object is that of its largest
     membership; of equal ones the first, which is that of the larger cluster.
+
+    Labels are read once. Where sizes do not fall in the order that is expected, results are put into order
+    where they are kept.
     """
 
     ensemble: Ensemble
@@ -35,121 +72,129 @@ class Results:
     """The maximum number of clusters."""
     soft: bool
     """Whether ``read`` gives memberships or labels, -1 included."""
-    read: Callable[[Block], Any]
-    """Memberships (rows, n_clusters) or labels (rows,) of a block, or a pair of these and anything else."""
+    read: Callable[[Block], Found | np.ndarray]
     engine: Engine
-    extras: list[Any] = field(default_factory=list)
-    """The second items of such pairs, in the order of the blocks."""
+    order: np.ndarray
+    """(n_clusters,) int64: the method's number of each cluster, at first in the order that is expected."""
+    trusted: bool = False
+    """Whether ``read`` says how far to trust the labels."""
+    collect: Callable[[Any], None] = lambda _: None
+    """Takes the report of every block, in order."""
 
     def __post_init__(self) -> None:
-        self.order: np.ndarray = np.arange(self.n_clusters)
-        """(n_clusters,) int64, once computed: the method's number of each cluster."""
         self.sizes: np.ndarray = np.zeros(self.n_clusters, np.int64)
         """(n_clusters,) int64, once computed: the objects of each cluster, falling."""
 
-    def hold(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return labels (n_objects,) int32 and, if soft, memberships (n_objects, n_clusters) float32."""
+    def hold(self) -> Rows:
+        """Return the results of all objects."""
         n_objects, K = self.ensemble.n_objects, self.n_clusters
-        found = np.empty(n_objects, np.int32)
-        soft = np.empty((n_objects, K), np.float32) if self.soft else None
-        for block, (labels, rows) in self._map(lambda _, labels, rows: (labels, rows)):
-            found[block.start : block.stop] = labels
-            if soft is not None:
-                soft[block.start : block.stop] = rows
-            self.sizes += sizes_of(labels, K)
-        while (np.diff(self.sizes) > 0).any():  # more than once only if objects with equal memberships move
-            order = by_size(self.sizes)
-            self.order, self.sizes = self.order[order], np.zeros_like(self.sizes)
+        held = Rows(
+            np.empty(n_objects, np.int32),
+            np.empty((n_objects, K), np.float32) if self.soft else None,
+            np.empty(n_objects, TRUST_ROW) if self.trusted else None,
+        )
+
+        def keep(block: Block, rows: Rows) -> None:
+            for values, of_block in zip(held, rows, strict=True):
+                if values is not None:
+                    values[block.start : block.stop] = of_block
+            self.sizes += sizes_of(rows.labels, K)
+
+        for block, rows in self._map(lambda _, rows: rows):
+            keep(block, rows)
+        while (order := self._next_order()) is not None:
             for block in self.ensemble.blocks():
                 part = slice(block.start, block.stop)
-                if soft is None:
-                    found[part] = renumbered(found[part], order)
-                else:
-                    soft[part] = np.take(soft[part], order, axis=1)
-                    found[part] = np.where(found[part] >= 0, soft[part].argmax(axis=1), -1)
-                self.sizes += sizes_of(found[part], K)
-        return found, soft
+                rows = Rows(*(None if values is None else values[part] for values in held))
+                keep(block, rows.renumbered(order))
+        return held
 
     def write(self, writer: ConsensusWriter) -> np.ndarray | None:
-        """Write the rows of a consensus; return its labels if it has no memberships: they are in memory.
+        """Write the rows of a consensus in the tasks; return its labels if it has no memberships.
 
-        Memberships are read twice, first to count the objects of the clusters, and written in the tasks.
+        Labels without memberships are held in memory.
         """
         if not self.soft:
-            labels, _ = self.hold()
+            labels = self.hold().labels
             for block in self.ensemble.blocks():
                 writer.write(block.start, labels[block.start : block.stop])
             return labels
-        tied = self._count()
-        while (np.diff(self.sizes) > 0).any():
-            order = by_size(self.sizes)
-            self.order, self.sizes = self.order[order], self.sizes[order]
-            if tied:
-                tied = self._count()
-        store = writer.rows
+        if self.trusted:
+            writer.rows.add_trust()
+        store, K = writer.rows, self.n_clusters
 
-        def write(block: Block, labels: np.ndarray, rows: np.ndarray | None) -> Written:
-            return store.write(block.start, labels, rows)
+        def write(block: Block, rows: Rows) -> tuple[Written, Written | None, np.ndarray]:
+            written = store.write(block.start, rows.labels, rows.memberships)
+            of_trust = None if rows.trust is None else store.write_trust(block.start, rows.trust)
+            return written, of_trust, sizes_of(rows.labels, K)
+
+        def note(written: Written, of_trust: Written | None, sizes: np.ndarray) -> None:
+            writer.note(written)
+            if of_trust is not None:
+                writer.note_trust(of_trust)
+            self.sizes += sizes
 
         for _, written in self._map(write):
-            writer.note(written)
+            note(*written)
+        while (order := self._next_order()) is not None:
+            again = partial(_write_again, write, store, order)
+            with closing(self.engine.map(again, self.ensemble.blocks())) as done:
+                for found in done:
+                    note(*found)
         return None
 
-    def _count(self) -> bool:
-        """Count the objects of each cluster; return whether any has several largest memberships."""
-        K, tied = self.n_clusters, False
+    def _next_order(self) -> np.ndarray | None:
+        """Return the order in which to number the clusters once more, None if their sizes fall.
 
-        def count(_: Block, labels: np.ndarray, rows: np.ndarray | None) -> tuple[np.ndarray, bool]:
-            labeled = labels >= 0
-            last = K - 1 - np.asarray(rows)[:, ::-1].argmax(axis=1)
-            return sizes_of(labels, K), bool((last[labeled] != labels[labeled]).any())
+        They fall at once unless objects with equal memberships move.
+        """
+        if not (np.diff(self.sizes) > 0).any():
+            return None
+        order = by_size(self.sizes)
+        self.order, self.sizes = self.order[order], np.zeros_like(self.sizes)
+        return order
 
-        self.sizes = np.zeros(K, np.int64)
-        for _, (sizes, found) in self._map(count):
-            self.sizes, tied = self.sizes + sizes, tied or found
-        return tied
-
-    def _map(self, use: Callable[[Block, np.ndarray, np.ndarray | None], Use]) -> Iterator[tuple[Block, Use]]:
-        """Yield every block, in order, with ``use(block, labels, memberships)``, part of its task."""
+    def _map(self, use: Callable[[Block, Rows], Use]) -> Iterator[tuple[Block, Use]]:
+        """Yield every block, in order, with ``use(block, rows)``, part of its task; collect its report."""
         read, order, soft = self.read, self.order, self.soft
 
-        def task(part: tuple[Block, np.ndarray]) -> tuple[Use, list[Any]]:
+        def task(part: tuple[Block, np.ndarray]) -> tuple[Use, Any]:
             block, unlabeled = part
-            found = read(block)
-            rows, *extra = found if isinstance(found, tuple) else (found,)
+            given = read(block)
+            found = given if isinstance(given, Found) else Found(given)
+            rows = np.asarray(found.rows, np.float32) if soft else np.array(found.rows, np.int32)
             if soft:
-                return use(block, *_finish_memberships(rows, order, unlabeled)), extra
-            return use(block, *_finish_labels(rows, unlabeled)), extra
+                memberships = np.take(rows, order, axis=1)
+                labels = memberships.argmax(axis=1).astype(np.int32)
+                memberships[unlabeled] = np.float32(1.0 / order.size)
+            else:
+                labels, memberships = renumbered(rows, order), None
+            labels[unlabeled] = -1
+            trust = None
+            if found.trust is not None:
+                trust = found.trust
+                trust["second_labels"] = renumbered(trust["second_labels"], order)
+            return use(block, Rows(labels, memberships, trust)), found.report
 
-        self.extras = []
         blocks = self.ensemble.blocks()
         parts = [(block, block.rows_of(self.unlabeled)) for block in blocks]
         with (
             closing(self.engine.map(task, parts)) as done,
             progress("results", self.ensemble.n_objects) as listener,
         ):
-            for block, (used, extra) in zip(blocks, done, strict=True):
-                self.extras += extra
+            for block, (used, report) in zip(blocks, done, strict=True):
+                self.collect(report)
                 yield block, used
                 listener.advance(block.n_rows)
 
 
-def _finish_memberships(
-    rows: np.ndarray, order: np.ndarray, unlabeled: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return labels (rows,) int32 and memberships (rows, K) float32 of a block, its columns in ``order``."""
-    memberships = np.take(np.asarray(rows, np.float32), order, axis=1)
-    labels = memberships.argmax(axis=1).astype(np.int32)
-    labels[unlabeled] = -1
-    memberships[unlabeled] = np.float32(1.0 / memberships.shape[1])
-    return labels, memberships
-
-
-def _finish_labels(rows: np.ndarray, unlabeled: np.ndarray) -> tuple[np.ndarray, None]:
-    """Return labels (rows,) int32 of a block."""
-    labels = np.array(rows, np.int32)
-    labels[unlabeled] = -1
-    return labels, None
+def _write_again(
+    write: Callable[[Block, Rows], Use], store: ConsensusRows, order: np.ndarray, block: Block
+) -> Use:
+    """Write the rows of a block in another order of clusters."""
+    found = store.read_labels(block.start, block.stop), store.read_memberships(block.start, block.stop)
+    trust = store.read_trust(block.start, block.stop) if store.has_trust else None
+    return write(block, Rows(*found, trust).renumbered(order))
 
 
 # Numbers of clusters

@@ -596,10 +596,12 @@ class ConsensusRows:
         """Return the memberships of rows that have been written, ``(rows, n_clusters)`` float32."""
         return np.asarray(self._arrays["memberships"][start:stop])
 
-    @property
-    def membership_rows(self) -> StoredRows:
-        """The memberships, read when sliced, once all have been written."""
-        return StoredRows(self.read_memberships, (self.n_objects, self.n_clusters))
+    def read_trust(self, start: int, stop: int) -> np.ndarray:
+        """Return how far to trust the labels of rows that have been written, ``(rows,)`` `TRUST_ROW`."""
+        rows = np.empty(stop - start, TRUST_ROW)
+        for name in TRUST:
+            rows[name] = self._arrays[name][start:stop]
+        return rows
 
     def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> Written:
         """Write rows like `ConsensusWriter.write`; pass the result to `ConsensusWriter.note`."""

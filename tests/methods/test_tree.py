@@ -18,7 +18,7 @@ from bigcons.errors import (
 )
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.methods.tree import Placement
-from bigcons.metrics import adjusted_rand, reliability
+from bigcons.metrics import adjusted_rand, reliability, trust
 from bigcons.metrics.confidence import independent_share
 from bigcons.overlaps.tree import MOST_LABELS, Groups, enough_labels
 from tests.naive import tree as naive
@@ -66,7 +66,7 @@ def test_place__takes_the_most_probable_cluster_by_the_labels_of_the_others(labe
     carried = clusters[:, None].astype(np.int32) if own else None
     expected = [naive.scores(labels, clusters, i, K, given, own=own) for i in range(n)]
     for rows in (labels, one_hot(labels, offsets)):
-        assigned, _, stats = placement.place(state, rows, carried, soft=False)
+        assigned, _, _, stats = placement.place(state, rows, carried)
         memberships = placement.results(state, rows, carried)
         for i in np.flatnonzero(labeled):
             assert expected[i][assigned[i]] >= expected[i].max() - 1e-9
@@ -79,7 +79,33 @@ def test_place__takes_the_most_probable_cluster_by_the_labels_of_the_others(labe
         np.testing.assert_array_equal(stats["sizes"], sizes)
         highest = [own.max() + np.log(np.exp(own - own.max()).sum()) for own in expected]
         moved = np.count_nonzero(labeled & (assigned != (clusters if own else -1)))
-        np.testing.assert_allclose(stats["totals"], [np.sum(highest, where=labeled), moved])
+        np.testing.assert_allclose(stats["totals"][:2], [np.sum(highest, where=labeled), moved])
+    soft = placement.place(state, labels, carried, soft=True)
+    np.testing.assert_array_equal(soft.clusters[labeled], soft.memberships[labeled].argmax(axis=1))
+    np.testing.assert_array_equal(soft.clusters, placement.place(state, labels, carried).clusters)
+    for i, (confidence, second, second_confidence) in enumerate(soft.trust):
+        others = np.delete(soft.memberships[i], soft.clusters[i])
+        if not labeled[i]:
+            assert (confidence, second, second_confidence) == (0, -1, 0)
+            continue
+        assert confidence == soft.memberships[i, soft.clusters[i]]
+        assert second_confidence == max(others, default=0) < confidence
+        assert second < 0 or soft.memberships[i, second] == second_confidence
+    stats = soft.stats
+    sums = np.bincount(soft.clusters[labeled], soft.trust["confidence"][labeled], K)
+    np.testing.assert_allclose(stats["totals"][2:], sums)
+    known, assigned, shared = np.zeros((3, 2, K))
+    for h, half in enumerate((placement.half, ~placement.half)):
+        part = np.where(half, labels, -1)
+        for i in np.flatnonzero((part >= 0).any(axis=1)):
+            by_half = naive.scores(part, clusters, i, K, given, own=own)
+            known[h, soft.clusters[i]] += 1
+            winners = np.flatnonzero(by_half >= by_half.max() - 1e-9)
+            if winners.size > 1:  # rounding settles a tie
+                return
+            assigned[h, winners[0]] += 1
+            shared[h, winners[0]] += winners[0] == soft.clusters[i]
+    np.testing.assert_array_equal(stats["agreed"], [known, assigned, shared])
 
 
 def test_temperature__takes_a_weight_for_so_many_independent_copies_and_memberships_for_labels():
@@ -212,6 +238,20 @@ def test_confidence__is_how_often_labels_are_right():
         errors.append(reliability(truth, model.labels_, model.memberships_.max(axis=1)).error)
     print(errors)
     assert max(errors) < 0.03
+
+
+def test_trust__is_that_of_the_labels_and_memberships(planted):
+    labels, _, model = planted
+    told, again = model.trust_, trust(labels, model)
+    for name in ("confidence", "second_labels", "second_confidence"):
+        np.testing.assert_array_equal(getattr(told, name), getattr(again, name))
+    assert told.partitions == again.partitions
+    assert told.temperature == model.temperature_
+    by_results = ("stability",)  # counted by the table of the pass before, not once more
+    assert told.clusters.drop_columns(by_results) == again.clusters.drop_columns(by_results)
+    np.testing.assert_allclose(told.clusters["stability"], again.clusters["stability"], atol=0.02)
+    for k, row in enumerate(told.clusters.to_pylist()):
+        assert row["confidence"] == pytest.approx(told.confidence[model.labels_ == k].mean())
 
 
 class StopError(Exception):

@@ -12,7 +12,7 @@ from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError
 from bigcons.kernels.trust import OPERATIONS_PER_OBJECT, compare_partitions
 from bigcons.metrics import adjusted_rand, confidence, matching_accuracy, nmi, reliability, trust
-from bigcons.metrics.confidence import EXTRA, random_halves
+from bigcons.metrics.confidence import EXTRA, random_half
 from tests.naive import trust as naive
 from tests.support.strategies import label_matrices
 
@@ -67,7 +67,7 @@ def test_trust__of_a_wide_ensemble_is_that_of_its_definition():
     assert found.temperature == pytest.approx(naive.temperature(codes, clusters, EXTRA))
     shares = [naive.posterior(codes, clusters, i, found.temperature, EXTRA)[clusters[i]] for i in range(12)]
     assert found.confidence == pytest.approx(shares, **EXACT)
-    stable = naive.stability(codes, clusters, random_halves(700), found.temperature, EXTRA)
+    stable = naive.stability(codes, clusters, random_half(700), found.temperature, EXTRA)
     assert found.clusters["stability"].to_pylist() == pytest.approx(stable)
 
 
@@ -89,7 +89,7 @@ def test_trust__describes_clusters_by_their_pairs(drawn):
     assert table["cluster"] == list(range(len(members)))
     assert table["size"] == [len(rows) for rows in members]
     assert table["confidence"] == pytest.approx([found.confidence[rows].mean() for rows in members], **EXACT)
-    stable = naive.stability(labels, clusters, random_halves(labels.shape[1]), found.temperature, EXTRA)
+    stable = naive.stability(labels, clusters, random_half(labels.shape[1]), found.temperature, EXTRA)
     assert numbers(table["stability"]) == pytest.approx(stable, nan_ok=True)
     cohesion = np.array([naive.coassociation(labels, rows, rows) for rows in members])
     assert numbers(table["cohesion"]) == pytest.approx(cohesion, nan_ok=True)

@@ -71,20 +71,22 @@ def coassociation(labels, first, second):
     return joined / seen if seen else np.nan
 
 
-def stability(labels, clusters, halves, temperature, extra):
-    """Return the mean Jaccard index (K,) of each cluster and what each half of the partitions assigns."""
+def stability(labels, clusters, first, temperature, extra):
+    """Return the mean Jaccard index (K,) of each cluster and what each half of the partitions assigns.
+
+    ``first`` (M,) bool: the partitions of the first half.
+    """
     K, M = clusters.max() + 1, labels.shape[1]
     found = [[] for _ in range(K)]
-    for first in halves:
-        for half in (np.flatnonzero(first), np.flatnonzero(~first)):
-            known = [i for i in range(len(labels)) if clusters[i] >= 0 and (labels[i, half] >= 0).any()]
-            assigned = np.array(
-                [posterior(labels, clusters, i, temperature, extra, half).argmax() for i in known]
-            )
-            own = clusters[known]
-            for k in range(K):
-                if (own == k).any():
-                    either = np.count_nonzero((own == k) | (assigned == k))
-                    found[k].append(np.count_nonzero((own == k) & (assigned == k)) / either)
-    assert halves.shape[1] == M
+    for half in (np.flatnonzero(first), np.flatnonzero(~first)):
+        known = [i for i in range(len(labels)) if clusters[i] >= 0 and (labels[i, half] >= 0).any()]
+        assigned = np.array(
+            [posterior(labels, clusters, i, temperature, extra, half).argmax() for i in known]
+        )
+        own = clusters[known]
+        for k in range(K):
+            if (own == k).any():
+                either = np.count_nonzero((own == k) | (assigned == k))
+                found[k].append(np.count_nonzero((own == k) & (assigned == k)) / either)
+    assert first.size == M
     return np.array([np.mean(values) if values else np.nan for values in found])

@@ -11,7 +11,10 @@ from bigcons import METHODS, Consensus
 from bigcons.datasets import planted_ensemble
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.memory import row_blocks
-from bigcons.solving.results import Results, renumbered
+from bigcons.metrics.confidence import trust_rows
+from bigcons.schema import CLUSTER_COLUMNS, PARTITION_COLUMNS
+from bigcons.solving.results import Found, Results, renumbered
+from bigcons.stores.trust import cluster_table, partition_table
 from tests.support.numbering import numbered_by_size, order_by_size
 
 CHUNK = 4
@@ -21,8 +24,22 @@ def results_of(read, n_objects, n_clusters, unlabeled, engine=None):
     """Return results of rows that are read from an array: memberships or, if it has one axis, labels."""
     blocks = row_blocks(n_objects, CHUNK)
     ensemble = SimpleNamespace(n_objects=n_objects, blocks=lambda: blocks)
-    rows = lambda block: (read[block.start : block.stop], block.index)  # noqa: E731
-    return Results(ensemble, unlabeled, n_clusters, read.ndim == 2, rows, engine or SerialEngine())
+
+    def found(block):
+        part, trust = read[block.start : block.stop], None
+        if read.ndim == 2:
+            seconds = np.argsort(part, axis=1)[:, 0]
+            trust = trust_rows(part.max(axis=1), seconds, part.min(axis=1))
+        return Found(part, trust, block.index)
+
+    reports = []
+    results = Results(
+        *(ensemble, unlabeled, n_clusters, read.ndim == 2, found, engine or SerialEngine()),
+        np.random.default_rng(n_objects).permutation(n_clusters) if read.ndim == 2 else np.arange(n_clusters),
+        trusted=read.ndim == 2,
+        collect=reports.append,
+    )
+    return results, reports
 
 
 def stored(results, path):
@@ -35,9 +52,14 @@ def stored(results, path):
         overwrite=True,
     ) as writer:
         labels = results.write(writer)
+        if results.trusted:
+            of_clusters = cluster_table({name: [] for name in CLUSTER_COLUMNS})
+            writer.describe_trust(of_clusters, partition_table({name: [] for name in PARTITION_COLUMNS}), 1.0)
     found = Consensus.open(path)
     assert labels is None or (labels == found.labels).all()
-    return found.labels, found.memberships if results.soft else None
+    if not results.soft:
+        return found.labels, None, None
+    return found.labels, found.memberships, found.read_trust(0, found.n_objects)
 
 
 @given(st.data(), st.integers(1, 14), st.integers(1, 5))
@@ -48,8 +70,8 @@ def test_memberships__are_in_columns_of_falling_size(tmp_path_factory, data, n_o
     rng = np.random.default_rng(seed)
     given_rows = rng.choice([0.0, 0.25, 0.5], (n_objects, n_clusters)).astype(np.float32)
     unlabeled = np.flatnonzero(rng.random(n_objects) < 0.2)
-    held = results_of(given_rows, n_objects, n_clusters, unlabeled)
-    labels, rows = held.hold()
+    held, reports = results_of(given_rows, n_objects, n_clusters, unlabeled)
+    labels, rows, trust = held.hold()
     labeled = np.setdiff1d(np.arange(n_objects), unlabeled)
     np.testing.assert_array_equal(rows[labeled], given_rows[labeled][:, held.order])
     np.testing.assert_array_equal(rows[unlabeled], np.float32(1 / n_clusters))
@@ -57,14 +79,17 @@ def test_memberships__are_in_columns_of_falling_size(tmp_path_factory, data, n_o
     np.testing.assert_array_equal(labels[unlabeled], -1)
     sizes = np.bincount(labels[labeled], minlength=n_clusters)
     assert held.sizes.tolist() == sizes.tolist() == sorted(sizes, reverse=True)
-    assert held.extras == list(range(-(-n_objects // CHUNK)))
-    written = results_of(given_rows, n_objects, n_clusters, unlabeled, ThreadsEngine(2))
-    found, memberships = stored(written, tmp_path_factory.getbasetemp() / "results.zarr")
+    np.testing.assert_array_equal(held.order[trust["second_labels"]], given_rows.argsort(axis=1)[:, 0])
+    np.testing.assert_array_equal(trust["confidence"], given_rows.max(axis=1))
+    assert reports == list(range(-(-n_objects // CHUNK)))
+    written, reports = results_of(given_rows, n_objects, n_clusters, unlabeled, ThreadsEngine(2))
+    found, memberships, of_store = stored(written, tmp_path_factory.getbasetemp() / "results.zarr")
     np.testing.assert_array_equal(found, labels)
     np.testing.assert_array_equal(memberships, rows)
     np.testing.assert_array_equal(written.order, held.order)
     np.testing.assert_array_equal(written.sizes, held.sizes)
-    assert written.extras == held.extras
+    np.testing.assert_array_equal(of_store, trust)
+    assert reports == list(range(-(-n_objects // CHUNK)))
 
 
 @given(st.lists(st.sampled_from([-1, 0, 2, 3, 6]), min_size=1, max_size=14))
@@ -72,15 +97,15 @@ def test_memberships__are_in_columns_of_falling_size(tmp_path_factory, data, n_o
 def test_labels__are_numbered_by_falling_size(tmp_path_factory, given_labels):
     given_labels = np.array(given_labels, np.int64)
     unlabeled = np.flatnonzero(given_labels < 0)
-    held = results_of(given_labels, len(given_labels), 8, unlabeled)
-    labels, rows = held.hold()
-    assert rows is None
+    held, _ = results_of(given_labels, len(given_labels), 8, unlabeled)
+    labels, rows, trust = held.hold()
+    assert rows is trust is None
     np.testing.assert_array_equal(labels, numbered_by_size(given_labels))
     np.testing.assert_array_equal(held.order, order_by_size(given_labels, 8))
-    written = results_of(given_labels, len(given_labels), 8, unlabeled)
-    found, _ = stored(written, tmp_path_factory.getbasetemp() / "results.zarr")
+    written, reports = results_of(given_labels, len(given_labels), 8, unlabeled)
+    found, _, _ = stored(written, tmp_path_factory.getbasetemp() / "results.zarr")
     np.testing.assert_array_equal(found, labels)
-    assert written.extras == held.extras
+    assert reports == list(range(-(-len(given_labels) // CHUNK)))
     np.testing.assert_array_equal(renumbered(given_labels, held.order), labels)
 
 

@@ -203,7 +203,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
                 {
                     "survey": (n, 0.35),
                     **steps,
-                    "results": (n if out is None else 2 * n, 0.03 * K),
+                    "results": (n, 0.03 * K),
                     "compare with partitions": (n_trusted, 1.0),
                     "confidence": (n_trusted, max(4.0, 0.17 * K)),
                     "write to disk": (0 if out is None else n, 0.02 * K),
