@@ -16,13 +16,16 @@ def one_thread(*, user_api: str | None = None) -> Any:
     user_api : {'blas', 'openmp'}, default=None
         The one to limit; both by default.
     """
-    return _thread_pools().limit(limits=1, user_api=user_api)
+    return _thread_pools(user_api == "blas").limit(limits=1, user_api=user_api)
 
 
 @cache
-def _thread_pools() -> Any:
-    """Return the thread pools of this process, scikit-learn's included; finding them takes long."""
-    import sklearn.cluster  # noqa: F401
+def _thread_pools(only_blas: bool) -> Any:
+    """Return the thread pools of this process, those of BLAS or all; finding them takes long."""
+    if only_blas:
+        import scipy.linalg  # noqa: F401
+    else:
+        import sklearn.cluster  # noqa: F401
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -292,7 +292,7 @@ class FineStart(TreeStart):
             more_objects=MORE_OBJECTS,
         )
         rows, labeled = embedding.rows_of(run.sample)
-        with one_thread():
+        with one_thread(user_api="blas"):
             groups = np.unique(nearest_pivots(rows[labeled]), return_inverse=True)[1]
             centers = one_hot(groups, int(groups.max()) + 1).T @ rows[labeled]
             centers /= np.bincount(groups)[:, None]
@@ -441,13 +441,14 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
     def _publish_winner(
         self, ensemble: Ensemble, engine: Engine, winner: Winner, survey: Survey, out: Output | None
     ) -> None:
-        problem, state = self._problem, winner.state
+        placement: Any = self._problem
+        state = winner.state
         self.chosen_tree_: str = TREES[int(state["tree"][0])]
         self.temperature_: float = float(state["temperature"][0])
 
         def read(block: Block) -> Found:
             labels = ensemble.read(block.start, block.stop)
-            placed = problem.place(state, labels, winner.carried(block), soft=True)
+            placed = placement.place(state, labels, winner.carried(block), soft=True)
             return Found(placed.memberships, placed.trust if trusted else None, placed.stats)
 
         def collect(stats: Stats) -> None:

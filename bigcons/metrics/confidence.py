@@ -135,7 +135,8 @@ def trust(
         for block, rows in evidence.weigh_blocks(engine, lambda _, rows: rows):
             for name, column_of in columns.items():
                 column_of[block.start : block.stop] = rows[name]
-        return Trust(*columns.values(), *evidence.tables(), evidence.temperature)
+        confidence, second, second_confidence = columns.values()
+        return Trust(confidence, second, second_confidence, *evidence.tables(), evidence.temperature)
 
 
 def write_trust(ensemble: Ensemble, writer: ConsensusWriter, engine: Engine) -> None:
@@ -290,8 +291,9 @@ class Evidence:
             temperature = independent_share(*share_of, rates, own_rates)
         self.temperature: float = float(temperature)
         self._memberships = memberships
-        tempered = (in_whole_vectors(self.temperature * of) for of in (rates, own_rates - rates))
-        self._weighing = Weighing(ensemble, column, random_half(ensemble.n_partitions), *tempered, *prior)
+        rates, without = (in_whole_vectors(self.temperature * of) for of in (rates, own_rates - rates))
+        half = random_half(ensemble.n_partitions)
+        self._weighing = Weighing(ensemble, column, half, rates, without, *prior)
         self._confidence, self._agreed = np.zeros(K), np.zeros((3, 2, K))
 
     def weigh_blocks(

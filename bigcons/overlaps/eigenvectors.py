@@ -83,7 +83,7 @@ def leading_eigenvectors(matrix: Any, n_vectors: int) -> tuple[np.ndarray, np.nd
 
     B = matrix.shape[0]
     k = min(n_vectors, B)
-    with one_thread():
+    with one_thread(user_api="blas"):
         if is_dense(B, k):
             try:
                 values, vectors = scipy.linalg.eigh(matrix, subset_by_index=(B - k, B - 1))
@@ -322,13 +322,13 @@ def leading_by_products(
     width, k = width_of(n_vectors, n_rows), min(n_vectors, n_rows)
     V = AV = np.empty((n_rows, 0))
     projected = np.empty((0, 0))
-    with one_thread():
+    with one_thread(user_api="blas"):
         new = orthonormal(generator(0, "overlaps.range").standard_normal((n_rows, width)), V)
     n_products = 0
     while True:
         image = product(new)
         n_products += 1
-        with one_thread():
+        with one_thread(user_api="blas"):
             V, AV = np.concatenate([V, new], axis=1), np.concatenate([AV, image], axis=1)
             of_new = V.T @ image
             old = of_new[: len(projected)]

@@ -111,7 +111,7 @@ class Groups(NamedTuple):
         """
         counts = np.ones(offsets.size - 1) if counts is None else counts
         found = np.full(len(labels), -1)
-        with one_thread():
+        with one_thread(user_api="blas"):
             incidence = incidence_of(labels, offsets)
             by_column = np.repeat(counts, np.diff(offsets))
             labeled = (incidence @ by_column) > 0

@@ -297,8 +297,8 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             self.labels_, self._memberships, rows = results.hold()
             self._note(results)
             if tables is not None and rows is not None:
-                of_objects = (np.ascontiguousarray(rows[name]) for name in TRUST)
-                self._trust = Trust(*of_objects, *tables(results))
+                sure, second, second_sure = (np.ascontiguousarray(rows[name]) for name in TRUST)
+                self._trust = Trust(sure, second, second_sure, *tables(results))
             elif trust is not None:
                 self._trust = confidence.trust(ensemble, self.labels_, client=trust)
             self._warn_of_surplus(results.sizes)

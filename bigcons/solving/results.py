@@ -105,8 +105,8 @@ class Results:
         while (order := self._next_order()) is not None:
             for block in self.ensemble.blocks():
                 part = slice(block.start, block.stop)
-                rows = Rows(*(None if values is None else values[part] for values in held))
-                keep(block, rows.renumbered(order))
+                soft, trust = (None if values is None else values[part] for values in held[1:])
+                keep(block, Rows(held.labels[part], soft, trust).renumbered(order))
         return held
 
     def write(self, writer: ConsensusWriter) -> np.ndarray | None:
