@@ -120,7 +120,7 @@ def test_open__reads_no_pairs_until_asked(stored, monkeypatch):
 def test_open__converts_large_tables_in_a_temporary_folder(stored, monkeypatch, tmp_path):
     expected = stored.load()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("bigcons.stores.pairs.LOADED_PAIR_BYTES", 10**9)
+    monkeypatch.setattr("bigcons.stores.pairs.PAIR_BYTES", 10**9)
     before = names_in(tmp_path)
     table = PairTable.open(stored.path)
     assert_same_table(table, expected)

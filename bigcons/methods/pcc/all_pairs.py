@@ -33,14 +33,11 @@ from bigcons.solving.passes import Iterate, Run, Step, Visit
 from bigcons.solving.survey import mean_pair_weight
 from bigcons.storage.checkpoint import BlockArrays
 
-# While the largest gap exceeds the tolerance, objects with gaps down to this share of the tolerance move too:
-# otherwise those just below it would delay one another for many passes.
-MOVE_SHARE = 0.25
-
 
 def threshold_after(gap: float, tol: float) -> float:
     """Return the relative gap up to which objects do not move, if the largest is ``gap``."""
-    return tol * (1.0 if gap <= tol else MOVE_SHARE)
+    # objects just below the tolerance move too: otherwise they would delay one another for many passes
+    return tol * (1.0 if gap <= tol else 0.25)
 
 
 class BlockMemberships(NamedTuple):

@@ -10,11 +10,6 @@ from bigcons.methods.pcc.start import entropy_weights
 from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
 
-# Mean number of clusters of the partitions, as a share of those asked for, up to which to warn. Measured on 5
-# to 20 planted classes of equal size, with noise: below a third the paper's model lost all of them, up to a
-# half most, while the calibrated one found all.
-FEW = 0.5
-
 
 def warn_of_coarse_labels(ensemble: Ensemble, n_clusters: int, weights: Weights | str | None) -> bool:
     """Warn if the partitions have far fewer clusters than asked for, and so join different ones by chance.
@@ -25,7 +20,9 @@ def warn_of_coarse_labels(ensemble: Ensemble, n_clusters: int, weights: Weights 
     if isinstance(weights, Weights):
         counted = counted[weights.partitions > 0]
     mean = float(np.mean(counted))
-    is_coarse = mean <= FEW * n_clusters
+    # Measured on 5 to 20 planted classes of equal size, with noise: below a third the paper's model lost
+    # all of them, up to a half most, while the calibrated one found all.
+    is_coarse = mean <= 0.5 * n_clusters
     if is_coarse:
         warn_user(
             f"the partitions have {mean:.3g} clusters on average, far fewer than n_clusters={n_clusters}: by "
