@@ -15,21 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.execution.blas import one_thread
+from bigcons.memory import row_blocks
 from bigcons.solving.passes import best_start
 
-# From so many clusters on, k-means of unit rows is spherical, and starts on a part of the rows, with so many
-# of them for each cluster.
-MANY_CLUSTERS, ROWS_PER_CLUSTER = 50, 8
-
-# Starts where no number is asked for. Of many clusters only the one by pivots: on 60 to 300 planted classes,
-# equal and not, nine random ones more led to the same clusters.
-STARTS, STARTS_OF_MANY = 10, 1
-
-# How often centers are exchanged, and rows that are compared with all of them at a time.
-MOST_EXCHANGES, ROWS_AT_ONCE = 10, 4096
-
-# Rows of unit length are distinguished by this many decimals.
-DECIMALS = 8
+# From so many clusters on, k-means of unit rows is spherical, and starts on a part of the rows.
+MANY_CLUSTERS = 50
 
 
 class RowClusters(NamedTuple):
@@ -81,7 +71,7 @@ def assign(rows: np.ndarray, counted: np.ndarray, centers: np.ndarray) -> tuple[
 
 def n_distinct_rows(rows: np.ndarray) -> int:
     """Return the number of rows distinct up to rounding errors: the most clusters k-means can find."""
-    return len(np.unique(rows.round(DECIMALS), axis=0))
+    return len(np.unique(rows.round(8), axis=0))
 
 
 def best_kmeans(
@@ -133,12 +123,14 @@ def kmeans_of_unit_rows(
     from bigcons.kernels.overlaps import normalize_rows
 
     if n_init is None:
-        n_init = STARTS if n_clusters < MANY_CLUSTERS else STARTS_OF_MANY
+        # Of many clusters only the start by pivots: on 60 to 300 planted classes, equal and not, nine random
+        # ones more led to the same clusters.
+        n_init = 10 if n_clusters < MANY_CLUSTERS else 1
     settings = {"max_iter": max_iter, "tol": tol}
     if n_clusters < MANY_CLUSTERS:
         best, objectives = best_kmeans(rows, n_clusters, n_init, draw, weights, **settings)
         return RowClusters(best.cluster_centers_, best.labels_, best.inertia_, best.n_iter_), objectives
-    step = max(len(rows) // (ROWS_PER_CLUSTER * n_clusters), 1)
+    step = max(len(rows) // (8 * n_clusters), 1)  # eight rows for each cluster
     while step > 1 and n_distinct_rows(rows[::step]) < n_clusters:
         step //= 2
     counted = np.ones(len(rows)) if weights is None else weights
@@ -158,7 +150,7 @@ def kmeans_of_unit_rows(
         centers, threshold = best.cluster_centers_, tol * float(np.var(rows, axis=0).mean())
         normalize_rows(centers)
         found = _spherical(part, of_part, centers, max_iter, threshold)
-        for _ in range(MOST_EXCHANGES):
+        for _ in range(10):
             centers = _exchanged(part, of_part, found)
             if centers is None:
                 break
@@ -194,10 +186,10 @@ def _exchanged(rows: np.ndarray, weights: np.ndarray, found: RowClusters) -> np.
 
     centers, n_clusters = found.centers.copy(), len(found.centers)
     lead = np.empty(len(rows))
-    for begin in range(0, len(rows), ROWS_AT_ONCE):
-        some = slice(begin, begin + ROWS_AT_ONCE)
+    for block in row_blocks(len(rows), 4096):
+        some = slice(block.start, block.stop)
         cosines = rows[some] @ centers.T
-        own = np.arange(len(cosines)), found.labels[some]
+        own = np.arange(block.n_rows), found.labels[some]
         nearest = cosines[own]
         cosines[own] = -np.inf
         lead[some] = nearest - cosines.max(axis=1)
