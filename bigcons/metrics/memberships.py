@@ -19,18 +19,12 @@ from bigcons.memory import Block, row_blocks
 from bigcons.progress import progress
 from bigcons.stores.consensus import Consensus
 from bigcons.stores.ensemble import Ensemble, as_ensemble
+from bigcons.stores.ensemble_store import SUM_TOLERANCE
 from bigcons.stores.features import open_features
 from bigcons.stores.pairs import PairTable, pairs_of
 from bigcons.validation import check_number
 
 BLOCK_BYTES = 1 << 24
-TOLERANCE = 1e-3
-
-# Visiting all pairs takes about 20 + M ns per pair: a minute or two at this size.
-MOST_OBJECTS_PAIR_BY_PAIR = 50_000
-
-# Rows of a tile of the n x n square, so that two blocks of labels stay in the cache.
-TILE_ROWS = 512
 
 
 def jensen_shannon(y: Any, z: Any, *, client: object = None) -> float:
@@ -268,7 +262,7 @@ def pcc_objective(
             )
         with open_engine(client) as engine:
             return _factorized(ensemble, memberships, weights, engine)
-    if ensemble.n_objects > MOST_OBJECTS_PAIR_BY_PAIR:
+    if ensemble.n_objects > 50_000:  # a pair takes about 20 + M ns: a minute or two
         n = ensemble.n_objects
         raise InvalidInputError(
             f"n_objects={n} makes {n * (n - 1) // 2:.3g} pairs, too many to visit; pass constant=False (l2), "
@@ -311,10 +305,12 @@ def _pair_by_pair(
     value, _, _, parameter = divergence
     labels = ensemble.read(0, ensemble.n_objects)
 
-    def tile_row(block: Block) -> float:
-        return float(over_tile(labels, rows, block.start, block.stop, TILE_ROWS, value, parameter))
+    side = 512  # of a tile of the n x n square, so that two blocks of labels stay in the cache
 
-    return fold(engine, row_blocks(ensemble.n_objects, TILE_ROWS), tile_row, lambda a, b: a + b)
+    def tile_row(block: Block) -> float:
+        return float(over_tile(labels, rows, block.start, block.stop, side, value, parameter))
+
+    return fold(engine, row_blocks(ensemble.n_objects, side), tile_row, lambda a, b: a + b)
 
 
 # Rows of memberships
@@ -336,7 +332,7 @@ def simplex_rows(name: str, memberships: Any, block: Block, n_clusters: int) -> 
     if rows.dtype.kind not in "biuf":
         raise InvalidInputError(f"{name} has entries of type {rows.dtype}; pass memberships as real numbers.")
     rows = rows.astype(np.float64, copy=False)
-    bad = ~((rows >= 0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1) <= TOLERANCE))
+    bad = ~((rows >= 0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1) <= SUM_TOLERANCE))
     if bad.any():
         row = int(np.argmax(bad))
         raise InvalidInputError(
