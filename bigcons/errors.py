@@ -13,8 +13,12 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-_MOST_NAMES = 12
-_MOST_LOST = 3
+
+def some(names: Sequence[str]) -> str:
+    """Return the first few names and, if there are more, their number."""
+    if len(names) <= 12:
+        return ", ".join(names)
+    return f"{', '.join(names[:12])}, ... ({len(names):,} in total)"
 
 
 class BigconsError(Exception):
@@ -66,8 +70,7 @@ class UnknownColumnError(InvalidInputError):
         if columns is None:
             known = f"it has no names: use 0 to {(n_columns or 1) - 1}"
         else:
-            more = f", ... ({len(names):,} in total)" if len(names) > _MOST_NAMES else ""
-            known = f"choose one of {', '.join(names[:_MOST_NAMES])}{more}"
+            known = f"choose one of {some(names)}"
         guess = f" Did you mean {near[0]}?" if near else ""
         super().__init__(f"{where} has no column {column!r}; {known}.{guess}")
         self.where = where
@@ -164,8 +167,7 @@ class NotRepairableError(CorruptStoreError):
     def __init__(
         self, path: object, lost: Sequence[str], reason: str, rows: Sequence[tuple[int, int]] = ()
     ) -> None:
-        more = f" and {len(lost) - _MOST_LOST} more" if len(lost) > _MOST_LOST else ""
-        named = "; ".join(lost[:_MOST_LOST]) + more
+        named = "; ".join(lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
         super().__init__(
             f"{path} is damaged in {named}, which cannot be made again ({reason}); it was left as it was.",
             path=path,
