@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.execution.blas import one_thread
-from bigcons.memory import row_blocks
 from bigcons.solving.passes import best_start
 
 # From so many clusters on, k-means of unit rows is spherical, and starts on a part of the rows.
@@ -113,8 +112,7 @@ def kmeans_of_unit_rows(
 
     Of many clusters, starts are by scikit-learn on a part of the rows: the first from rows that are as
     orthogonal as possible, by QR with pivots (Damle, Minden and Ying 2019). The best one goes on by spherical
-    k-means, on the part, where centers are exchanged while that helps, and then on all rows. O(K^2 columns)
-    time for an iteration of a start.
+    k-means, on the part and then on all rows. O(K^2 columns) time for an iteration of a start.
     """
     import scipy.linalg
     from sklearn.cluster import KMeans
@@ -150,14 +148,6 @@ def kmeans_of_unit_rows(
         centers, threshold = best.cluster_centers_, tol * float(np.var(rows, axis=0).mean())
         normalize_rows(centers)
         found = _spherical(part, of_part, centers, max_iter, threshold)
-        for _ in range(10):
-            centers = _exchanged(part, of_part, found)
-            if centers is None:
-                break
-            better = _spherical(part, of_part, centers, max_iter, threshold)
-            if better.objective >= found.objective:
-                break
-            found = better
     return found if step == 1 else _spherical(rows, counted, found.centers, max_iter, threshold), objectives
 
 
@@ -173,44 +163,3 @@ def _spherical(
         if n_iter < max_iter:
             centers = moved
     return RowClusters(centers, labels, sums.inertia, n_iter)
-
-
-def _exchanged(rows: np.ndarray, weights: np.ndarray, found: RowClusters) -> np.ndarray | None:
-    """Return the centers with the least needed ones moved into clusters that are two, None if none is.
-
-    With ``S_k`` for the sum of the rows of a cluster, times their weights ``w``, the objective of spherical
-    k-means is ``2 (sum w - sum_k |S_k|)``. Without its center, rows of a cluster are in their second nearest;
-    a cluster that is divided gains ``|S_1| + |S_2| - |S_1 + S_2|``. It is divided where its rows vary most.
-    """
-    from bigcons.kernels.overlaps import normalize_rows
-
-    centers, n_clusters = found.centers.copy(), len(found.centers)
-    lead = np.empty(len(rows))
-    for block in row_blocks(len(rows), 4096):
-        some = slice(block.start, block.stop)
-        cosines = rows[some] @ centers.T
-        own = np.arange(block.n_rows), found.labels[some]
-        nearest = cosines[own]
-        cosines[own] = -np.inf
-        lead[some] = nearest - cosines.max(axis=1)
-    costs = np.bincount(found.labels, weights * lead, minlength=n_clusters)
-    gains, halves = np.zeros(n_clusters), np.zeros((n_clusters, 2, rows.shape[1]))
-    ends = np.bincount(found.labels, minlength=n_clusters).cumsum()
-    members = np.split(np.argsort(found.labels, kind="stable"), ends)
-    for k in range(n_clusters):
-        mine = rows[members[k]] * weights[members[k], None]
-        if len(mine) > 1:
-            across = mine - mine.mean(axis=0)
-            first = np.linalg.svd(across, full_matrices=False)[0][:, 0] > 0
-            halves[k] = mine[first].sum(axis=0), mine[~first].sum(axis=0)
-            gains[k] = np.linalg.norm(halves[k], axis=1).sum() - np.linalg.norm(halves[k].sum(axis=0))
-    needed, divided = np.argsort(costs, kind="stable"), np.argsort(-gains, kind="stable")
-    taken: set[int] = set()
-    for to in divided:
-        spare = next((k for k in needed if k not in taken and k != to), None)
-        if to in taken or spare is None or gains[to] <= costs[spare]:
-            break
-        centers[to], centers[spare] = halves[to]
-        taken |= {to, spare}
-    normalize_rows(centers)
-    return centers if taken else None
