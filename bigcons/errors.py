@@ -14,13 +14,6 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def some(names: Sequence[str]) -> str:
-    """Return the first few names and, if there are more, their number."""
-    if len(names) <= 12:
-        return ", ".join(names)
-    return f"{', '.join(names[:12])}, ... ({len(names):,} in total)"
-
-
 class BigconsError(Exception):
     """Base class of all errors that bigcons raises deliberately."""
 
@@ -70,7 +63,8 @@ class UnknownColumnError(InvalidInputError):
         if columns is None:
             known = f"it has no names: use 0 to {(n_columns or 1) - 1}"
         else:
-            known = f"choose one of {some(names)}"
+            more = f", ... ({len(names):,} in total)" if len(names) > 12 else ""
+            known = f"choose one of {', '.join(names[:12])}{more}"
         guess = f" Did you mean {near[0]}?" if near else ""
         super().__init__(f"{where} has no column {column!r}; {known}.{guess}")
         self.where = where

@@ -149,6 +149,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 # Progress
 
 
+def some(names: Sequence[str]) -> str:
+    """Return the first few names and, if there are more, their number."""
+    if len(names) <= 12:
+        return ", ".join(names)
+    return f"{', '.join(names[:12])}, ... ({len(names):,} in total)"
+
+
 def progress_on_terminal(after: float = 1.0) -> AbstractContextManager[object]:
     """Draw the bars of work of that many seconds in the ``with`` block, if standard error is a terminal."""
     return ProgressBar(sys.stderr, after=after) if sys.stderr.isatty() else nullcontext()

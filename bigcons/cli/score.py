@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bigcons.cli.options import PATH, TABLE, columns_option, drop_option, scheduler_option
-from bigcons.cli.output import emit, facts, reporting, with_clusters
-from bigcons.errors import InvalidIdsError, InvalidInputError, some
+from bigcons.cli.output import emit, facts, reporting, some, with_clusters
+from bigcons.errors import InvalidIdsError, InvalidInputError
 
 if TYPE_CHECKING:
     import numpy as np
