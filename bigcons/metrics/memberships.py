@@ -24,8 +24,6 @@ from bigcons.stores.features import open_features
 from bigcons.stores.pairs import PairTable, pairs_of
 from bigcons.validation import check_number
 
-BLOCK_BYTES = 1 << 24
-
 
 def jensen_shannon(y: Any, z: Any, *, client: object = None) -> float:
     """Return the J criterion: the mean Jensen-Shannon divergence of memberships, clusters matched best.
@@ -50,7 +48,7 @@ def jensen_shannon(y: Any, z: Any, *, client: object = None) -> float:
             f"y has {y.shape[0]} objects but z has {z.shape[0]}; pass memberships of the same objects."
         )
     n_clusters = max(y.shape[1], z.shape[1])
-    blocks = row_blocks(y.shape[0], max(1, BLOCK_BYTES // (8 * n_clusters**2)))
+    blocks = row_blocks(y.shape[0], max(1, (1 << 21) // n_clusters**2))
     with open_engine(client) as engine:
         costs = fold(engine, blocks, partial(_matching_costs, y, z, n_clusters), np.add)
     return float(costs[linear_sum_assignment(costs)].sum() / y.shape[0])
@@ -178,7 +176,7 @@ class _MembershipRows:
         """Return blocks: whole chunks of a store, some megabytes of an array."""
         if isinstance(self._source, Consensus):
             return self._source.blocks()
-        return row_blocks(self.n_objects, max(1, BLOCK_BYTES // (8 * self.n_clusters)))
+        return row_blocks(self.n_objects, max(1, (1 << 21) // self.n_clusters))
 
     def read(self, block: Block, threshold: float) -> np.ndarray:
         """Return the memberships of a block ``(rows, n_clusters)``; refuse rows off the simplex.

@@ -163,20 +163,16 @@ def labeled_objects(observed: np.ndarray, weights: np.ndarray | None = None) -> 
     return np.asarray(counted.any(axis=1))
 
 
-# Objects of the sample on which starts run, and labels that a partition has in it for each cluster: half of
-# 4,096 objects are 16 for each of 128. With 2 (100,000 objects, 50 partitions, half missing), KCC and the
-# mixture model lost all of 1,000 planted classes.
-START_SAMPLE, LABELS_PER_CLUSTER = 4096, 16
-
-# Labels beyond which the sample does not grow for the number of clusters.
-MOST_SAMPLED_LABELS = 1 << 21
-
-
 def start_rows(ensemble: Ensemble, n_clusters: int) -> int:
-    """Return the size of the sample on which starts run: 4,096 objects, or more for many clusters."""
+    """Return the size of the sample on which starts run: 4,096 objects, or more for many clusters.
+
+    A partition then has 16 labels for each cluster, unless these are more than two million labels. With 2
+    (100,000 objects, 50 partitions, half missing), KCC and the mixture model lost all of 1,000 planted
+    classes.
+    """
     n, n_labels = ensemble.n_objects, max(int(ensemble.n_labeled.sum()), 1)
-    enough = -(-LABELS_PER_CLUSTER * n_clusters * n * ensemble.n_partitions // n_labels)
-    return min(n, max(START_SAMPLE, min(enough, MOST_SAMPLED_LABELS * n // n_labels)))
+    enough = -(-16 * n_clusters * n * ensemble.n_partitions // n_labels)
+    return min(n, max(4096, min(enough, (1 << 21) * n // n_labels)))
 
 
 class Links(NamedTuple):

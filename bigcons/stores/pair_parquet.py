@@ -30,9 +30,6 @@ from bigcons.stores.pair_rows import MAX_OBJECTS, Edges
 from bigcons.tables.files import ParquetTable
 from bigcons.validation import check_int
 
-PAIRS_PER_GROUP = 1 << 20
-"""Pairs of a row group."""
-
 _METADATA = b"bigcons.pairs"
 _SUFFIXES = (".parquet", ".pq")
 
@@ -102,14 +99,14 @@ def write_parquet(
 
 
 def _row_groups(parts: Iterable[Edges], pairs_per_file: int | None) -> Iterator[tuple[int, Edges]]:
-    """Regroup ``parts`` into row groups, at least one, each with the number of its file."""
+    """Regroup ``parts`` into row groups of a million, at least one, each with the number of its file."""
     file, room = 0, pairs_per_file or sys.maxsize
     held: list[Edges] = []
     n_held = n_groups = 0
     for part in parts:
         held.append(part)
         n_held += len(part.i)
-        while n_held >= (size := min(PAIRS_PER_GROUP, room)):
+        while n_held >= (size := min(1 << 20, room)):
             joined = _joined(held)
             yield file, Edges(*(column[:size] for column in joined))
             held, n_held = [Edges(*(column[size:] for column in joined))], n_held - size

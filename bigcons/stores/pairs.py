@@ -69,9 +69,6 @@ from bigcons.stores.pair_store import (
 from bigcons.tables.files import describe, provenance_of_files
 from bigcons.tables.intake import open_table
 
-ENTRIES_PER_WRITE = 1 << 20
-
-
 DEFAULT_MEMORY = 10**9
 """Budget for converting Parquet to rows where none is given."""
 
@@ -322,7 +319,7 @@ class PairTable:
         metadata of each file has the entries of `bigcons.schema.PARQUET_PAIRS`.
         """
         mean_entries = 2 * self.n_pairs / max(self.n_objects, 1)
-        rows = max(1, int(ENTRIES_PER_WRITE / max(mean_entries, 1)))
+        rows = max(1, int((1 << 20) / max(mean_entries, 1)))
         write_parquet(
             path,
             self._edges_of_blocks(self.blocks(min(rows, self.rows_per_block or rows))),

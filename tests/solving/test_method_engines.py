@@ -10,8 +10,9 @@ from bigcons import METHODS, Consensus, Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConsensusWarning, ConvergenceWarning, UnlabeledObjectsWarning
 from bigcons.execution.engine import ThreadsEngine
+from bigcons.methods.bce import gibbs
 from bigcons.overlaps import graph_clusterer
-from bigcons.solving import survey
+from bigcons.solving import pass_clusterer
 from bigcons.solving.assignment import AssignmentClusterer
 
 N_OBJECTS, N_PARTITIONS, CHUNK_ROWS, K = 2400, 12, 500, 4
@@ -72,7 +73,8 @@ def cluster():
 @pytest.fixture(autouse=True)
 def _small_samples(monkeypatch):
     """Let the starts see only some of the objects, so that passes have something left to do."""
-    monkeypatch.setattr(survey, "START_SAMPLE", 400)
+    for module in (pass_clusterer, gibbs):
+        monkeypatch.setattr(module, "start_rows", lambda *_: 400)
     monkeypatch.setattr(graph_clusterer, "KMEANS_SAMPLE", 400)
 
 
