@@ -81,10 +81,10 @@ class LazyGroup(click.Group):
                 raise click.ClickException(reason) from error
             except Terminated:
                 click.echo("Terminated before the output was complete.", err=True)
-                ctx.exit(143)
+                ctx.exit(143)  # 128 and SIGTERM
             except KeyboardInterrupt:
                 click.echo("Interrupted before the output was complete.", err=True)
-                ctx.exit(130)
+                ctx.exit(130)  # 128 and SIGINT
 
 
 def _reason(error: BaseException) -> str:

@@ -43,8 +43,7 @@ MAX_CHUNK_ROWS = 1 << 18
 RANGES = 1 << 16
 """Ends of pairs are counted in at most this many ranges of objects of equal width, a power of 2."""
 
-# Measured, with a margin: bytes of a row besides what its table takes, while it is checked and distributed;
-# of an end of a pair and of an object while a range of objects is sorted and stored.
+# Measured, with a margin: bytes of an end of a pair while a range of objects is sorted and stored.
 END_BYTES = 96
 
 
