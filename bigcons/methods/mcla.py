@@ -94,7 +94,7 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
     clusterings the similarity is the extended Jaccard measure ``a.b / (|a|^2 + |b|^2 - a.b)``. Three passes;
     O(n M^2 + B^2 + n M K) time for B base clusters, O(B^2) memory. Of more than 5,000 base clusters
     "spectral" keeps the pairs that overlap only, which changes no similarity, and finds eigenvectors up to
-    residuals of 1e-4; time and memory are then linear in the number of these pairs.
+    residuals of .001; time and memory are then linear in the number of these pairs.
     Where these are more than 28 million, as of very many partitions, it compares base clusters by the cosine
     ``|a and b| / sqrt(|a| |b|)`` instead, whose eigenvectors take passes over the labels and no pairs; so
     does ``objective_``. ``union="observed"`` keeps the pairs.

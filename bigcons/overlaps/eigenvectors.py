@@ -40,10 +40,10 @@ MOST_BLOCKS = 4
 
 # An eigenvector is found when ``|A v - value v|`` is at most this share of the largest eigenvalue; the angle
 # to the true one is at most this, divided by the distance to the next eigenvalue not wanted.
-RESIDUAL = 1e-4
+RESIDUAL = 1e-3
 
 # Passes after which vectors count as found: with no gap after them, no space of theirs is to be found.
-MOST_PASSES = 24
+MOST_PASSES = 12
 
 # Blocks of objects are visited together by a task until they have this many labels for each base cluster, so
 # that adding up tables (B, width) costs little beside making them.

@@ -31,9 +31,6 @@ from bigcons.stores.ensemble import Ensemble
 # lost a quarter of the accuracy with 4 (40,000 objects, 20 partitions of 500 clusters, 8 classes).
 FEWEST_LABELS = 64
 
-# How well the eigenvectors of a start are found, and after how many passes at the latest.
-RESIDUAL, MOST_PASSES = 1e-3, 12
-
 # Objects that base clusters count as if they had besides their own. Without any, the leading vectors of very
 # small base clusters tell of a few objects that hang on the others by a single label: from them, KCC of
 # 200,000 objects in 20 partitions of 50,000 base clusters, half of the labels missing, had an adjusted Rand
@@ -69,12 +66,7 @@ def check_embedding_plan(
 
 def spectral_centers(run: Run, n_clusters: int, weights: Weights | None) -> Centers:
     """Return the centers of k-means of the sample in the spectral embedding of all objects."""
-    embedding = bipartite_embedding(
-        *(run.data, run.engine, n_clusters, weights),
-        tol=RESIDUAL,
-        max_passes=MOST_PASSES,
-        more_objects=MORE_OBJECTS,
-    )
+    embedding = bipartite_embedding(run.data, run.engine, n_clusters, weights, more_objects=MORE_OBJECTS)
     rows, labeled = embedding.rows_of(run.sample)
     rows = rows[labeled]
     draw = int(generator(run.seed, "spectral_start.kmeans").integers(2**31))
