@@ -13,9 +13,6 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-_MOST_NAMES = 12
-_MOST_LOST = 3
-
 
 class BigconsError(Exception):
     """Base class of all errors that bigcons raises deliberately."""
@@ -66,8 +63,8 @@ class UnknownColumnError(InvalidInputError):
         if columns is None:
             known = f"it has no names: use 0 to {(n_columns or 1) - 1}"
         else:
-            more = f", ... ({len(names):,} in total)" if len(names) > _MOST_NAMES else ""
-            known = f"choose one of {', '.join(names[:_MOST_NAMES])}{more}"
+            more = f", ... ({len(names):,} in total)" if len(names) > 12 else ""
+            known = f"choose one of {', '.join(names[:12])}{more}"
         guess = f" Did you mean {near[0]}?" if near else ""
         super().__init__(f"{where} has no column {column!r}; {known}.{guess}")
         self.where = where
@@ -164,8 +161,7 @@ class NotRepairableError(CorruptStoreError):
     def __init__(
         self, path: object, lost: Sequence[str], reason: str, rows: Sequence[tuple[int, int]] = ()
     ) -> None:
-        more = f" and {len(lost) - _MOST_LOST} more" if len(lost) > _MOST_LOST else ""
-        named = "; ".join(lost[:_MOST_LOST]) + more
+        named = "; ".join(lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
         super().__init__(
             f"{path} is damaged in {named}, which cannot be made again ({reason}); it was left as it was.",
             path=path,

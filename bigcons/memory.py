@@ -18,7 +18,11 @@ _UNITS |= {f"{p}B": 1000 ** (i + 1) for i, p in enumerate("KMGT")}
 _UNITS |= {f"{p}IB": 1024 ** (i + 1) for i, p in enumerate("KMGT")}
 _UNITS |= {p: 1000 ** (i + 1) for i, p in enumerate("KMGT")}
 
-_LEAST_WITHOUT_UNIT = 1000
+BLOCK_ROWS = 1 << 16
+"""Rows that are read, encoded or written at a time; of a chunk, at most."""
+
+TILE_ROWS = 1024
+"""Rows on each side of a tile of a square of objects: 8 MB of distances."""
 
 MOST_BYTES = 1 << 50
 """The largest budget; no machine has more, so a larger one is a mistake."""
@@ -85,7 +89,7 @@ def parse_size(size: int | float | str) -> int:
         raise InvalidInputError(
             f"memory={size!r} is not a size; use bytes or text such as '2GB' or '512MiB'."
         )
-    if not unit and number < _LEAST_WITHOUT_UNIT:
+    if not unit and number < 1000:
         raise InvalidInputError(
             f"memory={size!r} would be bytes; give the unit, such as '{number:g}GB' or '{number:g}MB'.",
             parameter="memory",

@@ -10,9 +10,6 @@ from typing import Any, NamedTuple
 from bigcons.memory import format_size
 from bigcons.version import __version__
 
-MOST_PARTITIONS, MOST_PASSES, MOST_TRAITS, MOST_VALUES = 200, 60, 8, 6
-"""Rows and columns of tables, at most."""
-
 
 class Drawn(NamedTuple):
     """A picture."""
@@ -142,7 +139,7 @@ def _told_profiles(report: Content) -> str:
     for place, row in enumerate(clusters):
         k = row["cluster"]
         of_numbers, of_texts = of_cluster.get(k, ([], []))
-        traits = sorted(of_numbers, key=lambda r: -abs(r["difference"] or 0.0))[:MOST_TRAITS]
+        traits = sorted(of_numbers, key=lambda r: -abs(r["difference"] or 0.0))[:8]
         tables = ""
         if traits:
             left = len(of_numbers) - len(traits)
@@ -169,7 +166,7 @@ def _told_objects(report: Content) -> str:
     assert report.least_certain is not None  # noqa: S101 - the caller has asked
     rows = [{**row, **{f"value:{n}": v for n, v in report.values.get(row["object"], {}).items()}}
             for row in _rows(report.least_certain)]  # fmt: skip
-    values = [name for name in (rows[0] if rows else ()) if name.startswith("value:")][:MOST_VALUES]
+    values = [name for name in (rows[0] if rows else ()) if name.startswith("value:")][:6]
     caption = f"The {len(rows)} labeled objects of lowest confidence; object is the row, from 0"
     return _table(caption, [*report.least_certain.column_names, *values], rows)
 
@@ -186,10 +183,9 @@ def _told_partitions(report: Content) -> str:
         "redundancy": "Redundancy: its largest adjusted Rand index with another one, the most alike.",
     }
     told = " ".join(text for name, text in words.items() if name in report.partitions.column_names)
-    more = f", {MOST_PARTITIONS} of {len(rows):,}" if len(rows) > MOST_PARTITIONS else ""
-    table = _table(
-        f"Partitions by falling {by}{more}", report.partitions.column_names, rows[:MOST_PARTITIONS]
-    )
+    shown = rows[:200]
+    more = f", {len(shown)} of {len(rows):,}" if len(rows) > len(shown) else ""
+    table = _table(f"Partitions by falling {by}{more}", report.partitions.column_names, shown)
     if len(rows) > 30:
         table = f"<details><summary>All partitions</summary>{table}</details>"
         best = [*rows[:5], *rows[-5:]]
@@ -207,8 +203,8 @@ def _told_passes(report: Content) -> str:
         dict(zip(names, row, strict=True)) for row in zip(*(history[name] for name in names), strict=True)
     ]
     more = ""
-    if length > MOST_PASSES:
-        half = MOST_PASSES // 2
+    if length > 60:
+        half = 30
         rows, more = [*rows[:half], *rows[-half:]], f", the first and the last {half} of {length:,}"
     table = _table(f"What every pass took and reached{more}", names, rows)
     return _figures(report, CONVERGENCE) + f"<details><summary>All numbers by pass</summary>{table}</details>"

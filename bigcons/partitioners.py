@@ -24,9 +24,6 @@ LARGEST_TOTAL = 1 << 30
 # Bytes per stored entry of a graph (two per edge) while it is built and partitioned.
 BYTES_PER_ENTRY = 64
 
-# Bytes per vertex of a hyperedge, in arrays and in the partitioner.
-BYTES_PER_PIN = 80
-
 # The state of Mt-KaHyPar belongs to the process, so that hypergraphs are partitioned one at a time.
 _ONE_AT_A_TIME = threading.Lock()
 

@@ -103,7 +103,8 @@ class Job:
             return
         step.done += n
         if is_timed:
-            fade = math.exp(-n / (FADING * max(step.units or 0.0, step.done)))
+            # after 15 % of the step, what it took before counts e times less
+            fade = math.exp(-n / (0.15 * max(step.units or 0.0, step.done)))
             step.timed, step.seconds = step.timed * fade + n, step.seconds * fade + seconds
 
     def finish(self, what: str) -> None:
@@ -122,20 +123,12 @@ class Job:
         for step, left in steps:
             if left is None:
                 return None
-            prior = PRIOR * max(step.units or 0.0, 1.0)
+            # the stated cost counts as much as 5 % of the step, beside the time that its units took
+            prior = 0.05 * max(step.units or 0.0, 1.0)
             total += left * (step.seconds + prior * step.cost * speed) / (step.timed + prior)
             ahead += 0.0 if step.timed else step.cost * left
-        return total if done >= LEAST_TIMED * (done + ahead) else None
+        return total if done >= 0.1 * (done + ahead) else None
 
-
-PRIOR = 0.05
-"""Share of a step that its stated cost counts for, beside the time that its units took."""
-
-FADING = 0.15
-"""Share of a step by which what it took before counts e times less."""
-
-LEAST_TIMED = 0.1
-"""Share of the steps, of those that have not been timed, that must be before the time left is told."""
 
 _job: ContextVar[Job | None] = ContextVar("bigcons_job", default=None)
 
@@ -314,10 +307,6 @@ class ProgressBar:
         return True
 
 
-_REDRAW_SECONDS = 0.1
-_BAR_WIDTHS = 8, 24
-
-
 class _Bar(Progress):
     """The line of one task, hidden at first and while that of another is on the screen."""
 
@@ -375,7 +364,7 @@ class _Bar(Progress):
                 self._owner._on_screen = self
             if self._owner._on_screen is not self:
                 return
-            self._next = now + _REDRAW_SECONDS
+            self._next = now + 0.1
             line = self._line(now, shutil.get_terminal_size().columns - 1)
             self._write(f"\r{line:{self._drawn}}")
             self._drawn = len(line)
@@ -395,7 +384,7 @@ class _Bar(Progress):
                 left += " of this step"
         parts = [label, "", COMPILING] if self._owner._is_compiling else [label, left, state]
         size = len("[] 100%") + sum(len(part) + 2 for part in parts if part)
-        size = min(max(width - size, _BAR_WIDTHS[0]), _BAR_WIDTHS[1])
+        size = min(max(width - size, 8), 24)
         bar, done = "#" * int((share or 0.0) * size), "   -" if share is None else f"{share:4.0%}"
         parts.insert(1, f"[{bar:-<{size}}] {done}")
         return "  ".join(part for part in parts if part)[:width]

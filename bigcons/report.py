@@ -15,7 +15,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependencyError
 from bigcons.execution.engine import open_engine
-from bigcons.memory import enough_for, format_size, parse_size
+from bigcons.memory import BLOCK_ROWS, enough_for, format_size, parse_size
 from bigcons.methods import METHODS
 from bigcons.metrics.clusterings import LabelColumn
 from bigcons.metrics.confidence import Evidence
@@ -34,13 +34,8 @@ from bigcons.validation import check_int
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BLOCK_ROWS = 1 << 16
 LEVELS = (0.5, 0.7, 0.9, 0.99)
 """Confidence is counted between these."""
-USELESS, REPEATED, UNSTABLE = 0.1, 0.99, 0.5
-"""Weight of a partition below which it tells next to nothing, adjusted Rand index from which it repeats
-another one, and stability of a cluster below which half of the partitions would assign other objects."""
-MOSTPARTITIONS, MOST_PASSES, MOST_TRAITS, MOST_VALUES = 200, 60, 8, 6
 
 
 class Report:
@@ -419,15 +414,15 @@ def _warnings(source: _Source, told: _Told, clusters: Any, partitions: Any) -> I
         yield f"{_of(int(told.levels[0]), n, 'objects')} have a confidence below {LEVELS[0]:g}."
     if "stability" in clusters.column_names:
         rows = zip(clusters["cluster"].to_pylist(), clusters["stability"].to_pylist(), strict=True)
-        if weak := [k for k, value in rows if value is not None and value < UNSTABLE]:
+        if weak := [k for k, value in rows if value is not None and value < 0.5]:
             yield f"Half of the partitions would assign other objects to {_some('cluster', weak)}."
     if partitions is not None:
         for column, is_poor, words in (
-            ("weight", lambda v: v < USELESS, "say almost nothing about the clusters"),
+            ("weight", lambda v: v < 0.1, "say almost nothing about the clusters"),
             (
                 "redundancy",
-                lambda v: v >= REPEATED,
-                f"are near copies of another (adjusted Rand index {REPEATED:g} or more)",
+                lambda v: v >= 0.99,
+                "are near copies of another (adjusted Rand index 0.99 or more)",
             ),
         ):
             if column in partitions.column_names:

@@ -12,6 +12,9 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 
+SEGMENT_ROWS = 4096
+"""Rows that share one generator, where every row has draws of its own."""
+
 SeedLike = int | np.integer | np.random.Generator | np.random.RandomState | None
 
 

@@ -10,11 +10,6 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 
-_LONGEST_SHOWN = 80
-
-# With the largest weight in this range, sums of products of weights neither underflow nor overflow.
-_LEAST_WEIGHT, _GREATEST_WEIGHT = 1e-50, 1e50
-
 
 def check_int(
     name: str, value: object, *, at_least: int = 1, at_most: int | None = None, or_auto: bool = False
@@ -100,10 +95,10 @@ def check_partition_weights(weights: Any, n_partitions: int) -> np.ndarray:
         raise InvalidInputError(
             "weights are all 0; give at least one partition a weight > 0.", parameter="weights"
         )
-    if not _LEAST_WEIGHT <= checked.max() <= _GREATEST_WEIGHT:
+    if not 1e-50 <= checked.max() <= 1e50:  # sums of products of weights neither underflow nor overflow
         raise InvalidInputError(
             f"the largest weight is {checked.max():g}, out of range; only ratios matter: scale the weights "
-            f"to bring it between {_LEAST_WEIGHT:g} and {_GREATEST_WEIGHT:g}.",
+            "to bring it between 1e-50 and 1e+50.",
             parameter="weights",
         )
     return checked
@@ -122,7 +117,7 @@ def check_path(path: object) -> str:
 def _shown(value: object) -> str:
     """Return the repr of ``value``, or its type in angle brackets if the repr is not one short line."""
     text = repr(value)
-    return text if len(text) <= _LONGEST_SHOWN and "\n" not in text else f"<{type(value).__name__}>"
+    return text if len(text) <= 80 and "\n" not in text else f"<{type(value).__name__}>"
 
 
 def _range(at_least: float, at_most: float | None) -> str:

@@ -33,8 +33,6 @@ COMMANDS = {
 # fmt: on
 """Commands in the order of a typical run, and the module of each."""
 
-INTERRUPTED, TERMINATED = 130, 143
-
 OWN_WARNINGS = (ConsensusWarning, ConvergenceWarning, SuspiciousLabelsWarning, UnlabeledObjectsWarning)
 
 
@@ -83,10 +81,10 @@ class LazyGroup(click.Group):
                 raise click.ClickException(reason) from error
             except Terminated:
                 click.echo("Terminated before the output was complete.", err=True)
-                ctx.exit(TERMINATED)
+                ctx.exit(143)  # 128 and SIGTERM
             except KeyboardInterrupt:
                 click.echo("Interrupted before the output was complete.", err=True)
-                ctx.exit(INTERRUPTED)
+                ctx.exit(130)  # 128 and SIGINT
 
 
 def _reason(error: BaseException) -> str:

@@ -15,10 +15,6 @@ import click
 from bigcons.progress import ProgressBar
 
 JSON = "bigcons.json"
-_MOST_NAMES = 12
-
-QUIET_SECONDS = 1.0
-"""How long work runs before its progress bar appears."""
 
 
 def reporting(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -150,16 +146,16 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {near[0]}?" if near else ""
 
 
-def some(names: Sequence[str]) -> str:
-    """Return the first few names and, if there are more, their number."""
-    if len(names) <= _MOST_NAMES:
-        return ", ".join(names)
-    return f"{', '.join(names[:_MOST_NAMES])}, ... ({len(names):,} in total)"
-
-
 # Progress
 
 
-def progress_on_terminal() -> AbstractContextManager[object]:
-    """Draw progress bars in the ``with`` block, if standard error is a terminal."""
-    return ProgressBar(sys.stderr, after=QUIET_SECONDS) if sys.stderr.isatty() else nullcontext()
+def some(names: Sequence[str]) -> str:
+    """Return the first few names and, if there are more, their number."""
+    if len(names) <= 12:
+        return ", ".join(names)
+    return f"{', '.join(names[:12])}, ... ({len(names):,} in total)"
+
+
+def progress_on_terminal(after: float = 1.0) -> AbstractContextManager[object]:
+    """Draw the bars of work of that many seconds in the ``with`` block, if standard error is a terminal."""
+    return ProgressBar(sys.stderr, after=after) if sys.stderr.isatty() else nullcontext()

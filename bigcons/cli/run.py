@@ -31,11 +31,6 @@ from bigcons.cli.score import read_classes
 from bigcons.cli.solve import cluster_count, method_option, parse_method, results_of
 from bigcons.errors import ExecutionError, StoreExistsError
 
-SAMPLE = 0.5
-LEAST_HIGH = 10
-SECONDS_TO_END = 5.0
-"""How long after Ctrl-C, which reaches both processes, the one that generates may take to end by itself."""
-
 
 @click.command()
 @click.argument("features", nargs=-1, required=True, type=TABLE)
@@ -103,7 +98,7 @@ def run(
         raise click.UsageError("--column has no effect without --truth; give both or neither.")
     if base_clusters is None:
         most = n_clusters[-1] if isinstance(n_clusters, range) else n_clusters
-        base_clusters = (2, max(LEAST_HIGH, 2 * most)) if isinstance(most, int) else (2, LEAST_HIGH)
+        base_clusters = (2, max(10, 2 * most)) if isinstance(most, int) else (2, 10)
     ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}.zarr" for name in ("ensemble", "consensus"))
     given: dict[str, Any] = {"n_clusters": n_clusters, "memory": memory, "random_state": random_state}
     given |= {} if client is None else {"client": client}
@@ -114,7 +109,7 @@ def run(
     making = {
         "n_partitions": n_partitions,
         "n_clusters": base_clusters,
-        "sample": SAMPLE,
+        "sample": 0.5,
         "out": ensemble_path,
         "memory": memory,
         "random_state": random_state,
@@ -155,7 +150,7 @@ def run(
             "n_features": len(made_with["features"]),
             "n_partitions": ensemble.n_partitions,
             "clusters_per_partition": [low, high],
-            "sample": SAMPLE,
+            "sample": making["sample"],
             "trained_on": trained_on,
             "seconds": generating,
         },
@@ -242,7 +237,8 @@ def _in_a_process(function: Callable[..., Any], *arguments: Any) -> Any:
             "the command to resume."
         ) from None
     except BaseException as interruption:
-        child.join(0 if isinstance(interruption, Terminated) else SECONDS_TO_END)
+        # Ctrl-C reaches both processes: the one that generates may end by itself
+        child.join(0 if isinstance(interruption, Terminated) else 5.0)
         child.terminate()
         child.join()
         raise

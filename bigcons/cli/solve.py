@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from bigcons.methods import ConsensusClusterer
     from bigcons.stores.consensus import Consensus
 
-MOST_CLUSTERS = 8
-"""Clusters that `bigcons solve` lists."""
-
 
 def cluster_count(value: str) -> int | range | str:
     """Parse the clusters of a consensus: a number, a range, or auto."""
@@ -205,9 +202,10 @@ def _largest(solved: Consensus) -> str:
         columns.append("confidence")
         for row, confidence in zip(rows, solved.trust_tables[0]["confidence"].to_pylist(), strict=True):
             row["confidence"] = f"{confidence:.3f}"
-    more = len(rows) - MOST_CLUSTERS
+    listed = rows[:8]
+    more = len(rows) - len(listed)
     rest = f"\n... and {amount(more, 'smaller cluster')}" if more > 0 else ""
-    return table(columns, rows[:MOST_CLUSTERS]) + rest
+    return table(columns, listed) + rest
 
 
 def parse_method(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[str, dict[str, Any]]:

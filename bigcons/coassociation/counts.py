@@ -15,7 +15,7 @@ import numpy as np
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, open_engine
-from bigcons.memory import Block, format_size, parse_size, row_blocks, rows_within
+from bigcons.memory import TILE_ROWS, Block, format_size, parse_size, row_blocks, rows_within
 from bigcons.progress import progress
 from bigcons.stores.ensemble_store import observed
 from bigcons.stores.pair_rows import ascending_pairs, counts_dtype
@@ -24,20 +24,8 @@ from bigcons.stores.pairs import PairTable
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
 
-PAIRS_PER_TASK = 1 << 18
-
-# Bytes of a pair in memory while it is drawn and counted, besides the labels; then, without them, bytes of a
-# pair and of an object while the table is built. Half more above a billion pairs.
-COUNTED_PAIR_BYTES = 30
-PAIR_BYTES = 60
-OBJECT_BYTES = 40
-
-TILE_ROWS = 1024
-
-# Entries of a band of rows with all rows that follow, enough to keep a worker busy, and the bytes of each:
-# counts, quotient, distance and position.
-BAND_ENTRIES = 1 << 19
-BYTES_PER_BAND_ENTRY = 50
+# Pairs of a task, enough to keep a worker busy.
+PAIRS_PER_TASK = 1 << 19
 
 NORMALIZATIONS = ("observed", "all")
 
@@ -246,7 +234,7 @@ def condensed_distances(
     """
     n = len(rows)
     distances = np.empty(n * (n - 1) // 2)
-    bands = row_blocks(n, max(BAND_ENTRIES // max(n, 1), 1))
+    bands = row_blocks(n, max(PAIRS_PER_TASK // max(n, 1), 1))
     filled = 0
     with progress("distances", n) as listener:
         parts = engine.map(partial(_distances_of_band, rows, normalize, weights), bands)
@@ -259,7 +247,8 @@ def condensed_distances(
 
 def condensed_bytes(n_rows: int, engine: Engine) -> int:
     """Return the memory of `condensed_distances` of ``n_rows`` rows, including bands in flight."""
-    in_flight = BYTES_PER_BAND_ENTRY * min(max(BAND_ENTRIES, n_rows), n_rows * n_rows) * engine.in_flight
+    # counts, quotient, distance and position of each entry
+    in_flight = 50 * min(max(PAIRS_PER_TASK, n_rows), n_rows * n_rows) * engine.in_flight
     return 4 * n_rows * (n_rows - 1) + in_flight
 
 

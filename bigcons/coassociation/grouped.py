@@ -13,9 +13,6 @@ from bigcons.kernels import prototypes as kernel
 from bigcons.kernels.cluster_tables import padded
 from bigcons.kernels.prototypes import Tables
 
-# Rounds of Lloyd's algorithm: the groups need to be small, not optimal.
-ROUNDS = 12
-
 
 def empty_tables(centers: np.ndarray, n_base_clusters: int, n_partitions: int) -> Tables:
     """Return the tables of no objects."""
@@ -53,7 +50,7 @@ def choose_centers(memberships: np.ndarray, n_groups: int) -> np.ndarray:
     """
     rows = memberships.astype(np.float64)
     centers = _farthest_points(rows, n_groups)
-    for _ in range(ROUNDS):
+    for _ in range(12):  # of Lloyd's algorithm: the groups need to be small, not optimal
         group = _squared_distances(rows, centers).argmin(axis=1)
         sizes = np.bincount(group, minlength=len(centers))
         sums = np.zeros_like(centers)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.counts import NORMALIZATIONS
+from bigcons.coassociation.counts import NORMALIZATIONS, PAIRS_PER_TASK
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, open_engine
 from bigcons.memory import Block, DataBudget, parse_size, row_blocks
@@ -32,16 +32,6 @@ PAIR_MODELS = ("increments", "coassociation")
 
 PairModel = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """``pair_model(w, means)``: the probabilities of pairs, from their increments and those of their clusters."""
-
-# A cluster of fewer objects has no increment.
-MIN_OBJECTS = 3
-
-# Sums of squared differences of up to a million such features do not overflow.
-MOST_FEATURE = 1e150
-
-# Pairs of a task, and the bytes of each: distance, sums, masks and the terms of the law.
-PAIRS_PER_TASK = 1 << 19
-BYTES_PER_PAIR = 100
 
 # Beyond this, erfcx is replaced by its expansion: terms a million times their difference would cancel.
 _FAR = 1e3
@@ -174,7 +164,7 @@ def _description_length(points: np.ndarray, increments: str, label_code: bool, l
     n = int((labels >= 0).sum())
     total = 0.0
     for members in clusters_of(labels):
-        if len(members) >= MIN_OBJECTS:
+        if len(members) >= 3:  # smaller clusters have no increment
             tree = cluster_tree(points[members])
             mean = tree.mean(increments)
             if mean > 0:
@@ -247,10 +237,11 @@ def read_points(features: Features) -> np.ndarray:
     """Return features as ``(n_objects, n_features)`` float64; refuse those whose distances overflow."""
     points = np.ascontiguousarray(features.read(0, features.n_objects), np.float64)
     largest = float(np.abs(points).max())
-    if largest > MOST_FEATURE:
+    most = 1e150  # sums of squared differences of up to a million such features do not overflow
+    if largest > most:
         raise InvalidInputError(
             f"features are up to {largest:g}, whose squared distances overflow; "
-            f"scale them to at most {MOST_FEATURE:g}."
+            f"scale them to at most {most:g}."
         )
     return points
 
@@ -259,7 +250,8 @@ def model_bytes(ensemble: Ensemble, features: Features, engine: Engine, *, exclu
     """Return the memory of a model, with the labels and features being read and the pairs in flight."""
     per_label = 2 * ensemble.dtype.itemsize + 9 + 12 * exclude_self
     per_object = ensemble.n_partitions * per_label + 16 * features.n_features
-    return ensemble.n_objects * per_object + PAIRS_PER_TASK * BYTES_PER_PAIR * engine.in_flight
+    # of each pair: distance, sums, masks and the terms of the law
+    return ensemble.n_objects * per_object + PAIRS_PER_TASK * 100 * engine.in_flight
 
 
 def increment_model(
@@ -308,7 +300,7 @@ def _tree_of(
     points: np.ndarray, increments: str, members: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray] | None:
     """Return the mean increment, distances, neighbors and next distances of a cluster; None if too small."""
-    if len(members) < MIN_OBJECTS:
+    if len(members) < 3:
         return None
     tree = cluster_tree(points[members])
     return tree.mean(increments), tree.distance, tree.nearest, tree.next_distance

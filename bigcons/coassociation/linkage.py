@@ -21,7 +21,7 @@ import numpy as np
 from bigcons.coassociation.counts import distance
 from bigcons.coassociation.factorized import Weights
 from bigcons.execution.engine import Engine
-from bigcons.memory import Block, DataBudget, row_blocks
+from bigcons.memory import BLOCK_ROWS, Block, DataBudget, row_blocks
 from bigcons.progress import progress
 from bigcons.seeding import generator
 
@@ -34,11 +34,6 @@ LINKAGES = (*MONOTONE, "centroid")
 # Rows after each row, in one order, that it is compared with. Arbitrary: a few suffice, since neighbors in an
 # order resemble each other and orders differ.
 WINDOW = 4
-
-ROWS_PER_TASK = 1 << 16
-
-BYTES_PER_ROW = 400
-"""Memory of a row besides its labels and a copy of them: the edges of an order while they are sorted."""
 
 
 # Distinct label rows
@@ -349,7 +344,7 @@ def _edges_of_order(rows: np.ndarray, order: np.ndarray, normalize: str, engine:
     steps = range(1, min(WINDOW, len(order) - 1) + 1)
     first = np.concatenate([order[:-step] for step in steps])
     second = np.concatenate([order[step:] for step in steps])
-    blocks = row_blocks(len(first), ROWS_PER_TASK)
+    blocks = row_blocks(len(first), BLOCK_ROWS)
     parts = list(engine.map(partial(_distances_of_pairs, rows, first, second, normalize), blocks))
     return Merges(first, second, np.concatenate(parts))
 

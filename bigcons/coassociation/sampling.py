@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.counts import COUNTED_PAIR_BYTES, OBJECT_BYTES, PAIR_BYTES, count, count_rows
+from bigcons.coassociation.counts import count, count_rows
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import Engine, open_engine
 from bigcons.memory import Block, enough_for, format_size, parse_size, row_blocks, rows_within
@@ -31,7 +31,14 @@ from bigcons.seeding import SeedLike, generator, resolve_seed
 from bigcons.storage.checkpoint import differences
 from bigcons.storage.commit import refuse_other, refuse_source
 from bigcons.stores.pair_parquet import provenance_of_pairs, refuse_existing_pairs
-from bigcons.stores.pair_rows import Rows, counts_dtype, rows_of_entries
+from bigcons.stores.pair_rows import (
+    MAX_OBJECTS,
+    OBJECT_BYTES,
+    PAIR_BYTES,
+    Rows,
+    counts_dtype,
+    rows_of_entries,
+)
 from bigcons.stores.pairs import PairTable
 from bigcons.validation import check_int, check_number
 
@@ -46,29 +53,12 @@ logger: logging.Logger = logging.getLogger("bigcons")
 # pairs are drawn must not depend on what else the process holds.
 PROCESS_BYTES = 250_000_000
 
-# With fewer other blocks, regions far apart in the graph of blocks may order their clusters differently.
-TILES = 8
-
 # Memory is planned for this many tasks in flight: a fixed number, so that blocks, and with them the pairs, do
 # not depend on the number of workers.
 PLANNED_TASKS = 16
 
 # Blocks smaller than memory requires let more tasks run at once; very small ones gain nothing.
-MIN_BLOCKS = 32
 MIN_ROWS = 1024
-
-# Bytes of a task for each end of a pair: object, other object and counts, twice while they are sorted, and
-# the draw of a tile. A solver's task needs less.
-BYTES_PER_END = 40
-
-# Chunks of 65 thousand to a million entries: smaller ones are slow to read, larger ones gain nothing.
-MIN_CHUNK_BITS, MAX_CHUNK_BITS = 16, 20
-
-# Exchanges of ends for each edge of the graph of blocks, after which the graph is practically random.
-SWAPS_PER_EDGE = 10
-SWAPS_AT_ONCE = 1024
-
-MAX_OBJECTS = 2**31 - 1
 
 
 def sample(
@@ -166,7 +156,7 @@ def sample_in_memory(
     """
     i, j = sample_pairs(ensemble.n_objects, **asked, random_state=seed)
     budget = _budget_for_pairs(memory)
-    labels = max(budget - COUNTED_PAIR_BYTES * len(i), budget // 2)
+    labels = max(budget - 30 * len(i), budget // 2)  # bytes of a pair while it is drawn and counted
     table = count(ensemble, i, j, memory=labels, client=client)
     table.provenance |= {"sampled": "uniform", **asked, "random_state": seed}
     return table
@@ -239,12 +229,15 @@ def _resolve_tiles(
         needed, budget = _bytes_drawn(n_pairs, n_objects), _budget_for_pairs(memory)
         if out is None or needed <= budget:
             return None
+        # With fewer other blocks, regions far apart in the graph of blocks may order their clusters
+        # differently.
+        n_others = 8
         logger.info(
             "%s pairs take %s in memory, over the %s that memory=%s leaves for them: drawing in tiles, each "
             "row block with %d others",
-            *(f"{n_pairs:,}", format_size(needed), format_size(budget), format_size(memory), TILES),
+            *(f"{n_pairs:,}", format_size(needed), format_size(budget), format_size(memory), n_others),
         )
-        return TILES
+        return n_others
     if tiles is None:
         return None
     if out is None:
@@ -369,10 +362,13 @@ def plan_tiles(
     Raises MemoryBudgetError if not even one row fits, InvalidInputError if the tiles hold fewer pairs.
     """
     labels_bytes = 2 * ensemble.row_bytes
-    row_bytes = labels_bytes + BYTES_PER_END * 2 * n_pairs / ensemble.n_objects
+    # an end of a pair in a task: object, other object and counts, twice while they are sorted, and the draw
+    # of a tile; a solver's task needs less
+    row_bytes = labels_bytes + 40 * 2 * n_pairs / ensemble.n_objects
     what = "the pairs of one object for each task"
     fitting = rows_within(memory // PLANNED_TASKS, row_bytes, at_least=rows or 1, what=what)
-    rows = rows or min(fitting, max(MIN_ROWS, -(-ensemble.n_objects // MIN_BLOCKS)))
+    # smaller blocks than memory requires let more tasks run at once; very small ones gain nothing
+    rows = rows or min(fitting, max(MIN_ROWS, -(-ensemble.n_objects // 32)))
     blocks = ensemble.blocks(rows)
     others = block_graph(len(blocks), tiles, generator(seed, "coassociation.tiles.graph"))
     grid = [(a, a) for a in range(len(blocks))]
@@ -433,7 +429,8 @@ def _switch(others: list[set[int]], rng: np.random.Generator) -> None:
 
 def _swaps(n_edges: int, rng: np.random.Generator) -> Iterator[list[int]]:
     """Yield ``(e, f, turn)``, all below ``2 n_edges``, drawn in batches: a fine grid needs millions."""
-    for part in row_blocks(SWAPS_PER_EDGE * n_edges, SWAPS_AT_ONCE):
+    # after ten exchanges of ends for each edge the graph is practically random
+    for part in row_blocks(10 * n_edges, 1024):
         yield from rng.integers(2 * n_edges, size=(part.n_rows, 3)).tolist()
 
 
@@ -453,7 +450,8 @@ def _is_connected(others: list[set[int]]) -> bool:
 
 def _chunk_entries(per_block: int) -> int:
     """Return a chunk length with which reading a block decodes little more than the block."""
-    return 1 << min(max(per_block.bit_length() - 1, MIN_CHUNK_BITS), MAX_CHUNK_BITS)
+    # chunks of 65 thousand to a million entries: smaller ones are slow to read, larger ones gain nothing
+    return 1 << min(max(per_block.bit_length() - 1, 16), 20)
 
 
 def _tile_size(a: Block, b: Block) -> int:

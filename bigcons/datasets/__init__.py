@@ -2,7 +2,6 @@
 
 from bigcons.datasets.kdd import KDD_CLASSES, KDD_COLUMNS, KDD_FILE, kddcup99
 from bigcons.datasets.planted import (
-    SEGMENT_ROWS,
     PlantedFeatures,
     PlantedLabels,
     planted_blocks,
@@ -11,6 +10,7 @@ from bigcons.datasets.planted import (
     planted_features,
 )
 from bigcons.datasets.simulated import ce_2d2k, ce_8d5k, simulated_soft_partitions
+from bigcons.seeding import SEGMENT_ROWS
 
 __all__ = [
     "KDD_CLASSES",

@@ -16,17 +16,12 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import row_blocks
-from bigcons.seeding import SeedLike, generator, resolve_seed
+from bigcons.seeding import SEGMENT_ROWS, SeedLike, generator, resolve_seed
 from bigcons.tables.encode import label_dtype
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
-
-SEGMENT_ROWS = 4096
-"""Rows that share one random generator."""
-
-_TAIL = 2.5
 
 
 @dataclass(frozen=True)
@@ -259,7 +254,7 @@ class PlantedFeatures(Planted):
         rng = generator(self.seed, "planted_features.objects", segment)
         classes, weights, widths, centers = self._clouds
         cloud = rng.choice(len(classes), size=n_rows, p=weights / weights.sum())
-        tails = np.sqrt(rng.chisquare(_TAIL, size=n_rows) / _TAIL)
+        tails = np.sqrt(rng.chisquare(2.5, size=n_rows) / 2.5)
         points = rng.standard_normal((n_rows, self.n_features))
         points *= (widths[cloud] / tails)[:, None]
         points += centers[cloud]

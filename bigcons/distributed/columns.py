@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from bigcons.distributed.sites import (
-    SMOOTHING,
     Message,
     Run,
     Site,
@@ -22,6 +21,7 @@ from bigcons.kernels import bce as kernel
 from bigcons.methods.bce.model import further_alpha, further_probabilities, log_normalizer, relaxation_of
 from bigcons.methods.bce.variational import E_STEP_TOL, E_STEPS, START_ALPHA, first_gamma
 from bigcons.methods.bce.variational import SMOOTHING as START_SMOOTHING
+from bigcons.methods.mixture import SMOOTHING
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.assignment import CERTAINTY, first_partition
 from bigcons.solving.passes import History, Record, gains_little

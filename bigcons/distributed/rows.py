@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.distributed.sites import (
-    SMOOTHING,
     Message,
     Run,
     Site,
@@ -20,7 +19,7 @@ from bigcons.distributed.sites import (
 )
 from bigcons.errors import EmptyPartitionError, InvalidInputError
 from bigcons.methods.bce.variational import NO_STEP, VariationalBCE, state_of
-from bigcons.methods.mixture import MixtureProblem
+from bigcons.methods.mixture import SMOOTHING, MixtureProblem
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.assignment import CERTAINTY, counts_of, partition_order, spread
 from bigcons.solving.estimator import codes_in, original_values, recode

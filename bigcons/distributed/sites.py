@@ -19,12 +19,6 @@ if TYPE_CHECKING:
 
 METHODS = ("bce", "mixture")
 
-# Added to every expected label count, and to the expected sizes of the mixture.
-SMOOTHING = 1e-6
-
-# Sites asked at the same time; a thread waits for each.
-MOST_THREADS = 64
-
 Message = dict[str, Any]
 """A question, under "ask", with its arguments; or an answer."""
 
@@ -68,7 +62,7 @@ class Team:
             raise InvalidInputError("sites is empty; pass at least one.", parameter="sites")
 
     def __enter__(self) -> Team:
-        self._threads = ThreadPoolExecutor(min(len(self.sites), MOST_THREADS))
+        self._threads = ThreadPoolExecutor(min(len(self.sites), 64))  # a thread waits for each site
         return self
 
     def __exit__(self, *_: object) -> None:

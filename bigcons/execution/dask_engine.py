@@ -34,28 +34,17 @@ from bigcons.progress import current_work
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Dask reassigns the blocks of an unresponsive worker after 300 s (its worker-ttl), so wait longer than that.
-PATIENCE = 360.0
-
 # A scheduler that is being started refuses connections, for so long at most.
 START_SECONDS = 5.0
 
-# A task function sent with every block costs 6 ms per MB and block. Shared by the workers it costs nothing,
-# but Dask crowds the first blocks on the worker that has it: short folds take up to twice as long on 8
-# workers.
-BYTES_WITH_BLOCK = 2_000_000
-
 # A task costs the scheduler and a worker some 10 ms of CPU, whatever it does. Short items therefore share a
-# task, as many as take this long together and return at most BUNDLE_BYTES.
+# task, as many as take this long together and return at most `DaskEngine.bundle_bytes`.
 TASK_SECONDS = 0.4
 MOST_TOGETHER = 8
-BUNDLE_BYTES = 1_000_000
 
 # The MALLOC_TRIM_THRESHOLD_ that Dask's nanny sets in its workers, and the thresholds set instead (malloc.h;
 # 32 MB is the most that glibc allows for the second).
 DASK_TRIM_THRESHOLD = "65536"
-M_TRIM_THRESHOLD, TRIM_BYTES = -1, 64 << 20
-M_MMAP_THRESHOLD, MMAP_BYTES = -3, 32 << 20
 
 
 class DaskEngine:
@@ -78,9 +67,9 @@ class DaskEngine:
 
     name = "dask"
     shares_memory = False
-    bundle_bytes = BUNDLE_BYTES
+    bundle_bytes = 1_000_000
 
-    def __init__(self, client: distributed.Client, *, retries: int = 3, patience: float = PATIENCE) -> None:
+    def __init__(self, client: distributed.Client, *, retries: int = 3, patience: float = 360.0) -> None:
         if client.asynchronous:
             raise InvalidInputError("client= is asynchronous; pass a distributed.Client(asynchronous=False).")
         if client.status not in ("running", "connecting"):
@@ -89,7 +78,7 @@ class DaskEngine:
             )
         self.client = client
         self.retries = retries
-        self.patience = patience
+        self.patience = patience  # more than the 300 s after which Dask reassigns a worker's blocks
         Workers(client).refresh()
 
     @property
@@ -139,7 +128,10 @@ class DaskEngine:
         The future is a task like the others, not scattered data, so it is recomputed if its worker is lost.
         """
         content: bytes = cloudpickle.dumps(task)
-        if len(content) <= BYTES_WITH_BLOCK:
+        # A task function sent with every block costs 6 ms per MB and block. Shared by the workers it costs
+        # nothing, but Dask crowds the first blocks on the worker that has it: short folds take up to twice as
+        # long on 8 workers.
+        if len(content) <= 2_000_000:
             return content
         return self._submit("the task function", f"{_key_of_work()}-function-{run}", load_shared, content)
 
@@ -272,7 +264,7 @@ class _Bundles:
     def adapt(self, done: Done) -> None:
         """Set the number of items per task from the time and memory that a task took."""
         by_time = TASK_SECONDS / max(done.seconds, 1e-6)
-        by_size = BUNDLE_BYTES / max(done.n_bytes, 1)
+        by_size = DaskEngine.bundle_bytes / max(done.n_bytes, 1)
         self._together = min(by_time, by_size) * len(done.results)
 
     def has_sent_enough(self, sent: Sequence[_Sent], n_threads: int) -> bool:
@@ -407,7 +399,7 @@ def _naming_the_worker() -> Iterator[None]:
 
 @cache
 def keep_freed_memory() -> None:
-    """Let glibc keep up to ``TRIM_BYTES`` of freed memory despite Dask's setting.
+    """Let glibc keep up to 64 MB of freed memory despite Dask's setting.
 
     Under Dask's setting, every buffer of a block returns to the system and is mapped again, page by page, for
     the next block, which doubles the time to read one. A threshold set by the user and other allocators are
@@ -419,5 +411,5 @@ def keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return
-    mallopt(M_TRIM_THRESHOLD, TRIM_BYTES)
-    mallopt(M_MMAP_THRESHOLD, MMAP_BYTES)
+    mallopt(-1, 64 << 20)  # M_TRIM_THRESHOLD
+    mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD

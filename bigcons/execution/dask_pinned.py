@@ -14,9 +14,6 @@ import distributed
 from bigcons.errors import ExecutionError, InvalidInputError
 from bigcons.execution.dask_workers import Workers
 
-# A lost worker is noticed after this long.
-CHECK_SECONDS = 2.0
-
 _binding = threading.Lock()
 
 
@@ -62,7 +59,7 @@ class Pinned:
         """Return the result of a future once it is there, unless its worker is lost."""
         while True:
             try:
-                return future.result(timeout=CHECK_SECONDS)
+                return future.result(timeout=2.0)  # a lost worker is noticed after this long
             except TimeoutError:
                 if self._worker not in self._known_workers():
                     raise self._lost() from None

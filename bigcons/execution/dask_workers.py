@@ -28,7 +28,6 @@ logger: logging.Logger = logging.getLogger("bigcons")
 
 ANSWER_SECONDS = 5.0
 REFRESH_SECONDS = 2.0
-WARN_SECONDS = 20.0
 
 KEY_PREFIX = "bigcons"
 """With which the keys of all tasks begin."""
@@ -152,7 +151,7 @@ class Wait:
                 f"(workers: {self._workers}); start workers or free the memory of paused ones, then run "
                 "again (see the workers' logs for the cause)."
             )
-        if quiet > WARN_SECONDS and not self._has_warned:
+        if quiet > 20.0 and not self._has_warned:
             self._has_warned = True
             logger.warning(
                 "waiting for %s; no Dask worker is busy (workers: %s; see their logs for the cause)",

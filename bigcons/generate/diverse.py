@@ -32,11 +32,6 @@ if TYPE_CHECKING:
 Similarity = Callable[[np.ndarray, np.ndarray], np.ndarray]
 Partitions = Callable[[np.ndarray, Sequence[int], np.random.Generator], list[np.ndarray]]
 
-_MAX_ITER = 100
-_IMBALANCE = 0.05
-"""Allowed excess of a part of a graph over its share: 5 % in the paper."""
-_SCALE_NEIGHBOR = 10
-
 
 def diverse(
     features: object,
@@ -271,7 +266,7 @@ def k_means(
 def _k_means(points: np.ndarray, k: int, rng: np.random.Generator, *, n_init: int) -> np.ndarray:
     from sklearn.cluster import KMeans
 
-    model = KMeans(k, init="random", n_init=n_init, max_iter=_MAX_ITER, random_state=int(rng.integers(2**31)))
+    model = KMeans(k, init="random", n_init=n_init, max_iter=100, random_state=int(rng.integers(2**31)))
     labels: np.ndarray = model.fit_predict(points)
     return labels
 
@@ -286,7 +281,7 @@ def jaccard_k_means(points: np.ndarray, numbers: Sequence[int], rng: np.random.G
     for k in numbers:
         means = points[rng.choice(len(points), size=k, replace=False)]
         labels = np.full(len(points), -1)
-        for _ in range(_MAX_ITER):
+        for _ in range(100):
             nearest = jaccard(points, means).argmax(axis=1)
             if (nearest == labels).all():
                 break
@@ -309,7 +304,7 @@ def spectral(points: np.ndarray, numbers: Sequence[int], rng: np.random.Generato
     from sklearn.metrics import pairwise_distances
 
     squared: np.ndarray = pairwise_distances(points, metric="sqeuclidean")
-    neighbor = min(_SCALE_NEIGHBOR, len(points) - 1)
+    neighbor = min(10, len(points) - 1)
     near = np.partition(squared, neighbor, axis=1)[:, neighbor]
     scale = np.median(near[near > 0]) if (near > 0).any() else 1.0
     affinity = np.exp(squared / (-2 * scale))
@@ -332,7 +327,8 @@ def graph_partition(
     if their sum would overflow. Nonpositive similarities are not edges.
     """
     graph = graph_of(similarity(points, points))
-    return [partition_graph(graph, k, _IMBALANCE, int(rng.integers(2**31)))[0] for k in numbers]
+    # the paper's allowed excess of a part over its share
+    return [partition_graph(graph, k, 0.05, int(rng.integers(2**31)))[0] for k in numbers]
 
 
 def random_labels(points: np.ndarray, numbers: Sequence[int], rng: np.random.Generator) -> list[np.ndarray]:

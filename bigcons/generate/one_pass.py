@@ -29,23 +29,15 @@ SAMPLE_ROWS = 40_000
 LEAST_PER_CLUSTER = 256
 """Objects of a sample per cluster, so that estimating the centers costs about 0.4 % of the inertia."""
 
-_START_SHARE = 4
-_MOST_ITERATIONS = 20
-"""On the whole sample."""
-
-_SAMPLE_VALUES = 1 << 22
-_POOL_SAMPLES = 2.0
-_SPARE = 1.1
-
 
 def choose_sample_rows(n_clusters: int, n_features: int) -> int:
     """Return how many objects train a partition of up to ``n_clusters`` clusters."""
-    return max(LEAST_PER_CLUSTER * n_clusters, min(SAMPLE_ROWS, _SAMPLE_VALUES // n_features))
+    return max(LEAST_PER_CLUSTER * n_clusters, min(SAMPLE_ROWS, (1 << 22) // n_features))
 
 
 def choose_pool_rows(sample_rows: int, n_objects: int, share: float) -> int:
     """Return the size of the pool: that of two samples, and enough for a sample of a ``share`` of it."""
-    return min(n_objects, math.ceil(sample_rows * max(_POOL_SAMPLES, _SPARE / share)))
+    return min(n_objects, math.ceil(sample_rows * max(2.0, 1.1 / share)))
 
 
 class Pool(NamedTuple):
@@ -89,12 +81,12 @@ class TrainTask:
 
     def _train(self, points: np.ndarray, n_clusters: int, rng: np.random.Generator) -> np.ndarray:
         """Return the centers that k-means finds for some of the points, and then for all of them."""
-        n_start = max(len(points) // _START_SHARE, n_clusters)
+        n_start = max(len(points) // 4, n_clusters)
         first = np.sort(rng.choice(len(points), size=n_start, replace=False, shuffle=False))
         with one_thread():
             start = untrained(self.settings, n_clusters, rng).fit(points[first])
             settings = self.settings._replace(
-                init=start.cluster_centers_, n_init=1, max_iter=min(self.settings.max_iter, _MOST_ITERATIONS)
+                init=start.cluster_centers_, n_init=1, max_iter=min(self.settings.max_iter, 20)
             )
             centers: np.ndarray = untrained(settings, n_clusters, rng).fit(points).cluster_centers_
         return centers

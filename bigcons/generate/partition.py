@@ -21,8 +21,6 @@ from bigcons.tables.files import NpyTable
 if TYPE_CHECKING:
     from sklearn.cluster import KMeans
 
-_START_SEGMENTS = 256
-
 
 class Settings(NamedTuple):
     """Parameters of k-means."""
@@ -175,7 +173,7 @@ class PartitionTask:
 
     def _start(self, points: Points, segments: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return points of the subset from up to 256 segments, the same number from each."""
-        quota = -(-self.plan.start_rows // min(len(segments), _START_SEGMENTS))
+        quota = -(-self.plan.start_rows // min(len(segments), 256))
         parts: list[np.ndarray] = []
         n_points = 0
         for segment in segments:

@@ -54,7 +54,6 @@ ClusterCount = int | tuple[int, int] | str
 """An integer, an inclusive range (low, high), or "split"."""
 
 SPLIT = "split"
-_SPLIT_SPAN = 20
 
 # Cost of k-means of some objects, in units of labeling them once.
 FITTING = 30.0
@@ -389,7 +388,7 @@ def split_range(n_seen: int) -> tuple[int, int]:
     objects are ours.
     """
     low = math.ceil(max(math.sqrt(n_seen) / 2, n_seen / 50))
-    return min(low, n_seen), min(low + _SPLIT_SPAN, n_seen)
+    return min(low, n_seen), min(low + 20, n_seen)
 
 
 # Engines

@@ -10,12 +10,10 @@ from bigcons.execution.engine import Engine
 from bigcons.generate.one_pass import choose_pool_rows
 from bigcons.generate.partition import Plan, Settings
 from bigcons.generate.sampling import Scheme
-from bigcons.memory import format_size
+from bigcons.memory import BLOCK_ROWS, format_size
+from bigcons.seeding import SEGMENT_ROWS
 from bigcons.stores.features import Features
-from bigcons.tables.encode import BLOCK_ROWS, MIN_CHUNK_ROWS, default_chunk_rows
-
-SEGMENT_ROWS = 4096
-"""Rows from which a subset is drawn at a time; fewer if there are more than 256 features."""
+from bigcons.tables.encode import MIN_CHUNK_ROWS, default_chunk_rows
 
 _BATCH_VALUES = 1 << 20
 _START_VALUES = 1 << 21
@@ -23,11 +21,7 @@ _PREPARE_BYTES_PER_VALUE = 48
 _DISTANCE_BYTES = 2048
 """Per cluster: its distances to the 256 points that Lloyd's algorithm processes together."""
 
-_BLOCK_COPIES = 3
-"""A block of features is held so many times in transit: as read, centered, and as float32."""
-_LABEL_COPIES = 3
 _STORE_COPIES = 4
-_KERNEL_BYTES = 1 << 20
 
 
 def make_plan(
@@ -161,9 +155,10 @@ def make_sampling_plan(
 
     label_bytes = n_partitions * settings.label_dtype.itemsize
     stored_bytes = label_bytes + (0 if data.ids is None else math.ceil(data.ids.row_bytes))
-    row_bytes = (value_bytes + 4 * _BLOCK_COPIES) * width + _LABEL_COPIES * label_bytes + n_partitions
+    # a block in transit is held as read, centered, and as float32; its labels three times
+    row_bytes = (value_bytes + 12) * width + 3 * label_bytes + n_partitions
     row_bytes *= engine.in_flight + 1
-    fixed = data.held_bytes + 24 * read_values + (2 * centers + _KERNEL_BYTES) * engine.n_workers
+    fixed = data.held_bytes + 24 * read_values + (2 * centers + (1 << 20)) * engine.n_workers
     labeling = fixed + segment_rows * row_bytes + _STORE_COPIES * MIN_CHUNK_ROWS * stored_bytes
 
     needed = max(measuring, scaling, held + task, labeling)

@@ -15,9 +15,6 @@ from bigcons.errors import InvalidInputError
 from bigcons.kernels.draws import mark_drawn
 from bigcons.seeding import generator
 
-STRATUM_ROWS = 4096
-"""Rows that are dealt to the partitions together."""
-
 PIECES_AT_ONCE = 64
 """Pieces of a subset that are drawn at a time where only some of their rows are needed."""
 
@@ -154,7 +151,7 @@ class DealtSubset(Drawn):
 
     @property
     def _stratum_rows(self) -> int:
-        return max(STRATUM_ROWS, 2 * self.n_partitions)  # large enough for every deal
+        return max(4096, 2 * self.n_partitions)  # large enough for every deal
 
     @property
     def _n_strata(self) -> int:

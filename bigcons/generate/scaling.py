@@ -12,9 +12,6 @@ from bigcons.generate.sampling import Subset
 from bigcons.progress import progress
 from bigcons.stores.features import Features
 
-LARGEST = 1e15
-"""Largest distance from the mean whose square, summed over thousands of columns, fits in float32."""
-
 
 @dataclass
 class Moments:
@@ -119,7 +116,8 @@ def measure_and_sample(
     mean = moments.mean[kept]
     scale = deviation[kept] if standardize else np.ones(len(kept))
     farthest = np.maximum(moments.high[kept] - mean, mean - moments.low[kept]) / scale
-    fits = (farthest < LARGEST) & np.isfinite(scale)
+    # whose square, summed over thousands of columns, fits in float32
+    fits = (farthest < 1e15) & np.isfinite(scale)
     if not fits.all():
         column = kept[int(fits.argmin())]
         raise InvalidInputError(

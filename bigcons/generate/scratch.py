@@ -35,7 +35,6 @@ _log = logging.getLogger(__name__)
 _PARAMETERS = "parameters.json"
 _SEED = "seed"
 _CHECKSUM = "checksum"
-_READ_BYTES = 1 << 20
 _KEPT = {
     "finished partitions": "partition-*.npy",
     "trained partitions": "centers-*.npy",
@@ -98,7 +97,7 @@ class Scratch:
         try:
             with path.open("rb") as file:
                 left, checksum = path.stat().st_size - Seal.n_bytes, 0
-                while left > 0 and (content := file.read(min(left, _READ_BYTES))):
+                while left > 0 and (content := file.read(min(left, 1 << 20))):
                     checksum = zlib.crc32(content, checksum)
                     left -= len(content)
                 fault = self._seal(path).fault(file.read(), checksum)

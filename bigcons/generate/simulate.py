@@ -22,8 +22,9 @@ from bigcons.generate.sampling import subset_size
 from bigcons.generate.scratch import find_finished, take_finished
 from bigcons.kernels.draws import draw_labels
 from bigcons.schema import MISSING
-from bigcons.seeding import SeedLike, generator, resolve_seed
+from bigcons.seeding import SEGMENT_ROWS, SeedLike, generator, resolve_seed
 from bigcons.storage.commit import is_store
+from bigcons.stores.ensemble_store import SUM_TOLERANCE
 from bigcons.stores.features import open_features
 from bigcons.tables.encode import label_dtype, rechunk
 from bigcons.tables.memory import values_of
@@ -32,15 +33,6 @@ from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
-
-SEGMENT_ROWS = 4096
-"""Rows that share one generator."""
-
-_SUM_TOLERANCE = 1e-3
-"""Allowed deviation of a row sum from 1, as in a stored consensus."""
-
-_WORKING_BYTES = 24
-"""Per label in progress: draws of 8 bytes, comparisons, the label and its copies."""
 
 
 def from_memberships(
@@ -116,7 +108,7 @@ def from_memberships(
 
     def draw(segment: Segment) -> np.ndarray:
         sums = segment.rows.sum(axis=1, dtype=np.float64)
-        fits = (segment.rows >= 0).all(axis=1) & ((np.abs(sums - 1) <= _SUM_TOLERANCE) | (sums == 0))
+        fits = (segment.rows >= 0).all(axis=1) & ((np.abs(sums - 1) <= SUM_TOLERANCE) | (sums == 0))
         if not fits.all():
             row = int(fits.argmin())
             raise InvalidInputError(
@@ -375,7 +367,8 @@ class MappedLabels(PartedTable):
         self.n_columns = n_partitions
         self.lengths: list[int | None] = [None]
         self.names: list[str] | None = None if names is None else list(names)
-        in_work = SEGMENT_ROWS * (row_bytes + _WORKING_BYTES * n_partitions)
+        # a label in progress: draws of 8 bytes, comparisons, the label and its copies
+        in_work = SEGMENT_ROWS * (row_bytes + 24 * n_partitions)
         self.fixed_bytes: int = held_bytes + engine.in_flight * in_work
         self.row_bytes: float = 8.0 * n_partitions
 

@@ -54,8 +54,6 @@ from bigcons.progress import COMPILING, note
 
 logger = logging.getLogger("bigcons")
 
-KEPT_SECONDS = 24 * 3600  # how long an unused entry of other sources is kept: users switch versions
-
 
 class KernelCache(FunctionCache):
     """Numba's cache of one kernel, with our own files in numba's directory."""
@@ -166,7 +164,7 @@ def _remove_superseded(path: Path) -> None:
         if other == path or not other.name.startswith(f"{kernel}-"):
             continue
         with contextlib.suppress(OSError):  # removed by another process, or open on Windows
-            if other.stat().st_mtime < time.time() - KEPT_SECONDS:
+            if other.stat().st_mtime < time.time() - 24 * 3600:  # users switch versions
                 other.unlink()
 
 

@@ -20,10 +20,8 @@ from numba import types
 from numba.core.base import BaseContext
 from numba.extending import intrinsic, models, register_model
 
-WIDTH = 8
-
 _DOUBLE, _INT32, _INT64 = ir.DoubleType(), ir.IntType(32), ir.IntType(64)
-_VECTOR = ir.VectorType(_DOUBLE, WIDTH)
+_VECTOR = ir.VectorType(_DOUBLE, 8)
 
 
 class Float64x8(types.Type):
@@ -62,12 +60,12 @@ def _add_products(builder, a, b, c):
 
 def _broadcast(builder, number):
     first = builder.insert_element(_VECTOR(ir.Undefined), number, _INT32(0))
-    lanes = ir.Constant(ir.VectorType(_INT32, WIDTH), [0] * WIDTH)
+    lanes = ir.Constant(ir.VectorType(_INT32, 8), [0] * 8)
     return builder.shuffle_vector(first, _VECTOR(ir.Undefined), lanes)
 
 
 def _sum(builder, vector):
-    width = WIDTH
+    width = 8
     while width > 1:
         width //= 2
         halves = []
@@ -121,7 +119,7 @@ def zero8(typingctx):
     """See `_vector`."""
 
     def generate(context, builder, signature, args):
-        return ir.Constant(_VECTOR, [0.0] * WIDTH)
+        return ir.Constant(_VECTOR, [0.0] * 8)
 
     return float64x8(), generate
 

@@ -11,9 +11,6 @@ import numpy as np
 
 from bigcons.kernels._jit import leaf
 
-_ONES, _PAIRS = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
-_NIBBLES, _BYTES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
-
 
 @leaf
 def zero8():
@@ -87,7 +84,8 @@ def power_of_two(exponent):
 @leaf
 def count_bits(word):
     """See `_vector`."""
-    word -= (word >> np.uint64(1)) & _ONES
-    word = (word & _PAIRS) + ((word >> np.uint64(2)) & _PAIRS)
-    word = (word + (word >> np.uint64(4))) & _NIBBLES
-    return (word * _BYTES) >> np.uint64(56)
+    word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    pairs = np.uint64(0x3333333333333333)
+    word = (word & pairs) + ((word >> np.uint64(2)) & pairs)
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return (word * np.uint64(0x0101010101010101)) >> np.uint64(56)

@@ -35,23 +35,6 @@ from bigcons.kernels.cluster_tables import (
 )
 from bigcons.kernels.simplex import minimize_on_simplex
 
-# Slots of `totals` in `sweep`: what it sums besides S and T.
-SQUARES, QUARTICS, MAX_GAP, N_MOVED = 0, 1, 2, 3
-N_TOTALS = 4
-
-# Number of sums in `measure_step`, which a line search along the changes needs.
-N_STEP_SUMS = 6
-
-# Clusters with at least this share of an object's largest ``b`` are read first: others rarely attract it.
-LIKELY_SHARE = 0.125
-
-# Quadratics up to this share of an object's own contribution are rounding residue of zero.
-RESIDUE = 1e-9
-
-# From a face of more clusters than this, as in a random start, it is faster to restart at a vertex: leaving a
-# face of K clusters takes K rounds of K^3, and few objects end in more than a handful.
-WIDE_FACE = 32
-
 
 @leaf
 def triangle(n_clusters):
@@ -68,7 +51,7 @@ def sweep(
 
     labels (rows, M) with -1 missing; offsets (M+1,) int64; weights (M,) float64 or None; gains None or, with
     weights, (B+M,) float64; S, S_out (B, padded K) float64, with gains (B+M, padded K); T, T_out (M, padded
-    K(K+1)/2) float64; order (K,) int64; y_old, y_new (rows, K) float32; totals (N_TOTALS,) float64. Cluster
+    K(K+1)/2) float64; order (K,) int64; y_old, y_new (rows, K) float32; totals (4,) float64. Cluster
     ``k`` of the tables is column ``order[k]`` of the memberships. The fewer of the first clusters an object
     needs, the less it costs: O(m K + m n^2) for ``n`` of them and ``m`` labels.
 
@@ -77,8 +60,8 @@ def sweep(
     step to their minimum, or stop at the boundary of the simplex. With ``fresh`` the objects are new:
     ``y_old`` is not read, counts as zero, and they are not part of S and T yet.
 
-    totals[SQUARES] and totals[QUARTICS] sum the changes of m|y|^2 (by gains, if any) and m|y|^4;
-    totals[MAX_GAP] is the largest KKT gap found, totals[N_MOVED] the number of objects that moved.
+    ``totals``: the summed changes of m|y|^2 (by gains, if any) and of m|y|^4, the largest KKT gap found, and
+    the number of objects that moved.
     """
     n_rows, M = labels.shape
     K = y_new.shape[1]
@@ -140,20 +123,22 @@ def solve_row(
     """Minimize the quadratic of one object over the simplex in place in ``y``, from its first ``n`` clusters.
 
     More of ``A`` is read as clusters attract the object. Returns how many were read; 0 if the KKT gap, which
-    goes to ``totals``, is at most ``threshold`` and ``y`` stays. With ``fresh`` no gap is measured.
+    goes to totals[2], is at most ``threshold`` and ``y`` stays. With ``fresh`` no gap is measured.
     """
     while not fresh:
         lowest, highest = gradient_range(A, b, y, n)
         wider = n_below(lowest, b, n)
         if wider == n:
             gap = 2.0 * (highest - lowest)
-            totals[MAX_GAP] = max(totals[MAX_GAP], gap)
+            totals[2] = max(totals[2], gap)
             if gap <= threshold:
                 return 0
             break
         read_quadratic(table, at, w_at, m, weight, y, n, wider, t_sum, A)
         n = wider
-    if fresh or n_positive(y, n) > WIDE_FACE:
+    # From a wide face, as in a random start, it is faster to restart at a vertex: leaving a face of K
+    # clusters takes K rounds of K^3, and few objects end in more than a handful.
+    if fresh or n_positive(y, n) > 32:
         for k in range(n):
             y[k] = 0.0
         y[lightest_vertex(A, b, n)] = 1.0
@@ -171,7 +156,7 @@ def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums, gains=Non
     """Add a block's terms of the objective along its changes, besides those of S and T.
 
     ``T_step``, as T, sums ``d d'`` over the changes ``d`` from ``y_old`` to ``y_new (rows, K)`` float32, in
-    the order of the memberships. ``sums (N_STEP_SUMS,)`` sum, times m, with a = |y|^2, b = y.d, c = |d|^2: b,
+    the order of the memberships. ``sums (6,)`` sum, times m, with a = |y|^2, b = y.d, c = |d|^2: b,
     c, ab, ac + 2b^2, bc, c^2. With gains, their sum takes the place of m for b and c alone.
     """
     K, M = y_new.shape[1], labels.shape[1]
@@ -269,12 +254,15 @@ def sum_of_gains(labels, i, first, last, offsets, gains):
 
 @leaf
 def n_likely(y, b):
-    """Return how many clusters to read first: up to the last in the support of ``y`` or likely."""
+    """Return how many clusters to read first: up to the last in the support of ``y`` or likely.
+
+    Clusters of less than an eighth of the object's largest ``b`` rarely attract it.
+    """
     most = 0.0
     for k in range(b.shape[0]):
         most = max(most, b[k])
     n = b.shape[0]
-    while n > 1 and y[n - 1] == 0.0 and b[n - 1] < LIKELY_SHARE * most:
+    while n > 1 and y[n - 1] == 0.0 and b[n - 1] < 0.125 * most:
         n -= 1
     return n
 
@@ -305,11 +293,11 @@ def read_quadratic(table, at, w_at, m, weight, y, known, n, t_sum, A):
 
 @leaf
 def is_residue(A, n, weight):
-    """Return whether ``A`` is rounding residue: the object shares partitions with no other."""
+    """Return whether ``A`` is rounding residue of zero: the object shares partitions with no other."""
     largest = 0.0
     for k in range(n):
         largest = max(largest, A[k, k])
-    return largest <= RESIDUE * weight
+    return largest <= 1e-9 * weight
 
 
 @leaf
@@ -389,9 +377,9 @@ def record_move(order, y_old, y_new, i, y, fresh, weight, pull, d, totals):
         c += d[k] * d[k]
     if moved:
         change = 2.0 * b + c
-        totals[SQUARES] += pull * change
-        totals[QUARTICS] += weight * change * (2.0 * a + change)
-        totals[N_MOVED] += 1.0
+        totals[0] += pull * change
+        totals[1] += weight * change * (2.0 * a + change)
+        totals[3] += 1.0
     return moved
 
 

@@ -45,9 +45,6 @@ SHIFT = 6.0
 # Factors under one logarithm: likelihoods are above 1e-30, those of gamma below 1e36 up to a million labels.
 FACTORS = 8
 
-LOG_2 = math.log(2.0)
-HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
-
 
 @leaf
 def log_excess(x):
@@ -86,7 +83,7 @@ def stirling(x):
     tail = 1.0 / 1260.0 + s * tail
     tail = -1.0 / 360.0 + s * tail
     tail = 1.0 / 12.0 + s * tail
-    return r * tail - y + HALF_LOG_2PI
+    return r * tail - y + 0.5 * math.log(2.0 * math.pi)
 
 
 @leaf
@@ -100,8 +97,9 @@ def rising(x):
 def exp_below_zero(x):
     """Return exp(x) to a relative 1e-13; x is clipped to [-700, 0]."""
     x = min(max(x, -700.0), 0.0)
-    n = np.floor(x / LOG_2 + 0.5)
-    r = x - n * LOG_2
+    log_2 = math.log(2.0)
+    n = np.floor(x / log_2 + 0.5)
+    r = x - n * log_2
     tail = 1.0 / 39916800.0
     tail = 1.0 / 3628800.0 + r * tail
     tail = 1.0 / 362880.0 + r * tail

@@ -20,19 +20,8 @@ import numpy as np
 from bigcons.kernels._jit import jit, leaf
 from bigcons.kernels._vector import WIDTH, add8, add_times8, load8, store8, zero8
 
-SCORE, MOVED, LABELS, LABELED = 0, 1, 2, 3
-N_TOTALS = 4
-
 # Entries of a table that stay in a second-level cache while all objects of a block visit them.
 CACHED_ENTRIES = 1 << 15
-
-# Objects that visit a slice of the partitions before the next: at most and at least. In between, as many as
-# have their sums in the cache.
-MOST_TOGETHER, FEWEST_TOGETHER = 256, 8
-
-# Visits to each row of tables that exceed the cache, by objects that visit a slice together, from which on
-# they read their labels again where they would list them once.
-LEAST_VISITS = 4
 
 
 @leaf
@@ -154,14 +143,16 @@ def end_of_slice(offsets, first, width, partition_width):
 def rows_together(n_rows, offsets, width, partition_width):
     """Return how many objects visit a slice of the partitions before the next; 1 if all are one slice.
 
-    It is also 1 where too few objects visit the same rows for it to pay. Arguments as in `end_of_slice`.
+    From 8 to 256, as many as have their sums in the cache. They read their labels again where each alone
+    would list them once, which pays from four visits to a row of the tables on. Arguments as in
+    `end_of_slice`.
     """
     M = offsets.shape[0] - 1
     if offsets[M] * width + M * partition_width <= CACHED_ENTRIES:
         return 1
-    n_together = min(MOST_TOGETHER, CACHED_ENTRIES // (2 * (width + partition_width)))
-    n_together = min(max(n_together, FEWEST_TOGETHER), n_rows)
-    return n_together if n_together * M >= LEAST_VISITS * offsets[M] else 1
+    fitting = CACHED_ENTRIES // (2 * (width + partition_width))
+    n_together = min(max(min(fitting, 256), 8), n_rows)
+    return n_together if n_together * M >= 4 * offsets[M] else 1
 
 
 @leaf
@@ -261,9 +252,9 @@ def assign(labels, offsets, table, bias, current, assigned, T, sizes, totals):
 
     labels (rows, M) with -1 missing; offsets (M+1,) int64; table, T (B, padded K) float64; bias, sizes (K,)
     float64; current, assigned (rows,) int32, -1 where there is no cluster yet or no label at all, and -2 - k
-    for an object that stayed in cluster k although one of lower number scores the same. Adds to T and sizes,
-    and to totals: SCORE the best scores, MOVED the objects whose cluster changed, LABELS the labels present
-    and LABELED the objects that have any.
+    for an object that stayed in cluster k although one of lower number scores the same. Adds to T, to sizes
+    and to totals (4,): the best scores, the objects whose cluster changed, the labels present, and the
+    objects that have any.
     """
     n_rows, M = labels.shape
     K, width = bias.shape[0], table.shape[1]
@@ -291,15 +282,15 @@ def assign(labels, offsets, table, bias, current, assigned, T, sizes, totals):
         for j in range(m):
             counts[at[j] + np.uint64(best)] += 1.0
         sizes[best] += 1.0
-        totals[SCORE] += highest
-        totals[MOVED] += best != before
-        totals[LABELS] += m
-        totals[LABELED] += 1.0
+        totals[0] += highest
+        totals[1] += best != before
+        totals[2] += m
+        totals[3] += 1.0
 
 
 @jit
 def respond(labels, offsets, table, bias, T, sizes, totals):
-    """Add the responsibilities of a block to T and sizes, and ``log sum_k exp(g_ik)`` to totals[SCORE].
+    """Add the responsibilities of a block to T and sizes, and ``log sum_k exp(g_ik)`` to totals[0].
 
     Arguments as in `assign`.
     """
@@ -324,11 +315,11 @@ def respond_together(
     for r in range(n):
         if n_labels[r] == 0:
             continue
-        totals[SCORE] += normalize(scores[r], bias)
+        totals[0] += normalize(scores[r], bias)
         for k in range(bias.shape[0]):
             sizes[k] += scores[r, k]
-        totals[LABELS] += n_labels[r]
-        totals[LABELED] += 1.0
+        totals[2] += n_labels[r]
+        totals[3] += 1.0
     if by_slices:
         scatter(labels, start, n, offsets, sums, width, at, scores)
     else:

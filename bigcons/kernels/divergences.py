@@ -23,10 +23,6 @@ Kernel = Callable[..., Any]
 
 EDGE = 1e-12
 
-# The same for a user's generator, and for one whose second derivative is taken numerically.
-CUSTOM_EDGE = 1e-9
-NUMERICAL_EDGE = 1e-3
-
 
 @jit
 def inside(p):
@@ -136,9 +132,10 @@ def bregman_functions(
     """Compile value, slope and curvature of a user's generator; missing derivatives become differences.
 
     Near 0 and 1, where a generator may be infinitely steep and differences are mere rounding, the divergence
-    is continued by its parabola at the edge, which keeps it convex and its slope continuous.
+    is continued by its parabola at the edge, which keeps it convex and its slope continuous. Second
+    derivatives that are differences themselves need a wider edge.
     """
-    edge = CUSTOM_EDGE if second_derivative is not None else NUMERICAL_EDGE
+    edge = 1e-9 if second_derivative is not None else 1e-3
     f = jit(phi)
     f1 = jit(derivative) if derivative is not None else central_difference(f)
     f2 = jit(second_derivative) if second_derivative is not None else second_central_difference(f)

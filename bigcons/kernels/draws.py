@@ -8,9 +8,7 @@ from bigcons.kernels._jit import jit
 
 # numba promotes mixed signed and unsigned integers to float, so all parts are unsigned.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
-_TO_UNIT = 2.0**-53
 
 
 @jit
@@ -19,7 +17,7 @@ def uniform(random):
 
     numba's own generator has a separate state in each thread and cannot be seeded from outside a kernel.
     """
-    return np.float64(bits(random)) * _TO_UNIT
+    return np.float64(bits(random)) * 2.0**-53
 
 
 @jit
@@ -27,7 +25,7 @@ def bits(random):
     """Return 53 random bits and advance ``random`` (1,) uint64 (SplitMix64; Steele, Lea, Flood 2014)."""
     random[0] += _GOLDEN
     x = random[0]
-    x = (x ^ (x >> np.uint64(30))) * _FIRST
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * _SECOND
     return (x ^ (x >> np.uint64(31))) >> np.uint64(11)
 

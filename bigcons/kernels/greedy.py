@@ -17,9 +17,6 @@ import numpy as np
 from bigcons.kernels._jit import jit
 from bigcons.kernels.draws import uniform
 
-# A gain below this, in objects times NMI, is rounding.
-_LEAST_GAIN = 1e-9
-
 
 @jit
 def sweep(labels, offsets, codes, counts, sizes, n_seen, F, A, B, C, temperature, random):
@@ -102,7 +99,7 @@ def weigh(counts, sizes, n_seen, F, C, a, seen, base, a_without, b_without, befo
 @jit
 def highest(gains, a):
     """Return the cluster of the largest gain, on a tie the lowest; ``a`` if no gain exceeds rounding."""
-    best, best_gain = a, _LEAST_GAIN
+    best, best_gain = a, 1e-9  # a smaller gain, in objects times NMI, is rounding
     for b in range(gains.shape[0]):
         if b != a and gains[b] > best_gain:
             best, best_gain = b, gains[b]

@@ -14,13 +14,6 @@ import numpy as np
 
 from bigcons.kernels._jit import jit, made_once
 
-# Newton converges quadratically: after a move this small the error is about its square. Relative to
-# the distance to both ends of the step, where slopes may be infinite and Newton is slow.
-NEWTON_STEP = 1e-4
-GOLDEN_STEP = 1e-6
-GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
-N_SAMPLES = 16
-
 
 @made_once
 def newton_search(slope: Callable[..., Any], curvature: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,7 +49,10 @@ def newton_search(slope: Callable[..., Any], curvature: Callable[..., Any]) -> C
             else:
                 low = length
             step = rise / bend
-            if abs(step) <= NEWTON_STEP * min(length, longest - length):
+            # Newton converges quadratically: after so small a move the error is about its square. It is
+            # relative to the distance to both ends of the step, where slopes may be infinite and Newton is
+            # slow.
+            if abs(step) <= 1e-4 * min(length, longest - length):
                 return length - step
             length -= step
             if not low < length < high:
@@ -82,19 +78,20 @@ def sampling_search(value: Callable[..., Any]) -> Callable[..., Any]:
 
     @jit
     def search(scratch, m, _gap, longest, parameter):
+        n_samples, golden = 16, (np.sqrt(5.0) - 1.0) / 2.0
         best = 0.0
         lowest = along(scratch, m, 0.0, parameter)
-        for s in range(1, N_SAMPLES + 1):
-            length = longest * s / N_SAMPLES
+        for s in range(1, n_samples + 1):
+            length = longest * s / n_samples
             f = along(scratch, m, length, parameter)
             if f < lowest:
                 lowest = f
                 best = length
-        low = max(best - longest / N_SAMPLES, 0.0)
-        high = min(best + longest / N_SAMPLES, longest)
-        while high - low > GOLDEN_STEP:
-            a = high - GOLDEN * (high - low)
-            b = low + GOLDEN * (high - low)
+        low = max(best - longest / n_samples, 0.0)
+        high = min(best + longest / n_samples, longest)
+        while high - low > 1e-6:
+            a = high - golden * (high - low)
+            b = low + golden * (high - low)
             if along(scratch, m, a, parameter) < along(scratch, m, b, parameter):
                 high = b
             else:

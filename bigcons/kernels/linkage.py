@@ -14,8 +14,6 @@ import numpy as np
 from bigcons.kernels._jit import jit
 from bigcons.kernels.label_rows import compare_rows
 
-SINGLE, COMPLETE, AVERAGE, WARD = range(4)
-
 
 @jit
 def spanning_tree(rows, over_all, first, second, n_agree, n_seen):
@@ -169,11 +167,11 @@ def _merge(distances, sizes, method, a, b, height):
         at = condensed_index(n, min(a, i), max(a, i))
         x = distances[at]
         y = distances[condensed_index(n, min(b, i), max(b, i))]
-        if method == SINGLE:
+        if method == 0:  # single
             distances[at] = min(x, y)
-        elif method == COMPLETE:
+        elif method == 1:  # complete
             distances[at] = max(x, y)
-        elif method == AVERAGE:
+        elif method == 2:  # average
             distances[at] = (size_a * x + size_b * y) / (size_a + size_b)
         else:
             size = sizes[i]

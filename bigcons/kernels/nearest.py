@@ -18,17 +18,10 @@ from bigcons.schema import MISSING
 TILE = 2 * WIDTH
 """Points that are compared with a center at a time."""
 
-GROUP = 4
-"""Centers at a time."""
-
-_PANEL_TILES = 16
-_PANEL_VALUES = 1 << 16
-"""At most so many values are transposed at a time, which a core's cache holds: half a megabyte."""
-
 
 def pack_centers(centers: np.ndarray) -> np.ndarray:
     """Return centers ``(B, n_features + 1)``, each with its ``|c|^2 / 2``, as `label_nearest` takes them."""
-    padding = np.zeros((GROUP - 1, centers.shape[1]))
+    padding = np.zeros((3, centers.shape[1]))
     return np.concatenate([centers, padding]).ravel()
 
 
@@ -42,7 +35,7 @@ def label_nearest(points, centers, offsets, is_seen, labels):
     O(rows B n_features).
     """
     n_rows, width = points.shape[0], points.shape[1] + 1
-    n_tiles = max(1, min(_PANEL_TILES, _PANEL_VALUES // (TILE * width)))
+    n_tiles = max(1, min(16, (1 << 16) // (TILE * width)))  # half a megabyte, which a core's cache holds
     panel, tile = np.empty(n_tiles * TILE * width), np.empty(TILE * width)
     rows, nearest = np.empty(n_tiles * TILE, np.int64), np.empty(TILE)
     for start in range(0, n_rows, n_tiles * TILE):
@@ -95,7 +88,7 @@ def find_nearest(tiles, at, width, centers, low, high, nearest):
     n = np.uint64(width)
     best_a, best_b = fill8(-np.inf), fill8(-np.inf)
     label_a, label_b = zero8(), zero8()
-    for k in range(low, high, GROUP):
+    for k in range(low, high, 4):
         a0, a1, a2, a3 = zero8(), zero8(), zero8(), zero8()
         b0, b1, b2, b3 = zero8(), zero8(), zero8(), zero8()
         here, c = np.uint64(at), np.uint64(k * width)

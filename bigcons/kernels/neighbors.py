@@ -16,9 +16,6 @@ from bigcons.kernels._jit import jit
 from bigcons.kernels.label_rows import compare_rows
 from bigcons.kernels.linkage import find_root
 
-ADJACENT = 4
-"""Rows before and after a row that it is compared with first. Arbitrary: a start for the bounds."""
-
 
 @jit
 def list_members(rows, offsets, starts, members):
@@ -131,7 +128,7 @@ def nearest_outside(
     met = np.empty(n + 1, np.int32)
     lists = np.empty(n_partitions, np.int64)
     lengths = np.empty(n_partitions, np.int64)
-    tried = np.empty(2 * q + 2 * ADJACENT, np.int64)
+    tried = np.empty(2 * q + 9, np.int64)
     near = np.empty(q, np.int64)
     near_agree = np.empty(q, np.int64)
     near_seen = np.empty(q, np.int64)
@@ -160,7 +157,7 @@ def nearest_outside(
             if last >= 0 and neighbor[last, slot] >= 0:
                 tried[n_tried] = neighbor[last, slot]
                 n_tried += 1
-        for j in range(max(i - ADJACENT, 0), min(i + ADJACENT + 1, n)):
+        for j in range(max(i - 4, 0), min(i + 5, n)):  # rows beside it, a start for the bounds
             tried[n_tried] = j
             n_tried += 1
         for slot in range(q):

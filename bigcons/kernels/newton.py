@@ -13,16 +13,6 @@ import numpy as np
 from bigcons.kernels._jit import jit
 from bigcons.kernels.simplex import minimize_on_simplex
 
-# Newton steps per object and visit, and the gap, relative to the total weight, at which they stop.
-MOST_STEPS = 12
-INNER_TOL = 1e-7
-
-# A Newton step is taken in full if the slope at its end is at most this share of the slope at its start.
-FULL_STEP_SLOPE = 0.5
-
-# Memberships below this are rounding residue of a vanishing coordinate.
-DUST = 1e-15
-
 
 class Cost(NamedTuple):
     """The cost of one object of K clusters among up to G prototypes, and scratch space to minimize it."""
@@ -111,8 +101,8 @@ def minimize(cost, n_terms, gap, convex, slope, curvature, search, parameter):
     weight = 0.0
     for e in range(n_terms):
         weight += cost.terms[3, e]
-    for _ in range(MOST_STEPS):
-        if gap <= INNER_TOL * weight:
+    for _ in range(12):  # an object is visited again in the next pass
+        if gap <= 1e-7 * weight:
             return
         for k in range(K):
             step[k] = y[k]
@@ -159,14 +149,15 @@ def set_pair_step(y, gradient, step):
 def step_length(cost, n_terms, promised, convex, slope, search, parameter):
     """Return 1 if the slope at the end of the step is small, else the length that a line search finds.
 
-    A non-convex divergence always needs the search. The model is poor where a probability leaves zero, which
-    it allows to double in a step: the search then extends to the boundary of the simplex.
+    A step is taken in full if the slope at its end is at most half of that at its start. A non-convex
+    divergence always needs the search. The model is poor where a probability leaves zero, which it allows to
+    double in a step: the search then extends to the boundary of the simplex.
     """
     rise = 0.0
     for e in range(n_terms):
         p, b, x, w = cost.terms[0, e], cost.terms[1, e], cost.terms[2, e], cost.terms[3, e]
         rise += w * b * slope(x, p + b, parameter)
-    if convex and abs(rise) <= FULL_STEP_SLOPE * promised:
+    if convex and abs(rise) <= 0.5 * promised:
         return 1.0
     longest = 1.0
     if rise < 0.0:
@@ -183,7 +174,7 @@ def take_step(y, step, length):
     total = 0.0
     for k in range(y.shape[0]):
         reached = y[k] + length * step[k]
-        y[k] = reached if reached > DUST else 0.0
+        y[k] = reached if reached > 1e-15 else 0.0
         total += y[k]
     for k in range(y.shape[0]):
         y[k] /= total

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from bigcons.kernels._jit import jit, leaf
-from bigcons.kernels.cluster_tables import LABELED, MOVED, add_to_rows, find_rows, sum_rows
+from bigcons.kernels.cluster_tables import add_to_rows, find_rows, sum_rows
 
 
 @jit
@@ -20,7 +20,7 @@ def multiply_rows(labels, offsets, table, A, before, after, T, P, totals):
 
     labels (rows, M) with -1 missing; offsets (M+1,) int64; table, T (B, padded K), A, P (K, K) float64. Adds
     to T the new rows over the root of their numbers of labels, to P their outer products, and to totals
-    LABELED the objects with labels and MOVED those whose largest entry is another.
+    (2,) the objects with labels and those whose largest entry is another.
     """
     n_rows, M = labels.shape
     K, width = A.shape[0], table.shape[1]
@@ -47,8 +47,8 @@ def multiply_rows(labels, offsets, table, A, before, after, T, P, totals):
             q[k] = after[i, k]  # what the next pass reads
             if q[k] > q[new]:
                 new = k
-        totals[LABELED] += 1.0
-        totals[MOVED] += new != old
+        totals[0] += 1.0
+        totals[1] += new != old
         for k in range(K):
             if q[k] != 0.0:
                 for h in range(K):

@@ -16,25 +16,6 @@ from bigcons.kernels._vector import WIDTH, add_times8, count_bits, load8, store8
 from bigcons.kernels.cluster_tables import add_to_rows, find_rows, padded, sum_rows
 from bigcons.kernels.soft import list_memberships
 
-# Words of a packed row: 64 of them for each of a thousand base clusters stay in a second-level cache.
-WORDS = 64
-
-# Rows and columns of a table that are copied together: the two tiles stay in a first-level cache.
-TILE = 32
-
-# Rows that are compared with the same eight centers, which stay in a first-level cache; a multiple of four.
-ROWS_COMPARED = 32
-
-# Entries of a sparse matrix that rows visit together, which stay in a second-level cache.
-ENTRIES = 1 << 16
-
-# Counts that are looked through in the time that it takes to count a label.
-LOOKED_THROUGH = 4
-
-# Rows that are added together, one partition after another, so that the table rows of one stay in the cache.
-FEWEST_ROWS = 2048
-ROWS_PER_BASE_CLUSTER = 8
-
 
 @jit
 def count_overlaps(labels, offsets, table):
@@ -44,10 +25,11 @@ def count_overlaps(labels, offsets, table):
     """
     n_rows, M = labels.shape
     B = offsets[M]
-    words = min(WORDS, (n_rows + 63) // 64)  # short rows for few objects, so that all stay in the cache
+    # 64 words for each of a thousand base clusters stay in the cache; for few objects rows are shorter.
+    words = min(64, (n_rows + 63) // 64)
     bits = np.empty((B + 1, words), np.uint64)  # the last row collects missing labels without a branch
-    for first in range(0, n_rows, 64 * WORDS):
-        last = min(n_rows, first + 64 * WORDS)
+    for first in range(0, n_rows, 64 * words):
+        last = min(n_rows, first + 64 * words)
         pack(labels, offsets, first, last, bits)
         n_words = (last - first + 63) // 64
         for u in range(M):
@@ -86,8 +68,8 @@ def multiply_rows(starts, columns, values, column_starts, table):
 
     Row i has ``values`` in ``columns``, ascending, from ``starts[i]`` to before ``starts[i + 1]``;
     ``column_starts`` are as far apart as columns have entries. Rows visit a slice of the columns after the
-    other, from the last row to the first, and list their entries by column: each is multiplied with those
-    listed before it. n at most 2^16.
+    other, of entries that stay in the cache, from the last row to the first, and list their entries by
+    column: each is multiplied with those listed before it. n at most 2^16.
     """
     n, n_columns = starts.shape[0] - 1, column_starts.shape[0] - 1
     rows, shares = np.empty(columns.shape[0], np.uint16), np.empty(columns.shape[0])
@@ -96,7 +78,7 @@ def multiply_rows(starts, columns, values, column_starts, table):
     while last < n_columns:
         first = last
         last += 1
-        while last < n_columns and column_starts[last + 1] - column_starts[first] <= ENTRIES:
+        while last < n_columns and column_starts[last + 1] - column_starts[first] <= 1 << 16:
             last += 1
         for i in range(n - 1, -1, -1):
             row = table[i]
@@ -130,12 +112,12 @@ def move_rows(starts, columns, values, first, before, after, sums):
 
 @jit
 def mirror(table):
-    """Copy the upper triangle of ``table`` (B, B) to the lower one, tile by tile."""
-    B = len(table)
-    for first in range(0, B, TILE):
-        for left in range(0, first + 1, TILE):
-            for a in range(first, min(first + TILE, B)):
-                for b in range(left, min(left + TILE, a)):
+    """Copy the upper triangle of ``table`` (B, B) to the lower one, by tiles that stay in the cache."""
+    B, tile = len(table), 32
+    for first in range(0, B, tile):
+        for left in range(0, first + 1, tile):
+            for a in range(first, min(first + tile, B)):
+                for b in range(left, min(left + tile, a)):
                     table[a, b] = table[b, a]
 
 
@@ -146,7 +128,8 @@ def add_overlaps(labels, offsets, weights, table):
     weights (rows,) float64. O(m_i^2) for an object with m_i labels.
     """
     n_rows, M = labels.shape
-    chunk = min(n_rows, max(FEWEST_ROWS, ROWS_PER_BASE_CLUSTER * offsets[M]))
+    # Rows are added together, one partition after another, so that the table rows of one stay in the cache.
+    chunk = min(n_rows, max(2048, 8 * offsets[M]))
     codes = np.empty((chunk, M), np.int32)
     n_labels = np.empty(chunk, np.int32)
     done = np.empty(chunk, np.int32)
@@ -191,7 +174,8 @@ def list_overlaps(labels, offsets, u, members, ends, row_ends, columns, values):
     n = 0
     for c in range(offsets[u + 1] - offsets[u]):
         begin = n
-        if (ends[c + 1] - ends[c]) * (M - u) * LOOKED_THROUGH >= B - offsets[u]:
+        # Four counts are looked through in the time that it takes to count a label.
+        if (ends[c + 1] - ends[c]) * (M - u) * 4 >= B - offsets[u]:
             for p in range(ends[c], ends[c + 1]):
                 i = np.uint64(members[p])
                 for v in range(np.uint64(u), np.uint64(M)):
@@ -338,10 +322,11 @@ def nearest_centers(rows, counted, centers, assigned, sums, sizes):
         for d in range(D):
             eights[(k // WIDTH * D + d) * WIDTH + k % WIDTH] = centers[k, d]
             halves[k] += 0.5 * centers[k, d] ** 2
-    products = np.empty((ROWS_COMPARED, width))
+    together = 32  # rows that are compared with the same eight centers, which stay in the cache
+    products = np.empty((together, width))
     inertia = 0.0
-    for first in range(0, n, ROWS_COMPARED):
-        last = min(first + ROWS_COMPARED, n)
+    for first in range(0, n, together):
+        last = min(first + together, n)
         for k in range(0, width, WIDTH):
             for i in range(first, last, 4):
                 multiply_four(rows, i, n, eights, k * D, D, products, i - first, k)

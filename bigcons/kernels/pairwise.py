@@ -11,10 +11,6 @@ from bigcons.kernels._jit import jit
 from bigcons.kernels.label_rows import compare_rows
 from bigcons.kernels.newton import cost_for, kkt_gap, minimize, newton_model, set_gradient
 
-# Slots of `totals`.
-OBJECTIVE, MAX_GAP, N_MOVED = 0, 1, 2
-N_TOTALS = 3
-
 
 @jit
 def sweep(
@@ -24,7 +20,7 @@ def sweep(
 
     labels (n, M) with -1 missing; rows (n, K) float64, each of sum one: the memberships, changed in place;
     updated (block rows, K) float32: the new ones. An object whose KKT gap is at most ``threshold`` does not
-    move. ``totals (N_TOTALS,)``: the largest gap found, and the number of objects that moved. O(n (M + K^2))
+    move. ``totals (2,)``: the largest gap found, and the number of objects that moved. O(n (M + K^2))
     an object and Newton step.
     """
     cost = cost_for(labels.shape[0], rows.shape[1])
@@ -32,7 +28,7 @@ def sweep(
         i = start + e
         n_terms = list_others(labels, rows, i, cost)
         gap = newton_model(cost, n_terms, slope, curvature, parameter)
-        totals[MAX_GAP] = max(totals[MAX_GAP], gap)
+        totals[0] = max(totals[0], gap)
         if gap <= threshold or n_terms == 0:
             continue
         minimize(cost, n_terms, gap, convex, slope, curvature, search, parameter)
@@ -41,13 +37,13 @@ def sweep(
             before = updated[e, k]
             updated[e, k] = cost.y[k]
             moved |= updated[e, k] != before
-        totals[N_MOVED] += moved
+        totals[1] += moved
         read_row(updated, e, rows, i)
 
 
 @jit
 def evaluate(labels, rows, start, stop, totals, value, slope, parameter):
-    """Add half the cost of the objects from ``start`` to ``stop`` to ``totals``, and find the largest gap.
+    """Add half the cost of the objects from ``start`` to ``stop`` to totals[0]; totals[1] is the largest gap.
 
     The cost is ``sum_j c_ij d(1, y_i.y_j) + (N_ij - c_ij) d(0, y_i.y_j)``.
     """
@@ -58,9 +54,9 @@ def evaluate(labels, rows, start, stop, totals, value, slope, parameter):
         for e in range(n_terms):
             p, x, w = cost.terms[0, e], cost.terms[2, e], cost.terms[3, e]
             total += w * (x * value(1.0, p, parameter) + (1.0 - x) * value(0.0, p, parameter))
-        totals[OBJECTIVE] += 0.5 * total
+        totals[0] += 0.5 * total
         set_gradient(cost, n_terms, slope, parameter)
-        totals[MAX_GAP] = max(totals[MAX_GAP], kkt_gap(cost.gradient, cost.y))
+        totals[1] = max(totals[1], kkt_gap(cost.gradient, cost.y))
 
 
 @jit

@@ -23,10 +23,6 @@ from bigcons.kernels.newton import Cost, cost_for, kkt_gap, minimize, newton_mod
 # Memberships above the floor by less than this share of it are rounding residue.
 ABOVE_FLOOR = 0.01
 
-# Slots of `totals`.
-OBJECTIVE, MAX_GAP, N_MOVED = 0, 1, 2
-N_TOTALS = 3
-
 
 class Tables(NamedTuple):
     """Sums over all objects by group. Sizes: G groups, B base clusters, M partitions, K clusters."""
@@ -71,7 +67,7 @@ def sweep(
 ):  # fmt: skip
     """Update every object of a block in turn, given all others; keep ``tables`` current after every move.
 
-    labels (rows, M) with -1 missing; offsets (M+1,) int64; y_old, y_new (rows, K) float32; totals (N_TOTALS,)
+    labels (rows, M) with -1 missing; offsets (M+1,) int64; y_old, y_new (rows, K) float32; totals (2,)
     float64: the largest KKT gap found, and the number of objects that moved. An object whose gap is at
     most ``threshold`` stays as it is. ``floor``: the least membership, see `lift`. With ``fresh`` the objects
     are not in ``tables``, which do not change; ``y_old`` is not read. ``convex``: whether the divergence is,
@@ -93,7 +89,7 @@ def sweep(
         n_terms = list_terms(tables, own, m, s)
         lift(s.cost, n_terms, floor)
         gap = newton_model(s.cost, n_terms, slope, curvature, parameter)
-        totals[MAX_GAP] = max(totals[MAX_GAP], gap / rest)
+        totals[0] = max(totals[0], gap / rest)
         if gap / rest <= threshold and not fresh:
             for k in range(y.shape[0]):
                 y_new[i, k] = y_old[i, k]
@@ -105,7 +101,7 @@ def sweep(
         for k in range(y.shape[0]):
             moved |= y_old[i, k] != y_new[i, k]
         if moved and not fresh:
-            totals[N_MOVED] += 1.0
+            totals[1] += 1.0
             read_row(y_old, i, y)
             add_object(tables, own, m, -1.0, s)
             read_row(y_new, i, y)
@@ -126,7 +122,7 @@ def accumulate(labels, offsets, tables, memberships):
 
 @jit
 def evaluate(labels, offsets, tables, memberships, floor, totals, value, slope, parameter):
-    """Add half the cost of every object of a block to ``totals``, and find the largest KKT gap.
+    """Add half the cost of every object of a block to totals[0]; totals[1] is the largest KKT gap.
 
     The cost is ``sum_a c_ja d(1, y_j.q_a) + (N_ja - c_ja) d(0, y_j.q_a)``: ``sum_a N_ja d(c_ja / N_ja,
     y_j.q_a)`` up to a term that depends on the groups but not on the memberships.
@@ -142,11 +138,11 @@ def evaluate(labels, offsets, tables, memberships, floor, totals, value, slope, 
         for e in range(n_terms):
             p, x, w = s.cost.terms[0, e], s.cost.terms[2, e], s.cost.terms[3, e]
             cost += w * (x * value(1.0, p, parameter) + (1.0 - x) * value(0.0, p, parameter))
-        totals[OBJECTIVE] += 0.5 * cost
+        totals[0] += 0.5 * cost
         lift(s.cost, n_terms, floor)
         set_gradient(s.cost, n_terms, slope, parameter)
         gap = kkt_gap(s.cost.gradient, s.cost.y) / (1.0 - s.cost.y.shape[0] * floor)
-        totals[MAX_GAP] = max(totals[MAX_GAP], gap)
+        totals[1] = max(totals[1], gap)
 
 
 @jit

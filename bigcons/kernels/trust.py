@@ -11,9 +11,6 @@ import numpy as np
 from bigcons.kernels._jit import jit, leaf
 from bigcons.kernels._vector import count_bits
 
-# Operations on words for each object up to which two partitions are compared by bits.
-OPERATIONS_PER_OBJECT = 4
-
 
 @jit
 def compare_partitions(labels, offsets, first, last, others, together, in_first, in_second, in_all):
@@ -59,7 +56,7 @@ def compare_partitions(labels, offsets, first, last, others, together, in_first,
             if v == u or (v < u and is_other[u]):
                 continue
             other_width = offsets[v + 1] - offsets[v]
-            if width * other_width * n_words <= OPERATIONS_PER_OBJECT * n_rows:
+            if width * other_width * n_words <= 4 * n_rows:  # up to so many operations on words an object
                 columns = other_bits[starts[r] : starts[r] + other_width]
                 together[u, r], in_first[u, r], in_second[u, r], in_all[u, r] = compare_bits(
                     bits[:width], columns, in_columns

@@ -348,7 +348,7 @@ class CCSVD(Correspondence):
     A reconstruction from the paper's abstract. V and S follow from the eigenvectors of ``H^T H``. Missing
     labels and soft clusterings as for `CCC`. Three passes; O(n M^2 + B^3 + n M K) time for B base clusters,
     O(B^2) memory. Of more than 5,000 base clusters by block Krylov iterations that end with residuals of at
-    most 1e-4; each is a pass over the labels where that takes less than to list the pairs that overlap, or
+    most .001; each is a pass over the labels where that takes less than to list the pairs that overlap, or
     where these are too many to keep, as for `CCC`.
 
     References

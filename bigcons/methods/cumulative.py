@@ -39,10 +39,7 @@ from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 
 # Divergences of more clusters than this in the reference are measured on so many objects.
-MANY_COLUMNS, SAMPLED_OBJECTS, SAMPLED_AT_ONCE = 64, 4096, 512
-
-# Entropies and divergences are rounded to this many decimals, so that rounding errors do not break ties.
-DECIMALS = 10
+MANY_COLUMNS, SAMPLED_OBJECTS = 64, 4096
 
 
 class CumulativeVoting(SoftPredictingClusterer):
@@ -227,7 +224,7 @@ def by_decreasing_entropy(sizes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     partition = partition_of_clusters(offsets)
     shares_of_labels = sizes / np.bincount(partition, sizes)[partition]
     entropies = np.bincount(partition, -xlogy(shares_of_labels, shares_of_labels))
-    return np.argsort(-entropies.round(DECIMALS), kind="stable")
+    return np.argsort(-entropies.round(10), kind="stable")  # rounding errors break no ties
 
 
 def row_shares(counts: np.ndarray) -> np.ndarray:
@@ -311,7 +308,7 @@ def fold_divergences(
     with progress("divergences of clusters", ensemble.n_objects) as listener:
         sizes, joint = fold(
             engine,
-            ensemble.blocks() if sample is None else row_blocks(len(sample), SAMPLED_AT_ONCE),
+            ensemble.blocks() if sample is None else row_blocks(len(sample), 512),
             sums_of,
             lambda a, b: (a[0] + b[0], a[1] + b[1]),
             progress=listener,
@@ -344,4 +341,4 @@ def divergences(sizes: np.ndarray, joint: np.ndarray) -> np.ndarray:
     alone = xlogy(sizes, sizes) - np.diag(joint)
     both = sizes[q] + sizes[r]
     found = (xlogy(both, both) - joint[q, r] - alone[q] - alone[r]) / (both * np.log(2))
-    return np.maximum(found, 0.0).round(DECIMALS)
+    return np.maximum(found, 0.0).round(10)  # rounding errors break no ties

@@ -36,12 +36,6 @@ from bigcons.validation import check_choice
 SYMMETRIES = ("mean", "max")
 LINKAGES = ("average", "single", "spectral")
 
-# Bytes of a pair of objects: the matrix and condensed distances, or the workspace of the eigenvectors too.
-LINKAGE_BYTES, SPECTRAL_BYTES = 12, 32
-
-# Bytes of a pair in a table: its objects, distance, two similarities, and the edges while they are sorted.
-TABLE_BYTES = 120
-
 
 class DID(ConsensusClusterer):
     """Consensus by dissimilarity increments, PCC_DID (Aidos and Fred).
@@ -262,10 +256,13 @@ class DID(ConsensusClusterer):
 
     def _check_data(self, held: int, budget: DataBudget, n_objects: int, table: PairTable | None) -> None:
         if table is None:
-            per_pair = SPECTRAL_BYTES if self.linkage == "spectral" else LINKAGE_BYTES
+            # a pair of objects: the matrix and condensed distances, or the workspace of the eigenvectors
+            # too
+            per_pair = 32 if self.linkage == "spectral" else 12
             check_matrix(held + per_pair * n_objects**2, budget, n_objects)
             return
-        needed = held + TABLE_BYTES * table.n_pairs
+        # a pair: its objects, distance, two similarities, and the edges while they are sorted
+        needed = held + 120 * table.n_pairs
         budget.check(needed, f"the increments of {table.n_pairs:,} pairs", "sample fewer pairs")
 
     def _check(self) -> None:

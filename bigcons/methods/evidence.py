@@ -17,7 +17,6 @@ from bigcons.coassociation.inverted import (
     single_link_bytes,
 )
 from bigcons.coassociation.linkage import (
-    BYTES_PER_ROW,
     LINKAGES,
     MONOTONE,
     Merges,
@@ -268,7 +267,8 @@ class EAC(ConsensusClusterer):
         held = rows.row_of_object.nbytes + rows.labels.nbytes
         of_rows = f"{len(rows.labels):,} distinct rows for linkage={self.linkage!r}"
         if self.neighbors != "all" and int(self.neighbors) < len(rows.labels) - 1:
-            needed = held + len(rows.labels) * BYTES_PER_ROW + 2 * rows.labels.nbytes
+            # of each row besides its labels and a copy of them: the edges of an order while they are sorted
+            needed = held + 400 * len(rows.labels) + 2 * rows.labels.nbytes
             budget.check(needed, f"the neighbors of {of_rows}", "use pcc")
             return sparse_merges(rows.labels, int(self.neighbors), self.normalize, engine, seed)
         if self.linkage == "single" and weights is None:  # faster, too, if neighbors are all rows

@@ -12,7 +12,7 @@ import numpy as np
 from bigcons.coassociation.counts import similarity
 from bigcons.coassociation.linkage import unique_rows
 from bigcons.execution.engine import Engine
-from bigcons.memory import Block, DataBudget, row_blocks
+from bigcons.memory import TILE_ROWS, Block, DataBudget, row_blocks
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
@@ -27,8 +27,6 @@ CRITERIA = ("fixed", "disagreement")
 
 # Sample in which init="sampled" searches for the first pair: two million pairs (arbitrary).
 PAIR_SAMPLE = 2048
-
-TILE_ROWS = 1024
 
 
 class Furthest(ConsensusClusterer):

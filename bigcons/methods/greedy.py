@@ -26,11 +26,6 @@ from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_choice, check_int, check_number
 
-ANNEALED_SWEEPS = 20
-
-MOST_CANDIDATES = 1_000_000
-"""The most clusterings that `best_partition` enumerates."""
-
 
 class GreedyANMI(ConsensusClusterer):
     """Greedy search for the clustering of highest average normalized mutual information (ANMI).
@@ -164,7 +159,7 @@ class GreedyANMI(ConsensusClusterer):
                     "leave it at None, or give a temperature such as 0.1."
                 )
             return np.empty(0)
-        n_annealed = ANNEALED_SWEEPS if self.n_annealed is None else check_int("n_annealed", self.n_annealed)
+        n_annealed = 20 if self.n_annealed is None else check_int("n_annealed", self.n_annealed)
         if n_annealed >= self.max_iter:
             raise InvalidInputError(
                 f"{n_annealed} annealed sweeps leave none of max_iter={self.max_iter} greedy ones; "
@@ -341,9 +336,9 @@ def best_partition(x: Any, n_clusters: int, *, criterion: str = "nmi") -> tuple[
     n = ensemble.n_objects
     check_int("n_clusters", n_clusters, at_most=n)
     n_candidates = stirling(n, n_clusters)
-    if n_candidates > MOST_CANDIDATES:
+    if n_candidates > (most := 1_000_000):
         raise InvalidInputError(
-            f"{n} objects have {n_candidates:,} clusterings into {n_clusters}; at most {MOST_CANDIDATES:,} "
+            f"{n} objects have {n_candidates:,} clusterings into {n_clusters}; at most {most:,} "
             "are enumerated; use fewer objects or GreedyANMI."
         )
     labels, offsets = ensemble.read(0, n), ensemble.offsets

@@ -67,7 +67,7 @@ class HBGF(GraphClusterer):
     it because it is constant without missing labels. The right singular vectors and the singular values
     follow from ``Hn^T Hn`` (B, B), which takes one pass; of many base clusters, where that table would cost
     more, from a handful of passes that multiply it by a few columns (block Krylov iterations), with residuals
-    of at most 1e-4. The left vectors are computed from the labels in every later pass. K-means runs on the
+    of at most .001. The left vectors are computed from the labels in every later pass. K-means runs on the
     normalized rows of both objects and base clusters, with scikit-learn's starts; of 50 clusters or more, the
     starts take 16 rows of the sample for each, the first is the authors' (rows that are as orthogonal as
     possible), by QR with pivots, and centers have unit length. Three passes and those of k-means;

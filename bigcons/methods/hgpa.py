@@ -13,7 +13,7 @@ from bigcons.errors import MissingDependencyWarning, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.overlaps.embedding import bipartite_embedding, cut_embedding
 from bigcons.overlaps.graph_clusterer import GraphClusterer
-from bigcons.partitioners import BYTES_PER_PIN, has_mtkahypar, partition_hypergraph
+from bigcons.partitioners import has_mtkahypar, partition_hypergraph
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.survey import take_survey
@@ -152,7 +152,8 @@ class HGPA(GraphClusterer):
             self._solve_spectral(ensemble, engine, seed, out, embed)
             return
         n_labels = ensemble.n_objects * ensemble.n_partitions
-        self._check_graph_memory(ensemble, engine, BYTES_PER_PIN * n_labels)
+        # bytes of a vertex of a hyperedge, in arrays and in the partitioner
+        self._check_graph_memory(ensemble, engine, 80 * n_labels)
         given = Weights.given(self.weights, ensemble.offsets)
         times = np.ones(ensemble.n_partitions) if given is None else given.partitions
         survey = take_survey(ensemble, engine, seed, 0, times)

@@ -11,7 +11,6 @@ from bigcons.coassociation import dense
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
-from bigcons.kernels.cluster_tables import SCORE
 from bigcons.memory import MOST_BYTES
 from bigcons.methods.qmi import CategoryUtility
 from bigcons.overlaps.kmeans import best_kmeans
@@ -51,7 +50,7 @@ class IntegerLabels(TableProblem):
 
     def objective(self, stats: Stats) -> float:
         """Return the summed squared distances of the objects to their centers."""
-        return float(-stats["totals"][SCORE])
+        return float(-stats["totals"][0])
 
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, np.ndarray]:
         """Return the state of k-means++ centers, missing labels replaced by the mean of their partition."""

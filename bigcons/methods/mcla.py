@@ -39,9 +39,6 @@ from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 
-# The degree of a base cluster that overlaps with no other.
-SMALLEST_DEGREE = 1e-12
-
 
 class MCLA(ChoosingClusterer, SoftPredictingClusterer):
     """Group base clusters by their Jaccard similarity; objects join the group they are most associated with.
@@ -97,7 +94,7 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
     clusterings the similarity is the extended Jaccard measure ``a.b / (|a|^2 + |b|^2 - a.b)``. Three passes;
     O(n M^2 + B^2 + n M K) time for B base clusters, O(B^2) memory. Of more than 5,000 base clusters
     "spectral" keeps the pairs that overlap only, which changes no similarity, and finds eigenvectors up to
-    residuals of 1e-4; time and memory are then linear in the number of these pairs.
+    residuals of .001; time and memory are then linear in the number of these pairs.
     Where these are more than 28 million, as of very many partitions, it compares base clusters by the cosine
     ``|a and b| / sqrt(|a| |b|)`` instead, whose eigenvectors take passes over the labels and no pairs; so
     does ``objective_``. ``union="observed"`` keeps the pairs.
@@ -296,14 +293,15 @@ def cut_by_spectrum(
     Eigenvectors, then k-means.
     """
     B, weights = weights.shape[0], repeated(weights, times)
+    # a base cluster that overlaps with no other has a degree of 1e-12
     if isinstance(weights, np.ndarray):
-        degrees = np.sqrt(np.maximum(weights.sum(axis=1, keepdims=True), SMALLEST_DEGREE))
+        degrees = np.sqrt(np.maximum(weights.sum(axis=1, keepdims=True), 1e-12))
         normalized = weights / degrees
         normalized /= degrees.T
         normalized[np.diag_indices_from(normalized)] += 1.0  # lifts the eigenvalues from [-1, 1] to [0, 2]
         _, vectors = leading_eigenvectors(normalized, n_groups)
     else:
-        degrees = np.sqrt(np.maximum(times_table(weights, np.ones((B, 1)), engine), SMALLEST_DEGREE))
+        degrees = np.sqrt(np.maximum(times_table(weights, np.ones((B, 1)), engine), 1e-12))
         vectors = leading_by_products(
             lambda table: times_table(weights, table / degrees, engine) / degrees + table, B, n_groups
         ).vectors

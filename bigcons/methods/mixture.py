@@ -8,8 +8,6 @@ from typing import ClassVar
 import numpy as np
 
 from bigcons.kernels.cluster_tables import (
-    N_TOTALS,
-    SCORE,
     count_shares,
     in_whole_vectors,
     padded,
@@ -27,10 +25,8 @@ from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag
 
+# Added to every expected label count, and to the expected sizes of the mixture.
 SMOOTHING = 1e-6
-
-# The initial share of the background.
-_FIRST_BACKGROUND = 0.1
 
 
 class MixtureProblem:
@@ -75,13 +71,13 @@ class MixtureProblem:
     def visit(self, state: State, labels: np.ndarray, _carried: np.ndarray | None) -> tuple[Stats, None]:
         """Take the E-step of a block."""
         T, sizes = self._zeros()
-        totals = np.zeros(N_TOTALS)
+        totals = np.zeros(4)
         respond(labels, self.offsets, state["table"], state["bias"], T, sizes, totals)
         return {"T": T, "sizes": sizes, "totals": totals}, None
 
     def finish(self, _state: State, stats: Stats) -> tuple[State, Record]:
         """Take the M-step; the record is of the state before it."""
-        record = {"objective": float(stats["totals"][SCORE])}
+        record = {"objective": float(stats["totals"][0])}
         return self.state(stats["T"], stats["sizes"]), record
 
     def is_settled(self, previous: Record | None, record: Record, tol: float) -> bool:
@@ -124,7 +120,7 @@ class MixtureProblem:
 
     def _add_background(self, sizes: np.ndarray) -> None:
         if self.background:
-            sizes[-1] = _FIRST_BACKGROUND / (1 - _FIRST_BACKGROUND) * sizes[:-1].sum()
+            sizes[-1] = 0.1 / (1 - 0.1) * sizes[:-1].sum()  # the initial share of the background
 
     def _zeros(self) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros((self.offsets[-1], padded(self.n_columns))), np.zeros(self.n_columns)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bigcons.kernels.cluster_tables import LABELED, MOVED, N_TOTALS, count_shares, in_whole_vectors, padded
+from bigcons.kernels.cluster_tables import count_shares, in_whole_vectors, padded
 from bigcons.kernels.nmf import multiply_rows, place_rows
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.seeding import SeedLike
@@ -17,9 +17,6 @@ from bigcons.solving.pass_clusterer import SoftPassClusterer
 from bigcons.solving.passes import Record, State, Stats, gains_little
 from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
-
-# Steps that place an object under tables that stay as they are.
-_PLACING_STEPS = 50
 
 
 class NMFProblem:
@@ -72,7 +69,7 @@ class NMFProblem:
 
     def finish(self, state: State, stats: Stats) -> tuple[State, Record]:
         """Update S for the rows that the pass has made; the record is of both."""
-        n = float(stats["totals"][LABELED])
+        n, moved = stats["totals"].tolist()
         table, A = self._means(stats["T"], n)
         squares = (stats["P"] / n) ** 2
         joined, apart = np.diag(A), (squares * state["S"]).sum(axis=1)
@@ -81,7 +78,7 @@ class NMFProblem:
         record = {
             "objective": float(2.0 * joined.sum() - (A * stats["P"]).sum() / n),
             "explained": float(explained),
-            "moved_share": float(stats["totals"][MOVED] / n),
+            "moved_share": moved / n,
         }
         return {"table": table, "A": A, "S": S}, record
 
@@ -97,7 +94,8 @@ class NMFProblem:
 
     def _placed(self, state: State, labels: np.ndarray) -> np.ndarray:
         rows = np.empty((labels.shape[0], self.n_clusters), np.float32)
-        place_rows(labels, self.offsets, state["table"], state["A"], _PLACING_STEPS, rows)
+        # steps under tables that stay as they are
+        place_rows(labels, self.offsets, state["table"], state["A"], 50, rows)
         return rows
 
     def _means(self, T: np.ndarray, n: float) -> tuple[np.ndarray, np.ndarray]:
@@ -106,7 +104,7 @@ class NMFProblem:
 
     def _zeros(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         K = self.n_clusters
-        return np.zeros((self.offsets[-1], padded(K))), np.zeros((K, K)), np.zeros(N_TOTALS)
+        return np.zeros((self.offsets[-1], padded(K))), np.zeros((K, K)), np.zeros(2)
 
 
 class NMF(ChoosingClusterer, SoftPassClusterer):

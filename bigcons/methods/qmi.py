@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bigcons.kernels.cluster_tables import LABELED, SCORE
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.spectral_start import SpectrallyStarted
 from bigcons.seeding import SeedLike
@@ -24,8 +23,6 @@ from bigcons.solving.passes import State, Stats
 from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
-
-_SMALLEST_SHARE = 1e-6
 
 
 class CategoryUtility(TableProblem):
@@ -48,7 +45,7 @@ class CategoryUtility(TableProblem):
         if self.weights is not None:
             together *= self.weights.base_clusters[:, None]
             apart *= self.weights.base_clusters
-        return float(together.sum() - apart.sum()) / float(stats["totals"][LABELED])
+        return float(together.sum() - apart.sum()) / float(stats["totals"][3])
 
 
 class EntropyUtility(TableProblem):
@@ -56,11 +53,11 @@ class EntropyUtility(TableProblem):
 
     def table(self, T: np.ndarray, _sizes: np.ndarray) -> np.ndarray:
         """Return ``log f_kj(l)``, with ``f`` at least 1e-6."""
-        return np.log(np.maximum(shares(T, self.offsets), _SMALLEST_SHARE))
+        return np.log(np.maximum(shares(T, self.offsets), 1e-6))
 
     def objective(self, stats: Stats) -> float:
         """Return the summed distances."""
-        return float(-stats["totals"][SCORE])
+        return float(-stats["totals"][0])
 
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, np.ndarray]:
         """Return the state of a base partition of weight nine tenths, with all objects undecided.

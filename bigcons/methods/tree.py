@@ -28,8 +28,6 @@ from bigcons.overlaps.incidence import one_hot, votes_of
 from bigcons.overlaps.n_clusters import ChoosingClusterer, choice_of_tree
 from bigcons.overlaps.spectral_start import (
     MORE_OBJECTS,
-    MOST_PASSES,
-    RESIDUAL,
     check_embedding_plan,
     count_clusters,
     is_fine,
@@ -286,10 +284,7 @@ class FineStart(TreeStart):
         offsets, weights, K = self.placement.offsets, self.placement.weights, self.placement.n_clusters
         counts = np.ones(offsets.size - 1) if weights is None else weights.partitions
         embedding = bipartite_embedding(
-            *(run.data, run.engine, GROUPS_PER_CLUSTER * K, weights),
-            tol=RESIDUAL,
-            max_passes=MOST_PASSES,
-            more_objects=MORE_OBJECTS,
+            *(run.data, run.engine, GROUPS_PER_CLUSTER * K, weights), more_objects=MORE_OBJECTS
         )
         rows, labeled = embedding.rows_of(run.sample)
         with one_thread(user_api="blas"):

@@ -9,7 +9,7 @@ import numpy as np
 
 from bigcons.coassociation import dense
 from bigcons.execution.engine import Engine, stop_if_cancelled
-from bigcons.kernels.cluster_tables import LABELS, SCORE, mark_majorities
+from bigcons.kernels.cluster_tables import mark_majorities
 from bigcons.memory import MOST_BYTES
 from bigcons.overlaps.spectral_start import SpectrallyStarted
 from bigcons.seeding import SeedLike
@@ -30,7 +30,7 @@ class Disagreement(TableProblem):
 
     def objective(self, stats: Stats) -> float:
         """Return the summed distances of the objects to their clusters."""
-        return float(stats["totals"][LABELS] - stats["totals"][SCORE])
+        return float(stats["totals"][2] - stats["totals"][0])
 
 
 class MajorityLabels(Disagreement):
@@ -62,7 +62,7 @@ class MeanSimilarity(TableProblem):
 
     def objective(self, stats: Stats) -> float:
         """Return the summed similarities of the objects to their clusters."""
-        return float(stats["totals"][SCORE])
+        return float(stats["totals"][0])
 
 
 class IVC(SpectrallyStarted, AssignmentClusterer):

@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.memory import format_size, row_blocks
+from bigcons.memory import BLOCK_ROWS, format_size, row_blocks
 from bigcons.tables.codes import Encoding, EncodingBuilder
 from bigcons.validation import check_choice
 
-BLOCK_ROWS = 1 << 20
 MAX_TABLE_BYTES = 1 << 30
 
 Criterion = Callable[[np.ndarray], Any]

@@ -10,22 +10,18 @@ import pyarrow as pa
 
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import SerialEngine
-from bigcons.memory import parse_size, rows_within
+from bigcons.memory import BLOCK_ROWS, parse_size, rows_within
 from bigcons.metrics.clusterings import LabelColumn
 from bigcons.metrics.confidence import adjusted_rand_of_partitions, sampled_rows
 from bigcons.progress import progress
 from bigcons.stores.ensemble import as_ensemble
+from bigcons.stores.features import MAX_CATEGORIES
 from bigcons.tables.intake import open_table
 from bigcons.tables.select import Selection, choose
 from bigcons.tables.table import Table, count_rows
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
-
-MOST_CATEGORIES = 1000
-"""A column of text with more values is left out: it names objects, or is prose."""
-MOST_ROWS = 1 << 16
-"""Rows of a block."""
 
 
 class ClusterProfiles(NamedTuple):
@@ -107,7 +103,7 @@ def profile(
     positions = list(range(table.n_columns))
     types = table.column_types()
     n_text = sum(_kind(types[c]) == "text" for c in positions) if types is not None else 0
-    counted = column.n_clusters * (24 * len(positions) + 8 * MOST_CATEGORIES * (n_text + 1))
+    counted = column.n_clusters * (24 * len(positions) + 8 * MAX_CATEGORIES * (n_text + 1))
     rows_that_fit = rows_within(
         parse_size(memory), table.row_bytes + 64, fixed=int(table.held_bytes + counted), at_least=256,
         what=f"counts of {column.n_clusters:,} clusters by {len(positions):,} columns",
@@ -116,7 +112,7 @@ def profile(
     values_of_kept: list[dict[str, Any]] = [{} for _ in kept]
     start = 0
     with progress("what is in each cluster", column.n_objects) as listener:
-        for rows in table.blocks(min(rows_that_fit, MOST_ROWS), columns=positions):
+        for rows in table.blocks(min(rows_that_fit, BLOCK_ROWS), columns=positions):
             stop = start + count_rows(rows)
             if stop > column.n_objects:
                 raise _other_length(table, stop, column)
@@ -207,8 +203,8 @@ class _Column:
         encoded = values.dictionary_encode()
         texts = encoded.dictionary.cast(pa.string()).to_pylist()
         numbers = np.array([self._codes.setdefault(text, len(self._codes)) for text in texts], np.int64)
-        if len(self._codes) > MOST_CATEGORIES:
-            return self._leave_out(f"it has more than {MOST_CATEGORIES:,} different texts")
+        if len(self._codes) > MAX_CATEGORIES:
+            return self._leave_out(f"it has more than {MAX_CATEGORIES:,} different texts")
         width = self._counts.shape[1]
         if len(self._codes) > width:
             self._counts = np.pad(self._counts, ((0, 0), (0, max(len(self._codes) - width, width))))

@@ -11,16 +11,13 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import fold, open_engine
 from bigcons.generate.scaling import Moments
-from bigcons.memory import Block
+from bigcons.memory import TILE_ROWS, Block
 from bigcons.metrics.clusterings import LabelColumn
 from bigcons.progress import progress
 from bigcons.stores.features import Features, open_features
 from bigcons.validation import check_choice
 
 METRICS = ("euclidean", "sqeuclidean", "cityblock")
-
-# Rows on each side of a tile of distances: 8 MB of them at a time.
-TILE_ROWS = 1024
 
 
 def vat_order(dissimilarities: np.ndarray) -> np.ndarray:

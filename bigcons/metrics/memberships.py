@@ -19,18 +19,10 @@ from bigcons.memory import Block, row_blocks
 from bigcons.progress import progress
 from bigcons.stores.consensus import Consensus
 from bigcons.stores.ensemble import Ensemble, as_ensemble
+from bigcons.stores.ensemble_store import SUM_TOLERANCE
 from bigcons.stores.features import open_features
 from bigcons.stores.pairs import PairTable, pairs_of
 from bigcons.validation import check_number
-
-BLOCK_BYTES = 1 << 24
-TOLERANCE = 1e-3
-
-# Visiting all pairs takes about 20 + M ns per pair: a minute or two at this size.
-MOST_OBJECTS_PAIR_BY_PAIR = 50_000
-
-# Rows of a tile of the n x n square, so that two blocks of labels stay in the cache.
-TILE_ROWS = 512
 
 
 def jensen_shannon(y: Any, z: Any, *, client: object = None) -> float:
@@ -56,7 +48,7 @@ def jensen_shannon(y: Any, z: Any, *, client: object = None) -> float:
             f"y has {y.shape[0]} objects but z has {z.shape[0]}; pass memberships of the same objects."
         )
     n_clusters = max(y.shape[1], z.shape[1])
-    blocks = row_blocks(y.shape[0], max(1, BLOCK_BYTES // (8 * n_clusters**2)))
+    blocks = row_blocks(y.shape[0], max(1, (1 << 21) // n_clusters**2))
     with open_engine(client) as engine:
         costs = fold(engine, blocks, partial(_matching_costs, y, z, n_clusters), np.add)
     return float(costs[linear_sum_assignment(costs)].sum() / y.shape[0])
@@ -184,7 +176,7 @@ class _MembershipRows:
         """Return blocks: whole chunks of a store, some megabytes of an array."""
         if isinstance(self._source, Consensus):
             return self._source.blocks()
-        return row_blocks(self.n_objects, max(1, BLOCK_BYTES // (8 * self.n_clusters)))
+        return row_blocks(self.n_objects, max(1, (1 << 21) // self.n_clusters))
 
     def read(self, block: Block, threshold: float) -> np.ndarray:
         """Return the memberships of a block ``(rows, n_clusters)``; refuse rows off the simplex.
@@ -268,7 +260,7 @@ def pcc_objective(
             )
         with open_engine(client) as engine:
             return _factorized(ensemble, memberships, weights, engine)
-    if ensemble.n_objects > MOST_OBJECTS_PAIR_BY_PAIR:
+    if ensemble.n_objects > 50_000:  # a pair takes about 20 + M ns: a minute or two
         n = ensemble.n_objects
         raise InvalidInputError(
             f"n_objects={n} makes {n * (n - 1) // 2:.3g} pairs, too many to visit; pass constant=False (l2), "
@@ -311,10 +303,12 @@ def _pair_by_pair(
     value, _, _, parameter = divergence
     labels = ensemble.read(0, ensemble.n_objects)
 
-    def tile_row(block: Block) -> float:
-        return float(over_tile(labels, rows, block.start, block.stop, TILE_ROWS, value, parameter))
+    side = 512  # of a tile of the n x n square, so that two blocks of labels stay in the cache
 
-    return fold(engine, row_blocks(ensemble.n_objects, TILE_ROWS), tile_row, lambda a, b: a + b)
+    def tile_row(block: Block) -> float:
+        return float(over_tile(labels, rows, block.start, block.stop, side, value, parameter))
+
+    return fold(engine, row_blocks(ensemble.n_objects, side), tile_row, lambda a, b: a + b)
 
 
 # Rows of memberships
@@ -336,7 +330,7 @@ def simplex_rows(name: str, memberships: Any, block: Block, n_clusters: int) -> 
     if rows.dtype.kind not in "biuf":
         raise InvalidInputError(f"{name} has entries of type {rows.dtype}; pass memberships as real numbers.")
     rows = rows.astype(np.float64, copy=False)
-    bad = ~((rows >= 0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1) <= TOLERANCE))
+    bad = ~((rows >= 0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1) <= SUM_TOLERANCE))
     if bad.any():
         row = int(np.argmax(bad))
         raise InvalidInputError(

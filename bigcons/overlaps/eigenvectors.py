@@ -31,35 +31,19 @@ logger: logging.Logger = logging.getLogger("bigcons")
 # Above this many base clusters the leading eigenvectors of a table are found by Lanczos iterations.
 MOST_FOR_DENSE = 2_000
 
-# A sparse matrix multiplies in turn with its transpose where that takes this many times fewer operations than
-# their product would, which is read in order.
-SPARSE = 8
-
-# Eigenvalues below this share of the largest are rounding errors of zero.
+# Eigenvalues below this share of the largest, and columns as small beside what they were before they were
+# made orthogonal, are rounding errors of zero.
 NEGLIGIBLE = 1e-10
-
-# Passes that eigenvectors usually take, for the comparison of costs.
-USUAL_PASSES = 8
-
-# Vectors beyond those wanted, which speed up convergence; then up to whole vectors of the processor.
-OVERSAMPLED = 8
 
 # Blocks of the Krylov space, after which it restarts from its best vectors.
 MOST_BLOCKS = 4
 
 # An eigenvector is found when ``|A v - value v|`` is at most this share of the largest eigenvalue; the angle
 # to the true one is at most this, divided by the distance to the next eigenvalue not wanted.
-RESIDUAL = 1e-4
+RESIDUAL = 1e-3
 
 # Passes after which vectors count as found: with no gap after them, no space of theirs is to be found.
-MOST_PASSES = 24
-
-# Columns this much smaller than before they were made orthogonal are rounding errors.
-DEPENDENT = 1e-10
-
-# With as many base clusters for each object, vectors are those of the objects: a product takes two passes,
-# but all else is quick.
-BASE_CLUSTERS_PER_OBJECT = 4
+MOST_PASSES = 12
 
 # Blocks of objects are visited together by a task until they have this many labels for each base cluster, so
 # that adding up tables (B, width) costs little beside making them.
@@ -111,14 +95,14 @@ class Spectrum(NamedTuple):
         """Return at most ``n_values``, none zero up to rounding, of a sparse array of SciPy's.
 
         From the eigenvectors of the smaller of its two products with its transpose, which is formed only
-        where that takes less than to multiply by both.
+        where that takes less than eight times the operations of multiplying by both: it is read in order.
         """
         import scipy.sparse.linalg
 
         is_wide = scaled.shape[1] > scaled.shape[0]
         factor = scaled if is_wide else scaled.T.tocsr()
         n = factor.shape[0]
-        if is_dense(n, min(n_values, n)) or 2 * SPARSE * factor.nnz > n * n:
+        if is_dense(n, min(n_values, n)) or 16 * factor.nnz > n * n:
             values, vectors = leading_eigenvectors(products_of_rows(factor), n_values)
         else:
             product = scipy.sparse.linalg.aslinearoperator(factor)
@@ -173,7 +157,7 @@ def takes_passes(ensemble: Ensemble, n_vectors: int) -> bool:
 def costs(ensemble: Ensemble, n_vectors: int) -> tuple[float, float]:
     """Return the operations of usual passes, and of a table of overlaps and its eigenvectors."""
     n, M, B = ensemble.n_objects, ensemble.n_partitions, ensemble.n_base_clusters
-    passes = USUAL_PASSES * n * M * width_of(n_vectors, B) / 4  # two sums of whole vectors for each label
+    passes = 8 * n * M * width_of(n_vectors, B) / 4  # eight passes, two sums of whole vectors for each label
     table = min(n * M * M / 2, n * B * B / 128) + (len(ensemble.blocks()) + 4.0 * n_vectors) * B * B
     return passes, table
 
@@ -209,8 +193,8 @@ def check_passes_plan(
 
 
 def width_of(n_vectors: int, n_base_clusters: int) -> int:
-    """Return the number of columns of a pass."""
-    return min(-(-(n_vectors + OVERSAMPLED) // 8) * 8, n_base_clusters)
+    """Return the number of columns of a pass, whole vectors; eight more than wanted speed up convergence."""
+    return min(-(-(n_vectors + 8) // 8) * 8, n_base_clusters)
 
 
 def leading_by_passes(
@@ -247,8 +231,11 @@ def leading_by_passes(
 
 
 def goes_by_objects(ensemble: Ensemble) -> bool:
-    """Return whether the eigenvectors are found by those of the objects, which are far fewer."""
-    few = BASE_CLUSTERS_PER_OBJECT * ensemble.n_objects <= ensemble.n_base_clusters
+    """Return whether the eigenvectors are found by those of the objects, which are far fewer.
+
+    A product then takes two passes, but all else is quick.
+    """
+    few = 4 * ensemble.n_objects <= ensemble.n_base_clusters
     return few and not ensemble.is_soft
 
 
@@ -317,6 +304,7 @@ def leading_by_products(
     *,
     tol: float = RESIDUAL,
     max_products: int = MOST_PASSES,
+    most_blocks: int = MOST_BLOCKS,
 ) -> Eigenvectors:
     """Return the leading eigenvectors of a semidefinite matrix by its products with tables (B, columns)."""
     width, k = width_of(n_vectors, n_rows), min(n_vectors, n_rows)
@@ -342,7 +330,7 @@ def leading_by_products(
             residual = float(np.sqrt(np.einsum("bk,bk->k", errors, errors)[:k].max()) / largest)
             if residual <= tol or n_products >= max_products:
                 break
-            if V.shape[1] + width > MOST_BLOCKS * width:
+            if V.shape[1] + width > most_blocks * width:
                 V, AV, projected = X, AX, np.diag(values)
             new = orthonormal(errors, V)
         if not new.shape[1]:  # the space is invariant: its vectors are exact
@@ -362,7 +350,7 @@ def orthonormal(columns: np.ndarray, basis: np.ndarray) -> np.ndarray:
     if not columns.shape[1]:
         return columns
     Q, R, _ = scipy.linalg.qr(columns, mode="economic", pivoting=True, check_finite=False)
-    Q = Q[:, np.abs(np.diag(R)) > DEPENDENT]
+    Q = Q[:, np.abs(np.diag(R)) > NEGLIGIBLE]
     Q -= basis @ (basis.T @ Q)
     return np.ascontiguousarray(Q)
 

@@ -19,8 +19,6 @@ from bigcons.errors import ConvergenceWarning, warn_user
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block
 from bigcons.overlaps.eigenvectors import (
-    MOST_PASSES,
-    RESIDUAL,
     leading_by_passes,
     leading_eigenvectors,
     takes_passes,
@@ -110,13 +108,11 @@ def bipartite_embedding(
     n_columns: int,
     weights: Weights | None = None,
     *,
-    tol: float = RESIDUAL,
-    max_passes: int = MOST_PASSES,
     more_objects: float = 0.0,
 ) -> Embedding:
     """Return the embedding by the singular vectors of ``D_r^(-1/2) H D_c^(-1/2)``.
 
-    One pass; where a table of overlaps would cost more, several, until residuals are at most ``tol``. With
+    One pass; where a table of overlaps would cost more, several, until residuals are small. With
     weights of base clusters, these multiply the columns of H, whose sums are then ``D_r`` and ``D_c``. Base
     clusters count as if they had ``more_objects``.
     """
@@ -131,9 +127,7 @@ def bipartite_embedding(
             ensemble, engine, lambda labels: (sum_of_weights(labels, offsets, counted) > 0) * 1.0
         )
         scale = np.sqrt((1.0 if counted is None else counted) / over_zero(sizes + more_objects))
-        return embed_by_passes(
-            ensemble, engine, weigh, scale, n_columns, weights, tol=tol, max_passes=max_passes
-        )
+        return embed_by_passes(ensemble, engine, weigh, scale, n_columns, weights)
     overlaps = fold_overlaps(ensemble, engine, weigh)
     if counted is None:
         sizes = overlaps.sum(axis=1)  # an object adds 1 / m_i for each of its m_i labels
@@ -168,14 +162,11 @@ def embed_by_passes(
     scale: np.ndarray,
     n_columns: int,
     weights: Weights | None,
-    *,
-    tol: float = RESIDUAL,
-    max_passes: int = MOST_PASSES,
 ) -> Embedding:
     """Return the same without the overlaps, after a pass that has found ``scale``."""
     from bigcons.kernels.cluster_tables import in_whole_vectors
 
-    found = leading_by_passes(ensemble, engine, weigh, scale, n_columns, tol=tol, max_passes=max_passes)
+    found = leading_by_passes(ensemble, engine, weigh, scale, n_columns)
     singular_values = np.sqrt(found.values)
     table = in_whole_vectors(scale[:, None] * found.vectors / singular_values)
     vectors, n_passes = found.vectors, found.n_passes + 1

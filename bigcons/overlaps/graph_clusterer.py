@@ -33,8 +33,6 @@ from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_number
 
-DEFAULT_IMBALANCE = 0.05
-
 
 class GraphClusterer(ChoosingClusterer, PredictingClusterer):
     """Base of the methods that partition a graph of the objects; they give labels without memberships.
@@ -170,4 +168,4 @@ def refuse_unused(
 
 def checked_imbalance(imbalance: float | None) -> float:
     """Return the share by which the largest part may exceed its equal share."""
-    return DEFAULT_IMBALANCE if imbalance is None else check_number("imbalance", imbalance, above=0.0)
+    return 0.05 if imbalance is None else check_number("imbalance", imbalance, above=0.0)

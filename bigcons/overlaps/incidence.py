@@ -22,19 +22,8 @@ from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
 
-# The most tables (B, B) float64 that a solve holds: overlaps, similarities, and those of eigenvectors or
-# linkage.
-TABLES_HELD = 4
-
-# Without memory=, a table above this many bytes is refused: 15,800 base clusters.
-LARGEST_TABLE = 2_000_000_000
-
 # Above this many base clusters methods form no table where there is another way: 200 MB.
 MOST_FOR_TABLE = 5_000
-
-# Overlaps are counted by bits up to about this many clusters in a partition: measured, with a margin for
-# processors that count bits more slowly.
-MOST_CLUSTERS_PACKED = 16
 
 Weigh = Callable[[np.ndarray], np.ndarray]
 
@@ -55,11 +44,12 @@ def check_overlaps_plan(
     """
     table, of_clusters = 8 * ensemble.n_base_clusters**2, f"n_base_clusters={ensemble.n_base_clusters}"
     n, rows = ensemble.n_objects, ensemble.chunk_rows
-    held = TABLES_HELD * table + 4 * n + held + (8 * n * columns if in_memory else 0)
+    # four tables: overlaps, similarities, and those of eigenvectors or linkage
+    held = 4 * table + 4 * n + held + (8 * n * columns if in_memory else 0)
     per_block = 2 * table + block_label_bytes(ensemble) + 24 * rows * (columns + 1)
     per_result = max(table, 12 * rows + (8 * rows * columns if in_memory else 0))
     plan = MemoryPlan(held, per_block, per_result)
-    if memory is None and table > LARGEST_TABLE:
+    if memory is None and table > 2_000_000_000:  # of 15,800 base clusters
         needed = plan.n_bytes(engine, ensemble)
         raise MemoryBudgetError(
             f"{name} needs {format_size(needed)}, most of it for the overlaps of {of_clusters}; pass memory="
@@ -103,7 +93,9 @@ def block_overlaps(labels: np.ndarray, offsets: np.ndarray, weights: np.ndarray 
         return table
     n_labels = np.count_nonzero(labels >= 0, axis=1)
     scale = 1.0 if weights is None else _common_value(weights[n_labels > 0])
-    if scale is not None and n_base_clusters <= MOST_CLUSTERS_PACKED * n_labels.mean():
+    # By bits up to about 16 clusters in a partition: measured, with a margin for processors that count bits
+    # more slowly.
+    if scale is not None and n_base_clusters <= 16 * n_labels.mean():
         count_overlaps(labels, offsets, table)
         if scale != 1.0:
             table *= scale

@@ -17,19 +17,8 @@ import numpy as np
 from bigcons.execution.blas import one_thread
 from bigcons.solving.passes import best_start
 
-# From so many clusters on, k-means of unit rows is spherical, and starts on a part of the rows, with so many
-# of them for each cluster.
-MANY_CLUSTERS, ROWS_PER_CLUSTER = 50, 8
-
-# Starts where no number is asked for. Of many clusters only the one by pivots: on 60 to 300 planted classes,
-# equal and not, nine random ones more led to the same clusters.
-STARTS, STARTS_OF_MANY = 10, 1
-
-# How often centers are exchanged, and rows that are compared with all of them at a time.
-MOST_EXCHANGES, ROWS_AT_ONCE = 10, 4096
-
-# Rows of unit length are distinguished by this many decimals.
-DECIMALS = 8
+# From so many clusters on, k-means of unit rows is spherical, and starts on a part of the rows.
+MANY_CLUSTERS = 50
 
 
 class RowClusters(NamedTuple):
@@ -81,7 +70,7 @@ def assign(rows: np.ndarray, counted: np.ndarray, centers: np.ndarray) -> tuple[
 
 def n_distinct_rows(rows: np.ndarray) -> int:
     """Return the number of rows distinct up to rounding errors: the most clusters k-means can find."""
-    return len(np.unique(rows.round(DECIMALS), axis=0))
+    return len(np.unique(rows.round(8), axis=0))
 
 
 def best_kmeans(
@@ -123,8 +112,7 @@ def kmeans_of_unit_rows(
 
     Of many clusters, starts are by scikit-learn on a part of the rows: the first from rows that are as
     orthogonal as possible, by QR with pivots (Damle, Minden and Ying 2019). The best one goes on by spherical
-    k-means, on the part, where centers are exchanged while that helps, and then on all rows. O(K^2 columns)
-    time for an iteration of a start.
+    k-means, on the part and then on all rows. O(K^2 columns) time for an iteration of a start.
     """
     import scipy.linalg
     from sklearn.cluster import KMeans
@@ -133,12 +121,14 @@ def kmeans_of_unit_rows(
     from bigcons.kernels.overlaps import normalize_rows
 
     if n_init is None:
-        n_init = STARTS if n_clusters < MANY_CLUSTERS else STARTS_OF_MANY
+        # Of many clusters only the start by pivots: on 60 to 300 planted classes, equal and not, nine random
+        # ones more led to the same clusters.
+        n_init = 10 if n_clusters < MANY_CLUSTERS else 1
     settings = {"max_iter": max_iter, "tol": tol}
     if n_clusters < MANY_CLUSTERS:
         best, objectives = best_kmeans(rows, n_clusters, n_init, draw, weights, **settings)
         return RowClusters(best.cluster_centers_, best.labels_, best.inertia_, best.n_iter_), objectives
-    step = max(len(rows) // (ROWS_PER_CLUSTER * n_clusters), 1)
+    step = max(len(rows) // (8 * n_clusters), 1)  # eight rows for each cluster
     while step > 1 and n_distinct_rows(rows[::step]) < n_clusters:
         step //= 2
     counted = np.ones(len(rows)) if weights is None else weights
@@ -158,14 +148,6 @@ def kmeans_of_unit_rows(
         centers, threshold = best.cluster_centers_, tol * float(np.var(rows, axis=0).mean())
         normalize_rows(centers)
         found = _spherical(part, of_part, centers, max_iter, threshold)
-        for _ in range(MOST_EXCHANGES):
-            centers = _exchanged(part, of_part, found)
-            if centers is None:
-                break
-            better = _spherical(part, of_part, centers, max_iter, threshold)
-            if better.objective >= found.objective:
-                break
-            found = better
     return found if step == 1 else _spherical(rows, counted, found.centers, max_iter, threshold), objectives
 
 
@@ -181,44 +163,3 @@ def _spherical(
         if n_iter < max_iter:
             centers = moved
     return RowClusters(centers, labels, sums.inertia, n_iter)
-
-
-def _exchanged(rows: np.ndarray, weights: np.ndarray, found: RowClusters) -> np.ndarray | None:
-    """Return the centers with the least needed ones moved into clusters that are two, None if none is.
-
-    With ``S_k`` for the sum of the rows of a cluster, times their weights ``w``, the objective of spherical
-    k-means is ``2 (sum w - sum_k |S_k|)``. Without its center, rows of a cluster are in their second nearest;
-    a cluster that is divided gains ``|S_1| + |S_2| - |S_1 + S_2|``. It is divided where its rows vary most.
-    """
-    from bigcons.kernels.overlaps import normalize_rows
-
-    centers, n_clusters = found.centers.copy(), len(found.centers)
-    lead = np.empty(len(rows))
-    for begin in range(0, len(rows), ROWS_AT_ONCE):
-        some = slice(begin, begin + ROWS_AT_ONCE)
-        cosines = rows[some] @ centers.T
-        own = np.arange(len(cosines)), found.labels[some]
-        nearest = cosines[own]
-        cosines[own] = -np.inf
-        lead[some] = nearest - cosines.max(axis=1)
-    costs = np.bincount(found.labels, weights * lead, minlength=n_clusters)
-    gains, halves = np.zeros(n_clusters), np.zeros((n_clusters, 2, rows.shape[1]))
-    ends = np.bincount(found.labels, minlength=n_clusters).cumsum()
-    members = np.split(np.argsort(found.labels, kind="stable"), ends)
-    for k in range(n_clusters):
-        mine = rows[members[k]] * weights[members[k], None]
-        if len(mine) > 1:
-            across = mine - mine.mean(axis=0)
-            first = np.linalg.svd(across, full_matrices=False)[0][:, 0] > 0
-            halves[k] = mine[first].sum(axis=0), mine[~first].sum(axis=0)
-            gains[k] = np.linalg.norm(halves[k], axis=1).sum() - np.linalg.norm(halves[k].sum(axis=0))
-    needed, divided = np.argsort(costs, kind="stable"), np.argsort(-gains, kind="stable")
-    taken: set[int] = set()
-    for to in divided:
-        spare = next((k for k in needed if k not in taken and k != to), None)
-        if to in taken or spare is None or gains[to] <= costs[spare]:
-            break
-        centers[to], centers[spare] = halves[to]
-        taken |= {to, spare}
-    normalize_rows(centers)
-    return centers if taken else None

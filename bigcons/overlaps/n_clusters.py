@@ -35,9 +35,6 @@ from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_byt
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_int
 
-FIRST_GROUPS, LEAST_OBJECTS = 30, 5
-"""Groups with which the search begins, and the fewest objects for each: small groups differ by chance."""
-
 
 @dataclass(frozen=True, repr=False, eq=False)
 class NClustersChoice:
@@ -163,7 +160,7 @@ def choose(
     """Return the choice for an open ensemble: see `choose_n_clusters`."""
     given = Weights.given(weights, ensemble.offsets)
     least, most = _checked_range(k_range, ensemble.n_objects)
-    n_groups, rows = max(FIRST_GROUPS, (most or 0) + 1), np.empty((0, 0))
+    n_groups, rows = max(30, (most or 0) + 1), np.empty((0, 0))
     while True:
         n_rows = min(ROWS_PER_GROUP * max(n_groups, N_GROUPS), ensemble.n_objects)
         plan = MemoryPlan(
@@ -180,7 +177,8 @@ def choose(
         if not n_found:
             raise InvalidInputError("no object of the sample has a label; give n_clusters as a number.")
         choice = choice_of_tree(groups, least, most or max(n_found - (n_found == n_groups), least))
-        is_full = n_found < n_groups or 2 * n_groups > min(MOST_GROUPS, ensemble.n_objects // LEAST_OBJECTS)
+        # groups of fewer than five objects differ by chance
+        is_full = n_found < n_groups or 2 * n_groups > min(MOST_GROUPS, ensemble.n_objects // 5)
         all_distinct = groups.costs(n_found - 1)[-1:] > groups.most_distinct / 2
         is_many = 2 * (choice.n_clusters + 1) >= n_found or all_distinct.all()
         if is_full or not is_many:

@@ -35,24 +35,17 @@ from bigcons.overlaps.incidence import (
 )
 from bigcons.overlaps.sparse import (
     MARGIN,
-    MOST_BYTES,
     PAIR_BYTES,
     estimated_pairs,
     rows_of_entries,
     sparse_overlaps,
     takes_sparse,
 )
-from bigcons.solving.memory_plan import label_bytes
+from bigcons.solving.memory_plan import DEFAULT_DATA_BYTES, label_bytes
 from bigcons.stores.ensemble import Ensemble
 
 # Pairs of base clusters above which they are not listed.
-MOST_PAIRS = int(MOST_BYTES / (PAIR_BYTES * MARGIN))
-
-# Bits that sums of rounded similarities take; a double has 53.
-EXACT_BITS = 51
-
-# Operations of a pair of labels of an object whose overlap is listed, in units of `costs`.
-LISTED = 4
+MOST_PAIRS = int(DEFAULT_DATA_BYTES / (PAIR_BYTES * MARGIN))
 
 
 class Form(IntEnum):
@@ -100,7 +93,8 @@ def form_of(
     if last == Form.TABLE or not takes_sparse(ensemble):
         return Form.TABLE, 0
     n, M, B = ensemble.n_objects, ensemble.n_partitions, ensemble.n_base_clusters
-    takes_less = n_vectors > 0 and costs(ensemble, n_vectors)[0] < LISTED * n * M * M / 2
+    # to list an overlap of two labels of an object takes four operations of `costs`
+    takes_less = n_vectors > 0 and costs(ensemble, n_vectors)[0] < 4 * n * M * M / 2
     # a base cluster overlaps with at least one of every other partition, if no labels are missing
     if last == Form.PRODUCTS and (takes_less or M * B // 2 > MOST_PAIRS):
         return Form.PRODUCTS, 0
@@ -252,7 +246,8 @@ class ByMatrix:
             self.rows = csr_array((entries, similarity.indices, similarity.indptr), similarity.shape)
         if (times != 1.0).any():
             entries *= times[rows_of_entries(self.rows)] if is_sparse else times[:, None]
-        unit = 2.0 ** (np.ceil(np.log2(max(self.rows.sum(axis=0).max(), 1.0))) - EXACT_BITS)
+        # sums of rounded similarities take 51 bits of the 53 of a double
+        unit = 2.0 ** (np.ceil(np.log2(max(self.rows.sum(axis=0).max(), 1.0))) - 51)
         entries /= unit
         np.rint(entries, out=entries)
         entries *= unit

@@ -26,7 +26,6 @@ from bigcons.overlaps.incidence import check_overlaps_plan, fold_overlaps
 from bigcons.overlaps.sparse import (
     both_triangles,
     estimated_pairs,
-    rows_of_entries,
     sparse_overlaps,
     takes_sparse,
 )
@@ -121,7 +120,10 @@ def entropies(overlaps: Any, offsets: np.ndarray) -> np.ndarray:
         sums = np.add.reduceat(_n_log_n(overlaps), offsets[:-1], axis=1)
     else:
         B, M = overlaps.shape[0], offsets.size - 1
-        at = rows_of_entries(overlaps).astype(np.int64) * M + partition_of_clusters(offsets)[overlaps.indices]
+        at = (
+            np.repeat(np.arange(B) * M, np.diff(overlaps.indptr))
+            + partition_of_clusters(offsets)[overlaps.indices]
+        )
         sizes = np.bincount(at, overlaps.data, B * M).reshape(B, M)
         sums = np.bincount(at, _n_log_n(overlaps.data), B * M).reshape(B, M)
     sizes = np.where(sizes > 0, sizes, 1.0)

@@ -23,11 +23,11 @@ from bigcons.overlaps.incidence import MOST_FOR_TABLE
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.estimator import logger
-from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
+from bigcons.solving.memory_plan import DEFAULT_DATA_BYTES, MemoryPlan, block_label_bytes, label_bytes
 from bigcons.stores.ensemble import Ensemble
 
-# Base clusters whose overlaps are counted to estimate those of all, and the factor of what is planned for.
-SAMPLED, MARGIN = 256, 1.5
+# Planned pairs for each of those estimated.
+MARGIN = 1.5
 
 # Labels whose overlaps are listed at a time, and tasks by which the partitions are shared.
 LABELS_AT_ONCE = 32_000_000
@@ -35,9 +35,6 @@ STRIPS = 8
 
 # Bytes of a pair while both triangles are made and scaled: 12 for a stored entry, and copies.
 PAIR_BYTES = 96
-
-# Without memory=, more pairs than take this many bytes are refused.
-MOST_BYTES = 4_000_000_000
 
 
 def takes_sparse(ensemble: Ensemble) -> bool:
@@ -69,12 +66,12 @@ def sparse_overlaps(
 
 
 def estimated_pairs(ensemble: Ensemble, engine: Engine) -> int:
-    """Return about how many pairs of base clusters share an object, by a sample of them; one pass."""
+    """Return about how many pairs of base clusters share an object, by a sample of 256; one pass."""
     from bigcons.kernels.overlaps import mark_overlaps
 
     offsets, B = ensemble.offsets, ensemble.n_base_clusters
     draw = generator(0, "overlaps.sparse")
-    sample = np.sort(draw.choice(B, min(SAMPLED, B), replace=False, shuffle=False))
+    sample = np.sort(draw.choice(B, min(256, B), replace=False, shuffle=False))
     number = np.full(B, -1)
     number[sample] = np.arange(sample.size)
 
@@ -103,7 +100,7 @@ def _check_plan(
     held = PAIR_BYTES * n_pairs + 64 * B * columns + 4 * n + (8 * n * columns if in_memory else 0)
     listing = 2 * at_once + 12 * LABELS_AT_ONCE // STRIPS + 8 * n
     plan = MemoryPlan(held, max(listing, block_label_bytes(ensemble) + 24 * rows * (columns + 1)), 12 * rows)
-    if memory is None and PAIR_BYTES * n_pairs > MOST_BYTES:
+    if memory is None and PAIR_BYTES * n_pairs > DEFAULT_DATA_BYTES:
         needed = plan.n_bytes(engine, ensemble)
         raise MemoryBudgetError(
             f"{name} needs about {format_size(needed)}, most of it for the {n_pairs:,} pairs of base "
@@ -122,7 +119,9 @@ class Strip(NamedTuple):
     last: int
 
 
-def fold_sparse(ensemble: Ensemble, engine: Engine, name: str, most_pairs: int) -> Any:
+def fold_sparse(
+    ensemble: Ensemble, engine: Engine, name: str, most_pairs: int, labels_at_once: int = LABELS_AT_ONCE
+) -> Any:
     """Return the upper triangle of ``H^T H`` as a scipy.sparse.csr_array, in one pass.
 
     Raises MemoryBudgetError if there are more than ``most_pairs``.
@@ -130,7 +129,7 @@ def fold_sparse(ensemble: Ensemble, engine: Engine, name: str, most_pairs: int) 
     import scipy.sparse
 
     offsets, B = ensemble.offsets, ensemble.n_base_clusters
-    rows = max(LABELS_AT_ONCE // ensemble.n_partitions, 1)
+    rows = max(labels_at_once // ensemble.n_partitions, 1)
     groups = [tuple(group) for group in _groups(ensemble.blocks(), rows)]
     bounds = strips_of(ensemble.n_partitions)
     strips = [Strip(group, *bound) for group in groups for bound in bounds]

@@ -26,18 +26,10 @@ from bigcons.solving.passes import BestOfStarts, CountedProblem, Finalists, Prob
 from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
 
-# Labels in the sample for each base cluster below which base clusters are too fine for it, and by how much a
-# partition has more clusters than the consensus. Starts on the sample missed a class of twelve with 38 labels
-# (20,000 objects, 50 partitions of about 106 clusters), and lost a quarter of the accuracy with 4 (40,000
-# objects, 20 partitions of 500 clusters, 8 classes).
+# Labels in the sample for each base cluster below which base clusters are too fine for it. Starts on the
+# sample missed a class of twelve with 38 labels (20,000 objects, 50 partitions of about 106 clusters), and
+# lost a quarter of the accuracy with 4 (40,000 objects, 20 partitions of 500 clusters, 8 classes).
 FEWEST_LABELS = 64
-TIMES_FINER = 3
-
-# Labels in the sample above which starts on it cost more than the embedding.
-MOST_LABELS = 1 << 22
-
-# How well the eigenvectors of a start are found, and after how many passes at the latest.
-RESIDUAL, MOST_PASSES = 1e-3, 12
 
 # Objects that base clusters count as if they had besides their own. Without any, the leading vectors of very
 # small base clusters tell of a few objects that hang on the others by a single label: from them, KCC of
@@ -51,14 +43,14 @@ FROM_PARTITIONS = {"init": "partition", "encode": "onehot"}
 
 def starts_spectrally(ensemble: Ensemble, survey: Survey, n_clusters: int) -> bool:
     """Return whether the sample says too little of the base clusters, or has too many labels to start on."""
-    is_wide = int(np.count_nonzero(survey.sample >= 0)) > MOST_LABELS
+    is_wide = int(np.count_nonzero(survey.sample >= 0)) > 1 << 22  # starts on it cost more than the embedding
     return is_wide or is_fine(ensemble, survey.sample, n_clusters, FEWEST_LABELS)
 
 
 def is_fine(ensemble: Ensemble, sample: np.ndarray, n_clusters: int, fewest_labels: int) -> bool:
     """Return whether a sample has fewer labels than that for each base cluster, which are many and small."""
     n_labels, B = int(np.count_nonzero(sample >= 0)), ensemble.n_base_clusters
-    is_finer = TIMES_FINER * n_clusters * ensemble.n_partitions < B
+    is_finer = 3 * n_clusters * ensemble.n_partitions < B
     return is_finer and n_labels < fewest_labels * B and len(sample) < ensemble.n_objects
 
 
@@ -74,12 +66,7 @@ def check_embedding_plan(
 
 def spectral_centers(run: Run, n_clusters: int, weights: Weights | None) -> Centers:
     """Return the centers of k-means of the sample in the spectral embedding of all objects."""
-    embedding = bipartite_embedding(
-        *(run.data, run.engine, n_clusters, weights),
-        tol=RESIDUAL,
-        max_passes=MOST_PASSES,
-        more_objects=MORE_OBJECTS,
-    )
+    embedding = bipartite_embedding(run.data, run.engine, n_clusters, weights, more_objects=MORE_OBJECTS)
     rows, labeled = embedding.rows_of(run.sample)
     rows = rows[labeled]
     draw = int(generator(run.seed, "spectral_start.kmeans").integers(2**31))

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_ROW = 0.09
-"""Height of a line of text as a fraction of a panel."""
-
 
 def memberships(
     consensus: Any, *, n_objects: int = 2_000, n_clusters: int = 40, random_state: SeedLike = 0
@@ -157,9 +154,10 @@ def _draw_accuracy(axes: Axes, base_accuracy: Sequence[float], accuracy: Mapping
     from matplotlib.ticker import MaxNLocator
 
     axes.hist(base_accuracy, bins=np.linspace(0, 1, 51).tolist(), color="#BBBBBB")
-    axes.set_ylim(0, axes.get_ylim()[1] / (1 - _ROW * (len(accuracy) + 0.5)))
+    line = 0.09  # height of a line of text as a fraction of the panel
+    axes.set_ylim(0, axes.get_ylim()[1] / (1 - line * (len(accuracy) + 0.5)))
     for row, ((name, value), color) in enumerate(zip(accuracy.items(), PALETTE, strict=False)):
-        height = 1 - _ROW * (row + 0.5)
+        height = 1 - line * (row + 0.5)
         axes.axvline(value, 0, height, color=color, linewidth=0.8, zorder=0.5)  # behind the bars
         axes.plot(value, height, marker="o", markersize=5, color=color, transform=axes.get_xaxis_transform())
         axes.annotate(

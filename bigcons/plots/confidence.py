@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from bigcons.metrics.confidence import Reliability
 
-_BINS = 50
-"""Steps of the curve of confidence."""
 _MEASURES = {
     "confidence": ("mean confidence", "o"),
     "stability": ("stability", "D"),
@@ -98,11 +96,12 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
 
 def _share_below(parts: Iterator[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Return edges of confidence and the share of the objects with a label below the upper edge of each."""
-    counts = np.zeros(_BINS, np.int64)
+    n_bins = 50
+    counts = np.zeros(n_bins, np.int64)
     for confidence in parts:
         known = confidence[confidence > 0]
-        counts += np.bincount(np.minimum((known * _BINS).astype(np.int64), _BINS - 1), minlength=_BINS)
-    return np.linspace(0, 1, _BINS + 1), np.cumsum(counts) / max(int(counts.sum()), 1)
+        counts += np.bincount(np.minimum((known * n_bins).astype(np.int64), n_bins - 1), minlength=n_bins)
+    return np.linspace(0, 1, n_bins + 1), np.cumsum(counts) / max(int(counts.sum()), 1)
 
 
 def reliability(found: Reliability | Mapping[str, Reliability]) -> Figure:

@@ -17,11 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.patches import Circle
 
-# The graph of clusters: inches of a unit, and in units the radius of a node, the distance of neighbors, the
-# margin around the outermost centers, and how far arrows bend.
-_INCHES, _RADIUS, _SPACING, _MARGIN, _BEND = 1.25, 0.34, 1.35, (0.95, 0.55), 0.13
-_LEAST, _WIDEST = 2.6, 7.0
-"""Inches of the width of the figure."""
+# The graph of clusters, in units: the radius of a node, the distance of neighbors, and how
+# far arrows bend.
+_RADIUS, _SPACING, _BEND = 0.34, 1.35, 0.13
 
 
 def cluster_graph(
@@ -85,11 +83,11 @@ def cluster_graph(
     rows = None if centroids is None else np.asarray(centroids, np.float64)
     draw = None if rows is None else _glyph_drawing(glyph, rows, len(sizes))
     places = _places_on_circle(np.maximum(overlap, overlap.T)[np.ix_(shown, shown)])
-    margin = _MARGIN if draw is not None else (_RADIUS + 0.06, _RADIUS + 0.06)
+    margin = (0.95, 0.55) if draw is not None else (_RADIUS + 0.06, _RADIUS + 0.06)
     low, high = places.min(axis=0) - margin, places.max(axis=0) + margin
-    inches = min(_INCHES, _WIDEST / (high - low)[0])
+    inches = min(1.25, 7.0 / (high - low)[0])  # of a unit; the figure is between 2.6 and 7 wide
     width, height = inches * (high - low)
-    width = max(width, _LEAST)
+    width = max(width, 2.6)
     with new_figure(width, height + 0.3) as figure:
         axes = figure.subplots()
         axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")

@@ -10,7 +10,7 @@ import numpy as np
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.execution.engine import Engine
-from bigcons.kernels.cluster_tables import LABELED, MOVED, N_TOTALS, assign, count_assigned, padded
+from bigcons.kernels.cluster_tables import assign, count_assigned, padded
 from bigcons.memory import Block
 from bigcons.seeding import generator
 from bigcons.solving.pass_clusterer import PassClusterer
@@ -87,17 +87,17 @@ class TableProblem(ABC):
         current = np.full(rows, -1, np.int32) if carried is None else np.ascontiguousarray(carried[:, 0])
         assigned = np.empty(rows, np.int32)
         T, sizes = self._zeros()
-        totals = np.zeros(N_TOTALS)
+        totals = np.zeros(4)
         assign(labels, self.offsets, state["table"], state["bias"], current, assigned, T, sizes, totals)
         return {"T": T, "sizes": sizes, "totals": totals}, assigned[:, None]
 
     def finish(self, _state: State, stats: Stats) -> tuple[State, Record]:
         """Return the tables of the new clusters, and their objective."""
-        totals = stats["totals"]
+        _, moved, _, n_labeled = stats["totals"].tolist()
         record = {
             "objective": self.objective(stats),
-            "moved": float(totals[MOVED]),
-            "moved_share": float(totals[MOVED] / totals[LABELED]),
+            "moved": moved,
+            "moved_share": moved / n_labeled,
         }
         return self.state(stats["T"], stats["sizes"]), record
 

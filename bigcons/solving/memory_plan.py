@@ -21,7 +21,6 @@ logger: logging.Logger = logging.getLogger("bigcons")
 # Memory to load and compile kernels in a fresh process, and to compile those of another method in a process
 # that has already solved: measured, with a margin.
 COMPILER_BYTES = 120_000_000
-COMPILER_AGAIN_BYTES = 85_000_000
 
 # Data that in-memory methods may hold if no budget is given.
 DEFAULT_DATA_BYTES = 4_000_000_000
@@ -156,7 +155,8 @@ def process_bytes(engine: Engine) -> int:
 
     A Dask worker is assumed to equal this process, which has imported the same modules.
     """
-    process = max(_resident_at_first() + COMPILER_BYTES, resident_bytes() + COMPILER_AGAIN_BYTES)
+    # measured, with a margin: to compile the kernels of another method in a process that has already solved
+    process = max(_resident_at_first() + COMPILER_BYTES, resident_bytes() + 85_000_000)
     return process * engine.n_processes
 
 

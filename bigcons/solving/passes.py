@@ -41,16 +41,6 @@ T = TypeVar("T")  # the report of its blocks
 Start = TypeVar("Start")
 
 
-USUAL_PASSES = 5
-"""How many a solve is expected to take before it has shown how fast it converges."""
-
-FEWEST_RECORDS = 4
-"""Passes from which the factor per pass can be told."""
-
-SLOW = 0.01
-"""Logarithm of the factor per pass below which a gap says nothing of how many passes are left."""
-
-
 class Iterate(NamedTuple, Generic[S]):
     """A solve between two passes, as a snapshot stores it; block arrays by generation."""
 
@@ -222,7 +212,8 @@ def passes_left(run: Run, method: PassMethod[S, T], records: list[Record]) -> in
     own = getattr(method, "passes_left", None)
     n_left = until(sizes_of(records), run.tol) if own is None else own(run, records)
     most = run.max_passes - len(records)
-    return n_left if n_left is None and most > USUAL_PASSES else min(n_left or most, most)
+    # five are usual, before a solve has shown how fast it converges
+    return n_left if n_left is None and most > 5 else min(n_left or most, most)
 
 
 def sizes_of(records: list[Record]) -> list[float]:
@@ -239,15 +230,15 @@ def until(sizes: Sequence[float], end: float) -> int | None:
 
     The rate is that of a line through the logarithms of the latter half: they may rise in every other pass.
     """
-    latest = sizes[-max(FEWEST_RECORDS, (len(sizes) + 1) // 2) :]
+    latest = sizes[-max(4, (len(sizes) + 1) // 2) :]  # four passes tell the factor per pass
     if latest and latest[-1] <= end:
         return 1
-    if len(latest) < FEWEST_RECORDS or end <= 0 or not np.isfinite(latest).all():
+    if len(latest) < 4 or end <= 0 or not np.isfinite(latest).all():
         return None
     logarithms = np.log(np.maximum(latest, sys.float_info.min))
     passes = np.arange(len(latest)) - (len(latest) - 1) / 2
     shrinks = -float(passes @ logarithms) / float(passes @ passes)
-    if shrinks < SLOW:
+    if shrinks < 0.01:  # a gap that shrinks less says nothing of how many passes are left
         return None
     last = float(logarithms.mean()) - shrinks * (len(latest) - 1) / 2
     return max(1, math.ceil((last - math.log(end)) / shrinks))

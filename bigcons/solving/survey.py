@@ -62,24 +62,6 @@ def mean_pair_weight(n_seen: np.ndarray, n_objects: int, weights: np.ndarray | N
     return max(float((weights * seen * (seen - 1.0)).sum()) / n_objects, float(weights.mean()))
 
 
-# Rows of the sample and number of other partitions by which the agreement of a partition is measured, least
-# number of objects that two partitions must share to be compared, and of comparisons to judge one by.
-AGREEMENT_ROWS = 1024
-AGREEMENT_PARTITIONS = 16
-SHARED_OBJECTS = 50
-COMPARISONS = 4
-
-# Partitions to judge, evenly spaced: it takes about a millisecond each.
-MOST_JUDGED = 1000
-
-# Share of the median agreement below which a partition agrees with nobody. Random ones had less than .02 of
-# it; the least of partitions by two random features of digits, the most diverse we measured, had .13.
-DISSENT = 0.1
-
-# Median agreement below which nothing is said: no partition stands out where hardly any agree.
-LEAST_AGREEMENT = 0.02
-
-
 def agreements(sample: np.ndarray) -> np.ndarray:
     """Return the agreement (M, others) of each partition with at most 17, NaN where it cannot be told.
 
@@ -87,11 +69,11 @@ def agreements(sample: np.ndarray) -> np.ndarray:
     ``chi^2 / (n sqrt((k - 1) (l - 1)))``, less its mean under independence: 0 if they are independent. It is
     NaN with itself, and for fewer objects than 50 or than ``(k - 1) (l - 1)``. O(m M) time for ``m`` rows.
     """
-    spaced = sample[:: max(len(sample) // AGREEMENT_ROWS, 1)][:AGREEMENT_ROWS]
+    spaced = sample[:: max(len(sample) // 1024, 1)][:1024]
     columns = [_compact(column) for column in spaced.T]
     M = len(columns)
     sizes = np.array([column.max(initial=-1) + 1 for column in columns])
-    others = np.unique(np.linspace(0, M - 1, min(M, AGREEMENT_PARTITIONS + 1)).astype(np.int64))
+    others = np.unique(np.linspace(0, M - 1, min(M, 17)).astype(np.int64))
     others = others[np.argsort(sizes[others], kind="stable")]
     marks = np.concatenate([_one_hot(columns[v]) for v in others], axis=1)
     starts = np.cumsum([0, *np.maximum(sizes[others], 1)])
@@ -131,7 +113,7 @@ def _agreement(tables: np.ndarray, starts: np.ndarray, n_cells: np.ndarray) -> n
     freedom = ((rows > 0).sum(axis=0) - 1) * (np.add.reduceat((columns > 0).astype(np.int64), starts) - 1)
     expected = np.maximum(np.repeat(rows, sizes, axis=1) * columns, 1.0)
     chi = np.add.reduceat((tables**2 / expected).sum(axis=0), starts)
-    known = (n >= np.maximum(SHARED_OBJECTS, n_cells)) & (freedom != 0)
+    known = (n >= np.maximum(50, n_cells)) & (freedom != 0)
     found = np.full(starts.size, np.nan)
     d = freedom[known]
     found[known] = (chi[known] - 1.0 - d / (n[known] - 1)) / np.sqrt(d)
@@ -141,7 +123,7 @@ def _agreement(tables: np.ndarray, starts: np.ndarray, n_cells: np.ndarray) -> n
 def dissenting(sample: np.ndarray) -> np.ndarray:
     """Return the partitions that agree with nobody: by less than a tenth of the median, surely."""
     found = agreements(sample)
-    found = np.where((~np.isnan(found)).sum(axis=1, keepdims=True) >= COMPARISONS, found, np.nan)
+    found = np.where((~np.isnan(found)).sum(axis=1, keepdims=True) >= 4, found, np.nan)
     judged = np.flatnonzero(~np.isnan(found).all(axis=1))
     if not judged.size:
         return judged
@@ -149,7 +131,10 @@ def dissenting(sample: np.ndarray) -> np.ndarray:
     mean, n_known = np.nanmean(known, axis=1), (~np.isnan(known)).sum(axis=1)
     error = np.nanstd(known, axis=1) / np.sqrt(n_known)
     median = float(np.median(mean))
-    return judged[(mean + 2 * error < DISSENT * median) & (median >= LEAST_AGREEMENT)]
+    # Random partitions had less than .02 of the median agreement; the least of partitions by two random
+    # features of digits, the most diverse we measured, had .13. Where hardly any agree, no partition stands
+    # out.
+    return judged[(mean + 2 * error < 0.1 * median) & (median >= 0.02)]
 
 
 def warn_of_dissent(survey: Survey, ensemble: Ensemble, weights: np.ndarray | None, remedy: str) -> None:
@@ -161,8 +146,8 @@ def warn_of_dissent(survey: Survey, ensemble: Ensemble, weights: np.ndarray | No
         return
     counted = np.arange(ensemble.n_partitions) if weights is None else np.flatnonzero(weights > 0)
     judged = "partitions"
-    if counted.size > MOST_JUDGED:
-        counted, judged = counted[np.arange(MOST_JUDGED) * counted.size // MOST_JUDGED], "partitions examined"
+    if counted.size > 1000:  # evenly spaced: it takes about a millisecond each
+        counted, judged = counted[np.arange(1000) * counted.size // 1000], "partitions examined"
     alone = counted[dissenting(survey.sample[:, counted])]
     if alone.size:
         names = ", ".join(ensemble.names[u] for u in alone[:3]) + (", ..." if alone.size > 3 else "")
@@ -178,24 +163,16 @@ def labeled_objects(observed: np.ndarray, weights: np.ndarray | None = None) -> 
     return np.asarray(counted.any(axis=1))
 
 
-# Objects of the sample on which starts run, and labels that a partition has in it for each cluster: half of
-# 4,096 objects are 16 for each of 128. With 2 (100,000 objects, 50 partitions, half missing), KCC and the
-# mixture model lost all of 1,000 planted classes.
-START_SAMPLE, LABELS_PER_CLUSTER = 4096, 16
-
-# Labels beyond which the sample does not grow for the number of clusters.
-MOST_SAMPLED_LABELS = 1 << 21
-
-
 def start_rows(ensemble: Ensemble, n_clusters: int) -> int:
-    """Return the size of the sample on which starts run: 4,096 objects, or more for many clusters."""
+    """Return the size of the sample on which starts run: 4,096 objects, or more for many clusters.
+
+    A partition then has 16 labels for each cluster, unless these are more than two million labels. With 2
+    (100,000 objects, 50 partitions, half missing), KCC and the mixture model lost all of 1,000 planted
+    classes.
+    """
     n, n_labels = ensemble.n_objects, max(int(ensemble.n_labeled.sum()), 1)
-    enough = -(-LABELS_PER_CLUSTER * n_clusters * n * ensemble.n_partitions // n_labels)
-    return min(n, max(START_SAMPLE, min(enough, MOST_SAMPLED_LABELS * n // n_labels)))
-
-
-# Part of the objects of a block, one in so many, that nearly always links all of its partitions.
-SHARE_TO_LINK = 32
+    enough = -(-16 * n_clusters * n * ensemble.n_partitions // n_labels)
+    return min(n, max(4096, min(enough, (1 << 21) * n // n_labels)))
 
 
 class Links(NamedTuple):
@@ -211,7 +188,8 @@ class Links(NamedTuple):
         """Return those of a block, given what is labeled, ``seen`` (rows, M); O(rows M) time a group."""
         M, labeled = seen.shape[1], seen.any(axis=1)
         counts = np.bincount(seen.argmax(axis=1)[labeled], minlength=M)
-        few = seen[: len(seen) // SHARE_TO_LINK]
+        # a part of the objects of a block that nearly always links all of its partitions
+        few = seen[: len(seen) // 32]
         if len(few) and not (group := cls.of(few).group).any():
             return cls(group, counts)  # the rest can link no more
         group, left = np.arange(M), seen[labeled]

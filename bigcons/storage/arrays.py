@@ -31,11 +31,8 @@ if TYPE_CHECKING:
 CODECS = ("bytes", "zstd", "crc32c", "blosc", "gzip", "transpose", "sharding_indexed")
 """The codecs an array may use; none of them executes code from the data."""
 COMPRESSORS = ("zstd", "blosc", "gzip")
-MAX_METADATA_BYTES = 1 << 20
 MAX_CHUNK_BYTES = 1 << 31
 METADATA = "zarr.json"
-_CHECKSUM_BYTES = 4  # of a crc32c before the compression
-_PART_BYTES = 1 << 20
 
 
 def create_array(
@@ -133,7 +130,7 @@ def open_array(
     if array.dtype.hasobject:
         raise CorruptStoreError(f"{place} holds objects, not numbers; rewrite it as numbers.", path=place)
     if bound is not None:
-        bound.n_bytes = chunk_bytes + _CHECKSUM_BYTES
+        bound.n_bytes = chunk_bytes + 4  # a crc32c, before the compression
     return array
 
 
@@ -161,7 +158,7 @@ def read_metadata(place: Place) -> dict[str, Any]:
             f"{place} is a link that may leave the store; replace it with the data.", path=place
         )
     try:
-        metadata = json.loads(file.read(MAX_METADATA_BYTES))
+        metadata = json.loads(file.read(1 << 20))
     except (FileNotFoundError, NotADirectoryError):
         raise StoreNotFoundError(
             f"{place} is not a Zarr version 3 array; check the path.", path=place
@@ -278,7 +275,7 @@ def _counted_size(compressor: str, content: memoryview, at_most: int) -> int:
         stream, rest = zlib.decompressobj(31), bytes(content)
         try:
             while rest and n_bytes <= at_most:
-                n_bytes += len(stream.decompress(rest, _PART_BYTES))
+                n_bytes += len(stream.decompress(rest, 1 << 20))
                 rest = stream.unconsumed_tail
                 if stream.eof:  # another part may follow
                     rest, stream = stream.unused_data, zlib.decompressobj(31)
@@ -289,7 +286,7 @@ def _counted_size(compressor: str, content: memoryview, at_most: int) -> int:
 
     try:
         with pa.CompressedInputStream(pa.py_buffer(content), "zstd") as file:
-            while n_bytes <= at_most and (part := file.read(_PART_BYTES)):
+            while n_bytes <= at_most and (part := file.read(1 << 20)):
                 n_bytes += len(part)
     except (OSError, pa.ArrowException):  # of the checksum at the end, or damage that the codec will report
         pass

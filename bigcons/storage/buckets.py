@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 _URL = re.compile(r"([a-z0-9]+)://([^/]+)/+(.+)", re.IGNORECASE | re.DOTALL)
 _SETTINGS = ("AWS_", "GOOGLE_", "AZURE_")
-_PART_BYTES = 1 << 23
-# enough for a busy server; an unreachable one fails within seconds
-_MAX_RETRIES, _RETRY_TIMEOUT = 5, timedelta(seconds=30)
 
 
 class BucketPlace(Place):
@@ -114,7 +111,7 @@ class BucketPlace(Place):
             found = obstore.get(self.bucket, self.key)
             content = bytearray(checked_size(found.meta["size"], at_most))
             filled = 0
-            for part in found.stream(min_chunk_size=_PART_BYTES):
+            for part in found.stream(min_chunk_size=1 << 23):
                 content[filled : filled + len(part)] = memoryview(part)
                 filled += len(part)
         return content
@@ -206,7 +203,8 @@ def _connect(
         raise MissingDependencyError(
             f"{root} needs obstore, which is not installed; run: pip install 'bigcons[s3]'.", extra="s3"
         ) from None
-    retries: Any = {"max_retries": _MAX_RETRIES, "retry_timeout": _RETRY_TIMEOUT}
+    # enough for a busy server; an unreachable one fails within seconds
+    retries: Any = {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
     try:
         return from_url(f"{root}/{quote(key)}", retry_config=retries)
     except (BaseError, ValueError) as error:

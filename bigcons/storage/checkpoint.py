@@ -35,8 +35,6 @@ logger: logging.Logger = logging.getLogger("bigcons")
 SNAPSHOT, SNAPSHOT_BEFORE = "snapshot.npz", "snapshot-before.npz"
 SNAPSHOT_FORMAT = 7
 """Incremented whenever the content of snapshots or blocks changes."""
-LARGEST = 2.0**24
-"""No number that a run writes to a float32 block is larger; fourth powers of what is would overflow."""
 _START_OVER = "start over with overwrite=True (--overwrite)."
 
 
@@ -147,7 +145,8 @@ class FileBlocks:
     def fault(self, generation: int, block: Block) -> str | None:
         """Return what is wrong with a block, with its path; None if it is whole, of plausible numbers."""
         rows, fault = self._load(generation, block)
-        if rows is not None and rows.dtype.kind == "f" and not (np.abs(rows) <= LARGEST).all():
+        # no number that a run writes to a float32 block is larger; fourth powers of what is would overflow
+        if rows is not None and rows.dtype.kind == "f" and not (np.abs(rows) <= 2.0**24).all():
             fault = f"{self._place(generation, block)} has numbers that are not finite or too large"
         return fault
 

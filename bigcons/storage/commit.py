@@ -46,10 +46,6 @@ from bigcons.storage.places import DiskPlace, atomic_file, disk_errors, local_pa
 from bigcons.version import __version__
 
 MANIFEST = "manifest.json"
-MAX_MANIFEST_BYTES = 1 << 30
-
-MOST_NAMES = 20
-"""In a folder that is no store, among which stores are looked for: a bucket is asked for each."""
 
 _DATA_FOLDER = re.compile(r"data-[0-9a-f]{32}")
 
@@ -120,12 +116,12 @@ def read_manifest(path: StorePath | Place) -> dict[str, Any]:
     place = place_of(path)
     file = place / MANIFEST
     try:
-        text = file.read(MAX_MANIFEST_BYTES)
+        text = file.read(1 << 30)
     except (FileNotFoundError, NotADirectoryError):
         what, remedy = "does not exist", "check the path"
         if place.exists():
             what = "is not a bigcons store (no manifest.json)"
-            names = [] if place.is_file() else sorted(place.names())[:MOST_NAMES]
+            names = [] if place.is_file() else sorted(place.names())[:20]  # a bucket is asked for each
             inside = [name for name in names if is_store(place / name)]
             remedy = f"give {' or '.join(inside)} in it" if inside else remedy
         raise StoreNotFoundError(f"{place} {what}; {remedy}.", path=place) from None

@@ -22,9 +22,6 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-LEFT_AFTER_SECONDS = 7 * 24 * 3600.0
-"""Age from which a temporary file counts as left if its process cannot be looked up."""
-
 BESIDE = ".bigcons-"
 """What the names of temporary folders begin with that are next to an output."""
 
@@ -68,7 +65,7 @@ def is_left(partial: Path) -> bool:
     if found is not None and found[1] == _machine() and (gone := _is_gone(int(found[2]))) is not None:
         return gone
     try:
-        return time.time() - partial.stat().st_mtime > LEFT_AFTER_SECONDS
+        return time.time() - partial.stat().st_mtime > 7 * 24 * 3600.0  # nobody works for a week
     except OSError:
         return False
 

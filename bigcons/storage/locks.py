@@ -42,7 +42,6 @@ else:
 
 LEASE_SECONDS = 60.0
 """How long a lease lasts without renewal; the clocks of writers must differ by less."""
-_MAX_LEASE_BYTES = 1 << 12
 
 
 @contextmanager
@@ -173,7 +172,7 @@ class Lease:
 def _read_lease(place: BucketPlace) -> dict[str, Any]:
     """Return the content of a lease; empty if it does not exist or is not valid JSON."""
     try:
-        content = json.loads(place.read(_MAX_LEASE_BYTES))
+        content = json.loads(place.read(1 << 12))
     except (FileNotFoundError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}

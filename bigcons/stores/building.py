@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidIdsError, InvalidInputError
-from bigcons.memory import row_blocks, rows_within
+from bigcons.memory import BLOCK_ROWS, row_blocks, rows_within
 from bigcons.schema import MISSING
 from bigcons.storage.interface import StorePath
 from bigcons.stores.ensemble_store import (
@@ -30,7 +30,6 @@ from bigcons.stores.ids import AppendedIds
 from bigcons.stores.soft_sources import SoftSources
 from bigcons.tables.codes import Encoding
 from bigcons.tables.encode import (
-    BLOCK_ROWS,
     MIN_CHUNK_ROWS,
     LabelScan,
     check_distinct,
@@ -47,8 +46,6 @@ from bigcons.tables.ids import Ids, check_distinct_ids, refuse_other_ids, rows_o
 from bigcons.tables.select import SelectedTable
 from bigcons.tables.table import Table
 from bigcons.validation import check_int
-
-SOFT_BLOCK_BYTES = 1 << 24
 
 # New ensembles
 
@@ -446,7 +443,7 @@ def _read_all(sources: SoftSources) -> np.ndarray:
 def _soft_chunk_rows(n_objects: int, n_columns: int) -> int:
     """Return the default rows per chunk, halved until a block is small relative to other memory."""
     rows = default_chunk_rows(n_objects, n_columns)
-    while rows > MIN_CHUNK_ROWS and 4 * n_columns * rows > SOFT_BLOCK_BYTES:
+    while rows > MIN_CHUNK_ROWS and 4 * n_columns * rows > 1 << 24:
         rows //= 2
     return rows
 

@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError
-from bigcons.memory import Block, format_size, row_blocks
+from bigcons.memory import BLOCK_ROWS, Block, format_size, row_blocks
 from bigcons.schema import CONSENSUS, TRUST, ArraySpec
 from bigcons.storage.arrays import create_array, create_group, open_array, open_declared, refuse_links
 from bigcons.storage.commit import load_manifest, new_store, write_manifest
@@ -34,10 +34,6 @@ from bigcons.tables.select import INDEX
 from bigcons.validation import check_int, check_number
 
 KIND = "consensus"
-CHUNK_ROWS = 65_536
-
-MOST_TO_COUNT = 1 << 24
-"""Labels that a notebook reads to show the sizes of clusters, at most."""
 
 _RESTORE = "compute it again or restore the store from a copy."
 
@@ -138,7 +134,7 @@ class Consensus:
         results: Mapping[str, Any] | None = None,
         provenance: Mapping[str, Any] | None = None,
         ids: Any = None,
-        chunk_rows: int = CHUNK_ROWS,
+        chunk_rows: int = BLOCK_ROWS,
         overwrite: bool = False,
     ) -> Consensus:
         """Store ``labels`` ``(n_objects,)`` and ``memberships`` ``(n_objects, n_clusters)`` at ``path``.
@@ -211,7 +207,7 @@ class Consensus:
         *,
         n_objects: int,
         n_clusters: int,
-        chunk_rows: int = CHUNK_ROWS,
+        chunk_rows: int = BLOCK_ROWS,
         overwrite: bool = False,
         memberships: bool = True,
         ids: Ids | None = None,
@@ -510,7 +506,7 @@ class Consensus:
         if clusters is not None:
             sizes = np.zeros(self.n_clusters, np.int64)
             sizes[clusters["cluster"].to_numpy()] = clusters["size"].to_numpy()
-        elif self.n_objects <= MOST_TO_COUNT:
+        elif self.n_objects <= 1 << 24:  # labels that a notebook reads to show sizes, at most
             sizes = self.cluster_sizes()
         else:
             return shown

@@ -6,9 +6,6 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-MOST_ROWS = 10
-"""Rows that notebooks show of clusters and of partitions."""
-
 
 def facts_table(caption: str, facts: Mapping[str, Any]) -> str:
     """Return names and values as an HTML table, floats to six digits; None values are left out."""
@@ -24,10 +21,10 @@ def facts_table(caption: str, facts: Mapping[str, Any]) -> str:
 def first_rows(caption: str, columns: Mapping[str, Sequence[Any]]) -> str:
     """Return columns as an HTML table of their first ten rows; the first column heads the rows."""
     n_rows = len(next(iter(columns.values())))
-    told = caption if n_rows <= MOST_ROWS else f"{caption}: {MOST_ROWS} of {n_rows:,}"
+    told = caption if n_rows <= 10 else f"{caption}: 10 of {n_rows:,}"
     head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in columns)
     lines = []
-    for first, *others in list(zip(*columns.values(), strict=True))[:MOST_ROWS]:
+    for first, *others in list(zip(*columns.values(), strict=True))[:10]:
         cells = "".join(f"<td>{html.escape(_text(value))}</td>" for value in others)
         lines.append(f"<tr><th scope='row'>{html.escape(_text(first))}</th>{cells}</tr>")
     return (

@@ -55,7 +55,6 @@ MAX_CHUNK_COLUMNS = 128
 SUM_TOLERANCE = 1e-3
 """How far from 1 memberships of an object in a partition may sum."""
 _RESTORE = "restore the store from a copy."
-_FOLD_ROWS = 256
 
 Categories = list[np.ndarray | None]
 """Original value of each label, per partition; None where values and labels are the same."""
@@ -274,11 +273,11 @@ def tile_checksums(block: np.ndarray, columns: int) -> list[int]:
 
 def _column_maxima(block: np.ndarray) -> np.ndarray:
     """Return the maximum of each column; folds rows first, because long rows reduce much faster."""
-    n_rows, n_columns = block.shape
-    if n_rows < 2 * _FOLD_ROWS:
+    (n_rows, n_columns), together = block.shape, 256
+    if n_rows < 2 * together:
         return block.max(axis=0)
-    whole = n_rows - n_rows % _FOLD_ROWS
-    folded = block[:whole].reshape(-1, _FOLD_ROWS * n_columns).max(axis=0).reshape(_FOLD_ROWS, n_columns)
+    whole = n_rows - n_rows % together
+    folded = block[:whole].reshape(-1, together * n_columns).max(axis=0).reshape(together, n_columns)
     return np.maximum(folded.max(axis=0), block[whole:].max(axis=0, initial=MISSING))
 
 

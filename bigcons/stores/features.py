@@ -18,7 +18,7 @@ from bigcons.tables.select import Column, Columns, select
 from bigcons.tables.table import Rows, Table
 
 MAX_CATEGORIES = 1000
-"""Columns with more distinct values are text, not categories (an arbitrary limit)."""
+"""Columns with more distinct values are text, which names objects or is prose, not categories."""
 
 _BLOCK_VALUES = 1 << 20
 

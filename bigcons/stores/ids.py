@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidIdsError, StoreError
+from bigcons.memory import BLOCK_ROWS
 from bigcons.schema import IDS
 from bigcons.storage.arrays import create_array, open_declared
 from bigcons.storage.interface import Place
 from bigcons.tables.ids import (
-    BLOCK_ROWS,
     NUMBERS,
     TEXT,
     Digest,

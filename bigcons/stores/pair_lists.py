@@ -17,13 +17,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidInputError, InvalidPairsError, MemoryBudgetError
-from bigcons.memory import Block, enough_for, format_size, rows_within
+from bigcons.memory import BLOCK_ROWS, Block, enough_for, format_size, rows_within
 from bigcons.progress import progress
 from bigcons.schema import PAIR_COLUMNS
 from bigcons.storage.interface import StorePath
 from bigcons.storage.leftovers import BESIDE, make_temporary_folder
 from bigcons.storage.places import DiskPlace, disk_errors, naming, place_of
-from bigcons.stores.pair_rows import MAX_OBJECTS, MAX_SEEN, Edges, Rows, counts_dtype, rows_of_entries
+from bigcons.stores.pair_rows import (
+    CHUNK_ENTRIES,
+    MAX_OBJECTS,
+    MAX_SEEN,
+    OBJECT_BYTES,
+    Edges,
+    Rows,
+    counts_dtype,
+    rows_of_entries,
+)
 from bigcons.stores.pair_store import write_pairs
 from bigcons.tables.files import CsvTable, ParquetTable
 from bigcons.tables.table import Column, Table
@@ -31,25 +40,11 @@ from bigcons.tables.table import Column, Table
 logger: logging.Logger = logging.getLogger("bigcons")
 
 MAX_CHUNK_ROWS = 1 << 18
-LOADED_CHUNK_ROWS = 1 << 16
 RANGES = 1 << 16
 """Ends of pairs are counted in at most this many ranges of objects of equal width, a power of 2."""
 
-# More objects than this, and than this many for each pair, are numbers that are no rows, unless stated.
-MANY_OBJECTS, OBJECTS_PER_PAIR = 1 << 24, 100
-
-# Measured, with a margin: bytes of a row besides what its table takes, while it is checked and distributed;
-# of an end of a pair and of an object while a range of objects is sorted and stored.
-ROW_BYTES = 160
+# Measured, with a margin: bytes of an end of a pair while a range of objects is sorted and stored.
 END_BYTES = 96
-OBJECT_BYTES = 40
-
-# Measured: what Arrow's allocator holds while a file is read, however little of it at a time.
-ARROW_BYTES = 24_000_000
-
-# Entries of a chunk, fewer where memory is short, and the bytes of one while the chunk is written.
-MIN_CHUNK_ENTRIES, CHUNK_ENTRIES = 1 << 12, 1 << 20
-ENTRY_BYTES = 96
 
 
 class Scan(NamedTuple):
@@ -117,10 +112,12 @@ class PairList:
 
     def chunk_rows(self, budget: int) -> int:
         """Return how many rows to read at a time within ``budget`` bytes."""
+        # measured, with a margin: a row while it is checked and distributed, and what Arrow's allocator holds
+        # while a file is read, however little of it at a time
         rows = rows_within(
             budget,
-            self.table.row_bytes + ROW_BYTES,
-            fixed=self.table.held_bytes + (ARROW_BYTES if self._reads_by_arrow else 0),
+            self.table.row_bytes + 160,
+            fixed=self.table.held_bytes + (24_000_000 if self._reads_by_arrow else 0),
             at_least=self.table.least_rows,
             what="one chunk of the table of pairs",
         )
@@ -266,7 +263,7 @@ class PairList:
         """
         last = -1
         parts = [Edges(*(np.empty(0, t) for t in (np.int32, np.int32, np.uint16, np.uint16)))]
-        for part in self.chunks(LOADED_CHUNK_ROWS):
+        for part in self.chunks(BLOCK_ROWS):
             last = max(last, int(part.j.max(initial=-1)))
             parts.append(_seen(part))
         self.n_objects = self._n_objects(last, sum(len(part.i) for part in parts))
@@ -279,14 +276,15 @@ class PairList:
             edges = Edges(*(column[order] for column in edges))
         again = number[1:][number[1:] == number[:-1]]
         if len(again):
-            raise self.repeated(int(again[0]), LOADED_CHUNK_ROWS)
+            raise self.repeated(int(again[0]), BLOCK_ROWS)
         return edges
 
     def _n_objects(self, last: int, n_pairs: int) -> int:
         """Return the number of objects: as known, or else that of the largest object of ``n_pairs`` pairs."""
         if self.n_objects is not None:
             return self.n_objects
-        if last >= max(MANY_OBJECTS, OBJECTS_PER_PAIR * n_pairs):
+        # More objects than this, and than this many for each pair, are numbers that are no rows.
+        if last >= max(1 << 24, 100 * n_pairs):
             raise InvalidPairsError(
                 f"{self.table.where} has {n_pairs:,} pairs and an object {last:,}; number the objects from 0 "
                 f"without gaps or, if there are that many, give n_objects={last + 1}.",
@@ -330,10 +328,10 @@ def store_list(
     rows = pairs.chunk_rows(budget)
     scan = pairs.scan(rows)
     pairs.n_objects = scan.n_objects
-    chunk_entries = CHUNK_ENTRIES
-    while chunk_entries > MIN_CHUNK_ENTRIES and 8 * ENTRY_BYTES * chunk_entries > budget:
+    chunk_entries, entry_bytes = CHUNK_ENTRIES, 96  # while the chunk is written
+    while chunk_entries > 1 << 12 and 8 * entry_bytes * chunk_entries > budget:
         chunk_entries //= 2
-    blocks = blocks_within(scan, max(budget - ENTRY_BYTES * chunk_entries, budget // 2))
+    blocks = blocks_within(scan, max(budget - entry_bytes * chunk_entries, budget // 2))
     logger.info(
         "%s: sorting %s pairs of %s objects into rows, in %d parts",
         *(pairs.table.where, f"{scan.n_pairs:,}", f"{scan.n_objects:,}", len(blocks)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import BigconsError, CorruptStoreError, InvalidPairsError
+from bigcons.memory import BLOCK_ROWS
 from bigcons.storage.commit import (
     is_store,
     new_file,
@@ -23,15 +25,10 @@ from bigcons.storage.commit import (
 )
 from bigcons.storage.interface import StorePath
 from bigcons.storage.places import DiskPlace, place_of
-from bigcons.stores.pair_lists import LOADED_CHUNK_ROWS, PairList
+from bigcons.stores.pair_lists import PairList
 from bigcons.stores.pair_rows import MAX_OBJECTS, Edges
 from bigcons.tables.files import ParquetTable
 from bigcons.validation import check_int
-
-PAIRS_PER_GROUP = 1 << 20
-"""Pairs of a row group."""
-
-MAX_PAIRS = 2**62
 
 _METADATA = b"bigcons.pairs"
 _SUFFIXES = (".parquet", ".pq")
@@ -102,20 +99,20 @@ def write_parquet(
 
 
 def _row_groups(parts: Iterable[Edges], pairs_per_file: int | None) -> Iterator[tuple[int, Edges]]:
-    """Regroup ``parts`` into row groups, at least one, each with the number of its file."""
-    file, room = 0, pairs_per_file or MAX_PAIRS
+    """Regroup ``parts`` into row groups of a million, at least one, each with the number of its file."""
+    file, room = 0, pairs_per_file or sys.maxsize
     held: list[Edges] = []
     n_held = n_groups = 0
     for part in parts:
         held.append(part)
         n_held += len(part.i)
-        while n_held >= (size := min(PAIRS_PER_GROUP, room)):
+        while n_held >= (size := min(1 << 20, room)):
             joined = _joined(held)
             yield file, Edges(*(column[:size] for column in joined))
             held, n_held = [Edges(*(column[size:] for column in joined))], n_held - size
             n_groups, room = n_groups + 1, room - size
             if not room:
-                file, room = file + 1, pairs_per_file or MAX_PAIRS
+                file, room = file + 1, pairs_per_file or sys.maxsize
     if n_held or not n_groups:
         yield file, _joined(held)
 
@@ -186,14 +183,14 @@ class ParquetPairs(PairList):
         lowest = self._statistics(self.columns[3], "min")
         if lowest is not None and lowest > 0:
             return n_rows
-        return sum(int(np.count_nonzero(part.n_seen)) for part in self.chunks(LOADED_CHUNK_ROWS))
+        return sum(int(np.count_nonzero(part.n_seen)) for part in self.chunks(BLOCK_ROWS))
 
     def largest_object(self) -> int:
         """Return the largest object of any pair, -1 without pairs; from the statistics, else by reading."""
         largest = self._statistics(self.columns[1], "max")
         if largest is not None:
             return int(largest)
-        return max((int(part.j.max(initial=-1)) for part in self.chunks(LOADED_CHUNK_ROWS)), default=-1)
+        return max((int(part.j.max(initial=-1)) for part in self.chunks(BLOCK_ROWS)), default=-1)
 
     def _statistics(self, name: str, which: str) -> int | None:
         """Return the "min" or "max" of a column over all row groups; None if one does not state it."""
@@ -248,7 +245,7 @@ def _stated(table: ParquetTable) -> Stated:
             facts = {} if text is None else dict(json.loads(text))
             for name, most in (
                 ("n_objects", MAX_OBJECTS),
-                ("n_pairs", MAX_PAIRS),
+                ("n_pairs", 2**62),
                 ("rows_per_block", MAX_OBJECTS),
             ):
                 if facts.get(name) is not None:

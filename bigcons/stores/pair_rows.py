@@ -12,6 +12,12 @@ from bigcons.errors import InvalidInputError
 MAX_OBJECTS = 2**31 - 1
 MAX_SEEN = 2**16 - 2
 
+CHUNK_ENTRIES = 1 << 20
+"""Entries of a chunk of a store; each pair has two."""
+
+# Bytes of a pair and of an object while a table is built. Half more above a billion pairs.
+PAIR_BYTES, OBJECT_BYTES = 60, 40
+
 
 class Edges(NamedTuple):
     """Pairs ``i < j`` in ascending order, with their counts; four arrays ``(n_pairs,)``."""

@@ -47,6 +47,9 @@ from bigcons.stores.pair_parquet import (
     write_parquet,
 )
 from bigcons.stores.pair_rows import (
+    CHUNK_ENTRIES,
+    OBJECT_BYTES,
+    PAIR_BYTES,
     Edges,
     Rows,
     ascending_pairs,
@@ -66,17 +69,8 @@ from bigcons.stores.pair_store import (
 from bigcons.tables.files import describe, provenance_of_files
 from bigcons.tables.intake import open_table
 
-CHUNK_ENTRIES = 1 << 20
-ENTRIES_PER_BLOCK = 1 << 22
-ENTRIES_PER_WRITE = 1 << 20
-
-
 DEFAULT_MEMORY = 10**9
 """Budget for converting Parquet to rows where none is given."""
-
-# Bytes of a pair and of an object while a list of pairs in memory becomes a table, which then takes less.
-LOADED_PAIR_BYTES = 60
-LOADED_OBJECT_BYTES = 40
 
 
 class PairTable:
@@ -288,7 +282,7 @@ class PairTable:
         The default is ``rows_per_block`` or, if that is not set, blocks of about 4 million entries.
         """
         mean_entries = 2 * self.n_pairs / max(self.n_objects, 1)
-        rows = rows or self.rows_per_block or max(1, int(ENTRIES_PER_BLOCK / max(mean_entries, 1)))
+        rows = rows or self.rows_per_block or max(1, int((1 << 22) / max(mean_entries, 1)))
         return row_blocks(self.n_objects, rows)
 
     def degrees(self, start: int, stop: int) -> np.ndarray:
@@ -325,7 +319,7 @@ class PairTable:
         metadata of each file has the entries of `bigcons.schema.PARQUET_PAIRS`.
         """
         mean_entries = 2 * self.n_pairs / max(self.n_objects, 1)
-        rows = max(1, int(ENTRIES_PER_WRITE / max(mean_entries, 1)))
+        rows = max(1, int((1 << 20) / max(mean_entries, 1)))
         write_parquet(
             path,
             self._edges_of_blocks(self.blocks(min(rows, self.rows_per_block or rows))),
@@ -510,7 +504,7 @@ class ParquetPairTable(PairTable):
     @cached_property
     def _columns(self) -> Rows:  # type: ignore[override]
         """The rows, converted when they are first needed."""
-        if LOADED_PAIR_BYTES * self.n_pairs + LOADED_OBJECT_BYTES * self.n_objects <= DEFAULT_MEMORY:
+        if PAIR_BYTES * self.n_pairs + OBJECT_BYTES * self.n_objects <= DEFAULT_MEMORY:
             return self.load()._columns
         folder = make_temporary_folder()
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)

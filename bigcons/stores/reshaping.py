@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import EmptyPartitionError, InvalidIdsError, InvalidInputError
-from bigcons.memory import row_blocks, rows_within
+from bigcons.memory import BLOCK_ROWS, row_blocks, rows_within
 from bigcons.schema import MISSING
 from bigcons.storage.leftovers import temporary_folder
 from bigcons.stores.ensemble_store import Categories, Header
 from bigcons.stores.ids import ids_of
 from bigcons.tables.codes import Encoding, EncodingBuilder, is_dense
 from bigcons.tables.encode import (
-    BLOCK_ROWS,
     check_distinct,
     chunk_rows_within,
     default_chunk_rows,
@@ -333,8 +332,6 @@ def _rows_in(ids: Ids, objects: Ids, name: str) -> np.ndarray:
 
 
 _VOTE = np.dtype([("object", "<i8"), ("partition", "<i4"), ("label", "<i4")])
-_VOTE_COPIES = 6
-"""Of the votes that are sorted at a time."""
 _ROWS_TOGETHER = 1 << 20
 """Votes whose objects are looked up at a time: building the table of text to look in takes a while."""
 
@@ -360,7 +357,8 @@ def read_long(
     found = _Long(table)
     n_objects, n_partitions = len(found.objects.values), len(found.partitions.values)
     folder = stack.enter_context(temporary_folder())
-    n_parts = max(1, -(-found.n_votes * _VOTE.itemsize * _VOTE_COPIES // (budget // 4)))
+    # six copies of the votes that are sorted at a time
+    n_parts = max(1, -(-found.n_votes * _VOTE.itemsize * 6 // (budget // 4)))
     per_part = -(-n_objects // n_parts)
     found.write(folder, per_part)
     names = [str(value) for value in found.partitions.values.to_pylist()]

@@ -20,8 +20,6 @@ from bigcons.tables.ids import Ids, refuse_other_ids
 from bigcons.tables.intake import open_table
 from bigcons.tables.select import Column, select
 
-ROWS_PER_READ = 4096
-
 
 class SoftSources:
     """The memberships ``(n_objects, k_u)`` of M partitions.
@@ -55,7 +53,7 @@ class SoftSources:
         """Approximate bytes to read one object."""
         return 32 * int(self.n_clusters.sum())
 
-    def blocks(self, rows: int = ROWS_PER_READ) -> Iterator[np.ndarray]:
+    def blocks(self, rows: int = 4096) -> Iterator[np.ndarray]:
         """Yield the memberships ``(rows, n_base_clusters)`` float32: rows of a partition sum to 1, or are 0.
 
         Raises InvalidInputError, with object and partition, for rows that are not on the simplex.
@@ -67,7 +65,7 @@ class SoftSources:
                 found[:, first:last] = _on_the_simplex(next(reader)[1], block, name)
             yield found
 
-    def count_labeled(self, *, rows: int = ROWS_PER_READ, may_be_empty: bool = False) -> np.ndarray:
+    def count_labeled(self, *, rows: int = 4096, may_be_empty: bool = False) -> np.ndarray:
         """Read everything once and return how many objects each partition labels, ``(M,)`` int64.
 
         Raises EmptyPartitionError for a partition that labels none, unless it ``may_be_empty``.

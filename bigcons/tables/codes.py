@@ -19,7 +19,6 @@ from bigcons.tables.table import Column
 
 TABLE_SIZE = 1 << 16
 """Labels below this are looked up in a table, others by binary search."""
-_BYTES_PER_TEXT = 150
 
 
 class Encoding(NamedTuple):
@@ -204,7 +203,7 @@ class _Texts:
         return next((int(number) for number in numbers if number is not None), None)
 
     def n_bytes(self) -> int:
-        return _BYTES_PER_TEXT * len(self.counts)
+        return 150 * len(self.counts)
 
 
 def is_dense(values: np.ndarray) -> bool:

@@ -12,24 +12,16 @@ from typing import NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidInputError, MemoryBudgetError, SuspiciousLabelsWarning, warn_user
-from bigcons.memory import format_size, rows_within
+from bigcons.memory import BLOCK_ROWS, format_size, rows_within
 from bigcons.schema import ENSEMBLE, MISSING
 from bigcons.tables.codes import Encoding, EncodingBuilder, unmasked
 from bigcons.tables.reading import refuse_long
 from bigcons.tables.table import Column, Rows, Table
 
-BLOCK_ROWS = 65_536
 MIN_CHUNK_ROWS = 1_024
-_N_CHUNKS, _CHUNK_LABELS = 16, 16_000_000
-_WORKING_BYTES = 40
-"""Per row, in addition to the blocks: columns are encoded one at a time, in 64-bit numbers."""
+_CHUNK_LABELS = 16_000_000
 
-_SUSPECT_PARTITIONS = 1_000
-_SUSPECT_IDS = 200
-"""Smaller tables may legitimately have as many partitions, or only singleton clusters."""
 _NAME_OF_IDS = re.compile(r"(?i:(.*[^a-z])?(id|ids|key|uuid|index|unnamed: \d+))|.*I[dD]")
-_FEWEST_PER_LABEL = 4
-"""Objects that share a label, on average, below which a column is hardly a partition."""
 _MISSING_AS_TEXT = frozenset(("?", ".", "-", "none", "unknown", "unassigned", "missing"))
 """Text in lower case that often stands for a missing label, but can be a name."""
 
@@ -175,7 +167,7 @@ def default_chunk_rows(n_objects: int, n_columns: int) -> int:
 
     From 1,024 to 65,536, but fewer than 1,024 where these are more than 16 million labels.
     """
-    ideal = 1 << max(0, (n_objects + _N_CHUNKS - 1) // _N_CHUNKS - 1).bit_length()
+    ideal = 1 << max(0, (n_objects + 16 - 1) // 16 - 1).bit_length()
     fewest = MIN_CHUNK_ROWS
     while fewest > 1 and 3 * fewest * n_columns > 4 * _CHUNK_LABELS:  # the nearest power of two
         fewest //= 2
@@ -184,7 +176,8 @@ def default_chunk_rows(n_objects: int, n_columns: int) -> int:
 
 def rows_per_read(table: Table, budget: int) -> int:
     """Return how many rows of ``table`` to read and encode at a time within half of ``budget``."""
-    per_row = table.row_bytes + 2 * 4 * table.n_columns + _WORKING_BYTES
+    # columns are encoded one at a time, in 64-bit numbers, beside the blocks
+    per_row = table.row_bytes + 2 * 4 * table.n_columns + 40
     rows = rows_within(
         budget,
         2 * per_row,
@@ -237,17 +230,18 @@ def warn_of_suspects(
     categories: Sequence[np.ndarray | None],
 ) -> None:
     """Warn if labels look transposed, columns like object ids or features, or text like a missing label."""
-    if len(names) >= max(_SUSPECT_PARTITIONS, 10 * n_objects):
+    if len(names) >= max(1000, 10 * n_objects):
         warn_user(
             f"labels has {n_objects:,} objects (rows) in {len(names):,} partitions (columns); "
             "transpose it if rows are partitions.",
             SuspiciousLabelsWarning,
         )
     all_differ = (n_clusters == n_objects) & (n_objects > 1)
-    if n_objects < _SUSPECT_IDS:
+    if n_objects < 200:  # may legitimately have as many partitions, or only singleton clusters
         all_differ &= [_NAME_OF_IDS.fullmatch(name) is not None for name in names]
     (ids,) = np.nonzero(all_differ)
-    is_fine = (n_clusters >= _SUSPECT_IDS) & (_FEWEST_PER_LABEL * n_clusters > n_labeled)
+    # fewer than four objects that share a label, on average, are hardly a partition
+    is_fine = (n_clusters >= 200) & (4 * n_clusters > n_labeled)
     if 0 < ids.size < len(names):  # unless all columns do
         warn_user(
             f"partition {names[ids[0]]!r} has a different label for every object; "

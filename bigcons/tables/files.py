@@ -44,13 +44,7 @@ _CSV = (".csv", ".csv.gz", *_TABS)
 KNOWN = ".npy, .npz, .csv, .tsv (or either with .gz), .parquet, .h5ad or .zarr (version 3)"
 """What files may be, in words."""
 
-_BLOCK_BYTES = 1 << 20
-_CSV_READ_AHEAD = 64 << 20  # measured: the threaded reader runs about 32 blocks ahead
-_PARQUET_PAGES = 5 << 19  # a data page and a dictionary page, usually a megabyte each
-_LONGEST_SHOWN = 40
 _LONGEST_LINE = 1 << 23
-_LONGEST_HEADER = 1 << 20
-_MOST_CSV_COLUMNS = 1 << 17
 
 
 def open_path(path: str | os.PathLike[str], role: str, how: Reading = DEFAULT_READING) -> Table:
@@ -290,7 +284,7 @@ def _read_header(file: IO[bytes], where: str) -> tuple[np.dtype, tuple[int, int]
         version = np.lib.format.read_magic(file)
         is_old = version == (1, 0)
         begins = file.tell()
-        if int.from_bytes(file.read(2 if is_old else 4), "little") > _LONGEST_HEADER:
+        if int.from_bytes(file.read(2 if is_old else 4), "little") > 1 << 20:
             raise ValueError("the header is too long")  # numpy would read it first
         file.seek(begins)
         read = np.lib.format.read_array_header_1_0 if is_old else np.lib.format.read_array_header_2_0
@@ -378,7 +372,7 @@ def _check_member(path: Path, name: str) -> None:
     """Read a member once: its checksum is verified by sequential reads only."""
     try:
         with zipfile.ZipFile(path) as archive, archive.open(name) as member:
-            while member.read(_BLOCK_BYTES):
+            while member.read(1 << 20):
                 pass
     except Exception:  # of the archive or of any of its codecs
         shown = "".join(letter if letter.isprintable() else "?" for letter in name)
@@ -407,9 +401,9 @@ class CsvTable(PartedTable):
         cells, n_lines = self._first_line()
         if cells is None:
             raise InvalidInputError(f"{self.where} is empty; write one line per object.")
-        if len(cells) > _MOST_CSV_COLUMNS:
+        if len(cells) > (most := 1 << 17):
             raise InvalidInputError(
-                f"{where} has {len(cells):,} columns, more than {_MOST_CSV_COLUMNS:,}; write it as Zarr."
+                f"{where} has {len(cells):,} columns, more than {most:,}; write it as Zarr."
             )
         check_delimiter(cells, self.where, self._delimiter)
         names = self._read_lines(lambda lines, _: header_names(lines, where, role, how.header, how.named))
@@ -439,7 +433,7 @@ class CsvTable(PartedTable):
     @property
     def held_bytes(self) -> int:
         """What the reader buffers ahead."""
-        return _CSV_READ_AHEAD if self._threads else 0
+        return 64 << 20 if self._threads else 0  # measured: the threaded reader is about 32 blocks ahead
 
     def column_types(self) -> list[pa.DataType]:
         """Return the types of the columns."""
@@ -502,7 +496,7 @@ class CsvTable(PartedTable):
             self._path,
             read_options=arrow.ReadOptions(
                 use_threads=self._threads,
-                block_size=_BLOCK_BYTES,
+                block_size=1 << 20,
                 column_names=names,
                 skip_rows=self._skip_lines,
             ),
@@ -538,7 +532,7 @@ def check_delimiter(cells: Sequence[str], where: str, delimiter: str = ",") -> N
         other = {",": ", or call it .csv", "\t": ", or call it .tsv"}.get(mark, "")
         if mark != delimiter and len(cells) == 1 and mark in cells[0]:
             raise InvalidInputError(
-                f"{where} begins with {cells[0][:_LONGEST_SHOWN]!r}, separated by {name}; "
+                f"{where} begins with {cells[0][:40]!r}, separated by {name}; "
                 f"write the file with {marks[delimiter]} between columns{other}."
             )
 
@@ -642,7 +636,8 @@ class ParquetTable(Table):
                 columns = [group.column(c) for c in range(group.num_columns)]
                 if not all(_is_within(column, group.num_rows, n_bytes) for column in columns):
                     raise _broken_parquet(path, ValueError("its footer places columns beyond the file"))
-                held = sum(min(3 * int(column.total_uncompressed_size), _PARQUET_PAGES) for column in columns)
+                # a data page and a dictionary page, usually a megabyte each
+                held = sum(min(3 * int(column.total_uncompressed_size), 5 << 19) for column in columns)
                 self.fixed_bytes: int = max(self.fixed_bytes, held)
 
     def column_types(self) -> list[pa.DataType]:

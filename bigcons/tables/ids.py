@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidIdsError, InvalidInputError, first_line
+from bigcons.memory import BLOCK_ROWS
 from bigcons.progress import progress
 from bigcons.schema import MISSING
 from bigcons.storage.leftovers import temporary_folder
@@ -29,15 +30,10 @@ if TYPE_CHECKING:
 TEXT = "text"
 NUMBERS = ("int64", "uint64")
 
-BLOCK_ROWS = 65_536
 KEYS_HELD = 1 << 20
 """Ids whose keys are compared in memory; those of more go to files."""
-MOST_MATCHED_BYTES = 1 << 30
-_N_FILES = 256
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _MOST_SUSPECTS = 10_000
 _WHOLE_NUMBER = r"^(0|-?[1-9][0-9]{0,18})$"
-_LONGEST_SHOWN = 40
 
 
 class IdFacts(NamedTuple):
@@ -283,7 +279,7 @@ def rows_of_ids(known: Ids, ids: Ids, where: str) -> np.ndarray | None:
             "convert them.",
             column=name,
         )
-    if known.facts.n_bytes + ids.facts.n_bytes > MOST_MATCHED_BYTES:
+    if known.facts.n_bytes + ids.facts.n_bytes > 1 << 30:
         refuse_other_ids(known.blocks(), ids.blocks(), name, where)
         if known.n_objects != ids.n_objects:
             raise InvalidIdsError(
@@ -335,7 +331,7 @@ def _repeated(value: Any, first: int, second: int, name: str, where: str) -> Inv
 
 def _shown(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+    return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 class _Seen:
@@ -371,9 +367,9 @@ class _Seen:
             self._folder = self._stack.enter_context(temporary_folder())
         keys = np.concatenate(self._held)
         self._held, self._n_held = [], 0
-        numbers = (keys.view(np.uint64) * _SPREAD >> np.uint64(56)).astype(np.int64)
+        numbers = (keys.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(56)).astype(np.int64)
         keys = keys[np.argsort(numbers, kind="stable")]
-        ends = np.cumsum(np.bincount(numbers, minlength=_N_FILES))
+        ends = np.cumsum(np.bincount(numbers, minlength=256))
         for number, part in enumerate(np.split(keys, ends[:-1])):
             with (self._folder / str(number)).open("ab") as file:
                 file.write(part.tobytes())

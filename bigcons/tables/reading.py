@@ -124,9 +124,6 @@ def _is_null(value: Any) -> bool:
 
 # Headers
 
-_HEAD_ROWS = 1_000
-"""Lines by which it is told whether the first one is a header."""
-
 
 def header_names(
     lines: Iterator[list[str]], where: str, role: str, header: bool | None, named: Set[str]
@@ -148,7 +145,7 @@ def header_names(
         header = is_short or not named.isdisjoint(first)
         if not header and not _may_be_header(first, role):
             return None
-        if not header and (header := _is_certain(first, [*head, *islice(lines, _HEAD_ROWS)], role)) is None:
+        if not header and (header := _is_certain(first, [*head, *islice(lines, 1000)], role)) is None:
             line = ",".join(first[:4] if len(first) <= 4 else [*first[:4], "..."])
             raise InvalidInputError(
                 f"{where} begins with the line {line}, which may be a header or an object; pass header=True "
@@ -214,8 +211,6 @@ def _loose_number(cell: str) -> float | None:
 
 # Long tables
 
-_SUSPECT_ROWS = 200
-"""Smaller tables of three partitions may by chance have no two rows that agree in two of them."""
 _NAMES_OF_VOTERS = re.compile(
     r"(?i)(worker|annotator|rater|labell?er|coder|judge|partition|run|clustering).*"
 )
@@ -233,7 +228,7 @@ def refuse_long(codes: np.ndarray, names: Sequence[str], where: str) -> None:
     votes = [c for c, name in enumerate(names) if _NAMES_OF_VOTES.fullmatch(name)]
     if n_columns > 2 and voters and len(votes) == 1:
         candidates = [(thing, voter, *votes) for voter in voters for thing in range(n_columns)]
-    elif n_columns == 3 and n_rows >= _SUSPECT_ROWS:
+    elif n_columns == 3 and n_rows >= 200:  # fewer rows may by chance not agree in two of three partitions
         candidates = [(0, 1, 2), (0, 2, 1), (1, 2, 0)]
     else:
         return

@@ -31,9 +31,6 @@ Rows = Any
 _INDEX_NAME = re.compile(r"__index_level_\d+__|__null_dask_index__")
 """Names that pandas and dask give to the Parquet column of an unnamed index."""
 
-MOST_ROWS, MOST_COLUMNS = 1 << 40, 1 << 24
-"""Limits of a matrix: what states more is damaged, or made to exhaust the memory."""
-
 
 class Reading(NamedTuple):
     """How a call says that a source is read."""
@@ -234,8 +231,9 @@ def check_matrix(shape: tuple[float, ...], where: str) -> None:
 
 
 def check_size(shape: tuple[int, ...], where: str) -> None:
-    """Raise InvalidInputError for a matrix that is stated to be larger than any that is meant."""
-    if shape[0] > MOST_ROWS or shape[1] > MOST_COLUMNS:
+    """Raise InvalidInputError for a matrix stated to be larger than any that is meant, or fits in memory."""
+    most_rows, most_columns = 1 << 40, 1 << 24
+    if shape[0] > most_rows or shape[1] > most_columns:
         raise InvalidInputError(
-            f"{where} has shape {shape}; pass at most {MOST_ROWS:,} rows and {MOST_COLUMNS:,} columns."
+            f"{where} has shape {shape}; pass at most {most_rows:,} rows and {most_columns:,} columns."
         )

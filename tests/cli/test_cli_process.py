@@ -119,22 +119,20 @@ class Terminal(io.StringIO):
 def terminal(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(bars, "sys", SimpleNamespace(stderr=terminal))
-    monkeypatch.setattr(bars, "QUIET_SECONDS", -1.0)
     return terminal
 
 
 def test_progress__draws_on_a_terminal(terminal):
-    with bars.progress_on_terminal(), progress("counting", 10) as listener:
+    with bars.progress_on_terminal(after=-1.0), progress("counting", 10) as listener:
         for _ in range(10):
             listener.advance(1)
     assert "counting (10 rows)" in terminal.getvalue()
     assert "100%" in terminal.getvalue()
 
 
-def test_progress__draws_what_has_not_moved_yet(terminal, monkeypatch):
+def test_progress__draws_what_has_not_moved_yet(terminal):
     """Work that compiles first, or whose first step is long, is told of all the same."""
-    monkeypatch.setattr(bars, "QUIET_SECONDS", 0.01)
-    with bars.progress_on_terminal(), progress("counting", 10):
+    with bars.progress_on_terminal(after=0.01), progress("counting", 10):
         deadline = time.monotonic() + 30
         while "counting" not in terminal.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -142,7 +140,7 @@ def test_progress__draws_what_has_not_moved_yet(terminal, monkeypatch):
 
 
 def test_progress__draws_one_bar_at_a_time(terminal):
-    with bars.progress_on_terminal(), progress("outer", 2, "passes") as outer:
+    with bars.progress_on_terminal(after=-1.0), progress("outer", 2, "passes") as outer:
         outer.advance(1)
         with progress("inner", 2) as inner:
             inner.advance(1)
@@ -151,9 +149,8 @@ def test_progress__draws_one_bar_at_a_time(terminal):
     assert "inner" not in terminal.getvalue()
 
 
-def test_progress__stays_silent_for_short_work(terminal, monkeypatch):
-    monkeypatch.setattr(bars, "QUIET_SECONDS", 60.0)
-    with bars.progress_on_terminal(), progress("counting", 10) as listener:
+def test_progress__stays_silent_for_short_work(terminal):
+    with bars.progress_on_terminal(after=60.0), progress("counting", 10) as listener:
         listener.advance(10)
     assert terminal.getvalue() == ""
 
@@ -161,8 +158,7 @@ def test_progress__stays_silent_for_short_work(terminal, monkeypatch):
 def test_progress__stays_silent_without_a_terminal(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(bars, "sys", SimpleNamespace(stderr=stream))
-    monkeypatch.setattr(bars, "QUIET_SECONDS", -1.0)
-    with bars.progress_on_terminal(), progress("counting", 10) as listener:
+    with bars.progress_on_terminal(after=-1.0), progress("counting", 10) as listener:
         listener.advance(10)
     assert stream.getvalue() == ""
 
@@ -175,7 +171,7 @@ def test_progress__goes_back_to_the_listener_before(terminal):
             seen.append(what)
 
     with report_progress_to(Remember):
-        with bars.progress_on_terminal(), progress("drawn", 1):
+        with bars.progress_on_terminal(after=-1.0), progress("drawn", 1):
             pass
         with progress("remembered", 1):
             pass

@@ -52,12 +52,11 @@ def test_dense__equals_naive(labels):
     np.testing.assert_array_equal(np.stack([n_agree, n_seen], axis=-1), expected)
 
 
-@pytest.mark.parametrize("rows_per_tile", [1, 7, 1000])
-def test_dense__tiles_make_no_difference(rows_per_tile, monkeypatch):
-    labels = np.random.default_rng(0).integers(-1, 4, (60, 9))
-    expected = dense(labels)
-    monkeypatch.setattr("bigcons.coassociation.counts.TILE_ROWS", rows_per_tile)
-    np.testing.assert_array_equal(dense(labels, client="serial"), expected)
+def test_dense__of_many_tiles():
+    labels = np.random.default_rng(0).integers(-1, 4, (2_100, 3))
+    seen = (labels >= 0).astype(int)
+    agree = sum((labels == k).astype(int) @ (labels == k).astype(int).T for k in range(4))
+    np.testing.assert_array_equal(dense(labels, client="serial"), (agree, seen @ seen.T))
 
 
 def test_dense__refuses_what_does_not_fit():
@@ -84,15 +83,14 @@ def test_count__stored_tiles_equal_memory(data, labels, tmp_path_factory):
 @pytest.mark.parametrize(
     "engine", [SerialEngine(), ThreadsEngine(1), ThreadsEngine(3)], ids=["serial", "one", "three"]
 )
-def test_count__same_for_any_number_of_workers(engine, tmp_path, monkeypatch):
-    monkeypatch.setattr("bigcons.coassociation.counts.PAIRS_PER_TASK", 100)
-    labels = np.random.default_rng(1).integers(-1, 5, (300, 12))
-    i, j = sample_pairs(300, share=0.1, random_state=0)
-    stored = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=32)
+def test_count__same_for_any_number_of_workers(engine, tmp_path):
+    labels = np.random.default_rng(1).integers(-1, 5, (1_100, 12))
+    i, j = sample_pairs(1_100, share=0.9, random_state=0)  # two tasks in memory
+    stored = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=128)
     expected = count(labels, i, j, client="serial")
     assert_same_table(count(labels, i, j, client=engine), expected)
     assert_same_table(
-        count(stored, i, j, memory=f"{2 * 40 * 12 * engine.in_flight}B", client=engine), expected
+        count(stored, i, j, memory=f"{2 * 160 * 12 * engine.in_flight}B", client=engine), expected
     )
 
 

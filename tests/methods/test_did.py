@@ -334,8 +334,7 @@ def test_fit__separates_rings_that_counts_of_agreement_do_not(rings):
 
 
 @pytest.mark.parametrize("method", ["single", "average", "spectral"])
-def test_fit__has_the_same_bits_on_any_engine(method, rings, tmp_path, monkeypatch):
-    monkeypatch.setattr("bigcons.coassociation.increments.PAIRS_PER_TASK", 5000)
+def test_fit__has_the_same_bits_on_any_engine(method, rings, tmp_path):
     points, _, labels = rings
     stored = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=64)
     found = []

@@ -15,7 +15,7 @@ from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import OversegmentationWarning
 from bigcons.execution.engine import ThreadsEngine
-from bigcons.methods.pcc.suitability import ENOUGH, least_joined_share, warn_of_fine_labels
+from bigcons.methods.pcc.estimator import ENOUGH, least_joined_share, warn_of_fine_labels
 from bigcons.metrics import adjusted_rand
 from bigcons.solving.survey import Survey
 from tests.support.strategies import label_matrices

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from bigcons import Ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.methods import furthest
 from bigcons.methods.furthest import Furthest
 from bigcons.metrics import adjusted_rand
 from tests.naive import linkage as naive
@@ -130,9 +129,8 @@ def test_sampled__equals_exact_if_the_sample_holds_every_object():
     np.testing.assert_array_equal(sampled.labels_, exact.labels_)
 
 
-def test_sampled__depends_on_the_seed_alone(monkeypatch):
-    monkeypatch.setattr(furthest, "PAIR_SAMPLE", 6)
-    _, labels = planted()
+def test_sampled__depends_on_the_seed_alone():
+    _, labels = planted(n_objects=4_000)
     centers = [
         tuple(Furthest(2, init="sampled", random_state=s).fit(labels).centers_) for s in (0, 0, 1, 2, 3)
     ]
@@ -141,10 +139,9 @@ def test_sampled__depends_on_the_seed_alone(monkeypatch):
 
 
 @pytest.mark.parametrize("init", ["exact", "sampled"])
-def test_fit__has_the_same_bits_on_any_engine_and_in_any_blocks(init, tmp_path, monkeypatch):
-    monkeypatch.setattr(furthest, "TILE_ROWS", 16)
-    _, labels = planted(n_objects=500)
-    stored = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=64)
+def test_fit__has_the_same_bits_on_any_engine_and_in_any_blocks(init, tmp_path):
+    _, labels = planted(n_objects=2_100)  # tiles of 1,024
+    stored = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=256)
     found = []
     for client, ensemble in (("serial", stored), ("threads", stored), ("threads", labels)):
         model = Furthest(6, init=init, random_state=2, client=client).fit(ensemble)

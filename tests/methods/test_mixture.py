@@ -16,7 +16,7 @@ from bigcons.errors import (
     SuspiciousLabelsWarning,
     UnlabeledObjectsWarning,
 )
-from bigcons.kernels.cluster_tables import N_TOTALS, respond, responsibilities, rows_together
+from bigcons.kernels.cluster_tables import respond, responsibilities, rows_together
 from bigcons.methods import MixtureModel
 from bigcons.methods.mixture import MixtureProblem
 from bigcons.metrics import adjusted_rand
@@ -132,8 +132,8 @@ def test_respond__by_slices_of_the_partitions_is_that_of_each_object_alone():
     table, bias = np.zeros((int(offsets[-1]), 8)), np.log(rng.dirichlet(np.ones(K)))
     table[:, :K] = 0.01 * rng.normal(size=(len(table), K))
     assert rows_together(40, offsets, 8, 0) > 1 == rows_together(1, offsets, 8, 0)
-    found = [np.zeros_like(table), np.zeros(K), np.zeros(N_TOTALS)]
-    alone = [np.zeros_like(table), np.zeros(K), np.zeros(N_TOTALS)]
+    found = [np.zeros_like(table), np.zeros(K), np.zeros(4)]
+    alone = [np.zeros_like(table), np.zeros(K), np.zeros(4)]
     shares, shares_alone = np.empty((2, 40, K), np.float32)
     respond(labels, offsets, table, bias, *found)
     responsibilities(labels, offsets, table, bias, shares)

@@ -104,11 +104,10 @@ def test_both__read_a_consensus_block_by_block(tmp_path, monkeypatch):
     assert max(asked) == 32
 
 
-@pytest.mark.parametrize("block_bytes", [1, 500, 1 << 24])
-def test_overlap__blocks_and_engines(block_bytes, tmp_path, monkeypatch):
+def test_overlap__blocks_and_engines():
     rows = memberships(np.random.default_rng(0), 80, 3)
     expected = cluster_overlap(rows, 0.2)
-    monkeypatch.setattr("bigcons.metrics.memberships.BLOCK_BYTES", block_bytes)
+    rows = np.tile(rows, (10_000, 1))  # two blocks
     found = [cluster_overlap(rows, 0.2, client=client) for client in ("serial", "threads")]
     np.testing.assert_array_equal(*found)
     np.testing.assert_allclose(found[0], expected, atol=1e-12)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError
-from bigcons.kernels.trust import OPERATIONS_PER_OBJECT, compare_partitions
+from bigcons.kernels.trust import compare_partitions
 from bigcons.metrics import adjusted_rand, confidence, matching_accuracy, nmi, reliability, trust
 from bigcons.metrics.confidence import EXTRA, random_half
 from tests.naive import trust as naive
@@ -184,7 +184,7 @@ def test_compare_partitions__counts_the_pairs_of_coarse_and_of_fine_partitions()
     counts = np.zeros((4, widths.size, others.size), np.int64)
     for first, last in ((0, 2), (2, widths.size)):
         compare_partitions(labels, offsets, first, last, others, *counts)
-    is_coarse = widths[:, None] * widths[others] * 3 <= OPERATIONS_PER_OBJECT * 150
+    is_coarse = widths[:, None] * widths[others] * 3 <= 4 * 150
     assert is_coarse.any()
     assert not is_coarse.all()
     for u, (r, v) in itertools.product(range(widths.size), enumerate(others)):

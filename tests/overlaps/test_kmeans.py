@@ -1,4 +1,4 @@
-"""K-means of rows in memory: of unit rows and many clusters spherical, with exchanges of centers."""
+"""K-means of rows in memory: of unit rows and many clusters spherical."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bigcons.datasets import planted_ensemble
 from bigcons.execution.blas import one_thread
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps import kmeans
-from bigcons.overlaps.kmeans import RowClusters, best_kmeans, kmeans_of_unit_rows
+from bigcons.overlaps.kmeans import best_kmeans, kmeans_of_unit_rows
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -66,34 +66,6 @@ def test_kmeans_of_unit_rows__starts_on_as_many_rows_as_there_are_clusters():
     rows[:60] = np.eye(60)
     found, _ = kmeans_of_unit_rows(rows, 60, 2, 0)
     assert found.objective == pytest.approx(0.0, abs=1e-12)
-
-
-def test_exchanged__moves_a_spare_center_into_a_cluster_of_two_classes():
-    rng, K = np.random.default_rng(1), 5
-    classes = np.repeat(np.arange(K), 20)
-    rows = np.eye(K)[classes] + 0.05 * rng.standard_normal((100, K))
-    rows /= np.sqrt((rows**2).sum(axis=1, keepdims=True))
-    weights = rng.uniform(0.5, 2.0, 100)
-    labels = np.where(classes == 4, 3, classes).astype(np.int32)  # two classes in one cluster
-    labels[:3] = 4  # and a class in two
-    centers = np.stack([(rows * weights[:, None])[labels == k].sum(axis=0) for k in range(K)])
-    centers /= np.sqrt((centers**2).sum(axis=1, keepdims=True))
-    found = kmeans._exchanged(rows, weights, RowClusters(centers, labels, 0.0, 1))
-    assert found is not None
-    assert adjusted_rand((rows @ found.T).argmax(axis=1), classes) == 1.0
-    of_classes = RowClusters(found, (rows @ found.T).argmax(axis=1).astype(np.int32), 0.0, 1)
-    assert kmeans._exchanged(rows, weights, of_classes) is None
-
-
-def test_exchanged__takes_clusters_without_rows_as_spare():
-    classes = np.arange(60) % 6
-    rows = np.eye(6)[classes]
-    labels = (classes // 2).astype(np.int32)  # three clusters of two classes each, and three without rows
-    centers = np.concatenate([np.eye(6)[::2] + np.eye(6)[1::2], np.eye(6)[:3]])
-    centers /= np.sqrt((centers**2).sum(axis=1, keepdims=True))
-    found = kmeans._exchanged(rows, np.ones(60), RowClusters(centers, labels, 0.0, 1))
-    assert found is not None
-    assert adjusted_rand((rows @ found.T).argmax(axis=1), classes) == 1.0
 
 
 def test_n_init__by_default_is_ten_starts_and_one_of_many_clusters():

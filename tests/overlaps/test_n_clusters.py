@@ -9,7 +9,6 @@ from bigcons import HBGF, METHODS, PCC, ConsensusTree, EACAverage, Ensemble, cho
 from bigcons.coassociation.factorized import incidence_of
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.metrics import adjusted_rand
-from bigcons.overlaps import eigenvectors
 from bigcons.overlaps.eigenvectors import Spectrum
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.tree import nearest_pivots, normalized
@@ -79,14 +78,17 @@ def test_spectrum__of_more_clusters_or_more_objects_has_the_same_vectors(wide):
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_spectrum__is_the_same_without_the_product_of_a_sparse_matrix(wide, monkeypatch):
-    scaled = scipy.sparse.random_array((60, 200) if wide else (200, 60), density=0.2, rng=0).tocsr()
-    values, vectors = Spectrum.of(scaled, 4)
-    monkeypatch.setattr(eigenvectors, "MOST_FOR_DENSE", 10)
-    monkeypatch.setattr(eigenvectors, "SPARSE", 0)
-    products = Spectrum.of(scaled, 4)
-    np.testing.assert_allclose(products.values, values, rtol=1e-9)
-    np.testing.assert_allclose(products.vectors, vectors, atol=1e-9)
+def test_spectrum__is_the_same_without_the_product_of_a_sparse_matrix(wide):
+    rng = np.random.default_rng(0)
+    scaled = scipy.sparse.random_array((2_100, 2_500), density=0.005, rng=0).tocsr()
+    scaled += scipy.sparse.csr_array(rng.random((2_100, 1)) @ np.eye(1, 2_500))  # whose value stands out
+    product = (scaled @ scaled.T).toarray()
+    values, vectors = scipy.linalg.eigh(product, subset_by_index=[2_096, 2_099])
+    found = Spectrum.of(scaled if wide else scaled.T.tocsr(), 4)
+    np.testing.assert_allclose(found.values, values[::-1], rtol=1e-9)
+    if not wide:
+        vectors = scaled.T @ vectors / np.sqrt(values)
+    np.testing.assert_allclose(np.abs(np.einsum("bk,bk->k", found.vectors, vectors[:, ::-1])), 1.0, atol=1e-6)
 
 
 def test_choice__is_the_same_on_any_engine_and_from_a_store(tmp_path):

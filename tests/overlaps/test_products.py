@@ -16,7 +16,7 @@ from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.methods import CCC, CCSVD, CCU, MCLA
 from bigcons.methods.correspondence import cosines
 from bigcons.metrics import adjusted_rand
-from bigcons.overlaps import products, sparse
+from bigcons.overlaps import products
 from bigcons.overlaps.incidence import one_hot
 from bigcons.overlaps.products import ByLabels, ByMatrix, Form, form_of, overlaps_by_products
 from tests.naive import overlaps as naive
@@ -103,14 +103,15 @@ def test_methods__find_the_same_by_products_as_from_the_table(model, weights, mo
 def test_where_pairs_are_too_many_to_list(monkeypatch):
     ensemble, _ = planted_ensemble(300, 10, n_clusters=(3, 9), random_state=5)
     assert form_of(ensemble, SERIAL)[0] == Form.TABLE
-    monkeypatch.setattr(sparse, "MOST_FOR_TABLE", 10)
-    assert form_of(ensemble, SERIAL)[0] == Form.SPARSE
-    monkeypatch.setattr(products, "MOST_PAIRS", 10)
-    assert form_of(ensemble, SERIAL)[0] == Form.PRODUCTS
-    assert form_of(ensemble, SERIAL, Form.SPARSE)[0] == Form.SPARSE
-    assert form_of(ensemble, SERIAL, Form.TABLE)[0] == Form.TABLE
+    monkeypatch.setattr(products, "estimated_pairs", lambda *_: 10)
+    fine = SimpleNamespace(n_objects=1_000, n_partitions=10, n_base_clusters=6_000, is_soft=False)
+    assert form_of(fine, SERIAL)[0] == Form.SPARSE
+    fine.n_partitions = 10_000
+    assert form_of(fine, SERIAL)[0] == Form.PRODUCTS
+    assert form_of(fine, SERIAL, Form.SPARSE)[0] == Form.SPARSE
+    assert form_of(fine, SERIAL, Form.TABLE)[0] == Form.TABLE
     with pytest.raises(MemoryBudgetError, match="CCC needs") as refused:
-        overlaps_of(ensemble, "1MB")
+        products.overlaps_by_products("CCC", ensemble, SERIAL, "1MB", columns=3, in_memory=True)
     assert refused.value.needed > refused.value.budget
 
 

@@ -12,7 +12,7 @@ from bigcons.methods import CCC, CCSVD, CCU, MCLA, CumulativeVoting, cumulative
 from bigcons.methods.correspondence import cosines
 from bigcons.methods.mcla import jaccard_weights
 from bigcons.metrics import adjusted_rand
-from bigcons.overlaps import products, sparse
+from bigcons.overlaps import products
 from bigcons.overlaps.sparse import (
     both_triangles,
     estimated_pairs,
@@ -60,13 +60,12 @@ def test_overlaps__are_those_that_plain_counting_finds(labels):
             np.testing.assert_allclose(product, similarity.toarray() @ table, rtol=1e-12)
 
 
-def test_overlaps__have_the_same_bits_on_any_engine_and_in_any_groups(tmp_path, monkeypatch):
+def test_overlaps__have_the_same_bits_on_any_engine_and_in_any_groups(tmp_path):
     ensemble, _ = planted_ensemble(600, 10, n_clusters=(3, 9), missing=0.3, random_state=2)
     whole = overlaps_of(ensemble)
-    monkeypatch.setattr(sparse, "LABELS_AT_ONCE", 2000)
     stored = ensemble.save(tmp_path / "e.zarr", chunk_rows=64)
     for engine in (SERIAL, ThreadsEngine(3)):
-        found = overlaps_of(stored, engine)
+        found = fold_sparse(stored, engine, "MCLA", 10**6, labels_at_once=2000)
         for part, expected in zip(
             (found.data, found.indices, found.indptr), (whole.data, whole.indices, whole.indptr), strict=True
         ):
@@ -98,14 +97,13 @@ def test_estimate__is_of_all_pairs_where_all_base_clusters_are_in_the_sample():
     assert refused.value.needed > refused.value.budget
 
 
-def test_memory__of_pairs_is_refused_with_the_number(monkeypatch):
+def test_memory__of_pairs_is_refused_with_the_number():
     ensemble, _ = planted_ensemble(300, 10, n_clusters=(3, 9), random_state=5)
     with pytest.raises(MemoryBudgetError, match="pairs of base clusters") as refused:
         sparse_overlaps("MCLA", ensemble, SERIAL, "1MB", 1000, columns=3, in_memory=True)
     assert refused.value.needed > refused.value.budget
-    monkeypatch.setattr(sparse, "MOST_BYTES", 100)
     with pytest.raises(MemoryBudgetError, match="PCC or HBGF"):
-        overlaps_of(ensemble)
+        sparse_overlaps("MCLA", ensemble, SERIAL, None, 10**8, columns=3, in_memory=True)
 
 
 @pytest.mark.parametrize("variant", ["rcv", "acv", "urcv"])

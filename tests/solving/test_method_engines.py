@@ -10,9 +10,9 @@ from bigcons import METHODS, Consensus, Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConsensusWarning, ConvergenceWarning, UnlabeledObjectsWarning
 from bigcons.execution.engine import ThreadsEngine
-from bigcons.methods import furthest
+from bigcons.methods.bce import gibbs
 from bigcons.overlaps import graph_clusterer
-from bigcons.solving import survey
+from bigcons.solving import pass_clusterer
 from bigcons.solving.assignment import AssignmentClusterer
 
 N_OBJECTS, N_PARTITIONS, CHUNK_ROWS, K = 2400, 12, 500, 4
@@ -73,9 +73,9 @@ def cluster():
 @pytest.fixture(autouse=True)
 def _small_samples(monkeypatch):
     """Let the starts see only some of the objects, so that passes have something left to do."""
-    monkeypatch.setattr(survey, "START_SAMPLE", 400)
+    for module in (pass_clusterer, gibbs):
+        monkeypatch.setattr(module, "start_rows", lambda *_: 400)
     monkeypatch.setattr(graph_clusterer, "KMEANS_SAMPLE", 400)
-    monkeypatch.setattr(furthest, "PAIR_SAMPLE", 400)
 
 
 def fit(solve, stored, client, out=None):
@@ -118,11 +118,9 @@ def test_fit__has_the_same_bits_on_every_engine(solve, stored, cluster, tmp_path
 
 
 @pytest.mark.parametrize("name", ["did", "eac-average", "eac-average local"])
-def test_fit__of_a_dendrogram_has_the_same_bits_on_every_engine(name, cluster, monkeypatch):
-    monkeypatch.setattr("bigcons.coassociation.increments.PAIRS_PER_TASK", 5000)
-    monkeypatch.setattr("bigcons.coassociation.counts.BAND_ENTRIES", 5000)
+def test_fit__of_a_dendrogram_has_the_same_bits_on_every_engine(name, cluster):
     rng = np.random.default_rng(0)
-    features, labels = rng.normal(size=(200, 2)), rng.integers(-1, 4, (200, 6))
+    features, labels = rng.normal(size=(800, 2)), rng.integers(-1, 4, (800, 6))  # two bands of pairs
     parameters = {"features": features} if name == "did" else {}
     if name.endswith("local"):
         name, parameters = "eac-average", {"weights": "local"}

@@ -20,7 +20,7 @@ from bigcons.errors import (
 )
 from bigcons.execution.engine import SerialEngine
 from bigcons.solving.pass_clusterer import PassClusterer
-from bigcons.solving.passes import FEWEST_RECORDS, Run, passes_left, sizes_of, until
+from bigcons.solving.passes import Run, passes_left, sizes_of, until
 
 NAMES = [
     name
@@ -131,9 +131,9 @@ def test_memory__is_refused_with_what_would_do(stored):
 
 def test_until__is_exact_for_a_gap_that_shrinks_evenly():
     gaps = [0.5**i for i in range(12)]
-    for number in range(FEWEST_RECORDS, 12):
+    for number in range(4, 12):
         assert until(gaps[:number], 0.5**11 * 1.01) == 12 - number
-    assert until(gaps[: FEWEST_RECORDS - 1], 1e-3) is None
+    assert until(gaps[:3], 1e-3) is None
 
 
 @pytest.mark.parametrize("gain", [lambda i: {"objective": -1.0 - 0.1**i}, lambda i: {"moved_share": 0.1**i}])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from bigcons import METHODS, Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.metrics import adjusted_rand
-from bigcons.solving import survey
+from bigcons.solving import pass_clusterer
 from bigcons.solving.passes import best_start
 from bigcons.solving.survey import start_rows
 
@@ -34,10 +34,9 @@ def test_start_rows__grow_with_clusters_and_missing_labels(missing, n_clusters, 
     assert start_rows(Ensemble.from_labels(labels), n_clusters) == wanted
 
 
-def test_start_rows__are_few_where_partitions_are_many(monkeypatch):
-    monkeypatch.setattr(survey, "MOST_SAMPLED_LABELS", 30_000)
-    ensemble = Ensemble.from_labels(np.zeros((20_000, 6), np.int8))
-    assert start_rows(ensemble, 500) == 5000
+def test_start_rows__are_few_where_partitions_are_many():
+    ensemble = Ensemble.from_labels(np.zeros((20_000, 400), np.int8))
+    assert start_rows(ensemble, 500) == 5242
     assert start_rows(ensemble, 12) == 4096
 
 
@@ -48,9 +47,9 @@ def test_starts__on_a_larger_sample_find_more_of_many_classes(name, monkeypatch)
         12_000, 16, shares=[1 / K] * K, n_clusters=(K // 6, K // 2), missing=0.5, random_state=0
     )
     found = {}
-    for n_labels in (0, survey.LABELS_PER_CLUSTER):
-        monkeypatch.setattr(survey, "LABELS_PER_CLUSTER", n_labels)
+    for n_rows in (4096, start_rows(ensemble, K)):
+        monkeypatch.setattr(pass_clusterer, "start_rows", lambda *_, n_rows=n_rows: n_rows)
         model = METHODS[name](K, n_init=2, max_iter=30, random_state=0).fit(ensemble)
-        found[n_labels] = adjusted_rand(classes, model.labels_)
+        found[n_rows] = adjusted_rand(classes, model.labels_)
     few, enough = found.values()
     assert enough > few + 0.03

@@ -173,9 +173,9 @@ def test_load__rejects_entries_of_other_types_under_a_right_checksum(tmp_path, c
         commit.load_manifest(tmp_path / "s", "pairs")
 
 
-def test_load__rejects_a_later_format(tmp_path, monkeypatch):
-    monkeypatch.setattr(commit, "FORMAT_VERSION", 99)
+def test_load__rejects_a_later_format(tmp_path):
     make_store(tmp_path / "s", 1)
-    monkeypatch.undo()
+    content = commit.read_manifest(tmp_path / "s") | {"format_version": 99}
+    commit._publish(commit.place_of(tmp_path / "s"), content, None)
     with pytest.raises(StoreError, match="upgrade bigcons"):
         commit.load_manifest(tmp_path / "s", "pairs")

@@ -21,7 +21,6 @@ from bigcons import generate
 from bigcons.errors import CorruptStoreError, InvalidIdsError, StoreExistsError
 from bigcons.storage.commit import load_manifest, write_manifest
 from bigcons.storage.places import place_of
-from bigcons.stores import ids as ids_module
 from bigcons.stores.ensemble import import_labels
 from bigcons.tables.ids import HeldIds
 
@@ -172,12 +171,12 @@ def test_store__gives_back_any_ids(ids, chunk_rows, tmp_path_factory):
     shutil.rmtree(folder)
 
 
-def test_store__writes_text_in_whole_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr(ids_module, "_TEXT_CHUNK", 100)
-    ensemble = bc.Ensemble.from_labels(table(), id="who").save(tmp_path / "e.zarr", chunk_rows=16)
-    assert ensemble.ids.tolist() == NAMES
-    n_bytes = sum(len(name.encode()) for name in NAMES)
-    assert len(list((tmp_path / "e.zarr/id_text-1/c").iterdir())) == -(-n_bytes // 100)
+def test_store__writes_text_in_whole_chunks(tmp_path):
+    names = [f"é{number:099d}" for number in RNG.permutation(25_000)]
+    labels = pa.table({"who": names, "a": np.arange(25_000) % 3})
+    ensemble = bc.Ensemble.from_labels(labels, id="who").save(tmp_path / "e.zarr", chunk_rows=1_000)
+    assert ensemble.ids.tolist() == names
+    assert len(list((tmp_path / "e.zarr/id_text-1/c").iterdir())) == 3  # 2,525,000 bytes
 
 
 @pytest.mark.parametrize("array", ["id_ends-1", "id_text-1"])

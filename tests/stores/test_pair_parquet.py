@@ -59,14 +59,15 @@ def stored(request, tmp_path):
     )
 
 
-def test_to_parquet__row_groups_are_limited(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigcons.stores.pair_parquet.PAIRS_PER_GROUP", 10)
-    monkeypatch.setattr("bigcons.stores.pairs.ENTRIES_PER_WRITE", 8)
-    table = a_table()
+def test_to_parquet__row_groups_are_limited(tmp_path):
+    i, j = np.triu_indices(1_600, 1)
+    n_agree = np.random.default_rng(0).integers(0, 3, len(i))
+    made = {"made": "by hand"}
+    table = PairTable.from_arrays(i, j, n_agree, np.full(len(i), 3), n_objects=1_600, provenance=made)
     assert_same_table(table.to_parquet(tmp_path / "pairs.parquet"), table)
     metadata = pq.read_metadata(tmp_path / "pairs.parquet")
     lengths = [metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)]
-    assert lengths == [10] * (table.n_pairs // 10) + ([table.n_pairs % 10] if table.n_pairs % 10 else [])
+    assert lengths == [1 << 20, len(i) - (1 << 20)]
 
 
 def test_paths_in_parquet__are_parquet(tmp_path, monkeypatch):
@@ -120,7 +121,7 @@ def test_open__reads_no_pairs_until_asked(stored, monkeypatch):
 def test_open__converts_large_tables_in_a_temporary_folder(stored, monkeypatch, tmp_path):
     expected = stored.load()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("bigcons.stores.pairs.LOADED_PAIR_BYTES", 10**9)
+    monkeypatch.setattr("bigcons.stores.pairs.PAIR_BYTES", 10**9)
     before = names_in(tmp_path)
     table = PairTable.open(stored.path)
     assert_same_table(table, expected)

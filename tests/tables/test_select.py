@@ -114,16 +114,14 @@ def test_ids__of_any_kind_come_as_they_are(values):
     assert [value for block in again for value in block.to_pylist()] == values
 
 
-def test_ids__repeated_far_apart_are_found_on_disk(monkeypatch):
-    monkeypatch.setattr(ids_module, "KEYS_HELD", 700)
-    monkeypatch.setattr(ids_module, "BLOCK_ROWS", 64)
-    values = np.random.default_rng(0).permutation(2000)
+def test_ids__repeated_far_apart_are_found_on_disk():
+    values = np.random.default_rng(0).permutation(1_200_000)
     frame = pd.DataFrame({"who": values, "a": 0})
-    assert ids_of(open_table(bc.select(frame, id="who"), "labels"), rows=300) == values.tolist()
-    frame.loc[1990, "who"] = values[3]
+    assert ids_of(open_table(bc.select(frame, id="who"), "labels"), rows=300_000) == values.tolist()
+    frame.loc[1_199_990, "who"] = values[3]
     with pytest.raises(InvalidIdsError) as caught:
         open_table(bc.select(frame, id="who"), "labels")
-    assert (caught.value.row, f"rows 3 and {1990}" in str(caught.value)) == (1990, True)
+    assert (caught.value.row, "rows 3 and 1199990" in str(caught.value)) == (1_199_990, True)
 
 
 def test_ids__with_equal_hashes_are_not_the_same(monkeypatch):

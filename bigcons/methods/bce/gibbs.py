@@ -20,7 +20,7 @@ from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.assignment import PartitionRule, clusters_by, partition_rule
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
-from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
+from bigcons.solving.memory_plan import DEFAULT_DATA_BYTES, MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.passes import Iterate, Record, Run, Step, best_start, run_passes
 from bigcons.solving.survey import Survey, start_rows, take_survey
 from bigcons.solving.workspace import Output, open_workspace
@@ -29,12 +29,6 @@ from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_int, check_number
 
 STARTS = ("partition", "random")
-
-# The cluster of a label is stored in a byte.
-MOST_CLUSTERS = 256
-
-# Without memory=, the most bytes that chains running at the same time may hold.
-DEFAULT_MEMORY = 4_000_000_000
 
 
 class GibbsBCE(ChoosingClusterer, ConsensusClusterer):
@@ -209,7 +203,7 @@ class GibbsBCE(ChoosingClusterer, ConsensusClusterer):
     def _sampler(self, seed: int) -> Sampler:
         check_int("n_init", self.n_init)
         return Sampler(
-            check_int("n_clusters", self.n_clusters, at_most=MOST_CLUSTERS),
+            check_int("n_clusters", self.n_clusters, at_most=256),  # stored in a byte
             check_int("burn_in", self.burn_in, at_least=0),
             check_int("n_samples", self.n_samples),
             1.0 if self.alpha == "auto" else check_number("alpha", self.alpha, above=0.0),
@@ -223,13 +217,13 @@ class GibbsBCE(ChoosingClusterer, ConsensusClusterer):
         chain = label_bytes(ensemble, n) + n * ensemble.n_partitions + 4 * n * K
         remedy = "; or use BCE, which works from blocks"
         chains = min(engine.n_workers, self.n_init)
-        if self.memory is None and chain * chains > DEFAULT_MEMORY:
+        if self.memory is None and chain * chains > DEFAULT_DATA_BYTES:
             raise MemoryBudgetError(
                 f"GibbsBCE holds {format_size(chain * chains)} for {chains} chains at a time, more than "
-                f"{format_size(DEFAULT_MEMORY)}; allow it with memory=, run fewer at a time (client='serial')"
-                f"{remedy}.",
+                f"{format_size(DEFAULT_DATA_BYTES)}; allow it with memory=, run fewer at a time "
+                f"(client='serial'){remedy}.",
                 needed=chain * chains,
-                budget=DEFAULT_MEMORY,
+                budget=DEFAULT_DATA_BYTES,
             )
         plan = MemoryPlan(held=12 * n * K, per_block=chain, per_result=4 * n * K)
         plan.check("GibbsBCE", engine, ensemble, self.memory, remedy)

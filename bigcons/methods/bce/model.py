@@ -23,13 +23,6 @@ ALPHA_FLOOR = 1e-3
 # four fifths of the passes saved (benchmarks/bce_paper.py).
 RELAXATION, SETTLING_GAIN = 1.7, 1e-3
 
-# Over-relaxation lowers no probability below this share of its maximizer.
-LEAST_SHARE = 1e-3
-
-NEWTON_STEPS = 100
-# Newton stops when its predicted gain is below this share of the number of objects.
-NEWTON_GAIN = 1e-12
-
 
 class Parameters(NamedTuple):
     """The parameters that all objects share."""
@@ -78,11 +71,12 @@ def further_probabilities(
     """Return `label_probabilities` of ``counts``, overstepped to ``relaxation`` times the way from ``beta``.
 
     Separately for each cluster and partition; where ``sum counts log beta`` would fall, the best ones stay.
+    None falls below a thousandth of the best.
     """
     best = label_probabilities(counts, offsets)
     if relaxation == 1.0:
         return best
-    beyond = best * np.maximum((best / beta) ** (relaxation - 1.0), LEAST_SHARE)
+    beyond = best * np.maximum((best / beta) ** (relaxation - 1.0), 0.001)
     beyond = label_probabilities(beyond, offsets)
     gains = sums_by_partition(counts * np.log(beyond / beta), offsets)
     return np.where(gains >= 0, beyond, best)
@@ -131,9 +125,9 @@ def best_alpha(alpha: np.ndarray, log_means: np.ndarray, n: float, floor: float 
         return alpha
     alpha = np.maximum(alpha, floor)
     value = _alpha_value(alpha, log_means, n)
-    for _ in range(NEWTON_STEPS):
+    for _ in range(100):
         gradient, step = _newton_step(alpha, log_means, n, floor)
-        if gradient @ step <= NEWTON_GAIN * n:
+        if gradient @ step <= 1e-12 * n:  # predicted, relative to the number of objects
             break
         length = 1.0
         while length > 1e-12:

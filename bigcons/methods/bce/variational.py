@@ -32,9 +32,6 @@ from bigcons.validation import check_choice, check_flag, check_number
 # or after this many steps; the next pass continues from there.
 E_STEP_TOL, E_STEPS = 1e-4, 100
 
-# The same for new objects, which have no next pass.
-LAST_E_STEP_TOL, LAST_E_STEPS = 1e-6, 500
-
 # The smoothing and the alpha of a start from base partitions.
 SMOOTHING, START_ALPHA = 0.1, 0.5
 
@@ -44,9 +41,6 @@ UNSEEN = 0.1
 
 # The previous objective and the relaxation of the last step, of a state that has made none.
 NO_STEP = (-np.inf, 1.0)
-
-# Keeps the draws of a random start above zero.
-LEAST_PROBABILITY = 1e-6
 
 
 class BCE(ChoosingClusterer, SpectrallyStarted, SoftPassClusterer):
@@ -273,7 +267,8 @@ def memberships_of(
         alpha, beta = state["alpha"], state["beta"]
         gamma = first_gamma(labels, alpha)
         unused = np.zeros_like(beta), np.zeros_like(alpha)
-        kernel.e_step(labels, offsets, beta, alpha, gamma, gamma, *unused, LAST_E_STEP_TOL, LAST_E_STEPS)
+        # new objects have no next pass
+        kernel.e_step(labels, offsets, beta, alpha, gamma, gamma, *unused, 1e-6, 500)
     return gamma / gamma.sum(axis=1, keepdims=True)
 
 
@@ -302,8 +297,8 @@ def random_start(labels: np.ndarray, offsets: np.ndarray, n_clusters: int, seed:
     draw = generator(seed, "bce.start", number)
     alpha = np.diff(np.sort(draw.random(n_clusters - 1)), prepend=0.0, append=1.0)
     sizes, _ = counts_of(labels, offsets, np.zeros(labels.shape[0], np.int32), 1)
-    frequencies = label_probabilities(sizes + LEAST_PROBABILITY, offsets)
-    beta = draw.standard_gamma(np.repeat(frequencies, n_clusters, axis=1)) + LEAST_PROBABILITY
+    frequencies = label_probabilities(sizes + 1e-6, offsets)
+    beta = draw.standard_gamma(np.repeat(frequencies, n_clusters, axis=1)) + 1e-6  # above zero
     return {
         "alpha": np.maximum(alpha, ALPHA_FLOOR),
         "beta": label_probabilities(beta, offsets),

@@ -49,16 +49,8 @@ from bigcons.stores.pairs import PairTable
 logger: logging.Logger = logging.getLogger("bigcons")
 
 # A table is cut into blocks of equal cost: enough of them for a cluster, none too small to be worth a task or
-# too large for a small memory. An object costs as much as this many pair ends.
+# too large for a small memory.
 N_BLOCKS = 16
-LEAST_ENTRIES, MOST_ENTRIES = 1 << 16, 1 << 22
-ENTRIES_PER_OBJECT = 8
-
-# A pass has more than two rounds if each still has this many blocks.
-BLOCKS_PER_ROUND = 8
-
-# Bytes of a task per pair end: counts, index, index in the task, share, weight, and temporaries.
-BYTES_PER_END = 28
 
 
 class Borders(NamedTuple):
@@ -265,21 +257,22 @@ def check_tasks(
 def cut_blocks(
     pairs: PairTable,
     most: int = N_BLOCKS,
-    least_entries: int = LEAST_ENTRIES,
+    least_entries: int = 1 << 16,
     objects_at_once: int = 1 << 20,
 ) -> list[Block]:
     """Return blocks of equal cost; the tiles, if the pairs were sampled in tiles.
 
-    At most ``most`` blocks, unless these exceed `MOST_ENTRIES`, of at least ``least_entries`` pair ends.
+    At most ``most`` blocks, unless these exceed four million pair ends, of at least ``least_entries`` pair
+    ends.
     """
     if pairs.rows_per_block is not None:
         return pairs.blocks()
     entries = 2 * pairs.n_pairs
-    n_blocks = max(min(entries // least_entries, most), -(-entries // MOST_ENTRIES), 1)
-    n, cost = pairs.n_objects, entries + ENTRIES_PER_OBJECT * pairs.n_objects
+    n_blocks = max(min(entries // least_entries, most), -(-entries // (1 << 22)), 1)
+    n, cost = pairs.n_objects, entries + 8 * pairs.n_objects  # an object costs as much as eight pair ends
     ends, before = [], 0
     for part in row_blocks(n, objects_at_once):
-        costs = before + np.cumsum(pairs.degrees(part.start, part.stop) + ENTRIES_PER_OBJECT)
+        costs = before + np.cumsum(pairs.degrees(part.start, part.stop) + 8)
         wanted = np.arange(1, n_blocks) * cost // n_blocks
         found = wanted[(wanted >= before) & (wanted < costs[-1])]
         ends += (part.start + np.searchsorted(costs, found, "right")).tolist()
@@ -294,7 +287,8 @@ def task_bytes(borders: Borders, blocks: list[Block], n_clusters: int) -> int:
     others = max(sum(blocks[b].n_rows for b in known) for known in borders.neighbors)
     to_move = rows * (28 * n_clusters + 32) + 4 * n_clusters * others
     to_measure = 8 * n_clusters * (rows + others)  # two generations
-    return BYTES_PER_END * borders.task_entries + max(to_move, to_measure)
+    # counts, index, index in the task, share, weight, and temporaries
+    return 28 * borders.task_entries + max(to_move, to_measure)
 
 
 # Which blocks share pairs, and so the order in which they move
@@ -320,7 +314,7 @@ def fewest_rounds(colors: list[int]) -> int:
     In two rounds, less than half of an object's pairs are with blocks that move at the same time: too few for
     joint moves to overshoot often.
     """
-    return min(max(colors) + 1, max(2, len(colors) // BLOCKS_PER_ROUND))
+    return min(max(colors) + 1, max(2, len(colors) // 8))  # more rounds if each still has eight blocks
 
 
 # Tasks
@@ -426,8 +420,6 @@ def _numbered(near: Neighborhoods, blocks: list[Block], *, within: bool = True) 
 
 # A stretch of steps
 
-NOBODY = np.empty((0, 0), np.float32)
-
 
 class Graph(NamedTuple):
     """The pairs of n objects as kernels read them: CSR, each pair of two of them stored in both rows."""
@@ -449,12 +441,13 @@ class Stretch(NamedTuple):
     objective: float
 
 
-def graph_of(rows: Rows, rates: tuple[float, float] | None, others: np.ndarray = NOBODY) -> Graph:
+def graph_of(rows: Rows, rates: tuple[float, float] | None, others: np.ndarray | None = None) -> Graph:
     """Return the arrays of some rows of a pair table, counts turned into shares, calibrated by ``rates``."""
     weight = rows.n_seen.astype(np.float32)
     observed = rows.n_agree / weight
     if rates is not None:
         observed = (observed - np.float32(rates[0])) / np.float32(rates[1])
+    others = np.empty((0, 0), np.float32) if others is None else others
     return Graph(rows.indptr, rows.indices, observed, weight, others)
 
 

@@ -140,14 +140,14 @@ class UpdateBlock:
         """Update a block; return how many of its objects moved."""
         labels, rows = self.everything.read()
         arrays, generation = self.everything.arrays, self.everything.generation
-        updated, totals = np.array(arrays.read(generation, block)), np.zeros(kernel.N_TOTALS)
+        updated, totals = np.array(arrays.read(generation, block)), np.zeros(2)
         _, slope, curvature, parameter = self.divergence.compiled
         kernel.sweep(
             *(labels, rows, block.start, updated, self.threshold, totals, self.divergence.is_double_convex),
             *(slope, curvature, general_search(self.divergence), parameter),
         )
         arrays.write(generation + 1, block, updated)
-        return int(totals[kernel.N_MOVED])
+        return int(totals[1])
 
 
 @dataclass(frozen=True)
@@ -159,10 +159,10 @@ class EvaluateBlock:
 
     def __call__(self, block: Block) -> Exact:
         """Evaluate a block."""
-        totals = np.zeros(kernel.N_TOTALS)
+        totals = np.zeros(2)
         value, slope, _, parameter = self.divergence.compiled
         kernel.evaluate(*self.everything.read(), block.start, block.stop, totals, value, slope, parameter)
-        return Exact(float(totals[kernel.OBJECTIVE]), float(totals[kernel.MAX_GAP]))
+        return Exact(*totals.tolist())
 
 
 def exactly(memberships: np.ndarray) -> np.ndarray:

@@ -32,15 +32,8 @@ from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.passes import Iterate, Record, Run, Step, Visit
 
-# Fewer resolve the memberships of three clusters too coarsely; for more clusters, four per cluster suffice.
-FEWEST_PROTOTYPES = 16
-PROTOTYPES_PER_CLUSTER = 4
-
 # Number of objects whose pairs give the approximation error, and whose memberships renew the centers.
 SAMPLE = 512
-
-# Passes over the subsample with its own divergence before it is extended.
-REFINING_PASSES = 8
 
 # Step lengths along a pass's changes, tried in order until one lowers the objective.
 STEPS = (1.0, 0.5, 0.25, 0.125)
@@ -56,7 +49,8 @@ SMALL_DECREASE = 1e-3
 
 def default_prototypes(n_clusters: int) -> int:
     """Return the number of prototypes that keeps the objective some tenths of a percent from optimal."""
-    return max(FEWEST_PROTOTYPES, PROTOTYPES_PER_CLUSTER * n_clusters)
+    # fewer than 16 resolve the memberships of three clusters too coarsely
+    return max(16, 4 * n_clusters)
 
 
 class Grouped(NamedTuple):
@@ -224,8 +218,8 @@ def refined(
     divergence: Divergence,
     n_prototypes: int,
 ) -> Tables:
-    """Return the tables of a sample after a few passes with renewed centers."""
-    for _ in range(REFINING_PASSES):
+    """Return the tables of a sample after eight passes with renewed centers."""
+    for _ in range(8):
         centers = choose_centers(memberships, n_prototypes)
         tables = tables_of_block(centers, offsets, labels, memberships)
         _, memberships = update_block(tables, offsets, 0.0, divergence, labels, memberships)
@@ -269,14 +263,14 @@ def update_block(
 
     Objects whose KKT gap is at most ``threshold`` do not move. Cost: see ``kernels.prototypes.sweep``.
     """
-    now, updated, totals = copy_tables(tables), np.empty_like(memberships), np.zeros(kernel.N_TOTALS)
+    now, updated, totals = copy_tables(tables), np.empty_like(memberships), np.zeros(2)
     floor = least_membership(divergence, memberships.shape[1])
     kernel.sweep(
         labels, offsets, now, memberships, updated, floor, threshold, False, totals, *_moving(divergence)
     )
     for changed, before in zip(now[1:], tables[1:], strict=True):
         np.subtract(changed, before, out=changed)
-    return Change(now, float(totals[kernel.MAX_GAP]), int(totals[kernel.N_MOVED])), updated
+    return Change(now, float(totals[0]), int(totals[1])), updated
 
 
 def add_changes(a: Change, b: Change) -> Change:
@@ -297,7 +291,7 @@ def place_block(
 ) -> np.ndarray:
     """Return the best memberships (rows, K) float32 of objects that are not in ``tables``."""
     placed = np.empty((labels.shape[0], tables.centers.shape[1]), np.float32)
-    totals = np.zeros(kernel.N_TOTALS)
+    totals = np.zeros(2)
     floor = least_membership(divergence, placed.shape[1])
     kernel.sweep(labels, offsets, tables, placed, placed, floor, 0.0, True, totals, *_moving(divergence))
     return placed
@@ -343,11 +337,11 @@ def evaluate_block(
     divergence: Divergence,
 ) -> Evaluation:
     """Return a block's part of the objective, its largest gap, and its rows ``sampled`` (indices)."""
-    totals = np.zeros(kernel.N_TOTALS)
+    totals = np.zeros(2)
     value, slope, _, parameter = divergence.compiled
     floor = least_membership(divergence, memberships.shape[1])
     kernel.evaluate(labels, offsets, tables, memberships, floor, totals, value, slope, parameter)
-    objective, gap = float(totals[kernel.OBJECTIVE]), float(totals[kernel.MAX_GAP])
+    objective, gap = totals.tolist()
     return Evaluation(objective, gap, labels[sampled], memberships[sampled])
 
 

@@ -28,12 +28,8 @@ from bigcons.stores.ensemble_store import observed
 
 SUBSAMPLE = 2048
 
-# Passes and largest relative gap of a start: enough to rank it, then so many that extending the best of them
-# costs no further passes over all objects.
-RANKING, SOLVING = (50, 1e-3), (200, 1e-4)
-
-# Uniform share mixed into memberships that are solved by another divergence, or are clusters.
-UNIFORM_PART = 0.1
+# Passes and largest relative gap of a start: enough to rank it.
+RANKING = (50, 1e-3)
 
 
 class Solved(NamedTuple):
@@ -73,7 +69,7 @@ def of_clusters(clusters: np.ndarray, n_clusters: int) -> np.ndarray:
     return softened(crisp)
 
 
-def softened(memberships: np.ndarray, part: float = UNIFORM_PART) -> np.ndarray:
+def softened(memberships: np.ndarray, part: float = 0.1) -> np.ndarray:
     """Mix memberships with a uniform part, so that no pair has probability 0 or 1."""
     return normalized((1.0 - part) * memberships + part / memberships.shape[1])
 
@@ -118,7 +114,8 @@ def solve_sample(
             return start.sums.objective
 
         best, objectives = best_start(engine.map(solve_start, range(n_init)), counted)
-    solved = descend(labels, offsets, best.memberships, how, *SOLVING)
+    # so far that extending the best start takes no further passes over all objects
+    solved = descend(labels, offsets, best.memberships, how, 200, 1e-4)
     return solved._replace(start_objectives=objectives)
 
 
@@ -179,13 +176,6 @@ def sample_bytes(n_rows: int, n_partitions: int, n_base_clusters: int, n_cluster
 
 # Rates of a calibrated co-association
 
-# Largest membership above which an object is surely in a cluster; of each cluster, half of the objects at
-# least count as such. How often rates and memberships are estimated in turn.
-SURE, REPETITIONS = 0.95, 5
-
-# Least difference between a hit rate and a false-join rate: a smaller one tells no pairs apart.
-LEAST_SCALE = 1e-3
-
 
 def calibrated(
     labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray, partitions: np.ndarray
@@ -195,7 +185,7 @@ def calibrated(
     ``partitions`` (M,): the weights of the partitions.
     """
     rates = rates_of(labels, offsets, memberships, partitions)
-    for _ in range(REPETITIONS):
+    for _ in range(5):  # rates and memberships are estimated in turn
         memberships = descend(labels, offsets, memberships, rates, *RANKING).memberships
         rates = rates_of(labels, offsets, memberships, partitions)
     return rates
@@ -210,9 +200,9 @@ def rates_of(
     co-association of 1 on average, and a pair that is surely apart one of 0.
     """
     K, clusters, largest = memberships.shape[1], memberships.argmax(axis=1), memberships.max(axis=1)
-    least = np.full(K, SURE)
+    least = np.full(K, 0.95)  # surely in a cluster; half of the objects of each at least count as such
     for k in np.unique(clusters):
-        least[k] = min(SURE, float(np.median(largest[clusters == k])))
+        least[k] = min(least[k], float(np.median(largest[clusters == k])))
     sure = largest >= least[clusters]
     table = agreement_sums(labels[sure], offsets, np.eye(K, dtype=np.float32)[clusters[sure]]).S[:, :K]
     of_partitions, sizes = by_partition(table, offsets), table.sum(axis=1)
@@ -226,15 +216,12 @@ def rates_of(
     joined = float(partitions @ by_partition(pairs(sizes), offsets))
     if together == 0.0 or apart == 0.0:
         return Rates.of(0.0, 1.0, partitions, offsets)  # pairs that cannot be told apart
-    a = min((joined - hits) / apart, 1.0 - LEAST_SCALE)
-    return Rates.of(a, max(hits / together - a, LEAST_SCALE), partitions, offsets)
+    # rates that differ by less tell no pairs apart
+    a = min((joined - hits) / apart, 1.0 - 1e-3)
+    return Rates.of(a, max(hits / together - a, 1e-3), partitions, offsets)
 
 
 # Weights of partitions by their labels
-
-# Relative to the mean weight: an uninformative partition counts next to nothing, yet objects that no other
-# partition labeled are still placed by it.
-LEAST_WEIGHT = 1e-3
 
 
 def entropy_weights(labels: np.ndarray, offsets: np.ndarray) -> Weights:
@@ -248,5 +235,7 @@ def entropy_weights(labels: np.ndarray, offsets: np.ndarray) -> Weights:
     worth = np.array([mutual_information_of_table(table) if table.size else 0.0 for table in tables])
     if not worth.any():
         return Weights.of(np.ones(worth.size), offsets)
-    weights = np.maximum(worth, LEAST_WEIGHT * worth.mean())
+    # an uninformative partition counts next to nothing, yet objects that no other partition labeled are
+    # still placed by it
+    weights = np.maximum(worth, 0.001 * worth.mean())
     return Weights.of(weights / weights.mean(), offsets)

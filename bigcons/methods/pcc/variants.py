@@ -18,7 +18,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bigcons.coassociation import count
-from bigcons.coassociation.counts import PAIR_BYTES
 from bigcons.coassociation.factorized import Rates, Weights
 from bigcons.coassociation.sampling import sample_in_memory
 from bigcons.divergences import Divergence, resolve_divergence
@@ -70,6 +69,7 @@ from bigcons.solving.survey import Survey
 from bigcons.solving.workspace import Output, scratch_place
 from bigcons.storage.interface import Place
 from bigcons.stores.ensemble import Ensemble
+from bigcons.stores.pair_rows import PAIR_BYTES
 from bigcons.stores.pairs import PairTable, ParquetPairTable, pairs_of
 from bigcons.stores.trust import TRUST_ROW
 from bigcons.validation import check_choice, check_int, check_number
@@ -275,9 +275,6 @@ class Grouped(Variant):
 
 # Listed pairs
 
-# Bytes of the heap per pair end: index, two counts, share, weight, and temporaries.
-BYTES_PER_END = 36
-
 
 class Listed(Variant):
     """Pairs of a table, in one block or many."""
@@ -356,7 +353,8 @@ class Heap(Listed):
     def held_bytes(self, ensemble: Ensemble) -> int:
         """Return the size of the pairs, and of memberships and gradients."""
         n = ensemble.n_objects
-        return 16 * n * self.n_clusters + BYTES_PER_END * n_pair_ends(self.pairs, n)
+        # a pair end: index, two counts, share, weight, and temporaries
+        return 16 * n * self.n_clusters + 36 * n_pair_ends(self.pairs, n)
 
     @property
     def budget(self) -> str | float | None:
@@ -459,20 +457,17 @@ def resolve_pairs(pairs: Any, ensemble: Ensemble, seed: int, engine: Engine) -> 
     return table
 
 
-# Pairs that an object must be in for each cluster. Measured on 20 and 50 planted classes (4,000 objects, 100
-# partitions, the heap): adjusted Rand indices of .19 and .08 for at most one pair, .66 and .57 for two, .94
-# and .98 for four or five. By blocks, on 10 clusters of 100,000 objects, 100 passes do not settle up to two.
-FEWEST_PAIRS = 3
-
-
 def warn_of_few_pairs(pairs: PairTable, n_clusters: int) -> None:
     """Warn if objects are in too few pairs for these to determine their memberships in ``n_clusters``."""
+    # Measured on 20 and 50 planted classes (4,000 objects, 100 partitions, the heap): adjusted Rand indices
+    # of .19 and .08 for at most one pair, .66 and .57 for two, .94 and .98 for four or five. By blocks, on 10
+    # clusters of 100,000 objects, 100 passes do not settle up to two.
     per_object, all_others = 2 * pairs.n_pairs / pairs.n_objects, pairs.n_objects - 1
-    if n_clusters > 1 and per_object < min(FEWEST_PAIRS * n_clusters, all_others):
-        enough = min(FEWEST_PAIRS * n_clusters / all_others, 1.0)
+    if n_clusters > 1 and per_object < min(3 * n_clusters, all_others):
+        enough = min(3 * n_clusters / all_others, 1.0)
         warn_user(
             f"objects are in {per_object:.3g} pairs on average, too few to tell {n_clusters} clusters apart; "
-            f"use pairs='all', or a share of {enough:.2g} or more, {FEWEST_PAIRS} pairs an object for each "
+            f"use pairs='all', or a share of {enough:.2g} or more, 3 pairs an object for each "
             "cluster.",
             ConsensusWarning,
         )
@@ -480,17 +475,10 @@ def warn_of_few_pairs(pairs: PairTable, n_clusters: int) -> None:
 
 # The choice
 
-# From this many pairs on, "auto" solves in blocks. It depends on the pairs alone: by the number of workers, a
-# cluster would find other bits than one thread.
-MANY_PAIRS = 1_000_000
-
-# Labels of at most this many bytes are kept in memory during a solve.
-FEW_LABELS = 32_000_000
-
 
 def keeps_labels(ensemble: Ensemble, engine: Engine) -> bool:
     """Return whether labels are read once and kept: for few objects reading costs more than solving."""
-    return engine.shares_memory and label_bytes(ensemble, ensemble.n_objects) <= FEW_LABELS
+    return engine.shares_memory and label_bytes(ensemble, ensemble.n_objects) <= 32_000_000
 
 
 def choose_variant(
@@ -564,7 +552,8 @@ def _choose_class(
 ) -> type[Variant]:
     """Return the variant for these pairs and divergence.
 
-    "auto" solves pairs block by block if they are in tiles, or at least `MANY_PAIRS`.
+    "auto" solves pairs block by block if they are in tiles, or at least a million: it depends on the
+    pairs alone, as by the number of workers a cluster would find other bits than one thread.
     """
     is_share = isinstance(pairs, Real) and pairs is not True and 0 < float(pairs) <= 1  # not NaN
     if not (is_share or isinstance(pairs, (str, os.PathLike, PairTable))):
@@ -587,7 +576,7 @@ def _choose_class(
     if heap_only or (isinstance(pairs, str) and pairs == "dense"):
         return Heap
     is_tiled = _is_stored(pairs) and _opened(pairs).rows_per_block is not None
-    return Blocked if is_tiled or n_pair_ends(pairs, ensemble.n_objects) >= 2 * MANY_PAIRS else Heap
+    return Blocked if is_tiled or n_pair_ends(pairs, ensemble.n_objects) >= 2_000_000 else Heap
 
 
 def _opened(pairs: Any) -> PairTable:
