@@ -410,6 +410,8 @@ def _warnings(source: _Source, told: _Told, clusters: Any, partitions: Any) -> I
         yield "The solve stopped before its tolerance: raise max_iter, and solve again."
     if told.n_unlabeled:
         yield f"{_of(told.n_unlabeled, source.n_objects, 'objects')} have no label in any partition."
+    if source.results.get("has_structure") is False:
+        yield "No number of clusters stands out: the labels look like those of data without clusters."
     counted = count_clusters(told.sizes)
     if (empty := source.n_clusters - counted["n_clusters"]) > 0:
         yield f"Without objects: {empty:,} of the {source.n_clusters:,} clusters asked for."

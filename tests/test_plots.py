@@ -442,7 +442,7 @@ def test_n_clusters__draws_the_evidence_and_marks_the_number_and_the_runner_up()
     figure = plots.n_clusters(choice)
     above, below = figure.axes
     curves = {line.get_label(): line for line in above.lines + below.lines}
-    np.testing.assert_array_equal(curves["of the number of clusters"].get_ydata(), choice.table["lifetime"])
+    np.testing.assert_array_equal(curves["lifetime of the number"].get_ydata(), choice.table["lifetime"])
     np.testing.assert_array_equal(
         curves["of the least distinct two clusters"].get_ydata(), choice.table["distinctness"]
     )

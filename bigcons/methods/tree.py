@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bigcons.coassociation.factorized import Weights
-from bigcons.errors import InvalidInputError, SurplusClustersWarning, warn_user
+from bigcons.errors import InvalidInputError
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import count_assigned, in_whole_vectors, padded
@@ -17,7 +17,7 @@ from bigcons.memory import Block
 from bigcons.metrics.confidence import can_weigh, independent_share, log_rates
 from bigcons.overlaps.embedding import Centers, bipartite_embedding
 from bigcons.overlaps.incidence import one_hot, votes_of
-from bigcons.overlaps.n_clusters import ChoosingClusterer, choice_of_tree
+from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.spectral_start import (
     MORE_OBJECTS,
     MOST_PASSES,
@@ -200,12 +200,6 @@ class TreeStart(BestOfStarts):
         offsets, weights = placement.offsets, placement.weights
         grouped, of_grouped, counts = enough_labels(run.sample, offsets, weights)
         groups = Groups.of(grouped, of_grouped, n_groups_for(K), counts)
-        told = choice_of_tree(groups, 2, max(K, 2))
-        if told.is_clear and told.n_clusters < K:
-            warn_user(
-                f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={K}: {told!r}.",
-                SurplusClustersWarning,
-            )
         cut = groups.cut(K)
         clusters = groups.clusters_of(cut)
         labels = run.sample if weights is None else weights.counted(run.sample)
@@ -309,6 +303,8 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
     n_clusters_ : number of clusters with at least one object in ``labels_``
     trust_ : how far the labels can be trusted: see `bigcons.metrics.trust`. Not of soft clusterings
     chosen_tree_ : which tree was cut, "average" or "distinctness"
+    has_structure_ : whether some number of clusters stands out: see `bigcons.choose_n_clusters`; of up to 33
+        clusters, where the sample says enough of base clusters
     temperature_ : by what the evidence of the labels is multiplied, because partitions repeat each other
     objective_ : log-probability of the labels of all objects by the clusters of the sample
     history_, n_passes_
@@ -384,6 +380,8 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
             name, n_groups = type(self).__name__, GROUPS_PER_CLUSTER * self.n_clusters
             check_embedding_plan(name, ensemble, engine, self.memory, n_groups)
             method = FineStart(method.placement)
+        else:
+            self._judge_structure(survey.sample, ensemble.offsets, self._weights)
         self._run_passes(ensemble, engine, seed, out, survey, method)
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> Placement:

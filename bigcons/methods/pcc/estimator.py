@@ -217,6 +217,9 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             warn_of_fine_labels(survey, K, weights, ensemble.offsets)
             self._is_limit = warn_of_coarse_labels(ensemble, K, weights)
             warn_of_dissent(survey, ensemble, given, "leave them out")
+        self._judge_structure(
+            survey.sample, ensemble.offsets, weights if isinstance(weights, Weights) else None
+        )
         with open_workspace(out, engine, K) as workspace:
             run = Run(labels, engine, seed, variant.n_passes(n), self.tol, survey.sample)
             run.arrays, run.snapshots = workspace
