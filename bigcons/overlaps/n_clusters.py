@@ -6,10 +6,8 @@ recommended, as in evidence accumulation (Fred and Jain 2005). A single cluster 
 the distinctness of the most distinct two groups: of labels without structure, of one Gaussian or a cube, it
 outlives all other numbers.
 
-A lifetime counts as far as others would find it, too: times the correlation of these clusters with those of
-infinitely many such partitions, ``(2 r / (1 + r))^(1/2)`` by the agreement r of halves at that number
-(`bigcons.overlaps.support`), as for tests that are split in halves (Spearman 1910, Brown 1910). A single
-cluster is what everyone finds.
+A lifetime counts as far as others would find it, too: times the agreement of halves of the partitions at that
+number (`bigcons.overlaps.support`). A single cluster is what everyone finds.
 """
 
 from __future__ import annotations
@@ -46,8 +44,12 @@ from bigcons.validation import check_int
 FIRST_GROUPS, LEAST_OBJECTS = 30, 5
 """Groups with which the search begins, and the fewest objects for each: small groups differ by chance."""
 
-HALF_WAY = 0.5
-"""Agreement of halves half-way between chance and identity."""
+HALF_WAY = 1 / 3
+"""Agreement r of halves, of which that of all, ``2 r / (1 + r)``, is half-way between chance and identity.
+
+All partitions would agree so far with as many others: the formula of Spearman (1910) and Brown (1910) for
+tests that are split in halves.
+"""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -75,8 +77,7 @@ class NClustersChoice:
     ``n_clusters``; ``distinctness``, how cleanly the partitions that separate two clusters do so, of the
     least distinct two, from 0 to 1, NaN for one cluster; ``lifetime``, what that exceeds the distinctness of
     one cluster more by; ``agreement``, the adjusted Rand index of the clusters that halves of the partitions
-    find, NaN if none can be compared. The lifetime times the reliability that follows from the agreement
-    decides, or the lifetime alone.
+    find, NaN if none can be compared. The product of the last two decides, or the lifetime alone.
     """
     lifetime_of_one: float
     """Of a single cluster."""
@@ -97,9 +98,9 @@ class NClustersChoice:
         return {name: float(values[at]) for name, values in self.table.items()}
 
     def _reproduced(self, n_clusters: int) -> float:
-        """Return the lifetime of a number times the reliability of its clusters."""
+        """Return the lifetime of a number times the agreement on it."""
         row = self.row(n_clusters)
-        return float(row["lifetime"] * reliability_by_halves(np.float64(row["agreement"])))
+        return row["lifetime"] * (1.0 if np.isnan(row["agreement"]) else row["agreement"])
 
     def __repr__(self) -> str:
         best = self.row(self.n_clusters)
@@ -130,8 +131,8 @@ def choose_n_clusters(
         An Ensemble, the path of one, or a table of labels; soft clusterings, too.
     k_range : (least, most) or None, default=None
         Numbers to compare, both included; None: from 1 to as many as there are, see below, and 1 only where
-        halves of the partitions agree on the next best number less than half-way between chance and identity:
-        many a continuum has useful parts.
+        as many other partitions would agree on the next best number less than half-way between chance and
+        identity: many a continuum has useful parts.
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out.
     random_state : int, RandomState, Generator or None, default=None
@@ -259,12 +260,6 @@ def search_sample(
     return Search(groups, halves, choice)
 
 
-def reliability_by_halves(agreement: np.ndarray) -> np.ndarray:
-    """Return the correlation of what all find with the truth by the agreement of halves; 1 if unknown."""
-    r = np.clip(agreement, 0.0, 1.0)
-    return np.where(np.isnan(r), 1.0, np.sqrt(2.0 * r / (1.0 + r)))
-
-
 def most_told(n_found: int, n_groups: int) -> int:
     """Return how many clusters groups can tell apart, of which so many were found of those asked for.
 
@@ -290,7 +285,7 @@ def choice_of_tree(groups: Groups, halves: Halves, least: int, most: int) -> NCl
         "lifetime": lifetime[numbers - 1],
         "agreement": agreement[numbers - 1],
     }
-    reproduced = table["lifetime"] * reliability_by_halves(table["agreement"])
+    reproduced = table["lifetime"] * np.where(np.isnan(table["agreement"]), 1.0, table["agreement"])
     order = np.argsort(-reproduced, kind="stable")
     best = numbers[order].tolist()
     n_sampled = int((groups.groups >= 0).sum())
