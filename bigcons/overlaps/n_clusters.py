@@ -188,6 +188,8 @@ def choose(
 class Search(NamedTuple):
     """The groups in which the number of clusters was looked for, by all and by halves of the partitions."""
 
+    sample: np.ndarray
+    """(rows, M) labels, or memberships, of the objects in the groups."""
     groups: Groups
     halves: Halves
     choice: NClustersChoice
@@ -242,7 +244,8 @@ def search_sample(
     """Return the choice by a sample of the objects, given the labels for so many groups."""
     n_groups = max(FIRST_GROUPS, 2 * (most or 0))
     while True:
-        grouped, starts, counts = enough_labels(rows_for_groups(n_groups), offsets, weights)
+        sample = rows_for_groups(n_groups)
+        grouped, starts, counts = enough_labels(sample, offsets, weights)
         groups = Groups.of(grouped, starts, n_groups, counts)
         n_found = len(groups.table)
         if not n_found:
@@ -257,7 +260,7 @@ def search_sample(
         n_groups *= 2
     halves = Halves.of(grouped, starts, n_groups, counts)
     choice = choice_of_tree(groups, halves, least, most or most_told(n_found, n_groups))
-    return Search(groups, halves, choice)
+    return Search(sample, groups, halves, choice)
 
 
 def most_told(n_found: int, n_groups: int) -> int:
