@@ -42,7 +42,7 @@ class ClusterTree:
     >>> tree = bc.consensus_tree(ensemble, random_state=0)
     >>> tree.merges.shape == (len(tree.sizes) - 1, 4)
     True
-    >>> tree.cut(3, min_size=50).max() + 1
+    >>> tree.cut(3).max() + 1
     np.int64(3)
     """
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bigcons.plots.clusters import memberships, overview
 from bigcons.plots.confidence import reliability, trust
 from bigcons.plots.curves import convergence, n_clusters
+from bigcons.plots.dendrogram import tree
 from bigcons.plots.graph import cluster_graph
 from bigcons.plots.pairs import coassociation, partitions
 
@@ -21,6 +22,7 @@ __all__ = [
     "overview",
     "partitions",
     "reliability",
+    "tree",
     "trust",
 ]
 
