@@ -12,7 +12,7 @@ from matplotlib.patches import Circle, FancyArrowPatch
 
 from bigcons import MCLA, PCC, choose_n_clusters, consensus_tree, plots
 from bigcons.errors import InvalidInputError
-from bigcons.metrics import cluster_overlap, reliability, trust
+from bigcons.metrics import cluster_overlap, pac, reliability, trust
 from bigcons.metrics.geometry import vat_order
 from bigcons.stores.consensus import Consensus
 
@@ -473,3 +473,20 @@ def test_tree__has_a_line_as_wide_as_its_share_and_colored_by_support_for_each_s
 def test_tree__of_a_single_partition_has_no_support_to_show():
     tree = consensus_tree(three_groups()[1][:, :1], random_state=0)
     assert [text.get_text() for text in plots.tree(tree, 3).axes[0].texts] == []
+
+
+def test_consensus_cdf__counts_pairs_that_at_most_a_share_of_the_partitions_join():
+    labels = np.random.default_rng(0).integers(-1, 3, (40, 9))
+    figure = plots.consensus_cdf({3: labels, "one": np.zeros((5, 2), int)})
+    curve, constant = figure.axes[0].lines
+    shares = []
+    for a, b in itertools.combinations(labels, 2):
+        both = (a >= 0) & (b >= 0)
+        if both.any():
+            shares.append((a == b)[both].mean())
+    x, y = curve.get_data()
+    for at, below in zip(x[1:-1], y[1:-1], strict=True):
+        assert below == pytest.approx(np.mean(np.array(shares) <= at + 1e-9))
+    assert constant.get_ydata()[1] == 1
+    assert curve.get_label() == f"3: PAC {pac(labels):.2f}"
+    assert constant.get_label() == "one: PAC 0.00"

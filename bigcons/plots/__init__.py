@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bigcons.plots.clusters import memberships, overview
 from bigcons.plots.confidence import reliability, trust
-from bigcons.plots.curves import convergence, n_clusters
+from bigcons.plots.curves import consensus_cdf, convergence, n_clusters
 from bigcons.plots.dendrogram import tree
 from bigcons.plots.graph import cluster_graph
 from bigcons.plots.pairs import coassociation, partitions
@@ -16,6 +16,7 @@ from bigcons.plots.pairs import coassociation, partitions
 __all__ = [
     "cluster_graph",
     "coassociation",
+    "consensus_cdf",
     "convergence",
     "memberships",
     "n_clusters",
