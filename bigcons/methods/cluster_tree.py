@@ -15,7 +15,6 @@ from bigcons.execution.engine import Engine, open_engine
 from bigcons.memory import Block
 from bigcons.methods.tree import Placement, count_memberships
 from bigcons.overlaps.n_clusters import NClustersChoice, Search, search
-from bigcons.overlaps.support import Support
 from bigcons.overlaps.tree import TREES, Tree
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, resolve_seed
@@ -74,11 +73,22 @@ class ClusterTree:
         """Return the tree of a search; the one that the criterion takes at its number, if none is given."""
         groups, choice = found.groups, found.choice
         name = groups.cut(max(choice.n_clusters, 2)).tree if tree is None else tree
-        support: Support = found.halves.support(groups, name)
+        support = found.halves.support(groups, name)
         sizes = np.bincount(groups.groups[groups.groups >= 0], minlength=len(groups.table))
         merges = linkage_of(groups.trees[name])
-        of = groups.trees[name], ensemble, weights, found
-        return cls(name, merges, sizes, *support, choice, ensemble.n_objects, *of)
+        return cls(
+            tree=name,
+            merges=merges,
+            sizes=sizes,
+            support=support.mean,
+            support_error=support.error,
+            choice=choice,
+            n_objects=ensemble.n_objects,
+            _tree=groups.trees[name],
+            _ensemble=ensemble,
+            _weights=weights,
+            _search=found,
+        )
 
     def cut(
         self, n_clusters: int | None = None, *, min_size: int | None = None, min_support: float | None = None

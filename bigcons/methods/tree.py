@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bigcons.coassociation.factorized import Weights
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, SurplusClustersWarning, warn_user
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import count_assigned, in_whole_vectors, padded
@@ -381,7 +381,12 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
             check_embedding_plan(name, ensemble, engine, self.memory, n_groups)
             method = FineStart(method.placement)
         else:
-            self._judge_structure(survey.sample, ensemble.offsets, self._weights)
+            told, K = self._judge_structure(survey.sample, ensemble.offsets, self._weights), self.n_clusters
+            if told is not None and told.is_clear and told.n_clusters < K:
+                warn_user(
+                    f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={K}: {told!r}.",
+                    SurplusClustersWarning,
+                )
         self._run_passes(ensemble, engine, seed, out, survey, method)
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> Placement:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.coassociation.factorized import Weights
-from bigcons.errors import InvalidInputError, NoStructureWarning, SurplusClustersWarning, warn_user
+from bigcons.errors import InvalidInputError, NoStructureWarning, warn_user
 from bigcons.execution.engine import Engine, fold, open_engine
 from bigcons.memory import Block
 from bigcons.overlaps.support import Halves
@@ -334,31 +334,28 @@ class ChoosingClusterer(ConsensusClusterer):
         if not isinstance(given, str):
             super()._check_n_clusters(n_objects)
 
-    def _judge_structure(self, sample: np.ndarray, offsets: np.ndarray, weights: Weights | None) -> None:
-        """Warn if nothing stands out in a sample, or fewer clusters than asked for; none of more than 33.
+    def _judge_structure(
+        self, sample: np.ndarray, offsets: np.ndarray, weights: Weights | None
+    ) -> NClustersChoice | None:
+        """Return what stands out in a sample, as in `enough_labels`, and warn if nothing does.
 
-        ``sample`` as in `enough_labels`. Chosen numbers have been judged with all others.
+        None of more than 33 clusters, or where the number has been chosen, and so judged with all others.
         """
         K = self.n_clusters
         if hasattr(self, "n_clusters_choice_") or n_groups_for(K) > N_GROUPS:
-            return
+            return None
         told = search_sample(lambda _: sample, len(sample), offsets, weights, 1, None).choice
-        self._note_structure(told, K)
+        self._note_structure(told, is_asked=K > 1)
+        return told
 
-    def _note_structure(self, told: NClustersChoice, n_clusters: int) -> None:
-        """Set whether any number of clusters stands out, and warn if not, or if fewer than asked for do."""
+    def _note_structure(self, told: NClustersChoice, *, is_asked: bool) -> None:
+        """Set whether any number of clusters stands out, and warn if not but several are asked for."""
         self.has_structure_: bool = told.is_clear
-        if not told.is_clear and n_clusters > 1:
+        if not told.is_clear and is_asked:
             warn_user(
                 "no number of clusters stands out: halves of the partitions find none that are more distinct "
                 f"than the parts of data without clusters are ({told!r}).",
                 NoStructureWarning,
-            )
-        if told.is_clear and told.n_clusters < n_clusters:
-            warn_user(
-                f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={n_clusters}: "
-                f"{told!r}.",
-                SurplusClustersWarning,
             )
 
     def _remedy_of_surplus(self, n_large: int) -> str:
@@ -371,7 +368,7 @@ class ChoosingClusterer(ConsensusClusterer):
             weights = getattr(self, "weights", None)
             weights = None if isinstance(weights, str) else weights
             choice = choose(ensemble, engine, seed, weights=weights, memory=self.memory)
-            self._note_structure(choice, choice.n_clusters)
+            self._note_structure(choice, is_asked=True)
             self.n_clusters_choice_: NClustersChoice = choice
             self.n_clusters = choice.n_clusters
         try:

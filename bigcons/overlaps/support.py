@@ -161,24 +161,24 @@ def agreement_of(first: Half, second: Half, name: str, most: int) -> np.ndarray:
     if n == 0:
         return np.full(most, np.nan)
     of_first, of_second = shared.sum(axis=1), shared.sum(axis=0)
-    together, joined = pairs_of(shared).sum(), [pairs_of(of_first).sum(), pairs_of(of_second).sum()]
+    together, by_first, by_second = (pairs_of(of).sum() for of in (shared, of_first, of_second))
     merges = first.trees[name].merges, second.trees[name].merges
     found = np.empty(most)
     for K in range(max(most, *shared.shape), 0, -1):
         if len(of_first) > K:
             kept, merged = merges[0][len(of_first) - 1 - K]
             together += shared[kept] @ shared[merged]
-            joined[0] += of_first[kept] * of_first[merged]
+            by_first += of_first[kept] * of_first[merged]
             shared[kept] += shared[merged]
             of_first[kept] += of_first[merged]
             shared[merged], of_first[merged] = 0.0, 0.0
         if len(of_second) > K:
             kept, merged = merges[1][len(of_second) - 1 - K]
             together += shared[:, kept] @ shared[:, merged]
-            joined[1] += of_second[kept] * of_second[merged]
+            by_second += of_second[kept] * of_second[merged]
             shared[:, kept] += shared[:, merged]
             of_second[kept] += of_second[merged]
             shared[:, merged], of_second[merged] = 0.0, 0.0
         if most >= K:
-            found[K - 1] = adjusted_rand_of_pairs(together, *joined, pairs_of(n))
+            found[K - 1] = adjusted_rand_of_pairs(together, by_first, by_second, pairs_of(n))
     return found

@@ -133,3 +133,19 @@ def test_tree__of_tiny_ensembles_shows_itself(labels):
     tree = consensus_tree(np.asarray(labels), random_state=0)
     assert "ClusterTree" in tree._repr_html_()
     assert len(tree.labels()) == len(labels)
+
+
+def test_labels__are_the_same_on_dask(tmp_path):
+    from distributed import Client, LocalCluster
+
+    ensemble, _ = planted_ensemble(2_400, 20, noise=(0.0, 0.2), random_state=2)
+    ensemble.save(tmp_path / "e.zarr", chunk_rows=320)
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        here, there = (
+            consensus_tree(tmp_path / "e.zarr", random_state=1, client=c) for c in ("serial", client)
+        )
+        np.testing.assert_array_equal(here.support, there.support)
+        np.testing.assert_array_equal(here.labels(5, client="serial"), there.labels(5, client=client))

@@ -122,9 +122,14 @@ def test_auto__says_one_cluster_of_independent_labels_and_warns_of_a_gaussian(on
     choice = choose_n_clusters(noise, random_state=0)
     assert choice.n_clusters == 1
     assert not choice.is_clear
-    assert ConsensusTree("auto").fit(noise).n_clusters_ == 1
-    model = ConsensusTree("auto").fit(one)
-    assert not model.has_structure_
+    for labels in (noise, one):
+        with pytest.warns(NoStructureWarning):
+            model = ConsensusTree("auto").fit(labels)
+        assert model.n_clusters_ == choose_n_clusters(labels, random_state=0).n_clusters
+        assert not model.has_structure_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NoStructureWarning)
+        assert ConsensusTree(1).fit(noise).has_structure_ is False
 
 
 @pytest.mark.parametrize("method", [ConsensusTree, PCC])
