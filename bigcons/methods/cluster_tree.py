@@ -232,7 +232,9 @@ class ClusterTree:
             }
         )
 
-    def __repr__(self) -> str:
+    @property
+    def in_words(self) -> str:
+        """The number recommended, the support of its splits, and the next best number."""
         K, next_best = self.choice.n_clusters, self.choice.runner_up
         support = self.support[::-1][: K - 1]
         told = f"{K} clusters" if K > 1 else "a single cluster"
@@ -240,9 +242,11 @@ class ClusterTree:
             told += f", support {support.mean():.2f}, at least {support.min():.2f}"
         if next_best is not None:
             told += f"; next best {next_best}"
-        if not self.choice.is_clear:
-            told += "; no number stands out"
-        return f"ClusterTree({told}; {len(self.sizes)} leaves of {self.n_objects:,} objects, {self.tree})"
+        return told if self.choice.is_clear else f"{told}; no number stands out"
+
+    def __repr__(self) -> str:
+        of = f"{len(self.sizes)} leaves of {self.n_objects:,} objects, {self.tree}"
+        return f"ClusterTree({self.in_words}; {of})"
 
     def _repr_html_(self) -> str:
         facts = {

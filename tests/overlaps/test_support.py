@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigcons import PCC, ConsensusTree, Ensemble, choose_n_clusters
+from bigcons import HBGF, PCC, ConsensusTree, Ensemble, choose_n_clusters
 from bigcons.errors import NoStructureWarning
 from bigcons.overlaps.support import (
     Half,
@@ -142,8 +142,15 @@ def test_fit__warns_where_no_number_stands_out_and_only_there(method, one, six):
         assert method(6, random_state=0).fit(six[0]).has_structure_ is True
 
 
-def test_report__says_that_no_number_stands_out(one, tmp_path):
+def test_report__says_that_no_number_stands_out(one, six, tmp_path):
     from bigcons import Report
 
     ConsensusTree(4, random_state=0).fit(one, out=tmp_path / "c.zarr")
-    assert "No number of clusters stands out" in Report(tmp_path / "c.zarr", pictures=False).html()
+    alone = Report(tmp_path / "c.zarr", pictures=False)
+    assert any("No number of clusters stands out" in warning for warning in alone.warnings)
+    hbgf = Report(HBGF(4, random_state=0).fit(one), ensemble=one, pictures=False)
+    assert any("No number of clusters stands out" in warning for warning in hbgf.warnings)
+    clear = Report(HBGF(6, random_state=0).fit(six[0]), ensemble=six[0], pictures=False)
+    assert not any("stands out" in warning for warning in clear.warnings)
+    assert clear.facts["clusters by the tree"].startswith("6 clusters, support ")
+    assert clear.facts["clusters by the tree"] in clear.html()
