@@ -6,8 +6,8 @@ recommended, as in evidence accumulation (Fred and Jain 2005). A single cluster 
 the distinctness of the most distinct two groups: of labels without structure, of one Gaussian or a cube, it
 outlives all other numbers.
 
-A lifetime counts as far as others would find it, too: times the agreement of halves of the partitions at that
-number (`bigcons.overlaps.support`). A single cluster is what everyone finds.
+A lifetime counts as far as others would find it, too: times the agreement at that number with as many other
+partitions, by halves of them (`bigcons.overlaps.support`). A single cluster is what everyone finds.
 """
 
 from __future__ import annotations
@@ -44,12 +44,8 @@ from bigcons.validation import check_int
 FIRST_GROUPS, LEAST_OBJECTS = 30, 5
 """Groups with which the search begins, and the fewest objects for each: small groups differ by chance."""
 
-HALF_WAY = 1 / 3
-"""Agreement r of halves, of which that of all, ``2 r / (1 + r)``, is half-way between chance and identity.
-
-All partitions would agree so far with as many others: the formula of Spearman (1910) and Brown (1910) for
-tests that are split in halves.
-"""
+HALF_WAY = 0.5
+"""Agreement half-way between chance and identity."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -76,8 +72,9 @@ class NClustersChoice:
 
     ``n_clusters``; ``distinctness``, how cleanly the partitions that separate two clusters do so, of the
     least distinct two, from 0 to 1, NaN for one cluster; ``lifetime``, what that exceeds the distinctness of
-    one cluster more by; ``agreement``, the adjusted Rand index of the clusters that halves of the partitions
-    find, NaN if none can be compared. The product of the last two decides, or the lifetime alone.
+    one cluster more by; ``agreement``, the adjusted Rand index with the clusters that as many partitions more
+    would give, as halves tell, NaN if none can be compared. The product of the last two decides, or the
+    lifetime alone.
     """
     lifetime_of_one: float
     """Of a single cluster."""
@@ -193,6 +190,8 @@ class Search(NamedTuple):
     groups: Groups
     halves: Halves
     choice: NClustersChoice
+    is_many: bool
+    """Whether there may be more clusters than the groups tell apart."""
 
 
 def search(
@@ -254,13 +253,13 @@ def search_sample(
         is_full = n_found < n_groups or 2 * n_groups > min(MOST_GROUPS, n_objects // LEAST_OBJECTS)
         all_distinct = groups.costs(n_found - 1)[-1:] > groups.most_distinct / 2
         longest = 2 + int(lives[1:].argmax()) if len(lives) > 1 else 1
-        is_many = 2 * (longest + 1) >= n_found or all_distinct.all()
+        is_many = bool(2 * (longest + 1) >= n_found or all_distinct.all())
         if is_full or not is_many:
             break
         n_groups *= 2
     halves = Halves.of(grouped, starts, n_groups, counts)
     choice = choice_of_tree(groups, halves, least, most or most_told(n_found, n_groups))
-    return Search(sample, groups, halves, choice)
+    return Search(sample, groups, halves, choice, is_many)
 
 
 def most_told(n_found: int, n_groups: int) -> int:
@@ -339,12 +338,18 @@ class ChoosingClusterer(ConsensusClusterer):
     ) -> NClustersChoice | None:
         """Return what stands out in a sample, as in `enough_labels`, and warn if nothing does.
 
-        None of more than 33 clusters, or where the number has been chosen, and so judged with all others.
+        None of more than 33 clusters, where there may be more than the sample tells apart, or where the
+        number has been chosen, and so judged with all others.
         """
         K = self.n_clusters
         if hasattr(self, "n_clusters_choice_") or n_groups_for(K) > N_GROUPS:
             return None
-        told = search_sample(lambda _: sample, len(sample), offsets, weights, 1, None).choice
+        n_objects = min(len(sample), LEAST_OBJECTS * N_GROUPS)  # as many groups as the start has, or fewer
+        found = search_sample(lambda _: sample, n_objects, offsets, weights, 1, None)
+        told = found.choice
+        best = told.n_clusters if told.n_clusters > 1 or told.runner_up is None else told.runner_up
+        if found.is_many and not told.is_clear and told.row(best)["agreement"] >= HALF_WAY:
+            return None
         self._note_structure(told, is_asked=K > 1)
         return told
 

@@ -9,9 +9,11 @@ the cluster of which that is largest. The mean over random halves is what bootst
 tree joins clusters that are equally far apart does not matter: a cluster that a half finds divides every
 union of clusters.
 
-Of a *number of clusters*, the agreement is the adjusted Rand index of the trees of two halves without a
-common partition, both cut at that number. It is near 0 for labels without structure, near 1 for clear
-clusters, and between the two for a continuum, which every half may divide elsewhere.
+Of a *number of clusters*, the trees of two halves without a common partition, both cut at that number, have
+an adjusted Rand index r. All partitions would agree with as many others to ``2 r / (1 + r)``, the formula of
+Spearman (1910) and Brown (1910) for tests that are split in halves. This agreement is near 0 for labels
+without structure, near 1 for clear clusters, and between the two for a continuum, which others may divide
+elsewhere.
 """
 
 from __future__ import annotations
@@ -90,12 +92,14 @@ class Halves(NamedTuple):
         return Support(shares.mean(axis=0), shares.std(axis=0, ddof=1) / np.sqrt(len(shares)))
 
     def agreement(self, name: str, most: int) -> np.ndarray:
-        """Return how far the trees of two halves agree on 1, 2, ... clusters, (most,), the mean of all pairs.
+        """Return how far as many other partitions would agree on 1, 2, ... clusters, (most,), from 0 to 1.
 
-        NaN if there are no halves, or no objects that both label.
+        By the mean over the pairs of halves; NaN if there are none, or no objects that both label.
         """
-        found = [agreement_of(one, two, name, most) for one, two in self.pairs]
-        return np.mean(found, axis=0) if found else np.full(most, np.nan)
+        if not self.pairs:
+            return np.full(most, np.nan)
+        r = np.mean([agreement_of(one, two, name, most) for one, two in self.pairs], axis=0)
+        return np.maximum(2.0 * r / (1.0 + r), 0.0)
 
 
 def labels_of(chosen: np.ndarray, labels: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

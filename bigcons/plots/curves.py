@@ -96,8 +96,8 @@ def n_clusters(choice: Any) -> Figure:
 
     ``choice`` is what `bigcons.choose_n_clusters` returned, or a clusterer fitted with ``n_clusters="auto"``.
     Above, the distinctness of the least distinct two of so many clusters, which falls where one of them would
-    be cut. Below, how long each number lives, and how far halves of the partitions agree on it: it is chosen
-    by the product.
+    be cut. Below, how long each number lives, and how far other partitions would agree on it: it is chosen by
+    the product.
 
     Examples
     --------
@@ -116,7 +116,10 @@ def n_clusters(choice: Any) -> Figure:
     table, k = choice.table, choice.table["n_clusters"]
     panels = (
         ("distinctness", {"distinctness": "of the least distinct two clusters"}),
-        ("lifetime, agreement", {"lifetime": "lifetime of the number", "agreement": "agreement of halves"}),
+        (
+            "lifetime, agreement",
+            {"lifetime": "lifetime of the number", "agreement": "agreement with others"},
+        ),
     )
     with new_figure(5.6, 4.6) as figure:
         for axes, (what, curves) in zip(figure.subplots(2, sharex=True), panels, strict=True):
