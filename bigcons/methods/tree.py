@@ -28,6 +28,7 @@ from bigcons.overlaps.spectral_start import (
 )
 from bigcons.overlaps.tree import (
     GROUPS_PER_CLUSTER,
+    MOST_GROUPS,
     TREES,
     Groups,
     enough_labels,
@@ -381,7 +382,8 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
             check_embedding_plan(name, ensemble, engine, self.memory, n_groups)
             method = FineStart(method.placement)
         else:
-            told, K = self._judge_structure(survey.sample, ensemble.offsets, self._weights), self.n_clusters
+            K, sample = self.n_clusters, survey.sample
+            told = self._judge_structure(sample, ensemble.offsets, self._weights, MOST_GROUPS)
             if told is not None and told.is_clear and told.n_clusters < K:
                 warn_user(
                     f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={K}: {told!r}.",
@@ -397,7 +399,7 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
         (passes,) = super()._memory_plans(ensemble, method, in_memory=in_memory)
         tables = 8 * 8 * B * padded(K)  # to temper the evidence
         n_rows = min(n, rows_for(K))
-        start = plan_bytes(ensemble, n_rows, n_groups_for(K), K)
+        start = plan_bytes(ensemble, n_rows, max(n_groups_for(K), MOST_GROUPS), K)
         sample = 2 * label_bytes(ensemble, n_rows)
         return [
             passes._replace(held=passes.held + tables + sample),

@@ -89,6 +89,11 @@ class NClustersChoice:
         """
         return self.n_clusters > 1 and self._reproduced(self.n_clusters) > self.lifetime_of_one
 
+    def is_shared(self, n_clusters: int) -> bool:
+        """Whether a number lives at all, and other partitions would agree on it more than half-way."""
+        row = self.row(n_clusters)
+        return row["lifetime"] > 0.0 and row["agreement"] >= HALF_WAY
+
     def row(self, n_clusters: int) -> dict[str, float]:
         """Return the evidence for one number of clusters."""
         at = int(np.searchsorted(self.table["n_clusters"], n_clusters))
@@ -190,8 +195,6 @@ class Search(NamedTuple):
     groups: Groups
     halves: Halves
     choice: NClustersChoice
-    is_many: bool
-    """Whether there may be more clusters than the groups tell apart."""
 
 
 def search(
@@ -224,10 +227,9 @@ def search(
 
     found = search_sample(rows_for_groups, ensemble.n_objects, ensemble.offsets, given, least, most)
     choice = found.choice
-    if k_range is None and choice.n_clusters == 1 and choice.runner_up is not None:
-        other = choice.row(choice.runner_up)
-        if other["lifetime"] > 0.0 and other["agreement"] >= HALF_WAY:
-            found = found._replace(choice=replace(choice, n_clusters=choice.runner_up, runner_up=1))
+    other = choice.runner_up
+    if k_range is None and choice.n_clusters == 1 and other is not None and choice.is_shared(other):
+        found = found._replace(choice=replace(choice, n_clusters=other, runner_up=1))
     logger.info("%r", found.choice)
     return found
 
@@ -250,16 +252,16 @@ def search_sample(
         if not n_found:
             raise InvalidInputError("no object of the sample has a label; give n_clusters as a number.")
         lives = lifetimes(groups, most or max(n_found - (n_found == n_groups), least))
-        is_full = n_found < n_groups or 2 * n_groups > min(MOST_GROUPS, n_objects // LEAST_OBJECTS)
+        is_full = 2 * n_found <= n_groups or 2 * n_groups > min(MOST_GROUPS, n_objects // LEAST_OBJECTS)
         all_distinct = groups.costs(n_found - 1)[-1:] > groups.most_distinct / 2
         longest = 2 + int(lives[1:].argmax()) if len(lives) > 1 else 1
-        is_many = bool(2 * (longest + 1) >= n_found or all_distinct.all())
+        is_many = 2 * (longest + 1) >= n_found or all_distinct.all()
         if is_full or not is_many:
             break
         n_groups *= 2
     halves = Halves.of(grouped, starts, n_groups, counts)
     choice = choice_of_tree(groups, halves, least, most or most_told(n_found, n_groups))
-    return Search(sample, groups, halves, choice, is_many)
+    return Search(sample, groups, halves, choice)
 
 
 def most_told(n_found: int, n_groups: int) -> int:
@@ -334,22 +336,18 @@ class ChoosingClusterer(ConsensusClusterer):
             super()._check_n_clusters(n_objects)
 
     def _judge_structure(
-        self, sample: np.ndarray, offsets: np.ndarray, weights: Weights | None
+        self, sample: np.ndarray, offsets: np.ndarray, weights: Weights | None, most_groups: int
     ) -> NClustersChoice | None:
         """Return what stands out in a sample, as in `enough_labels`, and warn if nothing does.
 
-        None of more than 33 clusters, where there may be more than the sample tells apart, or where the
-        number has been chosen, and so judged with all others.
+        Of at most so many groups, which tell half as many clusters apart. None where more than 33 are asked
+        for, or where the number has been chosen, and so judged with all others.
         """
         K = self.n_clusters
         if hasattr(self, "n_clusters_choice_") or n_groups_for(K) > N_GROUPS:
             return None
-        n_objects = min(len(sample), LEAST_OBJECTS * N_GROUPS)  # as many groups as the start has, or fewer
-        found = search_sample(lambda _: sample, n_objects, offsets, weights, 1, None)
-        told = found.choice
-        best = told.n_clusters if told.n_clusters > 1 or told.runner_up is None else told.runner_up
-        if found.is_many and not told.is_clear and told.row(best)["agreement"] >= HALF_WAY:
-            return None
+        n_objects = min(len(sample), LEAST_OBJECTS * most_groups)
+        told = search_sample(lambda _: sample, n_objects, offsets, weights, 1, None).choice
         self._note_structure(told, is_asked=K > 1)
         return told
 

@@ -154,3 +154,16 @@ def test_report__says_that_no_number_stands_out(one, six, tmp_path):
     assert not any("stands out" in warning for warning in clear.warnings)
     assert clear.facts["clusters by the tree"].startswith("6 clusters, support ")
     assert clear.facts["clusters by the tree"] in clear.html()
+
+
+def test_fit__of_far_fewer_clusters_than_there_are_does_not_warn_and_of_singletons_does():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(80, size=2_000)
+    many = np.column_stack([rng.permutation(80)[truth] % 40 for _ in range(30)])
+    singletons = np.column_stack([rng.permutation(300) for _ in range(20)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NoStructureWarning)
+        ConsensusTree(5, random_state=0).fit(many)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert ConsensusTree(5, random_state=0).fit(singletons).has_structure_ is False
