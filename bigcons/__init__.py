@@ -23,6 +23,8 @@ _HOMES = {
     "repair": "bigcons.repairing",
     "choose_n_clusters": "bigcons.overlaps.n_clusters",
     "consensus": "bigcons.methods.consensus",
+    "consensus_tree": "bigcons.methods.cluster_tree",
+    "ClusterTree": "bigcons.methods.cluster_tree",
     "select": "bigcons.tables.select",
     **dict.fromkeys(methods.__all__, "bigcons.methods"),
 }
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from bigcons import plots as plots
     from bigcons.divergences import Divergence as Divergence
     from bigcons.methods import *  # noqa: F403 - the class of every method
+    from bigcons.methods.cluster_tree import ClusterTree as ClusterTree
+    from bigcons.methods.cluster_tree import consensus_tree as consensus_tree
     from bigcons.methods.consensus import consensus as consensus
     from bigcons.overlaps.n_clusters import NClustersChoice as NClustersChoice
     from bigcons.overlaps.n_clusters import choose_n_clusters as choose_n_clusters

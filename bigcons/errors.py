@@ -240,6 +240,10 @@ class SurplusClustersWarning(ConsensusWarning):
     """Many of the clusters asked for are empty or tiny."""
 
 
+class NoStructureWarning(ConsensusWarning):
+    """The labels look like those of data without clusters."""
+
+
 class DissentWarning(ConsensusWarning):
     """Some partitions agree with no other partition."""
 

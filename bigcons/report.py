@@ -17,6 +17,7 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependen
 from bigcons.execution.engine import open_engine
 from bigcons.memory import BLOCK_ROWS, enough_for, format_size, parse_size
 from bigcons.methods import METHODS
+from bigcons.methods.cluster_tree import ClusterTree, consensus_tree
 from bigcons.metrics.clusterings import LabelColumn
 from bigcons.metrics.confidence import Evidence
 from bigcons.metrics.description import ClusterProfiles, partition_agreement, profile
@@ -49,8 +50,8 @@ class Report:
     consensus
         A `Consensus`, the path of one, or a fitted method.
     ensemble
-        Its ensemble, or the path of one: adds how the partitions agree with each other, and finds out which
-        labels to trust where the consensus does not say.
+        Its ensemble, or the path of one: adds how the partitions agree with each other, the tree of clusters
+        with the support of its splits, and finds out which labels to trust where the consensus does not say.
     features
         Any table of the objects, as for `bigcons.metrics.cluster_profiles`: adds what is in each cluster.
         If the objects have ids and the table their column, they are compared.
@@ -83,6 +84,8 @@ class Report:
         The columns of `Trust.partitions` and of `bigcons.metrics.partition_agreement`, as far as known.
     profiles : ClusterProfiles or None
         What is in each cluster.
+    tree : ClusterTree or None
+        The tree of clusters of the ensemble, if it is given and has two partitions.
 
     Examples
     --------
@@ -152,9 +155,12 @@ class Report:
             self.profiles, values = profile(table, source.labels, None, 3, memory, kept)
             self._values = dict(zip(kept.tolist(), values, strict=True))
         self._told = told
-        self.facts: dict[str, Any] = _facts(source, told)
-        self.warnings: list[str] = list(_warnings(source, told, self.clusters, self.partitions))
-        self._pictures = _pictures(consensus, source, self._ensemble) if pictures else []
+        self.tree: ClusterTree | None = None
+        if self._ensemble is not None and self._ensemble.n_partitions > 1:
+            self.tree = consensus_tree(self._ensemble, random_state=0, client=client)
+        self.facts: dict[str, Any] = _facts(source, told, self.tree)
+        self.warnings: list[str] = list(_warnings(source, told, self.clusters, self.partitions, self.tree))
+        self._pictures = _pictures(consensus, source, self._ensemble, self.tree) if pictures else []
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the page to a file at ``path``.
@@ -372,13 +378,14 @@ def _partitions(tables: tuple[Any, Any] | None, ensemble: Any) -> pa.Table | Non
     return known
 
 
-def _facts(source: _Source, told: _Told) -> dict[str, Any]:
+def _facts(source: _Source, told: _Told, tree: ClusterTree | None) -> dict[str, Any]:
     """Return the numbers of the whole."""
     counted = count_clusters(told.sizes)
     found: dict[str, Any] = {
         "objects": source.n_objects,
         "objects without a label": told.n_unlabeled or None,
         "clusters": clusters_in_words(counted["n_clusters"], None, source.n_clusters),
+        "clusters by the tree": None if tree is None else tree.in_words,
     }
     if told.kind:
         n_labeled = int(told.sizes.sum())
@@ -397,12 +404,17 @@ def _facts(source: _Source, told: _Told) -> dict[str, Any]:
     }
 
 
-def _warnings(source: _Source, told: _Told, clusters: Any, partitions: Any) -> Iterable[str]:
+def _warnings(
+    source: _Source, told: _Told, clusters: Any, partitions: Any, tree: ClusterTree | None
+) -> Iterable[str]:
     """Yield what to mind, one sentence each."""
     if source.results.get("converged") is False:
         yield "The solve stopped before its tolerance: raise max_iter, and solve again."
     if told.n_unlabeled:
         yield f"{_of(told.n_unlabeled, source.n_objects, 'objects')} have no label in any partition."
+    is_clear = source.results.get("has_structure", True if tree is None else tree.choice.is_clear)
+    if not is_clear:
+        yield "No number of clusters stands out: the labels look like those of data without clusters."
     counted = count_clusters(told.sizes)
     if (empty := source.n_clusters - counted["n_clusters"]) > 0:
         yield f"Without objects: {empty:,} of the {source.n_clusters:,} clusters asked for."
@@ -444,7 +456,7 @@ def _some(what: str, numbers: Sequence[Any]) -> str:
 # Pictures
 
 
-def _pictures(consensus: Any, source: _Source, ensemble: Any) -> list[Drawn]:
+def _pictures(consensus: Any, source: _Source, ensemble: Any, tree: ClusterTree | None) -> list[Drawn]:
     """Return the pictures; none without matplotlib."""
     from bigcons import plots
 
@@ -456,6 +468,8 @@ def _pictures(consensus: Any, source: _Source, ensemble: Any) -> list[Drawn]:
             drawn.append((CLUSTERS, plots.memberships(consensus), "memberships"))
             if source.n_clusters > 1:
                 drawn.append((CLUSTERS, plots.cluster_graph(consensus), "graph"))
+        if tree is not None and len(tree.sizes) > 1:
+            drawn.append((CLUSTERS, plots.tree(tree), "tree"))
         unit = "pass" if "pass" in source.history else "step"
         if len(source.history.get(unit, ())) > 1 and source.history.get("objective"):
             drawn.append((CONVERGENCE, plots.convergence(source.history), "convergence"))
@@ -472,6 +486,9 @@ WORDS = {
     "once.",
     "graph": "Graph of the clusters, with their shares of the objects. Arrows say which share of a cluster "
     "also lies in another one.",
+    "tree": "Tree of clusters, from all objects on the left to the clusters recommended on the right, with "
+    "their shares. Lines are as wide as their share, and dark where halves of the partitions reproduce the "
+    "split.",
     "convergence": "Curves of the objective and, if measured, the optimality gap against the passes; the "
     "table below has the numbers.",
     "partitions": "Heat map of the adjusted Rand index of every two partitions, those that agree next to "
@@ -482,6 +499,7 @@ WORDS = {
 CAPTIONS = {
     "memberships": "Memberships of sampled objects, by cluster and confidence.",
     "graph": "Overlap of the largest clusters.",
+    "tree": "Tree of clusters, and the support of its splits.",
     "convergence": "Objective and gap by pass.",
     "partitions": "How far every two partitions agree.",
 }

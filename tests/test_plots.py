@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from matplotlib.patches import Circle, FancyArrowPatch
 
-from bigcons import MCLA, PCC, choose_n_clusters, plots
+from bigcons import MCLA, PCC, choose_n_clusters, consensus_tree, plots
 from bigcons.errors import InvalidInputError
-from bigcons.metrics import cluster_overlap, reliability, trust
+from bigcons.metrics import cluster_overlap, pac, reliability, trust
 from bigcons.metrics.geometry import vat_order
 from bigcons.stores.consensus import Consensus
 
@@ -442,7 +442,7 @@ def test_n_clusters__draws_the_evidence_and_marks_the_number_and_the_runner_up()
     figure = plots.n_clusters(choice)
     above, below = figure.axes
     curves = {line.get_label(): line for line in above.lines + below.lines}
-    np.testing.assert_array_equal(curves["of the number of clusters"].get_ydata(), choice.table["lifetime"])
+    np.testing.assert_array_equal(curves["lifetime of the number"].get_ydata(), choice.table["lifetime"])
     np.testing.assert_array_equal(
         curves["of the least distinct two clusters"].get_ydata(), choice.table["distinctness"]
     )
@@ -451,3 +451,42 @@ def test_n_clusters__draws_the_evidence_and_marks_the_number_and_the_runner_up()
     assert "3 clusters" in figure.get_suptitle()
     with pytest.raises(InvalidInputError):
         plots.n_clusters([1, 2])
+
+
+def test_tree__has_a_line_as_wide_as_its_share_and_colored_by_support_for_each_side_of_a_split():
+    truth, labels = three_groups(200)
+    tree = consensus_tree(labels, random_state=0)
+    figure = plots.tree(tree)
+    axes = figure.axes[0]
+    sizes = np.sort(np.bincount(truth))[::-1]
+    names = [tick.get_text() for tick in axes.get_yticklabels()]
+    assert sorted(names) == [f"{k}: {size / 200:.1%}" for k, size in enumerate(sizes)]
+    across = [line for line in axes.lines if line.get_ydata()[0] == line.get_ydata()[-1]]
+    ends = {line.get_ydata()[0]: line for line in across if line.get_xdata()[-1] == 3}
+    widths = sorted((line.get_linewidth() for line in ends.values()), reverse=True)
+    np.testing.assert_allclose(widths, 14 * sizes / 200)
+    assert [text.get_text() for text in axes.texts] == [f"{told:.2f}" for told in tree.support[-2:]]
+    with pytest.raises(InvalidInputError, match="consensus_tree"):
+        plots.tree([1, 2])
+
+
+def test_tree__of_a_single_partition_has_no_support_to_show():
+    tree = consensus_tree(three_groups()[1][:, :1], random_state=0)
+    assert [text.get_text() for text in plots.tree(tree, 3).axes[0].texts] == []
+
+
+def test_consensus_cdf__counts_pairs_that_at_most_a_share_of_the_partitions_join():
+    labels = np.random.default_rng(0).integers(-1, 3, (40, 9))
+    figure = plots.consensus_cdf({3: labels, "one": np.zeros((5, 2), int)})
+    curve, constant = figure.axes[0].lines
+    shares = []
+    for a, b in itertools.combinations(labels, 2):
+        both = (a >= 0) & (b >= 0)
+        if both.any():
+            shares.append((a == b)[both].mean())
+    x, y = curve.get_data()
+    for at, below in zip(x[1:-1], y[1:-1], strict=True):
+        assert below == pytest.approx(np.mean(np.array(shares) <= at + 1e-9))
+    assert constant.get_ydata()[1] == 1
+    assert curve.get_label() == f"3: PAC {pac(labels):.2f}"
+    assert constant.get_label() == "one: PAC 0.00"

@@ -215,7 +215,7 @@ def test_page__stands_in_a_browser_wide_and_narrow(told, tmp_path):
     assert "CONSOLE" not in seen.stderr
     found = json.loads(html.unescape(re.search(r'<pre id="found">(.*?)</pre>', seen.stdout)[1]))
     n_pictures = page.count("<img")
-    assert n_pictures == 4
+    assert n_pictures == 5
     for width in ("1280", "400"):
         assert found[width] == {
             "pictures": n_pictures, "broken": 0, "overflow": 0, "jumps": 0, "unscoped": 0, "small": 0

@@ -25,7 +25,7 @@ from bigcons.metrics.confidence import (
 )
 from bigcons.overlaps.embedding import Centers, bipartite_embedding
 from bigcons.overlaps.incidence import one_hot, votes_of
-from bigcons.overlaps.n_clusters import ChoosingClusterer, choice_of_tree
+from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.spectral_start import (
     MORE_OBJECTS,
     check_embedding_plan,
@@ -34,6 +34,7 @@ from bigcons.overlaps.spectral_start import (
 )
 from bigcons.overlaps.tree import (
     GROUPS_PER_CLUSTER,
+    MOST_GROUPS,
     TREES,
     Groups,
     enough_labels,
@@ -226,12 +227,6 @@ class TreeStart(BestOfStarts):
         offsets, weights = placement.offsets, placement.weights
         grouped, of_grouped, counts = enough_labels(run.sample, offsets, weights)
         groups = Groups.of(grouped, of_grouped, n_groups_for(K), counts)
-        told = choice_of_tree(groups, 2, max(K, 2))
-        if told.is_clear and told.n_clusters < K:
-            warn_user(
-                f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={K}: {told!r}.",
-                SurplusClustersWarning,
-            )
         cut = groups.cut(K)
         clusters = groups.clusters_of(cut)
         labels = run.sample if weights is None else weights.counted(run.sample)
@@ -332,6 +327,8 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
     n_clusters_ : number of clusters with at least one object in ``labels_``
     trust_ : how far the labels can be trusted: see `bigcons.metrics.trust`. Not of soft clusterings
     chosen_tree_ : which tree was cut, "average" or "distinctness"
+    has_structure_ : whether some number of clusters stands out: see `bigcons.choose_n_clusters`; of up to 33
+        clusters, where the sample says enough of base clusters
     temperature_ : by what the evidence of the labels is multiplied, because partitions repeat each other
     objective_ : log-probability of the labels of all objects by the clusters of the sample
     history_, n_passes_
@@ -407,6 +404,14 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
             name, n_groups = type(self).__name__, GROUPS_PER_CLUSTER * self.n_clusters
             check_embedding_plan(name, ensemble, engine, self.memory, n_groups)
             method = FineStart(method.placement)
+        else:
+            K, sample = self.n_clusters, survey.sample
+            told = self._judge_structure(sample, ensemble.offsets, self._weights, MOST_GROUPS)
+            if told is not None and told.is_clear and told.n_clusters < K:
+                warn_user(
+                    f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={K}: {told!r}.",
+                    SurplusClustersWarning,
+                )
         self._run_passes(ensemble, engine, seed, out, survey, method)
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> Placement:
@@ -417,7 +422,7 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
         (passes,) = super()._memory_plans(ensemble, method, in_memory=in_memory)
         tables = 8 * 8 * B * padded(K)  # to temper the evidence
         n_rows = min(n, rows_for(K))
-        start = plan_bytes(ensemble, n_rows, n_groups_for(K), K)
+        start = plan_bytes(ensemble, n_rows, max(n_groups_for(K), MOST_GROUPS), K)
         sample = 2 * label_bytes(ensemble, n_rows)
         trust = 2 * TRUST_ROW.itemsize
         return [

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 _MODULES = {
     "clusterings": "adjusted_rand consistency_index contingency matching_accuracy micro_precision nmi purity "
     "rand_index relative_nmi van_dongen variation_of_information",
+    "ambiguity": "pac",
     "ensemble": "anmi average_criterion",
     "experiments": "learning_curve paired_t_test",
     "geometry": "compactness vat_order",
@@ -19,6 +20,7 @@ _MODULES = {
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 if TYPE_CHECKING:
+    from bigcons.metrics.ambiguity import pac as pac
     from bigcons.metrics.clusterings import adjusted_rand as adjusted_rand
     from bigcons.metrics.clusterings import consistency_index as consistency_index
     from bigcons.metrics.clusterings import contingency as contingency

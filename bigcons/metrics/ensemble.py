@@ -54,7 +54,9 @@ def average_criterion(
 ) -> float:
     """Return the mean of a criterion of ``labels`` with each partition of ``x``.
 
-    The criteria ``Perf`` of Nguyen and Caruana (2007): how well a consensus agrees with its ensemble.
+    The criteria ``Perf`` of Nguyen and Caruana (2007): how well a consensus agrees with its ensemble. Where
+    partitions are draws from a posterior, the mean of "variation_of_information" is the expected loss of a
+    clustering (Wade and Ghahramani 2018), and one minus that of "rand_index" the one of Binder (1978).
 
     Parameters
     ----------

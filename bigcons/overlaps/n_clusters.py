@@ -5,27 +5,33 @@ clusters lives from the merge that leads to it to the one that ends it; the numb
 recommended, as in evidence accumulation (Fred and Jain 2005). A single cluster lives from the last merge to
 the distinctness of the most distinct two groups: of labels without structure, of one Gaussian or a cube, it
 outlives all other numbers.
+
+A lifetime counts as far as others would find it, too: times the agreement at that number with as many other
+partitions, by halves of them (`bigcons.overlaps.support`). A single cluster is what everyone finds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigcons.coassociation.factorized import Weights
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, NoStructureWarning, warn_user
 from bigcons.execution.engine import Engine, fold, open_engine
 from bigcons.memory import Block
+from bigcons.overlaps.support import Halves
 from bigcons.overlaps.tree import (
+    DISTINCTNESS,
     MOST_GROUPS,
     N_GROUPS,
     ROWS_PER_GROUP,
     Groups,
     enough_labels,
+    n_groups_for,
     plan_bytes,
 )
 from bigcons.progress import progress
@@ -34,6 +40,12 @@ from bigcons.solving.estimator import AUTO, ConsensusClusterer, logger
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_int
+
+FIRST_GROUPS, LEAST_OBJECTS = 30, 5
+"""Groups with which the search begins, and the fewest objects for each: small groups differ by chance."""
+
+HALF_WAY = 0.5
+"""Agreement half-way between chance and identity."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -48,7 +60,7 @@ class NClustersChoice:
     >>> choice.table["n_clusters"]
     array([2, 3, 4, 5, 6, 7, 8, 9])
     >>> sorted(choice.row(6))
-    ['distinctness', 'lifetime', 'n_clusters']
+    ['agreement', 'distinctness', 'lifetime', 'n_clusters']
     """
 
     n_clusters: int
@@ -60,7 +72,9 @@ class NClustersChoice:
 
     ``n_clusters``; ``distinctness``, how cleanly the partitions that separate two clusters do so, of the
     least distinct two, from 0 to 1, NaN for one cluster; ``lifetime``, what that exceeds the distinctness of
-    one cluster more by, which decides.
+    one cluster more by; ``agreement``, the adjusted Rand index with the clusters that as many partitions more
+    would give, as halves tell, NaN if none can be compared. The product of the last two decides, or the
+    lifetime alone.
     """
     lifetime_of_one: float
     """Of a single cluster."""
@@ -69,24 +83,35 @@ class NClustersChoice:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the number lives longer than a single cluster does.
+        """Whether the number lives longer than a single cluster does, as far as halves agree on it.
 
         Where it does not, the labels look like those of a continuum, which has no clusters.
         """
-        return self.n_clusters > 1 and self.row(self.n_clusters)["lifetime"] > self.lifetime_of_one
+        return self.n_clusters > 1 and self._reproduced(self.n_clusters) > self.lifetime_of_one
+
+    def is_shared(self, n_clusters: int) -> bool:
+        """Whether a number lives at all, and other partitions would agree on it more than half-way."""
+        row = self.row(n_clusters)
+        return row["lifetime"] > 0.0 and row["agreement"] >= HALF_WAY
 
     def row(self, n_clusters: int) -> dict[str, float]:
         """Return the evidence for one number of clusters."""
         at = int(np.searchsorted(self.table["n_clusters"], n_clusters))
         return {name: float(values[at]) for name, values in self.table.items()}
 
+    def _reproduced(self, n_clusters: int) -> float:
+        """Return the lifetime of a number times the agreement on it."""
+        row = self.row(n_clusters)
+        return row["lifetime"] * (1.0 if np.isnan(row["agreement"]) else row["agreement"])
+
     def __repr__(self) -> str:
         best = self.row(self.n_clusters)
         why = f"lifetime {best['lifetime']:.2f}"
         if self.n_clusters > 1:
-            why += f" (a single cluster {self.lifetime_of_one:.2f}), distinctness {best['distinctness']:.2f}"
+            why += f" (a single cluster {self.lifetime_of_one:.2f}), agreement {best['agreement']:.2f}"
         if self.runner_up is not None:
-            why += f"; next {self.runner_up} with {self.row(self.runner_up)['lifetime']:.2f}"
+            other = self.row(self.runner_up)
+            why += f"; next {self.runner_up} with {other['lifetime']:.2f} and {other['agreement']:.2f}"
         doubt = "" if self.is_clear else "no number stands out; "
         return f"NClustersChoice({self.n_clusters}: {doubt}{why})"
 
@@ -107,8 +132,9 @@ def choose_n_clusters(
     ensemble
         An Ensemble, the path of one, or a table of labels; soft clusterings, too.
     k_range : (least, most) or None, default=None
-        Numbers to compare, both included; None: from 2 to as many as there are, see below. With 1 as the
-        least, labels that have nothing in common are recognized as one cluster.
+        Numbers to compare, both included; None: from 1 to as many as there are, see below, and 1 only where
+        as many other partitions would agree on the next best number less than half-way between chance and
+        identity: many a continuum has useful parts.
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out.
     random_state : int, RandomState, Generator or None, default=None
@@ -158,49 +184,113 @@ def choose(
     memory: str | float | None = None,
 ) -> NClustersChoice:
     """Return the choice for an open ensemble: see `choose_n_clusters`."""
+    return search(ensemble, engine, seed, k_range=k_range, weights=weights, memory=memory).choice
+
+
+class Search(NamedTuple):
+    """The groups in which the number of clusters was looked for, by all and by halves of the partitions."""
+
+    sample: np.ndarray
+    """(rows, M) labels, or memberships, of the objects in the groups."""
+    groups: Groups
+    halves: Halves
+    choice: NClustersChoice
+
+
+def search(
+    ensemble: Ensemble,
+    engine: Engine,
+    seed: int,
+    *,
+    k_range: Sequence[int] | None = None,
+    weights: Any = None,
+    memory: str | float | None = None,
+    purpose: str = "choosing n_clusters",
+) -> Search:
+    """Return the choice for an open ensemble, and the groups it is made of."""
     given = Weights.given(weights, ensemble.offsets)
     least, most = _checked_range(k_range, ensemble.n_objects)
-    n_groups, rows = max(30, (most or 0) + 1), np.empty((0, 0))
-    while True:
+    rows = np.empty((0, 0))
+
+    def rows_for_groups(n_groups: int) -> np.ndarray:
+        nonlocal rows
         n_rows = min(ROWS_PER_GROUP * max(n_groups, N_GROUPS), ensemble.n_objects)
         plan = MemoryPlan(
             held=2 * label_bytes(ensemble, n_rows) + plan_bytes(ensemble, n_rows, n_groups, most or n_groups),
             per_block=block_label_bytes(ensemble),
             per_result=label_bytes(ensemble, min(n_rows, ensemble.chunk_rows)),
         )
-        plan.check("choosing n_clusters", engine, ensemble, memory)
+        plan.check(purpose, engine, ensemble, memory)
         if len(rows) < n_rows:
             rows = sample_rows(ensemble, engine, seed, n_rows)
-        grouped, offsets, counts = enough_labels(rows, ensemble.offsets, given)
-        groups = Groups.of(grouped, offsets, n_groups, counts)
+        return rows
+
+    found = search_sample(rows_for_groups, ensemble.n_objects, ensemble.offsets, given, least, most)
+    choice = found.choice
+    other = choice.runner_up
+    if k_range is None and choice.n_clusters == 1 and other is not None and choice.is_shared(other):
+        found = found._replace(choice=replace(choice, n_clusters=other, runner_up=1))
+    logger.info("%r", found.choice)
+    return found
+
+
+def search_sample(
+    rows_for_groups: Callable[[int], np.ndarray],
+    n_objects: int,
+    offsets: np.ndarray,
+    weights: Weights | None,
+    least: int,
+    most: int | None,
+) -> Search:
+    """Return the choice by a sample of the objects, given the labels for so many groups."""
+    n_groups = max(FIRST_GROUPS, 2 * (most or 0))
+    while True:
+        sample = rows_for_groups(n_groups)
+        grouped, starts, counts = enough_labels(sample, offsets, weights)
+        groups = Groups.of(grouped, starts, n_groups, counts)
         n_found = len(groups.table)
         if not n_found:
             raise InvalidInputError("no object of the sample has a label; give n_clusters as a number.")
-        choice = choice_of_tree(groups, least, most or max(n_found - (n_found == n_groups), least))
-        # groups of fewer than five objects differ by chance
-        is_full = n_found < n_groups or 2 * n_groups > min(MOST_GROUPS, ensemble.n_objects // 5)
+        lives = lifetimes(groups, most or max(n_found - (n_found == n_groups), least))
+        is_full = 2 * n_found <= n_groups or 2 * n_groups > min(MOST_GROUPS, n_objects // LEAST_OBJECTS)
         all_distinct = groups.costs(n_found - 1)[-1:] > groups.most_distinct / 2
-        is_many = 2 * (choice.n_clusters + 1) >= n_found or all_distinct.all()
+        longest = 2 + int(lives[1:].argmax()) if len(lives) > 1 else 1
+        is_many = 2 * (longest + 1) >= n_found or all_distinct.all()
         if is_full or not is_many:
             break
         n_groups *= 2
-    logger.info("%r", choice)
-    return choice
+    halves = Halves.of(grouped, starts, n_groups, counts)
+    choice = choice_of_tree(groups, halves, least, most or most_told(n_found, n_groups))
+    return Search(sample, groups, halves, choice)
 
 
-def choice_of_tree(groups: Groups, least: int, most: int) -> NClustersChoice:
+def most_told(n_found: int, n_groups: int) -> int:
+    """Return how many clusters groups can tell apart, of which so many were found of those asked for.
+
+    Two groups for each; or fewer groups than that, if there are no more different objects.
+    """
+    return min(n_found, max(n_groups // 2, 1))
+
+
+def lifetimes(groups: Groups, most: int) -> np.ndarray:
+    """Return the lifetimes of 1, 2, ... clusters in the tree of distinctness, (most,)."""
+    return np.maximum(-np.diff(groups.costs(most), prepend=np.nan_to_num(groups.most_distinct)), 0.0)
+
+
+def choice_of_tree(groups: Groups, halves: Halves, least: int, most: int) -> NClustersChoice:
     """Return the choice among the numbers of clusters of a tree."""
     numbers = np.arange(least, most + 1)
-    top = np.nan_to_num(groups.most_distinct)
-    distinctness = np.concatenate([[np.nan, top], groups.costs(most + 1)])[: most + 2]  # by number
-    lifetime = distinctness[1:-1] - distinctness[2:]
-    distinctness[1] = np.nan
+    lifetime = lifetimes(groups, most)
+    distinctness = np.concatenate([[np.nan, np.nan], groups.costs(most)])  # by number
+    agreement = halves.agreement(DISTINCTNESS, most)
     table = {
         "n_clusters": numbers,
         "distinctness": distinctness[numbers],
         "lifetime": lifetime[numbers - 1],
+        "agreement": agreement[numbers - 1],
     }
-    order = np.argsort(-table["lifetime"], kind="stable")
+    reproduced = table["lifetime"] * np.where(np.isnan(table["agreement"]), 1.0, table["agreement"])
+    order = np.argsort(-reproduced, kind="stable")
     best = numbers[order].tolist()
     n_sampled = int((groups.groups >= 0).sum())
     return NClustersChoice(best[0], best[1] if len(best) > 1 else None, table, float(lifetime[0]), n_sampled)
@@ -208,7 +298,7 @@ def choice_of_tree(groups: Groups, least: int, most: int) -> NClustersChoice:
 
 def _checked_range(k_range: Any, n_objects: int) -> tuple[int, int | None]:
     if k_range is None:
-        return min(2, n_objects), None
+        return 1, None
     if isinstance(k_range, str) or not isinstance(k_range, Sequence) or len(k_range) != 2:
         raise InvalidInputError(
             f"k_range={k_range!r} is not a range; give the smallest and the largest number, such as (2, 40).",
@@ -245,6 +335,32 @@ class ChoosingClusterer(ConsensusClusterer):
         if not isinstance(given, str):
             super()._check_n_clusters(n_objects)
 
+    def _judge_structure(
+        self, sample: np.ndarray, offsets: np.ndarray, weights: Weights | None, most_groups: int
+    ) -> NClustersChoice | None:
+        """Return what stands out in a sample, as in `enough_labels`, and warn if nothing does.
+
+        Of at most so many groups, which tell half as many clusters apart. None where more than 33 are asked
+        for, or where the number has been chosen, and so judged with all others.
+        """
+        K = self.n_clusters
+        if hasattr(self, "n_clusters_choice_") or n_groups_for(K) > N_GROUPS:
+            return None
+        n_objects = min(len(sample), LEAST_OBJECTS * most_groups)
+        told = search_sample(lambda _: sample, n_objects, offsets, weights, 1, None).choice
+        self._note_structure(told, is_asked=K > 1)
+        return told
+
+    def _note_structure(self, told: NClustersChoice, *, is_asked: bool) -> None:
+        """Set whether any number of clusters stands out, and warn if not but several are asked for."""
+        self.has_structure_: bool = told.is_clear
+        if not told.is_clear and is_asked:
+            warn_user(
+                "no number of clusters stands out: halves of the partitions find none that are more distinct "
+                f"than the parts of data without clusters are ({told!r}).",
+                NoStructureWarning,
+            )
+
     def _remedy_of_surplus(self, n_large: int) -> str:
         return f"n_clusters={n_large} may be enough, 'auto' chooses the number"
 
@@ -255,6 +371,7 @@ class ChoosingClusterer(ConsensusClusterer):
             weights = getattr(self, "weights", None)
             weights = None if isinstance(weights, str) else weights
             choice = choose(ensemble, engine, seed, weights=weights, memory=self.memory)
+            self._note_structure(choice, is_asked=True)
             self.n_clusters_choice_: NClustersChoice = choice
             self.n_clusters = choice.n_clusters
         try:

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from bigcons.plots.clusters import memberships, overview
 from bigcons.plots.confidence import reliability, trust
-from bigcons.plots.curves import convergence, n_clusters
+from bigcons.plots.curves import consensus_cdf, convergence, n_clusters
+from bigcons.plots.dendrogram import tree
 from bigcons.plots.graph import cluster_graph
 from bigcons.plots.pairs import coassociation, partitions
 
 __all__ = [
     "cluster_graph",
     "coassociation",
+    "consensus_cdf",
     "convergence",
     "memberships",
     "n_clusters",
     "overview",
     "partitions",
     "reliability",
+    "tree",
     "trust",
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.plots.drawing import GUIDE, PALETTE, new_figure
+from bigcons.seeding import SeedLike
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,7 +96,8 @@ def n_clusters(choice: Any) -> Figure:
 
     ``choice`` is what `bigcons.choose_n_clusters` returned, or a clusterer fitted with ``n_clusters="auto"``.
     Above, the distinctness of the least distinct two of so many clusters, which falls where one of them would
-    be cut. Below, how long each number lives, by which it is chosen.
+    be cut. Below, how long each number lives, and how far other partitions would agree on it: it is chosen by
+    the product.
 
     Examples
     --------
@@ -113,7 +116,10 @@ def n_clusters(choice: Any) -> Figure:
     table, k = choice.table, choice.table["n_clusters"]
     panels = (
         ("distinctness", {"distinctness": "of the least distinct two clusters"}),
-        ("lifetime", {"lifetime": "of the number of clusters"}),
+        (
+            "lifetime, agreement",
+            {"lifetime": "lifetime of the number", "agreement": "agreement with others"},
+        ),
     )
     with new_figure(5.6, 4.6) as figure:
         for axes, (what, curves) in zip(figure.subplots(2, sharex=True), panels, strict=True):
@@ -130,6 +136,40 @@ def n_clusters(choice: Any) -> Figure:
         second = "" if choice.runner_up is None else f"; runner-up {choice.runner_up} (dashed)"
         figure.suptitle(f"{choice.n_clusters} clusters recommended{second}", fontsize=10)
         axes.set_xlabel("number of clusters")
+    return figure
+
+
+def consensus_cdf(ensembles: Any, *, n_objects: int = 1000, random_state: SeedLike = 0) -> Figure:
+    """Draw the consensus CDF: which share of the pairs is joined by at most so many of the partitions.
+
+    ``ensembles`` is an ensemble, or ensembles by name, such as the number of clusters of their partitions
+    (Monti et al. 2003). A curve that rises at 0 and at 1 only is that of partitions that agree; its rise from
+    .1 to .9 is `bigcons.metrics.pac`, which the legend tells. Pairs are those of ``n_objects`` sampled
+    objects.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
+    >>> figure = bc.plots.consensus_cdf(ensemble)
+    >>> figure.savefig("cdf.png")
+    """
+    from bigcons.metrics.ambiguity import pair_shares
+
+    named = ensembles if isinstance(ensembles, Mapping) else {"": ensembles}
+    with new_figure(4.6, 3.4) as figure:
+        axes = figure.subplots()
+        for (name, ensemble), color in zip(named.items(), itertools.cycle(PALETTE), strict=False):
+            shares = pair_shares(ensemble, n_objects, random_state)
+            values, first = np.unique(shares, return_index=True)
+            below = np.append(first[1:], shares.size) / shares.size
+            ambiguous = float(((shares > 0.1) & (shares <= 0.9)).mean())
+            axes.step([0.0, *values, 1.0], [0.0, *below, 1.0], where="post", color=color, linewidth=1.3,
+                      label=f"{name}{': ' if str(name) else ''}PAC {ambiguous:.2f}")  # fmt: skip
+        axes.axvspan(0.1, 0.9, color="#EEEEEE", zorder=0)
+        axes.set(xlabel="share of partitions that join a pair", ylabel="share of pairs", xlim=(0, 1),
+                 ylim=(0, 1.02))  # fmt: skip
+        axes.legend(loc="lower right", fontsize=8)
     return figure
 
 

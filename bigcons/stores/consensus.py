@@ -735,6 +735,7 @@ def fit_results(model: Any) -> dict[str, Any]:
         "start_objectives",
         "gap",
         *OF_SIZES,
+        "has_structure",
         "n_passes",
         "n_steps",
         "converged",

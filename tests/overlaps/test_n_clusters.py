@@ -61,8 +61,8 @@ def test_weights__count_partitions_as_if_they_occurred_that_often(five):
     labels, weights = five[0][:, :9], np.array([1, 2, 1, 0, 1, 3, 1, 1, 2])
     weighted = choose_n_clusters(labels, weights=weights, random_state=0)
     repeated = choose_n_clusters(np.repeat(labels, weights, axis=1), random_state=0)
-    for name, column in weighted.table.items():
-        np.testing.assert_allclose(column, repeated.table[name], atol=1e-9)
+    for name in ("distinctness", "lifetime"):  # a half has a partition once, whatever its weight
+        np.testing.assert_allclose(weighted.table[name], repeated.table[name], atol=1e-9)
 
 
 @pytest.mark.parametrize("wide", [False, True])

@@ -11,6 +11,7 @@ from bigcons.errors import (
     ConsensusWarning,
     ConvergenceWarning,
     DissentWarning,
+    NoStructureWarning,
     OversegmentationWarning,
     SurplusClustersWarning,
     UndersegmentationWarning,
@@ -20,11 +21,15 @@ from bigcons.solving.survey import agreements, dissenting
 
 
 def said(model, x):
-    """Return the fitted model, and the warnings that a fit issues, but for unfinished passes."""
+    """Return the fitted model, and the warnings that a fit issues, but for unfinished passes.
+
+    Nor for missing structure: what few or coarse partitions with many errors hold, their halves do not show.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(x)
-    found = [warning for warning in caught if not issubclass(warning.category, ConvergenceWarning)]
+    left_out = (ConvergenceWarning, NoStructureWarning)
+    found = [warning for warning in caught if not issubclass(warning.category, left_out)]
     assert all("\n" not in str(warning.message) and warning.filename == __file__ for warning in found)
     return model, {warning.category: str(warning.message) for warning in found}
 

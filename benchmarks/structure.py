@@ -1,0 +1,207 @@
+"""Is there anything to find? False claims on data without clusters, and power on planted ones.
+
+Structureless: 1,000 points of one Gaussian in 2, 5, 10 and 50 dimensions or of a cube in 2, 3 and 10, each in
+five kinds of ensembles of 50 k-means partitions, and independent random labels. Planted: 2, 3 and 6 Gaussian
+classes of standard deviation 1, the centers of each two ``separation`` apart, in the same ensembles.
+Structure is claimed where `choose_n_clusters` finds a number that stands out (``is_clear``); without it, a
+fit warns with a `NoStructureWarning`.
+
+=========  =====================================================================
+range      2 to 20 clusters of all objects
+half       2 to 20 clusters of a random half of the objects
+proj       2 to 20 clusters in a random projection to half the dimensions
+fine       31 clusters, the root of the number of objects
+eight      8 clusters always, which in few dimensions all put in the same places
+=========  =====================================================================
+
+Nested: eight classes in pairs of pairs, at three scales. A split of the consensus tree is true if of every
+class at least nine tenths are on one side of it, or outside; reported is the share of true ones by support.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from accuracy import kmeans_labels
+from machine import describe
+
+from bigcons import Ensemble, choose_n_clusters
+from bigcons.execution.engine import SerialEngine
+from bigcons.overlaps.n_clusters import search
+from bigcons.overlaps.support import sides_of
+from bigcons.overlaps.tree import TREES
+from bigcons.seeding import generator
+
+RESULTS = Path(__file__).parent / "results"
+FIRST_SEED = 100
+"""Lower seeds were drawn where the rule was chosen."""
+KINDS = ("range", "half", "proj", "fine", "eight")
+SEPARATIONS = (2, 3, 4, 5, 6, 8)
+CLASSES = (2, 3, 6)
+N_PARTITIONS = 50
+BINS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95)
+"""Lower bounds of the ranges of support."""
+
+CONTINUA = {
+    **{f"gaussian-{d}": lambda draw, n, d=d: draw.normal(size=(n, d)) for d in (2, 5, 10, 50)},
+    **{f"cube-{d}": lambda draw, n, d=d: draw.random((n, d)) for d in (2, 3, 10)},
+}
+
+
+def partitions(x: np.ndarray, kind: str, draw: np.random.Generator) -> np.ndarray:
+    """Return labels (n, `N_PARTITIONS`) by k-means, -1 missing."""
+    low, high = {"fine": (int(len(x) ** 0.5),) * 2, "eight": (8, 8)}.get(kind, (2, 20))
+    columns = []
+    for _ in range(N_PARTITIONS):
+        seen = x
+        if kind == "proj":
+            seen = x @ draw.normal(size=(x.shape[1], max(x.shape[1] // 2, 1)))
+        columns.append(kmeans_labels(seen, low, high, draw, 0.5 if kind == "half" else 1.0))
+    return np.column_stack(columns)
+
+
+def planted(n_classes: int, separation: float, n: int, draw: np.random.Generator) -> np.ndarray:
+    """Return points (n, d) of Gaussian classes, the centers of each two ``separation`` apart."""
+    centers = np.eye(n_classes) * separation / 2**0.5
+    return centers[draw.integers(n_classes, size=n)] + draw.normal(size=(n, n_classes))
+
+
+def nested(n: int, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return points (n, 8) of eight classes in pairs of pairs, and the classes."""
+    classes = draw.integers(8, size=n)
+    bits = (classes[:, None] >> np.arange(3)) & 1
+    shifts = [bits[:, 2] * 20.0, bits[:, 1] * 10.0, bits[:, 0] * 5.0]
+    x = draw.normal(size=(n, 8))
+    x[:, :3] += np.column_stack(shifts)
+    return x, classes
+
+
+def ensembles(n: int, seeds: range) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+    """Yield what every ensemble is, and its labels (n, M)."""
+    for seed, (name, make), kind in product(seeds, CONTINUA.items(), KINDS):
+        draw = generator(seed, f"structure.{name}.{kind}")
+        yield {"data": name, "kind": kind, "separation": None}, partitions(make(draw, n), kind, draw)
+    for seed in (seed + part for seed in seeds for part in (0, 1000)):
+        draw = generator(seed, "structure.random")
+        numbers = draw.integers(2, 21, size=N_PARTITIONS)
+        yield (
+            {"data": "random", "kind": "random", "separation": None},
+            draw.integers(numbers, size=(n, N_PARTITIONS)),
+        )
+    for seed, K, separation, kind in product(seeds, CLASSES, SEPARATIONS, KINDS):
+        draw = generator(seed, f"structure.planted.{K}.{separation}.{kind}")
+        labels = partitions(planted(K, separation, n, draw), kind, draw)
+        yield {"data": f"planted-{K}", "kind": kind, "separation": separation}, labels
+
+
+def row_of(labels: np.ndarray) -> dict[str, Any]:
+    """Return whether structure is claimed, and why."""
+    choice = choose_n_clusters(labels[(labels >= 0).any(axis=1)], random_state=0, client="serial")
+    best = choice.row(choice.n_clusters)
+    return {
+        "claimed": bool(choice.is_clear),
+        "n_clusters": choice.n_clusters,
+        "lifetime_of_one": round(choice.lifetime_of_one, 4),
+        **{name: round(best[name], 4) for name in ("lifetime", "agreement")},
+    }
+
+
+def truths(n: int, seed: int, kind: str) -> list[tuple[float, bool]]:
+    """Return the support of the splits of the chosen tree of nested classes, and whether they are true."""
+    draw = generator(seed, f"structure.nested.{kind}")
+    x, classes = nested(n, draw)
+    labels = partitions(x, kind, draw)
+    ensemble = Ensemble.from_labels(labels)
+    found = search(ensemble, SerialEngine(), 0)
+    groups, rows = found.groups, []
+    members = np.zeros((8, len(groups.table)))
+    seen = groups.groups >= 0
+    np.add.at(members, (classes[seen], groups.groups[seen]), 1)
+    for name in TREES:
+        support = found.halves.support(groups, name).mean
+        one, two = (members @ side.T for side in sides_of(groups.trees[name]))
+        most = np.stack([one, two, members.sum(axis=1)[:, None] - one - two]).max(axis=0)
+        right = (most >= 0.9 * members.sum(axis=1)[:, None]).all(axis=0)
+        proper = (one.sum(axis=0) > 0) & (two.sum(axis=0) > 0)
+        whole = ((one > two).any(axis=0)) & ((two > one).any(axis=0))  # each side has a class of its own
+        rows += [(float(s), bool(r)) for s, r in zip(support[proper], (right & whole)[proper], strict=True)]
+    return rows
+
+
+def summary(rows: list[dict[str, Any]], splits: list[tuple[float, bool]]) -> dict[str, Any]:
+    """Return the rates of claims by kind, by separation and by data, and of true splits by support."""
+
+    def rate(some: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"ensembles": len(some), "claimed": round(float(np.mean([r["claimed"] for r in some])), 3)}
+
+    null = [row for row in rows if row["separation"] is None]
+    found: dict[str, Any] = {"structureless": rate(null)}
+    for key in ("kind", "data"):
+        for name in dict.fromkeys(row[key] for row in null):
+            found[f"structureless, {name}"] = rate([row for row in null if row[key] == name])
+    for separation in SEPARATIONS:
+        some = [row for row in rows if row["separation"] == separation]
+        found[f"separation {separation}"] = rate(some)
+        for kind in KINDS:
+            found[f"separation {separation}, {kind}"] = rate([row for row in some if row["kind"] == kind])
+    support, true = np.array(splits).T
+    bins = np.searchsorted(BINS, support, side="right") - 1
+    for at, least in enumerate(BINS):
+        if (bins == at).any():
+            found[f"support from {least}"] = {
+                "splits": int((bins == at).sum()),
+                "true": round(float(true[bins == at].mean()), 3),
+            }
+    return found
+
+
+def draw_power(told: dict[str, Any], path: Path) -> None:
+    """Draw the share of ensembles in which structure is claimed, by separation and kind."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.2, 3.4), layout="constrained")
+    axes = figure.subplots()
+    for kind, color in zip(KINDS, ("#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"), strict=True):
+        null = told[f"structureless, {kind}"]["claimed"]
+        power = [told[f"separation {s}, {kind}"]["claimed"] for s in SEPARATIONS]
+        axes.plot([0, *SEPARATIONS], [null, *power], color=color, marker="o", markersize=3, label=kind)
+    axes.axhline(0.05, color="#999999", linewidth=0.8, linestyle="--")
+    axes.set(xlabel="separation of two classes (standard deviations); 0: one cluster",
+             ylabel="share of ensembles with structure", ylim=(-0.03, 1.03))  # fmt: skip
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=3, help="draws of each kind")
+    parser.add_argument("--smallest", action="store_true", help="one small ensemble of each kind, not stored")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    n, seeds = 200 if arguments.smallest else 1000, range(FIRST_SEED, FIRST_SEED + arguments.seeds)
+    seeds = seeds[:1] if arguments.smallest else seeds
+    rows = []
+    for told, labels in ensembles(n, seeds):
+        if arguments.smallest and told["data"] not in ("gaussian-5", "random", "planted-3"):
+            continue
+        rows.append({**told, **row_of(labels)})
+        print(rows[-1], flush=True)
+    splits = [row for seed in seeds for kind in KINDS for row in truths(n, seed, kind)]
+    found = summary(rows, splits) if not arguments.smallest else {}
+    print(json.dumps(found, indent=1))
+    if not arguments.smallest:
+        text = json.dumps({"machine": describe(), "summary": found, "rows": rows}, indent=1)
+        (RESULTS / "structure.json").write_text(text + "\n")
+        draw_power(found, RESULTS / "structure.png")
+
+
+if __name__ == "__main__":
+    main()

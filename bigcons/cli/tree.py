@@ -1,0 +1,65 @@
+"""``bigcons tree``: the tree of clusters of an ensemble."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from bigcons.cli.options import PATH, memory_option, overwrite_option, random_state_option, scheduler_option
+from bigcons.cli.output import emit, reporting, table
+
+
+@click.command()
+@click.argument("ensemble", type=PATH)
+@click.option("-k", "--n-clusters", type=click.IntRange(min=2), help="Clusters down to which to show it.  "
+              "[default: the number recommended, and as many again]")  # fmt: skip
+@click.option("--tree", "name", type=click.Choice(["average", "distinctness"]),
+              help="Which tree.  [default: the one that agrees better with the partitions]")  # fmt: skip
+@click.option("--picture", type=PATH, metavar="FILE", help="Draw it, too (.png, .pdf or .svg).")
+@memory_option
+@random_state_option
+@scheduler_option
+@overwrite_option
+@reporting
+def tree(
+    ensemble: str,
+    n_clusters: int | None,
+    name: str | None,
+    picture: str | None,
+    memory: str,
+    random_state: int | None,
+    client: str | None,
+    overwrite: bool,
+) -> None:
+    """Show the tree of clusters of ENSEMBLE, and how well each split is supported.
+
+    Prints the number of clusters recommended, and a table of the splits from the top: the objects of both
+    sides, the height of the split, and its support, how far random halves of the partitions reproduce it.
+    """
+    from bigcons import consensus_tree, plots
+    from bigcons.storage.commit import refuse_existing_file
+
+    if picture is not None:
+        refuse_existing_file(picture, overwrite)
+    found = consensus_tree(ensemble, tree=name, random_state=random_state, memory=memory, client=client)
+    K = 2 * found.choice.n_clusters if n_clusters is None else n_clusters
+    splits: list[dict[str, Any]] = found.table().slice(0, max(K - 1, 1)).to_pylist()
+    if picture is not None:
+        plots.tree(found, n_clusters).savefig(picture)
+    result = {
+        "ensemble": ensemble,
+        "n_objects": found.n_objects,
+        "n_clusters": found.choice.n_clusters,
+        "is_clear": found.choice.is_clear,
+        "tree": found.tree,
+        "splits": splits,
+    }
+    cells = [{column: _cell(value) for column, value in row.items()} for row in splits]
+    emit(result, "\n\n".join([repr(found), table(list(splits[0]), cells)] if splits else [repr(found)]))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if isinstance(value, float) else f"{value:,}"

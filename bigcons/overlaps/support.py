@@ -1,0 +1,188 @@
+"""Do other partitions of the same data find it, too? Trees of random halves of the partitions.
+
+A half of the partitions groups the objects anew and merges its groups into trees of its own.
+
+Of a *split* of a cluster in two, the support is how far a half reproduces it: some cluster of the tree of the
+half divides the objects of the split, and of the Jaccard indices of the two sides the smaller one counts, for
+the cluster of which that is largest. The mean over random halves is what bootstrapping is to phylogenies
+(Felsenstein 1985), with a share in place of yes or no for each (Lemoine et al. 2018). The order in which a
+tree joins clusters that are equally far apart does not matter: a cluster that a half finds divides every
+union of clusters.
+
+Of a *number of clusters*, the trees of two halves without a common partition, both cut at that number, have
+an adjusted Rand index r. All partitions would agree with as many others to ``2 r / (1 + r)``, the formula of
+Spearman (1910) and Brown (1910) for tests that are split in halves. This agreement is near 0 for labels
+without structure, near 1 for clear clusters, and between the two for a continuum, which others may divide
+elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bigcons.metrics.clusterings import adjusted_rand_of_pairs
+from bigcons.metrics.confidence import pairs_of, random_halves
+from bigcons.overlaps.tree import Groups, Tree
+from bigcons.stores.ensemble_store import observed
+
+
+class Support(NamedTuple):
+    """How far halves of the partitions reproduce the splits of a tree, NaN where nothing is known."""
+
+    mean: np.ndarray
+    """(G - 1,), in the order of the merges."""
+    error: np.ndarray
+    """(G - 1,): the standard error of the mean, the halves taken for independent draws."""
+
+
+class Half(NamedTuple):
+    """Groups of objects by some of the partitions, and the trees that merge them."""
+
+    groups: np.ndarray
+    """(rows,) int64 of the objects, -1 for those without labels."""
+    trees: dict[str, Tree]
+
+
+class Halves(NamedTuple):
+    """Groups of the same objects by random halves of the partitions."""
+
+    pairs: list[tuple[Half, Half]]
+    """Of each division of the partitions in two; none of a single partition."""
+
+    @classmethod
+    def of(
+        cls, labels: np.ndarray, offsets: np.ndarray, n_groups: int, counts: np.ndarray | None = None
+    ) -> Halves:
+        """Return groups by halves of labels (rows, M), or memberships (rows, B): see `Groups.of`.
+
+        A partition is in one half whatever its weight in ``counts`` (M,). Eight times the cost of the groups
+        of half as many partitions.
+        """
+        M = offsets.size - 1
+        counts = np.ones(M) if counts is None else counts
+        pairs = []
+        for first in random_halves(M) if M > 1 else ():
+            halves = []
+            for chosen in (first, ~first):
+                some, starts = labels_of(chosen, labels, offsets)
+                if observed(some, starts).any():
+                    found = Groups.of(some, starts, n_groups, counts[chosen])
+                    halves.append(Half(found.groups, found.trees))
+            if len(halves) == 2:
+                pairs.append((halves[0], halves[1]))
+        return cls(pairs)
+
+    def support(self, groups: Groups, name: str) -> Support:
+        """Return the support of the splits of the tree of this name over groups of the same objects."""
+        n_splits = len(groups.trees[name].merges)
+        found = [
+            reproduced(
+                sides_of(groups.trees[name]),
+                common_objects(groups.groups, half.groups),
+                clades_of(half.trees[name]),
+            )
+            for pair in self.pairs
+            for half in pair
+        ]
+        if not found:
+            return Support(np.full(n_splits, np.nan), np.full(n_splits, np.nan))
+        shares = np.array(found)
+        return Support(shares.mean(axis=0), shares.std(axis=0, ddof=1) / np.sqrt(len(shares)))
+
+    def agreement(self, name: str, most: int) -> np.ndarray:
+        """Return how far as many other partitions would agree on 1, 2, ... clusters, (most,), from 0 to 1.
+
+        By the mean over the pairs of halves; NaN if there are none, or no objects that both label.
+        """
+        if not self.pairs:
+            return np.full(most, np.nan)
+        r = np.mean([agreement_of(one, two, name, most) for one, two in self.pairs], axis=0)
+        return np.maximum(2.0 * r / (1.0 + r), 0.0)
+
+
+def labels_of(chosen: np.ndarray, labels: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels, or memberships, of chosen partitions (M,) bool, and where their clusters begin."""
+    sizes = np.diff(offsets)
+    columns = np.repeat(chosen, sizes) if labels.dtype.kind == "f" else chosen
+    return np.ascontiguousarray(labels[:, columns]), np.concatenate([[0], np.cumsum(sizes[chosen])])
+
+
+def sides_of(tree: Tree) -> tuple[np.ndarray, np.ndarray]:
+    """Return the groups of the two sides of each merge, (G - 1, G) bool each."""
+    G = len(tree.merges) + 1
+    members, sides = np.eye(G, dtype=bool), np.empty((2, G - 1, G), bool)
+    for at, (kept, merged) in enumerate(tree.merges):
+        sides[0, at], sides[1, at] = members[kept], members[merged]
+        members[kept] |= members[merged]
+    return sides[0], sides[1]
+
+
+def clades_of(tree: Tree) -> np.ndarray:
+    """Return the groups of all clusters of a tree but that of all, (2 (G - 1), G) bool."""
+    return np.concatenate(sides_of(tree))
+
+
+def common_objects(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return how many objects groups (rows,) of two kinds share, (G, H) float64; -1 is in none."""
+    table = np.zeros((int(first.max()) + 1, int(second.max()) + 1))
+    both = (first >= 0) & (second >= 0)
+    np.add.at(table, (first[both], second[both]), 1.0)
+    return table
+
+
+def reproduced(sides: tuple[np.ndarray, np.ndarray], shared: np.ndarray, clades: np.ndarray) -> np.ndarray:
+    """Return how far clusters of another tree divide the objects of splits in the same two sides, (S,).
+
+    ``sides``: the groups of each, (S, G) bool; ``shared`` (G, H): objects that groups have in common with
+    those of the other tree; ``clades`` (C, H) bool: the groups of its clusters. With sides X and Y and a
+    cluster N, the smaller of the Jaccard indices of X and N, and of Y and what N leaves of X and Y; the
+    largest over N, and over which side is X. O(S G H + S H C) time; 0 if the other tree has one group.
+    """
+    one, two = (side @ shared for side in sides)
+    best = np.zeros(len(one))
+    if not len(clades):
+        return best
+    sizes = clades @ shared.sum(axis=0)
+    for own, other in ((one, two), (two, one)):
+        own_in, other_in = own @ clades.T, other @ clades.T
+        n_own, n_other = own.sum(axis=1)[:, None], other.sum(axis=1)[:, None]
+        inside = own_in / np.maximum(n_own + sizes - own_in, 1.0)
+        outside = (n_other - other_in) / np.maximum(n_other + n_own - own_in, 1.0)
+        best = np.maximum(best, np.minimum(inside, outside).max(axis=1))
+    return best
+
+
+def agreement_of(first: Half, second: Half, name: str, most: int) -> np.ndarray:
+    """Return the adjusted Rand index of two trees cut into 1, 2, ... clusters, (most,); NaN without objects.
+
+    Of objects that both label. A merge adds the pairs of objects of the two merged groups to those that are
+    together, so that all numbers take O(G H) time.
+    """
+    shared = common_objects(first.groups, second.groups)
+    n = shared.sum()
+    if n == 0:
+        return np.full(most, np.nan)
+    of_first, of_second = shared.sum(axis=1), shared.sum(axis=0)
+    together, by_first, by_second = (pairs_of(of).sum() for of in (shared, of_first, of_second))
+    merges = first.trees[name].merges, second.trees[name].merges
+    found = np.empty(most)
+    for K in range(max(most, *shared.shape), 0, -1):
+        if len(of_first) > K:
+            kept, merged = merges[0][len(of_first) - 1 - K]
+            together += shared[kept] @ shared[merged]
+            by_first += of_first[kept] * of_first[merged]
+            shared[kept] += shared[merged]
+            of_first[kept] += of_first[merged]
+            shared[merged], of_first[merged] = 0.0, 0.0
+        if len(of_second) > K:
+            kept, merged = merges[1][len(of_second) - 1 - K]
+            together += shared[:, kept] @ shared[:, merged]
+            by_second += of_second[kept] * of_second[merged]
+            shared[:, kept] += shared[:, merged]
+            of_second[kept] += of_second[merged]
+            shared[:, merged], of_second[merged] = 0.0, 0.0
+        if most >= K:
+            found[K - 1] = adjusted_rand_of_pairs(together, by_first, by_second, pairs_of(n))
+    return found

@@ -1,0 +1,151 @@
+"""The tree of clusters: SciPy takes it, cuts keep what they promise, labels are the same on any engine."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.cluster.hierarchy import dendrogram, fcluster, is_valid_linkage
+
+from bigcons import ClusterTree, Ensemble, consensus_tree
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.metrics import adjusted_rand
+from bigcons.overlaps.tree import TREES
+
+
+@pytest.fixture(scope="module")
+def six():
+    return planted_ensemble(900, 40, noise=(0.0, 0.2), random_state=0)
+
+
+@pytest.fixture(scope="module")
+def tree(six):
+    return consensus_tree(six[0], tree="distinctness", random_state=0)
+
+
+def members(tree):
+    """The leaves of the two sides of every merge."""
+    G = len(tree.sizes)
+    leaves = [{g} for g in range(G)]
+    for one, two in tree.merges[:, :2].astype(int).tolist():
+        leaves.append(leaves[one] | leaves[two])
+    return [(leaves[int(a)], leaves[int(b)]) for a, b in tree.merges[:, :2]]
+
+
+@pytest.mark.parametrize("name", [*TREES, None])
+def test_tree__is_a_linkage_and_has_a_row_for_each_split(six, name):
+    tree = consensus_tree(six[0], tree=name, random_state=0)
+    G = len(tree.sizes)
+    assert isinstance(tree, ClusterTree)
+    assert tree.tree in TREES
+    assert is_valid_linkage(tree.merges)
+    assert (np.diff(tree.merges[:, 2]) >= 0).all()
+    assert len(dendrogram(tree.merges, no_plot=True)["leaves"]) == G
+    assert tree.sizes.sum() == 900
+    table = tree.table().to_pydict()
+    assert table["n_clusters"] == list(range(2, G + 1))
+    assert table["objects"][0] == 900
+    for at, (one, two) in enumerate(reversed(members(tree))):
+        sizes = sorted((int(tree.sizes[list(side)].sum()) for side in (one, two)), reverse=True)
+        assert [table["larger"][at], table["smaller"][at]] == sizes
+    np.testing.assert_array_equal(table["support"], tree.support[::-1])
+    for K in (2, 5, 9):
+        by_scipy = fcluster(tree.merges, K, "maxclust")
+        assert by_scipy.max() < K or adjusted_rand(by_scipy, tree.cut(K)) == 1.0
+
+
+def test_labels__find_the_classes_of_all_objects_and_are_numbered_by_size(six, tree):
+    labels = tree.labels()
+    assert tree.choice.n_clusters == 6
+    assert "6 clusters, support" in repr(tree)
+    assert adjusted_rand(six[1], labels) > 0.85
+    assert (np.diff(np.bincount(labels)) <= 0).all()
+    assert tree.labels(1).max() == 0
+
+
+def test_labels__are_the_same_on_any_engine_and_from_a_store(tmp_path):
+    ensemble, truth = planted_ensemble(2_400, 30, noise=(0.0, 0.2), missing=0.3, random_state=1)
+    rows = ensemble.read(0, 2_400).copy()
+    rows[7] = -1
+    ensemble = Ensemble.from_labels(rows)
+    ensemble.save(tmp_path / "e.zarr", chunk_rows=320)
+    first = consensus_tree(ensemble, random_state=3, client="serial")
+    second = consensus_tree(tmp_path / "e.zarr", random_state=3, client="threads")
+    np.testing.assert_array_equal(first.merges, second.merges)
+    np.testing.assert_array_equal(first.support, second.support)
+    labels = first.labels(6, client="serial")
+    np.testing.assert_array_equal(labels, second.labels(6, client="threads"))
+    assert labels[7] == -1
+    assert (np.delete(labels, 7) >= 0).all()
+    assert adjusted_rand(truth, labels) > 0.9
+
+
+@pytest.mark.parametrize("weights", [None, np.arange(12)])
+def test_labels__of_memberships_that_are_labels_are_those_of_the_labels(six, weights):
+    labels = six[0].read(0, 900)[:, :12]
+    soft = [(column[:, None] == np.arange(column.max() + 1)).astype(np.float32) for column in labels.T]
+    hard = consensus_tree(labels, weights=weights, random_state=0)
+    told = consensus_tree(Ensemble.from_memberships(soft), weights=weights, random_state=0)
+    np.testing.assert_allclose(told.support, hard.support, atol=1e-6)
+    assert adjusted_rand(hard.labels(6), told.labels(6)) > 0.99
+
+
+@given(st.integers(1, 40), st.integers(1, 400), st.floats(0, 1))
+def test_cut__keeps_its_promises(tree, most, min_size, min_support):
+    clusters = tree.cut(most, min_size=min_size, min_support=min_support)
+    sizes = np.bincount(clusters[clusters >= 0], tree.sizes[clusters >= 0])
+    assert 1 <= len(sizes) <= most
+    assert (np.diff(sizes) <= 0).all()
+    assert len(sizes) == 1 or sizes.min() >= min_size
+    by_number, by_support = tree.cut(most), tree.cut(min_support=min_support)
+    assert by_number.min() == by_support.min() == 0
+    assert by_number.max() == min(most, len(tree.sizes)) - 1
+    for one, two in members(
+        tree
+    ):  # a split within a cluster has no support, one between two that or below it
+        within = {int(by_support[g]) for g in one | two}
+        if len(within) == 1:
+            at = members(tree).index((one, two))
+            assert tree.support[at] < min_support
+
+
+def test_cut__without_limits_is_that_of_the_number_recommended(tree):
+    np.testing.assert_array_equal(tree.cut(), tree.cut(6))
+    assert tree.cut(min_support=0).max() + 1 == len(tree.sizes)
+    assert tree.cut(min_support=1).max() == 0 or tree.support.max() == 1
+
+
+def test_tree__tells_what_is_wrong(six, tree):
+    with pytest.raises(InvalidInputError, match=r"tree='ward' is unknown; use 'average' or 'distinctness'"):
+        consensus_tree(six[0], tree="ward")
+    with pytest.raises(InvalidInputError, match="min_support"):
+        tree.cut(min_support=2)
+    alone = consensus_tree(six[0].read(0, 900)[:, :1], random_state=0)
+    with pytest.raises(InvalidInputError, match="the support of splits is not known"):
+        alone.cut(min_support=0.5)
+    assert alone.table()["support"].null_count == len(alone.sizes) - 1
+    with pytest.raises(MemoryBudgetError):
+        consensus_tree(six[0], memory="1MB")
+
+
+@pytest.mark.parametrize("labels", [np.zeros((5, 3), int), [[0]], np.eye(3, dtype=int)])
+def test_tree__of_tiny_ensembles_shows_itself(labels):
+    tree = consensus_tree(np.asarray(labels), random_state=0)
+    assert "ClusterTree" in tree._repr_html_()
+    assert len(tree.labels()) == len(labels)
+
+
+def test_labels__are_the_same_on_dask(tmp_path):
+    from distributed import Client, LocalCluster
+
+    ensemble, _ = planted_ensemble(2_400, 20, noise=(0.0, 0.2), random_state=2)
+    ensemble.save(tmp_path / "e.zarr", chunk_rows=320)
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        here, there = (
+            consensus_tree(tmp_path / "e.zarr", random_state=1, client=c) for c in ("serial", client)
+        )
+        np.testing.assert_array_equal(here.support, there.support)
+        np.testing.assert_array_equal(here.labels(5, client="serial"), there.labels(5, client=client))

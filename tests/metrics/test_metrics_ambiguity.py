@@ -1,0 +1,37 @@
+"""The proportion of ambiguous clustering, against a count of pairs."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from bigcons.errors import InvalidInputError
+from bigcons.metrics import pac
+
+
+@given(arrays(int, st.tuples(st.integers(2, 9), st.integers(1, 6)), elements=st.integers(-1, 2)),
+       st.floats(0, 1), st.floats(0, 1))  # fmt: skip
+def test_pac__is_the_share_of_pairs_that_some_but_not_most_partitions_join(labels, one, two):
+    assume((labels >= 0).any())
+    lower, upper = sorted((one, two))
+    shares = []
+    for a, b in combinations(labels.tolist(), 2):
+        both = [(p, q) for p, q in zip(a, b, strict=True) if min(p, q) >= 0]
+        if both:
+            shares.append(sum(p == q for p, q in both) / len(both))
+    if not shares:
+        with pytest.raises(InvalidInputError, match="no partition labels two"):
+            pac(labels)
+        return
+    expected = sum(lower < share <= upper for share in shares) / len(shares)
+    assert pac(labels, lower=lower, upper=upper) == pytest.approx(expected)
+
+
+def test_pac__of_a_sample_is_near_that_of_all():
+    labels = np.random.default_rng(0).integers(3, size=(1500, 12))
+    assert pac(labels, n_objects=500) == pytest.approx(pac(labels, n_objects=1500), abs=0.02)
+    with pytest.raises(InvalidInputError):
+        pac(labels, lower=0.8, upper=0.2)

@@ -1,0 +1,169 @@
+"""Support of splits and agreement of halves: as sets of objects say, high of clusters, low of noise."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigcons import HBGF, PCC, ConsensusTree, Ensemble, choose_n_clusters
+from bigcons.errors import NoStructureWarning
+from bigcons.overlaps.support import (
+    Half,
+    Halves,
+    agreement_of,
+    clades_of,
+    common_objects,
+    reproduced,
+    sides_of,
+)
+from bigcons.overlaps.tree import TREES, Groups, Tree
+from tests.naive import support as naive
+
+DISTINCTNESS = "distinctness"
+
+
+@st.composite
+def halves(draw, n_objects):
+    """Groups of objects, some without, and merges of them in any order."""
+    given = draw(st.lists(st.integers(-1, 5), min_size=n_objects, max_size=n_objects))
+    groups = np.unique([-1, *given], return_inverse=True)[1][1:] - 1
+    left, merges = list(range(int(groups.max()) + 1)), []
+    while len(left) > 1:
+        kept, merged = sorted(draw(st.lists(st.sampled_from(left), min_size=2, max_size=2, unique=True)))
+        merges.append((kept, merged))
+        left.remove(merged)
+    tree = Tree(np.array(merges, np.int64).reshape(-1, 2), np.arange(len(merges), dtype=float))
+    return Half(groups, {DISTINCTNESS: tree})
+
+
+@given(st.data(), st.integers(1, 12))
+def test_support_and_agreement__are_those_of_sets_of_objects(data, n_objects):
+    one, two = (data.draw(halves(n_objects)) for _ in range(2))
+    if one.groups.max() < 0 or two.groups.max() < 0:
+        return
+    trees = [half.trees[DISTINCTNESS] for half in (one, two)]
+    shared = common_objects(one.groups, two.groups)
+    found = reproduced(sides_of(trees[0]), shared, clades_of(trees[1]))
+    merges = [tree.merges.tolist() for tree in trees]
+    splits = naive.splits_of(one.groups.tolist(), merges[0])
+    expected = [
+        naive.reproduced(split, one.groups.tolist(), two.groups.tolist(), merges[1]) for split in splits
+    ]
+    np.testing.assert_allclose(found, expected)
+    agreement = agreement_of(one, two, DISTINCTNESS, 7)
+    if not shared.any():
+        assert np.isnan(agreement).all()
+        return
+    for K, index in enumerate(agreement, 1):
+        clusters = [
+            naive.clusters_of(h.groups.tolist(), m, K) for h, m in zip((one, two), merges, strict=True)
+        ]
+        assert index == pytest.approx(naive.adjusted_rand(*clusters))
+
+
+def blobs(centers, n_objects=600, n_partitions=30, seed=0):
+    """K-means labels of Gaussian classes, and the classes."""
+    from sklearn.cluster import KMeans
+
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(len(centers), size=n_objects)
+    x = np.asarray(centers, float)[truth] + rng.normal(size=(n_objects, len(centers[0])))
+    numbers = rng.integers(2, 13, n_partitions).tolist()
+    labels = [KMeans(k, n_init=1, random_state=u).fit_predict(x) for u, k in enumerate(numbers)]
+    return np.column_stack(labels), truth
+
+
+@pytest.fixture(scope="module")
+def six():
+    return blobs(9 * np.eye(6))
+
+
+@pytest.fixture(scope="module")
+def one():
+    return blobs(np.zeros((1, 5)))[0]
+
+
+def support_of(labels, name):
+    offsets = Ensemble.from_labels(labels).offsets
+    groups = Groups.of(labels, offsets, 30)
+    return groups, Halves.of(labels, offsets, 30).support(groups, name)
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_support__is_near_1_of_planted_splits_and_lower_of_those_within_a_class(six, name):
+    groups, (mean, error) = support_of(six[0], name)
+    planted, within = mean[-5:-1], mean[:-5]  # the last joins classes that are equally far apart
+    assert planted.min() > 0.95 > within.max()
+    assert ((error >= 0) & (error < 0.2)).all()
+    sides = sides_of(groups.trees[name])
+    assert [side[-5:].any() for side in sides] == [True, True]
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_support__of_independent_labels_is_low(name):
+    noise = np.random.default_rng(0).integers(4, size=(600, 30))
+    assert support_of(noise, name)[1].mean[-5:].max() < 0.7
+
+
+def test_support__of_a_single_partition_is_not_known(six):
+    labels = six[0][:, :1]
+    offsets = Ensemble.from_labels(labels).offsets
+    groups = Groups.of(labels, offsets, 30)
+    found = Halves.of(labels, offsets, 30)
+    assert found.pairs == []
+    assert np.isnan(found.support(groups, DISTINCTNESS).mean).all()
+    assert np.isnan(found.agreement(DISTINCTNESS, 3)).all()
+
+
+def test_auto__says_one_cluster_of_independent_labels_and_warns_of_a_gaussian(one):
+    noise = np.random.default_rng(0).integers(4, size=(300, 30))
+    choice = choose_n_clusters(noise, random_state=0)
+    assert choice.n_clusters == 1
+    assert not choice.is_clear
+    for labels in (noise, one):
+        with pytest.warns(NoStructureWarning):
+            model = ConsensusTree("auto").fit(labels)
+        assert model.n_clusters_ == choose_n_clusters(labels, random_state=0).n_clusters
+        assert not model.has_structure_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NoStructureWarning)
+        assert ConsensusTree(1).fit(noise).has_structure_ is False
+
+
+@pytest.mark.parametrize("method", [ConsensusTree, PCC])
+def test_fit__warns_where_no_number_stands_out_and_only_there(method, one, six):
+    with pytest.warns(NoStructureWarning, match="no number of clusters stands out"):
+        model = method(4, random_state=0).fit(one)
+    assert model.has_structure_ is False
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NoStructureWarning)
+        assert method(6, random_state=0).fit(six[0]).has_structure_ is True
+
+
+def test_report__says_that_no_number_stands_out(one, six, tmp_path):
+    from bigcons import Report
+
+    ConsensusTree(4, random_state=0).fit(one, out=tmp_path / "c.zarr")
+    alone = Report(tmp_path / "c.zarr", pictures=False)
+    assert any("No number of clusters stands out" in warning for warning in alone.warnings)
+    hbgf = Report(HBGF(4, random_state=0).fit(one), ensemble=one, pictures=False)
+    assert any("No number of clusters stands out" in warning for warning in hbgf.warnings)
+    clear = Report(HBGF(6, random_state=0).fit(six[0]), ensemble=six[0], pictures=False)
+    assert not any("stands out" in warning for warning in clear.warnings)
+    assert clear.facts["clusters by the tree"].startswith("6 clusters, support ")
+    assert clear.facts["clusters by the tree"] in clear.html()
+
+
+def test_fit__of_far_fewer_clusters_than_there_are_does_not_warn_and_of_singletons_does():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(80, size=2_000)
+    many = np.column_stack([rng.permutation(80)[truth] % 40 for _ in range(30)])
+    singletons = np.column_stack([rng.permutation(300) for _ in range(20)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NoStructureWarning)
+        ConsensusTree(5, random_state=0).fit(many)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert ConsensusTree(5, random_state=0).fit(singletons).has_structure_ is False
