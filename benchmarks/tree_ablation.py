@@ -46,14 +46,15 @@ COLUMNS = {
 }
 DEFAULT = "the default"
 VARIANTS = {
-    DEFAULT: "the default: both trees, 100 groups, objects placed twice",
+    DEFAULT: "the default: both trees, 60 groups, objects placed twice",
     "average": "average link only",
     "distinctness": "distinctness only",
     "by anmi": "both, the cut of larger ANMI",
     "by distinctness": "both, the cut of larger distinctness",
     "by classes": "both, the better cut by the classes (not attainable)",
     "unweighted": "both, average link without reliabilities",
-    "60 groups": "60 groups",
+    "30 groups": "30 groups",
+    "100 groups": "100 groups",
     "200 groups": "200 groups",
     "not placed": "objects of the sample not placed",
     "placed once": "objects placed once",
@@ -103,7 +104,7 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
         "unweighted": groups._replace(trees=unweighted).cut(K),
     }
     found = {name: groups.clusters_of(cut) for name, cut in cuts.items()}
-    for n_groups in (60, 200):
+    for n_groups in (30, 100, 200):
         other = Groups.of(sample, offsets, max(n_groups, GROUPS_PER_CLUSTER * K))
         found[f"{n_groups} groups"] = other.clusters_of(other.cut(K))
     incidence = incidence_of(labels, offsets)

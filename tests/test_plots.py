@@ -320,7 +320,8 @@ def test_cluster_graph__refuses_in_one_line(asked, message):
 
 def test_plots__completion_shows_the_figures_alone():
     figures = (
-        "cluster_graph coassociation convergence memberships n_clusters overview partitions reliability trust"
+        "cluster_graph coassociation consensus_cdf convergence memberships n_clusters overview partitions "
+        "reliability tree trust"
     )
     assert dir(plots) == figures.split()
 

@@ -186,8 +186,8 @@ class ClusterTree:
         def place(part: tuple[Block, np.ndarray]) -> tuple[np.ndarray, Any]:
             block, current = part
             read = ensemble.read(block.start, block.stop)
-            assigned, _, stats = placement.place(state, read, current[:, None], soft=False)
-            return assigned, stats
+            placed = placement.place(state, read, current[:, None])
+            return placed.clusters, placed.stats
 
         blocks = ensemble.blocks()
         parts: Iterator[Any] = ((block, labels[block.start : block.stop].copy()) for block in blocks)

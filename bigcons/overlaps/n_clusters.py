@@ -27,12 +27,11 @@ from bigcons.overlaps.support import Halves
 from bigcons.overlaps.tree import (
     DISTINCTNESS,
     MOST_GROUPS,
-    N_GROUPS,
-    ROWS_PER_GROUP,
     Groups,
     enough_labels,
-    n_groups_for,
     plan_bytes,
+    rows_for,
+    rows_for_groups,
 )
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, draw_rows, resolve_seed
@@ -212,9 +211,9 @@ def search(
     least, most = _checked_range(k_range, ensemble.n_objects)
     rows = np.empty((0, 0))
 
-    def rows_for_groups(n_groups: int) -> np.ndarray:
+    def labels_for(n_groups: int) -> np.ndarray:
         nonlocal rows
-        n_rows = min(ROWS_PER_GROUP * max(n_groups, N_GROUPS), ensemble.n_objects)
+        n_rows = min(rows_for_groups(n_groups), ensemble.n_objects)
         plan = MemoryPlan(
             held=2 * label_bytes(ensemble, n_rows) + plan_bytes(ensemble, n_rows, n_groups, most or n_groups),
             per_block=block_label_bytes(ensemble),
@@ -225,7 +224,7 @@ def search(
             rows = sample_rows(ensemble, engine, seed, n_rows)
         return rows
 
-    found = search_sample(rows_for_groups, ensemble.n_objects, ensemble.offsets, given, least, most)
+    found = search_sample(labels_for, ensemble.n_objects, ensemble.offsets, given, least, most)
     choice = found.choice
     other = choice.runner_up
     if k_range is None and choice.n_clusters == 1 and other is not None and choice.is_shared(other):
@@ -235,7 +234,7 @@ def search(
 
 
 def search_sample(
-    rows_for_groups: Callable[[int], np.ndarray],
+    labels_for: Callable[[int], np.ndarray],
     n_objects: int,
     offsets: np.ndarray,
     weights: Weights | None,
@@ -245,7 +244,7 @@ def search_sample(
     """Return the choice by a sample of the objects, given the labels for so many groups."""
     n_groups = max(FIRST_GROUPS, 2 * (most or 0))
     while True:
-        sample = rows_for_groups(n_groups)
+        sample = labels_for(n_groups)
         grouped, starts, counts = enough_labels(sample, offsets, weights)
         groups = Groups.of(grouped, starts, n_groups, counts)
         n_found = len(groups.table)
@@ -344,7 +343,7 @@ class ChoosingClusterer(ConsensusClusterer):
         for, or where the number has been chosen, and so judged with all others.
         """
         K = self.n_clusters
-        if hasattr(self, "n_clusters_choice_") or n_groups_for(K) > N_GROUPS:
+        if hasattr(self, "n_clusters_choice_") or rows_for(K) > rows_for(1):
             return None
         n_objects = min(len(sample), LEAST_OBJECTS * most_groups)
         told = search_sample(lambda _: sample, n_objects, offsets, weights, 1, None).choice

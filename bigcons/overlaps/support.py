@@ -23,8 +23,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bigcons.metrics.clusterings import adjusted_rand_of_pairs
-from bigcons.metrics.confidence import pairs_of, random_halves
+from bigcons.metrics.confidence import SEED, pairs_of
 from bigcons.overlaps.tree import Groups, Tree
+from bigcons.seeding import generator
 from bigcons.stores.ensemble_store import observed
 
 
@@ -63,7 +64,9 @@ class Halves(NamedTuple):
         M = offsets.size - 1
         counts = np.ones(M) if counts is None else counts
         pairs = []
-        for first in random_halves(M) if M > 1 else ():
+        draw = generator(SEED, "tree.halves")
+        for _ in range(4 if M > 1 else 0):
+            first = draw.permutation(M) < M // 2
             halves = []
             for chosen in (first, ~first):
                 some, starts = labels_of(chosen, labels, offsets)
