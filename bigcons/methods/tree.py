@@ -106,7 +106,7 @@ class Placement:
         self.offsets = offsets
         self.n_clusters = n_clusters
         self.weights = weights
-        self.half = random_half(offsets.size - 1)
+        self.half: np.ndarray = random_half(offsets.size - 1)
 
     def start(self, _labels: np.ndarray, _seed: int, _number: int) -> tuple[State, np.ndarray | None]:
         """Not called: the tree is the start."""
