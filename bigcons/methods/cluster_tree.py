@@ -13,7 +13,7 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, open_engine
 from bigcons.memory import Block
-from bigcons.methods.tree import Placement, count_memberships
+from bigcons.methods.tree import Placement
 from bigcons.overlaps.n_clusters import NClustersChoice, Search, search
 from bigcons.overlaps.tree import TREES, Tree
 from bigcons.progress import progress
@@ -160,15 +160,8 @@ class ClusterTree:
         K = int(clusters.max()) + 1
         placement = Placement(self._ensemble.offsets, K, self._weights)
         sample = self._search.sample
-        counted = sample if self._weights is None else self._weights.counted(sample)
         of_sample = np.append(clusters, -1)[self._search.groups.groups].astype(np.int32)
-        T, sizes = np.zeros((self._ensemble.offsets[-1], K)), np.zeros(K)
-        if counted.dtype.kind == "f":
-            count_memberships(counted, of_sample, T, sizes)
-        else:
-            from bigcons.kernels.cluster_tables import count_assigned
-
-            count_assigned(counted, self._ensemble.offsets, of_sample, T, sizes)
+        T, sizes = placement.counted(sample, of_sample)
         labels = np.full(self.n_objects, -1, np.int32)
         if len(sample) == self.n_objects:
             labels[:] = of_sample

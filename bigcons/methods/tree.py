@@ -134,6 +134,16 @@ class Placement:
             "temperature": np.ones(1),
         }
 
+    def counted(self, labels: np.ndarray, clusters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what `state` takes, T (B, K) and sizes (K,), of rows in clusters (rows,), -1 for in none."""
+        labels = labels if self.weights is None else self.weights.counted(labels)
+        T, sizes = np.zeros((self.offsets[-1], self.n_clusters)), np.zeros(self.n_clusters)
+        if labels.dtype.kind == "f":
+            count_memberships(labels, clusters, T, sizes)
+        else:
+            count_assigned(labels, self.offsets, clusters.astype(np.int32), T, sizes)
+        return T, sizes
+
     def place(
         self, state: State, labels: np.ndarray, carried: np.ndarray | None, *, soft: bool = False
     ) -> Placed:
@@ -229,12 +239,7 @@ class TreeStart(BestOfStarts):
         groups = Groups.of(grouped, of_grouped, n_groups_for(K), counts)
         cut = groups.cut(K)
         clusters = groups.clusters_of(cut)
-        labels = run.sample if weights is None else weights.counted(run.sample)
-        T, sizes = np.zeros((offsets[-1], K)), np.zeros(K)
-        if labels.dtype.kind == "f":
-            count_memberships(labels, clusters, T, sizes)
-        else:
-            count_assigned(labels, offsets, clusters.astype(np.int32), T, sizes)
+        T, sizes = placement.counted(run.sample, clusters)
         carries = len(run.sample) == run.data.n_objects
         if carries:
             for block in run.blocks:

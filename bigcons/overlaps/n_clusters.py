@@ -101,7 +101,7 @@ class NClustersChoice:
     def _reproduced(self, n_clusters: int) -> float:
         """Return the lifetime of a number times the agreement on it."""
         row = self.row(n_clusters)
-        return row["lifetime"] * (1.0 if np.isnan(row["agreement"]) else row["agreement"])
+        return float(reproduced_lifetime(row["lifetime"], row["agreement"]))
 
     def __repr__(self) -> str:
         best = self.row(self.n_clusters)
@@ -170,20 +170,7 @@ def choose_n_clusters(
     seed = resolve_seed(random_state)
     data = as_ensemble(ensemble, soft=True)
     with open_engine(client) as engine:
-        return choose(data, engine, seed, k_range=k_range, weights=weights, memory=memory)
-
-
-def choose(
-    ensemble: Ensemble,
-    engine: Engine,
-    seed: int,
-    *,
-    k_range: Sequence[int] | None = None,
-    weights: Any = None,
-    memory: str | float | None = None,
-) -> NClustersChoice:
-    """Return the choice for an open ensemble: see `choose_n_clusters`."""
-    return search(ensemble, engine, seed, k_range=k_range, weights=weights, memory=memory).choice
+        return search(data, engine, seed, k_range=k_range, weights=weights, memory=memory).choice
 
 
 class Search(NamedTuple):
@@ -276,6 +263,11 @@ def lifetimes(groups: Groups, most: int) -> np.ndarray:
     return np.maximum(-np.diff(groups.costs(most), prepend=np.nan_to_num(groups.most_distinct)), 0.0)
 
 
+def reproduced_lifetime(lifetime: Any, agreement: Any) -> np.ndarray:
+    """Return lifetimes as far as others would find them: times the agreement, where that is known."""
+    return np.asarray(lifetime * np.where(np.isnan(agreement), 1.0, agreement))
+
+
 def choice_of_tree(groups: Groups, halves: Halves, least: int, most: int) -> NClustersChoice:
     """Return the choice among the numbers of clusters of a tree."""
     numbers = np.arange(least, most + 1)
@@ -288,8 +280,7 @@ def choice_of_tree(groups: Groups, halves: Halves, least: int, most: int) -> NCl
         "lifetime": lifetime[numbers - 1],
         "agreement": agreement[numbers - 1],
     }
-    reproduced = table["lifetime"] * np.where(np.isnan(table["agreement"]), 1.0, table["agreement"])
-    order = np.argsort(-reproduced, kind="stable")
+    order = np.argsort(-reproduced_lifetime(table["lifetime"], table["agreement"]), kind="stable")
     best = numbers[order].tolist()
     n_sampled = int((groups.groups >= 0).sum())
     return NClustersChoice(best[0], best[1] if len(best) > 1 else None, table, float(lifetime[0]), n_sampled)
@@ -369,7 +360,7 @@ class ChoosingClusterer(ConsensusClusterer):
         if isinstance(asked, str):
             weights = getattr(self, "weights", None)
             weights = None if isinstance(weights, str) else weights
-            choice = choose(ensemble, engine, seed, weights=weights, memory=self.memory)
+            choice = search(ensemble, engine, seed, weights=weights, memory=self.memory).choice
             self._note_structure(choice, is_asked=True)
             self.n_clusters_choice_: NClustersChoice = choice
             self.n_clusters = choice.n_clusters
