@@ -6,6 +6,9 @@ takes a function is never found again. Here every entry is one file, written und
 and named by hashes of everything it depends on: processes share no index. An entry is read whole or not at
 all.
 
+The folder is the user's, whichever copy of bigcons asks: ``NUMBA_CACHE_DIR/bigcons`` if that is set, else
+``bigcons/kernels`` in the system's folder for caches (``~/.cache`` or ``XDG_CACHE_HOME`` on Linux).
+
 Writing an entry removes entries of the same kernel, types, versions and processor that were compiled from
 other sources and have not been used for a day. Removing one too early only costs a compilation.
 
@@ -16,7 +19,7 @@ belong to one of them and not be writable by others. From any other folder nothi
 Undocumented behavior of numba that this module relies on:
 
 - ``numba.core.caching.FunctionCache`` loads and saves through ``_load_overload(sig, target_context)`` and
-  ``_save_overload(sig, data)``, which are overridden here, and has its directory in ``cache_path``;
+  ``_save_overload(sig, data)``, which are overridden here;
 - its ``_impl`` turns a compiled function into something to pickle (``check_cachable``, ``reduce``) and back
   (``rebuild``), and ``numba.core.serialize.dumps`` pickles it;
 - a dispatcher accepts a cache as ``_cache`` and an identity by ``_set_uuid``, and its type refers to it as
@@ -35,6 +38,7 @@ import inspect
 import logging
 import os
 import pickle
+import re
 import stat
 import sys
 import tempfile
@@ -56,7 +60,7 @@ logger = logging.getLogger("bigcons")
 
 
 class KernelCache(FunctionCache):
-    """Numba's cache of one kernel, with our own files in numba's directory."""
+    """Numba's cache of one kernel, with our own files in a folder of the user."""
 
     def __init__(self, kernel: Any, variant: str) -> None:
         super().__init__(kernel.py_func)
@@ -86,7 +90,7 @@ class KernelCache(FunctionCache):
         with contextlib.suppress(OSError):  # a file of another user
             os.utime(path)  # mark it as used now
         digest, content = content[:32], content[32:]
-        if hashlib.sha256(content).digest() != digest:
+        if _seal(path, content) != digest:
             return None
         try:
             entry = pickle.loads(content)  # noqa: S301 - the user's own files, as checked above
@@ -100,13 +104,14 @@ class KernelCache(FunctionCache):
                 return
             path = self._entry(sig, data.codegen)
             content = dumps(self._serializer.reduce(data))
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
             if not _is_safe(path.parent):
                 return
             with tempfile.NamedTemporaryFile(
                 dir=path.parent, prefix=f"{path.stem}-", suffix=".tmp", delete=False
             ) as file:
-                file.write(hashlib.sha256(content).digest() + content)
+                file.write(_seal(path, content) + content)
             Path(file.name).replace(path)
             _remove_superseded(path)
         except OSError:  # a full or read-only disk only costs a compilation
@@ -115,17 +120,37 @@ class KernelCache(FunctionCache):
             _warn_once(f"{type(error).__name__}: {error}")
 
     def _entry(self, sig: Any, codegen: Any) -> Path:
+        names = [self._kernel_name, *map(_stable_type, sig)]
         parts = [
-            self._kernel_name,
+            *names,
             self._variant,
             numba.__version__,
             str(sys.implementation.cache_tag),
-            *map(_stable_type, sig),
             str(codegen.magic_tuple()),
         ]
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
         kernel = f"bigcons-{self._kernel_name.rpartition('.')[2][:40]}-{digest}"
-        return Path(self.cache_path) / f"{kernel}-{_sources()[:32]}.nbc"
+        modules = frozenset(re.findall(r"bigcons\.kernels\.(\w+)\.", " ".join(names)))
+        return _folder() / f"{kernel}-{_sources(modules)[:32]}.nbc"
+
+
+@cache
+def _folder() -> Path:
+    """Return where the user's entries are, of every copy of bigcons: their names tell them apart."""
+    if numba.config.CACHE_DIR:
+        return Path(numba.config.CACHE_DIR) / "bigcons"
+    if sys.platform == "win32":
+        caches = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
+    elif sys.platform == "darwin":
+        caches = "~/Library/Caches"
+    else:
+        caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(caches).expanduser() / "bigcons" / "kernels"
+
+
+def _seal(path: Path, content: bytes) -> bytes:
+    """Return a hash of an entry and its name: under another name it is the code of another kernel."""
+    return hashlib.sha256(path.name.encode() + content).digest()
 
 
 def _is_safe(folder: Path) -> bool:
@@ -238,9 +263,13 @@ def _stable_type(argument: Any) -> str:
 
 
 @cache
-def _sources() -> str:
-    """Return a hash of all kernels' sources: any of them may be inlined into any other."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+def _sources(modules: frozenset[str]) -> str:
+    """Return a hash of the sources of modules of kernels and of all that they import: it may be inlined."""
+    sources: dict[str, bytes] = {}
+    waiting = {"_jit", *modules}
+    while waiting:
+        module = waiting.pop()
+        sources[module] = (Path(__file__).parent / f"{module}.py").read_bytes()
+        imported = re.findall(rb"bigcons\.kernels\.(\w+)|bigcons\.kernels import (\w+)", sources[module])
+        waiting |= {name.decode() for names in imported for name in names if name} - sources.keys()
+    return hashlib.sha256(b"\n".join(sources[module] for module in sorted(sources))).hexdigest()

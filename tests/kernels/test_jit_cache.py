@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -33,7 +34,7 @@ for kernel in (label_rows.count_tile, pair_descent.total_value):
 
 
 # As after an edit of a kernel: the same code under another hash of the sources.
-EDITED = "from bigcons.kernels import _cache; _cache._sources = lambda: 'f' * 64\n"
+EDITED = "from bigcons.kernels import _cache; _cache._sources = lambda modules: 'f' * 64\n"
 COUNT = """
 import sys
 import numpy as np
@@ -94,9 +95,37 @@ def test_keep_on_disk__entries_of_another_python_are_compiled_anew(filled: Path)
     """What one version of Python pickled another may not read, though it is whole."""
     for entry in filled.rglob("*.nbc"):
         content = b"a pickle from elsewhere"
-        entry.write_bytes(hashlib.sha256(content).digest() + content)
+        entry.write_bytes(hashlib.sha256(entry.name.encode() + content).digest() + content)
     assert hits(start(filled)) == [0, 0]
     assert hits(start(filled)) == [1, 2]
+
+
+def test_keep_on_disk__exchanged_entries_are_compiled_anew(tmp_path: Path) -> None:
+    """Each is whole, and is the machine code of another kernel or of other types."""
+    for process in [start(tmp_path, dtype, COUNT) for dtype in ("int8", "int16")]:
+        hits(process)
+    first, second = sorted(tmp_path.rglob("*-count_tile-*.nbc"))
+    contents = first.read_bytes(), second.read_bytes()
+    second.write_bytes(contents[0])
+    first.write_bytes(contents[1])
+    assert [hits(start(tmp_path, dtype, COUNT)) for dtype in ("int8", "int16")] == [[0], [0]]
+    assert [hits(start(tmp_path, dtype, COUNT)) for dtype in ("int8", "int16")] == [[1], [1]]
+
+
+def test_keep_on_disk__all_copies_of_the_package_share_a_cache(tmp_path: Path) -> None:
+    package = Path(__file__).parents[2] / "bigcons"
+    shutil.copytree(package, tmp_path / "copy" / "bigcons", ignore=shutil.ignore_patterns("__pycache__"))
+    home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "caches"), "LOCALAPPDATA": str(tmp_path)}
+    inherited = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    for folder, expected in ((package.parent, "0"), (tmp_path / "copy", "1")):
+        done = subprocess.run(
+            [sys.executable, "-c", COUNT, "int8"],
+            env={**inherited, **home, "PYTHONPATH": str(folder)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.split() == [expected]
 
 
 def test_keep_on_disk__leaves_no_temporary_files(filled: Path) -> None:
