@@ -68,7 +68,8 @@ def demo(
     This is the one of Lourenço et al. 2015, on simulated or real data: 100 k-means partitions of random
     halves of 120,000 objects, and their consensus by PCC, over a sample of the pairs as in the paper and over
     all pairs, and by the consensus tree, the default of the other commands. A table compares the results with
-    the published ones. A repeated run replaces its own results.
+    the published ones. A run that was interrupted
+    resumes; a finished one is replaced.
     """
     folder = Path(out)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / RESULT).exists() and not overwrite:
@@ -78,8 +79,11 @@ def demo(
     folder.mkdir(parents=True, exist_ok=True)
     asked: dict[str, Any] = {"data": data, "data_dir": data_dir, "n_objects": size, "n_clusters": n_clusters}
     asked["random_state"] = random_state
+    earlier = json.loads((folder / RESULT).read_bytes()) if (folder / RESULT).exists() else asked
+    if earlier != asked:
+        click.echo(f"{folder} holds the results of an earlier demo, which are replaced.", err=True)
     (folder / RESULT).write_text(json.dumps(asked), encoding="utf-8")  # so that a rerun finds its own
-    result = {**asked, **_run(folder, **asked)}
+    result = {**asked, **_run(folder, **asked, overwrite=earlier != asked)}
     (folder / RESULT).write_text(json.dumps(result, indent=1), encoding="utf-8")
     emit({**result, "folder": str(folder)}, _report(result, folder))
 
@@ -88,7 +92,13 @@ def demo(
 
 
 def _run(
-    folder: Path, data: str, data_dir: str | None, n_objects: int, n_clusters: int, random_state: int
+    folder: Path,
+    data: str,
+    data_dir: str | None,
+    n_objects: int,
+    n_clusters: int,
+    random_state: int,
+    overwrite: bool,
 ) -> dict[str, Any]:
     """Run the experiment, write its stores and its figure to ``folder``, and return its numbers."""
     import numpy as np
@@ -110,7 +120,7 @@ def _run(
             train="all",  # as in the paper
             out=str(folder / "ensemble.zarr"),
             random_state=random_state,
-            overwrite=True,
+            overwrite=overwrite,
         )
     del features
 

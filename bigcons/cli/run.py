@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
+from shlex import quote
 from typing import Any
 
 import click
@@ -26,9 +27,16 @@ from bigcons.cli.options import (
     scheduler_option,
     table_options,
 )
-from bigcons.cli.output import emit, facts, log_to_stderr, reporting, telling_finished, with_clusters
+from bigcons.cli.output import emit, facts, log_to_stderr, reporting, telling_finished
 from bigcons.cli.score import read_classes
-from bigcons.cli.solve import cluster_count, method_option, parse_method, results_of
+from bigcons.cli.solve import (
+    cluster_count,
+    ending,
+    method_option,
+    parse_method,
+    results_of,
+    shown_results,
+)
 from bigcons.errors import ExecutionError, StoreExistsError
 
 
@@ -142,6 +150,7 @@ def run(
     trained_on = (
         f"samples of {made_with['sample_rows']:,}" if made_with["train"] == "samples" else "all they see"
     )
+    of_clusters = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     result: dict[str, Any] = {
         "kind": "run",
         "ensemble": {
@@ -168,9 +177,24 @@ def run(
         counts = truth_table(classes, Consensus.open(consensus_path).label_rows)
         scores = {name: criterion(counts) for name, criterion in OF_TRUTH.items()}
         result["scores"] = {"n_judged": int(counts.sum()), **scores}
-    words = Consensus.open(consensus_path).clusters_in_words()
-    shown = {**result, "consensus": with_clusters(result["consensus"], words)}
-    emit(result, facts({name: part for name, part in shown.items() if name != "kind"}))
+    solved = Consensus.open(consensus_path)
+    shown = {
+        "ensemble": {
+            "ensemble": ensemble_path,
+            "objects": ensemble.n_objects,
+            "features": len(made_with["features"]),
+            "partitions": f"{ensemble.n_partitions:,} of {of_clusters} clusters, trained on {trained_on}",
+            "seconds": generating,
+        },
+        "consensus": shown_results(result["consensus"], solved),
+        **({"scores": result["scores"]} if truth is not None else {}),
+    }
+    stores, folder = f"{quote(consensus_path)} --ensemble {quote(ensemble_path)}", out.rstrip("/")
+    commands = [
+        f"bigcons report {stores} -o {quote(f'{folder}.html')}",
+        f"bigcons export {quote(consensus_path)} -o {quote(f'{folder}.csv')}",
+    ]
+    emit(result, "\n\n".join([facts(shown), ending(solved, commands)]))
 
 
 def _generate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -173,11 +174,14 @@ def solve(
         raise
     results = {"seconds": time.perf_counter() - began, **results_of(model)}
     solved = Consensus.open(out)
-    shown = facts(with_clusters({"consensus": out, **results}, solved.clusters_in_words()))
-    page = Path(out).with_suffix(".html").name
+    stored = quote(out)
+    commands = [
+        f"bigcons report {stored} -o {quote(Path(out).with_suffix('.html').name)}",
+        f"bigcons export {stored} -o {quote(Path(out).with_suffix('.csv').name)}",
+    ]
     emit(
         {"kind": "consensus", "path": out, **results},
-        f"{shown}\n\n{_largest(solved)}\nMore: bigcons report {quote(out)} -o {quote(page)}",
+        "\n\n".join([facts(shown_results({"consensus": out, **results}, solved)), ending(solved, commands)]),
     )
 
 
@@ -189,8 +193,19 @@ def results_of(model: ConsensusClusterer) -> dict[str, Any]:
     return fit_results(model) | ({} if choice is None else {"n_clusters_choice": repr(choice)})
 
 
-def _largest(solved: Consensus) -> str:
-    """Return a table of the largest clusters: their sizes and, if the store has it, their confidence."""
+# What says how a method came to its result, and nothing of the result.
+_OF_THE_SOLVER = ("coassociation", "objective", "start_objectives", "gap", "n_passes", "n_steps", "converged")
+
+
+def shown_results(results: Mapping[str, Any], solved: Consensus) -> dict[str, Any]:
+    """Return the results that are shown: the clusters in words, and what concerns the solver with ``-v``."""
+    is_verbose = logging.getLogger("bigcons").isEnabledFor(logging.INFO)
+    shown = {name: value for name, value in results.items() if is_verbose or name not in _OF_THE_SOLVER}
+    return with_clusters(shown, solved.clusters_in_words())
+
+
+def ending(solved: Consensus, commands: Sequence[str]) -> str:
+    """Return the end of a solve: its largest clusters, with their confidence if stored, and the commands."""
     sizes = solved.cluster_sizes()
     rows = [
         {"cluster": str(k), "objects": f"{size:,}", "share": f"{size / max(sizes.sum(), 1):.1%}"}
@@ -205,7 +220,9 @@ def _largest(solved: Consensus) -> str:
     listed = rows[:8]
     more = len(rows) - len(listed)
     rest = f"\n... and {amount(more, 'smaller cluster')}" if more > 0 else ""
-    return table(columns, listed) + rest
+    return "\n\n".join(
+        [table(columns, listed) + rest, "\n".join(["Next:", *(f"  {each}" for each in commands)])]
+    )
 
 
 def parse_method(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -9,6 +9,8 @@ import click
 from bigcons.cli.options import PATH, memory_option, overwrite_option, random_state_option, scheduler_option
 from bigcons.cli.output import emit, reporting, table
 
+SHOWN = 20
+
 
 @click.command()
 @click.argument("ensemble", type=PATH)
@@ -55,8 +57,13 @@ def tree(
         "tree": found.tree,
         "splits": splits,
     }
-    cells = [{column: _cell(value) for column, value in row.items()} for row in splits]
-    emit(result, "\n\n".join([repr(found), table(list(splits[0]), cells)] if splits else [repr(found)]))
+    parts = [repr(found)]
+    if splits:
+        rows = [{column: _cell(value) for column, value in row.items()} for row in splits[:SHOWN]]
+        parts.append(table(list(splits[0]), rows))
+    if len(splits) > SHOWN:
+        parts.append(f"... and {len(splits) - SHOWN:,} lower splits; --json lists all.")
+    emit(result, "\n\n".join(parts))
 
 
 def _cell(value: Any) -> str:

@@ -222,7 +222,7 @@ class Call(NamedTuple):
         """Yield the folder in which the call keeps what is finished."""
         assert self.out is not None  # noqa: S101 - results in memory need none
         with (
-            local_output(place_of(self.out)) as path,
+            local_output(place_of(self.out), self.overwrite) as path,
             open_scratch(
                 path, made_with, seed=self.seed, seed_is_given=self.seed_is_given, resume=self.resume
             ) as scratch,
@@ -234,7 +234,7 @@ class Call(NamedTuple):
         unfinished = [u for u in range(self.n_partitions) if not has(file(u))]
         if len(unfinished) < self.n_partitions:
             n_finished = self.n_partitions - len(unfinished)
-            _log.info("%d of %d partitions are finished", n_finished, self.n_partitions)
+            _log.warning("Resuming: %d of %d partitions were finished.", n_finished, self.n_partitions)
         return unfinished
 
 
@@ -343,7 +343,7 @@ def _label_blocks(
     blocks = call.data.blocks(plan.block_rows)
     is_done = [scratch is not None and scratch.has(scratch.block(block)) for block in blocks]
     if any(is_done):
-        _log.info("%d of %d blocks of labels are finished", sum(is_done), len(blocks))
+        _log.warning("Resuming: %d of %d blocks of labels were finished.", sum(is_done), len(blocks))
     if not all(is_done):
         first = is_done.index(False)
         items = (item for item in call.data.iterate(plan.block_rows, first) if not is_done[item[0].index])

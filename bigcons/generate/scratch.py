@@ -21,7 +21,13 @@ import numpy as np
 from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError, first_line
 from bigcons.memory import Block
 from bigcons.storage.checkpoint import Seal, differences, key_of
-from bigcons.storage.commit import is_store, read_manifest, refuse_existing, refuse_other
+from bigcons.storage.commit import (
+    is_store,
+    read_manifest,
+    refuse_existing,
+    refuse_other,
+    unless_overwriting,
+)
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.leftovers import is_left, temporary_folder
 from bigcons.storage.locks import sweep_locks, writer_lock
@@ -181,7 +187,7 @@ def _check_same(finished: Ensemble, asked: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def local_output(out: Place) -> Iterator[Path]:
+def local_output(out: Place, overwrite: bool) -> Iterator[Path]:
     """Yield the path of ``out`` or, if that is in a bucket, a temporary path, which a kill loses.
 
     If the ``with`` block fails or is interrupted, log how to resume from what is finished.
@@ -198,8 +204,8 @@ def local_output(out: Place) -> Iterator[Path]:
         counts = [f"{n} {what}" for what, pattern in _KEPT.items() if (n := len(list(folder.glob(pattern))))]
         if counts:
             _log.warning(
-                "%s are kept in %s; the same call, without overwrite, resumes%s.",
-                *(" and ".join(counts), folder, f" once {out} is moved away" if is_store(out) else ""),
+                "%s are kept in %s; repeat the call%s to resume.",
+                *(" and ".join(counts), folder, unless_overwriting(out, overwrite)),
             )
         raise
 

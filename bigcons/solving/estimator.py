@@ -161,7 +161,10 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         finished = finished_run(path) if path is not None and resume else None
         if path is not None and finished is None:
             refuse_existing(path, overwrite, "consensus")
-        with job(type(self).__name__), nullcontext() if path is None else logging_how_to_resume(path):
+        with (
+            job(type(self).__name__),
+            nullcontext() if path is None else logging_how_to_resume(path, overwrite),
+        ):
             x = select(x, id=id, columns=columns, drop=drop)
             ensemble, output = as_ensemble(x, soft=True), None
             if ensemble.is_soft and not self.info.soft_input:

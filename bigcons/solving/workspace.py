@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from bigcons.errors import CorruptStoreError, StoreLockedError
 from bigcons.execution.engine import Engine
 from bigcons.storage.checkpoint import BlockArrays, FileBlocks, MemoryBlocks, Snapshots
-from bigcons.storage.commit import is_store, read_manifest
+from bigcons.storage.commit import is_store, read_manifest, unless_overwriting
 from bigcons.storage.interface import Place
 from bigcons.storage.leftovers import is_left, temporary_folder
 from bigcons.storage.locks import sweep_locks, writer_lock
@@ -104,16 +104,15 @@ def scratch_place(output: Output | None) -> Iterator[Place]:
 
 
 @contextmanager
-def logging_how_to_resume(out: str | os.PathLike[str]) -> Iterator[None]:
+def logging_how_to_resume(out: str | os.PathLike[str], overwrite: bool) -> Iterator[None]:
     """Log how to resume if the ``with`` block fails or is interrupted with finished passes on file."""
     try:
         yield
     except BaseException:
         if can_resume(out):
-            replaced = f" once {out} is moved away" if is_store(out) else ""
             logger.warning(
-                "Finished passes are kept in %s; the same call, without overwrite, resumes%s.",
-                *(partial_folder(out), replaced),
+                "Finished passes are kept in %s; repeat the call%s to resume.",
+                *(partial_folder(out), unless_overwriting(out, overwrite)),
             )
         raise
 

@@ -412,6 +412,13 @@ def new_folder_of_files(path: StorePath, pattern: str, *, overwrite: bool) -> It
         folder.flush()
 
 
+def unless_overwriting(out: StorePath | Place, overwrite: bool) -> str:
+    """Return how a call must differ from the one that was interrupted to resume it, as words to insert."""
+    if not overwrite:
+        return ""
+    return " without overwrite" + (f", once {out} is moved away," if is_store(out) else "")
+
+
 def refuse_existing_file(path: StorePath, overwrite: bool) -> Path:
     """Return ``path`` as a Path; raise StoreExistsError if a file must not be written there."""
     target = local_path(path)

@@ -457,9 +457,11 @@ def test_methods__tells_all_of_one(run):
     assert run("methods nonsense").exit_code == 2
 
 
-def test_demo__runs_again_into_its_own_folder(ran):
+def test_demo__runs_again_into_its_own_folder_and_says_so(run, ran):
     result = ran("demo --size 500")
-    assert ran("demo --size 500")["starts_agreement"] == result["starts_agreement"]
+    again = run("demo --size 500 --json")
+    assert again.stderr == "bigcons-demo holds the results of an earlier demo, which are replaced.\n"
+    assert json.loads(again.stdout)["starts_agreement"] == result["starts_agreement"]
     assert names("bigcons-demo") == ["consensus.zarr", "demo.json", "demo.png", "ensemble.zarr", "truth.npy"]
     stored = json.loads(Path("bigcons-demo/demo.json").read_text())
     accuracy = [solve["accuracy"] for solve in stored["solves"]]
@@ -467,6 +469,46 @@ def test_demo__runs_again_into_its_own_folder(ran):
     assert min(accuracy) > stored["base_accuracy"]
     scores = ran("score bigcons-demo/consensus.zarr --truth bigcons-demo/truth.npy")
     assert scores["matching_accuracy"] == accuracy[0]
+
+
+def test_demo__resumes_when_it_was_interrupted(run, ran, monkeypatch):
+    from bigcons import plots
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(plots, "overview", interrupt)
+        assert run("demo --size 500").exit_code == 130
+    made = Path("bigcons-demo/ensemble.zarr/manifest.json").stat().st_mtime_ns
+    ran("demo --size 500")
+    assert Path("bigcons-demo/ensemble.zarr/manifest.json").stat().st_mtime_ns == made
+
+
+def test_sample_data__runs_as_it_suggests(run):
+    made = run("sample-data features.csv --truth truth.parquet --size 300")
+    assert made.exit_code == 0, made.output
+    command = made.stdout.splitlines()[-1].removeprefix("  bigcons ")
+    ended = run(f"{command} --n-partitions 8")
+    assert ended.exit_code == 0, ended.output
+    for line in ended.stdout.partition("Next:\n")[2].splitlines():
+        done = run(line.removeprefix("  bigcons "))
+        assert done.exit_code == 0, done.output
+    assert Path("out.csv").read_text().startswith('id,label\n"object-000",')
+    assert Path("out.html").exists()
+
+
+def test_sample_data__refuses_what_it_cannot_write(run):
+    Path("features.csv").touch()
+    for line, reason in (
+        ("sample-data features.csv", "features.csv exists"),
+        ("sample-data features.npy", "features.npy is no .csv or .parquet file"),
+        ("sample-data f.csv --truth truth", "truth is no .csv or .parquet file"),
+    ):
+        refused = run(line)
+        assert refused.exit_code == 1
+        assert reason in refused.stderr
+    assert names(".") == ["features.csv"]
 
 
 def test_demo__shows_a_table(run):

@@ -304,7 +304,7 @@ def test_interrupt__says_how_to_go_on(stored: Path, tmp_path: Path, monkeypatch,
     monkeypatch.setattr(Snapshots, "save", interrupted)
     with pytest.raises(KeyboardInterrupt):
         PCC(**PARAMETERS).fit(stored, out=tmp_path / "consensus.zarr")
-    assert "the same call, without overwrite, resumes" in caplog.text
+    assert "repeat the call to resume" in caplog.text
 
 
 class InterruptAt:
@@ -437,7 +437,7 @@ def test_solve_command__resumes_by_default_and_finds_what_is_finished(
 
 def kept(caplog: pytest.LogCaptureFixture) -> int:
     """How often it was told since the last time that something is kept, and where."""
-    n_told = caplog.text.count("consensus.zarr.partial; the same call, without overwrite, resumes")
+    n_told = caplog.text.count("consensus.zarr.partial; repeat the call to resume")
     caplog.clear()
     return n_told
 

@@ -298,7 +298,7 @@ def test_kmeans__that_fails_says_what_is_kept(points, tmp_path, caplog, error, n
         make(points, n_partitions=5, out=tmp_path / "e.zarr", client=DiesAfter(n_finished, error))
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     place = tmp_path / "e.zarr.partial"
-    expected = f"2 finished partitions are kept in {place}; the same call, without overwrite, resumes."
+    expected = f"2 finished partitions are kept in {place}; repeat the call to resume."
     assert told == ([expected] if n_finished else [])
 
 

@@ -118,7 +118,7 @@ def test_interrupt__on_the_command_line_says_how_to_go_on(stored, tmp_path):
                 break
         rest = process.stderr.read()
     assert process.returncode != 0
-    assert "the same call, without overwrite, resumes" in rest
+    assert "repeat the call to resume" in rest
     assert "Traceback" not in rest
     assert not out.exists()
 
