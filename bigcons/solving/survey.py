@@ -13,6 +13,7 @@ from bigcons.errors import (
     UnlabeledObjectsWarning,
     warn_user,
 )
+from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block
 from bigcons.progress import progress
@@ -78,12 +79,13 @@ def agreements(sample: np.ndarray) -> np.ndarray:
     marks = np.concatenate([_one_hot(columns[v]) for v in others], axis=1)
     starts = np.cumsum([0, *np.maximum(sizes[others], 1)])
     found = np.full((M, others.size), np.nan)
-    for u, column in enumerate(columns):
-        n_cells = (sizes[u] - 1) * (sizes[others] - 1)
-        told = np.count_nonzero(n_cells <= len(spaced))  # the first ones, with the fewest clusters
-        if told:
-            tables = _one_hot(column).T @ marks[:, : starts[told]]
-            found[u, :told] = _agreement(tables, starts[:told], n_cells[:told])
+    with one_thread(user_api="blas"):  # on a busy machine, more would wait for each other
+        for u, column in enumerate(columns):
+            n_cells = (sizes[u] - 1) * (sizes[others] - 1)
+            told = np.count_nonzero(n_cells <= len(spaced))  # the first ones, with the fewest clusters
+            if told:
+                tables = _one_hot(column).T @ marks[:, : starts[told]]
+                found[u, :told] = _agreement(tables, starts[:told], n_cells[:told])
     found[others, np.arange(others.size)] = np.nan
     return found[:, np.argsort(others)]
 
