@@ -48,7 +48,7 @@ class Step:
         self.units: float | None = units
         """Expected in all; None where it cannot be told."""
         self.cost: float = cost
-        """Of a unit, relative to those of the other steps, until some have been timed."""
+        """Cost of a unit relative to those of the other steps, until some have been timed."""
         self.done: float = 0.0
         self.is_over: bool = False
         self.timed: float = 0.0

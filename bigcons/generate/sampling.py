@@ -249,7 +249,7 @@ class AllFeatures:
         return n_features
 
     def view(self, n_features: int, seed: int, stream: str, u: int) -> View:  # noqa: ARG002 - nothing is drawn
-        """The same view for every partition."""
+        """Return the same view for every partition."""
         return View()
 
 

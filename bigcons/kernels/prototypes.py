@@ -48,7 +48,7 @@ class Scratch(NamedTuple):
     together: np.ndarray
     """(padded G,): ``c_ja`` and ``N_ja``, including the object itself if it is in the tables."""
     cost: Cost
-    """Of the object, given the prototypes of the groups it shares partitions with."""
+    """Cost of the object, given the prototypes of the groups it shares partitions with."""
 
 
 @jit

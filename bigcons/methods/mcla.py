@@ -254,7 +254,7 @@ def repeated(weights: Any, times: np.ndarray | None) -> Any:
 
 
 class RepeatedProducts(NamedTuple):
-    """The same, known by its products with tables."""
+    """Products of a matrix with repeated rows, which is known by those of its distinct rows."""
 
     weights: Products
     times: np.ndarray

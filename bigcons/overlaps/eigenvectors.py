@@ -250,7 +250,7 @@ def leading_by_objects(
     tol: float,
     max_products: int,
 ) -> Eigenvectors:
-    """Return the same from those of ``N N^T`` of the objects, ``N = W^(1/2) H`` times ``scale``.
+    """Return the eigenvectors by those of ``N N^T`` of the objects, ``N = W^(1/2) H`` times ``scale``.
 
     A product takes two passes: one for the sums of the objects of each base cluster, and one for the sums of
     these of each object.

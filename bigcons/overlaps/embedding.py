@@ -163,7 +163,7 @@ def embed_by_passes(
     n_columns: int,
     weights: Weights | None,
 ) -> Embedding:
-    """Return the same without the overlaps, after a pass that has found ``scale``."""
+    """Return the embedding without the overlaps, after a pass that has found ``scale``."""
     from bigcons.kernels.cluster_tables import in_whole_vectors
 
     found = leading_by_passes(ensemble, engine, weigh, scale, n_columns)

@@ -158,7 +158,7 @@ class Ties(NamedTuple):
     clusters: np.ndarray
     """(n_rows,) int32."""
     dtype: np.dtype
-    """Of the fitted labels."""
+    """Type of the fitted labels."""
 
     def settle(self, labels: np.ndarray, found: np.ndarray) -> np.ndarray:
         """Return the clusters ``found`` (rows,) for labels (rows, M), those of known rows replaced."""

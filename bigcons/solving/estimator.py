@@ -461,7 +461,7 @@ class PredictingClusterer(ConsensusClusterer):
     """Base of the methods that predict the clusters of new objects from their base labels."""
 
     _weights: Weights | None = None
-    """Of the partitions, once fitted, in the methods that have a parameter ``weights``."""
+    """Weights of the partitions, once fitted, in the methods that have a parameter ``weights``."""
 
     @abstractmethod
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:

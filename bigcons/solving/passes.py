@@ -47,13 +47,13 @@ class Iterate(NamedTuple, Generic[S]):
     state: S
     """What the method carries from pass to pass; small."""
     generation: int
-    """Of the block arrays that belong to the state; a pass reads it and writes later ones."""
+    """Generation of the block arrays of this state; a pass reads it and writes later ones."""
     is_settled: bool
     """Whether the stopping rule holds."""
     records: list[Record]
     """One per pass."""
     start_objectives: list[float]
-    """Of every start; empty if there was no choice."""
+    """Objective of every start; empty if there was no choice."""
 
 
 class Step(NamedTuple, Generic[S]):
@@ -411,7 +411,7 @@ class Winner(NamedTuple):
     arrays: BlockArrays
     generation: int
     columns: slice
-    """Of the block arrays, which hold the rows of all finalists side by side."""
+    """Columns of the block arrays, which hold the rows of all finalists side by side."""
 
     def carried(self, block: Block) -> np.ndarray | None:
         """Return the rows of a block's objects (rows, n_carried), None if n_carried is 0."""
@@ -530,7 +530,7 @@ class OnSample(NamedTuple):
 
     @property
     def objective(self) -> float:
-        """Of its last pass."""
+        """Objective of its last pass."""
         return self.finalists.records[0][-1]["objective"]
 
 

@@ -47,7 +47,7 @@ class IdFacts(NamedTuple):
     dtype: str
     """int64, uint64 or text."""
     n_bytes: int
-    """Of the values: 8 for each number, the UTF-8 of text."""
+    """Size of the values: 8 for each number, the UTF-8 of text."""
     digest: str
     """Identifies the values in their order."""
 

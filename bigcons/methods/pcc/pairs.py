@@ -108,11 +108,11 @@ class Pace(NamedTuple):
     """What passes carry besides memberships."""
 
     n_rounds: int
-    """In a pass: with one per color, blocks that move at the same time share no pairs."""
+    """Rounds of a pass: with one per color, blocks that move at the same time share no pairs."""
     objective: float
-    """Of the memberships; not needed, and infinite, with one round per color."""
+    """Objective of the memberships; not needed, and infinite, with one round per color."""
     rates: tuple[float, float] | None
-    """Of a calibrated co-association."""
+    """Rates of a calibrated co-association."""
 
 
 class FirstRows(NamedTuple):
@@ -147,9 +147,9 @@ class BlockedPairs:
         """The mean weight of an object over the pairs, the unit of the gap."""
         self.begin = begin
         self.max_steps = max_steps
-        """Of all passes over a single block; None for any number."""
+        """Most steps of all passes over a single block; None for any number."""
         self.lengths = lengths
-        """Tried if a full pass raises the objective by more than the share ``rounding`` of it."""
+        """Step lengths tried if a full pass raises the objective by more than its share ``rounding``."""
         self.rounding = rounding
         self.n_colors: int = max(near.colors) + 1
 

@@ -38,9 +38,9 @@ class Solved(NamedTuple):
     memberships: np.ndarray
     """(rows, K) float32"""
     sums: AgreementSums
-    """Of these objects, with the weights of partitions and the rates they were solved by."""
+    """Agreement sums of these objects, with the weights of partitions and the rates they were solved by."""
     start_objectives: list[float]
-    """Of every start at the time of choice."""
+    """Objective of every start at the time of choice."""
 
 
 Begin = Callable[[Run], Solved]
@@ -146,7 +146,7 @@ class First:
 
     ensemble: Ensemble
     memberships: np.ndarray | None
-    """Of all objects, if they are known."""
+    """Memberships of all objects, if they are known."""
     sums: AgreementSums
     """Over all objects, as estimated from a sample."""
 

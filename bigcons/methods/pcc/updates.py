@@ -150,7 +150,7 @@ class StepSums(NamedTuple):
     T_step: np.ndarray
     """The quadratic term of T in the step length: the sum of the changes' outer products."""
     sums: np.ndarray
-    """See ``kernels.all_pairs.measure_step``."""
+    """Sums over the block, which ``kernels.all_pairs.measure_step`` defines."""
 
 
 def measure_block(

@@ -137,9 +137,9 @@ class Variant(ABC):
 
     kind: ClassVar[str]
     instead: ClassVar[str] = "ConsensusTree"
-    """What takes less memory."""
+    """The method that takes less memory."""
     n_generations: ClassVar[int] = 3
-    """Of the memberships that a pass holds, one of them if it is shortened."""
+    """Generations of the memberships that a pass holds, one of them if it is shortened."""
 
     def n_passes(self, n_objects: int) -> int:  # noqa: ARG002 - of the heap, which counts steps
         """Return the largest number of passes."""
