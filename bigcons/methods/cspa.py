@@ -45,9 +45,9 @@ class CSPA(GraphClusterer):
         `HBGF`; the denominators are those of ``normalize``.
     imbalance : float or None, default=None
         With a balanced cut, the share by which clusters may exceed their equal share; None is 0.05.
-    n_init : int or "auto", default="auto"
-        With the spectral embedding, starts of k-means on a sample of 20,000 objects. "auto": 10; of 50
-        clusters or more 1, from rows that are as orthogonal as possible.
+    n_init : int, default=1
+        With the spectral embedding, starts of k-means on a sample of 20,000 objects, the first from rows that
+        are as orthogonal as possible.
     max_iter : int, default=100
         With the spectral embedding, maximum number of k-means passes over all objects.
     tol : float, default=0.0001
@@ -104,7 +104,7 @@ class CSPA(GraphClusterer):
         normalize: str = "observed",
         weights: Any = None,
         imbalance: float | None = None,
-        n_init: int | str = "auto",
+        n_init: int = 1,
         max_iter: int = 100,
         tol: float = 0.0001,
         random_state: SeedLike = None,

@@ -37,9 +37,9 @@ class HBGF(GraphClusterer):
         of Huang, Wang and Lai (2018).
     imbalance : float or None, default=None
         With "metis", the share by which parts may exceed their equal share of the graph; None is 0.05.
-    n_init : int or "auto", default="auto"
-        With the spectral embedding, starts of k-means on a sample of 20,000 objects. "auto": 10; of 50
-        clusters or more 1, from rows that are as orthogonal as possible.
+    n_init : int, default=1
+        With the spectral embedding, starts of k-means on a sample of 20,000 objects, the first from rows that
+        are as orthogonal as possible.
     max_iter : int, default=100
         With the spectral embedding, maximum number of k-means passes over all objects.
     tol : float, default=0.0001
@@ -67,10 +67,10 @@ class HBGF(GraphClusterer):
     it because it is constant without missing labels. The right singular vectors and the singular values
     follow from ``Hn^T Hn`` (B, B), which takes one pass; of many base clusters, where that table would cost
     more, from a handful of passes that multiply it by a few columns (block Krylov iterations), with residuals
-    of at most .001. The left vectors are computed from the labels in every later pass. K-means runs on the
-    normalized rows of both objects and base clusters, with scikit-learn's starts; of 50 clusters or more, the
-    starts take 16 rows of the sample for each, the first is the authors' (rows that are as orthogonal as
-    possible), by QR with pivots, and centers have unit length. Three passes and those of k-means;
+    of at most .001. The left vectors are computed from the labels in every later pass. Spherical
+    k-means runs on the normalized rows of both objects and base clusters. Starts take about ten rows of the
+    sample for each cluster; the first is the authors', rows that are as orthogonal as possible, by QR with
+    pivots. Three passes and those of k-means;
     O(n M^2 + B^3 + n M K) time, O(B^2) memory; of many base clusters O(n M K) a pass and O(B K) memory.
     METIS: O(n M) memory, 128 bytes a label. weights="local" takes one pass more, O(n M^2) time, to count the
     overlaps of base clusters, and of very many two, which keep only those that overlap; the normalized cut of

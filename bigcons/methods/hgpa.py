@@ -44,9 +44,9 @@ class HGPA(GraphClusterer):
         all count the same.
     imbalance : float or None, default=None
         With a balanced cut, the share by which clusters may exceed their equal share; None is 0.05.
-    n_init : int or "auto", default="auto"
-        With "laplacian", starts of k-means on a sample of 20,000 objects. "auto": 10; of 50 clusters or
-        more 1, from rows that are as orthogonal as possible.
+    n_init : int, default=1
+        With "laplacian", starts of k-means on a sample of 20,000 objects, the first from rows that are as
+        orthogonal as possible.
     max_iter : int, default=100
         With "laplacian", maximum number of k-means passes over all objects.
     tol : float, default=0.0001
@@ -109,7 +109,7 @@ class HGPA(GraphClusterer):
         edge_weight: str = "unit",
         weights: Any = None,
         imbalance: float | None = None,
-        n_init: int | str = "auto",
+        n_init: int = 1,
         max_iter: int = 100,
         tol: float = 0.0001,
         random_state: SeedLike = None,

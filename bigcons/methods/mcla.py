@@ -305,7 +305,7 @@ def cut_by_spectrum(
         vectors = leading_by_products(
             lambda table: times_table(weights, table / degrees, engine) / degrees + table, B, n_groups
         ).vectors
-    return group_rows(vectors, n_groups, None, seed, times)[0]
+    return group_rows(vectors, n_groups, 1, seed, times)[0]
 
 
 def cut_by_metis(weights: np.ndarray, n_groups: int, imbalance: float, seed: int) -> np.ndarray:

@@ -5,7 +5,7 @@ are factors of C. Its eigenvectors are
 the left singular vectors of N and follow from the right ones, the eigenvectors of the small ``C^(1/2) H^T W H
 C^(1/2)``, by ``U = N V S^-1``. Rows of U are scaled to unit length, so that W drops out of them: the
 embedding of an object is the sum of the rows of ``C^(1/2) V S^-1`` that its labels select, normalized.
-K-means runs on a sample by scikit-learn, then in passes over the blocks.
+Spherical k-means runs on a sample, then in passes over the blocks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from bigcons.solving.passes import History, as_history, timed_passes
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
 
-# Size of the sample that scikit-learn's k-means clusters; all there is to do if it holds all objects.
+# Size of the sample on which k-means starts; all there is to do if it holds all objects.
 KMEANS_SAMPLE = 20_000
 
 
@@ -174,7 +174,7 @@ def embed_by_passes(
 
 
 def group_rows(
-    rows: np.ndarray, n_groups: int, n_init: int | None, seed: int, weights: np.ndarray | None = None
+    rows: np.ndarray, n_groups: int, n_init: int, seed: int, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, list[float]]:
     """Return the groups (B,) int64 of base clusters by k-means of their rows (B, columns), scaled to unit
     length and counted by their weights (B,), and the squared distances of every start.
@@ -193,15 +193,13 @@ class KMeansSettings(NamedTuple):
     """The parameters of k-means in an embedding."""
 
     n_clusters: int
-    n_init: int | None
-    """None: as many as `kmeans_of_unit_rows` makes by itself."""
+    n_init: int
     max_iter: int
     tol: float
 
     def check(self) -> None:
         """Refuse invalid parameters."""
-        if self.n_init is not None:
-            check_int("n_init", self.n_init, or_auto=True)
+        check_int("n_init", self.n_init)
         check_int("max_iter", self.max_iter)
         check_number("tol", self.tol, at_least=0.0)
 
@@ -235,7 +233,7 @@ def find_centers(
 ) -> Centers:
     """Return the centers of k-means over all objects with a label and ``extra`` rows with their weights.
 
-    scikit-learn clusters the ``sample`` of label rows. If these are not all objects, Lloyd passes over the
+    K-means starts on the ``sample`` of label rows. If these are not all objects, Lloyd passes over the
     blocks continue until the summed squared moves of the centers are at most ``tol`` times the mean variance
     of the columns.
     """

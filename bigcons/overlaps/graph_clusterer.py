@@ -22,11 +22,10 @@ from bigcons.overlaps.embedding import (
     find_centers,
 )
 from bigcons.overlaps.incidence import check_overlaps_plan
-from bigcons.overlaps.kmeans import MANY_CLUSTERS
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.reliability import weights_of
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import AUTO, ConsensusClusterer, PredictingClusterer
+from bigcons.solving.estimator import ConsensusClusterer, PredictingClusterer
 from bigcons.solving.memory_plan import check_held_plan
 from bigcons.solving.survey import Survey, take_survey
 from bigcons.solving.workspace import Output
@@ -52,7 +51,7 @@ class GraphClusterer(ChoosingClusterer, PredictingClusterer):
         partitioner: str = "spectral",
         weights: Any = None,
         imbalance: float | None = None,
-        n_init: int | str = "auto",
+        n_init: int = 1,
         max_iter: int = 100,
         tol: float = 0.0001,
         random_state: SeedLike = None,
@@ -94,14 +93,12 @@ class GraphClusterer(ChoosingClusterer, PredictingClusterer):
         ``embed`` takes the weights of the partitions.
         """
         name, K = type(self).__name__, self.n_clusters
-        n_copies = 1 if K < MANY_CLUSTERS else 4  # of the embedded sample, by QR with pivots
-        held = KMEANS_SAMPLE * (8 * K * n_copies + ensemble.row_bytes)
+        held = KMEANS_SAMPLE * (4 * 8 * K + ensemble.row_bytes)  # QR with pivots copies the embedded sample
         if takes_passes(ensemble, K):
             check_passes_plan(name, ensemble, engine, self.memory, columns=K, held=held)
         else:
             check_overlaps_plan(name, ensemble, engine, self.memory, columns=K, in_memory=False, held=held)
-        n_init: Any = None if self.n_init == AUTO else self.n_init
-        settings = KMeansSettings(K, n_init, self.max_iter, self.tol)
+        settings = KMeansSettings(K, self.n_init, self.max_iter, self.tol)
         settings.check()
         self._weights = weights_of(name, self.weights, ensemble, engine, self.memory)
         survey = take_survey(ensemble, engine, seed, KMEANS_SAMPLE, self._partition_weights())

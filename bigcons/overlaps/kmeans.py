@@ -1,11 +1,11 @@
-"""K-means of rows in memory: by scikit-learn, and of many clusters of unit rows, spherical.
+"""K-means of rows in memory: by scikit-learn, and of unit rows, spherical.
 
 K-means of unit rows is for spectral embeddings, in which an object with few labels, or contradictory ones, is
 about as far from all centers. With many clusters the sum of squares is then often lowest with one center near
 the origin, the nearest of all such objects. Of 100,000 objects of 300 planted classes (50 partitions of 10 to
 40 clusters, half of the labels missing), k-means from the centers of the classes puts 9,091 into one cluster,
-for an adjusted Rand index of .39. Of many clusters, centers therefore have unit length, too, by spherical
-k-means (Dhillon and Modha 2001), whose index there is .91, as by the centers of the classes.
+for an adjusted Rand index of .39. Centers therefore have unit length, too, by spherical k-means (Dhillon and
+Modha 2001), whose index there is .91, as by the centers of the classes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ import numpy as np
 
 from bigcons.execution.blas import one_thread
 from bigcons.solving.passes import best_start
-
-# From so many clusters on, k-means of unit rows is spherical, and starts on a part of the rows.
-MANY_CLUSTERS = 50
 
 
 class RowClusters(NamedTuple):
@@ -48,13 +45,12 @@ class RowSums(NamedTuple):
         return RowSums(self.rows + other.rows, self.sizes + other.sizes, self.inertia + other.inertia)
 
     def means(self, centers: np.ndarray) -> np.ndarray:
-        """Return the next centers; clusters that lose all rows keep theirs."""
+        """Return the next centers, of unit length; clusters that lose all rows keep theirs."""
         from bigcons.kernels.overlaps import normalize_rows
 
         found, kept = centers.copy(), self.sizes > 0
         found[kept] = self.rows[kept] / self.sizes[kept, None]
-        if len(found) >= MANY_CLUSTERS:
-            normalize_rows(found)
+        normalize_rows(found)
         return found
 
 
@@ -101,7 +97,7 @@ def best_kmeans(
 def kmeans_of_unit_rows(
     rows: np.ndarray,
     n_clusters: int,
-    n_init: int | None,
+    n_init: int,
     draw: int,
     weights: np.ndarray | None = None,
     *,
@@ -110,9 +106,10 @@ def kmeans_of_unit_rows(
 ) -> tuple[RowClusters, list[float]]:
     """Return the clusters of rows of unit length, and the squared distances of every start.
 
-    Of many clusters, starts are by scikit-learn on a part of the rows: the first from rows that are as
-    orthogonal as possible, by QR with pivots (Damle, Minden and Ying 2019). The best one goes on by spherical
-    k-means, on the part and then on all rows. O(K^2 columns) time for an iteration of a start.
+    The first start is from rows that are as orthogonal as possible, by QR with pivots (Damle, Minden and Ying
+    2019); where there are more clusters than columns, and in further starts, from random ones. K-means by
+    scikit-learn on eight rows for each cluster leads to spherical k-means on these and then on all rows.
+    Clusters are numbered by their first rows. O(K^2 columns) time for an iteration of a start.
     """
     import scipy.linalg
     from sklearn.cluster import KMeans
@@ -120,35 +117,33 @@ def kmeans_of_unit_rows(
 
     from bigcons.kernels.overlaps import normalize_rows
 
-    if n_init is None:
-        # Of many clusters only the start by pivots: on 60 to 300 planted classes, equal and not, nine random
-        # ones more led to the same clusters.
-        n_init = 10 if n_clusters < MANY_CLUSTERS else 1
-    settings = {"max_iter": max_iter, "tol": tol}
-    if n_clusters < MANY_CLUSTERS:
-        best, objectives = best_kmeans(rows, n_clusters, n_init, draw, weights, **settings)
-        return RowClusters(best.cluster_centers_, best.labels_, best.inertia_, best.n_iter_), objectives
-    step = max(len(rows) // (8 * n_clusters), 1)  # eight rows for each cluster
+    step = max(len(rows) // (8 * n_clusters), 1)
     while step > 1 and n_distinct_rows(rows[::step]) < n_clusters:
         step //= 2
     counted = np.ones(len(rows)) if weights is None else weights
     part, of_part = np.ascontiguousarray(rows[::step]), np.ascontiguousarray(counted[::step])
+    threshold = tol * float(np.var(rows, axis=0).mean())
     stream = check_random_state(draw)
-    has_pivots = n_clusters <= rows.shape[1]
 
-    def start(number: int) -> Any:
-        is_pivots = has_pivots and number == 0
-        how = {"init": part[pivots[:n_clusters]]} if is_pivots else {"random_state": stream}
-        return KMeans(n_clusters, n_init=1, **how, **settings).fit(part, sample_weight=of_part)
-
-    with one_thread():
-        if has_pivots:
+    def start(number: int) -> RowClusters:
+        how: dict[str, Any] = {"random_state": stream}
+        if number == 0 and n_clusters <= rows.shape[1]:
             _, pivots = scipy.linalg.qr(part.T, mode="r", pivoting=True)
-        best, objectives = best_start(map(start, range(n_init)), lambda model: model.inertia_)
-        centers, threshold = best.cluster_centers_, tol * float(np.var(rows, axis=0).mean())
+            how = {"init": part[pivots[:n_clusters]]}
+        model = KMeans(n_clusters, n_init=1, max_iter=max_iter, tol=tol, **how)
+        centers = model.fit(part, sample_weight=of_part).cluster_centers_
         normalize_rows(centers)
         found = _spherical(part, of_part, centers, max_iter, threshold)
-    return found if step == 1 else _spherical(rows, counted, found.centers, max_iter, threshold), objectives
+        return found if step == 1 else _spherical(rows, counted, found.centers, max_iter, threshold)
+
+    with one_thread():
+        best, objectives = best_start(map(start, range(n_init)), lambda found: found.objective)
+    members, first = np.unique(best.labels, return_index=True)
+    ranks = np.full(n_clusters, len(rows))
+    ranks[members] = first
+    order = np.argsort(ranks, kind="stable")
+    labels = np.argsort(order)[best.labels].astype(best.labels.dtype)
+    return best._replace(centers=best.centers[order], labels=labels), objectives
 
 
 def _spherical(

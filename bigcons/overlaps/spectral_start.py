@@ -70,7 +70,7 @@ def spectral_centers(run: Run, n_clusters: int, weights: Weights | None) -> Cent
     rows, labeled = embedding.rows_of(run.sample)
     rows = rows[labeled]
     draw = int(generator(run.seed, "spectral_start.kmeans").integers(2**31))
-    found, _ = kmeans_of_unit_rows(rows, min(n_clusters, n_distinct_rows(rows)), None, draw)
+    found, _ = kmeans_of_unit_rows(rows, min(n_clusters, n_distinct_rows(rows)), 1, draw)
     return Centers(embedding, found.centers, 0.0, {}, 0, [])
 
 

@@ -41,9 +41,6 @@ def test_kmeans_of_unit_rows__finds_many_clusters_from_a_part_of_the_rows():
     assert adjusted_rand(classes, found.labels) > adjusted_rand(classes, drawn.labels_)
     of_unit_length = drawn.cluster_centers_ / np.sqrt((drawn.cluster_centers_**2).sum(axis=1, keepdims=True))
     assert found.objective < kmeans._spherical(rows, weights, of_unit_length, 50, 0.0).objective
-    few, _ = kmeans_of_unit_rows(rows, 5, 2, 11, weights)
-    expected, _ = best_kmeans(rows, 5, 2, 11, weights)
-    np.testing.assert_array_equal(few.labels, expected.labels_)
 
 
 def test_kmeans_of_unit_rows__has_no_center_near_the_origin_that_takes_all_weak_rows():
@@ -68,10 +65,15 @@ def test_kmeans_of_unit_rows__starts_on_as_many_rows_as_there_are_clusters():
     assert found.objective == pytest.approx(0.0, abs=1e-12)
 
 
-def test_n_init__by_default_is_ten_starts_and_one_of_many_clusters():
-    ensemble, _ = planted_ensemble(2000, 30, shares=[1 / 60] * 60, n_clusters=(10, 40), random_state=0)
-    n_starts = {K: len(HBGF(K, random_state=0).fit(ensemble).start_objectives_) for K in (49, 50)}
-    assert n_starts == {49: 10, 50: 1}
+@pytest.mark.parametrize("K", [2, 5, 12])
+def test_kmeans_of_unit_rows__finds_few_clusters_from_one_start(K):
+    rng = np.random.default_rng(K)
+    classes = rng.integers(K, size=4000)
+    rows = np.eye(K)[classes] + 0.15 * rng.standard_normal((4000, K))
+    rows /= np.sqrt((rows**2).sum(axis=1, keepdims=True))
+    found, objectives = kmeans_of_unit_rows(rows, K, 1, 0)
+    assert adjusted_rand(classes, found.labels) > 0.99
+    assert len(objectives) == 1
 
 
 def test_fit__lets_no_cluster_take_the_objects_with_few_labels():
