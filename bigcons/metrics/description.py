@@ -237,7 +237,7 @@ class _Column:
     def categories(self, clusters: np.ndarray, most: int) -> pa.Table:
         """Return the rows of the table of categories: the most frequent ones of each cluster."""
         counts = self._counts[:, : len(self._codes)]
-        overall = counts.sum(axis=0) / max(counts.sum(), 1)
+        overall = counts.sum(axis=0) / np.maximum(counts.sum(), 1)
         texts, rows = list(self._codes), []
         for cluster, of_cluster in zip(clusters.tolist(), counts, strict=True):
             for c in np.argsort(-of_cluster, kind="stable")[:most].tolist():

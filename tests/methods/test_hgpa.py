@@ -108,6 +108,7 @@ print(HGPA(5, random_state=3).fit(labels).labels_.tolist())
 """
 
 
+@pytest.mark.slow
 @needs_mtkahypar
 def test_hgpa__finds_the_same_with_any_number_of_threads():
     found = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=True).stdout

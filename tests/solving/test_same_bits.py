@@ -17,6 +17,7 @@ from tests.support.solves import N_OBJECTS, SOLVES, WEIGHTED, bits, parameters, 
 from tests.support.stores import names_in
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:PCC stopped at max_iter:bigcons.errors.ConvergenceWarning"),
     pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning"),
 ]

@@ -40,6 +40,7 @@ def test_start_rows__are_few_where_partitions_are_many():
     assert start_rows(ensemble, 12) == 4096
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["kcc", "mixture"])
 def test_starts__on_a_larger_sample_find_more_of_many_classes(name, monkeypatch):
     K = 300
