@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from matplotlib.patches import Circle, FancyArrowPatch
 
-from bigcons import MCLA, PCC, choose_n_clusters, consensus_tree, plots
-from bigcons.errors import InvalidInputError
+from bigcons import MCLA, PCC, ConsensusTree, choose_n_clusters, consensus_tree, plots
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.metrics import cluster_overlap, pac, reliability, trust
 from bigcons.metrics.geometry import vat_order
 from bigcons.stores.consensus import Consensus
@@ -321,7 +322,7 @@ def test_cluster_graph__refuses_in_one_line(asked, message):
 def test_plots__completion_shows_the_figures_alone():
     figures = (
         "cluster_graph coassociation consensus_cdf convergence memberships n_clusters overview partitions "
-        "reliability tree trust"
+        "reliability scatter tree trust"
     )
     assert dir(plots) == figures.split()
 
@@ -491,3 +492,39 @@ def test_consensus_cdf__counts_pairs_that_at_most_a_share_of_the_partitions_join
     assert constant.get_ydata()[1] == 1
     assert curve.get_label() == f"3: PAC {pac(labels):.2f}"
     assert constant.get_label() == "one: PAC 0.00"
+
+
+def test_scatter__colors_every_object_by_its_cluster_and_pales_the_doubtful(tmp_path):
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=200)
+    labels = np.where(rng.random((200, 15)) < 0.4, rng.integers(3, size=(200, 15)), truth[:, None])
+    labels[:7] = -1
+    with pytest.warns(UnlabeledObjectsWarning):
+        model = ConsensusTree(3, random_state=0).fit(labels, out=tmp_path / "c.zarr")
+    points = rng.normal(size=(200, 2))
+    drawn = plots.scatter(points, model).axes[0].collections
+    assert [len(group.get_offsets()) for group in drawn] == [7, *np.bincount(model.labels_[7:])]
+    own = model.labels_ == 1
+    np.testing.assert_allclose(drawn[2].get_alpha(), 0.15 + 0.85 * model.trust_.confidence[own], rtol=1e-6)
+    stored = plots.scatter(points, Consensus.open(tmp_path / "c.zarr")).axes[0].collections
+    np.testing.assert_allclose(stored[2].get_alpha(), drawn[2].get_alpha(), rtol=1e-6)
+    assert len(plots.scatter(points, truth, n_objects=50).axes[0].collections) == 3
+    with pytest.raises(InvalidInputError, match=r"\(199, 2\); pass \(200, 2\)"):
+        plots.scatter(points[1:], model)
+    with pytest.raises(InvalidInputError, match="fit it first"):
+        plots.scatter(points, ConsensusTree(3))
+
+
+def test_plots__take_a_model_where_they_take_labels():
+    ensemble, truth = planted_ensemble(120, 12, missing=0.1, random_state=0)
+    model = ConsensusTree(3, random_state=0).fit(ensemble)
+    by_model, by_labels = (
+        plots.coassociation(ensemble, labels).axes[0].images[0].get_array()
+        for labels in (model, model.labels_)
+    )
+    np.testing.assert_array_equal(by_model, by_labels)
+    judged = reliability(truth, model.labels_, model.trust_.confidence)
+    told, drawn = plots.reliability(judged), plots.reliability(model, truth)
+    assert drawn.axes[0].get_title(loc="right") == told.axes[0].get_title(loc="right")
+    with pytest.raises(InvalidInputError, match=r"reliability\(model, truth\)"):
+        plots.reliability(model)

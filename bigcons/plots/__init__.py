@@ -6,7 +6,7 @@ save it with ``figure.savefig``. The palette is safe for color-blind readers and
 
 from __future__ import annotations
 
-from bigcons.plots.clusters import memberships, overview
+from bigcons.plots.clusters import memberships, overview, scatter
 from bigcons.plots.confidence import reliability, trust
 from bigcons.plots.curves import consensus_cdf, convergence, n_clusters
 from bigcons.plots.dendrogram import tree
@@ -23,6 +23,7 @@ __all__ = [
     "overview",
     "partitions",
     "reliability",
+    "scatter",
     "tree",
     "trust",
 ]

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.plots.drawing import GUIDE, HEAT, PALETTE, new_figure, sample_rows, sample_words
+from bigcons.plots.drawing import (
+    GUIDE,
+    HEAT,
+    NEVER_SEEN,
+    PALETTE,
+    labels_of,
+    new_figure,
+    sample_rows,
+    sample_words,
+)
 from bigcons.plots.pairs import draw_coassociation
 from bigcons.seeding import SeedLike
 from bigcons.validation import check_int
@@ -120,6 +129,56 @@ def _sampled_memberships(consensus: Any, n_objects: int, random_state: SeedLike)
     winners = np.asarray(values.argmax(axis=1)) if winners is None else winners
     sizes = np.bincount(winners[winners >= 0], minlength=values.shape[1])
     return _Sample(len(values), winners[rows], np.asarray(values[rows]), sizes)
+
+
+def scatter(
+    coordinates: Any, consensus: Any, *, n_objects: int = 20_000, random_state: SeedLike = 0
+) -> Figure:
+    """Draw objects at given coordinates, such as those of UMAP or PCA, colored by cluster.
+
+    ``coordinates (n_objects, 2)`` are in the order of the objects. ``consensus`` is a fitted clusterer, a
+    `Consensus`, or labels. Objects of low confidence, where it is known, are pale, and those without a label
+    gray. Of more than ``n_objects``, a random sample is drawn.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> features, truth = bc.datasets.planted_features(300, 5)
+    >>> model = bc.consensus(bc.generate.kmeans(features, random_state=0), 3, random_state=0)
+    >>> figure = bc.plots.scatter(features[:, :2], model)
+    >>> figure.savefig("scatter.png")
+    """
+    points, labels = np.asarray(coordinates), labels_of(consensus)
+    is_stored = hasattr(consensus, "read_labels")
+    if points.shape != (*labels.shape, 2):
+        raise InvalidInputError(
+            f"coordinates has shape {points.shape}; pass ({labels.shape[0]}, 2), a row for each object."
+        )
+    from matplotlib.lines import Line2D
+
+    rows = sample_rows(len(points), n_objects, random_state)
+    trust = getattr(consensus, "trust_", None)
+    if trust is not None:
+        confidence = np.asarray(trust.confidence)[rows]
+    elif is_stored and consensus.has_trust:
+        confidence = consensus.read_trust(0, len(points))["confidence"][rows]
+    else:
+        confidence = np.ones(len(rows))
+    of_rows = (consensus.read_labels(0, len(points)) if is_stored else np.asarray(labels))[rows]
+    with new_figure(5.6, 4.4) as figure:
+        axes = figure.subplots()
+        marks = []
+        for k in np.unique(of_rows).tolist():
+            own, color = of_rows == k, NEVER_SEEN if k < 0 else PALETTE[k % len(PALETTE)]
+            size, alpha = max(2.0, min(16.0, 20_000 / len(rows))), 0.15 + 0.85 * confidence[own]
+            axes.scatter(*points[rows[own]].T, s=size, linewidths=0, color=color, alpha=alpha)
+            marks.append(
+                Line2D([], [], color=color, marker="o", linestyle="", label=str(k) if k >= 0 else "none")
+            )
+        axes.set(xticks=[], yticks=[], xlabel=sample_words(len(rows), len(points), "pale: low confidence"))
+        if len(marks) <= 2 * len(PALETTE):
+            figure.legend(handles=marks, loc="outside right upper", title="cluster")
+    return figure
 
 
 def overview(

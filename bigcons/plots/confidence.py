@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.plots.drawing import GUIDE, PALETTE, new_figure
+from bigcons.plots.drawing import GUIDE, PALETTE, labels_of, new_figure
 from bigcons.validation import check_int
 
 if TYPE_CHECKING:
@@ -104,12 +104,13 @@ def _share_below(parts: Iterator[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return np.linspace(0, 1, n_bins + 1), np.cumsum(counts) / max(int(counts.sum()), 1)
 
 
-def reliability(found: Reliability | Mapping[str, Reliability]) -> Figure:
+def reliability(found: Any, truth: Any = None) -> Figure:
     """Draw how often labels of a stated confidence are right, against the confidence.
 
-    ``found`` is what `bigcons.metrics.reliability` returns, or several of these by name. Points on the
-    diagonal are calibrated, those below it overconfident. Below is the share of the objects in each bin, and
-    the area of a point grows with it.
+    ``found`` is what `bigcons.metrics.reliability` returns, or several of these by name, or, with the
+    ``truth``, one class for each object, a fitted clusterer with ``trust_``. Points on the diagonal are
+    calibrated, those below it overconfident. Below is the share of the objects in each bin, and the area of a
+    point grows with it.
 
     Examples
     --------
@@ -118,7 +119,13 @@ def reliability(found: Reliability | Mapping[str, Reliability]) -> Figure:
     >>> figure = bc.plots.reliability(found)
     >>> figure.savefig("reliability.png")
     """
-    curves = found if isinstance(found, Mapping) else {"": found}
+    if hasattr(found, "fit"):
+        from bigcons.metrics.confidence import reliability as judge
+
+        if truth is None:
+            raise InvalidInputError("truth is missing; pass reliability(model, truth).")
+        found = judge(truth, labels_of(found), found.trust_.confidence)
+    curves: Mapping[str, Reliability] = found if isinstance(found, Mapping) else {"": found}
     with new_figure(4.0 if len(curves) == 1 else 5.6, 4.6) as figure:
         from matplotlib.ticker import PercentFormatter
 

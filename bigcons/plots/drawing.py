@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -50,8 +50,16 @@ def sample_rows(n_total: int, n_objects: int, random_state: SeedLike) -> np.ndar
 
 
 def shortened(name: str) -> str:
-    """Return a name that fits on an axis."""
-    return name if len(name) <= 16 else f"{name[:15]}…"
+    """Return a name that fits on an axis, with its beginning and its end."""
+    return name if len(name) <= 16 else f"{name[:8]}…{name[-7:]}"
+
+
+def labels_of(consensus: Any) -> Any:
+    """Return the labels (n_objects,) of a fitted clusterer, a Consensus (lazily) or an array."""
+    if hasattr(consensus, "fit") and not hasattr(consensus, "labels_"):
+        raise InvalidInputError(f"{type(consensus).__name__} has no labels_; fit it first.")
+    found = getattr(consensus, "label_rows", getattr(consensus, "labels_", consensus))
+    return found if hasattr(found, "shape") else np.asarray(found)
 
 
 def in_percent(share: float) -> str:

@@ -8,7 +8,16 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import Block
-from bigcons.plots.drawing import HEAT, NEVER_SEEN, PALETTE, new_figure, sample_rows, sample_words, shortened
+from bigcons.plots.drawing import (
+    HEAT,
+    NEVER_SEEN,
+    PALETTE,
+    labels_of,
+    new_figure,
+    sample_rows,
+    sample_words,
+    shortened,
+)
 from bigcons.seeding import SeedLike
 
 if TYPE_CHECKING:
@@ -17,14 +26,14 @@ if TYPE_CHECKING:
 
 
 def coassociation(
-    ensemble: Any, *, labels: Any = None, n_objects: int = 500, random_state: SeedLike = 0
+    ensemble: Any, labels: Any = None, *, n_objects: int = 500, random_state: SeedLike = 0
 ) -> Figure:
     """Draw how often pairs of objects share a cluster, with the objects in VAT order.
 
     ``ensemble`` is an Ensemble, its path, or a table of labels; of more than ``n_objects`` objects, a random
-    sample is drawn. ``labels``, one for each object of the ensemble or a `Consensus`, put the objects of a
-    cluster together, in VAT order, next to clusters that are often joined with it, and color a strip below
-    the matrix. O(n_objects^2) time and memory.
+    sample is drawn. ``labels``, one for each object of the ensemble, a fitted clusterer or a `Consensus`, put
+    the objects of a cluster together, in VAT order, next to clusters that are often joined with it, and color
+    a strip below the matrix. O(n_objects^2) time and memory.
 
     Examples
     --------
@@ -87,11 +96,10 @@ def draw_coassociation(
     from bigcons.stores.ensemble import as_ensemble
 
     ensemble = as_ensemble(ensemble)
-    labels = getattr(labels, "label_rows", labels)
-    shape = None if labels is None else getattr(labels, "shape", np.shape(labels))
-    if shape not in (None, (ensemble.n_objects,)):
+    labels = None if labels is None else labels_of(labels)
+    if labels is not None and labels.shape != (ensemble.n_objects,):
         raise InvalidInputError(
-            f"labels has shape {shape} but the ensemble has {ensemble.n_objects} objects; "
+            f"labels has shape {labels.shape} but the ensemble has {ensemble.n_objects} objects; "
             "pass one label for each object."
         )
     rows = sample_rows(ensemble.n_objects, n_objects, random_state)
