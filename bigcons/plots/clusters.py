@@ -171,7 +171,8 @@ def scatter(
         for k in np.unique(of_rows).tolist():
             own, color = of_rows == k, NEVER_SEEN if k < 0 else PALETTE[k % len(PALETTE)]
             size, alpha = max(2.0, min(16.0, 20_000 / len(rows))), 0.15 + 0.85 * confidence[own]
-            axes.scatter(*points[rows[own]].T, s=size, linewidths=0, color=color, alpha=alpha)
+            x, y = points[rows[own]].T
+            axes.scatter(x, y, s=size, linewidths=0, color=color, alpha=alpha)
             marks.append(
                 Line2D([], [], color=color, marker="o", linestyle="", label=str(k) if k >= 0 else "none")
             )
