@@ -2,9 +2,11 @@
 
 The tree of distinctness (`bigcons.overlaps.tree`) merges the least distinct two clusters first. A number of
 clusters lives from the merge that leads to it to the one that ends it; the number that lives longest is
-recommended, as in evidence accumulation (Fred and Jain 2005). A single cluster lives from the last merge to
-the distinctness of the most distinct two groups: of labels without structure, of one Gaussian or a cube, it
-outlives all other numbers.
+recommended, as in evidence accumulation (Fred and Jain 2005). A merge of a few objects with a cluster neither
+leads to a number nor ends one: they have fallen out of the cluster, as in the condensed tree of HDBSCAN
+(Campello, Moulavi and Sander 2013), and outliers are no clusters. A single cluster lives from the last merge
+to the distinctness of the most distinct two groups: of labels without structure, of one Gaussian or a cube,
+it outlives all other numbers.
 
 A lifetime counts as far as others would find it, too: times the agreement at that number with as many other
 partitions, by halves of them (`bigcons.overlaps.support`). A single cluster is what everyone finds.
@@ -41,7 +43,8 @@ from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_int
 
 FIRST_GROUPS, LEAST_OBJECTS = 30, 5
-"""Groups with which the search begins, and the fewest objects for each: small groups differ by chance."""
+"""Groups with which the search begins, and the fewest objects of each and of a cluster that counts: smaller
+ones differ by chance. `benchmarks/choosing_k.py` has what they lead to."""
 
 HALF_WAY = 0.5
 """Agreement half-way between chance and identity."""
@@ -71,9 +74,9 @@ class NClustersChoice:
 
     ``n_clusters``; ``distinctness``, how cleanly the partitions that separate two clusters do so, of the
     least distinct two, from 0 to 1, NaN for one cluster; ``lifetime``, what that exceeds the distinctness of
-    one cluster more by; ``agreement``, the adjusted Rand index with the clusters that as many partitions more
-    would give, as halves tell, NaN if none can be compared. The product of the last two decides, or the
-    lifetime alone.
+    one cluster more by, while outliers fall out of the clusters; ``agreement``, the adjusted Rand index with
+    the clusters that as many partitions more would give, as halves tell, NaN if none can be compared. The
+    product of the last two decides, or the lifetime alone.
     """
     lifetime_of_one: float
     """Of a single cluster."""
@@ -237,16 +240,17 @@ def search_sample(
         n_found = len(groups.table)
         if not n_found:
             raise InvalidInputError("no object of the sample has a label; give n_clusters as a number.")
-        lives = lifetimes(groups, most or max(n_found - (n_found == n_groups), least))
+        of_level, lives = levels_of(groups, max(n_found - (n_found == n_groups), 1))
+        by_number = np.bincount(of_level, lives)[2:]
+        longest = int((of_level == 2 + by_number.argmax()).argmax()) + 1 if by_number.size else 1
         is_full = 2 * n_found <= n_groups or 2 * n_groups > min(MOST_GROUPS, n_objects // LEAST_OBJECTS)
-        all_distinct = groups.costs(n_found - 1)[-1:] > groups.most_distinct / 2
-        longest = 2 + int(lives[1:].argmax()) if len(lives) > 1 else 1
+        all_distinct = groups.costs(n_found - 1)[-1:] > groups.most_distinct() / 2
         is_many = 2 * (longest + 1) >= n_found or all_distinct.all()
         if is_full or not is_many:
             break
         n_groups *= 2
     halves = Halves.of(grouped, starts, n_groups, counts)
-    choice = choice_of_tree(groups, halves, least, most or most_told(n_found, n_groups))
+    choice = choice_of_tree(groups, halves, n_groups, least, most or most_told(n_found, n_groups))
     return Search(sample, groups, halves, choice)
 
 
@@ -258,9 +262,22 @@ def most_told(n_found: int, n_groups: int) -> int:
     return min(n_found, max(n_groups // 2, 1))
 
 
-def lifetimes(groups: Groups, most: int) -> np.ndarray:
-    """Return the lifetimes of 1, 2, ... clusters in the tree of distinctness, (most,)."""
-    return np.maximum(-np.diff(groups.costs(most), prepend=np.nan_to_num(groups.most_distinct)), 0.0)
+def levels_of(groups: Groups, n_levels: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of clusters and the lifetimes of levels of the tree of distinctness, (n_levels,).
+
+    The first level is a single cluster, each later one divides a cluster more. Clusters of fewer than
+    `LEAST_OBJECTS` objects, or than one in thirty of very few objects, do not count, and a single cluster
+    lives from the distinctness of the most distinct two groups of it, without outliers.
+    """
+    least = min(LEAST_OBJECTS, int(np.count_nonzero(groups.groups >= 0)) // FIRST_GROUPS)
+    of_level, heights = groups.n_large(least)[:n_levels], groups.costs(n_levels)
+    n_of_one = int(np.append(of_level > 1, True).argmax())  # levels until its outliers have fallen out
+    of_groups = groups.trees[DISTINCTNESS].cut(n_of_one)
+    largest = np.bincount(of_groups[groups.groups[groups.groups >= 0]]).argmax()
+    lives = np.maximum(-np.diff(heights, prepend=0.0), 0.0)
+    lives[:n_of_one] = 0.0
+    lives[0] = max(groups.most_distinct(of_groups == largest) - heights[n_of_one - 1], 0.0)
+    return np.maximum(of_level, 1), lives
 
 
 def reproduced_lifetime(lifetime: Any, agreement: Any) -> np.ndarray:
@@ -268,22 +285,27 @@ def reproduced_lifetime(lifetime: Any, agreement: Any) -> np.ndarray:
     return np.asarray(lifetime * np.where(np.isnan(agreement), 1.0, agreement))
 
 
-def choice_of_tree(groups: Groups, halves: Halves, least: int, most: int) -> NClustersChoice:
-    """Return the choice among the numbers of clusters of a tree."""
+def choice_of_tree(groups: Groups, halves: Halves, n_groups: int, least: int, most: int) -> NClustersChoice:
+    """Return the choice among the numbers of clusters of the tree of so many groups, or fewer."""
     numbers = np.arange(least, most + 1)
-    lifetime = lifetimes(groups, most)
-    distinctness = np.concatenate([[np.nan, np.nan], groups.costs(most)])  # by number
-    agreement = halves.agreement(DISTINCTNESS, most)
+    of_level, lives = levels_of(groups, most_told(len(groups.table), n_groups))
+    by_level = halves.agreement(DISTINCTNESS, max(most, lives.size))
+    shared = np.where(of_level == 1, 1.0, by_level[: lives.size])
+    lifetime = np.bincount(of_level, lives, minlength=most + 1)
+    reproduced = np.bincount(of_level, lives * shared, minlength=most + 1)
+    agreement = np.concatenate([[np.nan], by_level])[: lifetime.size]
+    np.divide(reproduced, lifetime, out=agreement, where=lifetime > 0)
+    distinctness = np.concatenate([[np.nan, np.nan], groups.costs(most)])
     table = {
         "n_clusters": numbers,
         "distinctness": distinctness[numbers],
-        "lifetime": lifetime[numbers - 1],
-        "agreement": agreement[numbers - 1],
+        "lifetime": lifetime[numbers],
+        "agreement": agreement[numbers],
     }
     order = np.argsort(-reproduced_lifetime(table["lifetime"], table["agreement"]), kind="stable")
     best = numbers[order].tolist()
     n_sampled = int((groups.groups >= 0).sum())
-    return NClustersChoice(best[0], best[1] if len(best) > 1 else None, table, float(lifetime[0]), n_sampled)
+    return NClustersChoice(best[0], best[1] if len(best) > 1 else None, table, float(lifetime[1]), n_sampled)
 
 
 def _checked_range(k_range: Any, n_objects: int) -> tuple[int, int | None]:

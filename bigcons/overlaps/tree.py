@@ -98,8 +98,8 @@ class Groups(NamedTuple):
     counts: np.ndarray
     """(M,): the weights of the partitions."""
     trees: dict[str, Tree]
-    most_distinct: float
-    """Distinctness of the most distinct two groups; NaN of a single one."""
+    distinct: np.ndarray
+    """(G, G) distinctness of any two groups, NaN where no partition labels both; the diagonal is infinite."""
 
     @classmethod
     def of(
@@ -123,6 +123,21 @@ class Groups(NamedTuple):
         found[labeled] = groups
         table = counts_of_groups(incidence, groups)
         return cls(found, table, offsets, counts, *merge_groups(table, offsets, counts, reliable))
+
+    def n_large(self, least: int) -> np.ndarray:
+        """Return how many of 1, 2, ... clusters in the tree of distinctness have so many objects, (G,)."""
+        sizes = np.bincount(self.groups[self.groups >= 0]).tolist()
+        found = [sum(size >= least for size in sizes)]
+        for kept, merged in self.trees[DISTINCTNESS].merges.tolist():
+            before = (sizes[kept] >= least) + (sizes[merged] >= least)
+            sizes[kept] += sizes[merged]
+            found.append(found[-1] - before + (sizes[kept] >= least))
+        return np.array(found[::-1])
+
+    def most_distinct(self, among: np.ndarray | None = None) -> float:
+        """Return the distinctness of the most distinct two groups, of some (G,) bool; 0 of a single one."""
+        found = self.distinct if among is None else self.distinct[among][:, among]
+        return float(found[np.isfinite(found)].max(initial=0.0))
 
     def costs(self, most: int) -> np.ndarray:
         """Return what merging the least distinct two of 2, 3, ... clusters costs, (most,).
@@ -247,10 +262,10 @@ def counts_of_groups(incidence: Any, groups: np.ndarray) -> np.ndarray:
 
 def merge_groups(
     table: np.ndarray, offsets: np.ndarray, counts: np.ndarray, reliable: np.ndarray
-) -> tuple[dict[str, Tree], float]:
+) -> tuple[dict[str, Tree], np.ndarray]:
     """Return both trees over groups by their table (G, B), weights (M,) and reliabilities (B,).
 
-    Also the distinctness of the most distinct two groups.
+    Also the distinctness (G, G) of any two groups.
 
     Groups that no partition sees together cost what two groups cost in the mean: nothing is known of them.
     """
@@ -263,10 +278,9 @@ def merge_groups(
         pair_costs(rule, table, offsets, counts, gains, costs)
         known = np.isfinite(costs)
         unknown = float(costs[known].mean()) if known.any() else 0.0
-        most = float(costs[known].max()) if known.any() else float("nan")
-        agglomerate(rule, table.copy(), offsets, counts, gains, costs, unknown, merges, heights)
+        agglomerate(rule, table.copy(), offsets, counts, gains, costs.copy(), unknown, merges, heights)
         trees[name] = Tree(merges, heights)
-    return trees, most
+    return trees, costs
 
 
 def least_distinctness(table: np.ndarray, offsets: np.ndarray, counts: np.ndarray) -> np.ndarray:

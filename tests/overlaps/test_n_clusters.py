@@ -11,7 +11,7 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps.eigenvectors import Spectrum
 from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.tree import nearest_pivots, normalized
+from bigcons.overlaps.tree import Groups, nearest_pivots, normalized
 from bigcons.solving.estimator import ConsensusClusterer
 
 
@@ -42,6 +42,25 @@ def test_choose__finds_the_planted_number(n_classes, missing):
     assert choice.runner_up != n_classes
     assert choice.is_clear
     assert choice.row(n_classes)["lifetime"] > choice.row(choice.runner_up)["lifetime"]
+
+
+def test_choose__does_not_count_outliers_as_clusters():
+    """Each partition has the outliers in any cluster, so that every one of them is as distinct as a class."""
+    rng = np.random.default_rng(0)
+    truth = np.arange(600) % 4
+    labels = np.where(rng.random((600, 60)) < 0.1, rng.integers(4, size=(600, 60)), truth[:, None])
+    labels[::30] = 10 + np.arange(20)[:, None]
+    choice = choose_n_clusters(labels, random_state=0)
+    assert (choice.n_clusters, choice.is_clear) == (4, True)
+
+
+def test_groups__tell_how_many_clusters_of_a_level_are_large():
+    labels, _ = planted(5)
+    found = Groups.of(labels, np.concatenate([[0], np.cumsum(labels.max(axis=0) + 1)]), 30)
+    for least in (0, 1, 5, 20):
+        cuts = (found.trees["distinctness"].cut(k + 1)[found.groups] for k in range(30))
+        expected = [np.count_nonzero(np.bincount(cut) >= least) for cut in cuts]
+        assert found.n_large(least).tolist() == expected[: len(found.table)]
 
 
 def test_table__has_a_row_for_each_number_and_its_longest_lifetime_is_the_recommendation(five):
