@@ -38,6 +38,8 @@ from bigcons.solving.workspace import Output
 from bigcons.storage.arrays import create_array, create_group
 from bigcons.storage.checkpoint import Snapshots, differences
 from bigcons.storage.commit import (
+    PARQUET_MANIFEST,
+    manifest_of,
     new_file,
     new_folder_of_files,
     new_store,
@@ -132,6 +134,9 @@ def repair(
         raise
     except (CorruptStoreError, OSError) as error:
         logger.info("%s", error)
+        if manifest_of(how.place).name == PARQUET_MANIFEST:
+            reason = "ensembles in Parquet are not repaired: import it again, or restore it from a copy"
+            raise NotRepairableError(path, [str(getattr(error, "path", path))], reason) from error
     with scratch_beside(path) as scratch:
         repaired = _write_anew(how, content, scratch)
     return {**open_store(path).verify(), "repaired": repaired}

@@ -21,7 +21,7 @@ import numpy as np
 from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError, first_line
 from bigcons.memory import Block
 from bigcons.storage.checkpoint import Seal, differences, key_of
-from bigcons.storage.commit import is_store, read_manifest, refuse_existing, refuse_other
+from bigcons.storage.commit import is_store, names_parquet, read_manifest, refuse_existing, refuse_other
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.leftovers import is_left, temporary_folder
 from bigcons.storage.locks import sweep_locks, writer_lock
@@ -145,6 +145,10 @@ def find_finished(
             _check_same(finished, asked)
             return finished
     refuse_existing(place, overwrite, "ensemble")
+    if names_parquet(place):
+        from bigcons.stores.parquet_ensemble import refuse_wide
+
+        refuse_wide(place, int(asked.get("n_partitions") or 0))
     return None
 
 

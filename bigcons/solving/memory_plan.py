@@ -58,6 +58,7 @@ class MemoryPlan(NamedTuple):
             *(engine.n_workers, format_size(self.per_block), engine.in_flight, format_size(self.per_result)),
         )
         if memory is not None and needed > parse_size(memory):
+            remedy += "" if ensemble.stored is None else ensemble.stored.remedy
             raise MemoryBudgetError(
                 f"{name} needs {format_size(needed)}, over memory={format_size(parse_size(memory))}; "
                 f"raise it to {enough_for(needed)}{remedy}.",

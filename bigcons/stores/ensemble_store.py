@@ -74,6 +74,8 @@ class StoredRows(ABC):
     chunk_columns: int
     """Columns that a checksum covers."""
     n_bytes: int
+    remedy: str = ""
+    """How else than by more memory reading would fit into a budget; continues "raise it to X"."""
     _stamp: Hashable = None
     _categories_checksum: int | None = None
     _checksums: np.ndarray | None = None

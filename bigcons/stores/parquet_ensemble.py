@@ -11,7 +11,6 @@ labels, and then row group by row group.
 
 from __future__ import annotations
 
-import os
 import threading
 import zlib
 from collections.abc import Hashable, Iterator, Mapping
@@ -21,7 +20,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError
+from bigcons.errors import CorruptStoreError, DamagedFileError, InvalidInputError, StoreError
 from bigcons.memory import BLOCK_ROWS
 from bigcons.schema import MISSING
 from bigcons.storage.arrays import refuse_links
@@ -33,7 +32,7 @@ from bigcons.storage.commit import (
     write_manifest,
 )
 from bigcons.storage.interface import Place, StorePath
-from bigcons.storage.places import DiskPlace, place_of
+from bigcons.storage.places import DiskPlace, link, place_of
 from bigcons.stores.ensemble_store import (
     KIND,
     MAX_CHUNK_COLUMNS,
@@ -65,6 +64,8 @@ MOST_PARTITIONS = 4_096
 footers are a sixth of a store, and reading a label takes twice as long as with 100 (measured)."""
 
 _CATEGORIES = "_categories.json"
+_TOGETHER = 16
+"""Columns that a thread decodes at a time."""
 
 
 def refuse_wide(out: StorePath | Place, n_partitions: int) -> None:
@@ -116,11 +117,14 @@ class ParquetRows(StoredRows):
         return np.ascontiguousarray(found[:, first_column:])
 
     def _decode(self, number: int, part: slice, out: np.ndarray) -> None:
-        """Read some rows of a file, up to `MAX_CHUNK_COLUMNS` partitions at a time."""
+        """Read some rows of a file, a few partitions at a time."""
         header = self.header
-        with _opened(self, number) as file:
-            for first in range(0, len(header.names), MAX_CHUNK_COLUMNS):
-                names = header.names[first : first + MAX_CHUNK_COLUMNS]
+        with _opened(_file_of(self.path, number)) as file:
+            first = number * header.chunk_rows
+            n_rows = min(header.chunk_rows, header.n_objects - first)
+            require(file.metadata.num_rows == n_rows, "another number of rows")
+            for first in range(0, len(header.names), _TOGETHER):
+                names = header.names[first : first + _TOGETHER]
                 table = file.read_row_group(0, columns=names, use_threads=False).slice(
                     part.start, part.stop - part.start
                 )
@@ -141,7 +145,7 @@ class ParquetRows(StoredRows):
         import pyarrow as pa
 
         if self._categories_checksum is None:
-            require(pa.types.is_signed_integer(column.type), f"labels of type {column.type}")
+            require(column.type == pa.from_numpy_dtype(self.dtype), f"labels of type {column.type}")
             return whole_numbers(column)
         if not self._encodings:
             values = zip(self.header.names, self.header.n_clusters, self.categories(), strict=True)
@@ -152,12 +156,13 @@ class ParquetRows(StoredRows):
         return codes
 
     def reading_bytes(self, n_processes: int, n_threads: int) -> int:  # noqa: ARG002 - threads share nothing
-        """Return what every thread decodes at a time: the columns of Arrow, and their codes."""
-        n_columns = min(self.header.n_columns, MAX_CHUNK_COLUMNS)
+        """Return what each thread holds while it decodes a few columns of a chunk (measured)."""
+        n_columns = min(self.header.n_columns, _TOGETHER)
         if self.header.is_soft:
-            groups = range(0, len(self.header.names), MAX_CHUNK_COLUMNS)
+            groups = range(0, len(self.header.names), _TOGETHER)
             n_columns = int(np.add.reduceat(self.header.n_clusters, groups).max())
-        return n_threads * reading_bytes(self.header.chunk_rows, n_columns, self.dtype)
+        label_bytes = 12 + 5 * self.dtype.itemsize  # of Parquet's 32 bits and levels, of Arrow, and codes
+        return n_threads * (20_000_000 + self.header.chunk_rows * n_columns * label_bytes)
 
     def categories(self) -> Categories:
         """Return the original values in their file."""
@@ -171,7 +176,7 @@ class ParquetRows(StoredRows):
                 while part := content.read(1 << 20):
                     found = zlib.crc32(part, found)
             if found != checksum:
-                raise CorruptStoreError(f"{file} differs from its checksum; {RESTORE}", path=file)
+                raise self.broken_file(number, "differs from its checksum")
         known = {_file_of(self.path, number).name for number in range(len(self.file_checksums))}
         for name in self.path.names():
             if name not in known and not name.startswith(("_", ".")):
@@ -182,28 +187,23 @@ class ParquetRows(StoredRows):
                 )
         refuse_links(self.path)
 
-
-def reading_bytes(chunk_rows: int, n_columns: int, dtype: np.dtype) -> int:
-    """Return the memory of a thread that reads up to `MAX_CHUNK_COLUMNS` columns of a chunk (measured)."""
-    return 16_000_000 + 4 * chunk_rows * n_columns * dtype.itemsize
+    def broken_file(self, number: int, what: str) -> CorruptStoreError:
+        """Return the error of a file that is not as the manifest says."""
+        file = _file_of(self.path, number)
+        return CorruptStoreError(f"{file} {what}; {RESTORE}", path=file)
 
 
 @contextmanager
-def _opened(stored: Any, number: int) -> Iterator[Any]:
+def _opened(path: Path) -> Iterator[Any]:
     """Yield a file of a store, whose pages are compared with their checksums when they are read."""
     from pyarrow import parquet
 
-    path = _file_of(stored.path, number)
-    rows, n_objects = stored.header.chunk_rows, stored.header.n_objects
     try:
-        file = parquet.ParquetFile(path, page_checksum_verification=True)
+        file = parquet.ParquetFile(path, page_checksum_verification=True, pre_buffer=False)
     except FileNotFoundError:
-        raise stored.broken(
-            number * rows, min((number + 1) * rows, n_objects), f"{path.name} is missing"
-        ) from None
+        raise ValueError(f"{path.name} is missing") from None
     with file:
-        n_rows = min(rows, n_objects - number * rows)
-        require((file.num_row_groups, file.metadata.num_rows) == (1, n_rows), "another number of rows")
+        require(file.num_row_groups == 1, "another number of row groups")
         yield file
 
 
@@ -265,10 +265,8 @@ class ParquetIds(StoredIds):
         return ParquetIds, (self._place, self._entry, self.n_objects, self.chunk_rows)
 
     def _decoded(self, number: int, start: int, stop: int) -> Any:  # noqa: ARG002 - the file tells
-        from pyarrow import parquet
-
         name, path = self.facts.name, _file_of(self._place, number)
-        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+        with _opened(path) as file:
             column = file.read_row_group(0, columns=[name], use_threads=False).column(name)
         found = canonical(column, name, str(path), first=start, dtype=self.facts.dtype)
         self._check(number, *parts_of(found))
@@ -306,7 +304,10 @@ class ParquetWriter:
             n_kept = kept.header.n_objects // header.chunk_rows
             self._checksums, self._files = kept.checksums[:n_kept].tolist(), kept.file_checksums[:n_kept]
             for number in range(n_kept):
-                os.link(_file_of(kept.path, number), _file_of(folder, number))
+                try:
+                    link(_file_of(kept.path, number), _file_of(folder, number))
+                except FileNotFoundError:
+                    raise kept.broken_file(number, "is missing") from None
         self.n_kept: int = n_kept * header.chunk_rows
         self._next_row = self.n_kept
         self._ids: Iterator[Any] | None = None
@@ -360,13 +361,13 @@ class ParquetWriter:
             refuse_other_length(self._next_row, header.n_objects)
         ids = None if header.ids is None else {**header.ids.facts._asdict(), "checksums": self._id_checksums}
         categories = write_categories(self._folder / _CATEGORIES, self._categories)
-        n_bytes = self._folder.n_bytes()
+        sizes = [_file_of(self._folder, number).stat().st_size for number in range(len(self._files))]
         body = {
             **base_body(header, self._dtype, self._chunks),
             "files": self._files,
             "categories_checksum": categories,
             "checksums": self._checksums,
-            "n_bytes": n_bytes,
+            "n_bytes": sum(sizes),
             "ids": ids,
         }
         write_manifest(self._folder, KIND, body, name=PARQUET_MANIFEST)
@@ -492,6 +493,11 @@ class GivenRows(StoredRows):
         self._ends = np.cumsum(files.group_rows())
         self._held: dict[int, np.ndarray] = {}
         self._decoding = threading.Lock()
+        if max(files.group_rows()) > self.header.chunk_rows:
+            self.remedy = (
+                f", or store {self.path} by bigcons import, in smaller chunks than its row groups of "
+                f"{max(files.group_rows()):,} rows"
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_held": {}, "_decoding": None}
@@ -524,7 +530,11 @@ class GivenRows(StoredRows):
             if codes is None:
                 while len(self._held) > 1:
                     del self._held[next(iter(self._held))]
-                codes = self._decode(int(self._ends[group - 1]) if group else 0, int(self._ends[group]))
+                try:
+                    codes = self._decode(int(self._ends[group - 1]) if group else 0, int(self._ends[group]))
+                except DamagedFileError:
+                    self._check_unchanged()
+                    raise
             self._held[group] = codes
             return codes
 

@@ -7,8 +7,6 @@ manifest makes the new generation valid; then the old one is removed.
 
 from __future__ import annotations
 
-import os
-import shutil
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,7 +35,7 @@ from bigcons.storage.commit import (
 )
 from bigcons.storage.interface import Place
 from bigcons.storage.locks import writer_lock
-from bigcons.storage.places import DiskPlace, disk_errors
+from bigcons.storage.places import DiskPlace, disk_errors, link
 from bigcons.stores.ensemble_store import (
     KIND,
     MAX_CHUNK_COLUMNS,
@@ -232,9 +230,15 @@ class ArrayWriter:
         n_rows, n_columns = kept.checksums.shape
         n_rows, n_columns = (n_rows, kept_columns) if kept_columns else (kept_rows, n_columns)
         if isinstance(kept.data, DiskPlace):
-            before = kept.data / array_name(kept.header, kept.generation)
+            assert isinstance(self._path, DiskPlace)  # noqa: S101 - next to the generation before
+            before = (kept.data / array_name(kept.header, kept.generation)).path
             for row, column in np.ndindex(n_rows, n_columns):
-                _link(before / f"c/{row}/{column}", self._path / f"c/{row}/{column}")
+                source, target = before / f"c/{row}/{column}", self._path.path / f"c/{row}/{column}"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    link(source, target)
+                except FileNotFoundError:
+                    raise CorruptStoreError(f"{source} is missing; {RESTORE}", path=source) from None
         else:
             grid = self._array.cdata_shape
             self._shared = kept.shared.grown(kept.data, kept.generation, grid, n_rows, n_columns)
@@ -243,19 +247,6 @@ class ArrayWriter:
             self._kept_checksums = kept.checksums[:, :kept_columns].tolist()
         else:
             self._checksums = kept.checksums[:kept_rows].tolist()
-
-
-def _link(source: Place, target: Place) -> None:
-    """Hard-link a chunk, which is never modified; copy it if the file system has no hard links."""
-    assert isinstance(source, DiskPlace)  # noqa: S101 - buckets have no links
-    assert isinstance(target, DiskPlace)  # noqa: S101
-    target.path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source.path, target.path)
-    except FileNotFoundError:
-        raise CorruptStoreError(f"{source} is missing; {RESTORE}", path=source) from None
-    except OSError:
-        shutil.copyfile(source.path, target.path)
 
 
 @contextmanager
