@@ -20,7 +20,7 @@ from bigcons.storage import commit
 from bigcons.storage.arrays import listed_arrays
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import DiskPlace, disk_errors
-from bigcons.stores import ensemble_store
+from bigcons.stores import zarr_ensemble
 from tests.support.stores import names_in
 
 LABELS = np.random.default_rng(0).integers(-1, 6, (4000, 30))
@@ -258,8 +258,8 @@ def test_open__while_another_appends(store, monkeypatch):
             Ensemble.open(store, "a").append_partitions(np.arange(4000) % 3)
         return open_array(path, *shared)
 
-    open_array = ensemble_store.open_array
-    monkeypatch.setattr(ensemble_store, "open_array", append_then_open)
+    open_array = zarr_ensemble.open_array
+    monkeypatch.setattr(zarr_ensemble, "open_array", append_then_open)
     assert Ensemble.open(store).n_partitions == 31
 
 
@@ -277,7 +277,7 @@ def test_append__is_refused_while_another_writes(store):
 def test_write__on_a_full_disk_leaves_the_old_store(store, monkeypatch, action, code):
     ensemble = Ensemble.open(store, "a")
     before = ensemble.read(0, 4000)
-    checksums = ensemble_store.tile_checksums
+    checksums = zarr_ensemble.tile_checksums
     calls = iter(range(100))
 
     def full_at_the_third_chunk(*arguments):
@@ -285,7 +285,7 @@ def test_write__on_a_full_disk_leaves_the_old_store(store, monkeypatch, action, 
             raise OSError(code, os.strerror(code))
         return checksums(*arguments)
 
-    monkeypatch.setattr(ensemble_store, "tile_checksums", full_at_the_third_chunk)
+    monkeypatch.setattr(zarr_ensemble, "tile_checksums", full_at_the_third_chunk)
     write = {
         "append_objects": lambda: ensemble.append_objects(Ensemble.from_labels(LABELS)),
         "append_partitions": lambda: ensemble.append_partitions(Ensemble.from_labels(LABELS)),
@@ -362,13 +362,13 @@ def test_full_disk__that_numpy_tells_of_in_its_own_words_is_named():
 def test_append__killed_after_its_commit_leaves_a_listing_of_arrays_that_are_there(store, monkeypatch):
     """Other tools then see the labels before the append; the next one mends that, even if it fails."""
     with monkeypatch.context() as patch:
-        patch.setattr(ensemble_store, "_sweep", lambda _: None)
+        patch.setattr(zarr_ensemble, "_sweep", lambda _: None)
         Ensemble.open(store, "a").append_partitions(np.arange(4000) % 3)
     assert [(name, array.shape) for name, array in zarr.open_group(store, mode="r").arrays()] == [
         ("labels-1", (4000, 30))
     ]
     with monkeypatch.context() as patch:
-        patch.setattr(ensemble_store, "write_manifest", lambda *_: 1 / 0)
+        patch.setattr(zarr_ensemble, "write_manifest", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             Ensemble.open(store, "a").append_partitions(np.arange(4000) % 3)
     assert [(name, array.shape) for name, array in zarr.open_group(store, mode="r").arrays()] == [
