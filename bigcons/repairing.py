@@ -54,11 +54,10 @@ from bigcons.stores.ensemble import Ensemble, as_ensemble, import_labels
 from bigcons.stores.ids import StoredIds, array_names, write_ids
 from bigcons.stores.opening import is_unfinished, open_store, partial_folder, verify_store
 from bigcons.stores.pair_lists import scratch_beside
-from bigcons.stores.pair_parquet import footer_of
 from bigcons.stores.pairs import PairTable, ParquetPairTable, import_pairs
 from bigcons.stores.pieces import Layout, Piece, Stored, layout_of, part_of
 from bigcons.stores.zarr_ensemble import categories_name
-from bigcons.tables.files import IN_MEMORY, STANDARD_INPUT, is_parquet
+from bigcons.tables.files import IN_MEMORY, STANDARD_INPUT, footer_of, is_parquet
 from bigcons.tables.ids import Ids
 
 logger: logging.Logger = logging.getLogger("bigcons")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -199,15 +198,6 @@ class ParquetPairs(PairList):
         """Return the paths of the files, in order."""
         assert isinstance(self.table, ParquetTable)  # noqa: S101 - set so
         return self.table.files()
-
-
-def footer_of(path: Path) -> bytes:
-    """Return the metadata at the end of a Parquet file: schema, sizes and statistics of all its pages."""
-    with path.open("rb") as file:
-        file.seek(-8, os.SEEK_END)
-        n_bytes = int.from_bytes(file.read(4), "little") + 8
-        file.seek(-min(n_bytes, path.stat().st_size), os.SEEK_END)
-        return file.read()
 
 
 def _path_of(path: StorePath) -> Path:

@@ -39,7 +39,6 @@ from bigcons.stores.display import facts_table
 from bigcons.stores.pair_lists import PairList, blocks_within, scratch_beside, sorted_rows, store_list
 from bigcons.stores.pair_parquet import (
     ParquetPairs,
-    footer_of,
     provenance_of_pairs,
     refuse_existing_pairs,
     write_parquet,
@@ -64,7 +63,7 @@ from bigcons.stores.pair_store import (
     open_pairs,
     write_pairs,
 )
-from bigcons.tables.files import describe, is_parquet, provenance_of_files
+from bigcons.tables.files import describe, footer_of, is_parquet, provenance_of_files
 from bigcons.tables.intake import open_table
 
 DEFAULT_MEMORY = 10**9

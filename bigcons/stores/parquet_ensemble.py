@@ -53,7 +53,7 @@ from bigcons.stores.ensemble_store import (
 from bigcons.stores.ids import StoredIds
 from bigcons.tables.codes import Encoding, integer_lookup, text_lookup
 from bigcons.tables.encode import default_chunk_rows, label_dtype, partition_names, scan_labels
-from bigcons.tables.files import ParquetTable
+from bigcons.tables.files import ParquetTable, footer_of, is_within
 from bigcons.tables.ids import canonical, parts_of
 from bigcons.tables.reading import rule_of_values
 from bigcons.tables.select import SelectedTable
@@ -95,9 +95,13 @@ class ParquetRows(StoredRows):
         try:
             self.take(body)
             self.file_checksums: list[int] = [int(checksum) for checksum in body["files"]]
+            self.footers: list[int] = [int(checksum) for checksum in body["footers"]]
             require(len(self.file_checksums) == len(self.checksums), "the number of files")
+            require(len(self.footers) == len(self.checksums), "the number of footers")
             if body["ids"] is not None:
-                ids = ParquetIds(path, body["ids"], self.header.n_objects, self.header.chunk_rows)
+                ids = ParquetIds(
+                    *(path, body["ids"], self.footers, self.header.n_objects, self.header.chunk_rows)
+                )
                 self.header = self.header._replace(ids=ids)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CorruptStoreError(
@@ -119,7 +123,7 @@ class ParquetRows(StoredRows):
     def _decode(self, number: int, part: slice, out: np.ndarray) -> None:
         """Read some rows of a file, a few partitions at a time."""
         header = self.header
-        with _opened(_file_of(self.path, number)) as file:
+        with _opened(_file_of(self.path, number), self.footers[number]) as file:
             first = number * header.chunk_rows
             n_rows = min(header.chunk_rows, header.n_objects - first)
             require(file.metadata.num_rows == n_rows, "another number of rows")
@@ -194,16 +198,23 @@ class ParquetRows(StoredRows):
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """Yield a file of a store, whose pages are compared with their checksums when they are read."""
+def _opened(path: Path, footer: int) -> Iterator[Any]:
+    """Yield a file of a store. Its footer is compared with the checksum, and pages with theirs when read.
+
+    Arrow may crash on a damaged footer.
+    """
     from pyarrow import parquet
 
     try:
-        file = parquet.ParquetFile(path, page_checksum_verification=True, pre_buffer=False)
+        require(not path.is_symlink(), f"{path.name} is a symbolic link")
+        require(zlib.crc32(footer_of(path)) == footer, f"{path.name} has a damaged footer")
     except FileNotFoundError:
         raise ValueError(f"{path.name} is missing") from None
-    with file:
+    with parquet.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as file:
         require(file.num_row_groups == 1, "another number of row groups")
+        group = file.metadata.row_group(0)
+        columns = [group.column(c) for c in range(group.num_columns)]
+        require(is_within(columns, group.num_rows, path.stat().st_size), "columns beyond the file")
         yield file
 
 
@@ -257,16 +268,19 @@ def _transpose(columns: np.ndarray, out: np.ndarray) -> None:
 class ParquetIds(StoredIds):
     """The ids of a store, read chunk by chunk."""
 
-    def __init__(self, path: Place, entry: Mapping[str, Any], n_objects: int, chunk_rows: int) -> None:
+    def __init__(
+        self, path: Place, entry: Mapping[str, Any], footers: list[int], n_objects: int, chunk_rows: int
+    ) -> None:
         """Take the entry of the manifest; raises KeyError, TypeError or ValueError if it is inconsistent."""
+        self._footers = footers
         self.take(path, entry, n_objects, chunk_rows)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ParquetIds, (self._place, self._entry, self.n_objects, self.chunk_rows)
+        return ParquetIds, (self._place, self._entry, self._footers, self.n_objects, self.chunk_rows)
 
     def _decoded(self, number: int, start: int, stop: int) -> Any:  # noqa: ARG002 - the file tells
         name, path = self.facts.name, _file_of(self._place, number)
-        with _opened(path) as file:
+        with _opened(path, self._footers[number]) as file:
             column = file.read_row_group(0, columns=[name], use_threads=False).column(name)
         found = canonical(column, name, str(path), first=start, dtype=self.facts.dtype)
         self._check(number, *parts_of(found))
@@ -298,11 +312,13 @@ class ParquetWriter:
         self._chunks = (header.chunk_rows, min(header.n_columns, MAX_CHUNK_COLUMNS))
         self._checksums: list[list[int]] = []
         self._files: list[int] = []
+        self._footers: list[int] = []
         self._id_checksums: list[int] = []
         n_kept = 0
         if kept is not None and _schema(kept.header, kept.categories(), kept.dtype) == self._schema:
             n_kept = kept.header.n_objects // header.chunk_rows
-            self._checksums, self._files = kept.checksums[:n_kept].tolist(), kept.file_checksums[:n_kept]
+            self._checksums = kept.checksums[:n_kept].tolist()
+            self._files, self._footers = kept.file_checksums[:n_kept], kept.footers[:n_kept]
             for number in range(n_kept):
                 try:
                     link(_file_of(kept.path, number), _file_of(folder, number))
@@ -351,6 +367,7 @@ class ParquetWriter:
             ) as writer:
                 writer.write_table(table, row_group_size=max(len(block), 1))
         self._files.append(checked.checksum)
+        self._footers.append(zlib.crc32(footer_of(_file_of(self._folder, number))))
         self._checksums.append(tile_checksums(block, self._chunks[1]))
         self._next_row += len(block)
 
@@ -365,6 +382,7 @@ class ParquetWriter:
         body = {
             **base_body(header, self._dtype, self._chunks),
             "files": self._files,
+            "footers": self._footers,
             "categories_checksum": categories,
             "checksums": self._checksums,
             "n_bytes": sum(sizes),

@@ -649,7 +649,7 @@ class ParquetTable(Table):
                 raise _broken_parquet(path, ValueError("its footer counts other rows than its row groups"))
             for group in groups:  # pages compressed, decompressed and decoded
                 columns = [group.column(c) for c in range(group.num_columns)]
-                if not all(_is_within(column, group.num_rows, n_bytes) for column in columns):
+                if not is_within(columns, group.num_rows, n_bytes):
                     raise _broken_parquet(path, ValueError("its footer places columns beyond the file"))
                 # a data page and a dictionary page, usually a megabyte each
                 held = sum(min(3 * int(column.total_uncompressed_size), 5 << 19) for column in columns)
@@ -706,15 +706,25 @@ class ParquetTable(Table):
                 raise _broken_parquet(path, error) from None
 
 
-def _is_within(column: Any, n_rows: int, n_bytes: int) -> bool:
-    """Return whether the pages of a column are within a file of this size; Arrow may crash on others."""
-    if n_rows == 0:
-        return True
-    start, size = column.data_page_offset, column.total_compressed_size
-    if column.has_dictionary_page and column.dictionary_page_offset > 0:  # 0 is of some old writers
-        start = min(start, column.dictionary_page_offset)
-    is_sound = min(n_rows, size, column.num_values, column.total_uncompressed_size) >= 0
-    return bool(is_sound and 4 <= start <= n_bytes - size)
+def footer_of(path: Path) -> bytes:
+    """Return the metadata at the end of a Parquet file: schema, sizes and statistics of all its pages."""
+    with path.open("rb") as file:
+        file.seek(-8, os.SEEK_END)
+        n_bytes = int.from_bytes(file.read(4), "little") + 8
+        file.seek(-min(n_bytes, path.stat().st_size), os.SEEK_END)
+        return file.read()
+
+
+def is_within(columns: Sequence[Any], n_rows: int, n_bytes: int) -> bool:
+    """Return whether the pages of columns are within a file of this size; Arrow may crash on others."""
+    for column in columns if n_rows else ():
+        start, size = column.data_page_offset, column.total_compressed_size
+        if column.has_dictionary_page and column.dictionary_page_offset > 0:  # 0 is of some old writers
+            start = min(start, column.dictionary_page_offset)
+        is_sound = min(n_rows, size, column.num_values, column.total_uncompressed_size) >= 0
+        if not (is_sound and 4 <= start <= n_bytes - size):
+            return False
+    return True
 
 
 def _open_parquet(path: Path) -> Any:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from pyarrow import parquet
 
 from bigcons import Ensemble
 from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError
@@ -319,10 +320,13 @@ for turn in range(10**6):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills as POSIX systems do")
-@pytest.mark.parametrize("action", ["save", "append_objects", "append_partitions"])
-def test_write__killed_at_any_moment_leaves_a_whole_store(tmp_path, action):
+@pytest.mark.parametrize(
+    ("name", "action"),
+    [("e", "save"), ("e", "append_objects"), ("e", "append_partitions"), ("e.parquet", "append_objects")],
+)
+def test_write__killed_at_any_moment_leaves_a_whole_store(tmp_path, name, action):
     """Each kill meets a store with labels in it; what is left passes verify and can be written to."""
-    path = tmp_path / "e"
+    path = tmp_path / name
     labels = np.arange(4000)[:, None] % [2, 3, 4, 5, 6, 7]
     rng = np.random.default_rng(0)
     for _ in range(4):
@@ -337,8 +341,11 @@ def test_write__killed_at_any_moment_leaves_a_whole_store(tmp_path, action):
         child.send_signal(signal.SIGKILL)
         child.wait()
         child.stdout.close()
-        assert all((path / name).is_dir() for name in listed_arrays(DiskPlace(path)))
         survivor = Ensemble.open(path, "a")
+        if name == "e":
+            assert all((path / array).is_dir() for array in listed_arrays(DiskPlace(path)))
+        else:  # what others read is the ensemble, too
+            assert parquet.read_table(path).num_rows == survivor.n_objects
         assert survivor.verify()["ok"]
         assert survivor.n_objects % 4000 == 0
         assert (survivor.n_partitions - 6) % 5 == 0
@@ -347,7 +354,7 @@ def test_write__killed_at_any_moment_leaves_a_whole_store(tmp_path, action):
         survivor.append_objects(survivor.read(0, 1))
         assert survivor.verify()["ok"]
         survivor.save(path, overwrite=True)
-        assert names_in(tmp_path) == ["e"]
+        assert names_in(tmp_path) == [name]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
