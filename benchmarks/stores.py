@@ -3,7 +3,7 @@
 Planted labels of one size, a tenth missing, in stores of bigcons:
 
 - types: 100 partitions, int8 (20 clusters each) and int32 (40,000 clusters)
-- partitions: 100 to 16,384 of int8, as many labels in all, for the limit of Parquet
+- partitions: 100 to 32,768 of int8, as many labels in all, for the limit of Parquet; a file of it is opened
 
 A pass reads all blocks on two threads; the faster of two is reported, and the rise of the peak memory of its
 process. Writes ``results/stores.json``.
@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 from machine import describe
+from pyarrow import parquet
 
 from bigcons import Ensemble
 from bigcons.errors import SuspiciousLabelsWarning
@@ -88,6 +89,16 @@ def measure_reading(path: str) -> dict[str, float]:
     }
 
 
+def open_ms(file: Path) -> float:
+    """Return the milliseconds of opening a file of Parquet, the least of five."""
+    seconds = []
+    for _ in range(5):
+        start = time.perf_counter()
+        with parquet.ParquetFile(file):
+            seconds.append(time.perf_counter() - start)
+    return round(1e3 * min(seconds), 2)
+
+
 def block_bytes(ensemble: Ensemble) -> int:
     """Return the bytes of a block that is read."""
     return min(ensemble.chunk_rows, ensemble.n_objects) * ensemble.row_bytes
@@ -113,7 +124,8 @@ def measure(folder: Path, n_objects: int, n_partitions: int, n_clusters: int, dt
         with multiprocessing.get_context("spawn").Pool(1) as process:
             found = process.apply(measure_reading, (str(path),))
         n_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-        footers = sum(len(footer_of(file)) for file in path.glob("*.parquet"))
+        files = sorted(path.glob("*.parquet"))
+        footers = sum(map(len, map(footer_of, files)))
         rows.append(
             {
                 "store": suffix,
@@ -124,7 +136,11 @@ def measure(folder: Path, n_objects: int, n_partitions: int, n_clusters: int, dt
                 **found,
                 "ns_per_label": round(1e9 * found["read_seconds"] / (n_objects * n_partitions), 1),
                 "bytes_per_label": round(n_bytes / (n_objects * n_partitions), 3),
-                "footer_share": round(footers / n_bytes, 3),
+                **(
+                    {"footer_share": round(footers / n_bytes, 3), "open_ms": open_ms(files[0])}
+                    if files
+                    else {}
+                ),
             }
         )
         print(json.dumps(rows[-1]), flush=True)
@@ -136,15 +152,15 @@ def main() -> None:
     parser.add_argument("--smallest", action="store_true", help="a run of seconds that shows it works")
     parser.add_argument("-o", "--out", type=Path, help="file for the results as JSON")
     options = parser.parse_args()
-    n_objects, widths = (2_000, (100, 200)) if options.smallest else (500_000, (100, 1_024, 4_096, 16_384))
+    n_objects, n_labels, widths = 500_000, 20_000_000, (128, 1_024, 4_096, 16_384, 32_768)
+    if options.smallest:
+        n_objects, n_labels, widths = 2_000, 200_000, (128, 256)
     parquet_ensemble.MOST_PARTITIONS = max(widths)  # measured beyond the limit
     with tempfile.TemporaryDirectory() as name:
         kinds = (("int8", 20), ("int32", 40_000 if not options.smallest else 1_500))
         types = [row for dtype, k in kinds for row in measure(Path(name), n_objects, 100, k, dtype)]
         partitions = [
-            row
-            for width in widths
-            for row in measure(Path(name), 100 * n_objects // width, width, 20, "int8")
+            row for width in widths for row in measure(Path(name), n_labels // width, width, 20, "int8")
         ]
     result = {"machine": describe(), "threads": THREADS, "types": types, "partitions": partitions}
     if options.out is not None or not options.smallest:

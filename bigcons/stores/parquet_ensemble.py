@@ -60,8 +60,9 @@ from bigcons.tables.select import SelectedTable
 from bigcons.tables.table import Table
 
 MOST_PARTITIONS = 4_096
-"""Partitions of an ensemble in Parquet. The footer of a file takes 190 bytes for each column: with as many,
-footers are a sixth of a store, and reading a label takes twice as long as with 100 (measured)."""
+"""Partitions of an ensemble in Parquet, which describes each column in every file. Of more, the time to open
+a file grows faster than their number, and its description takes more memory than is planned: measured by
+``benchmarks/stores.py``."""
 
 _CATEGORIES = "_categories.json"
 _TOGETHER = 16
