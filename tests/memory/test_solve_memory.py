@@ -50,13 +50,8 @@ def test_fit__keeps_the_promise_of_the_smallest_budget(ensemble, tmp_path, engin
     assert peak <= budget, f"{peak / 1e6:.0f} MB in use under a budget of {budget / 1e6:.0f} MB"
 
 
-@pytest.mark.parametrize("made_by", ["bigcons", "pandas"])
-def test_fit__keeps_the_promise_of_the_smallest_budget_from_parquet(ensemble, tmp_path, made_by):
-    path = str(tmp_path / "e.parquet")
-    if made_by == "bigcons":
-        Ensemble.open(ensemble).save(path)
-    else:
-        Ensemble.open(ensemble).to_pandas().to_parquet(path, row_group_size=100_000)
+def test_fit__keeps_the_promise_of_the_smallest_budget_from_parquet(ensemble, tmp_path):
+    path = Ensemble.open(ensemble).save(tmp_path / "e.parquet").path
     asked = {"n_clusters": K}
     peak, budget = solve(tmp_path, method="pcc", engine="threads", ensemble=path, parameters=asked)
     print(f"peak {peak / 1e6:.0f} MB of {budget / 1e6:.0f} MB")

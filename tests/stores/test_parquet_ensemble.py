@@ -340,7 +340,7 @@ def test_fit__has_the_same_bits_from_every_store(tmp_path):
     ):
         for engine in ("threads", client):
             for number, source in enumerate(sources):
-                model = PCC(3, max_iter=4, tol=0, random_state=0, client=engine, memory="2GB")
+                model = PCC(3, max_iter=4, tol=0, random_state=0, client=engine, memory="8GB")
                 out = tmp_path / f"c{number}-{engine == 'threads'}.zarr"
                 found.append(model.fit(source, out=out).memberships_.compute().tobytes())
     assert len(set(found)) == 1
