@@ -24,7 +24,8 @@ from machine import describe
 from bigcons.datasets import PlantedLabels, planted_blocks
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.memory import Block, row_blocks
-from bigcons.stores.ensemble_store import Header, write_store
+from bigcons.stores.building import write_store
+from bigcons.stores.ensemble_store import Header
 from bigcons.tables.encode import default_chunk_rows
 
 N_PARTITIONS = 100

@@ -38,6 +38,8 @@ from bigcons.solving.workspace import Output
 from bigcons.storage.arrays import create_array, create_group
 from bigcons.storage.checkpoint import Snapshots, differences
 from bigcons.storage.commit import (
+    PARQUET_MANIFEST,
+    manifest_of,
     new_file,
     new_folder_of_files,
     new_store,
@@ -49,14 +51,13 @@ from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import place_of
 from bigcons.stores.consensus import Consensus
 from bigcons.stores.ensemble import Ensemble, as_ensemble, import_labels
-from bigcons.stores.ensemble_store import categories_name
 from bigcons.stores.ids import StoredIds, array_names, write_ids
 from bigcons.stores.opening import is_unfinished, open_store, partial_folder, verify_store
 from bigcons.stores.pair_lists import scratch_beside
-from bigcons.stores.pair_parquet import footer_of, is_parquet
 from bigcons.stores.pairs import PairTable, ParquetPairTable, import_pairs
 from bigcons.stores.pieces import Layout, Piece, Stored, layout_of, part_of
-from bigcons.tables.files import IN_MEMORY, STANDARD_INPUT
+from bigcons.stores.zarr_ensemble import categories_name
+from bigcons.tables.files import IN_MEMORY, STANDARD_INPUT, footer_of, is_parquet
 from bigcons.tables.ids import Ids
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -132,6 +133,9 @@ def repair(
         raise
     except (CorruptStoreError, OSError) as error:
         logger.info("%s", error)
+        if manifest_of(how.place).name == PARQUET_MANIFEST:
+            reason = "ensembles in Parquet are not repaired: import it again, or restore it from a copy"
+            raise NotRepairableError(path, [str(getattr(error, "path", path))], reason) from error
     with scratch_beside(path) as scratch:
         repaired = _write_anew(how, content, scratch)
     return {**open_store(path).verify(), "repaired": repaired}

@@ -250,3 +250,15 @@ BODIES = {
     },
 }
 """The entries of the body by kind of store."""
+
+PARQUET_ENSEMBLE = {
+    "files": "CRC-32 of each file, in the order of rows.",
+    "footers": "CRC-32 of the end of each file: the metadata of Parquet, their length and PAR1.",
+    **{
+        name: BODIES["ensemble"][name]
+        for name in BODIES["ensemble"]
+        if name not in ("generation", "metadata_checksum", "shared")
+    },
+}
+"""The entries of the body of an ensemble in Parquet, where ``n_bytes`` is the size of the files, and the
+checksums of ids are of each chunk for itself."""

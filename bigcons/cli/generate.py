@@ -57,7 +57,7 @@ def _names(value: str) -> str | list[str]:
 
 @click.command()
 @click.argument("features", nargs=-1, required=True, type=TABLE)
-@output_option("Store for the ensemble (.zarr).")
+@output_option("Store for the ensemble (.zarr or .parquet).")
 @table_options("features")
 @click.option(
     "--scheme",

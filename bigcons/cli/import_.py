@@ -22,7 +22,11 @@ from bigcons.cli.output import amount, emit, emit_ensemble, reporting, telling_f
 @click.command("import")
 @click.argument("tables", nargs=-1, required=True, type=TABLE)
 @click.option(
-    "-o", "--out", type=StorePath(readable=False), metavar="STORE", help="Store for the ensemble (.zarr)."
+    "-o",
+    "--out",
+    type=StorePath(readable=False),
+    metavar="STORE",
+    help="Store for the ensemble (.zarr or .parquet).",
 )
 @click.option(
     "--into",

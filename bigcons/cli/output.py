@@ -66,7 +66,7 @@ def emit_ensemble(ensemble: Any, path: str) -> None:
 def telling_finished(out: str, what: str, overwrite: bool) -> Iterator[None]:
     """Say so if the ``with`` block, instead of doing ``what``, found its result at ``out``."""
     from bigcons.storage.commit import is_store
-    from bigcons.stores.pair_parquet import is_parquet
+    from bigcons.tables.files import is_parquet
 
     is_there = not overwrite and (is_store(out) or is_parquet(out))
     yield

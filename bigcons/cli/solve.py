@@ -155,7 +155,7 @@ def solve(
     from bigcons.methods import METHODS
     from bigcons.solving.workspace import can_resume
     from bigcons.stores.consensus import Consensus
-    from bigcons.stores.pair_parquet import is_parquet
+    from bigcons.tables.files import is_parquet
     from bigcons.tables.select import select
 
     model = METHODS[method](**parameters)

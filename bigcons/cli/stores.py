@@ -24,8 +24,8 @@ from bigcons.memory import format_size
 def info(store: str) -> None:
     """Describe STORE, and what killed writers left next to it.
 
-    Its data are not read. STORE is an ensemble, a pair table (.zarr or .parquet) or a consensus, or the path
-    of an output that was never finished.
+    Its data are not read. STORE is an ensemble or a pair table (.zarr or .parquet), a consensus, or the path
+    of an output that was never finished. Labels in Parquet of other programs are read once, to count them.
     """
     from bigcons.errors import StoreNotFoundError
     from bigcons.storage.commit import leftovers_of
@@ -72,7 +72,7 @@ def info(store: str) -> None:
 def verify(store: str, repair: bool, source: str | None, memory: str | None, client: str | None) -> None:
     """Check all data of STORE against its checksums.
 
-    STORE is an ensemble, a pair table (.zarr or .parquet) or a consensus, or the output of an unfinished
+    STORE is an ensemble or a pair table (.zarr or .parquet), a consensus, or the output of an unfinished
     solve. The check stops at the first difference.
 
     With --repair, pairs are sampled or imported again, a consensus is solved again, an ensemble is imported
@@ -132,7 +132,7 @@ def export(consensus: str, out: str, memberships: bool, confidence: bool, overwr
 
 @click.command()
 @click.argument("ensemble", type=PATH)
-@output_option("Store for the ensemble (.zarr).")
+@output_option("Store for the ensemble (.zarr or .parquet).")
 @overwrite_option
 @reporting
 def harden(ensemble: str, out: str, overwrite: bool) -> None:

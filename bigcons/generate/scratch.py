@@ -23,6 +23,7 @@ from bigcons.memory import Block
 from bigcons.storage.checkpoint import Seal, differences, key_of
 from bigcons.storage.commit import (
     is_store,
+    names_parquet,
     read_manifest,
     refuse_existing,
     refuse_other,
@@ -151,6 +152,10 @@ def find_finished(
             _check_same(finished, asked)
             return finished
     refuse_existing(place, overwrite, "ensemble")
+    if names_parquet(place):
+        from bigcons.stores.parquet_ensemble import refuse_wide
+
+        refuse_wide(place, int(asked.get("n_partitions") or 0))
     return None
 
 

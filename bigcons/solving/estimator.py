@@ -48,10 +48,9 @@ from bigcons.stores.consensus import TINY, Consensus, count_clusters, fit_result
 from bigcons.stores.display import cluster_rows, facts_table
 from bigcons.stores.ensemble import Ensemble, as_ensemble, as_soft_ensemble
 from bigcons.stores.ensemble_store import observed
-from bigcons.stores.pair_parquet import is_parquet
 from bigcons.stores.pairs import PairTable
 from bigcons.stores.trust import Trust
-from bigcons.tables.files import origin
+from bigcons.tables.files import is_parquet, origin
 from bigcons.tables.ids import Ids
 from bigcons.tables.select import Column, Columns, select
 from bigcons.validation import check_int

@@ -11,9 +11,9 @@ import numpy as np
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block, DataBudget, enough_for, format_size, parse_size, resident_bytes
-from bigcons.storage.arrays import bytes_kept_by_decoding
+from bigcons.stores import zarr_ensemble
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.ensemble_store import MAX_CHUNK_COLUMNS, Header
+from bigcons.stores.ensemble_store import Header
 from bigcons.tables.encode import default_chunk_rows, label_dtype
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -58,6 +58,7 @@ class MemoryPlan(NamedTuple):
             *(engine.n_workers, format_size(self.per_block), engine.in_flight, format_size(self.per_result)),
         )
         if memory is not None and needed > parse_size(memory):
+            remedy += "" if ensemble.stored is None else ensemble.stored.remedy
             raise MemoryBudgetError(
                 f"{name} needs {format_size(needed)}, over memory={format_size(parse_size(memory))}; "
                 f"raise it to {enough_for(needed)}{remedy}.",
@@ -167,16 +168,13 @@ def _resident_at_first() -> int:
 
 
 def reading_bytes(engine: Engine, ensemble: Ensemble) -> int:
-    """Return the buffers that reading a stored ensemble leaves in the reading processes.
-
-    Where rows span several chunks, these are read together, and a thread holds one while it decodes the next.
-    """
+    """Return the memory that reading a stored ensemble takes in all processes, besides its blocks."""
     if ensemble.path is None:
         return 0
-    n_at_once = min(-(-ensemble.row_bytes // (MAX_CHUNK_COLUMNS * ensemble.dtype.itemsize)), 2)
-    chunk = ensemble.chunk_rows * min(ensemble.row_bytes, MAX_CHUNK_COLUMNS * ensemble.dtype.itemsize)
     n_readers = 1 if engine.shares_memory else engine.n_processes - 1  # the client reads nothing
-    return n_readers * n_at_once * bytes_kept_by_decoding(chunk)
+    if ensemble.stored is not None:
+        return ensemble.stored.reading_bytes(n_readers, engine.n_workers)
+    return zarr_ensemble.reading_bytes(ensemble.chunk_rows, ensemble.row_bytes, ensemble.dtype, n_readers)
 
 
 def block_label_bytes(ensemble: Ensemble) -> int:

@@ -28,7 +28,13 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, StoreError, StoreExistsError, StoreNotFoundError
+from bigcons.errors import (
+    CorruptStoreError,
+    InvalidInputError,
+    StoreError,
+    StoreExistsError,
+    StoreNotFoundError,
+)
 from bigcons.schema import FORMAT_VERSION, KINDS
 from bigcons.storage.checkpoint import differences
 from bigcons.storage.interface import Place, StorePath
@@ -46,6 +52,12 @@ from bigcons.storage.places import DiskPlace, atomic_file, disk_errors, local_pa
 from bigcons.version import __version__
 
 MANIFEST = "manifest.json"
+PARQUET_MANIFEST = "_manifest.json"
+"""The manifest of a folder of Parquet files, whose readers pass over names that begin so."""
+
+PARQUET = (".parquet", ".pq")
+_FILES = (*PARQUET, ".csv", ".tsv", ".gz", ".npy", ".npz", ".h5ad")
+"""Suffixes of files with a table."""
 
 _DATA_FOLDER = re.compile(r"data-[0-9a-f]{32}")
 
@@ -71,11 +83,12 @@ def write_manifest(
     *,
     data: str | None = None,
     shared: Sequence[str] = (),
+    name: str = MANIFEST,
 ) -> None:
     """Commit: make ``body`` the manifest of the store at ``path``, atomically and durably.
 
     All files of the store are flushed first. ``data`` names the data folder if the arrays are not next to
-    the manifest, ``shared`` the earlier folders that still hold chunks.
+    the manifest, ``shared`` the earlier folders that still hold chunks. ``name`` is that of the manifest.
     """
     content = {
         "format": "bigcons",
@@ -84,15 +97,29 @@ def write_manifest(
         "created_by": f"bigcons {__version__}",
         "body": json.loads(json.dumps(body, default=_plain)),
     }
-    _publish(place_of(path), content, data, shared)
+    _publish(place_of(path), content, data, shared, name)
 
 
-def _publish(place: Place, content: dict[str, Any], data: str | None, shared: Sequence[str] = ()) -> None:
+def _publish(
+    place: Place,
+    content: dict[str, Any],
+    data: str | None,
+    shared: Sequence[str] = (),
+    name: str = MANIFEST,
+) -> None:
     if data is not None:
         content = {**content, "data": data, "shared": list(shared)}
     content["checksum"] = _checksum(content)
     place.flush()
-    (place / MANIFEST).write(json.dumps(content, indent=1).encode(), durable=True)
+    (place / name).write(json.dumps(content, indent=1).encode(), durable=True)
+
+
+def manifest_of(path: StorePath | Place) -> Place:
+    """Return the manifest of the store at ``path``, which need not exist."""
+    place = place_of(path)
+    if isinstance(place, DiskPlace) and (place / PARQUET_MANIFEST).is_file():
+        return place / PARQUET_MANIFEST
+    return place / MANIFEST
 
 
 def load_manifest(path: StorePath | Place, kind: str) -> Manifest:
@@ -114,7 +141,7 @@ def load_manifest(path: StorePath | Place, kind: str) -> Manifest:
 def read_manifest(path: StorePath | Place) -> dict[str, Any]:
     """Return the full manifest of a store of any kind: kind, format_version, created_by, body, ..."""
     place = place_of(path)
-    file = place / MANIFEST
+    file = manifest_of(place)
     try:
         text = file.read(1 << 30)
     except (FileNotFoundError, NotADirectoryError):
@@ -154,7 +181,7 @@ def read_manifest(path: StorePath | Place) -> dict[str, Any]:
 
 def is_store(path: StorePath | Place) -> bool:
     """Return whether ``path`` is a store of any kind."""
-    return (place_of(path) / MANIFEST).is_file()
+    return manifest_of(path).is_file()
 
 
 def _checksum(content: dict[str, Any]) -> int:
@@ -242,8 +269,10 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str 
     """Raise StoreExistsError if a store must not be written at ``path``; call it before any work.
 
     Only a store is overwritten, of the same ``kind`` if that is given, or one whose manifest is damaged.
+    Raises InvalidInputError for the suffix of a file, which a store of this ``kind`` cannot be.
     """
     place = place_of(path)
+    _refuse_suffix(place, kind)
     is_taken = place.exists()
     if is_taken and not isinstance(place, DiskPlace):  # a killed writer may have left data folders
         is_taken = place.is_file() or not all(_is_data_folder(name) for name in place.names())
@@ -263,6 +292,24 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str 
                 f"{place} exists and is {what}, which would be lost; choose another path or remove it.",
                 path=place,
             )
+
+
+def names_parquet(path: StorePath | Place) -> bool:
+    """Return whether what is stored at ``path`` is to be Parquet: on a disk, by its suffix."""
+    place = place_of(path)
+    return isinstance(place, DiskPlace) and place.name.lower().endswith(PARQUET)
+
+
+def _refuse_suffix(place: Place, kind: str | None) -> None:
+    suffix = next((known for known in _FILES if place.name.lower().endswith(known)), None)
+    if suffix is None or (kind == "ensemble" and names_parquet(place)):
+        return
+    what = KINDS.get(kind or "", "a store")
+    choices = ".zarr"
+    if kind in ("ensemble", "pairs"):
+        choices += " or, on a disk, .parquet"
+    by_export = "; export() writes its labels to a file" if kind == "consensus" else ""
+    raise InvalidInputError(f"{place} has suffix {suffix!r}, but {what} is stored as {choices}{by_export}.")
 
 
 def refuse_source(out: StorePath | Place, source: StorePath | Place | None) -> None:

@@ -189,6 +189,16 @@ def atomic_file(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
         sync(path.parent)
 
 
+def link(source: Path, target: Path) -> None:
+    """Make ``target`` the same file, which is never modified; a copy if the file system has no hard links."""
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copyfile(source, target)
+
+
 def sync(path: Path) -> None:
     """Flush a file or folder to the disk."""
     if path.is_dir() and sys.platform == "win32":  # folders cannot be opened there

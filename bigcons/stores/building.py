@@ -1,4 +1,4 @@
-"""Build ensembles from tables of labels, and append objects or partitions to existing ones.
+"""Store ensembles, build them from tables of labels, and append objects or partitions to existing ones.
 
 Every table is read twice, once to find the values and once to encode them, so it is never in memory as a
 whole unless the ensemble is.
@@ -8,23 +8,28 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import InvalidIdsError, InvalidInputError
+from bigcons.errors import CorruptStoreError, InvalidIdsError, InvalidInputError
 from bigcons.memory import BLOCK_ROWS, row_blocks, rows_within
+from bigcons.progress import progress
 from bigcons.schema import MISSING
-from bigcons.storage.interface import StorePath
+from bigcons.storage.commit import PARQUET_MANIFEST, manifest_of, names_parquet, new_store
+from bigcons.storage.interface import Place, StorePath
+from bigcons.stores import parquet_ensemble, zarr_ensemble
 from bigcons.stores.ensemble_store import (
-    MAX_CHUNK_COLUMNS,
+    KIND,
     Appending,
-    ArrayWriter,
     Categories,
     Header,
-    write_store,
+    RowsWriter,
+    StoredRows,
+    stamp_of,
 )
 from bigcons.stores.ids import AppendedIds
 from bigcons.stores.soft_sources import SoftSources
@@ -46,6 +51,51 @@ from bigcons.tables.ids import Ids, check_distinct_ids, refuse_other_ids, rows_o
 from bigcons.tables.select import SelectedTable
 from bigcons.tables.table import Table
 from bigcons.validation import check_int
+
+# Stores
+
+
+def open_labels(path: Place) -> StoredRows:
+    """Open the store at ``path``, even while another process appends to it."""
+    while True:
+        stamp = stamp_of(path)
+        try:
+            if manifest_of(path).name == PARQUET_MANIFEST:
+                return parquet_ensemble.ParquetRows(path)
+            return zarr_ensemble.ZarrRows(path)
+        except CorruptStoreError:
+            if stamp_of(path) == stamp:
+                raise
+
+
+def write_store(
+    path: StorePath,
+    blocks: Iterable[np.ndarray],
+    header: Header,
+    categories: Categories,
+    dtype: np.dtype,
+    overwrite: bool,
+) -> None:
+    """Store consecutive blocks of labels or memberships as a new ensemble; the suffix tells if in Parquet."""
+    parquet_ensemble.refuse_wide(path, len(header.names))
+    with new_store(path, overwrite, KIND) as folder:
+        writer: RowsWriter
+        if names_parquet(path):
+            writer = parquet_ensemble.ParquetWriter(folder, header, categories, dtype)
+        else:
+            writer = zarr_ensemble.ArrayWriter(folder, folder, header, categories, dtype)
+        with progress("labels to the store", header.n_objects) as listener:
+            for block in rechunk(blocks, header.chunk_rows):
+                writer.write(block)
+                listener.advance(len(block))
+        writer.commit()
+
+
+def appending(place: Place) -> AbstractContextManager[Appending]:
+    """Lock the store at ``place`` for an append; if the ``with`` block fails, the store stays as it was."""
+    is_parquet = manifest_of(place).name == PARQUET_MANIFEST
+    return (parquet_ensemble if is_parquet else zarr_ensemble).appending(place)
+
 
 # New ensembles
 
@@ -78,6 +128,7 @@ def store_labels(
     chunk_rows: int | None = None,
 ) -> None:
     """Store a table as a new ensemble at ``out`` within a ``budget`` of bytes; see `import_labels`."""
+    parquet_ensemble.refuse_wide(out, table.n_columns)
     rows = rows_per_read(table, budget)
     scan = scan_labels(table, partition_names(table, None), rows=rows, values_budget=budget // 4)
     dtype = label_dtype([len(encoding.values) for encoding in scan.encodings])
@@ -279,57 +330,45 @@ def _held_in_chunks(header: Header) -> Header:
 def append_objects_to_store(append: Appending, table: Table) -> None:
     """Append objects to a store; full chunks are shared unless the type grows."""
     stored = append.stored
-    header, rows = stored.header, stored.header.chunk_rows
-    table = _in_order_of(header, table)
-    extended = _with_objects(header, stored.categories(), table)
-    kept_rows = header.n_objects // rows if extended.dtype == stored.dtype else 0
-    writer = ArrayWriter(
-        append.folder,
-        stored.generation + 1,
-        extended.header,
-        extended.dtype,
-        (rows, stored.chunk_columns),
-        kept=stored,
-        kept_rows=kept_rows,
-    )
-    first = kept_rows * rows
-    old = (
-        stored.read(first + block.start, first + block.stop).astype(extended.dtype)
-        for block in row_blocks(header.n_objects - first, rows)
-    )
+    table = _in_order_of(stored.header, table)
+    extended = _with_objects(stored.header, stored.categories(), table)
     new = encode_labels(table, extended.encodings, extended.dtype)
-    for block in rechunk(chain(old, new), rows):
-        writer.write(block)
-    writer.write_ids(extended.header)
-    append.check_lock()
-    writer.commit(stored.path, extended.header, extended.categories)
+    _write_objects(append, extended.header, extended.categories, extended.dtype, new)
 
 
 def append_partitions_to_store(append: Appending, table: Table, names: Sequence[str] | None) -> None:
     """Append partitions to a store; full columns of chunks are shared unless the type grows."""
     stored = append.stored
-    header = stored.header
-    extended = _with_partitions(header, stored.categories(), table, names)
-    n_partitions = len(extended.header.names)
-    full = len(header.names) // MAX_CHUNK_COLUMNS if stored.chunk_columns == MAX_CHUNK_COLUMNS else 0
-    kept_columns = full if extended.dtype == stored.dtype else 0
-    writer = ArrayWriter(
-        append.folder,
-        stored.generation + 1,
-        extended.header,
-        extended.dtype,
-        (header.chunk_rows, min(n_partitions, MAX_CHUNK_COLUMNS)),
-        kept=stored,
-        kept_columns=kept_columns,
-    )
+    extended = _with_partitions(stored.header, stored.categories(), table, names)
+    new = extended.encoded(table)
+    _write_partitions(append, extended.header, extended.categories, extended.dtype, new)
+
+
+def _write_objects(
+    append: Appending, header: Header, categories: Categories, dtype: np.dtype, new: Iterable[np.ndarray]
+) -> None:
+    """Write a store that is grown by the rows ``new``."""
+    stored, rows = append.stored, header.chunk_rows
+    writer = append.writer(header, categories, dtype, False)
+    first, n_before = writer.n_kept, stored.header.n_objects
+    old = (stored.read(first + b.start, first + b.stop) for b in row_blocks(n_before - first, rows))
+    for block in rechunk(chain((block.astype(dtype, copy=False) for block in old), new), rows):
+        writer.write(block)
+    writer.commit()
+
+
+def _write_partitions(
+    append: Appending, header: Header, categories: Categories, dtype: np.dtype, new: Iterable[np.ndarray]
+) -> None:
+    """Write a store that is grown by the columns ``new``."""
+    parquet_ensemble.refuse_wide(append.stored.path, len(header.names))
+    writer = append.writer(header, categories, dtype, True)
     start = 0
-    for new in rechunk(extended.encoded(table), header.chunk_rows):
-        old = stored.read(start, start + len(new), kept_columns * MAX_CHUNK_COLUMNS)
-        writer.write(np.hstack([old.astype(extended.dtype, copy=False), new]))
-        start += len(new)
-    writer.write_ids(extended.header)
-    append.check_lock()
-    writer.commit(stored.path, extended.header, extended.categories)
+    for block in rechunk(new, header.chunk_rows):
+        old = append.stored.read(start, start + len(block), writer.first_column)
+        writer.write(np.hstack([old.astype(dtype, copy=False), block]))
+        start += len(block)
+    writer.commit()
 
 
 # Soft clusterings
@@ -357,6 +396,7 @@ def store_memberships(
     chunk_rows: int | None = None,
 ) -> None:
     """Store tables of memberships as a new ensemble at ``out`` within a ``budget`` of bytes."""
+    parquet_ensemble.refuse_wide(out, len(sources.names))
     rows = min(rows_within(budget // 4, sources.row_bytes, what="one row of memberships"), BLOCK_ROWS)
     header = _soft_header(sources, sources.count_labeled(rows=rows))
     if chunk_rows is None:
@@ -386,49 +426,17 @@ def append_soft_partitions(
 
 def append_soft_objects_to_store(append: Appending, sources: SoftSources) -> None:
     """Append objects to a store; full chunks are shared."""
-    stored = append.stored
-    rows, kept_rows = stored.header.chunk_rows, stored.header.n_objects // stored.header.chunk_rows
-    extended = _with_soft_objects(stored.header, sources)
-    writer = ArrayWriter(
-        append.folder,
-        stored.generation + 1,
-        extended,
-        stored.dtype,
-        (rows, stored.chunk_columns),
-        kept=stored,
-        kept_rows=kept_rows,
-    )
-    old = stored.read(kept_rows * rows, stored.header.n_objects)
-    for block in rechunk(chain([old], sources.blocks()), rows):
-        writer.write(block)
-    writer.write_ids(extended)
-    append.check_lock()
-    writer.commit(stored.path, extended, [None] * len(extended.names))
+    extended = _with_soft_objects(append.stored.header, sources)
+    categories: Categories = [None] * len(extended.names)
+    _write_objects(append, extended, categories, append.stored.dtype, sources.blocks())
 
 
 def append_soft_partitions_to_store(append: Appending, sources: SoftSources) -> None:
     """Append partitions to a store; full columns of chunks are shared."""
-    stored = append.stored
-    extended = _with_soft_partitions(stored.header, sources)
-    rows, n_columns = stored.header.chunk_rows, stored.header.n_columns
-    kept_columns = n_columns // MAX_CHUNK_COLUMNS if stored.chunk_columns == MAX_CHUNK_COLUMNS else 0
-    writer = ArrayWriter(
-        append.folder,
-        stored.generation + 1,
-        extended,
-        stored.dtype,
-        (rows, min(extended.n_columns, MAX_CHUNK_COLUMNS)),
-        kept=stored,
-        kept_columns=kept_columns,
-    )
-    start = 0
-    for new in sources.blocks(rows):
-        old = stored.read(start, start + len(new), kept_columns * MAX_CHUNK_COLUMNS)
-        writer.write(np.hstack([old, new]))
-        start += len(new)
-    writer.write_ids(extended)
-    append.check_lock()
-    writer.commit(stored.path, extended, [None] * len(extended.names))
+    extended = _with_soft_partitions(append.stored.header, sources)
+    categories: Categories = [None] * len(extended.names)
+    new = sources.blocks(extended.chunk_rows)
+    _write_partitions(append, extended, categories, append.stored.dtype, new)
 
 
 def _read_all(sources: SoftSources) -> np.ndarray:

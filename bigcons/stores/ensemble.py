@@ -19,6 +19,7 @@ from bigcons.errors import (
     MemoryBudgetError,
     MissingDependencyError,
     SoftEnsembleError,
+    StoreNotFoundError,
 )
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.progress import progress
@@ -27,6 +28,7 @@ from bigcons.storage.commit import is_finished_import, is_store, provenance_at, 
 from bigcons.storage.interface import StorePath
 from bigcons.storage.places import place_of
 from bigcons.stores import building
+from bigcons.stores.building import appending, open_labels, write_store
 from bigcons.stores.display import facts_table, first_rows
 from bigcons.stores.ensemble_store import (
     KIND,
@@ -35,22 +37,21 @@ from bigcons.stores.ensemble_store import (
     Categories,
     Header,
     StoredRows,
-    appending,
     observed,
-    open_labels,
     tile_checksums,
-    write_store,
 )
 from bigcons.stores.ids import id_array, ids_at, ids_of
 from bigcons.stores.lazy import dask_rows, dataset_of_ensemble
+from bigcons.stores.pair_parquet import holds_pairs
+from bigcons.stores.parquet_ensemble import GivenRows, given_rows
 from bigcons.stores.reshaping import Reshaped, read_long, read_runs
 from bigcons.stores.soft_sources import SoftSources, listed
 from bigcons.tables.encode import chunk_rows_within, label_dtype, warn_of_suspects
-from bigcons.tables.files import describe, provenance_of_files
+from bigcons.tables.files import describe, is_parquet, provenance_of_files
 from bigcons.tables.ids import Ids
 from bigcons.tables.intake import open_table
 from bigcons.tables.memory import HardenedTable
-from bigcons.tables.select import INDEX, Column, Columns, Selection, select
+from bigcons.tables.select import INDEX, Column, Columns, Selection, choices_of, select, source_of
 from bigcons.tables.table import Table
 from bigcons.validation import check_choice, check_int
 
@@ -258,13 +259,36 @@ class Ensemble:
         return Ensemble(*building.read_memberships(*listed(memberships, names, id=id)))
 
     @classmethod
-    def open(cls, path: StorePath, mode: str = "r") -> Ensemble:
+    def open(cls, path: Any, mode: str = "r") -> Ensemble:
         """Open a stored ensemble for reading (``mode="r"``) or for reading and appending (``"a"``).
+
+        Parquet files of others, a file or a folder, after `bigcons.select` too, are opened as they are: read
+        once to find the values of their labels, and then block by block. Nothing is appended to them.
 
         Raises StoreNotFoundError if it does not exist, CorruptStoreError if it is damaged.
         """
         check_choice("mode", mode, ("r", "a"))
-        stored = open_labels(place_of(path))
+        source = source_of(path)
+        if isinstance(path, Selection) or (isinstance(path, (str, os.PathLike)) and is_parquet(path)):
+            if mode == "a":
+                raise InvalidInputError(
+                    f"{describe(path)} was not written by bigcons, which appends nothing to it; store it by "
+                    "import_labels (bigcons import) first.",
+                    parameter="mode",
+                )
+            if path is source and holds_pairs(path):
+                raise StoreNotFoundError(
+                    f"{path} is a table of pairs; an ensemble of partitions is needed here.", path=path
+                )
+            table = _table_of(path)
+            given = _given(table, path)
+            if given is None:
+                raise InvalidInputError(
+                    f"{table.where} is neither an ensemble nor Parquet; pass it to Ensemble.from_labels or "
+                    "import_labels."
+                )
+            return given
+        stored = open_labels(place_of(source))
         ensemble = cls(stored, stored.header, None)
         ensemble._mode = mode
         return ensemble
@@ -733,9 +757,9 @@ class Ensemble:
             raise InvalidInputError(f"{self.path} is open for reading; open it with mode='a' to append.")
         with appending(place_of(self.path)) as append:
             yield append
-            self._labels = open_labels(append.stored.path)
-            self._header = self._labels.header
-            self._categories = None
+        self._labels = open_labels(append.stored.path)
+        self._header = self._labels.header
+        self._categories = None
 
     def verify(self) -> dict[str, Any]:
         """Read every label and compare it with the manifest.
@@ -784,10 +808,16 @@ class Ensemble:
             "provenance": self.provenance,
         }
 
+    @property
+    def stored(self) -> StoredRows | None:
+        """The rows of the store; None in memory."""
+        return self._labels if isinstance(self._labels, StoredRows) else None
+
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.path is not None:
+        if self.path is not None and not isinstance(self._labels, GivenRows):
             return Ensemble.open, (self.path, self._mode)
-        return Ensemble, (self._labels, self._header, self._categories)
+        categories = None if isinstance(self._labels, GivenRows) else self._categories
+        return Ensemble, (self._labels, self._header, categories)
 
     def __repr__(self) -> str:
         low, high = int(self.n_clusters.min()), int(self.n_clusters.max())
@@ -839,7 +869,9 @@ def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None, *, soft: bool
             raise SoftEnsembleError()
         return x
     if known is None:
-        return Ensemble.from_labels(x)
+        table = _table_of(x)
+        provenance = {"made_by": "from_labels", "source": describe(x)}
+        return _given(table, x) or _with_warnings(Ensemble(*building.read_labels(table, provenance)))
     table = _table_of(x, are_objects=True)
     if table.n_columns != len(known):
         raise InvalidInputError(
@@ -848,6 +880,15 @@ def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None, *, soft: bool
         )
     provenance = {"made_by": "from_labels", "source": describe(x)}
     return Ensemble(*building.read_labels(table, provenance, known=known))
+
+
+def _given(table: Table, x: Any) -> Ensemble | None:
+    """Return the ensemble of a table that is in Parquet files, opened lazily; None of another table."""
+    provenance: dict[str, Any] = {"made_by": "from_labels", "source": describe(x)}
+    for choice in choices_of(x):
+        provenance |= _as_read({"missing": choice.missing})
+    rows = given_rows(table, provenance)
+    return None if rows is None else _with_warnings(Ensemble(rows, rows.header, None))
 
 
 def as_soft_ensemble(x: Any) -> Ensemble:

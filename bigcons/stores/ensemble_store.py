@@ -1,52 +1,26 @@
-"""Stored ensembles: generations of one Zarr array, labels or memberships; the manifest names the valid one.
+"""What every stored ensemble is: rows of labels or memberships that are read block by block, and a header.
 
-An append writes a new generation next to the old one. They share unchanged chunks, as hard links on a disk
-and by reference in a bucket, so that an append costs no more than writing the new labels. Committing the
-manifest makes the new generation valid; then the old one is removed.
+`zarr_ensemble` stores them as a Zarr array, `parquet_ensemble` as Parquet files.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import shutil
 import zlib
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import contextmanager
-from functools import partial
-from typing import Any, NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError, StoreNotFoundError
-from bigcons.progress import progress
+from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, StoreError
+from bigcons.memory import row_blocks
 from bigcons.schema import ENSEMBLE, MISSING
-from bigcons.storage.arrays import (
-    MAX_CHUNK_BYTES,
-    METADATA,
-    SharedChunks,
-    create_array,
-    create_group,
-    damaged,
-    listed_arrays,
-    open_array,
-    refuse_links,
-)
-from bigcons.storage.commit import (
-    MANIFEST,
-    discarded_on_failure,
-    load_manifest,
-    new_folder,
-    new_store,
-    sweep_folders,
-    write_manifest,
-)
-from bigcons.storage.interface import Place, StorePath
-from bigcons.storage.locks import writer_lock
-from bigcons.storage.places import DiskPlace, disk_errors
-from bigcons.stores.ids import PREFIXES, StoredIds, array_names, write_ids
-from bigcons.tables.encode import rechunk
+from bigcons.storage.arrays import MAX_CHUNK_BYTES, damaged
+from bigcons.storage.commit import manifest_of
+from bigcons.storage.interface import Place
+from bigcons.stores.ids import StoredIds
 from bigcons.tables.ids import Ids
 from bigcons.validation import check_int
 
@@ -54,7 +28,8 @@ KIND = "ensemble"
 MAX_CHUNK_COLUMNS = 128
 SUM_TOLERANCE = 1e-3
 """How far from 1 memberships of an object in a partition may sum."""
-_RESTORE = "restore the store from a copy."
+RESTORE = "restore the store from a copy."
+"""What to do with a damaged store."""
 
 Categories = list[np.ndarray | None]
 """Original value of each label, per partition; None where values and labels are the same."""
@@ -90,57 +65,67 @@ class Header(NamedTuple):
 # Reading
 
 
-class StoredRows:
-    """One generation of a store, open for reading; thread-safe."""
+class StoredRows(ABC):
+    """The rows of a store, open for reading; thread-safe."""
 
-    def __init__(self, path: Place) -> None:
-        self.path = path
-        self._stamp = _stamp(path)
-        self.data: Place
-        self.data, body, folders = load_manifest(path, KIND)
-        try:
-            self.header: Header = _read_header(body)
-            self.generation: int = check_int("generation", body["generation"])
-            types = ENSEMBLE["memberships" if self.header.is_soft else "labels"].dtypes
-            _require(body["dtype"] in types, f"dtype {body['dtype']!r}")
-            self.dtype: np.dtype = np.dtype(body["dtype"])
-            self.chunk_columns: int = check_int("chunk_columns", body["chunk_columns"])
-            self.checksums: np.ndarray = np.array(body["checksums"], np.int64)
-            self.n_bytes: int = int(body["n_bytes"])
-            self._categories_checksum = body["categories_checksum"]
-            metadata_checksum = body["metadata_checksum"]
-            n, m, chunk_rows = self.header.n_objects, len(self.header.names), self.header.chunk_rows
-            _require(body["n_partitions"] == m, "the number of names")
-            n_columns = self.header.n_columns
-            grid = (math.ceil(n / chunk_rows), math.ceil(n_columns / self.chunk_columns))
-            _require(self.checksums.shape == grid, "the number of chunks")
-            chunk_bytes = chunk_rows * self.chunk_columns * self.dtype.itemsize
-            _require(chunk_bytes <= MAX_CHUNK_BYTES, "the size of chunks")
-            if not self.header.is_soft:
-                _require(int(self.header.n_clusters.max()) - 1 <= np.iinfo(self.dtype).max, "the type")
-            self.shared: SharedChunks = SharedChunks.from_manifest(
-                body.get("shared"), folders, self.checksums.shape
-            )
-            if body.get("ids") is not None:
-                ids = StoredIds(self.data, f"-{self.generation}", body["ids"], n, chunk_rows)
-                self.header = self.header._replace(ids=ids)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise CorruptStoreError(
-                f"{path} has an inconsistent manifest ({error}); {_RESTORE}", path=path
-            ) from None
-        file = self.data / array_name(self.header, self.generation)
-        try:
-            self._array = open_array(file, self.shared.arrays(partial(array_name, self.header)))
-        except StoreNotFoundError:
-            raise CorruptStoreError(f"{file} is missing; {_RESTORE}", path=file) from None
-        shape, chunks = self._array.shape, self._array.chunks
-        wanted = ((n, n_columns), (chunk_rows, self.chunk_columns), self.dtype)
-        if (shape, chunks, self._array.dtype) != wanted:
-            raise CorruptStoreError(
-                f"{file} does not have the shape and type in the manifest; {_RESTORE}", path=file
-            )
-        if zlib.crc32((file / METADATA).read()) != metadata_checksum:
-            raise CorruptStoreError(f"{file} has damaged metadata (wrong checksum); {_RESTORE}", path=file)
+    path: Place
+    header: Header
+    dtype: np.dtype
+    chunk_columns: int
+    """Columns that a checksum covers."""
+    n_bytes: int
+    remedy: str = ""
+    """How else than by more memory reading would fit into a budget; continues "raise it to X"."""
+    _stamp: Hashable = None
+    _categories_checksum: int | None = None
+    _checksums: np.ndarray | None = None
+
+    def take(self, body: dict[str, Any]) -> None:
+        """Set what the body of a manifest says; raises KeyError, TypeError or ValueError if inconsistent."""
+        self.header = _read_header(body)
+        types = ENSEMBLE["memberships" if self.header.is_soft else "labels"].dtypes
+        require(body["dtype"] in types, f"dtype {body['dtype']!r}")
+        self.dtype = np.dtype(body["dtype"])
+        self.chunk_columns = check_int("chunk_columns", body["chunk_columns"])
+        self._checksums = np.array(body["checksums"], np.int64)
+        self.n_bytes = int(body["n_bytes"])
+        self._categories_checksum = body["categories_checksum"]
+        require(body["n_partitions"] == len(self.header.names), "the number of names")
+        n_objects, chunk_rows = self.header.n_objects, self.header.chunk_rows
+        grid = (math.ceil(n_objects / chunk_rows), math.ceil(self.header.n_columns / self.chunk_columns))
+        require(self.checksums.shape == grid, "the number of chunks")
+        chunk_bytes = chunk_rows * self.chunk_columns * self.dtype.itemsize
+        require(chunk_bytes <= MAX_CHUNK_BYTES, "the size of chunks")
+        if not self.header.is_soft:
+            require(int(self.header.n_clusters.max()) - 1 <= np.iinfo(self.dtype).max, "the type")
+
+    @property
+    def checksums(self) -> np.ndarray:
+        """The CRC-32 of the values of each chunk ``(rows of chunks, columns of chunks)`` int64."""
+        if self._checksums is None:
+            blocks = row_blocks(self.header.n_objects, self.header.chunk_rows)
+            found = [tile_checksums(self.read(b.start, b.stop), self.chunk_columns) for b in blocks]
+            self._checksums = np.array(found, np.int64)
+        return self._checksums
+
+    @abstractmethod
+    def decoded(self, start: int, stop: int, first_column: int) -> np.ndarray:
+        """Return rows ``start`` to ``stop``, not empty, from ``first_column`` on, as they are stored."""
+
+    @abstractmethod
+    def reading_bytes(self, n_processes: int, n_threads: int) -> int:
+        """Return the memory that reading takes in all, besides the rows that are returned.
+
+        ``n_threads`` threads, in all of ``n_processes`` processes, read at a time.
+        """
+
+    @abstractmethod
+    def categories(self) -> Categories:
+        """Return the original label values of every partition; None where values and labels are the same."""
+
+    @abstractmethod
+    def check_files(self) -> None:
+        """Raise CorruptStoreError if the files of the store are not those of the manifest."""
 
     def read(self, start: int, stop: int, first_column: int = 0) -> np.ndarray:
         """Return rows ``start`` to ``stop`` from ``first_column`` on.
@@ -152,40 +137,25 @@ class StoredRows:
         if 0 in shape:
             return np.empty(shape, self.dtype)
         try:
-            block = np.ascontiguousarray(self._array[start:stop, first_column:])
-        except (OSError, MemoryError, StoreError):
+            block = self.decoded(start, stop, first_column)
+        except (MemoryError, BigconsError):
             raise
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise self.broken(start, stop, str(error)) from None  # as Arrow tells of a damaged page
         except Exception as error:  # codecs raise errors of many types
-            raise self._broken(start, stop, str(error) or type(error).__name__) from None
+            raise self.broken(start, stop, str(error) or type(error).__name__) from None
         self._check_unchanged()
         if self.header.is_soft:
             if not (block.min() >= 0 and block.max() <= 1):  # NaN fails too
-                raise self._broken(start, stop, "a chunk is missing, or a membership is not from 0 to 1")
+                raise self.broken(start, stop, "a chunk is missing, or a membership is not from 0 to 1")
             return block
         if block.min() < MISSING:
-            raise self._broken(start, stop, "a chunk is missing")
+            raise self.broken(start, stop, "a chunk is missing")
         if (_column_maxima(block) >= self.header.n_clusters[first_column:]).any():
-            raise self._broken(start, stop, "a label exceeds the number of clusters")
+            raise self.broken(start, stop, "a label exceeds the number of clusters")
         return block
-
-    def categories(self) -> Categories:
-        """Return the original label values of every partition; None where values and labels are the same."""
-        if self._categories_checksum is None:
-            return [None] * len(self.header.names)
-        path = self.data / categories_name(self.generation)
-        try:
-            data = path.read()
-            if zlib.crc32(data) != self._categories_checksum:
-                raise ValueError("wrong checksum")
-            values = [None if entry is None else _category_array(entry) for entry in json.loads(data)]
-            fits = len(values) == len(self.header.n_clusters) and all(
-                entry is None or entry.shape == (k,)
-                for entry, k in zip(values, self.header.n_clusters, strict=True)
-            )
-            _require(fits, "inconsistent with the manifest")
-        except (ValueError, TypeError, FileNotFoundError, RecursionError) as error:
-            raise damaged(path, error) from None
-        return values
 
     def verify(self) -> int:
         """Read everything and compare it with the manifest; return the number of chunks."""
@@ -196,7 +166,7 @@ class StoredRows:
         for row, start in enumerate(range(0, header.n_objects, header.chunk_rows)):
             block = self.read(start, min(start + header.chunk_rows, header.n_objects))
             if tile_checksums(block, self.chunk_columns) != self.checksums[row].tolist():
-                raise self._broken(start, start + len(block), "a chunk differs from its checksum")
+                raise self.broken(start, start + len(block), "a chunk differs from its checksum")
             if header.is_soft:
                 n_labeled += np.count_nonzero(observed(block, header.offsets), axis=0)
                 self._check_sums(start, block)
@@ -208,51 +178,31 @@ class StoredRows:
             header.is_soft or all(found.all() for found in present)
         ):
             raise CorruptStoreError(
-                f"{self.path}: the labels do not match the counts in the manifest; {_RESTORE}", path=self.path
+                f"{self.path}: the labels do not match the counts in the manifest; {RESTORE}", path=self.path
             )
         if isinstance(header.ids, StoredIds):
             header.ids.verify()
-        refuse_links(self.path)
+        self.check_files()
         return int(self.checksums.size)
 
     def _check_sums(self, start: int, block: np.ndarray) -> None:
         """Raise CorruptStoreError unless the memberships of every object sum to 1 or 0 in every partition."""
         sums = np.add.reduceat(block, self.header.offsets[:-1], axis=1, dtype=np.float64)
         if (np.minimum(np.abs(sums - 1.0), np.abs(sums)) > SUM_TOLERANCE).any():
-            raise self._broken(start, start + len(block), "memberships of a partition do not sum to 1")
+            raise self.broken(start, start + len(block), "memberships of a partition do not sum to 1")
 
     def _check_unchanged(self) -> None:
         """Raise StoreError if the store has changed since it was opened: rows read may be old or new."""
-        if _stamp(self.path) != self._stamp:
+        if stamp_of(self.path) != self._stamp:
             raise StoreError(f"{self.path} has changed since it was opened; open it again.", path=self.path)
 
-    def _broken(self, start: int, stop: int, reason: str) -> StoreError:
+    def broken(self, start: int, stop: int, reason: str) -> StoreError:
+        """Return the error of damaged rows, or that of a store that has changed since it was opened."""
         self._check_unchanged()
         reason = reason.splitlines()[0][:120]
         return CorruptStoreError(
-            f"{self.path} is damaged in rows {start} to {stop} ({reason}); {_RESTORE}", path=self.path
+            f"{self.path} is damaged in rows {start} to {stop} ({reason}); {RESTORE}", path=self.path
         )
-
-
-def open_labels(path: Place) -> StoredRows:
-    """Open the store at ``path``, even while another process appends to it."""
-    while True:
-        stamp = _stamp(path)
-        try:
-            return StoredRows(path)
-        except CorruptStoreError:
-            if _stamp(path) == stamp:
-                raise
-
-
-def array_name(header: Header, generation: int) -> str:
-    """Return the name of a generation's array."""
-    return f"{'memberships' if header.is_soft else 'labels'}-{generation}"
-
-
-def categories_name(generation: int) -> str:
-    """Return the name of a generation's file of original label values."""
-    return f"categories-{generation}.json"
 
 
 def observed(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -281,9 +231,9 @@ def _column_maxima(block: np.ndarray) -> np.ndarray:
     return np.maximum(folded.max(axis=0), block[whole:].max(axis=0, initial=MISSING))
 
 
-def _stamp(path: Place) -> Hashable:
+def stamp_of(path: Place) -> Hashable:
     """Return a value that changes with every commit, because each makes a new manifest file."""
-    return (path / MANIFEST).stamp()
+    return manifest_of(path).stamp()
 
 
 def _read_header(body: dict[str, Any]) -> Header:
@@ -292,17 +242,49 @@ def _read_header(body: dict[str, Any]) -> Header:
     n_clusters = np.array(body["n_clusters"], np.int64)
     # early stores spell it in British English
     n_labeled = np.array(body["n_labelled" if "n_labelled" in body else "n_labeled"], np.int64)
-    _require(len(names) > 0 and n_clusters.shape == n_labeled.shape == (len(names),), "the number of names")
-    _require(bool((n_clusters >= 1).all() and (n_labeled >= 1).all()), "the number of clusters")
-    _require(bool((n_labeled <= n_objects).all()), "the number of labels")
-    _require(isinstance(body["provenance"], dict), "the provenance")
+    require(len(names) > 0 and n_clusters.shape == n_labeled.shape == (len(names),), "the number of names")
+    require(bool((n_clusters >= 1).all() and (n_labeled >= 1).all()), "the number of clusters")
+    require(bool((n_labeled <= n_objects).all()), "the number of labels")
+    require(isinstance(body["provenance"], dict), "the provenance")
     is_soft = body["dtype"] in ENSEMBLE["memberships"].dtypes
     return Header(n_objects, names, n_clusters, n_labeled, chunk_rows, body["provenance"], is_soft)
 
 
-def _require(condition: bool, what: str) -> None:
+def require(condition: bool, what: str) -> None:
+    """Raise ValueError that ``what`` is inconsistent unless the condition holds."""
     if not condition:
         raise ValueError(what)
+
+
+# The original values of labels
+
+
+def read_categories(file: Place, checksum: int | None, header: Header) -> Categories:
+    """Return the original label values in a file; raises CorruptStoreError if they are not those expected."""
+    if checksum is None:
+        return [None] * len(header.names)
+    try:
+        data = file.read()
+        if zlib.crc32(data) != checksum:
+            raise ValueError("wrong checksum")
+        values = [None if entry is None else _category_array(entry) for entry in json.loads(data)]
+        fits = len(values) == len(header.n_clusters) and all(
+            entry is None or entry.shape == (k,) for entry, k in zip(values, header.n_clusters, strict=True)
+        )
+        require(fits, "inconsistent with the manifest")
+    except (ValueError, TypeError, FileNotFoundError, RecursionError) as error:
+        raise damaged(file, error) from None
+    return values
+
+
+def write_categories(file: Place, categories: Sequence[np.ndarray | None]) -> int | None:
+    """Write the original label values, if any differ from their codes; return the checksum of the file."""
+    if all(values is None for values in categories):
+        return None
+    entries = [None if values is None else values.tolist() for values in categories]
+    data = json.dumps(entries).encode()
+    file.write(data)
+    return zlib.crc32(data)
 
 
 def _category_array(entry: list[Any]) -> np.ndarray:
@@ -314,200 +296,52 @@ def _category_array(entry: list[Any]) -> np.ndarray:
 # Writing
 
 
-class ArrayWriter:
-    """Writes one generation to ``folder``, one row of chunks at a time, and commits it.
+class RowsWriter(Protocol):
+    """Writes the rows of a new store, or of a grown one, chunk by chunk."""
 
-    ``kept`` is the previous generation, whose first ``kept_rows`` rows of chunks (or, when partitions are
-    appended, first ``kept_columns`` columns of chunks) are shared.
-    """
-
-    def __init__(
-        self,
-        folder: Place,
-        generation: int,
-        header: Header,
-        dtype: np.dtype,
-        chunks: tuple[int, int],
-        *,
-        kept: StoredRows | None = None,
-        kept_rows: int = 0,
-        kept_columns: int = 0,
-    ) -> None:
-        self.folder = folder
-        self.generation = generation
-        self.dtype = dtype
-        self.chunk_rows: int = chunks[0]
-        self.chunk_columns: int = chunks[1]
-        self._first_column = kept_columns * self.chunk_columns
-        self._path = folder / array_name(header, generation)
-        spec = ENSEMBLE["memberships" if header.is_soft else "labels"]
-        self._array = create_array(self._path, spec, (header.n_objects, header.n_columns), chunks, dtype)
-        self._checksums: list[list[int]] = []
-        self._kept_checksums: list[list[int]] = []
-        self._next_row = 0
-        self._kept_bytes = 0
-        self._ids: dict[str, Any] | None = None
-        self._shared = SharedChunks.none(self._array.cdata_shape)
-        if kept is not None:
-            self._keep(kept, kept_rows, kept_columns)
+    n_kept: int
+    """Objects whose rows are taken from the store before, if objects are appended."""
+    first_column: int
+    """Columns before it are taken from the store before, if partitions are appended."""
 
     def write(self, block: np.ndarray) -> None:
-        """Write the next ``chunk_rows`` rows (fewer at the end of the matrix)."""
-        stop = self._next_row + len(block)
-        if stop > self._array.shape[0]:
-            raise InvalidInputError(
-                f"labels has more objects than the {self._array.shape[0]} counted in the first pass; "
-                "pass labels that do not change."
-            )
-        self._array[self._next_row : stop, self._first_column :] = block
-        kept = self._kept_checksums[len(self._checksums)] if self._first_column else []
-        self._checksums.append(kept + tile_checksums(block, self.chunk_columns))
-        self._next_row = stop
+        """Write the next ``chunk_rows`` rows, fewer at the end, from ``first_column`` on."""
 
-    def write_ids(self, header: Header) -> None:
-        """Write the ids of the objects, if they have any."""
-        if header.ids is not None:
-            suffix = f"-{self.generation}"
-            self._ids = write_ids(self.folder, suffix, header.ids, header.n_objects, self.chunk_rows)
-
-    def commit(self, place: Place, header: Header, categories: Categories) -> None:
-        """Commit this generation as the valid one of the store at ``place``."""
-        if self._next_row != header.n_objects:
-            raise InvalidInputError(
-                f"labels has {self._next_row} objects but {header.n_objects} were counted in the first pass; "
-                "pass labels that do not change."
-            )
-        categories_checksum = None
-        if any(values is not None for values in categories):
-            entries = [None if values is None else values.tolist() for values in categories]
-            data = json.dumps(entries).encode()
-            (self.folder / categories_name(self.generation)).write(data)
-            categories_checksum = zlib.crc32(data)
-        body = {
-            "n_objects": header.n_objects,
-            "n_partitions": len(header.names),
-            "names": header.names,
-            "n_clusters": header.n_clusters,
-            "n_labeled": header.n_labeled,
-            "provenance": header.provenance,
-            "generation": self.generation,
-            "dtype": self.dtype.name,
-            "chunk_rows": self.chunk_rows,
-            "chunk_columns": self.chunk_columns,
-            "metadata_checksum": zlib.crc32((self._path / METADATA).read()),
-            "categories_checksum": categories_checksum,
-            "checksums": self._checksums,
-            "n_bytes": self._path.n_bytes() + self._kept_bytes,
-            "ids": self._ids,
-        }
-        of_ids = array_names(self._ids["dtype"], f"-{self.generation}") if self._ids else {}
-        names = [self._path.name, *of_ids.values()]
-        if not (self.folder / METADATA).is_file():  # else an append on a disk, and `_sweep` lists the arrays
-            create_group(self.folder, names)
-        if isinstance(self.folder, DiskPlace) or place is self.folder:
-            write_manifest(place, KIND, body)
-            return
-        body["shared"] = self._shared.as_entry()
-        folders = [folder.name for folder in self._shared.folders]
-        write_manifest(place, KIND, body, data=self.folder.name, shared=folders)
-
-    def _keep(self, kept: StoredRows, kept_rows: int, kept_columns: int) -> None:
-        n_rows, n_columns = kept.checksums.shape
-        n_rows, n_columns = (n_rows, kept_columns) if kept_columns else (kept_rows, n_columns)
-        if isinstance(kept.data, DiskPlace):
-            before = kept.data / array_name(kept.header, kept.generation)
-            for row, column in np.ndindex(n_rows, n_columns):
-                _link(before / f"c/{row}/{column}", self._path / f"c/{row}/{column}")
-        else:
-            grid = self._array.cdata_shape
-            self._shared = kept.shared.grown(kept.data, kept.generation, grid, n_rows, n_columns)
-            self._kept_bytes = kept.n_bytes if self._shared.folders else 0
-        if kept_columns:
-            self._kept_checksums = kept.checksums[:, :kept_columns].tolist()
-        else:
-            self._checksums = kept.checksums[:kept_rows].tolist()
-            self._next_row = kept_rows * self.chunk_rows
-
-
-def _link(source: Place, target: Place) -> None:
-    """Hard-link a chunk, which is never modified; copy it if the file system has no hard links."""
-    assert isinstance(source, DiskPlace)  # noqa: S101 - buckets have no links
-    assert isinstance(target, DiskPlace)  # noqa: S101
-    target.path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source.path, target.path)
-    except FileNotFoundError:
-        raise CorruptStoreError(f"{source} is missing; {_RESTORE}", path=source) from None
-    except OSError:
-        shutil.copyfile(source.path, target.path)
-
-
-def write_store(
-    path: StorePath,
-    blocks: Iterable[np.ndarray],
-    header: Header,
-    categories: Categories,
-    dtype: np.dtype,
-    overwrite: bool,
-) -> None:
-    """Store consecutive blocks of labels or memberships as a new ensemble at ``path``."""
-    chunks = (header.chunk_rows, min(header.n_columns, MAX_CHUNK_COLUMNS))
-    with new_store(path, overwrite, KIND) as folder:
-        writer = ArrayWriter(folder, 1, header, dtype, chunks)
-        with progress("labels to the store", header.n_objects) as listener:
-            for block in rechunk(blocks, header.chunk_rows):
-                writer.write(block)
-                listener.advance(len(block))
-        writer.write_ids(header)
-        writer.commit(folder, header, categories)
+    def commit(self) -> None:
+        """Write what belongs to the rows, and make all of it valid by the manifest."""
 
 
 class Appending(NamedTuple):
     """A store locked for an append."""
 
     stored: StoredRows
-    folder: Place
-    """Where to write the next generation."""
-    check_lock: Callable[[], None]
-    """Raises StoreError if the lock has been lost; call it right before the commit."""
+    writer: Callable[[Header, Categories, np.dtype, bool], RowsWriter]
+    """Returns the writer of a grown header with its categories and type; with more objects, or partitions."""
 
 
-@contextmanager
-def appending(place: Place) -> Iterator[Appending]:
-    """Lock the store at ``place`` for an append; if the ``with`` block fails, its output is removed."""
-    with writer_lock(place) as check_lock, disk_errors(place):
-        stored = open_labels(place)
-        _sweep(place)
-        if not isinstance(place, DiskPlace):
-            with discarded_on_failure(new_folder(place), place) as folder:
-                yield Appending(stored, folder, check_lock)
-            _sweep(place)
-        elif stored.data is place:
-            try:
-                yield Appending(stored, place, check_lock)
-            finally:
-                _sweep(place)
-        else:
-            raise InvalidInputError(
-                f"{place} was copied from a bucket; save() a copy on the disk and append to that."
-            )
+def base_body(header: Header, dtype: np.dtype, chunks: tuple[int, int]) -> dict[str, Any]:
+    """Return the entries of a manifest that follow from the header."""
+    return {
+        "n_objects": header.n_objects,
+        "n_partitions": len(header.names),
+        "names": header.names,
+        "n_clusters": header.n_clusters,
+        "n_labeled": header.n_labeled,
+        "provenance": header.provenance,
+        "dtype": dtype.name,
+        "chunk_rows": chunks[0],
+        "chunk_columns": chunks[1],
+    }
 
 
-def _sweep(place: Place) -> None:
-    """Remove what the manifest does not name: older generations, and leftovers of killed writers.
-
-    Before that, the listing for other tools names the valid arrays: it never names one that is not there.
-    """
-    if not isinstance(place, DiskPlace):
-        sweep_folders(place)
-        return
-    generation = load_manifest(place, KIND).body["generation"]
-    prefixes = ("labels-", "memberships-", "categories-", *PREFIXES)
-    keep = {f"{prefix}{generation}" for prefix in prefixes} | {categories_name(generation)}
-    names = place.names()
-    arrays = [name for name in names if name in keep and (place / name / METADATA).is_file()]
-    if listed_arrays(place) != arrays:
-        create_group(place, arrays)
-    for name in names:
-        if name.endswith(".partial") or (name.startswith(prefixes) and name not in keep):
-            (place / name).remove()
+def refuse_other_length(n_rows: int, n_objects: int) -> None:
+    """Raise InvalidInputError if the rows written are not as many as those counted before."""
+    if n_rows > n_objects:
+        raise InvalidInputError(
+            f"labels has more objects than the {n_objects} counted in the first pass; "
+            "pass labels that do not change."
+        )
+    raise InvalidInputError(
+        f"labels has {n_rows} objects but {n_objects} were counted in the first pass; "
+        "pass labels that do not change."
+    )

@@ -130,6 +130,21 @@ class StoredIds(Ids):
         self, data: Place, suffix: str, entry: Mapping[str, Any], n_objects: int, chunk_rows: int
     ) -> None:
         """Open the arrays; raises KeyError, TypeError or ValueError for an entry that is inconsistent."""
+        self._opened_with = (data, suffix, entry, n_objects, chunk_rows)
+        self.take(data, entry, n_objects, chunk_rows)
+        sizes = {"n_objects": n_objects, "n_id_bytes": self.facts.n_bytes}
+        self._arrays = {
+            name: open_declared(
+                data / stored_name,
+                IDS[name].shape_in(sizes),
+                self.facts.dtype if name == "ids" else IDS[name].dtypes[0],
+                _RESTORE,
+            )
+            for name, stored_name in array_names(self.facts.dtype, suffix).items()
+        }
+
+    def take(self, data: Place, entry: Mapping[str, Any], n_objects: int, chunk_rows: int) -> None:
+        """Set what the entry of a manifest says; raises KeyError, TypeError or ValueError if inconsistent."""
         self.facts: IdFacts = IdFacts(
             str(entry["name"]),
             str(entry["type"]),
@@ -141,22 +156,12 @@ class StoredIds(Ids):
         self.n_objects: int = n_objects
         self.chunk_rows: int = chunk_rows
         self._place = data
-        self._opened_with = (data, suffix, entry, n_objects, chunk_rows)
+        self._entry = entry
         self._checksums = [int(checksum) for checksum in entry["checksums"]]
         if self.facts.dtype not in (TEXT, *NUMBERS):
             raise ValueError(f"ids of type {self.facts.dtype!r}")
         if len(self._checksums) != math.ceil(n_objects / chunk_rows):
             raise ValueError("the number of checksums of the ids")
-        sizes = {"n_objects": n_objects, "n_id_bytes": self.facts.n_bytes}
-        self._arrays = {
-            name: open_declared(
-                data / stored_name,
-                IDS[name].shape_in(sizes),
-                self.facts.dtype if name == "ids" else IDS[name].dtypes[0],
-                _RESTORE,
-            )
-            for name, stored_name in array_names(self.facts.dtype, suffix).items()
-        }
 
     def __reduce__(self) -> tuple[Any, ...]:
         return StoredIds, self._opened_with
@@ -187,31 +192,38 @@ class StoredIds(Ids):
 
     def _chunk(self, number: int) -> Any:
         """Return the ids of one chunk of rows, which have been checked."""
-        import pyarrow as pa
-
         start = number * self.chunk_rows
         stop = min(start + self.chunk_rows, self.n_objects)
         try:
-            if self.facts.dtype != TEXT:
-                values = np.ascontiguousarray(self._arrays["ids"][start:stop])
-                self._check(number, values, np.empty(0, np.uint8))
-                return pa.array(values)
-            ends = np.ascontiguousarray(self._arrays["id_ends"][max(start - 1, 0) : stop])
-            if start == 0:
-                ends = np.concatenate([np.zeros(1, np.int64), ends])
-            if ends[0] < 0 or ends[-1] > self.facts.n_bytes or (np.diff(ends) < 1).any():
-                raise ValueError("ends of ids that do not ascend")
-            content = np.ascontiguousarray(self._arrays["id_text"][int(ends[0]) : int(ends[-1])])
-            self._check(number, np.ascontiguousarray(ends[1:]), content)
-            buffers = [None, pa.py_buffer(np.ascontiguousarray(ends - ends[0])), pa.py_buffer(content)]
-            found = pa.LargeStringArray.from_buffers(stop - start, buffers[1], buffers[2])
-            found.validate(full=True)
-            return found
-        except (OSError, MemoryError, StoreError):
+            found = self._decoded(number, start, stop)
+        except (MemoryError, StoreError):
             raise
         except Exception as error:  # codecs raise errors of many types
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
             reason = (str(error) or type(error).__name__).splitlines()[0][:120]
             raise self._broken(start, stop, f"cannot be read ({reason})") from None
+        return found
+
+    def _decoded(self, number: int, start: int, stop: int) -> Any:
+        """Return the ids of one chunk and compare them with its checksum."""
+        import pyarrow as pa
+
+        if self.facts.dtype != TEXT:
+            values = np.ascontiguousarray(self._arrays["ids"][start:stop])
+            self._check(number, values, np.empty(0, np.uint8))
+            return pa.array(values)
+        ends = np.ascontiguousarray(self._arrays["id_ends"][max(start - 1, 0) : stop])
+        if start == 0:
+            ends = np.concatenate([np.zeros(1, np.int64), ends])
+        if ends[0] < 0 or ends[-1] > self.facts.n_bytes or (np.diff(ends) < 1).any():
+            raise ValueError("ends of ids that do not ascend")
+        content = np.ascontiguousarray(self._arrays["id_text"][int(ends[0]) : int(ends[-1])])
+        self._check(number, np.ascontiguousarray(ends[1:]), content)
+        buffers = [pa.py_buffer(np.ascontiguousarray(ends - ends[0])), pa.py_buffer(content)]
+        found = pa.LargeStringArray.from_buffers(stop - start, *buffers)
+        found.validate(full=True)
+        return found
 
     def _check(self, number: int, values: np.ndarray, text: np.ndarray) -> None:
         if zlib.crc32(text.data, zlib.crc32(values.data)) != self._checksums[number]:

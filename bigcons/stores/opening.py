@@ -10,14 +10,15 @@ from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import place_of
 from bigcons.stores.consensus import Consensus
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.pair_parquet import is_parquet
+from bigcons.stores.pair_parquet import holds_pairs
 from bigcons.stores.pairs import PairTable
+from bigcons.tables.files import is_parquet
 
 
 def open_store(path: StorePath) -> Ensemble | PairTable | Consensus:
     """Open the store at ``path`` with the class for its kind."""
     if is_parquet(path):
-        return PairTable.open(path)
+        return PairTable.open(path) if holds_pairs(path) else Ensemble.open(path)
     kind = read_manifest(path)["kind"]
     if kind == "ensemble":
         return Ensemble.open(path)

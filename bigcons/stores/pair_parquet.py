@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,8 +14,9 @@ import numpy as np
 
 from bigcons.errors import BigconsError, CorruptStoreError, InvalidPairsError
 from bigcons.memory import BLOCK_ROWS
+from bigcons.schema import PAIR_COLUMNS
 from bigcons.storage.commit import (
-    is_store,
+    names_parquet,
     new_file,
     new_folder_of_files,
     provenance_at,
@@ -27,30 +27,15 @@ from bigcons.storage.interface import StorePath
 from bigcons.storage.places import DiskPlace, place_of
 from bigcons.stores.pair_lists import PairList
 from bigcons.stores.pair_rows import MAX_OBJECTS, Edges
-from bigcons.tables.files import ParquetTable
+from bigcons.tables.files import ParquetTable, is_parquet
 from bigcons.validation import check_int
 
 _METADATA = b"bigcons.pairs"
-_SUFFIXES = (".parquet", ".pq")
 
 
-def is_parquet(path: StorePath) -> bool:
-    """Return whether ``path`` is Parquet: a file, by its suffix or first bytes, or a folder of .parquet."""
-    place = place_of(path)
-    if not isinstance(place, DiskPlace) or is_store(place):
-        return False
-    if place.is_file():
-        if names_parquet(path):
-            return True
-        with place.path.open("rb") as file:
-            return file.read(4) == b"PAR1"
-    return any(name.endswith(".parquet") for name in place.names())
-
-
-def names_parquet(path: StorePath) -> bool:
-    """Return whether a table stored at ``path`` is to be Parquet: on a disk, by its suffix."""
-    place = place_of(path)
-    return isinstance(place, DiskPlace) and place.name.lower().endswith(_SUFFIXES)
+def holds_pairs(path: StorePath) -> bool:
+    """Return whether the Parquet at ``path`` has the columns of a table of pairs."""
+    return set(PAIR_COLUMNS) <= set(ParquetTable(_path_of(path)).names or [])
 
 
 def refuse_existing_pairs(path: StorePath, overwrite: bool) -> None:
@@ -213,15 +198,6 @@ class ParquetPairs(PairList):
         """Return the paths of the files, in order."""
         assert isinstance(self.table, ParquetTable)  # noqa: S101 - set so
         return self.table.files()
-
-
-def footer_of(path: Path) -> bytes:
-    """Return the metadata at the end of a Parquet file: schema, sizes and statistics of all its pages."""
-    with path.open("rb") as file:
-        file.seek(-8, os.SEEK_END)
-        n_bytes = int.from_bytes(file.read(4), "little") + 8
-        file.seek(-min(n_bytes, path.stat().st_size), os.SEEK_END)
-        return file.read()
 
 
 def _path_of(path: StorePath) -> Path:

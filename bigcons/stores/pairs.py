@@ -31,7 +31,7 @@ from bigcons.errors import (
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.schema import PAIRS
 from bigcons.storage.arrays import refuse_links
-from bigcons.storage.commit import is_finished_import, is_store, refuse_source
+from bigcons.storage.commit import is_finished_import, is_store, names_parquet, refuse_source
 from bigcons.storage.interface import StorePath
 from bigcons.storage.leftovers import make_temporary_folder, temporary_folder
 from bigcons.storage.places import place_of
@@ -39,9 +39,6 @@ from bigcons.stores.display import facts_table
 from bigcons.stores.pair_lists import PairList, blocks_within, scratch_beside, sorted_rows, store_list
 from bigcons.stores.pair_parquet import (
     ParquetPairs,
-    footer_of,
-    is_parquet,
-    names_parquet,
     provenance_of_pairs,
     refuse_existing_pairs,
     write_parquet,
@@ -66,7 +63,7 @@ from bigcons.stores.pair_store import (
     open_pairs,
     write_pairs,
 )
-from bigcons.tables.files import describe, provenance_of_files
+from bigcons.tables.files import describe, footer_of, is_parquet, provenance_of_files
 from bigcons.tables.intake import open_table
 
 DEFAULT_MEMORY = 10**9

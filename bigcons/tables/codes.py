@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -212,37 +213,42 @@ def is_dense(values: np.ndarray) -> bool:
 
 
 def integer_lookup(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function from integers ``(n_rows,)`` to their positions in ``values``, or -1."""
-    n_values, largest = len(values), int(values.max(initial=0))
+    """Return a function from integers ``(n_rows,)`` to their positions in ``values``, or -1; it pickles."""
     if is_dense(values):
-        return lambda column: np.where(column < n_values, np.maximum(column, MISSING), MISSING)
-    if largest < TABLE_SIZE:
-        table = np.full(largest + 2, MISSING, np.int32)
-        table[values] = np.arange(n_values)
-        return lambda column: table[np.where(column <= largest, np.maximum(column, MISSING), MISSING)]
+        return partial(_below, len(values))
+    if int(values.max(initial=0)) < TABLE_SIZE:
+        table = np.full(int(values.max(initial=0)) + 2, MISSING, np.int32)
+        table[values] = np.arange(len(values))
+        return partial(_in_table, table)
     order = np.argsort(values)
-    ascending = values[order]
+    return partial(_bisected, values[order], order)
 
-    def bisect(column: np.ndarray) -> np.ndarray:
-        place = np.minimum(np.searchsorted(ascending, column), n_values - 1)
-        return np.where(ascending[place] == column, order[place], MISSING)
 
-    return bisect
+def _below(n_values: int, column: np.ndarray) -> np.ndarray:
+    return np.where(column < n_values, np.maximum(column, MISSING), MISSING)
+
+
+def _in_table(table: np.ndarray, column: np.ndarray) -> np.ndarray:
+    return table[np.where(column <= len(table) - 2, np.maximum(column, MISSING), MISSING)]
+
+
+def _bisected(ascending: np.ndarray, order: np.ndarray, column: np.ndarray) -> np.ndarray:
+    place = np.minimum(np.searchsorted(ascending, column), len(ascending) - 1)
+    return np.where(ascending[place] == column, order[place], MISSING)
 
 
 def text_lookup(texts: np.ndarray, codes: np.ndarray) -> Callable[[Any], np.ndarray]:
-    """Return a function from an Arrow column of text ``(n_rows,)`` to codes, or -1."""
+    """Return a function from an Arrow column of text ``(n_rows,)`` to codes, or -1; it pickles."""
     import pyarrow as pa
+
+    return partial(_text_codes, pa.array(texts, pa.large_string()), np.append(codes, MISSING))
+
+
+def _text_codes(known: Any, code_or_missing: np.ndarray, column: Any) -> np.ndarray:
     import pyarrow.compute as pc
 
-    known = pa.array(texts, pa.large_string())
-    code_or_missing = np.append(codes, MISSING)
-
-    def look_up(column: Any) -> np.ndarray:
-        place = pc.index_in(column, value_set=known, skip_nulls=True)
-        return code_or_missing[pc.fill_null(place, len(codes)).to_numpy(zero_copy_only=False)]
-
-    return look_up
+    place = pc.index_in(column, value_set=known, skip_nulls=True)
+    return code_or_missing[pc.fill_null(place, len(known)).to_numpy(zero_copy_only=False)]
 
 
 def plain_column(raw: Column, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:

@@ -24,7 +24,7 @@ from bigcons.errors import (
     first_line,
 )
 from bigcons.storage.arrays import METADATA, open_array, read_metadata
-from bigcons.storage.commit import MANIFEST, is_store
+from bigcons.storage.commit import PARQUET, is_store, manifest_of, names_parquet
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import DiskPlace, place_of
 from bigcons.tables.memory import ArrayTable, pandas_index
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 STANDARD_INPUT = "standard input"
 IN_MEMORY = "in memory"
 
-_PARQUET = (".parquet", ".pq")
 _TABS = (".tsv", ".tsv.gz")
 _CSV = (".csv", ".csv.gz", *_TABS)
 KNOWN = ".npy, .npz, .csv, .tsv (or either with .gz), .parquet, .h5ad or .zarr (version 3)"
@@ -72,9 +71,25 @@ def open_path(path: str | os.PathLike[str], role: str, how: Reading = DEFAULT_RE
         return NpzColumnsTable(path) if role == "pairs" else NpyTable(path, _npz_member(path, role))
     if name.endswith(_CSV):
         return CsvTable(path, where, role, how)
-    if name.endswith(_PARQUET):
+    if name.endswith(PARQUET):
         return ParquetTable(path)
     raise InvalidInputError(f"{path} has suffix {path.suffix!r}; use {KNOWN}.")
+
+
+def is_parquet(path: StorePath) -> bool:
+    """Return whether ``path`` is Parquet: a file, by its suffix or first bytes, or a folder of .parquet.
+
+    A store with a manifest is none.
+    """
+    place = place_of(path)
+    if not isinstance(place, DiskPlace) or is_store(place):
+        return False
+    if place.is_file():
+        if names_parquet(path):
+            return True
+        with place.path.open("rb") as file:
+            return file.read(4) == b"PAR1"
+    return any(name.endswith(".parquet") for name in place.names())
 
 
 class StandardInput(str):
@@ -128,7 +143,7 @@ def _files_of(source: Any) -> list[Any]:
         return []
     path = Path(source)
     if path.is_dir():
-        files = [path / MANIFEST] if is_store(place) else _files_in(path)
+        files = [Path(str(manifest_of(place)))] if is_store(place) else _files_in(path)
         files = files or sorted(file for file in path.rglob("*") if file.is_file())
     else:
         files = [path] if path.is_file() else sorted(map(Path, glob.iglob(str(place), recursive=True)))  # noqa: PTH207
@@ -150,7 +165,7 @@ def open_files(
     """Return the table of the rows of several files, one after another."""
     if not paths:
         raise StoreNotFoundError(f"no file matches {where}; check the path.", path=where)
-    if all(path.name.lower().endswith(_PARQUET) and not path.is_dir() for path in paths):
+    if all(path.name.lower().endswith(PARQUET) and not path.is_dir() for path in paths):
         table: Table = ParquetTable(paths, where)
     else:
         tables = [open_path(path, role, how) for path in paths]
@@ -195,12 +210,12 @@ def _is_path(entry: Any) -> bool:
 
 def is_table_path(name: str) -> bool:
     """Return whether text looks like the path of a file with a table."""
-    return name.lower().endswith((*_PARQUET, *_CSV, ".npy", ".npz", ".zarr", ".h5ad"))
+    return name.lower().endswith((*PARQUET, *_CSV, ".npy", ".npz", ".zarr", ".h5ad"))
 
 
 def _files_in(folder: Path) -> list[Path]:
     """Return the files of a folder that have a table: those of Parquet or, if there are none, of text."""
-    for suffixes in (_PARQUET, _CSV):
+    for suffixes in (PARQUET, _CSV):
         found = [path for path in folder.iterdir() if path.name.lower().endswith(suffixes)]
         if found := [path for path in found if not path.name.startswith(".")]:
             return sorted(found, key=natural_order)
@@ -634,7 +649,7 @@ class ParquetTable(Table):
                 raise _broken_parquet(path, ValueError("its footer counts other rows than its row groups"))
             for group in groups:  # pages compressed, decompressed and decoded
                 columns = [group.column(c) for c in range(group.num_columns)]
-                if not all(_is_within(column, group.num_rows, n_bytes) for column in columns):
+                if not is_within(columns, group.num_rows, n_bytes):
                     raise _broken_parquet(path, ValueError("its footer places columns beyond the file"))
                 # a data page and a dictionary page, usually a megabyte each
                 held = sum(min(3 * int(column.total_uncompressed_size), 5 << 19) for column in columns)
@@ -647,6 +662,10 @@ class ParquetTable(Table):
     def files(self) -> list[Path]:
         """Return the paths of the files, in order."""
         return [path for path, _ in self._files]
+
+    def group_rows(self) -> list[int]:
+        """Return the number of rows of each row group."""
+        return [n_rows for _, group_rows in self._files for n_rows in group_rows]
 
     def file_and_row(self, row: int) -> tuple[str, int]:
         """Return the path of the file that row ``row`` is in, and its row there, from 0."""
@@ -687,15 +706,25 @@ class ParquetTable(Table):
                 raise _broken_parquet(path, error) from None
 
 
-def _is_within(column: Any, n_rows: int, n_bytes: int) -> bool:
-    """Return whether the pages of a column are within a file of this size; Arrow may crash on others."""
-    if n_rows == 0:
-        return True
-    start, size = column.data_page_offset, column.total_compressed_size
-    if column.has_dictionary_page and column.dictionary_page_offset > 0:  # 0 is of some old writers
-        start = min(start, column.dictionary_page_offset)
-    is_sound = min(n_rows, size, column.num_values, column.total_uncompressed_size) >= 0
-    return bool(is_sound and 4 <= start <= n_bytes - size)
+def footer_of(path: Path) -> bytes:
+    """Return the metadata at the end of a Parquet file: schema, sizes and statistics of all its pages."""
+    with path.open("rb") as file:
+        file.seek(-8, os.SEEK_END)
+        n_bytes = int.from_bytes(file.read(4), "little") + 8
+        file.seek(-min(n_bytes, path.stat().st_size), os.SEEK_END)
+        return file.read()
+
+
+def is_within(columns: Sequence[Any], n_rows: int, n_bytes: int) -> bool:
+    """Return whether the pages of columns are within a file of this size; Arrow may crash on others."""
+    for column in columns if n_rows else ():
+        start, size = column.data_page_offset, column.total_compressed_size
+        if column.has_dictionary_page and column.dictionary_page_offset > 0:  # 0 is of some old writers
+            start = min(start, column.dictionary_page_offset)
+        is_sound = min(n_rows, size, column.num_values, column.total_uncompressed_size) >= 0
+        if not (is_sound and 4 <= start <= n_bytes - size):
+            return False
+    return True
 
 
 def _open_parquet(path: Path) -> Any:

@@ -242,7 +242,7 @@ class SelectedTable(Table):
     """Some columns of a table, in another order."""
 
     def __init__(self, table: Table, positions: Sequence[int], ids: Ids | None = None) -> None:
-        self._table = table
+        self.table: Table = table
         self._positions = list(positions)
         self.where: str = table.where
         self.n_columns: int = len(positions)
@@ -271,35 +271,35 @@ class SelectedTable(Table):
     @property
     def n_rows(self) -> int | None:  # type: ignore[override]
         """Number of rows; None until a first pass has counted them."""
-        return self._table.n_rows
+        return self.table.n_rows
 
     @property
     def held_bytes(self) -> int:
         """Memory for decoding."""
-        return self._table.held_bytes
+        return self.table.held_bytes
 
     @property
     def index(self) -> Table | None:
         """The names of the rows of the table."""
-        return row_names(self._table)
+        return row_names(self.table)
 
     def id_table(self, position: int) -> Table | None:
         """Return a column as the text that is in the file, if it has no type."""
-        return self._table.id_table(self._positions[position])
+        return self.table.id_table(self._positions[position])
 
     def column_types(self) -> list[pa.DataType] | None:
         """Return the types of the columns."""
-        types = self._table.column_types()
+        types = self.table.column_types()
         return None if types is None else [types[c] for c in self._positions]
 
     def file_and_row(self, row: int) -> tuple[str, int]:
         """Return the file that a row is in, and its row there."""
-        return self._table.file_and_row(row)
+        return self.table.file_and_row(row)
 
     def blocks(
         self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
     ) -> Iterator[Rows]:
         """Yield the blocks of the table with the columns in order."""
         positions = self._positions if columns is None else [self._positions[c] for c in columns]
-        for block in self._table.blocks(rows, start, stop, positions):
+        for block in self.table.blocks(rows, start, stop, positions):
             yield block if isinstance(block, list) else block[:, self._positions]  # a matrix has all

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from pyarrow import parquet
 
 from bigcons import Ensemble
 from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError
@@ -20,7 +21,7 @@ from bigcons.storage import commit
 from bigcons.storage.arrays import listed_arrays
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import DiskPlace, disk_errors
-from bigcons.stores import ensemble_store
+from bigcons.stores import zarr_ensemble
 from tests.support.stores import names_in
 
 LABELS = np.random.default_rng(0).integers(-1, 6, (4000, 30))
@@ -258,8 +259,8 @@ def test_open__while_another_appends(store, monkeypatch):
             Ensemble.open(store, "a").append_partitions(np.arange(4000) % 3)
         return open_array(path, *shared)
 
-    open_array = ensemble_store.open_array
-    monkeypatch.setattr(ensemble_store, "open_array", append_then_open)
+    open_array = zarr_ensemble.open_array
+    monkeypatch.setattr(zarr_ensemble, "open_array", append_then_open)
     assert Ensemble.open(store).n_partitions == 31
 
 
@@ -277,7 +278,7 @@ def test_append__is_refused_while_another_writes(store):
 def test_write__on_a_full_disk_leaves_the_old_store(store, monkeypatch, action, code):
     ensemble = Ensemble.open(store, "a")
     before = ensemble.read(0, 4000)
-    checksums = ensemble_store.tile_checksums
+    checksums = zarr_ensemble.tile_checksums
     calls = iter(range(100))
 
     def full_at_the_third_chunk(*arguments):
@@ -285,7 +286,7 @@ def test_write__on_a_full_disk_leaves_the_old_store(store, monkeypatch, action, 
             raise OSError(code, os.strerror(code))
         return checksums(*arguments)
 
-    monkeypatch.setattr(ensemble_store, "tile_checksums", full_at_the_third_chunk)
+    monkeypatch.setattr(zarr_ensemble, "tile_checksums", full_at_the_third_chunk)
     write = {
         "append_objects": lambda: ensemble.append_objects(Ensemble.from_labels(LABELS)),
         "append_partitions": lambda: ensemble.append_partitions(Ensemble.from_labels(LABELS)),
@@ -319,10 +320,13 @@ for turn in range(10**6):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills as POSIX systems do")
-@pytest.mark.parametrize("action", ["save", "append_objects", "append_partitions"])
-def test_write__killed_at_any_moment_leaves_a_whole_store(tmp_path, action):
+@pytest.mark.parametrize(
+    ("name", "action"),
+    [("e", "save"), ("e", "append_objects"), ("e", "append_partitions"), ("e.parquet", "append_objects")],
+)
+def test_write__killed_at_any_moment_leaves_a_whole_store(tmp_path, name, action):
     """Each kill meets a store with labels in it; what is left passes verify and can be written to."""
-    path = tmp_path / "e"
+    path = tmp_path / name
     labels = np.arange(4000)[:, None] % [2, 3, 4, 5, 6, 7]
     rng = np.random.default_rng(0)
     for _ in range(4):
@@ -337,8 +341,11 @@ def test_write__killed_at_any_moment_leaves_a_whole_store(tmp_path, action):
         child.send_signal(signal.SIGKILL)
         child.wait()
         child.stdout.close()
-        assert all((path / name).is_dir() for name in listed_arrays(DiskPlace(path)))
         survivor = Ensemble.open(path, "a")
+        if name == "e":
+            assert all((path / array).is_dir() for array in listed_arrays(DiskPlace(path)))
+        else:  # what others read is the ensemble, too
+            assert parquet.read_table(path).num_rows == survivor.n_objects
         assert survivor.verify()["ok"]
         assert survivor.n_objects % 4000 == 0
         assert (survivor.n_partitions - 6) % 5 == 0
@@ -347,7 +354,7 @@ def test_write__killed_at_any_moment_leaves_a_whole_store(tmp_path, action):
         survivor.append_objects(survivor.read(0, 1))
         assert survivor.verify()["ok"]
         survivor.save(path, overwrite=True)
-        assert names_in(tmp_path) == ["e"]
+        assert names_in(tmp_path) == [name]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
@@ -362,13 +369,13 @@ def test_full_disk__that_numpy_tells_of_in_its_own_words_is_named():
 def test_append__killed_after_its_commit_leaves_a_listing_of_arrays_that_are_there(store, monkeypatch):
     """Other tools then see the labels before the append; the next one mends that, even if it fails."""
     with monkeypatch.context() as patch:
-        patch.setattr(ensemble_store, "_sweep", lambda _: None)
+        patch.setattr(zarr_ensemble, "_sweep", lambda _: None)
         Ensemble.open(store, "a").append_partitions(np.arange(4000) % 3)
     assert [(name, array.shape) for name, array in zarr.open_group(store, mode="r").arrays()] == [
         ("labels-1", (4000, 30))
     ]
     with monkeypatch.context() as patch:
-        patch.setattr(ensemble_store, "write_manifest", lambda *_: 1 / 0)
+        patch.setattr(zarr_ensemble, "write_manifest", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             Ensemble.open(store, "a").append_partitions(np.arange(4000) % 3)
     assert [(name, array.shape) for name, array in zarr.open_group(store, mode="r").arrays()] == [

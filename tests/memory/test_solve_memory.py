@@ -48,3 +48,11 @@ def test_fit__keeps_the_promise_of_the_smallest_budget(ensemble, tmp_path, engin
     peak, budget = solve(tmp_path, method="pcc", engine=engine, ensemble=ensemble, parameters=asked)
     print(f"peak {peak / 1e6:.0f} MB of {budget / 1e6:.0f} MB")
     assert peak <= budget, f"{peak / 1e6:.0f} MB in use under a budget of {budget / 1e6:.0f} MB"
+
+
+def test_fit__keeps_the_promise_of_the_smallest_budget_from_parquet(ensemble, tmp_path):
+    path = Ensemble.open(ensemble).save(tmp_path / "e.parquet").path
+    asked = {"n_clusters": K}
+    peak, budget = solve(tmp_path, method="pcc", engine="threads", ensemble=path, parameters=asked)
+    print(f"peak {peak / 1e6:.0f} MB of {budget / 1e6:.0f} MB")
+    assert peak <= budget, f"{peak / 1e6:.0f} MB in use under a budget of {budget / 1e6:.0f} MB"

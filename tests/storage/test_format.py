@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import zarr
+from pyarrow import parquet
 
 from bigcons import Consensus, Ensemble, PairTable, schema
 from bigcons.metrics import trust
@@ -160,6 +161,39 @@ def test_checksums__are_those_of_the_values(store):
     assert found == body["checksums"]
 
 
+def test_ensemble_in_parquet__is_as_the_page_says(tmp_path):
+    path = tmp_path / "e.parquet"
+    words = ["b", None, "a"] * 26
+    labels = pa.table({"who": [f"é{row}" for row in range(78)], "a": np.arange(78) % 3, "w": words})
+    Ensemble.from_labels(labels, id="who").save(path, chunk_rows=32)
+    content = json.loads((path / "_manifest.json").read_text(encoding="utf-8"))
+    assert set(content) == set(schema.MANIFEST) - {"data", "shared"}
+    body = content["body"]
+    assert set(body) == set(schema.PARQUET_ENSEMBLE)
+    checksum = content.pop("checksum")
+    assert zlib.crc32(json.dumps(content, sort_keys=True).encode()) == checksum
+    categories = (path / "_categories.json").read_bytes()
+    assert json.loads(categories) == [None, ["a", "b"]]
+    assert zlib.crc32(categories) == body["categories_checksum"]
+    files = sorted(path.glob("*.parquet"))
+    assert [file.name for file in files] == [f"part-{number:05}.parquet" for number in range(3)]
+    assert [zlib.crc32(file.read_bytes()) for file in files] == body["files"]
+    assert sum(file.stat().st_size for file in files) == body["n_bytes"]
+    for number, file in enumerate(files):
+        footer = file.read_bytes()
+        footer = footer[-8 - int.from_bytes(footer[-8:-4], "little") :]
+        assert zlib.crc32(footer) == body["footers"][number]
+        table = parquet.read_table(file)
+        assert table.schema.names == ["who", "a", "w"]
+        assert table.schema.types[1:] == [pa.int8(), pa.dictionary(pa.int32(), pa.string())]
+        codes = np.array([[*labels["a"].to_pylist()], [{"a": 0, "b": 1}.get(word, -1) for word in words]])
+        part = codes.T[32 * number : 32 * (number + 1)].astype(np.int8)
+        assert body["checksums"][number] == [zlib.crc32(part.tobytes())]
+        texts = [text.encode() for text in table["who"].to_pylist()]
+        ends = np.cumsum([len(text) for text in texts])
+        assert body["ids"]["checksums"][number] == zlib.crc32(b"".join(texts), zlib.crc32(ends.tobytes()))
+
+
 def check_ids(group, body):
     """Compare the checksums of ids with those of the arrays, and the ids with what was stored."""
     facts, first = body["ids"], 0
@@ -185,7 +219,7 @@ def check_ids(group, body):
 def test_page__names_every_entry_array_and_codec():
     named = set(re.findall(r"`([^`\n]+)`", PAGE))
     assert set(schema.MANIFEST) <= named
-    for kind, entries in schema.BODIES.items():
+    for kind, entries in {**schema.BODIES, "Parquet": schema.PARQUET_ENSEMBLE}.items():
         assert set(entries) <= named, kind
     assert {name for specs in (schema.PAIRS, schema.CONSENSUS, schema.TRUST) for name in specs} <= named
     assert {*schema.CLUSTER_COLUMNS, *schema.PARTITION_COLUMNS, *schema.IDS, *schema.ID_FACTS} <= named

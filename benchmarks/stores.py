@@ -1,0 +1,171 @@
+"""What does an ensemble take in Zarr and in Parquet: time and bytes of a pass, and memory to read it?
+
+Planted labels of one size, a tenth missing, in stores of bigcons:
+
+- types: 100 partitions, int8 (20 clusters each) and int32 (40,000 clusters)
+- partitions: 100 to 32,768 of int8, as many labels in all, for the limit of Parquet; a file of it is opened
+
+A pass reads all blocks on two threads; the faster of two is reported, and the rise of the peak memory of its
+process. Writes ``results/stores.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import re
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from machine import describe
+from pyarrow import parquet
+
+from bigcons import Ensemble
+from bigcons.errors import SuspiciousLabelsWarning
+from bigcons.memory import row_blocks
+from bigcons.stores import parquet_ensemble
+from bigcons.stores.building import write_store
+from bigcons.stores.ensemble_store import Header
+from bigcons.tables.encode import default_chunk_rows
+from bigcons.tables.files import footer_of
+
+RESULTS = Path(__file__).parent / "results"
+SUFFIXES = ("zarr", "parquet")
+THREADS = 2
+
+
+def blocks(n_objects: int, n_partitions: int, n_clusters: int, dtype: str) -> Iterator[np.ndarray]:
+    """Yield labels, a tenth missing; a partition is one of eight planted ones, renumbered and with noise."""
+    rng = np.random.default_rng(0)
+    planted = rng.integers(0, n_clusters, (n_objects, 8))
+    planted[:n_clusters] = np.arange(n_clusters)[:n_objects, None]
+    numbers = np.argsort(rng.random((n_partitions, n_clusters), np.float32), axis=1).astype(dtype)
+    for block in row_blocks(n_objects, 1 << 14):
+        columns = np.arange(n_partitions)
+        rows = numbers[columns, planted[block.start : block.stop][:, columns % 8]]
+        if block.start >= n_clusters:  # every cluster has an object
+            noise = rng.random(rows.shape, np.float32)
+            rows[noise < 0.2] = 0
+            rows[noise < 0.1] = -1
+        yield rows
+
+
+def peak() -> int:
+    """Return the peak memory of this process."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(found[1]) * 1024 if found else 0
+
+
+def read_all(ensemble: Ensemble) -> float:
+    """Return the seconds of a pass."""
+    start = time.perf_counter()
+    with ThreadPoolExecutor(THREADS) as pool:
+        for _ in pool.map(lambda block: ensemble.read(block.start, block.stop).shape, ensemble.blocks()):
+            pass
+    return time.perf_counter() - start
+
+
+def measure_reading(path: str) -> dict[str, float]:
+    """Return seconds and memory of a pass; runs in a process of its own."""
+    warnings.simplefilter("ignore", SuspiciousLabelsWarning)
+    ensemble = Ensemble.open(path)
+    ensemble.read(0, 1)  # imports what it needs
+    Path("/proc/self/clear_refs").write_text("5")
+    before = peak()
+    seconds = [read_all(ensemble) for _ in range(2)]
+    assert ensemble.stored is not None
+    return {
+        "read_seconds": round(min(seconds), 3),
+        "memory_mb": round((peak() - before) / 1e6, 1),
+        "planned_mb": round(
+            (ensemble.stored.reading_bytes(1, THREADS) + THREADS * block_bytes(ensemble)) / 1e6, 1
+        ),
+    }
+
+
+def open_ms(file: Path) -> float:
+    """Return the milliseconds of opening a file of Parquet, the least of five."""
+    seconds = []
+    for _ in range(5):
+        start = time.perf_counter()
+        with parquet.ParquetFile(file):
+            seconds.append(time.perf_counter() - start)
+    return round(1e3 * min(seconds), 2)
+
+
+def block_bytes(ensemble: Ensemble) -> int:
+    """Return the bytes of a block that is read."""
+    return min(ensemble.chunk_rows, ensemble.n_objects) * ensemble.row_bytes
+
+
+def measure(folder: Path, n_objects: int, n_partitions: int, n_clusters: int, dtype: str) -> list[dict]:
+    """Write the same labels to a store of each kind, and read them."""
+    header = Header(
+        n_objects,
+        [f"p{u}" for u in range(n_partitions)],
+        np.full(n_partitions, n_clusters),
+        np.full(n_partitions, n_objects),
+        default_chunk_rows(n_objects, n_partitions),
+        {},
+    )
+    rows = []
+    for suffix in SUFFIXES:
+        path = folder / f"ensemble.{suffix}"
+        source = blocks(n_objects, n_partitions, n_clusters, dtype)
+        start = time.perf_counter()
+        write_store(path, source, header, [None] * n_partitions, np.dtype(dtype), True)
+        written = time.perf_counter() - start
+        with multiprocessing.get_context("spawn").Pool(1) as process:
+            found = process.apply(measure_reading, (str(path),))
+        n_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        files = sorted(path.glob("*.parquet"))
+        footers = sum(map(len, map(footer_of, files)))
+        rows.append(
+            {
+                "store": suffix,
+                "n_objects": n_objects,
+                "n_partitions": n_partitions,
+                "dtype": dtype,
+                "write_seconds": round(written, 2),
+                **found,
+                "ns_per_label": round(1e9 * found["read_seconds"] / (n_objects * n_partitions), 1),
+                "bytes_per_label": round(n_bytes / (n_objects * n_partitions), 3),
+                **(
+                    {"footer_share": round(footers / n_bytes, 3), "open_ms": open_ms(files[0])}
+                    if files
+                    else {}
+                ),
+            }
+        )
+        print(json.dumps(rows[-1]), flush=True)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smallest", action="store_true", help="a run of seconds that shows it works")
+    parser.add_argument("-o", "--out", type=Path, help="file for the results as JSON")
+    options = parser.parse_args()
+    n_objects, n_labels, widths = 500_000, 20_000_000, (128, 1_024, 4_096, 16_384, 32_768)
+    if options.smallest:
+        n_objects, n_labels, widths = 2_000, 200_000, (128, 256)
+    parquet_ensemble.MOST_PARTITIONS = max(widths)  # measured beyond the limit
+    with tempfile.TemporaryDirectory() as name:
+        kinds = (("int8", 20), ("int32", 40_000 if not options.smallest else 1_500))
+        types = [row for dtype, k in kinds for row in measure(Path(name), n_objects, 100, k, dtype)]
+        partitions = [
+            row for width in widths for row in measure(Path(name), n_labels // width, width, 20, "int8")
+        ]
+    result = {"machine": describe(), "threads": THREADS, "types": types, "partitions": partitions}
+    if options.out is not None or not options.smallest:
+        (options.out or RESULTS / "stores.json").write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
