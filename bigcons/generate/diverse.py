@@ -15,12 +15,13 @@ from bigcons.execution.blas import one_thread
 from bigcons.generate.partition import quiet_scikit_learn
 from bigcons.generate.pipeline import check_range, map_within, open_logged_engine
 from bigcons.generate.planning import matrix_copies
-from bigcons.generate.scaling import Scaling, measure
+from bigcons.generate.scaling import measure
 from bigcons.generate.scratch import find_finished, take_finished
 from bigcons.memory import format_size, parse_size
 from bigcons.partitioners import graph_of, partition_graph
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator, resolve_seed
+from bigcons.stores.encoding import Scaling
 from bigcons.stores.features import Features, open_features
 from bigcons.tables.select import Column, Columns
 from bigcons.validation import check_choice
@@ -202,12 +203,13 @@ def _n_tasks(data: Features, names: list[str], budget: int, copies: int) -> int:
 
 def _matrix(data: Features, scaling: Scaling, *, standardize: bool) -> np.ndarray:
     """Return the varying features as float64, centered only if standardized, because angles depend on it."""
-    matrix = np.empty((data.n_objects, len(scaling.kept)))
-    for block, values in data.iterate():
-        matrix[block.start : block.stop] = values[:, scaling.kept]
+    matrix = np.empty((data.n_objects, scaling.width))
+    for block, values in data.iterate(gaps=True):
+        matrix[block.start : block.stop] = scaling.filled(values)
     if standardize:
-        matrix -= scaling.mean
-        matrix /= scaling.scale
+        kept = matrix[:, : len(scaling.kept)]
+        kept -= scaling.mean
+        kept /= scaling.scale
     return matrix
 
 

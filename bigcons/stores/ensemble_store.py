@@ -45,6 +45,7 @@ from bigcons.storage.commit import (
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import DiskPlace, disk_errors
+from bigcons.stores.generator import Generator, StoredGenerator
 from bigcons.stores.ids import PREFIXES, StoredIds, array_names, write_ids
 from bigcons.tables.encode import rechunk
 from bigcons.tables.ids import Ids
@@ -75,6 +76,8 @@ class Header(NamedTuple):
     """Whether the columns of the array are memberships in base clusters, rather than labels of partitions."""
     ids: Ids | None = None
     """What identifies the objects, if that is known."""
+    generator: Generator | StoredGenerator | None = None
+    """What labels new rows by their features, if the partitions were generated."""
 
     @property
     def n_columns(self) -> int:
@@ -124,6 +127,10 @@ class StoredRows:
             if body.get("ids") is not None:
                 ids = StoredIds(self.data, f"-{self.generation}", body["ids"], n, chunk_rows)
                 self.header = self.header._replace(ids=ids)
+            if body.get("generator_checksum") is not None:
+                file = self.data / generator_name(self.generation)
+                stored = StoredGenerator(file, int(body["generator_checksum"]))
+                self.header = self.header._replace(generator=stored)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CorruptStoreError(
                 f"{path} has an inconsistent manifest ({error}); {_RESTORE}", path=path
@@ -212,6 +219,8 @@ class StoredRows:
             )
         if isinstance(header.ids, StoredIds):
             header.ids.verify()
+        if isinstance(header.generator, StoredGenerator):
+            header.generator.load()
         refuse_links(self.path)
         return int(self.checksums.size)
 
@@ -253,6 +262,11 @@ def array_name(header: Header, generation: int) -> str:
 def categories_name(generation: int) -> str:
     """Return the name of a generation's file of original label values."""
     return f"categories-{generation}.json"
+
+
+def generator_name(generation: int) -> str:
+    """Return the name of a generation's file of what labels new rows."""
+    return f"generator-{generation}.npz"
 
 
 def observed(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -383,6 +397,11 @@ class ArrayWriter:
             data = json.dumps(entries).encode()
             (self.folder / categories_name(self.generation)).write(data)
             categories_checksum = zlib.crc32(data)
+        generator_checksum = None
+        if header.generator is not None:
+            data = header.generator.to_bytes()
+            (self.folder / generator_name(self.generation)).write(data)
+            generator_checksum = zlib.crc32(data)
         body = {
             "n_objects": header.n_objects,
             "n_partitions": len(header.names),
@@ -399,6 +418,7 @@ class ArrayWriter:
             "checksums": self._checksums,
             "n_bytes": self._path.n_bytes() + self._kept_bytes,
             "ids": self._ids,
+            "generator_checksum": generator_checksum,
         }
         of_ids = array_names(self._ids["dtype"], f"-{self.generation}") if self._ids else {}
         names = [self._path.name, *of_ids.values()]
@@ -502,8 +522,9 @@ def _sweep(place: Place) -> None:
         sweep_folders(place)
         return
     generation = load_manifest(place, KIND).body["generation"]
-    prefixes = ("labels-", "memberships-", "categories-", *PREFIXES)
-    keep = {f"{prefix}{generation}" for prefix in prefixes} | {categories_name(generation)}
+    prefixes = ("labels-", "memberships-", "categories-", "generator-", *PREFIXES)
+    keep = {f"{prefix}{generation}" for prefix in prefixes}
+    keep |= {categories_name(generation), generator_name(generation)}
     names = place.names()
     arrays = [name for name in names if name in keep and (place / name / METADATA).is_file()]
     if listed_arrays(place) != arrays:
