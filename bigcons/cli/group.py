@@ -26,7 +26,7 @@ from bigcons.errors import (
 # fmt: off
 COMMANDS = {
     "demo": "demo", "run": "run", "generate": "generate", "import": "import_", "import-pairs": "import_",
-    "sample": "sample", "solve": "solve", "score": "score", "trust": "trust", "tree": "tree",
+    "sample": "sample", "solve": "solve", "place": "place", "score": "score", "trust": "trust", "tree": "tree",
     "report": "report", "plot": "plot",
     "export": "stores", "info": "stores", "verify": "stores", "harden": "stores", "methods": "solve",
 }

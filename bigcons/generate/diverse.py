@@ -42,6 +42,7 @@ def diverse(
     id: Column | None = None,
     columns: Columns | None = None,
     drop: Columns | None = None,
+    log: Columns | None = None,
     out: str | os.PathLike[str] | None = None,
     standardize: bool = True,
     memory: int | float | str = "1GB",
@@ -71,7 +72,7 @@ def diverse(
         partitioning, are omitted because no maintained library provides them;
 
         and "random", their baseline of random labels.
-    id, columns, drop
+    id, columns, drop, log
         As in `kmeans`.
     out
         Path of the store to write; if None, the ensemble is in memory.
@@ -128,7 +129,7 @@ def diverse(
     }
     asked = made_with | {"seed": None if random_state is None else seed}
     finished = find_finished(out, asked, overwrite=overwrite)  # before any work
-    data = open_features(features, id=id, columns=columns, drop=drop)
+    data = open_features(features, id=id, columns=columns, drop=drop, log=log)
     if high >= data.n_objects:
         raise InvalidInputError(
             f"n_clusters={high} but there are {data.n_objects} objects; use fewer clusters than objects."
