@@ -72,7 +72,7 @@ def place(
     scaled as they were, labeled by the centers of all partitions, and placed by these labels, block by block.
 
     The file has a row for each of them: its id, if it has one, its label, the confidence in it, and whether
-    the row is farther from all centers than 99 % of the rows that the centers were made of. If that is so of
+    the row is farther from its centers than 99 % of the rows that the centers were made of. If that is so of
     far more than 1 % of the rows, the data have changed.
     """
     from bigcons.execution.engine import open_engine
@@ -136,7 +136,7 @@ def place(
         f"{out}: {amount(data.n_objects, 'row')} placed, with a mean confidence of "
         f"{result['mean_confidence']:.3f}.\n"
         + facts({f"cluster {k}": size for k, size in enumerate(sizes.tolist()) if size})
-        + f"\nFar from all centers: {n_far:,} ({n_far / data.n_objects:.1%}); about 1 % are expected of rows "
+        + f"\nFar from the centers: {n_far:,} ({n_far / data.n_objects:.1%}); about 1 % are expected of rows "
         "like those of the ensemble.",
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Generator as Yields
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -32,7 +32,7 @@ from bigcons.generate.partition import (
     stacked,
 )
 from bigcons.generate.planning import SamplingPlan, make_plan, make_sampling_plan
-from bigcons.generate.sampling import AllFeatures, Scheme
+from bigcons.generate.sampling import PIECES_AT_ONCE, AllFeatures, Scheme
 from bigcons.generate.scaling import measure, measure_and_sample
 from bigcons.generate.scratch import (
     Scratch,
@@ -232,9 +232,18 @@ class Call(NamedTuple):
         }
 
     def generator(
-        self, scaling: Scaling, seen: Seen, centers: list[np.ndarray], rows: Iterable[Any]
+        self,
+        scaling: Scaling,
+        seen: Seen,
+        centers: list[np.ndarray],
+        rows: np.ndarray,
+        read: Callable[[int, int], Any],
     ) -> Generator:
-        """Return what labels new rows: the centers, and how far from them some ``rows``, scaled, are."""
+        """Return what labels new rows: the centers, and how far from them some of the objects are.
+
+        The objects are ``rows``, ascending, and ``read(first, last)`` gives the scaled features of these. As
+        new rows are, they are compared with the centers of partitions that have not seen them, if there are.
+        """
         names = [f"p{u}" for u in range(self.n_partitions)]
         squares = np.ones((1, scaling.width))
         if not isinstance(self.scheme.features, AllFeatures):
@@ -242,11 +251,18 @@ class Call(NamedTuple):
             squares = np.array([view.squares(scaling.width) for view in views])
         made = Generator(self.data.encoding.with_scaling(scaling), names, centers, squares, np.inf)
         task, distances = made.task(), []
-        for points in rows:
-            labels = np.empty((points.shape[0], self.n_partitions), task.dtype)
-            is_seen = np.ones((self.n_partitions, points.shape[0]), bool)
-            label_points(points, task.centers, task.offsets, is_seen, labels)
-            distances.append(task.distances(points, labels))
+        for block in row_blocks(self.data.n_objects, PIECES_AT_ONCE * seen.segment_rows):
+            first, last = np.searchsorted(rows, (block.start, block.stop)).tolist()
+            for part in row_blocks(last - first, self.data.chunk_rows):
+                here = rows[first + part.start : first + part.stop]
+                points = read(first + part.start, first + part.stop)
+                is_new = np.empty((self.n_partitions, len(here)), bool)
+                for u in range(self.n_partitions):
+                    is_new[u] = ~seen.subset(u).mask(block.start, block.stop)[here - block.start]
+                is_new |= ~is_new.any(axis=0)
+                labels = np.empty((len(here), self.n_partitions), task.dtype)
+                label_points(points, task.centers, task.offsets, is_new, labels)
+                distances.append(task.distances(points, labels))
         return replace(made, reach=float(np.quantile(np.concatenate(distances), FAR)))
 
     def seen(self, segment_rows: int) -> Seen:
@@ -298,7 +314,7 @@ def _train_on_all(call: Call) -> Ensemble:
             task = PartitionTask(matrix, seen, call.settings, plan, scratch=None)
             found = _run("make partitions", task, plan.n_tasks, call.engine, range(call.n_partitions))
             columns, centers = (list(part) for part in zip(*found, strict=True))
-            made_by = call.generator(scaling, seen, centers, _some_rows(matrix, plan))
+            made_by = _generator_of(call, scaling, seen, centers, matrix)
         table = ColumnsTable(columns, data.n_objects, ids=data.ids)
         provenance = {**made_with, "seed": call.seed, "source": data.where}
         return ensemble_of(table, provenance=provenance, generator=made_by)
@@ -313,7 +329,7 @@ def _train_on_all(call: Call) -> Ensemble:
             task = PartitionTask(matrix, seen, call.settings, plan, scratch)
             _run("make partitions", task, plan.n_tasks, call.engine, unfinished)
         centers = [np.load(scratch.found(u)) for u in range(call.n_partitions)]
-        made_by = call.generator(scaling, seen, centers, _some_rows(matrix, plan))
+        made_by = _generator_of(call, scaling, seen, centers, matrix)
         del matrix
         return ensemble_of(
             ColumnsTable(
@@ -325,6 +341,19 @@ def _train_on_all(call: Call) -> Ensemble:
             memory=call.budget,
             generator=made_by,
         )
+
+
+def _generator_of(
+    call: Call, scaling: Scaling, seen: Seen, centers: list[np.ndarray], matrix: Matrix
+) -> Generator:
+    """Return what labels new rows, given the scaled features."""
+    rows = _evenly(matrix.n_objects, matrix.n_features)
+
+    def read(first: int, last: int) -> Any:
+        chosen = rows[first:last]
+        return matrix.read(int(chosen[0]), int(chosen[-1]) + 1)[chosen - chosen[0]]
+
+    return call.generator(scaling, seen, centers, rows, read)
 
 
 # Partitions trained on samples, labeled in one pass
@@ -380,14 +409,15 @@ def _train_on_samples(call: Call, sample_rows: int) -> Ensemble:
             generator=made_by,
         )
 
-    def some_rows() -> Iterator[Any]:
-        chosen = _evenly(pool.points.shape[0], scaling.width)
-        for block in row_blocks(len(chosen), data.chunk_rows):
-            yield pool.points[chosen[block.start : block.stop]]
+    def generator_of(centers: list[np.ndarray], pool: Pool) -> Generator:
+        chosen = _evenly(len(pool.rows), scaling.width)
+        return call.generator(
+            scaling, seen, centers, pool.rows[chosen], lambda first, last: pool.points[chosen[first:last]]
+        )
 
     if call.out is None:
         centers = _run("train partitions", train, plan.n_tasks, call.engine, range(call.n_partitions))
-        made_by = call.generator(scaling, seen, centers, some_rows())
+        made_by = generator_of(centers, pool)
         del train, pool
         blocks = _label_blocks(call, plan, LabelTask.of(seen, scaling, centers), None)
         return ensemble_of_blocks(blocks, header(centers, made_by))
@@ -395,7 +425,7 @@ def _train_on_samples(call: Call, sample_rows: int) -> Ensemble:
         unfinished = call.unfinished(scratch.centers, scratch.has)
         _run("train partitions", train, plan.n_tasks, call.engine, unfinished, scratch.write_centers)
         centers = [np.load(scratch.centers(u)) for u in range(call.n_partitions)]
-        made_by = call.generator(scaling, seen, centers, some_rows())
+        made_by = generator_of(centers, pool)
         del train, pool
         blocks = _label_blocks(call, plan, LabelTask.of(seen, scaling, centers), scratch)
         return ensemble_of_blocks(blocks, header(centers, made_by), call.out, overwrite=call.overwrite)
@@ -518,14 +548,6 @@ def _evenly(n_rows: int, width: int) -> np.ndarray:
     """Return the rows whose distances to the centers tell which others are far: some, evenly spaced."""
     n_chosen = min(n_rows, FAR_ROWS, max((1 << 22) // width, 1))
     return np.arange(n_chosen) * n_rows // n_chosen
-
-
-def _some_rows(matrix: Matrix, plan: Plan) -> Iterator[Any]:
-    """Yield rows of the scaled features, evenly spaced, a block at a time."""
-    chosen = _evenly(matrix.n_objects, matrix.n_features)
-    for block in row_blocks(matrix.n_objects, plan.chunk_rows):
-        if (rows := block.rows_of(chosen)).size:
-            yield matrix.read(block.start, block.stop)[rows]
 
 
 def _run(

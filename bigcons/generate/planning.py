@@ -168,7 +168,7 @@ def make_sampling_plan(
     needed = max(measuring, scaling, held + task, labeling)
     if budget < needed:
         raise _too_little(f"samples of {sample_rows} objects and blocks of labels", budget, needed)
-    block_rows = min(BLOCK_ROWS, data.chunk_rows)
+    block_rows = min(BLOCK_ROWS, data.sparse_rows if data.is_sparse else data.chunk_rows)
     store_rows = default_chunk_rows(data.n_objects, n_partitions)
     while fixed + block_rows * row_bytes + _STORE_COPIES * store_rows * stored_bytes > budget:
         if block_rows > segment_rows:

@@ -46,7 +46,10 @@ class Moments:
         mean = np.where(missing, 0.0, values).sum(axis=0) / np.maximum(counts, 1)
         deviations = np.where(missing, 0.0, values - mean)
         squares = np.einsum("ij,ij->j", deviations, deviations)
-        low, high = np.where(missing, np.inf, values).min(axis=0), np.where(missing, -np.inf, values).max(axis=0)
+        low, high = (
+            np.where(missing, np.inf, values).min(axis=0),
+            np.where(missing, -np.inf, values).max(axis=0),
+        )
         return cls(counts, mean, squares, low, high)
 
     @classmethod

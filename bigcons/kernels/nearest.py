@@ -120,15 +120,15 @@ def find_nearest(tiles, at, width, centers, low, high, nearest):
 
 
 @jit
-def least_distances(points, centers, offsets, squares, labels, least):
-    """Set ``least`` (rows,) to the squared distance of each point to its center in the nearest partition.
+def mean_distances(points, centers, offsets, squares, labels, distances):
+    """Set ``distances`` (rows,) to the mean squared distance of each point to its center in each partition.
 
-    points, centers, offsets as in `label_nearest`; labels (rows, M), at least one of each row not missing;
-    squares (M or 1, n_features) the squared weights of the features in each partition. O(rows M n_features).
+    points, centers, offsets as in `label_nearest`; labels (rows, M), those missing do not count; squares (M
+    or 1, n_features) the squared weights of the features in each partition. O(rows M n_features).
     """
     n_features = points.shape[1]
     for i in range(points.shape[0]):
-        closest = np.inf
+        total, n_labels = 0.0, 0
         for u in range(labels.shape[1]):
             if labels[i, u] < 0:
                 continue
@@ -139,5 +139,6 @@ def least_distances(points, centers, offsets, squares, labels, least):
                 x = np.float64(points[i, f])
                 length += squares[v, f] * x * x
                 product += x * centers[at + f]
-            closest = min(closest, length - 2.0 * (product - centers[at + n_features]))
-        least[i] = max(closest, 0.0)
+            total += length - 2.0 * (product - centers[at + n_features])
+            n_labels += 1
+        distances[i] = total / max(n_labels, 1)

@@ -539,7 +539,7 @@ class PredictingClusterer(ConsensusClusterer):
         columns, in any order if they have names; ``id`` names the one that identifies the objects, by default
         that of the same name as in the first table.
 
-        The result also tells which objects are farther from all centers than 99 % of the objects that the
+        The result also tells which objects are farther from their centers than 99 % of the objects that the
         centers were made of; a share far above 0.01 means that the data have changed, and that an ensemble
         of newer data is due. Features are read block by block, CSV twice; memory for the result.
 

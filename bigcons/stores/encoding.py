@@ -421,4 +421,6 @@ def refuse_columns(problems: Sequence[tuple[str, str]], where: str, remedy: str)
         raise InvalidInputError(f"column {name!r} of {where} {what}; {remedy}.")
     shown = "; ".join(f"{name!r} {what}" for name, what in problems[:20])
     more = f"; and {len(problems) - 20} more" if len(problems) > 20 else ""
-    raise InvalidInputError(f"{where} has {len(problems)} columns that are no features: {shown}{more}; {remedy}.")
+    raise InvalidInputError(
+        f"{where} has {len(problems)} columns that are no features: {shown}{more}; {remedy}."
+    )

@@ -158,8 +158,8 @@ class Features:
         float32 if it represents the values of an array exactly, else float64.
     is_sparse
         Whether the source is sparse, and so are its rows if asked for.
-    chunk_rows
-        Rows of a block by default; depends on ``n_features`` only.
+    chunk_rows, sparse_rows
+        Rows of a block by default, and of a block of sparse rows.
     held_bytes
         About how much the source decodes at a time, in addition to the block.
     where
@@ -213,6 +213,7 @@ class Features:
         self.names: list[str] = encoding.names
         self.n_features: int = len(self.names)
         self.chunk_rows: int = 1 << max(_BLOCK_VALUES // self.n_features, 1).bit_length() - 1
+        self.sparse_rows: int = min(1 << max(_BLOCK_VALUES // self.row_values, 1).bit_length() - 1, 1 << 12)
         if not table.n_rows:
             raise InvalidInputError(f"{self.where} has no rows; features need at least one.")
         self.n_objects: int = table.n_rows
@@ -258,14 +259,15 @@ class Features:
 
         With ``gaps``, missing values are NaN, else refused; with ``sparse``, rows of a sparse source are CSR.
         """
-        stream = self._sparse_blocks if self.is_sparse else self._stream
-        for block, values in stream(self.blocks(rows)[first:], gaps or self._may_be_missing):
-            yield block, values if sparse or not self.is_sparse else values.toarray()
+        if not (sparse and self.is_sparse):
+            yield from self._stream(self.blocks(rows)[first:], gaps or self._may_be_missing)
+            return
+        yield from self._sparse_blocks(self.blocks(rows or self.sparse_rows)[first:])
 
     def _stream(self, blocks: list[Block], gaps: bool) -> Iterator[tuple[Block, np.ndarray]]:
         """Yield adjacent blocks with their values, assembled from the blocks of the table."""
         if self.is_sparse:
-            yield from ((block, values.toarray()) for block, values in self._sparse_blocks(blocks, gaps))
+            yield from ((block, values.toarray()) for block, values in self._sparse_blocks(blocks))
             return
         pieces = self._table.blocks(self.chunk_rows, blocks[0].start, blocks[-1].stop)
         rest = np.empty((0, self.n_features), dtype=self.dtype)
@@ -287,7 +289,7 @@ class Features:
                 raise self._not_finite(values[row, column], block.start + int(row), self.names[column])
             yield block, values
 
-    def _sparse_blocks(self, blocks: list[Block], gaps: bool) -> Iterator[tuple[Block, Any]]:  # noqa: ARG002
+    def _sparse_blocks(self, blocks: list[Block]) -> Iterator[tuple[Block, Any]]:
         """Yield blocks in compressed sparse rows, of which no value may be missing."""
         for block in blocks:
             for rows in self._table.blocks(block.n_rows, block.start, block.stop):

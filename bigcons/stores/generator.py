@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidInputError
-from bigcons.kernels.nearest import label_nearest, least_distances, pack_centers
+from bigcons.kernels.nearest import label_nearest, mean_distances, pack_centers
 from bigcons.memory import Block
 from bigcons.schema import MISSING
 from bigcons.storage.interface import Place
@@ -35,7 +35,7 @@ class Assigned(NamedTuple):
     labels: np.ndarray
     """(n_objects, n_partitions), -1 in partitions that were not generated."""
     is_far: np.ndarray
-    """(n_objects,) bool: whether a row is farther from all centers than 99 % of those they were made of."""
+    """(n_objects,) bool: whether a row is farther from its centers than 99 % of those they were made of."""
 
     @property
     def far_share(self) -> float:
@@ -44,7 +44,7 @@ class Assigned(NamedTuple):
 
     def __repr__(self) -> str:
         n, m = self.labels.shape
-        return f"Assigned({n:,} rows in {m:,} partitions, {self.far_share:.1%} far from all centers)"
+        return f"Assigned({n:,} rows in {m:,} partitions, {self.far_share:.1%} far from the centers)"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ class Generator:
         The squared weights of the features in each partition, ``(n_partitions, width)``, or ``(1, width)`` if
         they are the same in all.
     reach
-        The squared distance to the nearest of all centers within which 99 % of the first rows are.
+        The mean squared distance to its center of every partition within which 99 % of the first rows are,
+        by the partitions that did not see them, if there are such.
 
     Examples
     --------
@@ -101,7 +102,7 @@ class Generator:
         return encoded_features(features, self.encoding, id)
 
     def assign(self, features: Any, *, id: Column | None = None) -> Assigned:
-        """Return the base labels of new rows, and which are far from all centers.
+        """Return the base labels of new rows, and which are far from their centers.
 
         ``features`` is any table with the columns that the ensemble was made of, in any order if they have
         names, as they were then: nothing is scaled or encoded by hand. Values of text that did not occur
@@ -242,19 +243,18 @@ class AssignTask:
         return labels, self.distances(points, labels) > self.reach
 
     def distances(self, points: Any, labels: np.ndarray) -> np.ndarray:
-        """Return the squared distance of each row to the nearest center of any partition ``(rows,)``."""
-        least = np.empty(points.shape[0])
+        """Return the mean squared distance of each row to its center, of the partitions that label it."""
+        distances = np.zeros(points.shape[0])
         if isinstance(points, np.ndarray):
-            least_distances(points, self.centers, self.offsets, self.squares, labels, least)
-            return least
-        scores = _sparse_scores(points, self.centers)
+            mean_distances(points, self.centers, self.offsets, self.squares, labels, distances)
+            return distances
+        scores, rows = _sparse_scores(points, self.centers), np.arange(len(distances))
         lengths = (points**2).astype(np.float64) @ self.squares.T
-        least[:] = np.inf
-        rows = np.arange(len(least))
         for u in np.flatnonzero(np.diff(self.offsets)):
-            score = scores[rows, self.offsets[u] + labels[:, u]]
-            np.minimum(least, lengths[:, min(u, len(self.squares) - 1)] - 2 * score, out=least)
-        return np.maximum(least, 0.0)
+            score = scores[rows, self.offsets[u] + np.maximum(labels[:, u], 0)]
+            distance = lengths[:, min(u, len(self.squares) - 1)] - 2 * score
+            distances += np.where(labels[:, u] >= 0, distance, 0.0)
+        return distances / np.maximum(np.count_nonzero(labels >= 0, axis=1), 1)
 
 
 def label_points(
@@ -278,5 +278,4 @@ def _sparse_scores(points: Any, packed: np.ndarray) -> np.ndarray:
     Of each row by itself, so it does not depend on the rows around it.
     """
     centers = packed.reshape(-1, points.shape[1] + 1)[:-3]
-    return np.asarray(points.astype(np.float64) @ centers[:, :-1].T - centers[:, -1])
-
+    return np.asarray(points.astype(np.float64) @ np.ascontiguousarray(centers[:, :-1].T) - centers[:, -1])

@@ -133,9 +133,7 @@ def reading_of(choices: Sequence[Selection]) -> Reading:
     )
 
 
-def choose(
-    table: Table, choice: Selection, check: Callable[[Table], None] = lambda _: None
-) -> Table:
+def choose(table: Table, choice: Selection, check: Callable[[Table], None] = lambda _: None) -> Table:
     """Return ``table`` with the columns of a choice, and with its ids; see `select`.
 
     What ``check`` raises of the columns comes before the ids are read.
