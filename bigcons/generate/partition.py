@@ -145,7 +145,7 @@ class PartitionTask:
     scratch: Scratch | None
 
     def __call__(self, u: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Compute partition ``u``: its labels ``(n_objects,)`` and `full_centers` of clusters with objects."""
+        """Compute partition ``u``: labels ``(n_objects,)``, and `full_centers` of clusters with objects."""
         n_objects, n_features, _ = self.matrix
         rng, n_clusters = self.seen.draw(u, self.settings.n_clusters)
         subset, view = self.seen.subset(u), self.seen.view(n_features, u)
