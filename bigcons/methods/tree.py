@@ -448,7 +448,8 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
         return {name: self._state[name] for name in _EVIDENCE}
 
     def _restore_placing(self, parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int) -> None:
-        shapes = {**dict.fromkeys(("rates", "without"), (int(offsets[-1]), padded(n_clusters)))}
+        table = int(offsets[-1]), padded(n_clusters)
+        shapes: dict[str, tuple[int, ...]] = {"rates": table, "without": table}
         shapes |= {"prior": (n_clusters,), "own_prior": (n_clusters,), "temperature": (1,)}
         if any(parts[name].shape != shape or parts[name].dtype != float for name, shape in shapes.items()):
             raise ValueError("arrays of other shapes")

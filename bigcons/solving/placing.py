@@ -26,7 +26,7 @@ class Placed(NamedTuple):
     memberships: np.ndarray | None
     """(n_objects, n_clusters) float32; None of a method that has none."""
     is_far: np.ndarray
-    """(n_objects,) bool: whether it is farther from its centers than 99 % of the objects they were made of."""
+    """(n_objects,) bool: whether it is farther from the centers than 99 % of those they were made of."""
     ids: Ids | None = None
     """What identifies the objects, if the table has it."""
 
@@ -53,7 +53,7 @@ class Placed(NamedTuple):
         return pa.table({**columns, "is_far": self.is_far})
 
     def __repr__(self) -> str:
-        sure = "" if self.memberships is None else f"mean confidence {float(np.mean(self.confidence)):.2f}, "
+        sure = "" if (found := self.confidence) is None else f"mean confidence {float(found.mean()):.2f}, "
         return f"Placed({len(self.labels):,} objects, {sure}{self.far_share:.1%} far from the centers)"
 
 

@@ -410,7 +410,7 @@ class Consensus:
             data = file.read()
             if zlib.crc32(data) != self._placing_checksum:
                 raise ValueError("wrong checksum")
-            return unpacked_parts(data)
+            return unpacked_parts(bytes(data))
         except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise CorruptStoreError(f"{file} is damaged ({error}); {_RESTORE}", path=file) from None
 
@@ -755,6 +755,7 @@ class ConsensusWriter:
             "checksums": self._checksums,
             "trust": self._trust,
             "ids": None,
+            "placing_checksum": None,
             "history": {},
             "parameters": {},
             "results": {},

@@ -9,8 +9,8 @@ Every column of a table counts the same: once scaled, the mean squared distance 
 - A missing number becomes the mean of its column, and a column that tells where it is missing is added, so
   high that a missing and a known value are as far apart as two known ones, on average.
 
-This is what scikit-learn's ColumnTransformer, OneHotEncoder, SimpleImputer and StandardScaler do together, but
-for the shared scale and the height of that column.
+This is what ColumnTransformer, OneHotEncoder, SimpleImputer and StandardScaler of scikit-learn do together,
+but for the shared scale and the height of that column.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bigcons.errors import InvalidInputError, first_line
+from bigcons.tables.intake import open_table
 from bigcons.tables.reading import MISSING_WORDS
-from bigcons.tables.table import Rows
+from bigcons.tables.select import Column, select
+from bigcons.tables.table import Rows, Table
 
 LEVELS = 64
 """Columns that a column of text has at most. Each costs as much as a number."""
@@ -192,12 +194,39 @@ class FeatureEncoding:
 
         The table has the columns of the first one, in any order if they have names; others are not read.
         """
-        from bigcons.stores.features import encoded_features
-
         assert self.scaling is not None  # noqa: S101 - a published encoding has been measured
-        data = encoded_features(features, self)
-        blocks = [self.scaling.apply(values) for _, values in data.iterate(gaps=True)]
-        return np.concatenate(blocks)
+        table = self.table_of(features)
+        blocks = [
+            self.scaling.apply(self.numbers(rows, np.dtype(float), table.where))
+            for rows in table.blocks(4096)
+        ]
+        return np.concatenate(
+            [block if isinstance(block, np.ndarray) else block.toarray() for block in blocks]
+        )
+
+    def table_of(self, features: Any, id: Column | None = None) -> Table:
+        """Return the table of new rows, with the columns that the encoding was learned of, in their order.
+
+        A table with names needs all of them, in any order; others are not read. The ids are in the column
+        ``id``, by default in that of the same name as those of the first objects, if the table has it.
+        """
+        opened = open_table(features, "features", with_ids=False)
+        wanted = None
+        if self.is_named and opened.names is not None:
+            wanted = [column.name for column in self.columns]
+            missing = [name for name in wanted if name not in (opened.names or [])]
+            if missing:
+                shown = ", ".join(map(repr, missing[:8])) + (", ..." if len(missing) > 8 else "")
+                raise InvalidInputError(
+                    f"{opened.where} has no column {shown}; give the columns that the ensemble was made of."
+                )
+        table = open_table(select(opened, id=id, columns=wanted), "features", usual_id=self.id_name)
+        if table.n_columns != len(self.columns):
+            raise InvalidInputError(
+                f"{table.where} has {table.n_columns} columns but the ensemble was made of "
+                f"{len(self.columns)}; give the same ones in the same order."
+            )
+        return table
 
     def numbers(self, rows: Rows, dtype: np.dtype, where: str = "features") -> np.ndarray:
         """Return a block of a table as numbers ``(rows, width)`` of ``dtype``, NaN where one is missing."""
@@ -335,7 +364,7 @@ def as_arrow(column: Any, kind: pa.DataType | None, name: str, where: str) -> An
 
 
 def texts_of(column: Any) -> tuple[list[str | None], np.ndarray]:
-    """Return the different texts of a column, None for what is missing, and which each row has, -1 of none."""
+    """Return the different texts of a column, None for missing ones, and which each row has, -1 of none."""
     if pa.types.is_null(column.type):
         return [], np.full(len(column), -1)
     if pa.types.is_string_view(column.type):
@@ -390,8 +419,8 @@ def numbers_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
             column = column.cast(pa.timestamp("us"))
         except pa.ArrowException as error:
             raise InvalidInputError(
-                f"column {code.name!r} of {where} has text that is no date ({first_line(error)}); write dates "
-                "as 2024-12-31."
+                f"column {code.name!r} of {where} has text that is no date ({first_line(error)}); write "
+                "dates as 2024-12-31."
             ) from None
         kind = column.type
     if pa.types.is_null(kind):

@@ -100,31 +100,10 @@ def open_features(
 
 
 def encoded_features(source: object, encoding: FeatureEncoding, id: Column | None = None) -> Features:
-    """Open the features of new rows, which become what those did of which the encoding was learned.
-
-    A table with names needs all columns, in any order; others are not read. The ids are in the column
-    ``id``, by default in that of the same name as those of the first objects, if the table has it.
-    """
-    if isinstance(source, Features):
-        return source
-    opened = open_table(source, "features", with_ids=False)
-    known, chosen = opened.names, None
-    if encoding.is_named and known is not None:
-        wanted = [column.name for column in encoding.columns]
-        missing = [name for name in wanted if name not in known]
-        if missing:
-            shown = ", ".join(map(repr, missing[:8])) + (", ..." if len(missing) > 8 else "")
-            raise InvalidInputError(
-                f"{opened.where} has no column {shown}; give the columns that the ensemble was made of."
-            )
-        chosen = wanted
-    table = open_table(select(opened, id=id, columns=chosen), "features", usual_id=encoding.id_name)
-    if table.n_columns != len(encoding.columns):
-        raise InvalidInputError(
-            f"{table.where} has {table.n_columns} columns but the ensemble was made of "
-            f"{len(encoding.columns)}; give the same ones in the same order."
-        )
-    return Features(table, encoding=encoding)
+    """Open the features of new rows, which become what those did of which the encoding was learned."""
+    return (
+        source if isinstance(source, Features) else Features(encoding.table_of(source, id), encoding=encoding)
+    )
 
 
 def _refuse_types(table: Table) -> None:

@@ -147,7 +147,7 @@ class Generator:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Generator:
-        """Return the generator of `to_bytes`; raises KeyError, TypeError or ValueError for any other bytes."""
+        """Return the generator of `to_bytes`; raises KeyError, TypeError or ValueError for others."""
         facts, arrays = unpacked_parts(data)
         encoding = FeatureEncoding.from_dict(facts["encoding"])
         names = [str(name) for name in facts["names"]]
@@ -184,7 +184,7 @@ class StoredGenerator(NamedTuple):
             raise CorruptStoreError(f"{self.file} is missing; {_RESTORE}", path=self.file) from None
         if zlib.crc32(data) != self.checksum:
             raise CorruptStoreError(f"{self.file} is damaged (wrong checksum); {_RESTORE}", path=self.file)
-        return data
+        return bytes(data)
 
     def load(self) -> Generator:
         """Return the generator; raises CorruptStoreError for a file that has none."""

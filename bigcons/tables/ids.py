@@ -357,6 +357,7 @@ class SeenIds:
         self.keep(keys)
 
     def keep(self, keys: np.ndarray) -> None:
+        """Add keys of ids."""
         self._held.append(keys)
         self._n_held += len(keys)
         if self._n_held >= KEYS_HELD:
