@@ -172,7 +172,8 @@ def generate(
     with telling_finished(out, "call", overwrite):
         table = select(one_or_many(features), header=header)
         data = open_features(table, id=id, columns=columns, drop=drop, log=log)
-        click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
+        if data.encoding.is_named:
+            click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
         ensemble = make(
             data,
             **given,

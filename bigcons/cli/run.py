@@ -193,7 +193,8 @@ def _generate(
     began = time.perf_counter()
     out = making["out"]
     data = open_features(table.pop("features"), **table)
-    click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
+    if data.encoding.is_named:
+        click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
     made = None if making["overwrite"] else provenance_at(out, "ensemble")
     if made is not None and made.get("generator") == "kmeans":
         low, high = made["n_clusters"]

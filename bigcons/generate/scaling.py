@@ -160,13 +160,16 @@ def _scaling(features: Features, moments: Moments, checksum: int, standardize: b
         if code.kind in (CATEGORY, HASHED):  # the columns of a category share the variance of one number
             of_column = slice(start, start + code.width)
             deviation[of_column] = np.sqrt(moments.squares[of_column].sum() / n)
+    # A gap is as far from known values as these are from each other on average, d, so that the mean over all
+    # pairs is d (1 - share^2); of one known value, gaps are a boolean.
+    shares = 1.0 - moments.n[gaps] / n
+    has_spread = deviation[gaps] > 0
+    heights = np.where(has_spread, deviation[gaps], 1.0)
+    deviation[gaps] *= np.sqrt(1.0 - shares**2)
+    if standardize:
+        heights /= np.where(has_spread, deviation[gaps], np.sqrt(shares * (1.0 - shares)))
     mean = moments.mean[kept]
     scale = deviation[kept] if standardize else np.ones(len(kept))
-    shares = 1.0 - moments.n[gaps] / n
-    spread = deviation[gaps]
-    heights = np.where(spread > 0, 1.0 if standardize else spread, 1.0)
-    if standardize:  # of one known value, it is a boolean
-        heights = np.where(spread > 0, heights, 1.0 / np.sqrt(shares * (1.0 - shares)))
     farthest = np.maximum(moments.high[kept] - mean, mean - moments.low[kept]) / scale
     # whose square, summed over thousands of columns, fits in float32
     fits = (farthest < 1e15) & np.isfinite(scale)
