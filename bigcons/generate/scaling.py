@@ -179,4 +179,6 @@ def _scaling(features: Features, moments: Moments, checksum: int, standardize: b
             f"column {features.names[column]!r} of {features.where} ranges from {moments.low[column]:g} to "
             f"{moments.high[column]:g}, too far for float32; rescale or clip it."
         )
+    if features.is_sparse:  # stay so; distances are the same
+        mean = np.zeros(len(kept))
     return Scaling(kept, mean, scale, gaps, heights, shares, checksum)

@@ -87,7 +87,7 @@ class Scaling:
     kept
         Positions of the columns that vary.
     mean, scale
-        Subtracted from them, and their divisor; sparse rows are divided only.
+        Subtracted from them, 0 if the features were sparse, and their divisor.
     gaps
         Positions of the columns with missing values, each of which gets one more column.
     heights, shares
@@ -110,7 +110,9 @@ class Scaling:
         return len(self.kept) + len(self.gaps)
 
     def apply(self, values: Any) -> Any:
-        """Return ``(rows, width)`` float32, C-contiguous; sparse rows stay sparse."""
+        """Return ``(rows, width)`` float32, C-contiguous; sparse rows stay sparse if nothing is subtracted."""
+        if not isinstance(values, np.ndarray) and self.mean.any():
+            values = values.toarray()
         if not isinstance(values, np.ndarray):
             points = values[:, self.kept]
             points.data = (points.data / self.scale[points.indices]).astype(np.float32)
