@@ -260,10 +260,9 @@ class Features:
                 values[filled : filled + len(taken)] = taken
                 filled += len(taken)
                 rest = rest[len(taken) :]
-            refused = ~np.isfinite(values)
-            if gaps:
-                refused &= ~np.isnan(values)
-            if refused.any():
+            finite = np.isfinite(values)
+            if not finite.all() and (not gaps or np.isinf(values).any()):
+                refused = np.isinf(values) if gaps else ~finite
                 row, column = np.unravel_index(int(refused.argmax()), refused.shape)
                 raise self._not_finite(values[row, column], block.start + int(row), self.names[column])
             yield block, values
