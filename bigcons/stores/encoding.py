@@ -110,7 +110,7 @@ class Scaling:
         return len(self.kept) + len(self.gaps)
 
     def apply(self, values: Any) -> Any:
-        """Return ``(rows, width)`` float32, C-contiguous; sparse rows stay sparse if nothing is subtracted."""
+        """Return ``(rows, width)`` float32, C-contiguous; sparse rows stay so if nothing is subtracted."""
         if not isinstance(values, np.ndarray) and self.mean.any():
             values = values.toarray()
         if not isinstance(values, np.ndarray):
