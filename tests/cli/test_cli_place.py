@@ -120,3 +120,15 @@ def test_place__refuses_what_it_cannot_do_in_one_line(made):
     result = bigcons(made, "run customers.csv -k 3 -o other/")
     assert "column 'customer_id'" in result.output
     assert "pass id='customer_id' (--id customer_id)" in result.output
+
+
+def test_verify__makes_again_what_places_new_rows(made):
+    file = made / "out" / "consensus.zarr" / "placing.npz"
+    before = file.read_bytes()
+    file.write_bytes(before[:-1])
+    result = bigcons(made, "place new.csv --with out/ -o x.csv")
+    assert "placing.npz is damaged (wrong checksum)" in result.output
+    result = bigcons(made, "verify out/consensus.zarr --repair")
+    assert result.exit_code == 0, result.output
+    assert "made again: what places new objects" in result.output
+    assert file.read_bytes() == before
