@@ -142,7 +142,7 @@ def main() -> None:
         data, (features, truth) = "planted", planted_features(1500)
         clusters, shares, permille = range(3, 5), (5.0, 20.0), 20.0
     else:
-        data, (features, truth) = "KDD Cup 1999", kddcup99(arguments.data_dir)
+        data, (features, truth) = "KDD Cup 1999", kddcup99(arguments.data_dir, as_numbers=True)
         clusters, shares, permille = CLUSTERS, PERMILLE, BEST_PERMILLE
     ensemble = kmeans(features, train="all", random_state=seed)
     labels = ensemble.read(0, ensemble.n_objects)

@@ -216,7 +216,7 @@ def main() -> None:
             ensemble, truth = planted_ensemble(2000, 20)
             ensemble = ensemble.save(folder / "kdd.zarr")
         else:
-            features, truth = kddcup99(arguments.data_dir)
+            features, truth = kddcup99(arguments.data_dir, as_numbers=True)
             ensemble = kmeans(features, train="all", out=folder / "kdd.zarr", random_state=0)
         pairs = sample(ensemble, share=0.01 if arguments.smallest else SHARE, random_state=0)
         results = {

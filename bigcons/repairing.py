@@ -15,6 +15,7 @@ import shutil
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,14 +50,14 @@ from bigcons.storage.commit import (
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import place_of
-from bigcons.stores.consensus import Consensus
+from bigcons.stores.consensus import PLACING, Consensus
 from bigcons.stores.ensemble import Ensemble, as_ensemble, import_labels
 from bigcons.stores.ids import StoredIds, array_names, write_ids
 from bigcons.stores.opening import is_unfinished, open_store, partial_folder, verify_store
 from bigcons.stores.pair_lists import scratch_beside
 from bigcons.stores.pairs import PairTable, ParquetPairTable, import_pairs
 from bigcons.stores.pieces import Layout, Piece, Stored, layout_of, part_of
-from bigcons.stores.zarr_ensemble import categories_name
+from bigcons.stores.zarr_ensemble import categories_name, generator_name
 from bigcons.tables.files import IN_MEMORY, STANDARD_INPUT, footer_of, is_parquet
 from bigcons.tables.ids import Ids
 
@@ -182,14 +183,16 @@ def _write_anew(how: _How, content: dict[str, Any], scratch: Path) -> list[str]:
                 lost.append(piece)
             else:
                 _put(new, piece, values)
-        has_values = _copy_categories(layout, folder)
+        files = _files_of(layout)
+        lacking = [what for what in files if not _copy_file(layout, folder, *files[what])]
         has_ids = _copy_ids(layout, folder)
-        if lost or not (has_values and has_ids):
+        if lost or lacking or not has_ids:
             made = _make(how, layout, scratch)
             still = [piece for piece in lost if not _put(new, piece, made.read(piece))]
             missing = [str(piece) for piece in _joined(still)]
-            if not has_values and not _copy_categories(layout, folder, made.categories):
-                missing.append("the original values of the labels")
+            for what in lacking:
+                if not _copy_file(layout, folder, *files[what], made.files.get(what)):
+                    missing.append(what)
             if not has_ids and not _copy_ids(layout, folder, made.ids):
                 missing.append("the ids")
             if missing:
@@ -201,7 +204,7 @@ def _write_anew(how: _How, content: dict[str, Any], scratch: Path) -> list[str]:
         write_manifest(folder, layout.kind, body)
         open_store(str(folder)).verify()
     repaired = [str(piece) for piece in (*_joined(lost), *_joined(stored.derived))]
-    repaired += [] if has_values else ["the original values of the labels"]
+    repaired += lacking
     repaired += [] if has_ids else ["the ids"]
     return repaired or ["metadata"]
 
@@ -230,12 +233,28 @@ def _joined(pieces: list[Piece]) -> list[Piece]:
     return found
 
 
-def _copy_categories(layout: Layout, folder: Place, source: Place | None = None) -> bool:
-    """Copy the file of original values of labels; return whether it has its checksum."""
-    checksum = layout.body.get("categories_checksum")
+_VALUES, _GENERATOR, _PLACER = (
+    *("the original values of the labels", "what labels new rows by their features"),
+    "what places new objects",
+)
+
+
+def _files_of(layout: Layout) -> dict[str, tuple[str, str]]:
+    """Return the files of a store besides its arrays, in words: name, and entry of the checksum."""
+    if layout.kind == "ensemble":
+        generation = int(layout.body["generation"])
+        return {
+            _VALUES: (categories_name(generation), "categories_checksum"),
+            _GENERATOR: (generator_name(generation), "generator_checksum"),
+        }
+    return {_PLACER: (PLACING, "placing_checksum")} if layout.kind == "consensus" else {}
+
+
+def _copy_file(layout: Layout, folder: Place, name: str, entry: str, source: Place | None = None) -> bool:
+    """Copy a file besides the arrays; return whether it has its checksum, or the store has none."""
+    checksum = layout.body.get(entry)
     if checksum is None:
         return True
-    name = categories_name(int(layout.body["generation"]))
     try:
         content = (source or layout.data / name).read()
     except OSError:
@@ -274,7 +293,8 @@ class _Made(NamedTuple):
     arrays: Callable[[str], Any] = lambda _: None
     """Returns an array by its name in the schema, None if there is none."""
     ids: Ids | None = None
-    categories: Place | None = None
+    files: Mapping[str, Place] = MappingProxyType({})
+    """Those besides the arrays, by what they are."""
 
     def read(self, piece: Piece) -> list[np.ndarray] | None:
         """Return what was made in the place of a piece; None if nothing was."""
@@ -327,7 +347,7 @@ def _make_ensemble(how: _How, layout: Layout, scratch: Path) -> _Made:
             return made.read(rows.start, rows.stop)[:, columns].astype(dtype)
 
     categories = place_of(out) / categories_name(1)
-    return _Made(_DIFFERS, lambda _: Labels(), made.id_column, categories)
+    return _Made(_DIFFERS, lambda _: Labels(), made.id_column, {_VALUES: categories})
 
 
 def _make_pairs(how: _How, layout: Layout, scratch: Path) -> _Made:
@@ -370,7 +390,7 @@ def _make_consensus(how: _How, layout: Layout, scratch: Path) -> _Made:
         raise InvalidInputError(f"the run that made it cannot be repeated from what is stored: {told}")
     model.fit(ensemble, out=out)
     made = Consensus.open(out)
-    return _Made(_DIFFERS, made._arrays.get, made.id_column)
+    return _Made(_DIFFERS, made._arrays.get, made.id_column, {_PLACER: place_of(out) / PLACING})
 
 
 # Pairs in Parquet, and unfinished runs

@@ -223,6 +223,7 @@ BODIES = {
         "checksums": "CRC-32 of the values of each chunk: a list for each row of chunks.",
         "n_bytes": "Size of the array.",
         "ids": "Null or absent without ids; else an object of what is known of them.",
+        "generator_checksum": "CRC-32 of the generator file; null or absent if there is none.",
         "shared": "Which chunks are in earlier data folders; absent on a disk, null if there are none.",
     },
     "pairs": {
@@ -243,6 +244,7 @@ BODIES = {
         "checksums": "CRC-32 of each chunk of labels, continued over its memberships.",
         "trust": "Null or absent without confidence; else temperature, checksums, clusters and partitions.",
         "ids": "As of an ensemble.",
+        "placing_checksum": "CRC-32 of the file placing.npz; null or absent if there is none.",
         "history": "Lists by name, one value per step of the solve.",
         "parameters": "Parameters of the method; its name is method.",
         "results": "Objective, number of passes and the like.",

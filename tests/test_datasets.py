@@ -173,6 +173,9 @@ def test_kddcup99__takes_what_scikit_learn_fetched(monkeypatch):
     assert truth.tolist() == ["normal", "smurf", "neptune", "normal"]
     assert table["service"].to_pylist() == ["http"] * 4
     assert table["src_bytes"].to_pylist() == [0.0] * 4
+    numbers, _ = datasets.kddcup99(n_objects=4, as_numbers=True)
+    assert numbers.column_names == table.column_names
+    assert numbers["service"].to_pylist() == [0.0] * 4
 
 
 class TestRealKDD:

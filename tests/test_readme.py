@@ -68,6 +68,7 @@ def test_page_of_commands__lines_run(tmp_path, monkeypatch, as_small_process):
     for name, table in (("features", features), ("labels", labels), ("truth", truth[:, None])):
         columns = {f"{name}{column}": table[:, column] for column in range(table.shape[1])}
         pq.write_table(pa.table(columns), f"{name}.parquet")
+    pq.write_table(pq.read_table("features.parquet").slice(0, 50), "new.parquet")
     for run in range(3):
         np.save(f"run{run}.npy", labels[:, run])
     votes = [f"c{i},w{u},{labels[i, u]}" for i, u in zip(*np.nonzero(labels >= 0), strict=True)]

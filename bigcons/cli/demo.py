@@ -107,7 +107,9 @@ def _run(
 
     if data == "kddcup99":
         features: Any
-        features, truth = datasets.kddcup99(data_dir, n_objects=n_objects, random_state=random_state)
+        features, truth = datasets.kddcup99(
+            data_dir, n_objects=n_objects, as_numbers=True, random_state=random_state
+        )
     else:
         features, truth = datasets.planted_features(n_objects, random_state=random_state)
     np.save(folder / "truth.npy", truth)

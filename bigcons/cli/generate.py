@@ -10,6 +10,7 @@ import click
 
 from bigcons.cli.options import (
     TABLE,
+    log_option,
     memory_option,
     one_or_many,
     option_name,
@@ -59,6 +60,7 @@ def _names(value: str) -> str | list[str]:
 @click.argument("features", nargs=-1, required=True, type=TABLE)
 @output_option("Store for the ensemble (.zarr or .parquet).")
 @table_options("features")
+@log_option
 @click.option(
     "--scheme",
     type=click.Choice(list(SCHEMES)),
@@ -135,6 +137,7 @@ def generate(
     columns: list[str] | None,
     drop: list[str] | None,
     header: bool | None,
+    log: list[str] | None,
     scheme: str,
     fixed: int | None,
     train: str | None,
@@ -162,15 +165,18 @@ def generate(
         given |= {"n_clusters": fixed, "sample": 1.0}
     if train is not None and scheme == "diverse":
         raise click.UsageError("Scheme 'diverse' takes no --train; leave it out.")
+    from bigcons.stores.features import open_features
     from bigcons.tables.select import select
 
+    make = _generator(scheme, given)
     with telling_finished(out, "call", overwrite):
-        ensemble = _generator(scheme, given)(
-            select(one_or_many(features), header=header),
+        table = select(one_or_many(features), header=header)
+        data = open_features(table, id=id, columns=columns, drop=drop, log=log)
+        if data.encoding.is_named:
+            click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
+        ensemble = make(
+            data,
             **given,
-            id=id,
-            columns=columns,
-            drop=drop,
             **({} if train is None else {"train": train}),
             out=out,
             standardize=standardize,

@@ -27,8 +27,8 @@ from bigcons.errors import (
 COMMANDS = {
     "demo": "demo", "sample-data": "sample_data", "run": "run",
     "generate": "generate", "import": "import_", "import-pairs": "import_",
-    "sample": "sample", "solve": "solve", "score": "score", "trust": "trust", "tree": "tree",
-    "report": "report", "plot": "plot",
+    "sample": "sample", "solve": "solve", "place": "place", "score": "score", "trust": "trust",
+    "tree": "tree", "report": "report", "plot": "plot",
     "export": "stores", "info": "stores", "verify": "stores", "harden": "stores", "methods": "solve",
 }
 # fmt: on

@@ -141,6 +141,14 @@ def table_options(what: str) -> Decorator:
     return add
 
 
+log_option: Decorator = click.option(
+    "--log",
+    callback=column_names,
+    metavar="NAME,...",
+    help="Columns of numbers with heavy tails, of which the logarithm is taken.",
+)
+
+
 def missing_labels(
     _: click.Context, __: click.Parameter, given: tuple[str, ...]
 ) -> list[str] | dict[str, list[str]] | None:

@@ -19,6 +19,7 @@ from bigcons.cli.generate import base_clusters
 from bigcons.cli.group import Terminated, at_a_terminal
 from bigcons.cli.options import (
     TABLE,
+    log_option,
     memory_option,
     one_or_many,
     output_option,
@@ -44,6 +45,7 @@ from bigcons.errors import ExecutionError, StoreExistsError
 @click.argument("features", nargs=-1, required=True, type=TABLE)
 @output_option("Folder or bucket for ensemble.zarr and consensus.zarr.", name="FOLDER")
 @table_options("features")
+@log_option
 @click.option(
     "-k",
     "--n-clusters",
@@ -78,6 +80,7 @@ def run(
     columns: list[str] | None,
     drop: list[str] | None,
     header: bool | None,
+    log: list[str] | None,
     n_clusters: int | range | str,
     method: str,
     n_partitions: int,
@@ -113,7 +116,7 @@ def run(
     _, parameters = parse_method(method, (ensemble_path,), given)
 
     source = select(one_or_many(features), header=header)
-    table = {"features": source, "id": id, "columns": columns, "drop": drop}
+    table = {"features": source, "id": id, "columns": columns, "drop": drop, "log": log}
     making = {
         "n_partitions": n_partitions,
         "n_clusters": base_clusters,
@@ -156,7 +159,7 @@ def run(
         "ensemble": {
             "path": ensemble_path,
             "n_objects": ensemble.n_objects,
-            "n_features": len(made_with["features"]),
+            "n_features": len(made_with.get("columns", made_with["features"])),
             "n_partitions": ensemble.n_partitions,
             "clusters_per_partition": [low, high],
             "sample": making["sample"],
@@ -214,6 +217,8 @@ def _generate(
     began = time.perf_counter()
     out = making["out"]
     data = open_features(table.pop("features"), **table)
+    if data.encoding.is_named:
+        click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
     made = None if making["overwrite"] else provenance_at(out, "ensemble")
     if made is not None and made.get("generator") == "kmeans":
         low, high = made["n_clusters"]

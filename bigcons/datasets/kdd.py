@@ -34,7 +34,11 @@ _KDD_SYMBOLIC = ("protocol_type", "service", "flag")
 
 
 def kddcup99(
-    data_dir: str | os.PathLike[str] | None = None, n_objects: int = 120_000, *, random_state: SeedLike = 0
+    data_dir: str | os.PathLike[str] | None = None,
+    n_objects: int = 120_000,
+    *,
+    as_numbers: bool = False,
+    random_state: SeedLike = 0,
 ) -> tuple[pa.Table, np.ndarray]:
     """Return connections of KDD Cup 1999 as features and truth (Lourenço et al. 2015, large scale).
 
@@ -49,13 +53,16 @@ def kddcup99(
         BIGCONS_DATA; if neither is given, scikit-learn downloads the file.
     n_objects
         Size of the subset.
+    as_numbers
+        Whether the columns of text have the position of each value among their sorted values instead, as the
+        paper discretizes the symbolic attributes.
     random_state
         Seed of the subset.
 
     Returns
     -------
     features
-        Table of 41 named columns, of which protocol_type, service and flag are text.
+        Table of 41 named columns, of which protocol_type, service and flag are text, or numbers.
     truth
         Class names ``(n_objects,)``.
 
@@ -76,7 +83,12 @@ def kddcup99(
         )
     rng = generator(resolve_seed(random_state), "datasets.kddcup99")
     chosen = np.sort(rng.choice(rows, size=n_objects, replace=False))
-    return table.take(chosen), classes[chosen]
+    table = table.take(chosen)
+    for name in _KDD_SYMBOLIC if as_numbers else ():
+        values = table[name].to_numpy()
+        position = table.column_names.index(name)
+        table = table.set_column(position, name, [np.unique(values, return_inverse=True)[1].astype(float)])
+    return table, classes[chosen]
 
 
 def _kdd_table(data_dir: str | os.PathLike[str] | None) -> tuple[pa.Table, np.ndarray]:

@@ -22,8 +22,9 @@ from bigcons.methods.bce.variational import NO_STEP, VariationalBCE, state_of
 from bigcons.methods.mixture import SMOOTHING, MixtureProblem
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.assignment import CERTAINTY, counts_of, partition_order, spread
-from bigcons.solving.estimator import codes_in, original_values, recode
+from bigcons.solving.estimator import codes_in, original_values
 from bigcons.solving.passes import SHORT_PASSES, History, Problem, State, Stats, add_all
+from bigcons.solving.placing import recode
 from bigcons.solving.results import falling_order, sizes_of
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.tables.encode import label_dtype

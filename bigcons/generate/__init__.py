@@ -3,8 +3,12 @@
 from bigcons.generate.diverse import diverse
 from bigcons.generate.kmeans import feature_views, kmeans, object_views, weighted_kmeans
 from bigcons.generate.simulate import from_memberships, mask_labels, noisy_copies
+from bigcons.stores.encoding import FeatureEncoding
+from bigcons.stores.generator import Generator
 
 __all__ = [
+    "FeatureEncoding",
+    "Generator",
     "diverse",
     "feature_views",
     "from_memberships",

@@ -15,12 +15,13 @@ from bigcons.execution.blas import one_thread
 from bigcons.generate.partition import quiet_scikit_learn
 from bigcons.generate.pipeline import check_range, map_within, open_logged_engine
 from bigcons.generate.planning import matrix_copies
-from bigcons.generate.scaling import Scaling, measure
+from bigcons.generate.scaling import measure
 from bigcons.generate.scratch import find_finished, take_finished
 from bigcons.memory import format_size, parse_size
 from bigcons.partitioners import graph_of, partition_graph
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator, resolve_seed
+from bigcons.stores.encoding import Scaling
 from bigcons.stores.features import Features, open_features
 from bigcons.tables.select import Column, Columns
 from bigcons.validation import check_choice
@@ -41,6 +42,7 @@ def diverse(
     id: Column | None = None,
     columns: Columns | None = None,
     drop: Columns | None = None,
+    log: Columns | None = None,
     out: str | os.PathLike[str] | None = None,
     standardize: bool = True,
     memory: int | float | str = "1GB",
@@ -70,7 +72,7 @@ def diverse(
         partitioning, are omitted because no maintained library provides them;
 
         and "random", their baseline of random labels.
-    id, columns, drop
+    id, columns, drop, log
         As in `kmeans`.
     out
         Path of the store to write; if None, the ensemble is in memory.
@@ -127,7 +129,7 @@ def diverse(
     }
     asked = made_with | {"seed": None if random_state is None else seed}
     finished = find_finished(out, asked, overwrite=overwrite)  # before any work
-    data = open_features(features, id=id, columns=columns, drop=drop)
+    data = open_features(features, id=id, columns=columns, drop=drop, log=log)
     if high >= data.n_objects:
         raise InvalidInputError(
             f"n_clusters={high} but there are {data.n_objects} objects; use fewer clusters than objects."
@@ -202,12 +204,13 @@ def _n_tasks(data: Features, names: list[str], budget: int, copies: int) -> int:
 
 def _matrix(data: Features, scaling: Scaling, *, standardize: bool) -> np.ndarray:
     """Return the varying features as float64, centered only if standardized, because angles depend on it."""
-    matrix = np.empty((data.n_objects, len(scaling.kept)))
-    for block, values in data.iterate():
-        matrix[block.start : block.stop] = values[:, scaling.kept]
+    matrix = np.empty((data.n_objects, scaling.width))
+    for block, values in data.iterate(gaps=True):
+        matrix[block.start : block.stop] = scaling.filled(values)
     if standardize:
-        matrix -= scaling.mean
-        matrix /= scaling.scale
+        kept = matrix[:, : len(scaling.kept)]
+        kept -= scaling.mean
+        kept /= scaling.scale
     return matrix
 
 

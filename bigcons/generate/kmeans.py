@@ -42,6 +42,7 @@ def kmeans(
     id: Column | None = None,
     columns: Columns | None = None,
     drop: Columns | None = None,
+    log: Columns | None = None,
     out: str | os.PathLike[str] | None = None,
     standardize: bool = True,
     train: str = "auto",
@@ -65,7 +66,9 @@ def kmeans(
     Parameters
     ----------
     features
-        Any source of `bigcons.stores.features.open_features`: array, table, dask collection, path.
+        Any source of `bigcons.stores.features.open_features`: array, sparse matrix, table, dask collection,
+        path. Text and categories become one-hot columns, dates numbers, and missing values are filled: see
+        `FeatureEncoding`.
     n_partitions
         Number of partitions.
     n_clusters
@@ -79,10 +82,13 @@ def kmeans(
         Column that identifies the objects; it is no feature, and stays with the ensemble and its consensus.
     columns, drop
         The columns to use, or to leave out; see `bigcons.select`.
+    log
+        Columns of numbers with heavy tails, of which ``sign(x) log(1 + |x|)`` is taken.
     out
         Path of the store to write; if None, the ensemble is in memory.
     standardize
-        Scale every column to mean 0 and variance 1 over all objects. Constant columns are always dropped.
+        Scale every column to mean 0 and variance 1 over all objects, so that each counts the same; sparse
+        ones to variance 1. Constant columns are always dropped.
     train
         "auto": k-means runs on a sample of the objects that a partition sees, if they are more than a sample,
         and one pass over the features labels the objects in all partitions. A sample has 40,000 objects,
@@ -145,6 +151,7 @@ def kmeans(
         id=id,
         columns=columns,
         drop=drop,
+        log=log,
         out=out,
         standardize=standardize,
         train=train,
@@ -208,7 +215,7 @@ def weighted_kmeans(
     largest_weight
         Number of possible weights (T); the default is ours, too.
     **options
-        ``id``, ``columns``, ``drop``, ``out``, ``standardize``, ``train``, ``algorithm``, ``init``,
+        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``algorithm``, ``init``,
         ``n_init``, ``max_iter``, ``tol``, ``memory``, ``random_state``, ``overwrite``, ``resume``, ``client``
         as in `kmeans`.
 
@@ -257,7 +264,7 @@ def feature_views(
     n_partitions
         Number of views.
     **options
-        ``id``, ``columns``, ``drop``, ``out``, ``standardize``, ``train``, ``algorithm``, ``init``,
+        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``algorithm``, ``init``,
         ``n_init``, ``max_iter``, ``tol``, ``memory``, ``random_state``, ``overwrite``, ``resume``, ``client``
         as in `kmeans`.
 
@@ -301,7 +308,7 @@ def object_views(
     repetition
         Average number of partitions that see an object, v, from 1 to ``n_partitions``; 2 in the paper.
     **options
-        ``id``, ``columns``, ``drop``, ``out``, ``standardize``, ``train``, ``algorithm``, ``init``,
+        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``algorithm``, ``init``,
         ``n_init``, ``max_iter``, ``tol``, ``memory``, ``random_state``, ``overwrite``, ``resume``, ``client``
         as in `kmeans`.
 

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigcons.execution.blas import one_thread
-from bigcons.generate.partition import Seen, Settings, untrained
+from bigcons.generate.partition import Seen, Settings, full_centers, untrained
 from bigcons.generate.sampling import PIECES_AT_ONCE
-from bigcons.generate.scaling import Scaling
-from bigcons.kernels.nearest import label_nearest, pack_centers
+from bigcons.kernels.nearest import pack_centers
 from bigcons.memory import Block, row_blocks
+from bigcons.stores.encoding import Scaling
+from bigcons.stores.generator import label_points
 from bigcons.tables.encode import label_dtype
 
 SAMPLE_ROWS = 40_000
@@ -45,8 +46,8 @@ class Pool(NamedTuple):
 
     rows: np.ndarray
     """Ascending."""
-    points: np.ndarray
-    """``(n_rows, n_features)`` float32, scaled."""
+    points: Any
+    """``(n_rows, n_features)`` float32, scaled; dense, or compressed sparse rows."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,7 @@ class TrainTask:
     sample_rows: int
 
     def __call__(self, u: int) -> np.ndarray:
-        """Return centers ``(n_clusters, n_features + 1)`` for `label_nearest`, without those of no object.
-
-        Weights of the features are factors of the centers, and features outside the view are 0.
-        """
+        """Return `full_centers` ``(n_clusters, n_features + 1)``, without those of no object."""
         rng, n_clusters = self.seen.draw(u, self.settings.n_clusters)
         chosen = np.flatnonzero(self._is_seen(u))
         if len(chosen) > self.sample_rows:
@@ -70,19 +68,18 @@ class TrainTask:
         points = self.pool.points[chosen]
         n_features = points.shape[1]
         view = self.seen.view(n_features, u)
-        found = self._train(view.of(points.copy()), n_clusters, rng).astype(np.float64)
-        columns = np.arange(n_features) if view.columns is None else view.columns
-        centers = np.zeros((n_clusters, n_features + 1))
-        centers[:, columns] = found if view.weights is None else found * view.weights
-        centers[:, -1] = np.einsum("ij,ij->i", found, found) / 2
-        labels, is_seen = np.empty((len(points), 1), np.int32), np.ones((1, len(points)), bool)
-        label_nearest(points, pack_centers(centers), np.array([0, n_clusters]), is_seen, labels)
+        found = self._train(view.of(points.copy()), n_clusters, rng)
+        centers = full_centers(found, view, n_features)
+        labels = np.empty((points.shape[0], 1), np.int32)
+        is_seen = np.ones((1, points.shape[0]), bool)
+        label_points(points, pack_centers(centers), np.array([0, n_clusters]), is_seen, labels)
         return centers[np.unique(labels)]
 
-    def _train(self, points: np.ndarray, n_clusters: int, rng: np.random.Generator) -> np.ndarray:
+    def _train(self, points: Any, n_clusters: int, rng: np.random.Generator) -> np.ndarray:
         """Return the centers that k-means finds for some of the points, and then for all of them."""
-        n_start = max(len(points) // 4, n_clusters)
-        first = np.sort(rng.choice(len(points), size=n_start, replace=False, shuffle=False))
+        n_rows = points.shape[0]
+        n_start = max(n_rows // 4, n_clusters)
+        first = np.sort(rng.choice(n_rows, size=n_start, replace=False, shuffle=False))
         with one_thread():
             start = untrained(self.settings, n_clusters, rng).fit(points[first])
             settings = self.settings._replace(
@@ -123,7 +120,7 @@ class LabelTask:
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         return cls(seen, scaling, pack_centers(np.concatenate(centers)), offsets, label_dtype(sizes))
 
-    def __call__(self, item: tuple[Block, np.ndarray]) -> np.ndarray:
+    def __call__(self, item: tuple[Block, Any]) -> np.ndarray:
         """Return the labels ``(rows, n_partitions)`` of a block of features, -1 for what is not seen."""
         block, values = item
         points = self.scaling.apply(values)
@@ -132,5 +129,5 @@ class LabelTask:
         for u in range(n_partitions):
             is_seen[u] = self.seen.subset(u).mask(block.start, block.stop)
         labels = np.empty((block.n_rows, n_partitions), self.dtype)
-        label_nearest(points, self.centers, self.offsets, is_seen, labels)
+        label_points(points, self.centers, self.offsets, is_seen, labels)
         return labels

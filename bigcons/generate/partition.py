@@ -13,8 +13,10 @@ import numpy as np
 from bigcons.execution.blas import one_thread
 from bigcons.generate.sampling import DealtSubset, Scheme, Subset, View
 from bigcons.generate.scratch import Scratch
+from bigcons.kernels.nearest import pack_centers
 from bigcons.memory import row_blocks
 from bigcons.seeding import generator
+from bigcons.stores.generator import label_points
 from bigcons.tables.encode import label_dtype
 from bigcons.tables.files import NpyTable
 
@@ -69,17 +71,17 @@ class Plan:
 
 
 class Matrix(NamedTuple):
-    """The scaled features ``(n_objects, n_features)``, float32, in memory or in a file."""
+    """The scaled features ``(n_objects, n_features)``, float32, in memory, dense or sparse, or in a file."""
 
     n_objects: int
     n_features: int
-    values: np.ndarray | NpyTable
+    values: Any
 
-    def read(self, start: int, stop: int) -> np.ndarray:
+    def read(self, start: int, stop: int) -> Any:
         """Return rows ``start`` to ``stop``, which must not be modified."""
-        if isinstance(self.values, np.ndarray):
-            return self.values[start:stop]
-        return self.values.read(start, stop)
+        if isinstance(self.values, NpyTable):
+            return self.values.read(start, stop)
+        return self.values[start:stop]
 
 
 @dataclass(frozen=True)
@@ -115,11 +117,25 @@ class Seen:
         return Subset(self.n_objects, share, self.segment_rows, self.seed, f"{self.stream}.pool", 0)
 
 
+def full_centers(found: np.ndarray, view: View, n_features: int) -> np.ndarray:
+    """Return centers ``(n_clusters, n_features + 1)`` for `label_points`, given those in a view.
+
+    Weights of the features are factors of the centers, features outside the view are 0, and the last column
+    is half the squared length.
+    """
+    found = found.astype(np.float64)
+    columns = np.arange(n_features) if view.columns is None else view.columns
+    centers = np.zeros((len(found), n_features + 1))
+    centers[:, columns] = found if view.weights is None else found * view.weights
+    centers[:, -1] = np.einsum("ij,ij->i", found, found) / 2
+    return centers
+
+
 @dataclass(frozen=True)
 class PartitionTask:
     """Computes partition ``u`` of the scaled features; idempotent.
 
-    Labels are written to ``scratch`` or, if that is None, returned.
+    Its labels are the nearest of its centers. Both are written to ``scratch`` or, if that is None, returned.
     """
 
     matrix: Matrix
@@ -128,28 +144,38 @@ class PartitionTask:
     plan: Plan
     scratch: Scratch | None
 
-    def __call__(self, u: int) -> np.ndarray | None:
-        """Compute partition ``u``."""
+    def __call__(self, u: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Compute partition ``u``: labels ``(n_objects,)``, and `full_centers` of clusters with objects."""
         n_objects, n_features, _ = self.matrix
         rng, n_clusters = self.seen.draw(u, self.settings.n_clusters)
-        subset = self.seen.subset(u)
-        points = Points(self.matrix, subset, self.seen.view(n_features, u), self.plan)
+        subset, view = self.seen.subset(u), self.seen.view(n_features, u)
+        points = Points(self.matrix, subset, view, self.plan)
         column = LabelColumn(n_objects, n_clusters, self.settings.label_dtype)
         with one_thread():
             if self.plan.algorithm == "lloyd":
-                rows = subset.rows(0, n_objects)
-                column.put(rows, untrained(self.settings, n_clusters, rng).fit(points.gather(rows)).labels_)
+                seen = points.gather(subset.rows(0, n_objects))
+                found = untrained(self.settings, n_clusters, rng).fit(seen).cluster_centers_
+                del seen
             else:
-                for rows, labels in self._minibatch(points, n_clusters, rng):
-                    column.put(rows, labels)
-        labels = column.dense()
+                found = self._minibatch(points, n_clusters, rng)
+        centers = full_centers(found, view, n_features)
+        packed, ends = pack_centers(centers), np.array([0, n_clusters])
+        whole = points._replace(view=View())
+        for block in row_blocks(n_objects, self.plan.chunk_rows):
+            rows = subset.rows(block.start, block.stop)
+            if len(rows):
+                labels = np.empty((len(rows), 1), np.int32)
+                label_points(whole.gather(rows), packed, ends, np.ones((1, len(rows)), bool), labels)
+                column.put(rows, labels[:, 0])
+        labels, centers = column.dense(), centers[column.has_objects]
         if self.scratch is None:
-            return labels
+            return labels, centers
+        self.scratch.write(self.scratch.found(u), centers)
         self.scratch.write(self.scratch.partition(u), labels)
         return None
 
-    def _minibatch(self, points: Points, n_clusters: int, rng: np.random.Generator) -> Iterator[Any]:
-        """Run Lloyd's algorithm on a sample, one pass of mini-batches, and one pass that assigns labels.
+    def _minibatch(self, points: Points, n_clusters: int, rng: np.random.Generator) -> np.ndarray:
+        """Return the centers of Lloyd's algorithm on a sample and one pass of mini-batches.
 
         A mini-batch mixes random segments, because neighboring rows are often similar.
         """
@@ -165,16 +191,13 @@ class PartitionTask:
             batch = segments[first : first + self.plan.batch_segments]
             parts = [points.gather(rows) for rows in map(subset.segment, batch) if len(rows)]
             if parts:
-                model.partial_fit(np.concatenate(parts))
-        for block in row_blocks(subset.n_objects, self.plan.chunk_rows):
-            rows = subset.rows(block.start, block.stop)
-            if len(rows):
-                yield rows, model.predict(points.gather(rows))
+                model.partial_fit(stacked(parts))
+        return np.asarray(model.cluster_centers_)
 
-    def _start(self, points: Points, segments: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def _start(self, points: Points, segments: np.ndarray, rng: np.random.Generator) -> Any:
         """Return points of the subset from up to 256 segments, the same number from each."""
         quota = -(-self.plan.start_rows // min(len(segments), 256))
-        parts: list[np.ndarray] = []
+        parts: list[Any] = []
         n_points = 0
         for segment in segments:
             rows = points.subset.segment(segment)
@@ -185,7 +208,16 @@ class PartitionTask:
             n_points += len(rows)
             if n_points >= self.plan.start_rows:
                 break
+        return stacked(parts)
+
+
+def stacked(parts: list[Any]) -> Any:
+    """Return rows one below the other, dense or sparse."""
+    if isinstance(parts[0], np.ndarray):
         return np.concatenate(parts)
+    from scipy.sparse import vstack
+
+    return vstack(parts, "csr")
 
 
 def draw_n_clusters(rng: np.random.Generator, limits: tuple[int, int]) -> int:
@@ -216,8 +248,10 @@ class Points(NamedTuple):
     view: View
     plan: Plan
 
-    def gather(self, rows: np.ndarray) -> np.ndarray:
-        """Return the points of ascending ``rows``, read block by block."""
+    def gather(self, rows: np.ndarray) -> Any:
+        """Return the points of ascending ``rows``, read block by block; a copy."""
+        if not isinstance(self.matrix.values, (np.ndarray, NpyTable)):
+            return self.view.of(self.matrix.values[rows])
         width = self.matrix.n_features if self.view.columns is None else len(self.view.columns)
         points = np.empty((len(rows), width), dtype=np.float32)
         done = 0
@@ -241,6 +275,11 @@ class LabelColumn:
         """Set the labels of ``rows``."""
         self._labels[rows] = labels
         self._sizes += np.bincount(labels, minlength=len(self._sizes))
+
+    @property
+    def has_objects(self) -> np.ndarray:
+        """Which clusters have objects, ``(n_clusters,)`` bool."""
+        return self._sizes > 0
 
     def dense(self) -> np.ndarray:
         """Return all labels, renumbered so that no cluster is empty."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator as Yields
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
@@ -21,10 +22,18 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, ThreadsEngine, open_engine
 from bigcons.generate.one_pass import LabelTask, Pool, TrainTask, choose_sample_rows
-from bigcons.generate.partition import Matrix, PartitionTask, Plan, Seen, Settings, quiet_scikit_learn
+from bigcons.generate.partition import (
+    Matrix,
+    PartitionTask,
+    Plan,
+    Seen,
+    Settings,
+    quiet_scikit_learn,
+    stacked,
+)
 from bigcons.generate.planning import SamplingPlan, make_plan, make_sampling_plan
-from bigcons.generate.sampling import Scheme
-from bigcons.generate.scaling import Scaling, measure, measure_and_sample
+from bigcons.generate.sampling import PIECES_AT_ONCE, AllFeatures, Scheme
+from bigcons.generate.scaling import measure, measure_and_sample
 from bigcons.generate.scratch import (
     Scratch,
     find_finished,
@@ -38,7 +47,9 @@ from bigcons.progress import expect_steps, job, progress
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.storage.leftovers import temporary_folder
 from bigcons.storage.places import place_of
+from bigcons.stores.encoding import Scaling
 from bigcons.stores.features import Features, open_features
+from bigcons.stores.generator import FAR, Generator, label_points
 from bigcons.tables.files import NpyTable
 from bigcons.tables.select import Column, Columns
 from bigcons.validation import check_choice, check_int, check_number
@@ -55,6 +66,9 @@ ClusterCount = int | tuple[int, int] | str
 
 SPLIT = "split"
 
+FAR_ROWS = 10_000
+"""Rows by whose distances to the centers it is told which new rows are far: 100 of them are."""
+
 # Cost of k-means of some objects, in units of labeling them once.
 FITTING = 30.0
 
@@ -67,6 +81,7 @@ class KMeansOptions(TypedDict, total=False):
     id: Column | None
     columns: Columns | None
     drop: Columns | None
+    log: Columns | None
     out: str | os.PathLike[str] | None
     standardize: bool
     train: str
@@ -91,6 +106,7 @@ def make_partitions(
     id: Column | None = None,
     columns: Columns | None = None,
     drop: Columns | None = None,
+    log: Columns | None = None,
     out: str | os.PathLike[str] | None = None,
     standardize: bool = True,
     train: str = "auto",
@@ -132,7 +148,8 @@ def make_partitions(
     asked["seed"] = None if random_state is None else seed
     finished = find_finished(out, asked, overwrite=overwrite, resume=resume)  # before any work
     with job("generate"), open_logged_engine(client, scheme.name) as engine:
-        data = open_features(features, id=id, columns=columns, drop=drop)
+        data = open_features(features, id=id, columns=columns, drop=drop, log=log)
+        _log.info("%s has %s", data.where, data.encoding.summary())
         n_seen = scheme.objects.least(data.n_objects)
         if clusters is None:
             settings = settings._replace(n_clusters=split_range(n_seen))
@@ -207,11 +224,46 @@ class Call(NamedTuple):
             **how,
             "standardize": self.standardize,
             "n_objects": self.data.n_objects,
-            "features": [self.data.names[c] for c in scaling.kept],
+            "features": self.data.encoding.with_scaling(scaling).column_names(),
+            "columns": [code.name for code in self.data.encoding.columns],
             "features_checksum": scaling.checksum,
             "bigcons": __version__,
             "scikit_learn": sklearn_version,
         }
+
+    def generator(
+        self,
+        scaling: Scaling,
+        seen: Seen,
+        centers: list[np.ndarray],
+        rows: np.ndarray,
+        read: Callable[[int, int], Any],
+    ) -> Generator:
+        """Return what labels new rows: the centers, and how far from them some of the objects are.
+
+        The objects are ``rows``, ascending, and ``read(first, last)`` gives the scaled features of these. As
+        new rows are, they are compared with the centers of partitions that have not seen them, if there are.
+        """
+        names = [f"p{u}" for u in range(self.n_partitions)]
+        squares = np.ones((1, scaling.width))
+        if not isinstance(self.scheme.features, AllFeatures):
+            views = [seen.view(scaling.width, u) for u in range(self.n_partitions)]
+            squares = np.array([view.squares(scaling.width) for view in views])
+        made = Generator(self.data.encoding.with_scaling(scaling), names, centers, squares, np.inf)
+        task, distances = made.task(), []
+        for block in row_blocks(self.data.n_objects, PIECES_AT_ONCE * seen.segment_rows):
+            first, last = np.searchsorted(rows, (block.start, block.stop)).tolist()
+            for part in row_blocks(last - first, self.data.chunk_rows):
+                here = rows[first + part.start : first + part.stop]
+                points = read(first + part.start, first + part.stop)
+                is_new = np.empty((self.n_partitions, len(here)), bool)
+                for u in range(self.n_partitions):
+                    is_new[u] = ~seen.subset(u).mask(block.start, block.stop)[here - block.start]
+                is_new |= ~is_new.any(axis=0)
+                labels = np.empty((len(here), self.n_partitions), task.dtype)
+                label_points(points, task.centers, task.offsets, is_new, labels)
+                distances.append(task.distances(points, labels))
+        return replace(made, reach=float(np.quantile(np.concatenate(distances), FAR)))
 
     def seen(self, segment_rows: int) -> Seen:
         """Return what the partitions see of the objects."""
@@ -249,7 +301,7 @@ def _train_on_all(call: Call) -> Ensemble:
     data = call.data
     scaling = measure(data, standardize=call.standardize)
     plan = make_plan(
-        data, len(scaling.kept), call.scheme, call.settings, call.budget, call.algorithm, call.engine
+        data, scaling.width, call.scheme, call.settings, call.budget, call.algorithm, call.engine
     )
     made_with = call.made_with(scaling, algorithm=plan.algorithm, train="all")
     if call.finished is not None:
@@ -258,17 +310,27 @@ def _train_on_all(call: Call) -> Ensemble:
     if call.out is None:
         with temporary_folder() as folder:
             matrix = _scaled_matrix(data, scaling, plan, Scratch(folder, call.seed, bytes(16)))
-            task = PartitionTask(matrix, call.seen(plan.segment_rows), call.settings, plan, scratch=None)
-            columns = _run("make partitions", task, plan.n_tasks, call.engine, range(call.n_partitions))
+            seen = call.seen(plan.segment_rows)
+            task = PartitionTask(matrix, seen, call.settings, plan, scratch=None)
+            found = _run("make partitions", task, plan.n_tasks, call.engine, range(call.n_partitions))
+            columns, centers = (list(part) for part in zip(*found, strict=True))
+            made_by = _generator_of(call, scaling, seen, centers, matrix)
         table = ColumnsTable(columns, data.n_objects, ids=data.ids)
-        return ensemble_of(table, provenance={**made_with, "seed": call.seed, "source": data.where})
+        provenance = {**made_with, "seed": call.seed, "source": data.where}
+        return ensemble_of(table, provenance=provenance, generator=made_by)
     with call.scratch(made_with) as scratch:
+        for u in range(call.n_partitions):  # labels without the centers that go with them are made again
+            if not scratch.has(scratch.found(u)):
+                scratch.partition(u).unlink(missing_ok=True)
         unfinished = call.unfinished(scratch.partition, scratch.has)
+        seen = call._replace(seed=scratch.seed).seen(plan.segment_rows)
+        matrix = _scaled_matrix(data, scaling, plan, scratch)
         if unfinished:
-            matrix = _scaled_matrix(data, scaling, plan, scratch)
-            seen = call._replace(seed=scratch.seed).seen(plan.segment_rows)
             task = PartitionTask(matrix, seen, call.settings, plan, scratch)
             _run("make partitions", task, plan.n_tasks, call.engine, unfinished)
+        centers = [np.load(scratch.found(u)) for u in range(call.n_partitions)]
+        made_by = _generator_of(call, scaling, seen, centers, matrix)
+        del matrix
         return ensemble_of(
             ColumnsTable(
                 [scratch.partition(u) for u in range(call.n_partitions)], data.n_objects, ids=data.ids
@@ -277,7 +339,21 @@ def _train_on_all(call: Call) -> Ensemble:
             provenance={**made_with, "seed": scratch.seed, "source": data.where},
             overwrite=call.overwrite,
             memory=call.budget,
+            generator=made_by,
         )
+
+
+def _generator_of(
+    call: Call, scaling: Scaling, seen: Seen, centers: list[np.ndarray], matrix: Matrix
+) -> Generator:
+    """Return what labels new rows, given the scaled features."""
+    rows = _evenly(matrix.n_objects, matrix.n_features)
+
+    def read(first: int, last: int) -> Any:
+        chosen = rows[first:last]
+        return matrix.read(int(chosen[0]), int(chosen[-1]) + 1)[chosen - chosen[0]]
+
+    return call.generator(scaling, seen, centers, rows, read)
 
 
 # Partitions trained on samples, labeled in one pass
@@ -297,21 +373,31 @@ def _train_on_samples(call: Call, sample_rows: int) -> Ensemble:
     seen = call.seen(plan.segment_rows)
     subset = seen.pool(plan.pool_rows) if call.finished is None else None
     scaling, rows = measure_and_sample(data, subset, standardize=call.standardize)
-    call.scheme.features.width(len(scaling.kept))
+    call.scheme.features.width(scaling.width)
     made_with = call.made_with(scaling, algorithm="lloyd", train="samples", sample_rows=sample_rows)
     made_with["n_partitions"] = call.n_partitions  # of every block of labels
     if subset is None:
         assert call.finished is not None  # noqa: S101 - or there were a sample
         return take_finished(call.finished, made_with)
+    if len(scaling.gaps):  # which were not known before all was read
+        plan = make_sampling_plan(
+            *(data, call.scheme, call.settings, call.n_partitions, sample_rows, call.budget, call.engine),
+            n_gaps=len(scaling.gaps),
+        )
     _log.info("%s of %s: %s", call.scheme.name, data.where, plan.reason)
-    pool = Pool(subset.rows(0, data.n_objects), np.empty((len(rows), len(scaling.kept)), np.float32))
-    for block in row_blocks(len(rows), data.chunk_rows):
-        pool.points[block.start : block.stop] = scaling.apply(rows[block.start : block.stop])
-    del rows
+    points = rows
+    if not data.is_sparse:
+        points = np.empty((len(rows), scaling.width), np.float32)
+        for block in row_blocks(len(rows), data.chunk_rows):
+            points[block.start : block.stop] = scaling.apply(rows[block.start : block.stop])
+    else:
+        points = scaling.apply(rows)
+    pool = Pool(subset.rows(0, data.n_objects), points)
+    del rows, points
     train = TrainTask(seen, call.settings, pool, sample_rows)
     provenance = {**made_with, "seed": call.seed, "source": data.where}
 
-    def header(centers: list[np.ndarray]) -> Header:
+    def header(centers: list[np.ndarray], made_by: Generator) -> Header:
         return Header(
             data.n_objects,
             [f"p{u}" for u in range(call.n_partitions)],
@@ -320,25 +406,34 @@ def _train_on_samples(call: Call, sample_rows: int) -> Ensemble:
             plan.store_rows,
             provenance,
             ids=data.ids,
+            generator=made_by,
+        )
+
+    def generator_of(centers: list[np.ndarray], pool: Pool) -> Generator:
+        chosen = _evenly(len(pool.rows), scaling.width)
+        return call.generator(
+            scaling, seen, centers, pool.rows[chosen], lambda first, last: pool.points[chosen[first:last]]
         )
 
     if call.out is None:
         centers = _run("train partitions", train, plan.n_tasks, call.engine, range(call.n_partitions))
+        made_by = generator_of(centers, pool)
         del train, pool
         blocks = _label_blocks(call, plan, LabelTask.of(seen, scaling, centers), None)
-        return ensemble_of_blocks(blocks, header(centers))
+        return ensemble_of_blocks(blocks, header(centers, made_by))
     with call.scratch(made_with) as scratch:
         unfinished = call.unfinished(scratch.centers, scratch.has)
         _run("train partitions", train, plan.n_tasks, call.engine, unfinished, scratch.write_centers)
-        del train, pool
         centers = [np.load(scratch.centers(u)) for u in range(call.n_partitions)]
+        made_by = generator_of(centers, pool)
+        del train, pool
         blocks = _label_blocks(call, plan, LabelTask.of(seen, scaling, centers), scratch)
-        return ensemble_of_blocks(blocks, header(centers), call.out, overwrite=call.overwrite)
+        return ensemble_of_blocks(blocks, header(centers, made_by), call.out, overwrite=call.overwrite)
 
 
 def _label_blocks(
     call: Call, plan: SamplingPlan, task: LabelTask, scratch: Scratch | None
-) -> Generator[np.ndarray, None, None]:
+) -> Yields[np.ndarray, None, None]:
     """Yield the labels of all blocks in order; those in ``scratch`` are not computed again."""
     blocks = call.data.blocks(plan.block_rows)
     is_done = [scratch is not None and scratch.has(scratch.block(block)) for block in blocks]
@@ -346,7 +441,8 @@ def _label_blocks(
         _log.warning("Resuming: %d of %d blocks of labels were finished.", sum(is_done), len(blocks))
     if not all(is_done):
         first = is_done.index(False)
-        items = (item for item in call.data.iterate(plan.block_rows, first) if not is_done[item[0].index])
+        stream = call.data.iterate(plan.block_rows, first, gaps=True, sparse=True)
+        items = (item for item in stream if not is_done[item[0].index])
         made = call.engine.map(task, items)
     try:
         for block in blocks:
@@ -404,7 +500,7 @@ def open_logged_engine(client: object, name: str) -> Iterator[Engine]:
 
 def map_within(
     engine: Engine, n_tasks: int, task: Callable[[Item], Result], items: Sequence[Item]
-) -> Generator[Result, None, None]:
+) -> Yields[Result, None, None]:
     """Yield ``task(item)`` for every item in order, at most ``n_tasks`` concurrently.
 
     Threads are limited to that number; other engines with more workers get that many items at a time.
@@ -420,12 +516,18 @@ def map_within(
 
 
 def _scaled_matrix(data: Features, scaling: Scaling, plan: Plan, scratch: Scratch) -> Matrix:
-    """Return the scaled features, in memory or in a file of ``scratch``, which is reused if it is whole."""
-    shape = (data.n_objects, len(scaling.kept))
+    """Return the scaled features, in memory or in a file of ``scratch``, which is reused if it is whole.
+
+    Those of a sparse source stay sparse, in memory as the source is.
+    """
+    shape = (data.n_objects, scaling.width)
+    if data.is_sparse:
+        blocks = data.iterate(sparse=True)
+        return Matrix(*shape, stacked([scaling.apply(values) for _, values in blocks]))
     if plan.matrix_in_memory:
         matrix = np.empty(shape, dtype=np.float32)
         with progress("scale the features", data.n_objects) as listener:
-            for block, values in data.iterate():
+            for block, values in data.iterate(gaps=True):
                 matrix[block.start : block.stop] = scaling.apply(values)
                 listener.advance(block.n_rows)
         return Matrix(*shape, matrix)
@@ -436,10 +538,16 @@ def _scaled_matrix(data: Features, scaling: Scaling, plan: Plan, scratch: Scratc
             progress("scale the features", data.n_objects) as listener,
         ):
             np.lib.format.write_array_header_1_0(file, header)
-            for block, values in data.iterate():
+            for block, values in data.iterate(gaps=True):
                 file.write(scaling.apply(values).astype("<f4", copy=False).data)
                 listener.advance(block.n_rows)
     return Matrix(*shape, NpyTable(scratch.features))
+
+
+def _evenly(n_rows: int, width: int) -> np.ndarray:
+    """Return the rows whose distances to the centers tell which others are far: some, evenly spaced."""
+    n_chosen = min(n_rows, FAR_ROWS, max((1 << 22) // width, 1))
+    return np.arange(n_chosen) * n_rows // n_chosen
 
 
 def _run(

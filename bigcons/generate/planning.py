@@ -133,12 +133,15 @@ def make_sampling_plan(
     sample_rows: int,
     budget: int,
     engine: Engine,
+    n_gaps: int = 0,
 ) -> SamplingPlan:
     """Plan the training on ``sample_rows`` objects and the labeling; raises MemoryBudgetError.
 
-    All columns count, because it is not known yet which vary.
+    All columns count, because it is not known yet which vary, and ``n_gaps`` more that tell what is missing.
+    Of sparse rows the values that are stored do.
     """
-    width, k = data.n_features, settings.n_clusters[1]
+    width, k = data.row_values + n_gaps, settings.n_clusters[1]
+    n_features = data.n_features + n_gaps
     segment_rows = min(SEGMENT_ROWS, data.chunk_rows)
     read_values = min(data.chunk_rows, data.n_objects) * width
     value_bytes = data.dtype.itemsize
@@ -146,17 +149,18 @@ def make_sampling_plan(
     pool_rows = choose_pool_rows(sample_rows, data.n_objects, scheme.objects.share)
     unscaled = pool_rows * width * value_bytes
     pool = pool_rows * (4 * width + 8)
-    centers = 8 * n_partitions * k * (width + 1)
+    centers = 8 * n_partitions * k * (n_features + 1)
     measuring = _PREPARE_BYTES_PER_VALUE * read_values + data.held_bytes + unscaled
     scaling = unscaled + pool + 12 * read_values
     # the points, as the partition sees them, a copy to measure their variance, work per row
-    task = sample_rows * (16 * width + 64) + k * (32 * width + _DISTANCE_BYTES)
+    task = sample_rows * (16 * width + 64) + k * (32 * n_features + _DISTANCE_BYTES)
     held = pool * matrix_copies(engine) + centers
 
     label_bytes = n_partitions * settings.label_dtype.itemsize
     stored_bytes = label_bytes + (0 if data.ids is None else math.ceil(data.ids.row_bytes))
     # a block in transit is held as read, centered, and as float32; its labels three times
     row_bytes = (value_bytes + 12) * width + 3 * label_bytes + n_partitions
+    row_bytes += 8 * n_partitions * k if data.is_sparse else 0  # its products with all centers
     row_bytes *= engine.in_flight + 1
     fixed = data.held_bytes + 24 * read_values + (2 * centers + (1 << 20)) * engine.n_workers
     labeling = fixed + segment_rows * row_bytes + _STORE_COPIES * MIN_CHUNK_ROWS * stored_bytes
@@ -164,7 +168,7 @@ def make_sampling_plan(
     needed = max(measuring, scaling, held + task, labeling)
     if budget < needed:
         raise _too_little(f"samples of {sample_rows} objects and blocks of labels", budget, needed)
-    block_rows = min(BLOCK_ROWS, data.chunk_rows)
+    block_rows = min(BLOCK_ROWS, data.sparse_rows if data.is_sparse else data.chunk_rows)
     store_rows = default_chunk_rows(data.n_objects, n_partitions)
     while fixed + block_rows * row_bytes + _STORE_COPIES * store_rows * stored_bytes > budget:
         if block_rows > segment_rows:

@@ -25,13 +25,25 @@ class View(NamedTuple):
     columns: np.ndarray | None = None
     weights: np.ndarray | None = None
 
-    def of(self, points: np.ndarray) -> np.ndarray:
-        """Return ``points`` as the partition sees them; may modify ``points``."""
+    def of(self, points: Any) -> Any:
+        """Return ``points`` as the partition sees them, dense or sparse; may modify ``points``."""
         if self.columns is not None:
             points = points[:, self.columns]
-        if self.weights is not None:
+        if self.weights is not None and not isinstance(points, np.ndarray):
+            points.data *= self.weights[points.indices]
+        elif self.weights is not None:
             points *= self.weights
         return points
+
+    def squares(self, n_features: int) -> np.ndarray:
+        """Return the squared weights of all features, ``(n_features,)``, 0 outside the view."""
+        squares = np.ones(n_features)
+        if self.columns is not None:
+            squares[:] = 0.0
+            squares[self.columns] = 1.0
+        if self.weights is not None:
+            squares *= self.weights.astype(np.float64) ** 2
+        return squares
 
 
 class Scheme(NamedTuple):

@@ -1,43 +1,75 @@
-"""Standardize features in one pass over blocks, and drop constant columns."""
+"""Measure features in one pass over blocks: how they are scaled, and which columns are constant."""
 
 from __future__ import annotations
 
 import zlib
+from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.generate.sampling import Subset
 from bigcons.progress import progress
-from bigcons.stores.features import Features
+from bigcons.stores.encoding import CATEGORY, HASHED, Scaling
+from bigcons.stores.features import DistinctNumbers, Features, may_be_ids
 
 
 @dataclass
 class Moments:
-    """Count, mean, sum of squared deviations, minimum and maximum of every column, all float64."""
+    """Of every column the count of its values, mean, sum of squared deviations, minimum and maximum, float64.
 
-    n: int
+    Missing values, NaN, do not count.
+    """
+
+    n: np.ndarray
     mean: np.ndarray
     squares: np.ndarray
     low: np.ndarray
     high: np.ndarray
 
     @classmethod
-    def of(cls, values: np.ndarray) -> Moments:
-        """Return the moments of the rows of a block, computed in two passes."""
+    def of(cls, values: Any) -> Moments:
+        """Return the moments of the rows of a block, dense or sparse, computed in two passes."""
+        if not isinstance(values, np.ndarray):
+            return cls._of_sparse(values)
         values = values.astype(np.float64, copy=False)
-        mean = values.mean(axis=0)
-        deviations = values - mean
+        n, width = values.shape
+        missing = np.isnan(values)
+        if not missing.any():
+            mean = values.mean(axis=0)
+            deviations = values - mean
+            squares = np.einsum("ij,ij->j", deviations, deviations)
+            return cls(np.full(width, float(n)), mean, squares, values.min(axis=0), values.max(axis=0))
+        counts = (n - missing.sum(axis=0)).astype(np.float64)
+        mean = np.where(missing, 0.0, values).sum(axis=0) / np.maximum(counts, 1)
+        deviations = np.where(missing, 0.0, values - mean)
         squares = np.einsum("ij,ij->j", deviations, deviations)
-        return cls(len(values), mean, squares, values.min(axis=0), values.max(axis=0))
+        low, high = (
+            np.where(missing, np.inf, values).min(axis=0),
+            np.where(missing, -np.inf, values).max(axis=0),
+        )
+        return cls(counts, mean, squares, low, high)
+
+    @classmethod
+    def _of_sparse(cls, rows: Any) -> Moments:
+        n, width = rows.shape
+        values, columns = rows.data.astype(np.float64), rows.indices
+        stored = np.bincount(columns, minlength=width)
+        mean = np.bincount(columns, values, width) / n
+        squares = np.bincount(columns, (values - mean[columns]) ** 2, width) + (n - stored) * mean**2
+        low, high = np.where(stored < n, 0.0, np.inf), np.where(stored < n, 0.0, -np.inf)
+        np.minimum.at(low, columns, values)
+        np.maximum.at(high, columns, values)
+        return cls(np.full(width, float(n)), mean, squares, low, high)
 
     def merge(self, other: Moments) -> Moments:
         """Return the moments of both sets of rows (Chan, Golub and LeVeque 1983)."""
-        n = self.n + other.n
+        n = np.maximum(self.n + other.n, 1.0)  # of columns without any value so far
         gap = other.mean - self.mean
         return Moments(
-            n,
+            self.n + other.n,
             self.mean + gap * (other.n / n),
             self.squares + other.squares + gap**2 * (self.n * other.n / n),
             np.minimum(self.low, other.low),
@@ -45,74 +77,97 @@ class Moments:
         )
 
 
-@dataclass(frozen=True)
-class Scaling:
-    """The transformation of features into the float32 values that are clustered.
-
-    Attributes
-    ----------
-    kept
-        Positions of the columns that vary.
-    mean, scale
-        Subtracted from them, and their divisor.
-    checksum
-        CRC-32 of all features, which identifies them when a run is resumed.
-    """
-
-    kept: np.ndarray
-    mean: np.ndarray
-    scale: np.ndarray
-    checksum: int
-
-    def apply(self, values: np.ndarray) -> np.ndarray:
-        """Return ``(rows, len(kept))`` float32, C-contiguous."""
-        scaled = values[:, self.kept] - self.mean
-        scaled /= self.scale
-        return scaled.astype(np.float32, order="C")
-
-
 def measure(features: Features, *, standardize: bool) -> Scaling:
     """Return the scaling of ``features`` in one pass over its blocks.
 
-    With ``standardize``, columns are scaled to mean 0 and variance 1 over all objects (divided by n, as in
-    scikit-learn); otherwise they are only centered, which preserves distances. Blocks depend only on the
-    number of columns, so the result is bit for bit the same for any budget.
+    With ``standardize``, numbers are scaled to mean 0 and variance 1 over all objects (divided by n, as in
+    scikit-learn) and the columns of a category together to that variance; otherwise they are only centered,
+    which preserves distances. Blocks depend only on the number of columns, so the result is bit for bit the
+    same for any budget.
 
-    Raises InvalidInputError if no column varies, or if one has values too large for float32.
+    Raises InvalidInputError if no column varies, if one has values too large for float32, or if one that was
+    not chosen looks like ids.
     """
     return measure_and_sample(features, None, standardize=standardize)[0]
 
 
 def measure_and_sample(
     features: Features, subset: Subset | None, *, standardize: bool
-) -> tuple[Scaling, np.ndarray]:
+) -> tuple[Scaling, Any]:
     """Return the scaling, as `measure` does, and the rows of ``subset``, not scaled, in the same pass."""
     total: Moments | None = None
     checksum = n_sampled = 0
     size = 0 if subset is None else subset.size(features.n_objects)
-    sampled = np.empty((size, features.n_features), features.dtype)
-    with progress("measure the features", features.n_objects) as listener, np.errstate(all="ignore"):
-        for block, values in features.iterate():
-            checksum = zlib.crc32(values.data, checksum)
+    shape = (0 if features.is_sparse else size, features.n_features)
+    sampled, sparse_parts = np.empty(shape, features.dtype), []
+    with (
+        ExitStack() as stack,
+        progress("measure the features", features.n_objects) as listener,
+        np.errstate(all="ignore"),
+    ):
+        suspects = {c: DistinctNumbers(stack) for c in features.possible_ids()}
+        for block, values in features.iterate(gaps=True, sparse=True):
+            checksum = checksum_of(values, checksum)
             part = Moments.of(values)
             total = part if total is None else total.merge(part)
+            for c, seen in suspects.items():
+                seen.add(values[:, c])
             if subset is not None:
                 rows = subset.rows(block.start, block.stop) - block.start
-                sampled[n_sampled : n_sampled + len(rows)] = values[rows]
+                if features.is_sparse:
+                    sparse_parts.append(values[rows])
+                else:
+                    sampled[n_sampled : n_sampled + len(rows)] = values[rows]
                 n_sampled += len(rows)
             listener.advance(block.n_rows)
+        like_ids = [
+            c for c, seen in suspects.items() if may_be_ids(seen, features.n_objects, features.names[c])
+        ]
+        features.refuse_ids(like_ids)
     assert total is not None  # noqa: S101 - features have at least one row
-    moments = total
-    deviation = np.sqrt(moments.squares / moments.n)
+    if sparse_parts:
+        from scipy.sparse import vstack
+
+        return _scaling(features, total, checksum, standardize), vstack(sparse_parts, "csr")
+    return _scaling(features, total, checksum, standardize), sampled
+
+
+def checksum_of(values: Any, before: int) -> int:
+    """Return the CRC-32 of the values of a block, continued; of sparse rows that of what is stored."""
+    if isinstance(values, np.ndarray):
+        return zlib.crc32(values.data, before)
+    for part in (values.indices.astype(np.int64), values.data, np.diff(values.indptr).astype(np.int64)):
+        before = zlib.crc32(np.ascontiguousarray(part).data, before)
+    return before
+
+
+def _scaling(features: Features, moments: Moments, checksum: int, standardize: bool) -> Scaling:
+    """Return the scaling by the moments of all rows."""
+    n, encoding = features.n_objects, features.encoding
+    deviation = np.sqrt(moments.squares / np.maximum(moments.n, 1.0))
     kept = np.flatnonzero((moments.low < moments.high) & (deviation != 0))
-    if len(kept) == 0:
-        n_columns, n_texts = features.n_features, len(features.categories)
+    gaps = np.flatnonzero((moments.n > 0) & (moments.n < n))
+    if len(kept) + len(gaps) == 0:
+        columns = encoding.columns
+        n_columns, n_texts = len(columns), sum(code.kind in (CATEGORY, HASHED) for code in columns)
         constant = "text of one value" if n_texts == n_columns else "constant"
         some_text = f" ({n_texts} of them text)" if 0 < n_texts < n_columns else ""
         raise InvalidInputError(
             f"{features.where} has {n_columns} column{'s' if n_columns > 1 else ''}, all {constant}"
             f"{some_text}; give features that vary."
         )
+    for code, start in zip(encoding.columns, encoding.starts, strict=False):
+        if code.kind in (CATEGORY, HASHED):  # the columns of a category share the variance of one number
+            of_column = slice(start, start + code.width)
+            deviation[of_column] = np.sqrt(moments.squares[of_column].sum() / n)
+    # A gap is as far from known values as these are from each other on average, d, so that the mean over all
+    # pairs is d (1 - share^2); of one known value, gaps are a boolean.
+    shares = 1.0 - moments.n[gaps] / n
+    has_spread = deviation[gaps] > 0
+    heights = np.where(has_spread, deviation[gaps], 1.0)
+    deviation[gaps] *= np.sqrt(1.0 - shares**2)
+    if standardize:
+        heights /= np.where(has_spread, deviation[gaps], np.sqrt(shares * (1.0 - shares)))
     mean = moments.mean[kept]
     scale = deviation[kept] if standardize else np.ones(len(kept))
     farthest = np.maximum(moments.high[kept] - mean, mean - moments.low[kept]) / scale
@@ -124,4 +179,6 @@ def measure_and_sample(
             f"column {features.names[column]!r} of {features.where} ranges from {moments.low[column]:g} to "
             f"{moments.high[column]:g}, too far for float32; rescale or clip it."
         )
-    return Scaling(kept, mean, scale, checksum), sampled
+    if features.is_sparse:  # stay so; distances are the same
+        mean = np.zeros(len(kept))
+    return Scaling(kept, mean, scale, gaps, heights, shares, checksum)

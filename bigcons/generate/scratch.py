@@ -66,6 +66,10 @@ class Scratch:
         """Return the file of the labels of partition ``u``."""
         return self.folder / f"partition-{u:06d}.npy"
 
+    def found(self, u: int) -> Path:
+        """Return the file of the centers of partition ``u``, next to its labels."""
+        return self.folder / f"found-{u:06d}.npy"
+
     def centers(self, u: int) -> Path:
         """Return the file of the centers of partition ``u``."""
         return self.folder / f"centers-{u:06d}.npy"

@@ -117,3 +117,28 @@ def find_nearest(tiles, at, width, centers, low, high, nearest):
             label_b, best_b = choose8(b3, best_b, fill8(number), label_b), choose8(b3, best_b, b3, best_b)
     store8(nearest, np.uint64(0), label_a)
     store8(nearest, np.uint64(WIDTH), label_b)
+
+
+@jit
+def mean_distances(points, centers, offsets, squares, labels, distances):
+    """Set ``distances`` (rows,) to the mean squared distance of each point to its center in each partition.
+
+    points, centers, offsets as in `label_nearest`; labels (rows, M), those missing do not count; squares (M
+    or 1, n_features) the squared weights of the features in each partition. O(rows M n_features).
+    """
+    n_features = points.shape[1]
+    for i in range(points.shape[0]):
+        total, n_labels = 0.0, 0
+        for u in range(labels.shape[1]):
+            if labels[i, u] < 0:
+                continue
+            v = min(u, squares.shape[0] - 1)
+            at = (offsets[u] + labels[i, u]) * (n_features + 1)
+            length, product = 0.0, 0.0
+            for f in range(n_features):
+                x = np.float64(points[i, f])
+                length += squares[v, f] * x * x
+                product += x * centers[at + f]
+            total += length - 2.0 * (product - centers[at + n_features])
+            n_labels += 1
+        distances[i] = total / max(n_labels, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -74,6 +75,10 @@ FEWEST_LABELS = 4
 missing: adjusted Rand index .87 and .00 by the sample, .99999 and .994 by all objects. Of overlapping classes
 of very different sizes in 20 partitions, with 8, 4 and 2 labels: .88, .89, .70 and .87, .88, .87.
 """
+
+
+_EVIDENCE = ("rates", "without", "prior", "own_prior", "temperature")
+"""What of the state places new objects; see `Placement.state`."""
 
 
 class Placed(NamedTuple):
@@ -438,6 +443,19 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
             ),
             MemoryPlan(4 * n + sample + start, block_label_bytes(ensemble), sample),
         ]
+
+    def _placing_parts(self) -> dict[str, np.ndarray]:
+        return {name: self._state[name] for name in _EVIDENCE}
+
+    def _restore_placing(self, parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int) -> None:
+        table = int(offsets[-1]), padded(n_clusters)
+        shapes: dict[str, tuple[int, ...]] = {"rates": table, "without": table}
+        shapes |= {"prior": (n_clusters,), "own_prior": (n_clusters,), "temperature": (1,)}
+        if any(parts[name].shape != shape or parts[name].dtype != float for name, shape in shapes.items()):
+            raise ValueError("arrays of other shapes")
+        self._weights = Weights.given(self.weights, offsets)
+        self._problem = Placement(offsets, n_clusters, self._weights)
+        self._state = {name: parts[name] for name in _EVIDENCE}
 
     def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:
         super()._set_results(records, start_objectives, converged=converged)

@@ -15,13 +15,15 @@ from bigcons.metrics.clusterings import LabelColumn
 from bigcons.metrics.confidence import adjusted_rand_of_partitions, sampled_rows
 from bigcons.progress import progress
 from bigcons.stores.ensemble import as_ensemble
-from bigcons.stores.features import MAX_CATEGORIES
 from bigcons.tables.intake import open_table
 from bigcons.tables.select import Selection, choose
 from bigcons.tables.table import Table, count_rows
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
+
+MAX_CATEGORIES = 1000
+"""Columns with more distinct values are text, which names objects or is prose, not categories."""
 
 
 class ClusterProfiles(NamedTuple):

@@ -120,7 +120,7 @@ def _by_moments(data: Features, column: LabelColumn) -> np.ndarray:
                 found = Moments.of(rows)
                 moments[cluster] = moments[cluster].merge(found) if cluster in moments else found
             listener.advance(block.n_rows)
-    return np.array([moments[cluster].n * moments[cluster].squares.sum() for cluster in sorted(moments)])
+    return np.array([(moments[k].n * moments[k].squares).sum() for k in sorted(moments)])
 
 
 def _of_block(data: Features, column: LabelColumn, metric: str, block: Block) -> np.ndarray:

@@ -8,7 +8,7 @@ import logging
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import (
+    CorruptStoreError,
     InvalidInputError,
     SoftEnsembleError,
     SurplusClustersWarning,
@@ -32,8 +33,8 @@ from bigcons.progress import job, progress
 from bigcons.schema import TRUST
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.memory_plan import LabelsNeededError, PlannedEnsemble
-from bigcons.solving.results import Found, Results, Use, renumbered
-from bigcons.solving.survey import labeled_objects
+from bigcons.solving.placing import Placed, PlaceTask, place_features, tables_of_generator
+from bigcons.solving.results import Found, Results, Use
 from bigcons.solving.workspace import (
     Output,
     clear_finished,
@@ -47,7 +48,7 @@ from bigcons.storage.commit import is_store, refuse_existing, refuse_other, refu
 from bigcons.stores.consensus import TINY, Consensus, count_clusters, fit_results
 from bigcons.stores.display import cluster_rows, facts_table
 from bigcons.stores.ensemble import Ensemble, as_ensemble, as_soft_ensemble
-from bigcons.stores.ensemble_store import observed
+from bigcons.stores.generator import Generator
 from bigcons.stores.pairs import PairTable
 from bigcons.stores.trust import Trust
 from bigcons.tables.files import is_parquet, origin
@@ -177,6 +178,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             if are_given(ensemble.names):
                 self.feature_names_in_: np.ndarray = np.array(ensemble.names, dtype=object)
             self._recoding = Recoding(ensemble)
+            self._generator: Generator | None = ensemble.generator
             seed = resolve_seed(self.random_state)
             if path is not None:
                 for source in (ensemble.path, self._stored_pairs()):
@@ -190,6 +192,8 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
             self._found_at: str | None = None
             if finished is not None and output is not None:
                 self._take_finished(finished, output)
+                if finished.has_placing and isinstance(self, PredictingClusterer):
+                    self.take_placing(finished, ensemble)
             else:
                 with open_engine(self.client) as engine, self._n_clusters_chosen(ensemble, engine, seed):
                     self._solve(ensemble, engine, seed, output)
@@ -329,6 +333,10 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
                 results=fit_results(self),
                 provenance={"ensemble": out.source, **self._provenance(out)},
             )
+            parts = self._placing_parts() if isinstance(self, PredictingClusterer) else None
+            if parts is not None:
+                facts = {"method": type(self).__name__, "labels": out.fingerprint["labels"]}
+                writer.write_placing(facts, {**parts, "order": self._order})
             committing.enter_context(progress("write to disk", ensemble.n_objects))
         consensus = Consensus.open(out.path)
         self.labels_ = consensus.labels if labels is None else labels
@@ -508,24 +516,94 @@ class PredictingClusterer(ConsensusClusterer):
 
         Memberships are None for a method that is not soft.
         """
+        self._refuse_found()
+        place = self._place_task(self._recoding.tables(ensemble))
+
+        def place_block(block: Block) -> Use:
+            return use(block, *place(ensemble.read(block.start, block.stop)))
+
+        with open_engine(self.client) as engine:
+            yield from engine.map(place_block, ensemble.blocks())
+
+    def _place_task(self, tables: Sequence[np.ndarray]) -> PlaceTask:
+        """Return what places blocks of new objects, given `Recoding.tables` of their labels."""
+        return PlaceTask(
+            *(self._placer(), tables, self._recoding.offsets, self._order[: self._n_columns]),
+            *(self._partition_weights(), self.info.soft),
+        )
+
+    def predict_features(self, features: Any, *, id: Column | None = None) -> Placed:
+        """Return labels, memberships and confidence of new objects, given by their features.
+
+        After a fit of an ensemble that `bigcons.generate.kmeans`, or another generator by k-means, made of
+        features: the new ones are encoded and scaled as they were, get the nearest center of every partition,
+        and are placed by these base labels as by ``predict``. ``features`` is any table with the same
+        columns, in any order if they have names; ``id`` names the one that identifies the objects, by default
+        that of the same name as in the first table.
+
+        The result also tells which objects are farther from their centers than 99 % of the objects that the
+        centers were made of; a share far above 0.01 means that the data have changed, and that an ensemble
+        of newer data is due. Features are read block by block, CSV twice; memory for the result.
+
+        Raises InvalidInputError for columns that are missing or of another kind, and if the ensemble was not
+        generated.
+        """
+        check_is_fitted(self, "labels_")
+        self._refuse_found()
+        if self._generator is None:
+            raise InvalidInputError(
+                "the ensemble was not generated from features, or by an older version; fit one of "
+                "bigcons.generate.kmeans, or pass base labels to predict."
+            )
+        data = self._generator.open(features, id=id)
+        place = self._place_task(tables_of_generator(self._generator, self._recoding.values))
+        with open_engine(self.client) as engine:
+            parts = [*place_features(self._generator, place, data, engine)]
+        labels, memberships, is_far = zip(*parts, strict=True)
+        soft = np.concatenate(memberships) if self.info.soft else None
+        return Placed(np.concatenate(labels), soft, np.concatenate(is_far), data.ids)
+
+    def _refuse_found(self) -> None:
+        """Raise InvalidInputError if the results are of a store that does not have what predict needs."""
         if self._found_at is not None:
             raise InvalidInputError(
                 f"the result was read from {self._found_at}, which does not store what predict needs; "
                 "fit with overwrite=True, or without out."
             )
-        tables, place, weights = self._recoding.tables(ensemble), self._placer(), self._partition_weights()
-        offsets = self._recoding.offsets
-        soft, order, even = self.info.soft, self._order, np.float32(1.0 / self._n_columns)
 
-        def place_block(block: Block) -> Use:
-            labels = recode(ensemble.read(block.start, block.stop), tables)
-            found, labeled = place(labels), labeled_objects(observed(labels, offsets), weights)
-            found = np.take(found, order, axis=1) if soft else renumbered(found, order)
-            winners = np.where(labeled, found.argmax(axis=1) if soft else found, -1).astype(np.int32)
-            return use(block, winners, np.where(labeled[:, None], found, even) if soft else None)
+    # What predict needs, in a store
 
-        with open_engine(self.client) as engine:
-            yield from engine.map(place_block, ensemble.blocks())
+    def _placing_parts(self) -> dict[str, np.ndarray] | None:
+        """Return the arrays of which `_restore_placing` makes this method place objects; None without any."""
+        return None
+
+    def _restore_placing(self, parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int) -> None:
+        """Take the arrays of `_placing_parts`; raises KeyError or ValueError for any others."""
+        raise NotImplementedError
+
+    def take_placing(self, consensus: Consensus, ensemble: Ensemble) -> None:
+        """Place new objects by what is in the store of a consensus of ``ensemble``, as if it had been fitted.
+
+        Raises InvalidInputError if the store does not have it, or is of another ensemble.
+        """
+        facts, parts = consensus.read_placing()
+        if facts["labels"] != ensemble.digest() or facts["method"] != type(self).__name__:
+            raise InvalidInputError(
+                f"{consensus.path} is of another ensemble than {ensemble.path or 'the one in memory'}; give "
+                "the one that it was solved from."
+            )
+        self._recoding, self._generator = Recoding(ensemble), ensemble.generator
+        self._n_columns, self._found_at = consensus.n_clusters, None
+        try:
+            self._order = parts["order"]
+            if sorted(self._order.tolist()) != list(range(self._n_columns)):
+                raise ValueError("the order of clusters")
+            self._restore_placing(parts, ensemble.offsets, self._n_columns)
+        except (KeyError, ValueError, TypeError) as error:
+            raise CorruptStoreError(
+                f"{consensus.path} cannot place objects ({error}); solve again with overwrite=True.",
+                path=consensus.path,
+            ) from None
 
 
 class SoftPredictingClusterer(PredictingClusterer):
@@ -621,16 +699,6 @@ class Recoding:
 def are_given(names: Sequence[str]) -> bool:
     """Return whether partitions have names of their own, not only numbers."""
     return list(names) != [f"p{u}" for u in range(len(names))]
-
-
-def recode(labels: np.ndarray, tables: Sequence[np.ndarray]) -> np.ndarray:
-    """Return a block of labels (rows, M) in the fitted codes, int32; memberships unchanged."""
-    if labels.dtype.kind == "f":
-        return labels
-    recoded = np.empty(labels.shape, np.int32)
-    for u, table in enumerate(tables):
-        recoded[:, u] = table[labels[:, u]]  # code -1 takes the last entry of the table, which is -1
-    return recoded
 
 
 def original_values(ensemble: Ensemble) -> list[np.ndarray]:

@@ -31,6 +31,7 @@ from bigcons.stores.ensemble_store import (
     StoredRows,
     stamp_of,
 )
+from bigcons.stores.generator import Generator
 from bigcons.stores.ids import AppendedIds
 from bigcons.stores.soft_sources import SoftSources
 from bigcons.tables.codes import Encoding
@@ -106,6 +107,7 @@ def read_labels(
     *,
     names: Sequence[str] | None = None,
     known: Sequence[np.ndarray] | None = None,
+    generator: Generator | None = None,
 ) -> tuple[np.ndarray, Header, Categories]:
     """Read a table into memory: labels, header, categories; new values come after the ``known`` ones."""
     scan = scan_labels(table, partition_names(table, names), known=known)
@@ -115,7 +117,8 @@ def read_labels(
     for block in encode_labels(table, scan.encodings, dtype):
         labels[start : start + len(block)] = block
         start += len(block)
-    return labels, held(_header(scan, provenance, table.ids)), [e.categories for e in scan.encodings]
+    header = held(_header(scan, provenance, table.ids))._replace(generator=generator)
+    return labels, header, [e.categories for e in scan.encodings]
 
 
 def store_labels(
@@ -126,6 +129,7 @@ def store_labels(
     budget: int,
     overwrite: bool,
     chunk_rows: int | None = None,
+    generator: Generator | None = None,
 ) -> None:
     """Store a table as a new ensemble at ``out`` within a ``budget`` of bytes; see `import_labels`."""
     parquet_ensemble.refuse_wide(out, table.n_columns)
@@ -136,7 +140,8 @@ def store_labels(
         id_bytes = 0 if table.ids is None else math.ceil(table.ids.row_bytes)
         row_bytes = dtype.itemsize * table.n_columns + id_bytes
         chunk_rows = chunk_rows_within(scan.n_objects, table.n_columns, row_bytes, budget)
-    header = _header(scan, provenance, table.ids)._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
+    header = _header(scan, provenance, table.ids)
+    header = header._replace(chunk_rows=check_int("chunk_rows", chunk_rows), generator=generator)
     categories = [encoding.categories for encoding in scan.encodings]
     write_store(out, encode_labels(table, scan.encodings, dtype, rows), header, categories, dtype, overwrite)
 

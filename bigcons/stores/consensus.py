@@ -26,6 +26,7 @@ from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import place_of
 from bigcons.stores.display import cluster_rows, facts_table
 from bigcons.stores.export import export_to
+from bigcons.stores.generator import packed_parts, unpacked_parts
 from bigcons.stores.ids import StoredIds, array_names, id_array, ids_of, write_ids
 from bigcons.stores.lazy import dask_rows, dataset_of_consensus
 from bigcons.stores.trust import TRUST_ROW, Trust, cluster_table, partition_table
@@ -34,6 +35,8 @@ from bigcons.tables.select import INDEX
 from bigcons.validation import check_int, check_number
 
 KIND = "consensus"
+PLACING = "placing.npz"
+"""The file of what places new objects."""
 
 _RESTORE = "compute it again or restore the store from a copy."
 
@@ -66,6 +69,7 @@ class Consensus:
         body: Mapping[str, Any],
         arrays: Mapping[str, Any],
         ids: StoredIds | None = None,
+        data: Place | None = None,
     ) -> None:
         self.path: str = str(place)
         self.n_objects: int = body["n_objects"]
@@ -79,6 +83,9 @@ class Consensus:
         self._checksums: list[int] = body["checksums"]
         self.has_trust: bool = body.get("trust") is not None
         self._trust: dict[str, Any] | None = body.get("trust")
+        self.has_placing: bool = body.get("placing_checksum") is not None
+        self._placing_checksum: int | None = body.get("placing_checksum")
+        self._data: Place = place if data is None else data
         self._arrays = arrays
         self.id_column: StoredIds | None = ids
         self.id_name: str | None = None if ids is None else ids.facts.name
@@ -119,7 +126,7 @@ class Consensus:
             name: open_declared(data / name, spec.shape_in(body), spec.dtypes[0], _RESTORE)
             for name, spec in _specs(body.get("has_memberships", True), trust is not None).items()
         }
-        return cls(place, body, arrays, ids)
+        return cls(place, body, arrays, ids, data)
 
     @classmethod
     def write(
@@ -386,6 +393,27 @@ class Consensus:
             soft = self.read_memberships(*rows).T if memberships else ()
             yield [*known, labels, *sure, *map(np.ascontiguousarray, soft)]
 
+    def read_placing(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return what places new objects in the clusters: facts and arrays of the method.
+
+        Raises InvalidInputError if the store has none, CorruptStoreError if it is damaged.
+        """
+        if self._placing_checksum is None:
+            method = self.parameters.get("method", "its method")
+            raise InvalidInputError(
+                f"{self.path} does not have what places new objects, because {method} does not store it; "
+                "solve with ConsensusTree (-m tree), or keep the fitted model in Python and call "
+                "predict_features."
+            )
+        file = self._data / PLACING
+        try:
+            data = file.read()
+            if zlib.crc32(data) != self._placing_checksum:
+                raise ValueError("wrong checksum")
+            return unpacked_parts(bytes(data))
+        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise CorruptStoreError(f"{file} is damaged ({error}); {_RESTORE}", path=file) from None
+
     def dask_labels(self) -> Any:
         """Return the labels as a dask array ``(n_objects,)`` int32, one chunk per block."""
         return dask_rows(self.read_labels, self.blocks(), (), np.dtype(np.int32))
@@ -449,6 +477,8 @@ class Consensus:
                     raise self._corrupt(block.start, block.stop, "differ from their checksum")
         if self.id_column is not None:
             self.id_column.verify()
+        if self.has_placing:
+            self.read_placing()
         refuse_links(place_of(self.path))
         return {
             "kind": KIND,
@@ -556,7 +586,7 @@ class ConsensusRows:
         self.has_memberships = memberships
         self.has_trust: bool = False
         self.chunk_rows: int = min(chunk_rows, n_objects)
-        self._folder = folder
+        self.folder = folder
         self._arrays: dict[str, Any] = {}
         self._create(_specs(memberships, False))
 
@@ -564,7 +594,7 @@ class ConsensusRows:
         for name, spec in specs.items():
             shape = spec.shape_in({"n_objects": self.n_objects, "n_clusters": self.n_clusters})
             chunks = (self.chunk_rows, *shape[1:])
-            self._arrays[name] = create_array(self._folder / name, spec, shape, chunks, spec.dtypes[0])
+            self._arrays[name] = create_array(self.folder / name, spec, shape, chunks, spec.dtypes[0])
 
     def add_trust(self) -> None:
         """Create the arrays that `write_trust` fills."""
@@ -638,7 +668,7 @@ class ConsensusRows:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         names = _specs(self.has_memberships, self.has_trust)
-        self._arrays = {name: open_array(self._folder / name, read_only=False) for name in names}
+        self._arrays = {name: open_array(self.folder / name, read_only=False) for name in names}
 
 
 class ConsensusWriter:
@@ -688,6 +718,12 @@ class ConsensusWriter:
             "partitions": partitions.to_pydict(),
         }
 
+    def write_placing(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Write what places new objects; see `Consensus.read_placing`."""
+        data = packed_parts(facts, arrays)
+        (self.rows.folder / PLACING).write(data)
+        self._description["placing_checksum"] = zlib.crc32(data)
+
     def describe(
         self,
         *,
@@ -719,6 +755,7 @@ class ConsensusWriter:
             "checksums": self._checksums,
             "trust": self._trust,
             "ids": None,
+            "placing_checksum": None,
             "history": {},
             "parameters": {},
             "results": {},

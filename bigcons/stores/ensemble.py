@@ -40,6 +40,7 @@ from bigcons.stores.ensemble_store import (
     observed,
     tile_checksums,
 )
+from bigcons.stores.generator import Generator, StoredGenerator
 from bigcons.stores.ids import id_array, ids_at, ids_of
 from bigcons.stores.lazy import dask_rows, dataset_of_ensemble
 from bigcons.stores.pair_parquet import holds_pairs
@@ -391,6 +392,17 @@ class Ensemble:
         return dict(self._header.provenance)
 
     @property
+    def generator(self) -> Generator | None:
+        """What labels new rows by their features, of an ensemble of k-means partitions; None of any other.
+
+        It has the partitions of the ensemble, those that were not generated without centers.
+        """
+        found = self._header.generator
+        if isinstance(found, StoredGenerator):
+            found = found.load()
+        return None if found is None else found.of_partitions(self._header.names)
+
+    @property
     def categories(self) -> Categories:
         """Original value of each label, per partition; None where the values are 0 .. k-1."""
         if self._categories is None:
@@ -473,7 +485,7 @@ class Ensemble:
         if not isinstance(self._labels, StoredRows):
             return self
         ids = None if self._header.ids is None else self._header.ids.hold()
-        header = self._header._replace(ids=ids)
+        header = self._header._replace(ids=ids, generator=self.generator)
         return Ensemble(self.read(0, self.n_objects), header, self.categories)
 
     def harden(self, out: StorePath | None = None, *, overwrite: bool = False) -> Ensemble:
@@ -1018,6 +1030,7 @@ def ensemble_of(
     overwrite: bool = False,
     memory: int | float | str = "1GB",
     chunk_rows: int | None = None,
+    generator: Generator | None = None,
 ) -> Ensemble:
     """Read a table of labels into memory or, with ``out``, into a store within ``memory``.
 
@@ -1026,10 +1039,14 @@ def ensemble_of(
     if out is not None:
         refuse_existing(out, overwrite, KIND)
         building.store_labels(
-            table, out, provenance, budget=parse_size(memory), overwrite=overwrite, chunk_rows=chunk_rows
+            *(table, out, provenance),
+            budget=parse_size(memory),
+            overwrite=overwrite,
+            chunk_rows=chunk_rows,
+            generator=generator,
         )
         return Ensemble.open(out)
-    return Ensemble(*building.read_labels(table, provenance))
+    return Ensemble(*building.read_labels(table, provenance, generator=generator))
 
 
 def ensemble_of_blocks(

@@ -20,6 +20,7 @@ from bigcons.schema import ENSEMBLE, MISSING
 from bigcons.storage.arrays import MAX_CHUNK_BYTES, damaged
 from bigcons.storage.commit import manifest_of
 from bigcons.storage.interface import Place
+from bigcons.stores.generator import Generator, StoredGenerator
 from bigcons.stores.ids import StoredIds
 from bigcons.tables.ids import Ids
 from bigcons.validation import check_int
@@ -50,6 +51,8 @@ class Header(NamedTuple):
     """Whether the columns of the array are memberships in base clusters, rather than labels of partitions."""
     ids: Ids | None = None
     """What identifies the objects, if that is known."""
+    generator: Generator | StoredGenerator | None = None
+    """What labels new rows by their features, if the partitions were generated."""
 
     @property
     def n_columns(self) -> int:
@@ -98,6 +101,12 @@ class StoredRows(ABC):
         require(chunk_bytes <= MAX_CHUNK_BYTES, "the size of chunks")
         if not self.header.is_soft:
             require(int(self.header.n_clusters.max()) - 1 <= np.iinfo(self.dtype).max, "the type")
+
+    def take_generator(self, file: Place, body: dict[str, Any]) -> None:
+        """Set what labels new rows, which is in ``file``, if the body of the manifest says so."""
+        if body.get("generator_checksum") is not None:
+            stored = StoredGenerator(file, int(body["generator_checksum"]))
+            self.header = self.header._replace(generator=stored)
 
     @property
     def checksums(self) -> np.ndarray:
@@ -182,6 +191,8 @@ class StoredRows(ABC):
             )
         if isinstance(header.ids, StoredIds):
             header.ids.verify()
+        if isinstance(header.generator, StoredGenerator):
+            header.generator.load()
         self.check_files()
         return int(self.checksums.size)
 
@@ -283,6 +294,15 @@ def write_categories(file: Place, categories: Sequence[np.ndarray | None]) -> in
         return None
     entries = [None if values is None else values.tolist() for values in categories]
     data = json.dumps(entries).encode()
+    file.write(data)
+    return zlib.crc32(data)
+
+
+def write_generator(file: Place, header: Header) -> int | None:
+    """Write what labels new rows, if that is known; return the checksum of the file."""
+    if header.generator is None:
+        return None
+    data = header.generator.to_bytes()
     file.write(data)
     return zlib.crc32(data)
 

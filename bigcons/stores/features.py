@@ -3,66 +3,123 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
+from contextlib import ExitStack
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from bigcons.errors import InvalidInputError, first_line
+from bigcons.errors import InvalidInputError, UnknownColumnError
 from bigcons.memory import Block, row_blocks
+from bigcons.progress import progress
 from bigcons.storage.commit import is_store
-from bigcons.tables.ids import Ids
+from bigcons.stores.encoding import (
+    BOOLEAN,
+    CATEGORY,
+    DATE,
+    HASHED,
+    LEVELS,
+    NUMBER,
+    ColumnCode,
+    FeatureEncoding,
+    as_arrow,
+    kind_of,
+    numbers_of,
+    refuse_columns,
+    texts_of,
+)
+from bigcons.tables.encode import NAME_OF_IDS
+from bigcons.tables.ids import Ids, SeenIds
 from bigcons.tables.intake import open_table
-from bigcons.tables.select import Column, Columns, select
+from bigcons.tables.select import Column, Columns, choices_of, select
 from bigcons.tables.table import Rows, Table
-
-MAX_CATEGORIES = 1000
-"""Columns with more distinct values are text, which names objects or is prose, not categories."""
 
 _BLOCK_VALUES = 1 << 20
 
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?")
+_OTHER_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1(\d\d|\d{4})( .*)?")
+
 
 def open_features(
-    source: object, *, id: Column | None = None, columns: Columns | None = None, drop: Columns | None = None
+    source: object,
+    *,
+    id: Column | None = None,
+    columns: Columns | None = None,
+    drop: Columns | None = None,
+    log: Columns | None = None,
 ) -> Features:
     """Open a feature matrix for reading by rows.
 
     Parameters
     ----------
     source
-        An array ``(n_objects, n_features)`` (numpy, memory map, Zarr, nested lists), a pandas, polars or
-        pyarrow table or any object with ``__arrow_c_stream__``, a dask array or dataframe, or a path to
-        ``.npy``, ``.npz``, ``.zarr``, ``.parquet``, ``.csv`` or ``.tsv`` (or these with ``.gz``), a folder of
-        files, in the order of the numbers in their names, a pattern such as ``data/*.parquet``, or a list of
-        paths. The same rules apply to labels.
+        An array ``(n_objects, n_features)`` (numpy, memory map, Zarr, nested lists, a sparse matrix of
+        scipy), a pandas, polars or pyarrow table or any object with ``__arrow_c_stream__``, a dask array or
+        dataframe, or a path to ``.npy``, ``.npz``, ``.zarr``, ``.parquet``, ``.csv`` or ``.tsv`` (or these
+        with ``.gz``), a folder of files, in the order of the numbers in their names, a pattern such as
+        ``data/*.parquet``, or a list of paths. The same rules apply to labels.
     id, columns, drop
         The column that identifies the objects, and those that are features: see `bigcons.select`.
+    log
+        Columns of numbers with heavy tails, to be taken as ``sign(x) log(1 + |x|)``; names, patterns or
+        positions.
 
-    Numbers and booleans are used unchanged. Categorical columns (text, dictionary and categorical types) are
-    encoded as integers: the position of the value among the sorted distinct values of the column, as
-    Lourenço et al. 2015 discretize the symbolic attributes of KDD Cup 1999.
+    Numbers and booleans are used unchanged, dates and durations as days; columns of text are one-hot, or
+    hashed if they have many values: see `FeatureEncoding`. Text of which each value is an ISO date is a date,
+    as in a CSV file.
 
-    Cost: only the head of the source is read, except that a first pass reads the categorical columns, and
-    all of a source whose number of rows is unknown (CSV, dask dataframe). Memory: a block, plus what the
-    source decodes at once (`Features.held_bytes`): two Zarr chunks, a dask partition, two pages of every
-    Parquet column (usually 2.5 MB each), 64 MB of CSV; an Arrow stream is kept in memory.
+    Cost: only the head of the source is read, except that a first pass reads a source with text, and all of a
+    source whose number of rows is unknown (CSV, dask dataframe). Memory: a block, plus what the source
+    decodes at once (`Features.held_bytes`): two Zarr chunks, a dask partition, two pages of every Parquet
+    column (usually 2.5 MB each), 64 MB of CSV; an Arrow stream is kept in memory.
 
-    Raises StoreNotFoundError for a path that does not exist, and InvalidInputError, naming the column, for
-    values that are not features: non-numeric arrays, dates, text columns with more than 1,000 distinct
-    values. Missing and infinite values raise InvalidInputError, with row and column, when they are read.
+    Raises StoreNotFoundError for a path that does not exist, and InvalidInputError, naming all such columns
+    before any row is read, for types that are no features; after the first pass, for infinite values and for
+    columns that look like ids, because all their values are different whole numbers or texts (of fewer than
+    200 rows only if they are called so), unless ``columns`` names the features. Missing and infinite values
+    raise InvalidInputError, with row and column, when they are read, but missing ones in `bigcons.generate`,
+    which fills them.
     """
     if isinstance(source, Features):
-        if id is not None or columns is not None or drop is not None:
+        if id is not None or columns is not None or drop is not None or log is not None:
             raise InvalidInputError(
-                "the features are open; choose id, columns and drop where they are opened."
+                "the features are open; choose id, columns, drop and log where they are opened."
             )
         return source
     if isinstance(source, (str, os.PathLike)) and is_store(source):
         raise InvalidInputError(
             f"{source} is a store of bigcons, not features; pass the features of the objects."
         )
-    return Features(open_table(select(source, id=id, columns=columns, drop=drop), "features"))
+    chosen = select(source, id=id, columns=columns, drop=drop)
+    table = open_table(chosen, "features", check=_refuse_types)
+    are_chosen = any(choice.columns is not None for choice in choices_of(chosen))
+    return Features(table, log=log, are_chosen=are_chosen)
+
+
+def encoded_features(source: object, encoding: FeatureEncoding, id: Column | None = None) -> Features:
+    """Open the features of new rows, which become what those did of which the encoding was learned."""
+    return (
+        source if isinstance(source, Features) else Features(encoding.table_of(source, id), encoding=encoding)
+    )
+
+
+def _refuse_types(table: Table) -> None:
+    """Raise InvalidInputError, naming all columns whose types are no features."""
+    if table.dtype is not None and table.dtype.kind not in "buif":
+        raise InvalidInputError(
+            f"{table.where} has dtype {table.dtype}; an array of features must be real numbers: use a "
+            "table for text columns."
+        )
+    types = table.column_types() or []
+    names = table.names or [f"f{c}" for c in range(table.n_columns)]
+    problems = [
+        (name, f"has type {kind}") for name, kind in zip(names, types, strict=False) if kind_of(kind) is None
+    ]
+    remedy = "drop " + ("it" if len(problems) == 1 else "them") + " (drop=, --drop)"
+    refuse_columns(problems, table.where, f"{remedy}, or convert to numbers, dates or text")
 
 
 class Features:
@@ -74,12 +131,14 @@ class Features:
         Its shape.
     names
         Names of the columns; ``f0``, ``f1``, ... where the source has none.
-    categories
-        The sorted values of each categorical column; cells are positions in them.
+    encoding
+        What each column of the source becomes; its numbers are not scaled yet.
     dtype
         float32 if it represents the values of an array exactly, else float64.
-    chunk_rows
-        Rows of a block by default; depends on ``n_features`` only.
+    is_sparse
+        Whether the source is sparse, and so are its rows if asked for.
+    chunk_rows, sparse_rows
+        Rows of a block by default, and of a block of sparse rows.
     held_bytes
         About how much the source decodes at a time, in addition to the block.
     where
@@ -88,28 +147,52 @@ class Features:
         What identifies the objects, if that is known.
     """
 
-    def __init__(self, table: Table, *, may_be_missing: bool = False) -> None:
+    def __init__(
+        self,
+        table: Table,
+        *,
+        may_be_missing: bool = False,
+        log: Columns | None = None,
+        are_chosen: bool = False,
+        encoding: FeatureEncoding | None = None,
+    ) -> None:
         self._table = table
         self._may_be_missing = may_be_missing
         self.where: str = table.where
         self.ids: Ids | None = table.ids
-        self.n_features: int = table.n_columns
-        if self.n_features == 0:
+        self.is_sparse: bool = table.is_sparse
+        if table.n_columns == 0:
             raise InvalidInputError(f"{self.where} has no columns; features need at least one.")
-        if table.dtype is not None and table.dtype.kind not in "buif":
-            raise InvalidInputError(
-                f"{self.where} has dtype {table.dtype}; an array of features must be real numbers: use a "
-                "table for text columns."
-            )
-        self.names: list[str] = table.names or [f"f{c}" for c in range(self.n_features)]
-        repeated = sorted({name for name in self.names if self.names.count(name) > 1})
+        _refuse_types(table)
+        names = table.names or [f"f{c}" for c in range(table.n_columns)]
+        repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise InvalidInputError(
                 f"{self.where} has more than one column {repeated[0]!r}; give each its own name."
             )
-        self.chunk_rows: int = 1 << max(_BLOCK_VALUES // self.n_features, 1).bit_length() - 1
         self._types = table.column_types()
-        self.categories: dict[str, np.ndarray] = self._find_categories()
+        self._may_be_ids: set[int] | None = None
+        """Columns of numbers that have not been compared with the numbers of rows yet."""
+        if encoding is None:
+            kinds = [NUMBER] * len(names) if self._types is None else [kind_of(t) for t in self._types]
+            codes = [ColumnCode(name, kind or NUMBER) for name, kind in zip(names, kinds, strict=True)]
+            if self._types is None and table.dtype is None:
+                codes = [code._replace(kind=kind) for code, kind in zip(codes, self._kinds(), strict=True)]
+            codes = _logged(codes, log, self.where)
+            is_typed = table.dtype is None and not are_chosen
+            self._may_be_ids = {c for c, code in enumerate(codes) if is_typed and code.kind == NUMBER}
+            if table.n_rows is None or any(code.kind == CATEGORY for code in codes):
+                codes = self._look_at(codes, are_chosen)
+            id_name = None if table.ids is None or table.ids.facts.is_index else table.ids.facts.name
+            encoding = FeatureEncoding(tuple(codes), table.names is not None, None, id_name)
+        elif table.n_rows is None:
+            for _ in table.blocks(1 << 16, columns=[0]):
+                pass
+        self.encoding: FeatureEncoding = encoding
+        self.names: list[str] = encoding.names
+        self.n_features: int = len(self.names)
+        self.chunk_rows: int = 1 << max(_BLOCK_VALUES // self.n_features, 1).bit_length() - 1
+        self.sparse_rows: int = min(1 << max(_BLOCK_VALUES // self.row_values, 1).bit_length() - 1, 1 << 12)
         if not table.n_rows:
             raise InvalidInputError(f"{self.where} has no rows; features need at least one.")
         self.n_objects: int = table.n_rows
@@ -119,6 +202,19 @@ class Features:
 
     def __repr__(self) -> str:
         return f"Features({self.where!r}, n_objects={self.n_objects}, n_features={self.n_features})"
+
+    @property
+    def categories(self) -> dict[str, np.ndarray]:
+        """The sorted values of each column of text; none of one that is hashed."""
+        found = [code for code in self.encoding.columns if code.kind in (CATEGORY, HASHED)]
+        return {code.name: np.array(code.levels) for code in found}
+
+    @property
+    def row_values(self) -> int:
+        """About how many numbers a row takes in memory: of sparse rows, twice those that are stored."""
+        if not self.is_sparse:
+            return self.n_features
+        return min(self.n_features, 1 + int(2 * self._table.row_bytes / 8))
 
     def blocks(self, rows: int | None = None) -> list[Block]:
         """Return blocks of ``rows`` rows, by default ``chunk_rows``."""
@@ -133,14 +229,25 @@ class Features:
             raise InvalidInputError(
                 f"rows {start}:{stop} are not within the {self.n_objects} rows; use 0 <= start < stop."
             )
-        return next(values for _, values in self._stream([Block(0, start, stop)]))
+        return next(values for _, values in self._stream([Block(0, start, stop)], self._may_be_missing))
 
-    def iterate(self, rows: int | None = None, first: int = 0) -> Iterator[tuple[Block, np.ndarray]]:
-        """Yield every block from the ``first`` on with its values, in one pass over the source."""
-        return self._stream(self.blocks(rows)[first:])
+    def iterate(
+        self, rows: int | None = None, first: int = 0, *, gaps: bool = False, sparse: bool = False
+    ) -> Iterator[tuple[Block, Any]]:
+        """Yield every block from the ``first`` on with its values, in one pass over the source.
 
-    def _stream(self, blocks: list[Block]) -> Iterator[tuple[Block, np.ndarray]]:
+        With ``gaps``, missing values are NaN, else refused; with ``sparse``, rows of a sparse source are CSR.
+        """
+        if not (sparse and self.is_sparse):
+            yield from self._stream(self.blocks(rows)[first:], gaps or self._may_be_missing)
+            return
+        yield from self._sparse_blocks(self.blocks(rows or self.sparse_rows)[first:])
+
+    def _stream(self, blocks: list[Block], gaps: bool) -> Iterator[tuple[Block, np.ndarray]]:
         """Yield adjacent blocks with their values, assembled from the blocks of the table."""
+        if self.is_sparse:
+            yield from ((block, values.toarray()) for block, values in self._sparse_blocks(blocks))
+            return
         pieces = self._table.blocks(self.chunk_rows, blocks[0].start, blocks[-1].stop)
         rest = np.empty((0, self.n_features), dtype=self.dtype)
         for block in blocks:
@@ -154,13 +261,28 @@ class Features:
                 filled += len(taken)
                 rest = rest[len(taken) :]
             finite = np.isfinite(values)
-            if not finite.all() and not self._may_be_missing:
-                row, column = np.unravel_index(int(finite.argmin()), finite.shape)
-                raise InvalidInputError(
-                    f"{self.where} has {values[row, column]} at row {block.start + row} (from 0), column "
-                    f"{self.names[column]!r}; features must be finite: fill or drop missing values first."
-                )
+            if not finite.all() and (not gaps or np.isinf(values).any()):
+                refused = np.isinf(values) if gaps else ~finite
+                row, column = np.unravel_index(int(refused.argmax()), refused.shape)
+                raise self._not_finite(values[row, column], block.start + int(row), self.names[column])
             yield block, values
+
+    def _sparse_blocks(self, blocks: list[Block]) -> Iterator[tuple[Block, Any]]:
+        """Yield blocks in compressed sparse rows, of which no value may be missing."""
+        for block in blocks:
+            for rows in self._table.blocks(block.n_rows, block.start, block.stop):
+                if not (finite := np.isfinite(rows.data)).all():
+                    at = int(finite.argmin())
+                    row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
+                    name = self.names[int(rows.indices[at])]
+                    raise self._not_finite(rows.data[at], block.start + row, name)
+                yield block, rows
+
+    def _not_finite(self, value: Any, row: int, name: str) -> InvalidInputError:
+        return InvalidInputError(
+            f"{self.where} has {value} at row {row} (from 0), column {name!r}; features must be finite: fill "
+            "or drop missing values first."
+        )
 
     def _cast(self, rows: Rows | None) -> np.ndarray:
         """Return a block of the table as numbers, missing values as NaN."""
@@ -169,91 +291,210 @@ class Features:
                 f"{self.where} has fewer rows than the {self.n_objects} of the first pass; "
                 "do not modify it while it is read."
             )
-        if isinstance(rows, np.ma.MaskedArray):
-            rows = np.ma.filled(rows.astype(np.float64), np.nan)  # masked values are missing
-        if isinstance(rows, np.ndarray):
-            return rows.astype(self.dtype, copy=False)
-        values = np.empty((len(rows[0]), self.n_features), dtype=self.dtype)
-        for c, column in enumerate(rows):
-            values[:, c] = self._numbers(column, c)
-        return values
+        if isinstance(rows, list) and self._types is not None:
+            rows = [self._of_its_type(column, c) for c, column in enumerate(rows)]
+        return self.encoding.numbers(rows, self.dtype, self.where)
 
-    def _numbers(self, column: Any, c: int) -> np.ndarray:
-        import pyarrow.compute as pc
+    def _of_its_type(self, column: Any, c: int) -> Any:
+        """Return a column of the source; those of objects as Arrow, of the type that the table declares."""
+        if isinstance(column, np.ndarray) and column.dtype.kind not in "buif":
+            kind = self._types[c] if self._types is not None and column.dtype.kind == "O" else None
+            return as_arrow(column, kind, self._table.names[c] if self._table.names else f"f{c}", self.where)
+        return column
 
-        if isinstance(column, np.ndarray) and column.dtype.kind in "buif":
-            return column
-        name, column = self.names[c], self._arrow(column, c)
-        is_category = _is_category(column.type, name, self.where)
-        if is_category and name in self.categories:
-            column = _decoded(column)
-            column = pc.index_in(column, value_set=pa.array(self.categories[name].tolist(), column.type))
-        elif (is_category or name in self.categories) and column.null_count < len(column):
-            raise InvalidInputError(
-                f"column {name!r} of {self.where} mixes text and numbers; convert it to one type."
-            )
-        return np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    # Looking at all columns first
 
-    def _arrow(self, column: Any, c: int) -> Any:
-        """Return a column as Arrow, of the type that the table declares, if any."""
-        if not isinstance(column, np.ndarray):
-            return column
-        try:
-            return pa.array(column, None if self._types is None else self._types[c], from_pandas=True)
-        except (pa.ArrowException, ValueError, OverflowError) as error:
-            raise InvalidInputError(
-                f"column {self.names[c]!r} of {self.where} has mixed types ({first_line(error)}); "
-                "convert it to one type."
-            ) from None
+    def _kinds(self) -> list[str]:
+        """Return what the columns of a table without types are: by the first block that has a value of each.
 
-    def _find_categories(self) -> dict[str, np.ndarray]:
-        """Return the sorted values of the categorical columns; the table counts its rows along the way."""
-        columns = list(range(self.n_features))
-        if self._types is not None:
-            columns = [c for c in columns if _is_category(self._types[c], self.names[c], self.where)]
-        if self._table.n_rows is not None and (self._table.dtype is not None or not columns):
-            return {}
-        columns = columns or [0]  # any column will do to count rows
-        found: dict[str, set[Any]] = {}
-        for rows in self._table.blocks(self.chunk_rows, columns=columns):
-            if isinstance(rows, list):
-                for c, column in zip(columns, rows, strict=True):
-                    self._add_categories(found, column, c)
-        return {name: np.array(sorted(found[name])) for name in self.names if name in found}
-
-    def _add_categories(self, found: dict[str, set[Any]], column: Any, c: int) -> None:
-        if isinstance(column, np.ndarray) and column.dtype.kind in "buif":
-            return
-        name, column = self.names[c], self._arrow(column, c)
-        if _is_category(column.type, name, self.where):
-            values = found.setdefault(name, set())
-            values.update(_decoded(column).unique().drop_null().to_pylist())
-            if len(values) > MAX_CATEGORIES:
-                raise InvalidInputError(
-                    f"column {name!r} of {self.where} has more than {MAX_CATEGORIES} distinct texts; "
-                    "use it as the id (--id), drop it (--drop), or convert it to numbers or fewer categories."
-                )
-
-
-def _is_category(kind: pa.DataType, name: str, where: str) -> bool:
-    """Return whether a column is categorical; raises InvalidInputError unless it is that or numeric."""
-    types = pa.types
-    if types.is_dictionary(kind) or _is_text(kind):
-        return True
-    numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
-    if not any(test(kind) for test in numeric):
-        raise InvalidInputError(
-            f"column {name!r} of {where} has type {kind}; drop it, or convert it to numbers or text."
+        As in a table with types, another type further down is refused when it is read.
+        """
+        kinds: list[str | None] = [None] * self._table.n_columns
+        types: dict[int, pa.DataType] = {}
+        for rows in self._table.blocks(1 << 16):
+            for c, column in enumerate(rows):
+                if kinds[c] is None:
+                    types[c] = as_arrow(column, None, (self._table.names or [""])[c], self.where).type
+                    kinds[c] = None if pa.types.is_null(types[c]) else kind_of(types[c]) or ""
+            if None not in kinds:
+                break
+        names = self._table.names or []
+        refuse_columns(
+            [(name, f"has type {types[c]}") for c, name in enumerate(names) if kinds[c] == ""],
+            self.where,
+            "drop it (drop=, --drop), or convert it to numbers, dates or text",
         )
-    return False
+        return [kind or NUMBER for kind in kinds]
+
+    def _look_at(self, codes: list[ColumnCode], are_chosen: bool) -> list[ColumnCode]:
+        """Return what the columns become, after a pass that finds all that is wrong with any of them.
+
+        The table counts its rows along the way.
+        """
+        table, n_rows = self._table, 0
+        infinite: dict[int, int] = {}
+        texts = {c: _Texts() for c, code in enumerate(codes) if code.kind == CATEGORY}
+        with ExitStack() as stack:
+            numbers = {c: DistinctNumbers(stack) for c in self._may_be_ids or ()}
+            listener = None
+            if table.n_rows is not None:
+                listener = stack.enter_context(progress("look at the columns", table.n_rows))
+            for rows in table.blocks(1 << 16):
+                n_here = len(rows[0]) if isinstance(rows, list) else rows.shape[0]
+                if isinstance(rows, list):
+                    for c, column in enumerate(rows):
+                        column = self._of_its_type(column, c)
+                        if c in texts:
+                            texts[c].add(*texts_of(as_arrow(column, None, codes[c].name, self.where)))
+                            continue
+                        found = numbers_of(column, codes[c], self.where)
+                        if c not in infinite and np.isinf(found).any():
+                            infinite[c] = n_rows + int(np.isinf(found).argmax())
+                        if c in numbers:
+                            numbers[c].add(found)
+                n_rows += n_here
+                if listener is not None:
+                    listener.advance(n_here)
+            like_ids = {c for c, seen in numbers.items() if may_be_ids(seen, n_rows, codes[c].name)}
+        self._may_be_ids = None  # they have been compared
+        problems = []
+        for c, code in enumerate(codes):
+            if c in infinite:
+                problems.append((code.name, f"is infinite at row {infinite[c]} (from 0)"))
+            elif c in like_ids:
+                problems.append((code.name, "has a different whole number in every row"))
+            elif c in texts and not are_chosen and texts[c].are_ids(n_rows, code.name):
+                problems.append((code.name, "has a different text in every row"))
+            elif c in texts and (date := texts[c].ambiguous_date):
+                problems.append((code.name, f"has dates such as {date!r}, whose day and month are not clear"))
+        refuse_columns(problems, self.where, _remedy_of(problems))
+        return [texts[c].code(code) if c in texts else code for c, code in enumerate(codes)]
+
+    def possible_ids(self) -> list[int]:
+        """Return the columns of numbers that may be ids, which whoever reads all rows compares."""
+        return [int(self.encoding.starts[c]) for c in sorted(self._may_be_ids or ())]
+
+    def refuse_ids(self, columns: list[int]) -> None:
+        """Raise InvalidInputError for columns that have a different whole number in every row."""
+        problems = [(self.names[c], "has a different whole number in every row") for c in columns]
+        refuse_columns(problems, self.where, _remedy_of(problems))
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+def _remedy_of(problems: list[tuple[str, str]]) -> str:
+    """Return what to do about columns that the first pass refuses."""
+    parts = []
+    if ids := [name for name, what in problems if "different" in what]:
+        parts.append(
+            f"pass id={ids[0]!r} (--id {ids[0]}) if it names the rows, leave it out with drop= (--drop), or "
+            "name all features in columns= (--columns) if it is one"
+        )
+    if any("dates" in what for _, what in problems):
+        parts.append("write dates as 2024-12-31")
+    if any("infinite" in what for _, what in problems):
+        parts.append("features must be finite: replace what is infinite")
+    return ", and ".join(parts)
 
 
-def _decoded(column: Any) -> Any:
-    """Return the values of a categorical column, decoded."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return column.cast(pa.large_string()) if _is_text(column.type) else column
+def _logged(codes: list[ColumnCode], log: Columns | None, where: str) -> list[ColumnCode]:
+    """Return columns with those marked of which the logarithm is taken."""
+    if log is None:
+        return codes
+    names = [code.name for code in codes]
+    chosen: set[int] = set()
+    for entry in [log] if isinstance(log, (str, int, np.integer)) else log:
+        if isinstance(entry, str):
+            found = [c for c, name in enumerate(names) if name == entry or fnmatchcase(name, entry)]
+        else:
+            found = [int(entry)] if 0 <= int(entry) < len(names) else []
+        if not found:
+            raise UnknownColumnError(where, entry, names)
+        chosen.update(found)
+    for c in sorted(chosen):
+        if codes[c].kind not in (NUMBER, BOOLEAN):
+            raise InvalidInputError(
+                f"log names column {names[c]!r} of {where}, a {codes[c].kind}; name columns of numbers."
+            )
+    return [code._replace(logged=c in chosen) for c, code in enumerate(codes)]
+
+
+class DistinctNumbers:
+    """Whether a column has only whole numbers, all different and none missing, as far as it has been seen."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._seen: SeenIds | None = SeenIds(stack)
+
+    def add(self, values: np.ndarray) -> None:
+        """Look at the next values ``(rows,)``; nothing is kept once one is repeated or no whole number."""
+        if self._seen is None:
+            return
+        with np.errstate(invalid="ignore"):
+            is_whole = bool((np.rint(values) == values).all()) and bool((np.abs(values) < 2.0**63).all())
+        keys = values.astype(np.int64) if is_whole else None
+        if keys is None or len(np.unique(keys)) < len(keys):
+            self._seen = None
+        else:
+            self._seen.keep(keys)
+
+    def all_differ(self) -> bool:
+        """Return whether all values seen are different whole numbers."""
+        return self._seen is not None and not self._seen.repeated().size
+
+
+def may_be_ids(seen: DistinctNumbers, n_rows: int, name: str) -> bool:
+    """Return whether a column whose values have been seen is refused as one of ids.
+
+    Of few rows, all numbers of a feature may be different by chance; then its name has to say so, too.
+    """
+    return n_rows > 1 and (n_rows >= 200 or NAME_OF_IDS.fullmatch(name) is not None) and seen.all_differ()
+
+
+class _Texts:
+    """What has been seen of a column of text."""
+
+    def __init__(self) -> None:
+        self._levels: set[str] = set()
+        self._is_hashed = self._has_gaps = False
+        self._n_rows = 0
+        self._all_differ, self._keys = True, set[int]()
+        self._are_iso = self._are_dates = True
+        self._example = ""
+
+    def add(self, texts: list[str | None], rows: np.ndarray) -> None:
+        """Look at the next rows: the different texts, and which each row has."""
+        self._n_rows += len(rows)
+        used = np.unique(rows)
+        self._has_gaps = self._has_gaps or bool(used.size and used[0] < 0)
+        found = [texts[at] for at in used[used >= 0].tolist()]
+        known = {text for text in found if text is not None}
+        self._has_gaps = self._has_gaps or len(known) < len(set(found))
+        if known:
+            self._are_iso = self._are_iso and all(map(_ISO_DATE.fullmatch, known))
+            self._are_dates = self._are_dates and all(map(_OTHER_DATE.fullmatch, known))
+            self._example = self._example or min(known)
+        if not self._is_hashed:
+            self._levels |= known
+            self._is_hashed = len(self._levels) > LEVELS
+        if self._all_differ:
+            keys = set(map(hash, known))
+            self._all_differ = len(keys) == len(rows) and self._keys.isdisjoint(keys)
+            self._keys = self._keys | keys if self._all_differ else set()
+
+    def are_ids(self, n_rows: int, name: str) -> bool:
+        """Return whether all texts differ, in more rows than are few or under the name of ids."""
+        is_many = n_rows >= 200 or NAME_OF_IDS.fullmatch(name) is not None
+        return self._all_differ and is_many and n_rows > 1 and not self._are_iso
+
+    @property
+    def ambiguous_date(self) -> str:
+        """A date whose day and month are not clear, if all texts are such; else empty."""
+        return self._example if self._are_dates and self._example else ""
+
+    def code(self, code: ColumnCode) -> ColumnCode:
+        """Return what the column becomes."""
+        if self._example and self._are_iso:
+            return code._replace(kind=DATE)
+        if not self._levels:
+            return code._replace(kind=NUMBER)  # all missing
+        if self._is_hashed:
+            return code._replace(kind=HASHED, may_miss=self._has_gaps)
+        return code._replace(levels=tuple(sorted(self._levels)), may_miss=self._has_gaps)

@@ -49,6 +49,7 @@ from bigcons.stores.ensemble_store import (
     stamp_of,
     tile_checksums,
     write_categories,
+    write_generator,
 )
 from bigcons.stores.ids import StoredIds
 from bigcons.tables.codes import Encoding, integer_lookup, text_lookup
@@ -64,7 +65,7 @@ MOST_PARTITIONS = 4_096
 a file grows faster than their number, and its description takes more memory than is planned: measured by
 ``benchmarks/stores.py``."""
 
-_CATEGORIES = "_categories.json"
+_CATEGORIES, _GENERATOR = "_categories.json", "_generator.npz"
 _TOGETHER = 16
 """Columns that a thread decodes at a time."""
 
@@ -104,6 +105,7 @@ class ParquetRows(StoredRows):
                     *(path, body["ids"], self.footers, self.header.n_objects, self.header.chunk_rows)
                 )
                 self.header = self.header._replace(ids=ids)
+            self.take_generator(path / _GENERATOR, body)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CorruptStoreError(
                 f"{path} has an inconsistent manifest ({error}); {RESTORE}", path=path
@@ -385,6 +387,7 @@ class ParquetWriter:
             "files": self._files,
             "footers": self._footers,
             "categories_checksum": categories,
+            "generator_checksum": write_generator(self._folder / _GENERATOR, header),
             "checksums": self._checksums,
             "n_bytes": sum(sizes),
             "ids": ids,

@@ -51,6 +51,7 @@ from bigcons.stores.ensemble_store import (
     stamp_of,
     tile_checksums,
     write_categories,
+    write_generator,
 )
 from bigcons.stores.ids import PREFIXES, StoredIds, array_names, write_ids
 from bigcons.validation import check_int
@@ -77,6 +78,7 @@ class ZarrRows(StoredRows):
             if body.get("ids") is not None:
                 ids = StoredIds(self.data, f"-{self.generation}", body["ids"], n_objects, chunk_rows)
                 self.header = self.header._replace(ids=ids)
+            self.take_generator(self.data / generator_name(self.generation), body)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CorruptStoreError(
                 f"{path} has an inconsistent manifest ({error}); {RESTORE}", path=path
@@ -132,6 +134,11 @@ def array_name(header: Header, generation: int) -> str:
 def categories_name(generation: int) -> str:
     """Return the name of a generation's file of original label values."""
     return f"categories-{generation}.json"
+
+
+def generator_name(generation: int) -> str:
+    """Return the name of a generation's file of what labels new rows."""
+    return f"generator-{generation}.npz"
 
 
 # Writing
@@ -211,6 +218,7 @@ class ArrayWriter:
             "generation": generation,
             "metadata_checksum": zlib.crc32((self._path / METADATA).read()),
             "categories_checksum": categories,
+            "generator_checksum": write_generator(self._folder / generator_name(generation), header),
             "checksums": self._checksums,
             "n_bytes": self._path.n_bytes() + self._kept_bytes,
             "ids": ids,
@@ -288,8 +296,9 @@ def _sweep(place: Place) -> None:
         sweep_folders(place)
         return
     generation = load_manifest(place, KIND).body["generation"]
-    prefixes = ("labels-", "memberships-", "categories-", *PREFIXES)
-    keep = {f"{prefix}{generation}" for prefix in prefixes} | {categories_name(generation)}
+    prefixes = ("labels-", "memberships-", "categories-", "generator-", *PREFIXES)
+    keep = {f"{prefix}{generation}" for prefix in prefixes}
+    keep |= {categories_name(generation), generator_name(generation)}
     names = place.names()
     arrays = [name for name in names if name in keep and (place / name / METADATA).is_file()]
     if listed_arrays(place) != arrays:

@@ -21,7 +21,7 @@ from bigcons.tables.table import Column, Rows, Table
 MIN_CHUNK_ROWS = 1_024
 _CHUNK_LABELS = 16_000_000
 
-_NAME_OF_IDS = re.compile(r"(?i:(.*[^a-z])?(id|ids|key|uuid|index|unnamed: \d+))|.*I[dD]")
+NAME_OF_IDS = re.compile(r"(?i:(.*[^a-z])?(id|ids|key|uuid|index|unnamed: \d+))|.*I[dD]")
 _MISSING_AS_TEXT = frozenset(("?", ".", "-", "none", "unknown", "unassigned", "missing"))
 """Text in lower case that often stands for a missing label, but can be a name."""
 
@@ -238,7 +238,7 @@ def warn_of_suspects(
         )
     all_differ = (n_clusters == n_objects) & (n_objects > 1)
     if n_objects < 200:  # may legitimately have as many partitions, or only singleton clusters
-        all_differ &= [_NAME_OF_IDS.fullmatch(name) is not None for name in names]
+        all_differ &= [NAME_OF_IDS.fullmatch(name) is not None for name in names]
     (ids,) = np.nonzero(all_differ)
     # fewer than four objects that share a label, on average, are hardly a partition
     is_fine = (n_clusters >= 200) & (4 * n_clusters > n_labeled)

@@ -210,7 +210,7 @@ def scan_ids(table: Table, name: str, *, is_index: bool = False) -> TableIds:
     dtype = whole_or_text(table, name)
     digest, n_objects, source_type = Digest(), 0, ""
     with ExitStack() as stack:
-        seen = _Seen(stack)
+        seen = SeenIds(stack)
         listener = None
         if table.n_rows is not None:
             listener = stack.enter_context(progress("check the ids", table.n_rows))
@@ -254,7 +254,7 @@ def refuse_repeated(blocks: Iterable[Any], suspects: np.ndarray, name: str, wher
 def check_distinct_ids(parts: Callable[[], Iterable[Any]], name: str, where: str) -> None:
     """Raise InvalidIdsError if an id is repeated in the blocks that ``parts`` gives, each time anew."""
     with ExitStack() as stack:
-        seen = _Seen(stack)
+        seen = SeenIds(stack)
         for block in parts():
             seen.keep(_keys(block))
         suspects = seen.repeated()
@@ -334,7 +334,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 
-class _Seen:
+class SeenIds:
     """The keys of the ids seen so far: in memory or, if they are many, in files of equal keys."""
 
     def __init__(self, stack: ExitStack) -> None:
@@ -357,6 +357,7 @@ class _Seen:
         self.keep(keys)
 
     def keep(self, keys: np.ndarray) -> None:
+        """Add keys of ids."""
         self._held.append(keys)
         self._n_held += len(keys)
         if self._n_held >= KEYS_HELD:

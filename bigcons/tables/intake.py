@@ -6,6 +6,7 @@ pandas, dask, xarray and AnnData objects are recognized by the module of their t
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,13 @@ from bigcons.tables.table import Reading, Table
 
 
 def open_table(
-    x: Any, role: str, *, are_objects: bool = False, with_ids: bool = True, usual_id: str | None = None
+    x: Any,
+    role: str,
+    *,
+    are_objects: bool = False,
+    with_ids: bool = True,
+    usual_id: str | None = None,
+    check: Callable[[Table], None] = lambda _: None,
 ) -> Table:
     """Return the table of any supported source; ``role`` is "labels", "features" or "pairs".
 
@@ -37,7 +44,8 @@ def open_table(
     ``data/*.parquet``, or a list of paths; or one of these after `select`.
 
     ``are_objects``: the caller knows that rows are objects. Without ``with_ids``, names of rows are no ids.
-    ``usual_id`` is the name of the ids by default, where the table has such a column or index.
+    ``usual_id`` is the name of the ids by default, where the table has such a column or index. What ``check``
+    raises of the chosen columns comes before any id is read.
 
     Raises InvalidInputError for anything else, and for what can be read in two ways, and StoreNotFoundError
     for a missing file.
@@ -70,8 +78,10 @@ def open_table(
     if usual_id is not None and all(choice.id is None for choice in choices) and _has_ids(table, usual_id):
         first = choices[0] if choices else Selection(source)
         choices = [replace(first, id=usual_id), *choices[1:]]
-    for choice in choices:
-        table = choose(table, choice)
+    if not choices:
+        check(SelectedTable(table, [c for c in range(table.n_columns) if c != table.index_position]))
+    for number, choice in enumerate(choices, 1):
+        table = choose(table, choice, check if number == len(choices) else lambda _: None)
     if (
         role == "labels"
         and _package(source) == "anndata"
@@ -124,10 +134,15 @@ def _read_h5ad(path: str) -> Any:
 
 
 def _dense(x: Any, role: str) -> Any:
-    """Return an array that is not sparse; raise InvalidInputError for one that is."""
-    if _package(x) == "scipy" or (hasattr(x, "format") and hasattr(x, "indptr")):
+    """Return an array that is not sparse; raise InvalidInputError for one that is, of other than features."""
+    if is_sparse(x):
         raise InvalidInputError(f"{role} is a sparse {type(x).__name__}; pass it dense, such as x.toarray().")
     return x
+
+
+def is_sparse(x: Any) -> bool:
+    """Return whether ``x`` is a sparse matrix of scipy, or rows of one that an AnnData keeps on a disk."""
+    return _package(x) == "scipy" or (hasattr(x, "format") and hasattr(x, "indptr"))
 
 
 def _package(x: Any) -> str:
@@ -138,6 +153,8 @@ def _open(x: Any, role: str, how: Reading) -> Table:
     package = _package(x)
     if isinstance(x, Table):
         return x
+    if role == "features" and is_sparse(x):
+        return memory.SparseTable(x, role)
     if isinstance(x, (str, os.PathLike)):
         table = files.open_path(x, role, how)
         if isinstance(x, files.StandardInput):
@@ -153,7 +170,7 @@ def _open(x: Any, role: str, how: Reading) -> Table:
         return memory.open_xarray(x, role)
     if package == "anndata" and hasattr(x, "obs"):
         index = memory.PandasTable(x.obs, role)
-        table = index if role == "labels" else _open(_dense(x.X, role), role, how)
+        table = index if role == "labels" else _open(x.X, role, how)
         table._index, table.is_named = index.index, True
         return table
     if package == "pandas" and hasattr(x, "columns"):

@@ -67,6 +67,34 @@ class ArrayTable(SlicedTable):
             release_pages(self._array)
 
 
+class SparseTable(SlicedTable):
+    """A sparse matrix of scipy, in memory, or one of an AnnData, whose rows can be sliced on the disk."""
+
+    is_sparse = True
+
+    def __init__(self, matrix: Any, where: str) -> None:
+        check_matrix(matrix.shape, where)
+        check_size(matrix.shape, where)
+        if hasattr(matrix, "tocsr"):
+            matrix = matrix.tocsr()
+        self.where = where
+        self.dtype: np.dtype | None = np.dtype(matrix.dtype)
+        self.n_rows: int | None = int(matrix.shape[0])
+        self.n_columns: int = int(matrix.shape[1])
+        self._matrix = matrix
+        stored = getattr(matrix, "nnz", None)
+        of_row = self.n_columns if stored is None else stored / max(self.n_rows, 1)
+        self.row_bytes: float = 16.0 * of_row
+
+    def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:  # noqa: ARG002 - a matrix
+        """Return some rows, compressed."""
+        from scipy.sparse import csr_array
+
+        rows = csr_array(self._matrix[start:stop])
+        rows.sum_duplicates()
+        return rows
+
+
 def map_npy(path: Path) -> np.ndarray:
     """Map a ``.npy`` file of any shape into memory."""
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -133,8 +133,11 @@ def reading_of(choices: Sequence[Selection]) -> Reading:
     )
 
 
-def choose(table: Table, choice: Selection) -> Table:
-    """Return ``table`` with the columns of a choice, and with its ids; see `select`."""
+def choose(table: Table, choice: Selection, check: Callable[[Table], None] = lambda _: None) -> Table:
+    """Return ``table`` with the columns of a choice, and with its ids; see `select`.
+
+    What ``check`` raises of the columns comes before the ids are read.
+    """
     names, index, id_position = table.names, None, None
     if choice.id is not None and (index := _index_of(table, choice.id)) is None:
         id_position = _position(table, choice.id)
@@ -148,6 +151,7 @@ def choose(table: Table, choice: Selection) -> Table:
     positions = [c for c in positions if c not in dropped and c != id_position]
     if not positions:
         raise InvalidInputError(f"{table.where} has no columns left; choose at least one besides the id.")
+    check(SelectedTable(table, positions))
     ids = table.ids
     if index is not None:
         ids = scan_ids(index, index.names[0] if index.names else INDEX, is_index=True)
@@ -251,6 +255,7 @@ class SelectedTable(Table):
         )
         self.dtype: np.dtype | None = table.dtype
         self.is_text: bool = table.is_text
+        self.is_sparse: bool = table.is_sparse
         share = 1.0 if table.dtype is not None else len(positions) / max(table.n_columns, 1)
         self.row_bytes: float = table.row_bytes * share  # a matrix is read with all columns
         self.fixed_bytes: int = table.fixed_bytes

@@ -79,6 +79,8 @@ class Table(ABC):
         Whether it has the labels that a user holds, not those that are made here.
     may_be_long
         Whether a row may be one label of an object, as far as the call tells.
+    is_sparse
+        Whether its blocks are compressed sparse rows, of features only.
     """
 
     where: str
@@ -97,6 +99,7 @@ class Table(ABC):
     names_are_guessed: bool = False
     is_given: bool = False
     may_be_long: bool = False
+    is_sparse: bool = False
     _index: Table | None = None
 
     def rule_of(self, position: int) -> MissingRule:

@@ -50,7 +50,7 @@ def ok(run):
 
 def test_walk__from_a_folder_of_customers_to_a_join(run, ok):
     for options, words in (
-        ("", ("column 'customer' of customers has more than 1000 distinct texts", "--id")),
+        ("", ("column 'customer' of customers has a different text in every row", "--id")),
         ("--id custmer", ("no column 'custmer'", "Did you mean customer?")),
         ("--id segment", ("segment ", "is in rows")),
     ):

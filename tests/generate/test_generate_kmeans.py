@@ -195,14 +195,14 @@ def test_label_column__leaves_no_number_out(labels):
     assert (dense[len(labels) :] == -1).all()
 
 
-def test_kmeans__categories_count_as_their_numbers():
-    import pyarrow as pa
-
+def test_kmeans__a_category_counts_as_much_as_a_number():
     rng = np.random.default_rng(0)
     text, number = rng.choice(["a", "b", "c"], size=500), rng.normal(size=500)
     table = pa.table({"text": text.tolist(), "number": number})
-    matrix = np.stack([np.searchsorted(["a", "b", "c"], text), number], axis=1)
-    np.testing.assert_array_equal(make(table), make(matrix))
+    one_hot = (text[:, None] == ["a", "b", "c"]).astype(float)
+    one_hot = (one_hot - one_hot.mean(axis=0)) / np.sqrt(one_hot.var(axis=0).sum())
+    matrix = np.column_stack([one_hot, StandardScaler().fit_transform(number[:, None])])
+    np.testing.assert_array_equal(make(table), make(matrix, standardize=False))
 
 
 # Scaling
@@ -473,7 +473,7 @@ def test_kmeans__a_full_disk_is_one_line_and_keeps_what_is_finished(points, tmp_
         make(points, out=tmp_path / "e.zarr", client="serial")
     monkeypatch.undo()
     finished = sorted(path.name for path in (tmp_path / "e.zarr.partial").glob("*.npy"))
-    assert finished == ["partition-000000.npy", "partition-000001.npy"]
+    assert finished == [f"{what}-00000{u}.npy" for what in ("found", "partition") for u in (0, 1)]
 
 
 CHILD = """
@@ -552,7 +552,8 @@ def test_kmeans__rejects_too_small_a_budget(points, tmp_path, algorithm):
         ([1.0] * 50, {}, "all constant"),
         ([0.0] * 49 + [1e200], {"standardize": False}, "'f0' of features ranges from 0 to 1e\\+200"),
         ([0.0] * 49 + [1e300], {}, "too far for float32"),
-        ([0.0] * 49 + [np.nan], {}, "nan at row 49"),
+        ([0.0] * 49 + [np.inf], {}, "inf at row 49"),
+        ([np.nan] * 50, {}, "all constant"),
     ],
 )
 def test_kmeans__rejects_features_it_cannot_cluster(tmp_path, column, kwargs, message):

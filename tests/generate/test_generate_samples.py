@@ -159,9 +159,9 @@ def test_samples__read_the_features_twice(points, monkeypatch):
     passes = []
     stream = Features._stream
 
-    def counted(self, blocks):
+    def counted(self, blocks, gaps):
         passes.append(sum(block.n_rows for block in blocks))
-        return stream(self, blocks)
+        return stream(self, blocks, gaps)
 
     monkeypatch.setattr(Features, "_stream", counted)
     make(points, n_partitions=30)
@@ -213,8 +213,8 @@ def test_samples__resume_what_is_unfinished(points, interrupted, seed, monkeypat
     rows = []
     iterate = Features.iterate
 
-    def counted(self, *args):
-        for block, values in iterate(self, *args):
+    def counted(self, *args, **how):
+        for block, values in iterate(self, *args, **how):
             rows.append(block.n_rows)
             yield block, values
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigcons.kernels.nearest import label_nearest, pack_centers
+from bigcons.kernels.nearest import label_nearest, mean_distances, pack_centers
 from tests.naive import nearest as naive
 
 
@@ -49,3 +49,25 @@ def test_label_nearest__of_a_point_does_not_depend_on_those_around_it():
     np.testing.assert_array_equal(
         labeled(points[order], centers, offsets, labels[order]), expected[order], strict=True
     )
+
+
+@given(problems(), st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_mean_distances__is_the_naive_one(problem, is_shared):
+    points, centers, offsets, labels = problem
+    rng = np.random.default_rng(len(points))
+    weights = np.ones((1, points.shape[1]))
+    if not is_shared:
+        weights = rng.integers(0, 4, (len(offsets) - 1, points.shape[1])).astype(float)
+    labels = np.minimum(labels, np.diff(offsets) - 1).astype(np.int8)
+    of_each = np.repeat(
+        np.broadcast_to(weights, (len(offsets) - 1, points.shape[1])), np.diff(offsets), axis=0
+    )
+    inner = centers * of_each
+    packed = pack_centers(np.hstack([inner * of_each, (inner**2).sum(axis=1, keepdims=True) / 2]))
+    found = np.empty(len(points))
+    mean_distances(points, packed, offsets, weights**2, labels, found)
+    expected = naive.mean_distance(
+        points, centers, offsets, np.broadcast_to(weights, (len(offsets) - 1, points.shape[1])), labels
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-9)

@@ -6,6 +6,19 @@ def distance(x, center):
     return sum((float(a) - float(b)) ** 2 for a, b in zip(x, center, strict=True))
 
 
+def mean_distance(points, centers, offsets, weights, labels):
+    """Return the mean squared distance of each point to its centers, in features times weights (M, width)."""
+    found = []
+    for x, of_x in zip(points, labels, strict=True):
+        own = [
+            distance(x * weights[u], centers[offsets[u] + label] * weights[u])
+            for u, label in enumerate(of_x)
+            if label >= 0
+        ]
+        found.append(sum(own) / max(len(own), 1))
+    return found
+
+
 def label(points, centers, offsets, labels):
     """Return the labels: all that are not negative become the nearest center, the first of a tie."""
     found = labels.copy()

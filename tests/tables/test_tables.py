@@ -73,6 +73,11 @@ def arrow_sources(frame):
     }
 
 
+def one_hot(frame):
+    """The features of a frame whose only text is in its last column, c, of x and y."""
+    return frame.assign(c=frame["c"] == "x", y=frame["c"] == "y")
+
+
 @pytest.mark.parametrize("kind", arrow_sources(pd.DataFrame({"a": [0], "c": ["x"]})))
 @pytest.mark.filterwarnings("default")
 def test_tables__in_memory_are_labels_and_features(frame, kind):
@@ -80,7 +85,7 @@ def test_tables__in_memory_are_labels_and_features(frame, kind):
         frame = frame.astype({"c": object})
     labels, features = as_read(arrow_sources(frame)[kind])
     assert labels == frame.to_numpy().tolist()
-    assert features == frame.assign(c=(frame["c"] == "y").astype(int)).to_numpy(float).tolist()
+    assert features == one_hot(frame).to_numpy(float).tolist()
 
 
 def test_tables__a_stream_that_can_be_read_once_is_kept(frame):
@@ -118,7 +123,7 @@ def test_tables__in_files_are_labels_and_features(frame, tmp_path, name):
     FILES[name](frame, tmp_path / name)
     labels, features = as_read(tmp_path / name)
     assert labels == frame.to_numpy().tolist()
-    assert features == frame.assign(c=(frame["c"] == "y").astype(int)).to_numpy(float).tolist()
+    assert features == one_hot(frame).to_numpy(float).tolist()
 
 
 @pytest.mark.parametrize("name", ["x.npz", "fortran.npz", "x.npy", "fortran.npy", "x.zarr", "group.zarr"])

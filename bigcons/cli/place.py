@@ -1,0 +1,160 @@
+"""``bigcons place``: new rows placed in the clusters of a consensus by their features."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from bigcons.cli.options import (
+    PATH,
+    STANDARD,
+    TABLE,
+    one_or_many,
+    output_option,
+    overwrite_option,
+    scheduler_option,
+)
+from bigcons.cli.output import JSON, amount, emit, facts, reporting
+from bigcons.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from bigcons.solving.estimator import PredictingClusterer
+    from bigcons.stores.consensus import Consensus
+
+
+@click.command()
+@click.argument("features", nargs=-1, required=True, type=TABLE)
+@click.option(
+    "--with",
+    "folder",
+    required=True,
+    type=PATH,
+    metavar="FOLDER",
+    help="Output of `bigcons run`, or the store of a consensus.",
+)
+@output_option(
+    "File for the labels: .parquet, .csv, .tsv (or these with .gz) or .npy; or - for CSV to standard output.",
+    name="FILE",
+    may_stream=True,
+)
+@click.option(
+    "--id",
+    metavar="NAME",
+    help="Column that identifies the rows.  [default: the name of the ids of the first table, if there]",
+)
+@click.option(
+    "--header/--no-header",
+    default=None,
+    help="Whether the first line of a .csv or .tsv has names of columns.  [default: if that is clear]",
+)
+@click.option("--memberships", is_flag=True, help="Also write the memberships: cluster_0, cluster_1, ...")
+@scheduler_option
+@overwrite_option
+@reporting
+def place(
+    features: tuple[str, ...],
+    folder: str,
+    out: str,
+    id: str | None,
+    header: bool | None,
+    memberships: bool,
+    client: str | None,
+    overwrite: bool,
+) -> None:
+    """Place the rows of FEATURES in the clusters of a consensus.
+
+    FEATURES is a table, or several, with the columns that the ensemble was made of by `bigcons run` or
+    `bigcons generate`, as they were then, in any order; other columns are not read. They are encoded and
+    scaled as they were, labeled by the centers of all partitions, and placed by these labels, block by block.
+
+    The file has a row for each of them: its id, if it has one, its label, the confidence in it, and whether
+    the row is farther from its centers than 99 % of the rows that the centers were made of. If that is so of
+    far more than 1 % of the rows, the data have changed.
+    """
+    from bigcons.execution.engine import open_engine
+    from bigcons.solving.placing import confidence_of, place_features, tables_of_generator
+    from bigcons.stores.export import export_to
+    from bigcons.tables.select import select
+
+    to_stream = out == STANDARD
+    if to_stream and click.get_current_context().meta.get(JSON):
+        raise click.UsageError("--json prints to standard output, too; give a path with -o.")
+    model, consensus = open_placing(folder)
+    generator = model._generator
+    if generator is None:
+        raise InvalidInputError(
+            f"the ensemble of {consensus.path} was not generated from features, or by an older version; "
+            "generate it by bigcons generate or run."
+        )
+    data = generator.open(select(one_or_many(features), header=header), id=id)
+    if memberships and not model.info.soft:
+        consensus.read_memberships(0, 0)  # raises
+    ids = None if out.lower().endswith(".npy") else data.ids
+    types: dict[str, Any] = {"label": np.dtype(np.int32), "confidence": np.dtype(np.float32)}
+    types["is_far"] = np.dtype(bool)
+    types |= {f"cluster_{k}": np.dtype(np.float32) for k in range(consensus.n_clusters if memberships else 0)}
+    if ids is not None:
+        types = {"id" if ids.facts.name in types else ids.facts.name: ids.type, **types}
+    sizes, n_far, summed = np.zeros(consensus.n_clusters, np.int64), 0, 0.0
+    task = model._place_task(tables_of_generator(generator, model._recoding.values))
+    known = iter(()) if ids is None else ids.blocks(data.chunk_rows)
+
+    def rows_of(placed: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
+        for labels, soft, is_far in placed:
+            sure = confidence_of(labels, soft)
+            of_ids = [] if ids is None else [ids.as_they_came(next(known))]
+            columns = map(np.ascontiguousarray, soft.T) if memberships else ()
+            yield labels, sure, is_far, [*of_ids, labels, sure, is_far, *columns]
+
+    with (
+        open_engine(client) as engine,
+        export_to(
+            sys.stdout.buffer if to_stream else out, data.n_objects, types, overwrite=overwrite
+        ) as write,
+    ):
+        for labels, sure, is_far, columns in rows_of(place_features(generator, task, data, engine)):
+            write(columns)
+            sizes += np.bincount(labels[labels >= 0], minlength=len(sizes))
+            n_far, summed = n_far + int(is_far.sum()), summed + float(sure.sum(dtype=np.float64))
+    if to_stream:
+        sys.stdout.flush()
+        return
+    result = {
+        "kind": "placed",
+        "path": out,
+        "n_objects": data.n_objects,
+        "sizes": sizes.tolist(),
+        "mean_confidence": summed / data.n_objects,
+        "far_share": n_far / data.n_objects,
+    }
+    emit(
+        result,
+        f"{out}: {amount(data.n_objects, 'row')} placed, with a mean confidence of "
+        f"{result['mean_confidence']:.3f}.\n"
+        + facts({f"cluster {k}": size for k, size in enumerate(sizes.tolist()) if size})
+        + f"\nFar from the centers: {n_far:,} ({n_far / data.n_objects:.1%}); about 1 % are expected of rows "
+        "like those of the ensemble.",
+    )
+
+
+def open_placing(folder: str) -> tuple[PredictingClusterer, Consensus]:
+    """Return the method of a stored consensus, ready to place objects, and the consensus."""
+    from bigcons.methods import METHODS
+    from bigcons.storage.commit import is_store
+    from bigcons.stores.consensus import Consensus
+    from bigcons.stores.ensemble import Ensemble
+
+    path = folder if is_store(folder) else f"{folder.rstrip('/')}/consensus.zarr"
+    consensus = Consensus.open(path)
+    consensus.read_placing()  # raises if there is nothing to place by, before methods are imported
+    source = str(consensus.provenance["ensemble"])
+    beside = f"{path.rstrip('/').rpartition('/')[0] or '.'}/{source.rpartition('/')[2]}"
+    ensemble = Ensemble.open(beside if is_store(beside) else source)
+    classes = {method.__name__: method for method in METHODS.values()}
+    model: Any = classes[consensus.parameters["method"]]()
+    model.take_placing(consensus, ensemble)
+    return model, consensus

@@ -1,0 +1,134 @@
+"""``bigcons place``: from a CSV file as people have it to new rows in clusters, nothing cleaned by hand."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import bigcons as bc
+from bigcons.cli import main
+
+N = 600
+
+
+def customers(n, seed, first=0):
+    """Return customers with an id, text, dates, booleans and gaps, and their three groups."""
+    rng = np.random.default_rng(seed)
+    group = rng.integers(3, size=n)
+    city = np.array(["Bern", "Oslo", "Rome"])[group].astype(object)
+    city[rng.random(n) < 0.05] = None
+    frame = pd.DataFrame(
+        {
+            "customer_id": np.arange(first, first + n),
+            "city": city,
+            "age": np.where(rng.random(n) < 0.1, np.nan, 20 + 20 * group + rng.normal(size=n)),
+            "joined": pd.Timestamp("2020-01-01") + pd.to_timedelta(400 * group + rng.integers(0, 90, n), "D"),
+            "active": np.where(rng.random(n) < 0.1, None, group == 1),
+        }
+    )
+    return frame, group
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Customers, new ones and the output of `bigcons run`."""
+    folder = tmp_path_factory.mktemp("place")
+    frame, _ = customers(N, 0)
+    frame.to_csv(folder / "customers.csv", index=False)
+    customers(200, 1, 5000)[0].iloc[:, ::-1].to_csv(folder / "new.csv", index=False)
+    result = bigcons(folder, "run customers.csv --id customer_id -k 3 -o out/ --n-partitions 16")
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+def bigcons(folder, words):
+    """Run a command whose paths are in a folder."""
+    paths = [f"{folder}/{word}" if "." in word or word.endswith("/") else word for word in words.split()]
+    return CliRunner().invoke(main, paths)
+
+
+def test_generate__says_first_what_the_columns_are(made):
+    result = bigcons(made, "generate customers.csv --id customer_id --log age -o g.zarr --n-partitions 2")
+    assert result.exit_code == 0, result.output
+    said = "customers.csv: 4 columns: 1 number, 1 boolean (active), 1 date (joined), 1 category (city).\n"
+    assert result.stderr.endswith(said)
+    assert bc.Ensemble.open(made / "g.zarr").generator.encoding.lines()[1].startswith("age number, logarithm")
+
+
+def test_place__new_customers_without_any_cleaning(made):
+    result = bigcons(made, "place new.csv --with out/ -o placed.csv")
+    assert result.exit_code == 0, result.output
+    assert "200 rows placed, with a mean confidence of" in result.stdout
+    placed = pd.read_csv(made / "placed.csv")
+    assert placed.columns.tolist() == ["customer_id", "label", "confidence", "is_far"]
+    assert placed["customer_id"].tolist() == list(range(5000, 5200))
+    assert bc.metrics.adjusted_rand(customers(200, 1)[1], placed["label"].to_numpy()) > 0.95
+    ensemble = bc.Ensemble.open(made / "out" / "ensemble.zarr")
+    model = bc.ConsensusTree(3, random_state=0).fit(ensemble)
+    assert placed["label"].tolist() == model.predict_features(made / "new.csv").labels.tolist()
+
+
+def test_place__writes_memberships_into_any_file_and_says_json(made):
+    result = bigcons(made, "place new.csv --with out/ -o placed.parquet --memberships --json")
+    said = json.loads(result.stdout)
+    assert sum(said["sizes"]) == said["n_objects"] == 200
+    placed = pd.read_parquet(made / "placed.parquet")
+    shares = placed[["cluster_0", "cluster_1", "cluster_2"]].to_numpy()
+    np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-6)
+    np.testing.assert_array_equal(shares.max(axis=1), placed["confidence"])
+    assert bigcons(made, "place new.csv --with out/ -o placed.npy").exit_code == 0
+    assert np.load(made / "placed.npy")["label"].tolist() == placed["label"].tolist()
+    streamed = bigcons(made, "place new.csv --with out/consensus.zarr -o -")
+    assert streamed.stdout.startswith("customer_id,label,confidence,is_far\n5000,")
+
+
+def test_place__tells_that_the_data_have_changed(made):
+    frame = customers(200, 2)[0]
+    frame["age"] += 500
+    frame.to_csv(made / "changed.csv", index=False)
+    result = bigcons(made, "place changed.csv --with out/ -o changed.parquet --json")
+    assert json.loads(result.stdout)["far_share"] > 0.8
+
+
+def test_place__finds_the_stores_of_a_folder_that_was_moved(made):
+    shutil.copytree(made / "out", made / "moved")
+    shutil.rmtree(made / "moved" / "nothing", ignore_errors=True)
+    hidden = made / "out" / "ensemble.zarr"
+    hidden.rename(made / "hidden.zarr")
+    try:
+        result = bigcons(made, "place new.csv --with moved/ -o moved.csv")
+    finally:
+        (made / "hidden.zarr").rename(hidden)
+    assert result.exit_code == 0, result.output
+
+
+def test_place__refuses_what_it_cannot_do_in_one_line(made):
+    (made / "short.csv").write_text("city,age\nBern,3\n")
+    result = bigcons(made, "place short.csv --with out/ -o x.csv")
+    assert "short.csv has no column 'joined', 'active'; give the columns" in result.output
+    solved = bigcons(made, "solve out/ensemble.zarr -m ivc -k 3 -o ivc.zarr")
+    assert solved.exit_code == 0, solved.output
+    result = bigcons(made, "place new.csv --with ivc.zarr -o x.csv")
+    assert result.exit_code == 1
+    assert "because IVC does not store it; solve with ConsensusTree (-m tree)" in result.output
+    assert not (made / "x.csv").exists()
+    result = bigcons(made, "run customers.csv -k 3 -o other/")
+    assert "column 'customer_id'" in result.output
+    assert "pass id='customer_id' (--id customer_id)" in result.output
+
+
+def test_verify__makes_again_what_places_new_rows(made):
+    file = made / "out" / "consensus.zarr" / "placing.npz"
+    before = file.read_bytes()
+    file.write_bytes(before[:-1])
+    result = bigcons(made, "place new.csv --with out/ -o x.csv")
+    assert "placing.npz is damaged (wrong checksum)" in result.output
+    result = bigcons(made, "verify out/consensus.zarr --repair")
+    assert result.exit_code == 0, result.output
+    assert "made again: what places new objects" in result.output
+    assert file.read_bytes() == before

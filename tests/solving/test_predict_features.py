@@ -1,0 +1,87 @@
+"""New objects placed by their features, as by the base labels that they get."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import bigcons as bc
+from bigcons.errors import CorruptStoreError, InvalidInputError
+
+N = 600
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    group = rng.integers(3, size=N)
+    age = pa.array(30 + 20 * group + rng.normal(size=N), mask=rng.random(N) < 0.1)
+    return pa.table({"who": [f"w{v}" for v in range(N)], "city": np.array(list("abc"))[group], "age": age})
+
+
+@pytest.fixture(scope="module")
+def ensemble(table):
+    return bc.generate.kmeans(table, id="who", n_partitions=12, n_clusters=(3, 5), random_state=0)
+
+
+@pytest.mark.parametrize("method", ["tree", "pcc", "ivc"])
+def test_predict_features__is_predict_of_the_labels_by_features(table, ensemble, method):
+    model = bc.METHODS[method](3, random_state=0).fit(ensemble)
+    new = table.slice(100, 200).select(["age", "who", "city"])
+    placed = pickle.loads(pickle.dumps(model)).predict_features(new)
+    labels = ensemble.generator.assign(new).labels
+    np.testing.assert_array_equal(placed.labels, model.predict(labels))
+    assert bc.metrics.adjusted_rand(placed.labels, model.labels_[100:300]) > 0.98
+    assert placed.far_share < 0.05
+    assert placed.ids.hold().values.to_pylist() == new["who"].to_pylist()
+    if method == "ivc":
+        assert placed.memberships is None
+        assert placed.to_arrow().column_names == ["who", "label", "is_far"]
+        return
+    np.testing.assert_array_equal(placed.memberships, model.predict_proba(labels))
+    np.testing.assert_array_equal(placed.confidence, placed.memberships.max(axis=1))
+    assert placed.to_arrow().column_names == ["who", "label", "confidence", "is_far"]
+
+
+def test_predict_features__of_an_ensemble_with_other_partitions_uses_the_generated_ones(table, ensemble):
+    more = bc.Ensemble.from_labels(np.asarray(ensemble))
+    with pytest.raises(InvalidInputError, match="was not generated from features"):
+        bc.ConsensusTree(3).fit(more).predict_features(table)
+    held = ensemble.select(ensemble.names)
+    held.append_partitions(np.array(table["city"].to_pylist()), names=["mine"])
+    model = bc.ConsensusTree(3, random_state=0).fit(held)
+    labels = np.where(np.arange(13) < 12, held.generator.assign(table).labels, -1)
+    np.testing.assert_array_equal(
+        model.predict_features(table).labels, model.predict(np.where(labels < 0, None, labels).astype(object))
+    )
+
+
+def test_fit__of_a_finished_store_predicts_as_before(table, ensemble, tmp_path):
+    first = bc.ConsensusTree(3, random_state=0).fit(ensemble, out=tmp_path / "c.zarr")
+    second = bc.ConsensusTree(3, random_state=0).fit(ensemble, out=tmp_path / "c.zarr")
+    expected = first.predict_features(table)
+    np.testing.assert_array_equal(second.predict_features(table).memberships, expected.memberships)
+    np.testing.assert_array_equal(second.predict(ensemble), first.predict(ensemble))
+    consensus = bc.Consensus.open(tmp_path / "c.zarr")
+    assert consensus.verify()
+    with pytest.raises(InvalidInputError, match="is of another ensemble than the one in memory"):
+        bc.ConsensusTree().take_placing(consensus, ensemble.drop("p1"))
+    file = tmp_path / "c.zarr" / "placing.npz"
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(CorruptStoreError, match=r"placing.npz is damaged \(wrong checksum\)"):
+        bc.Consensus.open(tmp_path / "c.zarr").verify()
+    bc.IVC(3, random_state=0).fit(ensemble, out=tmp_path / "i.zarr")
+    found = bc.IVC(3, random_state=0).fit(ensemble, out=tmp_path / "i.zarr")
+    with pytest.raises(InvalidInputError, match="does not store what predict needs"):
+        found.predict_features(table)
+
+
+def test_take_placing__refuses_arrays_of_other_shapes(ensemble, tmp_path):
+    model = bc.ConsensusTree(3, random_state=0).fit(ensemble)
+    parts = model._placing_parts()
+    for wrong in ({"rates": parts["rates"][1:]}, {"prior": np.zeros(2)}, {"temperature": np.ones(1, "f4")}):
+        with pytest.raises(ValueError, match="shapes"):
+            bc.ConsensusTree()._restore_placing({**parts, **wrong}, ensemble.offsets, 3)
