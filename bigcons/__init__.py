@@ -63,10 +63,10 @@ def __getattr__(name: str) -> Any:
     elif name in _MODULES:
         value = importlib.import_module(f"bigcons.{name}")
     else:
-        import difflib
+        from bigcons.errors import nearest
 
-        near = difflib.get_close_matches(name, __dir__(), n=1)
-        guess = f"; did you mean {near[0]}?" if near else ""
+        near = nearest(name, __dir__())
+        guess = "" if near is None else f"; did you mean {near}?"
         raise AttributeError(f"module 'bigcons' has no attribute {name!r}{guess}")
     globals()[name] = value
     return value

@@ -13,9 +13,6 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import (
@@ -31,6 +28,7 @@ from bigcons.metrics import confidence
 from bigcons.progress import job, progress
 from bigcons.schema import TRUST
 from bigcons.seeding import SeedLike, resolve_seed
+from bigcons.solving.base import Estimator, check_is_fitted
 from bigcons.solving.memory_plan import LabelsNeededError, PlannedEnsemble
 from bigcons.solving.results import Found, Results, Use, renumbered
 from bigcons.solving.survey import labeled_objects
@@ -88,7 +86,7 @@ class MethodInfo(NamedTuple):
     """Whether it takes soft clusterings: `Ensemble.from_memberships`."""
 
 
-class ConsensusClusterer(ClusterMixin, BaseEstimator):
+class ConsensusClusterer(Estimator):
     """Base of the methods that combine an ensemble into one clustering.
 
     ``fit`` takes an Ensemble, the path of one, or anything ``Ensemble.from_labels`` takes: rows are objects,
@@ -206,9 +204,13 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         ):
             self._solve(ensemble, engine, 0, Output(out, overwrite=False, resume=True, fingerprint={}))
 
-    def __sklearn_tags__(self) -> Tags:
+    def fit_predict(self, x: Any, y: object = None, **options: Any) -> np.ndarray:
+        """Return ``labels_`` of `fit`, which takes the options."""
+        return self.fit(x, y, **options).labels_
+
+    def __sklearn_tags__(self) -> Any:
         """Return scikit-learn's tags: features are labels, numbers or text, and may be missing."""
-        tags: Tags = super().__sklearn_tags__()
+        tags = super().__sklearn_tags__()
         tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
         return tags
 
@@ -391,7 +393,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
 
         For a stored result, it is read from the store.
         """
-        check_is_fitted(self, "labels_")
+        check_is_fitted(self)
         if self._trust is None:
             raise AttributeError(
                 f"this {type(self).__name__} has no trust_: only ConsensusTree and PCC find it in fit, "
@@ -440,9 +442,10 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         """Show the results, once fitted, where scikit-learn would show a diagram of the parameters."""
-        shown: dict[str, str] = super()._repr_mimebundle_(**options)
-        if "text/html" in shown and hasattr(self, "labels_"):
-            shown["text/html"] = self._repr_html_()
+        draw = getattr(super(), "_repr_mimebundle_", None)
+        if draw is None or hasattr(self, "labels_"):
+            return {"text/plain": repr(self), "text/html": self._repr_html_()}
+        shown: dict[str, str] = draw(**options)
         return shown
 
 
@@ -480,7 +483,7 @@ class PredictingClusterer(ConsensusClusterer):
         the list of their memberships, with the same clusters.
         With ``out``, the result also goes to a Consensus store there, block by block.
         """
-        check_is_fitted(self, "labels_")
+        check_is_fitted(self)
         ensemble = self._recoding.ensemble(x)
         if out is None:
             return np.concatenate(list(self._placed(ensemble, lambda _, labels, __: labels)))
@@ -534,7 +537,7 @@ class SoftPredictingClusterer(PredictingClusterer):
 
         See `predict`; objects without any label get uniform memberships.
         """
-        check_is_fitted(self, "labels_")
+        check_is_fitted(self)
         return np.concatenate(
             list(self._placed(self._recoding.ensemble(x), lambda _, __, memberships: memberships))
         )
