@@ -15,6 +15,8 @@ _HOMES = {
     "Ensemble": "bigcons.stores.ensemble",
     "PairTable": "bigcons.stores.pairs",
     "Consensus": "bigcons.stores.consensus",
+    "ConsensusClustering": "bigcons.methods.clustering",
+    "EnsembleGenerator": "bigcons.generate.transformer",
     "Divergence": "bigcons.divergences",
     "ProgressBar": "bigcons.progress",
     "NClustersChoice": "bigcons.overlaps.n_clusters",
@@ -39,9 +41,11 @@ if TYPE_CHECKING:
     from bigcons import metrics as metrics
     from bigcons import plots as plots
     from bigcons.divergences import Divergence as Divergence
+    from bigcons.generate.transformer import EnsembleGenerator as EnsembleGenerator
     from bigcons.methods import *  # noqa: F403 - the class of every method
     from bigcons.methods.cluster_tree import ClusterTree as ClusterTree
     from bigcons.methods.cluster_tree import consensus_tree as consensus_tree
+    from bigcons.methods.clustering import ConsensusClustering as ConsensusClustering
     from bigcons.methods.consensus import consensus as consensus
     from bigcons.overlaps.n_clusters import NClustersChoice as NClustersChoice
     from bigcons.overlaps.n_clusters import choose_n_clusters as choose_n_clusters

@@ -1,8 +1,8 @@
 """What scikit-learn asks of an estimator, without importing it.
 
-Importing scikit-learn takes a second, as long as all else that a first fit waits for. So estimators have a base
-of their own for parameters, copies and text, which becomes a BaseEstimator and ClusterMixin of scikit-learn
-once that is imported.
+Importing scikit-learn takes a second, as long as all else that a first fit waits for. So estimators have a
+base of their own for parameters, copies and text, which becomes a BaseEstimator and ClusterMixin of
+scikit-learn once that is imported.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class _Root:
 class Estimator(_Root):
     """Base of estimators: their parameters, copies and text, as of scikit-learn's BaseEstimator.
 
-    A model is an instance of scikit-learn's BaseEstimator and ClusterMixin if scikit-learn was imported before
-    the model was made, unpickled, cloned or asked for its parameters.
+    Models are instances of scikit-learn's BaseEstimator and ClusterMixin as soon as, after scikit-learn was
+    imported, any of them is made, unpickled, cloned or asked for its parameters or tags.
     """
 
     __signature__: ClassVar[inspect.Signature]
@@ -102,7 +102,7 @@ class Estimator(_Root):
     def __sklearn_tags__(self) -> Any:
         """Return scikit-learn's tags."""
         join_scikit_learn()
-        return cast(Any, super()).__sklearn_tags__()
+        return cast("Any", super()).__sklearn_tags__()
 
 
 def _unknown(cls: type[Estimator], name: str) -> str:

@@ -474,6 +474,8 @@ class Ensemble:
         """
         if isinstance(key, tuple) and len(key) == 2:
             objects, partitions = key
+            if partitions is Ellipsis:  # as scikit-learn splits arrays
+                return self[objects]
             chosen: Any = [partitions] if isinstance(partitions, (str, int, np.integer)) else partitions
             if isinstance(partitions, slice):
                 chosen = range(self.n_partitions)[partitions]
