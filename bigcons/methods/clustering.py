@@ -98,7 +98,7 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         self.n_clusters_: int = self.consensus_.n_clusters_
         return self
 
-    @available_if(_places)
+    @available_if(_places)  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> np.ndarray:
         """Return the labels ``(n_objects,)`` int32 of objects by their features."""
         check_is_fitted(self)

@@ -43,15 +43,16 @@ from bigcons.solving.workspace import (
 from bigcons.storage.checkpoint import differences
 from bigcons.storage.commit import is_store, refuse_existing, refuse_other, refuse_source
 from bigcons.stores.consensus import TINY, Consensus, count_clusters, fit_results
-from bigcons.stores.display import cluster_rows, facts_table
+from bigcons.stores.display import cluster_rows, facts_table, import_pandas
 from bigcons.stores.ensemble import Ensemble, as_ensemble, as_soft_ensemble
 from bigcons.stores.ensemble_store import observed
+from bigcons.stores.ids import id_array
 from bigcons.stores.pair_parquet import is_parquet
 from bigcons.stores.pairs import PairTable
 from bigcons.stores.trust import Trust
 from bigcons.tables.files import origin
 from bigcons.tables.ids import Ids
-from bigcons.tables.select import Column, Columns, select
+from bigcons.tables.select import INDEX, Column, Columns, select
 from bigcons.validation import check_int
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -401,6 +402,25 @@ class ConsensusClusterer(Estimator):
                 "bigcons.metrics.trust(x, model)."
             )
         return self._trust.trust if isinstance(self._trust, Consensus) else self._trust
+
+    def to_pandas(self, *, memberships: bool = False) -> Any:
+        """Return the results as a pandas data frame: a row for each object, with its id as index, if known.
+
+        Columns are ``label`` and, where ``trust_`` is known, ``confidence``, ``second_labels`` and
+        ``second_confidence``; with ``memberships``, also ``cluster_0``, ``cluster_1``, ....
+        """
+        check_is_fitted(self)
+        pd = import_pandas()
+        columns = {"label": self.labels_}
+        if self._trust is not None:
+            columns |= {name: getattr(self.trust_, name) for name in TRUST}
+        if memberships:
+            columns |= {f"cluster_{k}": column for k, column in enumerate(np.asarray(self.memberships_).T)}
+        index = None
+        if self._ids is not None:
+            name = self._ids.facts.name
+            index = pd.Index(id_array(self._ids), name=None if name == INDEX else name)
+        return pd.DataFrame(columns, index)
 
     def _fingerprint(self, ensemble: Ensemble, seed: int) -> dict[str, Any]:
         """Return the facts that a resumed solve must share with the interrupted one."""
