@@ -22,6 +22,7 @@ _HOMES = {
     "NClustersChoice": "bigcons.overlaps.n_clusters",
     "Report": "bigcons.report",
     "annotate": "bigcons.stores.annotate",
+    "match": "bigcons.stores.aligning",
     "repair": "bigcons.repairing",
     "choose_n_clusters": "bigcons.overlaps.n_clusters",
     "consensus": "bigcons.methods.consensus",
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from bigcons.progress import ProgressBar as ProgressBar
     from bigcons.repairing import repair as repair
     from bigcons.report import Report as Report
+    from bigcons.stores.aligning import match as match
     from bigcons.stores.annotate import annotate as annotate
     from bigcons.stores.consensus import Consensus as Consensus
     from bigcons.stores.ensemble import Ensemble as Ensemble

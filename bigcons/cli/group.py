@@ -26,8 +26,8 @@ from bigcons.errors import (
 # fmt: off
 COMMANDS = {
     "demo": "demo", "run": "run", "generate": "generate", "import": "import_", "import-pairs": "import_",
-    "sample": "sample", "solve": "solve", "score": "score", "trust": "trust", "tree": "tree",
-    "report": "report", "plot": "plot",
+    "append": "append", "sample": "sample", "solve": "solve", "match": "append",
+    "score": "score", "trust": "trust", "tree": "tree", "report": "report", "plot": "plot",
     "export": "stores", "info": "stores", "verify": "stores", "harden": "stores", "methods": "solve",
 }
 # fmt: on

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigcons import Consensus, Ensemble
-from bigcons.errors import EmptyPartitionError, InvalidInputError, SoftEnsembleError
+from bigcons import METHODS, Consensus, Ensemble, match
+from bigcons.errors import EmptyPartitionError, InvalidIdsError, InvalidInputError, SoftEnsembleError
 from tests.support.strategies import label_matrices
 
 
@@ -84,3 +84,59 @@ def test_align__numbers_any_form_of_a_consensus_alike(tmp_path):
         Ensemble.from_memberships([np.eye(3)[truth]]).align(truth)
     with pytest.raises(EmptyPartitionError, match="part"):
         ensemble.align(np.where(truth == 2, 0, -1))
+
+
+# Consensuses by the numbers of before
+
+clusterings = st.lists(st.integers(-1, 4), min_size=1, max_size=12).filter(lambda labels: max(labels) >= 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(old=clusterings, more=st.lists(st.integers(-1, 4), max_size=4), data=st.data())
+def test_match__moves_as_few_objects_as_possible(old, more, data):
+    n = len(old) + len(more)
+    new = data.draw(
+        st.lists(st.integers(-1, 4), min_size=n, max_size=n).filter(lambda labels: max(labels) >= 0)
+    )
+    new, old = np.array(new), np.array(old)
+    found = match(new, old)
+    np.testing.assert_array_equal(found.labels, np.append(found.numbers, -1)[new])
+    kept, padded = found.labels, np.append(old, np.full(len(more), -1))
+    both = (kept >= 0) & (padded >= 0)
+    assert found.n_moved == np.sum(kept[both] != padded[both])
+    assert np.sum(both) - found.n_moved == (best_matched(new[both], padded[both]) if both.any() else 0)
+    rows = {row["number"]: row for row in found.table.to_pylist()}
+    assert len(rows) == len(found.table)
+    assert set(rows) == set(kept[kept >= 0].tolist()) | set(old[old >= 0].tolist())
+    for number, row in rows.items():
+        now, before = kept == number, padded == number
+        assert row["size"] == now.sum()
+        assert row["shared"] == (now & before).sum()
+        assert row["size_before"] == (before.sum() or None)
+        if row["event"] in ("split", "merged"):  # from, or into, the one that shares most with it
+            mine, others = (now, padded) if row["event"] == "split" else (before, kept)
+            counts = np.bincount(others[mine & (others >= 0)])
+            assert counts[row["other"]] == counts.max() > 0
+        else:
+            assert row["other"] is None
+            assert (row["shared"] > 0) == (row["event"] == "kept")
+
+
+def test_match__joins_objects_by_ids(tmp_path):
+    labels, rng = np.repeat([0, 1, 2], 20), np.random.default_rng(0)
+    order = rng.permutation(60)
+    old = Consensus.write(tmp_path / "old.zarr", 2 - labels, None, ids=np.arange(60))
+    new = Consensus.write(tmp_path / "new.zarr", labels[order][:50], None, ids=np.arange(60)[order][:50])
+    found = match(new, tmp_path / "old.zarr")
+    np.testing.assert_array_equal(found.labels, 2 - labels[order][:50])
+    assert found.table["size_before"].to_pylist() == [20, 20, 20]
+    frame = pd.DataFrame(np.stack([labels] * 3, axis=1)[order], index=order)
+    model = METHODS["best"](3).fit(frame, id="index")
+    np.testing.assert_array_equal(match(model, old).labels, 2 - labels[order])
+    text = Consensus.write(tmp_path / "text.zarr", labels, None, ids=[f"o{i}" for i in range(60)])
+    with pytest.raises(InvalidIdsError, match="no id of the new consensus is a id of the old"):
+        match(text, old)
+    with pytest.raises(InvalidInputError, match="old labels are of 60 objects but the new ones of 50"):
+        match(new.labels, old)
+    with pytest.raises(InvalidInputError, match="the old labels are text"):
+        match(labels, np.array(list("abc"))[labels])
