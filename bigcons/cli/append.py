@@ -1,4 +1,4 @@
-"""``bigcons append`` and ``bigcons match``: an ensemble that grows, and its clusters by the numbers of before."""
+"""``bigcons append`` and ``bigcons match``: an ensemble that grows, and its clusters by earlier numbers."""
 
 from __future__ import annotations
 
@@ -70,9 +70,10 @@ def append(
 def match(new: str, old: str, out: str | None, overwrite: bool) -> None:
     """Show what became of the clusters of OLD in NEW.
 
-    Both are consensuses, NEW of the ensemble after objects or partitions were appended. Clusters keep their
-    number where most objects do, each once; others are split, new, merged or gone. Objects are joined by ids,
-    if both have some; else those of OLD are the first of NEW.
+    Both are consensuses, NEW of the ensemble after objects or partitions were appended. A cluster keeps its
+    number if NEW has one that shares more objects with it than any other, and the other way around; others
+    are split, new, merged or gone. Objects are joined by ids, if both have some; else those of OLD are the
+    first of NEW.
     """
     from bigcons.stores.aligning import match as match_clusters
     from bigcons.stores.consensus import Consensus

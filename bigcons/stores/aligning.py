@@ -29,22 +29,10 @@ def labels_of(found: Any) -> LabelColumn:
     return LabelColumn("labels", getattr(found, "labels_", getattr(found, "label_rows", found)))
 
 
-def assigned(table: np.ndarray) -> np.ndarray:
-    """Return the column matched with each row of overlaps (rows, columns), -1 where none is: (rows,) int64.
-
-    The best one-to-one matching by the Hungarian method; pairs that overlap in nothing are not matched.
-    """
-    from scipy.optimize import linear_sum_assignment
-
-    matched = np.full(len(table), -1)
-    rows, columns = linear_sum_assignment(table, maximize=True)
-    real = table[rows, columns] > 0
-    matched[rows[real]] = columns[real]
-    return matched
-
-
 def align(ensemble: Ensemble, found: Any) -> tuple[Iterator[np.ndarray], Header, Categories]:
     """Return blocks of codes, header and categories by the numbers of a consensus; see `Ensemble.align`."""
+    from scipy.optimize import linear_sum_assignment
+
     from bigcons.kernels.cluster_tables import count_assigned  # imports numba
 
     if ensemble.is_soft:
@@ -71,9 +59,10 @@ def align(ensemble: Ensemble, found: Any) -> tuple[Iterator[np.ndarray], Header,
     for u, name in enumerate(ensemble.names):
         of_base = table[offsets[u] : offsets[u + 1]]
         overlaps = of_base[:, :K]
-        number = assigned(overlaps)
-        rest = (number < 0) & overlaps.any(axis=1)
-        number[rest] = overlaps[rest].argmax(axis=1)
+        number = np.where(overlaps.any(axis=1), overlaps.argmax(axis=1), -1)
+        matched, partners = linear_sum_assignment(overlaps, maximize=True)
+        is_shared = overlaps[matched, partners] > 0
+        number[matched[is_shared]] = partners[is_shared]
         known = np.unique(number[number >= 0])
         if not known.size:
             raise EmptyPartitionError(name)
@@ -123,11 +112,11 @@ EVENTS = ("kept", "split", "new", "merged", "gone")
 def match(new: Any, old: Any) -> Matching:
     """Return a consensus by the cluster numbers of an earlier one, and what became of its clusters.
 
-    For the consensus of an ensemble to which objects or partitions were appended. New and old clusters are
-    matched one to one, so that as many objects as possible keep their number (Hungarian method). A new
-    cluster that is left gets the next free number: it is "split" from the old one in which most of its
-    objects were, or "new" if none of them was in any. An old one that is left was "merged" into the new one
-    in which most of its objects are now, or is "gone".
+    For the consensus of an ensemble to which objects or partitions were appended. A new cluster keeps the
+    number of an old one if each has most of the other: no other new cluster shares more objects with the old
+    one, and no other old one with the new one. A new cluster without such a partner gets the next free
+    number: it is "split" from the old one in which most of its objects were, or "new" if none of them was in
+    any. An old one without is "merged" into the new one in which most of its objects are, or "gone".
 
     Parameters
     ----------
@@ -165,7 +154,9 @@ def match(new: Any, old: Any) -> Matching:
     table = np.zeros((of_new.size, of_old.size), np.int64)
     np.add.at(table, (now[both], before[both]), 1)
 
-    matched = assigned(table)
+    matched = table.argmax(axis=1)  # the first of equal ones
+    is_mutual = (table.argmax(axis=0)[matched] == np.arange(matched.size)) & table.any(axis=1)
+    matched[~is_mutual] = -1
     number = np.where(matched >= 0, of_old[matched], -1)
     left = matched < 0
     number[left] = of_old[-1] + 1 + np.arange(left.sum())

@@ -93,7 +93,7 @@ clusterings = st.lists(st.integers(-1, 4), min_size=1, max_size=12).filter(lambd
 
 @settings(max_examples=60, deadline=None)
 @given(old=clusterings, more=st.lists(st.integers(-1, 4), max_size=4), data=st.data())
-def test_match__moves_as_few_objects_as_possible(old, more, data):
+def test_match__keeps_numbers_where_each_has_most_of_the_other(old, more, data):
     n = len(old) + len(more)
     new = data.draw(
         st.lists(st.integers(-1, 4), min_size=n, max_size=n).filter(lambda labels: max(labels) >= 0)
@@ -104,7 +104,18 @@ def test_match__moves_as_few_objects_as_possible(old, more, data):
     kept, padded = found.labels, np.append(old, np.full(len(more), -1))
     both = (kept >= 0) & (padded >= 0)
     assert found.n_moved == np.sum(kept[both] != padded[both])
-    assert np.sum(both) - found.n_moved == (best_matched(new[both], padded[both]) if both.any() else 0)
+    for k in np.unique(new[new >= 0]):
+        q = found.numbers[k]
+        of_new, of_old = (
+            np.bincount(a[both & (b == c)], minlength=9) for a, b, c in ((padded, new, k), (new, padded, q))
+        )
+        if q in old:
+            assert of_new[q] == of_new.max() == of_old[k] == of_old.max() > 0
+        elif (
+            of_new.any()
+        ):  # its first source has more of its objects elsewhere, or as many in an earlier cluster
+            others = np.bincount(new[both & (padded == of_new.argmax())], minlength=9)
+            assert others.argmax() != k
     rows = {row["number"]: row for row in found.table.to_pylist()}
     assert len(rows) == len(found.table)
     assert set(rows) == set(kept[kept >= 0].tolist()) | set(old[old >= 0].tolist())
