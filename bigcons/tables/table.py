@@ -226,7 +226,7 @@ def check_matrix(shape: tuple[float, ...], where: str) -> None:
     """Raise InvalidInputError unless the array is a matrix."""
     if len(shape) != 2:
         raise InvalidInputError(
-            f"{where} has {len(shape)} dimension(s), not 2. Reshape your data: one row per object."
+            f"{where} has {len(shape)} dimension(s), not 2; pass one row per object. Reshape your data."
         )
 
 
