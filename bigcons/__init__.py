@@ -15,11 +15,14 @@ _HOMES = {
     "Ensemble": "bigcons.stores.ensemble",
     "PairTable": "bigcons.stores.pairs",
     "Consensus": "bigcons.stores.consensus",
+    "ConsensusClustering": "bigcons.methods.clustering",
+    "EnsembleGenerator": "bigcons.generate.transformer",
     "Divergence": "bigcons.divergences",
     "ProgressBar": "bigcons.progress",
     "NClustersChoice": "bigcons.overlaps.n_clusters",
     "Report": "bigcons.report",
     "annotate": "bigcons.stores.annotate",
+    "match": "bigcons.stores.aligning",
     "repair": "bigcons.repairing",
     "choose_n_clusters": "bigcons.overlaps.n_clusters",
     "consensus": "bigcons.methods.consensus",
@@ -39,15 +42,18 @@ if TYPE_CHECKING:
     from bigcons import metrics as metrics
     from bigcons import plots as plots
     from bigcons.divergences import Divergence as Divergence
+    from bigcons.generate.transformer import EnsembleGenerator as EnsembleGenerator
     from bigcons.methods import *  # noqa: F403 - the class of every method
     from bigcons.methods.cluster_tree import ClusterTree as ClusterTree
     from bigcons.methods.cluster_tree import consensus_tree as consensus_tree
+    from bigcons.methods.clustering import ConsensusClustering as ConsensusClustering
     from bigcons.methods.consensus import consensus as consensus
     from bigcons.overlaps.n_clusters import NClustersChoice as NClustersChoice
     from bigcons.overlaps.n_clusters import choose_n_clusters as choose_n_clusters
     from bigcons.progress import ProgressBar as ProgressBar
     from bigcons.repairing import repair as repair
     from bigcons.report import Report as Report
+    from bigcons.stores.aligning import match as match
     from bigcons.stores.annotate import annotate as annotate
     from bigcons.stores.consensus import Consensus as Consensus
     from bigcons.stores.ensemble import Ensemble as Ensemble
@@ -63,10 +69,10 @@ def __getattr__(name: str) -> Any:
     elif name in _MODULES:
         value = importlib.import_module(f"bigcons.{name}")
     else:
-        import difflib
+        from bigcons.errors import nearest
 
-        near = difflib.get_close_matches(name, __dir__(), n=1)
-        guess = f"; did you mean {near[0]}?" if near else ""
+        near = nearest(name, __dir__())
+        guess = "" if near is None else f"; did you mean {near}?"
         raise AttributeError(f"module 'bigcons' has no attribute {name!r}{guess}")
     globals()[name] = value
     return value

@@ -10,7 +10,7 @@ import difflib
 import math
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -59,18 +59,18 @@ class UnknownColumnError(InvalidInputError):
         self, where: str, column: str | int, columns: Sequence[str] | None, n_columns: int | None = None
     ) -> None:
         names = list(columns or [])
-        near = difflib.get_close_matches(str(column), names, n=1)
+        near = nearest(str(column), names)
         if columns is None:
             known = f"it has no names: use 0 to {(n_columns or 1) - 1}"
         else:
             more = f", ... ({len(names):,} in total)" if len(names) > 12 else ""
             known = f"choose one of {', '.join(names[:12])}{more}"
-        guess = f" Did you mean {near[0]}?" if near else ""
+        guess = f" Did you mean {near}?" if near else ""
         super().__init__(f"{where} has no column {column!r}; {known}.{guess}")
         self.where = where
         self.column = column
         self.columns: list[str] | None = None if columns is None else names
-        self.nearest: str | None = near[0] if near else None
+        self.nearest: str | None = near
         self._n_columns = n_columns
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -254,6 +254,20 @@ class DisconnectedWarning(ConsensusWarning):
 
 class SuspiciousLabelsWarning(UserWarning):
     """The table of labels may be transposed, contain an id column, or lack its header."""
+
+
+_OTHER_NAMES = {"k": "n_clusters", "n_jobs": "client", "seed": "random_state"}
+"""Parameters by the names that they have elsewhere."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like a word, upper or lower case, or means it; None if none is."""
+    plain = {name.lower(): name for name in known}
+    for name in plain:
+        if name.strip("-").replace("-", "_") == _OTHER_NAMES.get(word.strip("-").lower()):
+            return plain[name]
+    near = difflib.get_close_matches(word.lower(), plain, n=1)
+    return plain[near[0]] if near else None
 
 
 def first_line(error: Exception) -> str:

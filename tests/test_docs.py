@@ -10,7 +10,7 @@ import bigcons
 
 DOCS = Path(__file__).parents[1] / "docs"
 ROOMS = ("coassociation", "datasets", "distributed", "errors", "generate", "metrics", "plots")
-NOT_FOR_USERS = {"first_line", "warn_user"}
+NOT_FOR_USERS = {"first_line", "nearest", "warn_user"}
 
 
 @pytest.mark.parametrize("page", ["quickstart", "choosing", "large-data"])

@@ -26,9 +26,9 @@ from bigcons.errors import (
 # fmt: off
 COMMANDS = {
     "demo": "demo", "sample-data": "sample_data", "run": "run",
-    "generate": "generate", "import": "import_", "import-pairs": "import_",
-    "sample": "sample", "solve": "solve", "place": "place", "score": "score", "trust": "trust",
-    "tree": "tree", "report": "report", "plot": "plot",
+    "generate": "generate", "import": "import_", "import-pairs": "import_", "append": "append",
+    "sample": "sample", "solve": "solve", "place": "place", "match": "append", "score": "score",
+    "trust": "trust", "tree": "tree", "report": "report", "plot": "plot",
     "export": "stores", "info": "stores", "verify": "stores", "harden": "stores", "methods": "solve",
 }
 # fmt: on

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 
 import click
 
+from bigcons.errors import nearest
 from bigcons.progress import ProgressBar
 
 JSON = "bigcons.json"
@@ -142,8 +142,8 @@ def amount(n: int, what: str) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a sentence that suggests the ``known`` word closest to ``word``; empty if none is close."""
-    near = difflib.get_close_matches("--random-state" if word == "--seed" else word, known, n=1)
-    return f" Did you mean {near[0]}?" if near else ""
+    near = nearest(word, known)
+    return "" if near is None else f" Did you mean {near}?"
 
 
 # Progress

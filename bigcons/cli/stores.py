@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
@@ -103,29 +104,50 @@ def verify(store: str, repair: bool, source: str | None, memory: str | None, cli
     may_stream=True,
 )
 @click.option("--memberships", is_flag=True, help="Also write the memberships: cluster_0, cluster_1, ...")
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Also write the N largest memberships of each object: top_1, top_1_membership, ...",
+)
 @click.option("--confidence", is_flag=True, help="Also write confidence, second_labels, second_confidence.")
+@click.option(
+    "--min-confidence", type=click.FloatRange(0, 1), metavar="P", help="Confidence below which a label is -1."
+)
 @overwrite_option
 @reporting
-def export(consensus: str, out: str, memberships: bool, confidence: bool, overwrite: bool) -> None:
+def export(
+    consensus: str,
+    out: str,
+    memberships: bool,
+    top: int | None,
+    confidence: bool,
+    min_confidence: float | None,
+    overwrite: bool,
+) -> None:
     """Write the labels of CONSENSUS to a file.
 
     The file has one row per object, in order: its id, if it has one, under the name it came with, and its
     label, -1 if no partition labeled it. An .npy has no ids.
     """
+    if memberships and top is not None:
+        raise click.UsageError("--top writes the largest of all --memberships; give one of them.")
+    given: dict[str, Any] = {"memberships": top or memberships, "confidence": confidence}
+    given |= {"min_confidence": min_confidence}
     from bigcons.stores.consensus import Consensus
 
     solved = Consensus.open(consensus)
     if out == STANDARD:
         if click.get_current_context().meta.get(JSON):
             raise click.UsageError("--json prints to standard output, too; give a path with -o.")
-        solved.export(sys.stdout.buffer, memberships=memberships, confidence=confidence)
+        solved.export(sys.stdout.buffer, **given)
         sys.stdout.flush()
         return
-    solved.export(out, memberships=memberships, confidence=confidence, overwrite=overwrite)
-    given = {"labels": True, "memberships": memberships, "confidence": confidence}
-    what = " and ".join(name for name, is_given in given.items() if is_given)
+    solved.export(out, **given, overwrite=overwrite)
+    written = {"labels": True, "memberships": memberships or top is not None, "confidence": confidence}
+    what = " and ".join(name for name, is_given in written.items() if is_given)
     emit(
-        {"path": out, "n_objects": solved.n_objects, "memberships": memberships, "confidence": confidence},
+        {"path": out, "n_objects": solved.n_objects, **given},
         f"{out}: {what} of {amount(solved.n_objects, 'object')}.",
     )
 

@@ -112,10 +112,10 @@ METHODS = _Methods()
 
 
 def _unknown(name: object) -> str:
-    from difflib import get_close_matches
+    from bigcons.errors import nearest
 
-    near = get_close_matches(str(name).lower(), _REGISTRY, n=1)
-    meant = f"; did you mean {near[0]!r}?" if near else "."
+    near = nearest(str(name), _REGISTRY)
+    meant = "." if near is None else f"; did you mean {near!r}?"
     return f"unknown method {name!r}{meant} Choose from {', '.join(_REGISTRY)}."
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import clone
 
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.execution.engine import Engine
@@ -158,7 +157,7 @@ class Supra(ConsensusClusterer):
             )
         members: dict[str, ConsensusClusterer] = {}
         for item in given:
-            member = _parsed(item) if isinstance(item, str) else clone(item, safe=False)
+            member = _parsed(item) if isinstance(item, str) else item
             if not isinstance(member, ConsensusClusterer) or isinstance(member, Supra):
                 raise InvalidInputError(
                     f"members has {item!r}; give methods such as 'cspa' or CSPA(), other than Supra itself.",
@@ -174,7 +173,7 @@ class Supra(ConsensusClusterer):
         self, member: ConsensusClusterer, n_clusters: int, ensemble: Ensemble, engine: Engine, seed: int
     ) -> np.ndarray:
         """Return the labels that a member finds, without repeating the warning of unlabeled objects."""
-        model: ConsensusClusterer = clone(member).set_params(
+        model: ConsensusClusterer = member.unfitted().set_params(
             n_clusters=n_clusters, random_state=seed, memory=self.memory, out=None, client=engine
         )
         with warnings.catch_warnings():
@@ -236,12 +235,9 @@ def _name_of(member: ConsensusClusterer) -> str:
 
     method = type(member)
     name = next((name for name in METHODS if METHODS[name] is method), method.__name__)
-    given = member.get_params(deep=False)
     own = [
-        f"{parameter.name}={given[parameter.name]}"
-        for parameter in inspect.signature(method).parameters.values()
-        if parameter.name not in SHARED
-        and given[parameter.name] is not parameter.default
-        and repr(given[parameter.name]) != repr(parameter.default)
+        f"{parameter}={value}"
+        for parameter, value in member.changed_params().items()
+        if parameter not in SHARED
     ]
     return f"{name}({', '.join(own)})" if own else name

@@ -13,9 +13,6 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import (
@@ -32,6 +29,7 @@ from bigcons.metrics import confidence
 from bigcons.progress import job, progress
 from bigcons.schema import TRUST
 from bigcons.seeding import SeedLike, resolve_seed
+from bigcons.solving.base import Estimator, check_is_fitted
 from bigcons.solving.memory_plan import LabelsNeededError, PlannedEnsemble
 from bigcons.solving.placing import Placed, PlaceTask, place_features, tables_of_generator
 from bigcons.solving.results import Found, Results, Use
@@ -46,14 +44,15 @@ from bigcons.solving.workspace import (
 from bigcons.storage.checkpoint import differences
 from bigcons.storage.commit import is_store, refuse_existing, refuse_other, refuse_source
 from bigcons.stores.consensus import TINY, Consensus, count_clusters, fit_results
-from bigcons.stores.display import cluster_rows, facts_table
+from bigcons.stores.display import cluster_rows, facts_table, import_pandas
 from bigcons.stores.ensemble import Ensemble, as_ensemble, as_soft_ensemble
 from bigcons.stores.generator import Generator
+from bigcons.stores.ids import id_array
 from bigcons.stores.pairs import PairTable
 from bigcons.stores.trust import Trust
 from bigcons.tables.files import is_parquet, origin
 from bigcons.tables.ids import Ids
-from bigcons.tables.select import Column, Columns, select
+from bigcons.tables.select import INDEX, Column, Columns, select
 from bigcons.validation import check_int
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -88,7 +87,7 @@ class MethodInfo(NamedTuple):
     """Whether it takes soft clusterings: `Ensemble.from_memberships`."""
 
 
-class ConsensusClusterer(ClusterMixin, BaseEstimator):
+class ConsensusClusterer(Estimator):
     """Base of the methods that combine an ensemble into one clustering.
 
     ``fit`` takes an Ensemble, the path of one, or anything ``Ensemble.from_labels`` takes: rows are objects,
@@ -212,9 +211,13 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
         ):
             self._solve(ensemble, engine, 0, Output(out, overwrite=False, resume=True, fingerprint={}))
 
-    def __sklearn_tags__(self) -> Tags:
+    def fit_predict(self, x: Any, y: object = None, **options: Any) -> np.ndarray:
+        """Return ``labels_`` of `fit`, which takes the options."""
+        return self.fit(x, y, **options).labels_
+
+    def __sklearn_tags__(self) -> Any:
         """Return scikit-learn's tags: features are labels, numbers or text, and may be missing."""
-        tags: Tags = super().__sklearn_tags__()
+        tags = super().__sklearn_tags__()
         tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
         return tags
 
@@ -401,7 +404,7 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
 
         For a stored result, it is read from the store.
         """
-        check_is_fitted(self, "labels_")
+        check_is_fitted(self)
         if self._trust is None:
             raise AttributeError(
                 f"this {type(self).__name__} has no trust_: only ConsensusTree and PCC find it in fit, "
@@ -409,6 +412,25 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
                 "bigcons.metrics.trust(x, model)."
             )
         return self._trust.trust if isinstance(self._trust, Consensus) else self._trust
+
+    def to_pandas(self, *, memberships: bool = False) -> Any:
+        """Return the results as a pandas data frame: a row for each object, with its id as index, if known.
+
+        Columns are ``label`` and, where ``trust_`` is known, ``confidence``, ``second_labels`` and
+        ``second_confidence``; with ``memberships``, also ``cluster_0``, ``cluster_1``, ....
+        """
+        check_is_fitted(self)
+        pd = import_pandas()
+        columns = {"label": self.labels_}
+        if self._trust is not None:
+            columns |= {name: getattr(self.trust_, name) for name in TRUST}
+        if memberships:
+            columns |= {f"cluster_{k}": column for k, column in enumerate(np.asarray(self.memberships_).T)}
+        index = None
+        if self._ids is not None:
+            name = self._ids.facts.name
+            index = pd.Index(id_array(self._ids), name=None if name == INDEX else name)
+        return pd.DataFrame(columns, index)
 
     def _fingerprint(self, ensemble: Ensemble, seed: int) -> dict[str, Any]:
         """Return the facts that a resumed solve must share with the interrupted one."""
@@ -450,9 +472,10 @@ class ConsensusClusterer(ClusterMixin, BaseEstimator):
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         """Show the results, once fitted, where scikit-learn would show a diagram of the parameters."""
-        shown: dict[str, str] = super()._repr_mimebundle_(**options)
-        if "text/html" in shown and hasattr(self, "labels_"):
-            shown["text/html"] = self._repr_html_()
+        draw = getattr(super(), "_repr_mimebundle_", None)
+        if draw is None or hasattr(self, "labels_"):
+            return {"text/plain": repr(self), "text/html": self._repr_html_()}
+        shown: dict[str, str] = draw(**options)
         return shown
 
 
@@ -490,7 +513,7 @@ class PredictingClusterer(ConsensusClusterer):
         the list of their memberships, with the same clusters.
         With ``out``, the result also goes to a Consensus store there, block by block.
         """
-        check_is_fitted(self, "labels_")
+        check_is_fitted(self)
         ensemble = self._recoding.ensemble(x)
         if out is None:
             return np.concatenate(list(self._placed(ensemble, lambda _, labels, __: labels)))
@@ -614,7 +637,7 @@ class SoftPredictingClusterer(PredictingClusterer):
 
         See `predict`; objects without any label get uniform memberships.
         """
-        check_is_fitted(self, "labels_")
+        check_is_fitted(self)
         return np.concatenate(
             list(self._placed(self._recoding.ensemble(x), lambda _, __, memberships: memberships))
         )

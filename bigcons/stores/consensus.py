@@ -263,21 +263,34 @@ class Consensus:
         """What identifies the objects, ``(n_objects,)`` numbers or text; None if unknown. Reads the array."""
         return None if self.id_column is None else id_array(self.id_column)
 
-    def to_arrow(self, *, memberships: bool = False, confidence: bool = False) -> Any:
+    def to_arrow(
+        self,
+        *,
+        memberships: bool | int = False,
+        confidence: bool = False,
+        min_confidence: float | None = None,
+    ) -> Any:
         """Return a pyarrow table with a row for each object: its id, if it has one, and its ``label``.
 
-        Columns are those of `export`.
+        Columns and parameters are those of `export`.
         """
         import pyarrow as pa
 
         columns = self._columns(memberships, confidence)
-        parts = list(self._column_blocks(memberships, confidence))
+        parts = list(self._column_blocks(memberships, confidence, min_confidence))
         arrays = [pa.chunked_array([pa.array(part[c]) for part in parts]) for c in range(len(columns))]
         return pa.table(arrays, names=list(columns))
 
-    def to_pandas(self, *, memberships: bool = False, confidence: bool = False) -> Any:
+    def to_pandas(
+        self,
+        *,
+        memberships: bool | int = False,
+        confidence: bool = False,
+        min_confidence: float | None = None,
+    ) -> Any:
         """Return a pandas dataframe, see `to_arrow`; ids that were an index are its index again."""
-        frame = self.to_arrow(memberships=memberships, confidence=confidence).to_pandas()
+        found = self.to_arrow(memberships=memberships, confidence=confidence, min_confidence=min_confidence)
+        frame = found.to_pandas()
         if self.id_column is None or not self.id_column.facts.is_index:
             return frame
         name = next(iter(self._columns(memberships, confidence)))
@@ -345,8 +358,9 @@ class Consensus:
         self,
         path: StorePath | IO[bytes],
         *,
-        memberships: bool = False,
+        memberships: bool | int = False,
         confidence: bool = False,
+        min_confidence: float | None = None,
         overwrite: bool = False,
     ) -> None:
         """Write the labels to a .parquet, .csv, .tsv or .npy file on a disk, in the order of the objects.
@@ -354,11 +368,13 @@ class Consensus:
         If the objects have ids, they are the first column, with the name and type that they came with, so
         that the file can be joined with other tables; a name that is taken becomes ``id``. The column
         ``label`` is int32, -1 for objects no partition labeled; ``memberships`` adds float32 columns
-        ``cluster_0``, ``cluster_1``, ...; ``confidence`` adds ``confidence``, ``second_labels`` and
-        ``second_confidence``, see `trust`. Text may be compressed, ``.csv.gz``. An .npy file has no ids: it
-        holds the array of labels ``(n_objects,)``, or with further columns an array of records with these
-        fields. An open binary file gets comma-separated values. A few blocks are in memory at a time, and no
-        partial file is left behind. A file of labels can be imported as one partition.
+        ``cluster_0``, ``cluster_1``, ..., and ``memberships=n`` the n largest of each object, falling:
+        ``top_1`` (a cluster, int32), ``top_1_membership``, ``top_2``, .... ``confidence`` adds
+        ``confidence``, ``second_labels`` and ``second_confidence``, see `trust`; below ``min_confidence``, a
+        label is -1. Text may be compressed, ``.csv.gz``. An .npy file has no ids: it holds the array of
+        labels ``(n_objects,)``, or with further columns an array of records with these fields. An open binary
+        file gets comma-separated values. A few blocks are in memory at a time, and no partial file is left
+        behind. A file of labels can be imported as one partition.
 
         Raises InvalidInputError for another suffix and for memberships that do not exist, StoreExistsError if
         ``path`` exists; with ``overwrite`` a file there is replaced.
@@ -366,32 +382,58 @@ class Consensus:
         no_ids = isinstance(path, (str, os.PathLike)) and os.fspath(path).lower().endswith(".npy")
         types = self._columns(memberships, confidence, ids=not no_ids)
         with export_to(path, self.n_objects, types, overwrite=overwrite) as write:
-            for columns in self._column_blocks(memberships, confidence, ids=not no_ids):
+            for columns in self._column_blocks(memberships, confidence, min_confidence, ids=not no_ids):
                 write(columns)
 
-    def _columns(self, memberships: bool, confidence: bool, *, ids: bool = True) -> dict[str, Any]:
+    def _columns(self, memberships: bool | int, confidence: bool, *, ids: bool = True) -> dict[str, Any]:
         """Return the columns of an export and their types; raises InvalidInputError for what is not there."""
-        if memberships:
-            self.read_memberships(0, 0)  # raises if there are none
+        types: dict[str, Any] = {"label": np.dtype(np.int32)}
         if confidence:
             self._stored_trust()  # raises if there is none
-        types: dict[str, Any] = {"label": np.dtype(np.int32)}
-        types |= {name: np.dtype(TRUST_ROW[name]) for name in (TRUST if confidence else ())}
-        types |= {f"cluster_{k}": np.dtype(np.float32) for k in range(self.n_clusters if memberships else 0)}
+            types |= {name: np.dtype(TRUST_ROW[name]) for name in TRUST}
+        if memberships:
+            self.read_memberships(0, 0)  # raises if there are none
+        if memberships is True:
+            types |= {f"cluster_{k}": np.dtype(np.float32) for k in range(self.n_clusters)}
+        elif memberships:
+            for rank in range(1, check_int("memberships", memberships, at_most=self.n_clusters) + 1):
+                types[f"top_{rank}"] = np.dtype(np.int32)
+                types[f"top_{rank}_membership"] = np.dtype(np.float32)
         if self.id_column is None or not ids:
             return types
         name = self.id_column.facts.name
         return {"id" if name in types else name: self.id_column.type, **types}
 
-    def _column_blocks(self, memberships: bool, confidence: bool, *, ids: bool = True) -> Iterator[list[Any]]:
+    def _column_blocks(
+        self,
+        memberships: bool | int,
+        confidence: bool,
+        min_confidence: float | None = None,
+        *,
+        ids: bool = True,
+    ) -> Iterator[list[Any]]:
+        """Yield the columns of an export, block by block."""
+        least = None
+        if min_confidence is not None:
+            least = check_number("min_confidence", min_confidence, at_least=0, at_most=1)
+            self._stored_trust()  # raises if there is none
         for block in self.blocks():
             rows = (block.start, block.stop)
             found = self.id_column if ids else None
-            known = [] if found is None else [found.as_they_came(found.read(*rows))]
+            columns = [] if found is None else [found.as_they_came(found.read(*rows))]
             labels = self.read_labels(*rows)
-            sure = [self._read(name, *rows) for name in (TRUST if confidence else ())]
-            soft = self.read_memberships(*rows).T if memberships else ()
-            yield [*known, labels, *sure, *map(np.ascontiguousarray, soft)]
+            if least is not None:
+                labels = np.where(self._read("confidence", *rows) < least, np.int32(-1), labels)
+            columns += [labels, *(self._read(name, *rows) for name in (TRUST if confidence else ()))]
+            soft = self.read_memberships(*rows) if memberships else None
+            if soft is not None and memberships is not True:
+                order = np.argsort(-soft, axis=1, kind="stable")[:, :memberships].astype(np.int32)
+                for rank in range(order.shape[1]):
+                    at = np.ascontiguousarray(order[:, rank])
+                    columns += [at, soft[np.arange(len(soft)), at]]
+            elif soft is not None:
+                columns += map(np.ascontiguousarray, soft.T)
+            yield columns
 
     def read_placing(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return what places new objects in the clusters: facts and arrays of the method.

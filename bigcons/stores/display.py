@@ -6,6 +6,8 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bigcons.errors import MissingDependencyError
+
 
 def facts_table(caption: str, facts: Mapping[str, Any]) -> str:
     """Return names and values as an HTML table, floats to six digits; None values are left out."""
@@ -53,3 +55,14 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(_text(item) for item in value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def import_pandas() -> Any:
+    """Return pandas; raise MissingDependencyError if it is not installed."""
+    try:
+        import pandas as pd  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise MissingDependencyError(
+            "to_pandas needs pandas, which is not installed; run pip install pandas."
+        ) from error
+    return pd

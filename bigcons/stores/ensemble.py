@@ -17,7 +17,6 @@ from bigcons.errors import (
     EmptyPartitionError,
     InvalidInputError,
     MemoryBudgetError,
-    MissingDependencyError,
     SoftEnsembleError,
     StoreNotFoundError,
 )
@@ -28,8 +27,9 @@ from bigcons.storage.commit import is_finished_import, is_store, provenance_at, 
 from bigcons.storage.interface import StorePath
 from bigcons.storage.places import place_of
 from bigcons.stores import building
+from bigcons.stores.aligning import align
 from bigcons.stores.building import appending, open_labels, write_store
-from bigcons.stores.display import facts_table, first_rows
+from bigcons.stores.display import facts_table, first_rows, import_pandas
 from bigcons.stores.ensemble_store import (
     KIND,
     MAX_CHUNK_COLUMNS,
@@ -510,6 +510,8 @@ class Ensemble:
         """
         if isinstance(key, tuple) and len(key) == 2:
             objects, partitions = key
+            if partitions is Ellipsis:  # as scikit-learn splits arrays
+                return self[objects]
             chosen: Any = [partitions] if isinstance(partitions, (str, int, np.integer)) else partitions
             if isinstance(partitions, slice):
                 chosen = range(self.n_partitions)[partitions]
@@ -603,6 +605,22 @@ class Ensemble:
             [u for u in range(self.n_partitions) if u not in dropped], out, overwrite=overwrite
         )
 
+    def align(self, labels: Any, out: StorePath | None = None, *, overwrite: bool = False) -> Ensemble:
+        """Return the ensemble with base clusters numbered by the clusters of a consensus that they overlap.
+
+        In each partition, base clusters and clusters are matched one to one, so that as many objects as
+        possible are in both of a pair (Hungarian method). Base clusters that are left, as in partitions with
+        more clusters than the consensus, take the cluster in which they have most objects, the first of equal
+        ones; so several may become one. Those without an object in a cluster are missing. `to_pandas` shows
+        the numbers; they are the ``categories`` of the result.
+
+        ``labels`` are a `Consensus`, its path, a fitted clusterer, or labels ``(n_objects,)``, numbers or
+        text. The result is in memory or, with ``out``, in a store there. Reads the labels twice. Memory: 8
+        bytes for each base cluster and cluster. Raises InvalidInputError for another number of objects.
+        """
+        blocks, header, categories = align(self, labels)
+        return ensemble_of_blocks(blocks, header, out, categories=categories, overwrite=overwrite)
+
     def _position(self, partition: str | int) -> int:
         """Return the position of a partition, given by its name or its position."""
         if isinstance(partition, str):
@@ -622,12 +640,7 @@ class Ensemble:
         Missing labels are NaN, and ids the index. Of soft clusterings, the memberships, with columns by
         partition and cluster. Reads all labels; the frame takes as much memory as they do.
         """
-        try:
-            import pandas as pd  # type: ignore[import-untyped]
-        except ImportError as error:
-            raise MissingDependencyError(
-                "to_pandas needs pandas, which is not installed; run pip install pandas."
-            ) from error
+        pd = import_pandas()
         rows = self.read(0, self.n_objects)
         name = self.id_name
         index = None if name is None else pd.Index(self.ids, name=None if name == INDEX else name)

@@ -229,7 +229,7 @@ def check_matrix(shape: tuple[float, ...], where: str) -> None:
     """Raise InvalidInputError unless the array is a matrix."""
     if len(shape) != 2:
         raise InvalidInputError(
-            f"{where} has {len(shape)} dimension(s); pass a matrix with one row per object."
+            f"{where} has {len(shape)} dimension(s), not 2; pass one row per object. Reshape your data."
         )
 
 

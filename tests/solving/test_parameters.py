@@ -12,6 +12,7 @@ from dask.base import tokenize
 from sklearn.base import clone
 
 from bigcons import METHODS
+from bigcons.errors import InvalidInputError
 
 COMMON = {"n_clusters", "random_state", "memory", "out", "client"}
 
@@ -72,12 +73,21 @@ def test_parameters__survive_cloning_copies_and_pickles(method):
 
 
 def test_parameters__are_refused_by_unknown_names(method):
-    with pytest.raises(TypeError, match="unexpected keyword argument 'nothing'"):
-        method(nothing=1)
+    known = ", ".join(parameters_of(method))
+    with pytest.raises(TypeError, match=f"^{method.__name__} has no parameter 'quux'; it has {known}\\.$"):
+        method(quux=1)
+    for word, meant in {
+        "k": "n_clusters",
+        "seed": "random_state",
+        "memroy": "memory",
+        "N_Clusters": "n_clusters",
+    }.items():
+        with pytest.raises(TypeError, match=f"has no parameter '{word}'; did you mean {meant}\\?$"):
+            method(**{word: 3})
     with pytest.raises(TypeError, match="positional arguments"):
         method(3, 4)
-    with pytest.raises(ValueError, match="Invalid parameter 'nothing'"):
-        method().set_params(nothing=1)
+    with pytest.raises(InvalidInputError, match="has no parameter 'quux'"):
+        method().set_params(quux=1)
 
 
 def test_parameters__are_each_read_by_the_code_of_the_method(method):

@@ -1,22 +1,26 @@
 """The methods as scikit-learn's estimators."""
 
+import subprocess
+import sys
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from bigcons import METHODS, PCC
+from bigcons import METHODS, PCC, ConsensusClustering, Ensemble, EnsembleGenerator
+from bigcons.datasets import ce_8d5k, planted_ensemble
 from bigcons.errors import InvalidInputError
+from bigcons.metrics import adjusted_rand
 
 NOT_KEPT = {
     "check_clustering": "features are labels: real numbers are refused",
     "check_positive_only_tag_during_fit": "features are labels: real numbers are refused",
     "check_complex_data": "the message names the type of the labels",
-    "check_fit2d_predict1d": "the message names dimensions",
     "check_estimators_empty_data_messages": "the message names labels and partitions, not features",
     "check_n_features_in_after_fitting": "the message names partitions, not features",
 }
@@ -61,3 +65,127 @@ def test_methods__draw_from_numpy_s_global_state_without_a_seed(table):
         np.random.seed(seed)  # noqa: NPY002 - scikit-learn's convention
         found.append(METHODS["bce"](3, n_init=2).fit(table).start_objectives_)
     assert found[0] == found[1] != found[2]
+
+
+def test_estimators__are_of_scikit_learn_once_it_is_imported():
+    code = """
+import sys
+import bigcons as bc
+before = bc.PCC(2, random_state=0).fit([[0, 0], [0, 0], [1, 1]])
+print(before, bc.ConsensusTree(2).fit([[0, 0], [0, 0], [1, 1]]), bc.MCLA(2)._repr_mimebundle_().keys())
+assert "sklearn" not in sys.modules and "scipy.stats" not in sys.modules
+from sklearn.base import BaseEstimator, ClusterMixin, clone, is_clusterer
+assert not isinstance(before, BaseEstimator)
+after = bc.PCC(2)
+for model in (before, after):
+    assert isinstance(model, BaseEstimator) and isinstance(model, ClusterMixin)
+assert is_clusterer(before) and clone(before).random_state == 0 and not hasattr(clone(before), "labels_")
+assert hasattr(bc.PCC, "set_fit_request")
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+
+
+# From features to labels
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    features, truth = ce_8d5k(random_state=0)
+    return features[::2], truth[::2]
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        EnsembleGenerator(5),
+        ConsensusClustering(3, generator=EnsembleGenerator(5)),
+        ConsensusClustering(3, consensus="hbgf", generator=EnsembleGenerator(5)),
+    ],
+    ids=["generator", "soft", "hard"],
+)
+def test_estimators_of_features__pass_scikit_learn_s_checks_without_exemptions(estimator):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check_estimator(estimator, on_skip=None)
+
+
+def test_generator__labels_new_objects_by_the_nearest_center(blobs):
+    features = np.column_stack([blobs[0], np.ones(len(blobs[0]))])
+    generator = EnsembleGenerator(6, n_clusters=(2, 7), random_state=0).fit(features[:400])
+    scaled = (features - features[:400].mean(axis=0))[:, :-1] / features[:400].std(axis=0)[:-1]
+    first = 0
+    found = generator.transform(features)
+    for u, k in enumerate(generator.n_clusters_):
+        centers = generator._centers[first : first + k, :-1]
+        first += k
+        nearest = np.linalg.norm(scaled[:, None] - centers, axis=2).argmin(axis=1)
+        assert (nearest == found[:, u]).mean() > 0.999  # but for rounding
+        assert set(found[:400, u]) == set(range(k))
+    np.testing.assert_array_equal(generator.transform(features[400:]), found[400:])
+    more = EnsembleGenerator(9, n_clusters=(2, 7), random_state=0, client="serial").fit(features[:400])
+    np.testing.assert_array_equal(more.transform(features)[:, :6], found)
+
+
+def test_generator__ends_its_range_of_clusters_at_the_objects_that_a_partition_sees(blobs):
+    found = EnsembleGenerator(20, n_clusters=(2, 50), sample=0.25, random_state=0).fit(blobs[0][:40])
+    assert 2 <= found.n_clusters_.min() < found.n_clusters_.max() <= 10
+    with pytest.raises(InvalidInputError, match=r"sample=0.01 of 40 objects is none"):
+        EnsembleGenerator(2, sample=0.01).fit(blobs[0][:40])
+
+
+def test_consensus_of_features__is_searched_in_a_pipeline(blobs):
+    features, truth = blobs
+    frame = pd.DataFrame(features, columns=list("abcdefgh"))
+    generator = EnsembleGenerator(15)
+    pipeline = make_pipeline(StandardScaler(), ConsensusClustering(generator=generator, random_state=0))
+    pipeline.set_output(transform="pandas")
+    grid = {
+        "consensusclustering__n_clusters": [2, 5],
+        "consensusclustering__generator__n_partitions": [10, 15],
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        search = GridSearchCV(pipeline, grid, scoring="adjusted_rand_score", cv=2, error_score="raise")
+        search.fit(frame, truth)
+    assert search.best_params_["consensusclustering__n_clusters"] == 5
+    model = search.best_estimator_
+    assert adjusted_rand(truth, model[-1].labels_) > 0.9
+    np.testing.assert_array_equal(model.predict(frame), model[-1].labels_)
+    memberships = model.transform(frame)
+    assert memberships.columns.tolist() == [f"consensusclustering{k}" for k in range(5)]
+    np.testing.assert_allclose(memberships.sum(axis=1), 1, rtol=1e-5)
+    with pytest.raises(ValueError, match="feature names"):
+        model[-1].predict(frame[list("hgfedcba")])
+
+
+def test_consensus_of_features__takes_any_transformer_and_method(blobs):
+    features, _ = blobs
+    low, high = features.min(axis=0), features.max(axis=0)
+    bins = FunctionTransformer(lambda X: (5 * (X - low) / (high - low)).astype(int))
+    model = ConsensusClustering(4, generator=bins, consensus=PCC(n_init=2, random_state=5), random_state=0)
+    labels = model.fit_predict(features)
+    assert (model.consensus_.n_clusters, model.consensus_.random_state) == (4, 5)
+    direct = PCC(4, n_init=2, random_state=5).fit_predict(bins.transform(features))
+    np.testing.assert_array_equal(labels, direct)
+    assert not hasattr(ConsensusClustering(consensus="eac"), "predict")
+    for wrong in ("pccc", 5):
+        with pytest.raises(InvalidInputError, match=r"did you mean 'pcc'|consensus=5 is no method"):
+            ConsensusClustering(consensus=wrong).fit(features)
+
+
+def test_methods__are_searched_over_an_ensemble():
+    ensemble, truth = planted_ensemble(300, 20, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        search = GridSearchCV(
+            PCC(random_state=0),
+            {"n_clusters": [2, 6]},
+            scoring="adjusted_rand_score",
+            cv=2,
+            error_score="raise",
+        ).fit(ensemble, truth)
+    assert search.best_params_ == {"n_clusters": 6}
+    rows = np.arange(50)[::-1]
+    part: Ensemble = ensemble[rows, ...]
+    assert (part.shape, part.names) == ((50, 20), ensemble.names)
+    np.testing.assert_array_equal(np.asarray(part), np.asarray(ensemble[rows]))

@@ -1,0 +1,166 @@
+"""k-means ensembles as a transformer of scikit-learn, which labels new objects, too."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bigcons.errors import InvalidInputError
+from bigcons.execution.engine import open_engine
+from bigcons.generate.one_pass import Pool, TrainTask, choose_pool_rows, choose_sample_rows
+from bigcons.generate.partition import Seen, Settings, quiet_scikit_learn
+from bigcons.generate.pipeline import SPLIT, ClusterCount, check_range, split_range
+from bigcons.generate.sampling import AllFeatures, RandomShare, Scheme
+from bigcons.generate.scaling import measure_and_sample
+from bigcons.kernels.nearest import label_nearest, pack_centers
+from bigcons.memory import Block
+from bigcons.progress import progress
+from bigcons.seeding import SEGMENT_ROWS, SeedLike, resolve_seed
+from bigcons.stores.features import open_features
+from bigcons.tables.encode import label_dtype
+from bigcons.validation import check_flag, check_int, check_number
+
+
+class EnsembleGenerator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Cluster features many times by k-means: a transformer of features into base labels.
+
+    Each partition is k-means of a random subset of the objects, with a random number of clusters, as in
+    `bigcons.generate.kmeans`. Centers are kept, so that objects are labeled in all partitions by the nearest
+    center: also those that a partition did not see, and new ones.
+
+    Parameters
+    ----------
+    n_partitions : int, default=100
+        Number of partitions.
+    n_clusters : int or (int, int) or "split", default=(2, 10)
+        Number of clusters, or the range from which it is drawn, or "split", as in `bigcons.generate.kmeans`;
+        at most as many as the objects that a partition sees.
+    sample : float, default=0.5
+        Share of the objects on which a partition is trained.
+    standardize : bool, default=True
+        Scale every feature to mean 0 and variance 1. Constant features are dropped.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed. A partition depends on the seed and its number alone.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
+
+    Attributes
+    ----------
+    n_clusters_ : (n_partitions,) int64, the clusters of each partition
+    n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    Features are numbers in memory, without missing values; for text columns and others put a
+    ``ColumnTransformer`` before it, and for data larger than memory use `bigcons.generate.kmeans`. Costs are
+    those of `bigcons.generate.kmeans` trained on samples. There is no ``sample_weight``.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> from sklearn.pipeline import make_pipeline
+    >>> features, truth = bc.datasets.ce_8d5k(random_state=0)
+    >>> generator = bc.EnsembleGenerator(20, random_state=0)
+    >>> generator.fit_transform(features).shape
+    (1000, 20)
+    >>> model = make_pipeline(generator, bc.PCC(5, random_state=0)).fit(features)
+    >>> model.predict(features[:3]).shape
+    (3,)
+    """
+
+    def __init__(
+        self,
+        n_partitions: int = 100,
+        *,
+        n_clusters: ClusterCount = (2, 10),
+        sample: float = 0.5,
+        standardize: bool = True,
+        random_state: SeedLike = None,
+        client: object = None,
+    ) -> None:
+        self.n_partitions = n_partitions
+        self.n_clusters = n_clusters
+        self.sample = sample
+        self.standardize = standardize
+        self.random_state = random_state
+        self.client = client
+
+    def fit(self, X: Any, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
+        """Find the centers of all partitions of features ``(n_objects, n_features)``; ``y`` is ignored."""
+        check_int("n_partitions", self.n_partitions)
+        check_flag("standardize", self.standardize)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        share = RandomShare(check_number("sample", self.sample, above=0, at_most=1))
+        n_objects, n_features = X.shape
+        n_seen = share.least(n_objects)
+        if n_seen < 1:
+            raise InvalidInputError(
+                f"sample={self.sample} of {n_objects} objects is none; use a larger one.", parameter="sample"
+            )
+        given = split_range(n_seen) if self.n_clusters == SPLIT else check_range(self.n_clusters)
+        limits = min(given[0], n_seen), min(given[1], n_seen)
+        data = open_features(X)
+        seen = Seen(
+            Scheme("kmeans", share, AllFeatures()),
+            n_objects,
+            min(SEGMENT_ROWS, data.chunk_rows),
+            resolve_seed(self.random_state),
+        )
+        sample_rows = choose_sample_rows(limits[1], n_features)
+        subset = seen.pool(choose_pool_rows(sample_rows, n_objects, self.sample))
+        self._scaling, rows = measure_and_sample(data, subset, standardize=self.standardize)
+        pool = Pool(subset.rows(0, n_objects), self._scaling.apply(rows))
+        train = TrainTask(seen, Settings(limits, "random", 1, 100, 1e-4), pool, sample_rows)
+        centers: list[np.ndarray] = []
+        with (
+            open_engine(self.client) as engine,
+            quiet_scikit_learn(),
+            progress("train partitions", self.n_partitions, "partitions") as listener,
+        ):
+            for found in engine.map(train, range(self.n_partitions)):
+                centers.append(found)
+                listener.advance(1)
+        self.n_clusters_: np.ndarray = np.array([len(found) for found in centers])
+        self._centers: np.ndarray = np.concatenate(centers)
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the labels ``(n_objects, n_partitions)`` of objects, each that of the nearest center.
+
+        They are whole numbers from 0, of the smallest type that holds them; of equally near centers the first
+        wins.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        offsets = np.concatenate([[0], np.cumsum(self.n_clusters_)])
+        labels = np.empty((len(X), len(self.n_clusters_)), label_dtype(self.n_clusters_))
+        packed, scaling = pack_centers(self._centers), self._scaling
+
+        def label(block: Block) -> tuple[Block, np.ndarray]:
+            found = np.empty((block.n_rows, labels.shape[1]), labels.dtype)
+            is_seen = np.ones((labels.shape[1], block.n_rows), bool)
+            label_nearest(scaling.apply(X[block.start : block.stop]), packed, offsets, is_seen, found)
+            return block, found
+
+        with (
+            open_engine(self.client) as engine,
+            progress("label the objects", len(X)) as listener,
+        ):
+            for block, found in engine.map(label, open_features(X).blocks()):
+                labels[block.start : block.stop] = found
+                listener.advance(block.n_rows)
+        return labels
+
+    @property
+    def _n_features_out(self) -> int:
+        """The number of columns, by scikit-learn's name for it."""
+        return len(self.n_clusters_)
+
+    def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags: labels are of a type of their own."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []
+        return tags

@@ -1,0 +1,61 @@
+"""The labels of one clustering, recoded block by block."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.memory import BLOCK_ROWS, row_blocks
+from bigcons.tables.codes import Encoding, EncodingBuilder
+
+
+class LabelColumn:
+    """Labels ``(n_objects,)`` of a clustering, recoded to 0 .. n_clusters - 1 as they are read."""
+
+    def __init__(self, name: str, labels: Any) -> None:
+        self.name = name
+        self._labels = _sliceable(labels)
+        shape = self._labels.shape if hasattr(self._labels, "shape") else (len(self._labels),)
+        if len(shape) != 1:
+            raise InvalidInputError(f"{name} has shape {shape}; pass one label per object, (n_objects,).")
+        self.n_objects: int = shape[0]
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of different labels."""
+        return len(self._encoding.values)
+
+    @property
+    def values(self) -> np.ndarray:
+        """The different labels ``(n_clusters,)``, ascending: those of codes 0, 1, ..."""
+        return self._encoding.values
+
+    def codes(self, start: int, stop: int) -> np.ndarray:
+        """Return the codes ``(stop - start,)`` int64 of a range of objects, -1 where missing."""
+        return self._encoding.encode(self._labels[start:stop]).astype(np.int64, copy=False)
+
+    def codes_of(self, rows: np.ndarray) -> np.ndarray:
+        """Return the codes of the objects ``rows``, ascending; reads block by block."""
+        parts = []
+        for block in row_blocks(self.n_objects, BLOCK_ROWS):
+            if (of_block := block.rows_of(rows)).size:
+                parts.append(self.codes(block.start, block.stop)[of_block])
+        return np.concatenate(parts)
+
+    @cached_property
+    def _encoding(self) -> Encoding:
+        builder = EncodingBuilder(self.name)
+        for block in row_blocks(self.n_objects, BLOCK_ROWS):
+            builder.add(self._labels[block.start : block.stop])
+        return builder.build()
+
+
+def _sliceable(labels: Any) -> Any:
+    """Return labels as something with a length whose slices are numpy or pyarrow arrays."""
+    package = type(labels).__module__.partition(".")[0]
+    if package in ("numpy", "pyarrow", "zarr", "bigcons"):
+        return labels
+    return np.asarray(labels, dtype=None if hasattr(labels, "__array__") else object)
