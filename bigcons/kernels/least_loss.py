@@ -30,8 +30,9 @@ def propose(
     """Find the cluster that each object of a block would best move to, the others staying where they are.
 
     labels (rows, M), negative where missing; ``table`` (B, padded K) is the cost of one more object with that
-    label in each cluster, ``own`` what its own cluster costs less, which is without it; ``bias`` (K,) is
-    added. An object moves if it gains more than ``least_gain``. ``current`` (rows,) int32 are their clusters, -1 for those in none yet.
+    label in each cluster, ``own`` what its own cluster costs less, which is counted without it; ``bias`` (K,)
+    is added. An object moves if it gains more than ``least_gain``. ``current`` (rows,) int32 are their
+    clusters, -1 for those in none yet.
 
     A move has a level: j at least with probability ``2^-j``, by the ``codes`` (B,) uint64 of its labels, so
     that equal rows have the same. Moves below ``first_level`` are left out; from there on they are counted

@@ -1,4 +1,4 @@
-"""The clustering of least expected loss: moves of objects and merges of clusters, from the cuts of two trees."""
+"""The clustering of least expected loss: moves of objects and merges of clusters, from cuts of trees."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class LossProblem:
     # The loss of counts: see `bigcons.kernels.least_loss`
 
     def factors(self, T: np.ndarray) -> tuple[np.ndarray, float]:
-        """Return the factor v (M,) of each partition by counts T (B, K), and the sum that divides the loss."""
+        """Return the factors v (M,) of the partitions by counts T (B, K), and what divides the loss."""
         n_seen = by_partition(T.sum(axis=1), self.offsets)
         weights = np.ones(n_seen.size) if self.weights is None else self.weights.partitions
         weights = weights / weights.max()

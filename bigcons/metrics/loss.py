@@ -12,8 +12,6 @@ from bigcons.metrics.clusterings import Criterion, joined_pairs, lost_informatio
 from bigcons.metrics.ensemble import NONE_COMPARED, average_of_tables, partition_tables, values_of_tables
 from bigcons.validation import check_choice, check_number
 
-LOSSES = ("vi", "binder")
-
 
 def expected_loss(
     x: Any,
@@ -151,9 +149,8 @@ def credible_ball(
 
 def check_loss(loss: object, split_cost: object) -> tuple[str, float]:
     """Return the name of a loss and the cost of splitting, checked."""
-    return check_choice("loss", loss, LOSSES), check_number(
-        "split_cost", split_cost, at_least=0.0, at_most=2.0
-    )
+    chosen = check_choice("loss", loss, ("vi", "binder"))
+    return chosen, check_number("split_cost", split_cost, at_least=0.0, at_most=2.0)
 
 
 def loss_of_table(loss: str, split_cost: float) -> Criterion:
