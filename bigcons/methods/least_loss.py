@@ -314,7 +314,6 @@ class LeastLoss(ChoosingClusterer, PassClusterer):
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
     objective_ : the expected loss, as `metrics.expected_loss` has it; no pass raises it
-    start_objectives_ : that of the sample, from each of the two trees
     history_, n_passes_, n_clusters_, converged_
 
     Notes
@@ -412,6 +411,10 @@ class LeastLoss(ChoosingClusterer, PassClusterer):
             n_groups = GROUPS_PER_CLUSTER * self.n_clusters
             check_embedding_plan(type(self).__name__, ensemble, engine, self.memory, n_groups)
         self._run_passes(ensemble, engine, seed, out, survey, LossStart(problem, fine=fine))
+
+    def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:
+        super()._set_results(records, start_objectives, converged=converged)
+        del self.start_objectives_  # the two starts are no choice of the user's
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey | None = None) -> LossProblem:
         loss, split_cost = check_loss(self.loss, self.split_cost)
