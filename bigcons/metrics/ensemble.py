@@ -132,7 +132,7 @@ def values_of_tables(criterion: Criterion, tables: Sequence[np.ndarray]) -> tupl
     values, sizes = np.zeros(len(tables)), np.array([float(table.sum()) for table in tables])
     for width in np.unique(widths):
         if (alike := np.flatnonzero((widths == width) & (sizes > 0))).size:
-            values[alike] = criterion(np.stack([tables[u] for u in alike]))
+            values[alike] = criterion(np.stack([tables[u] for u in alike.tolist()]))
     return values, sizes
 
 

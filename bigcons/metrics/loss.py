@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.metrics.clusterings import Criterion, joined_pairs, lost_information
+from bigcons.execution.engine import open_engine
+from bigcons.memory import Block
+from bigcons.metrics.clusterings import Criterion, LabelColumn, joined_pairs, lost_information
 from bigcons.metrics.ensemble import NONE_COMPARED, average_of_tables, partition_tables, values_of_tables
 from bigcons.validation import check_choice, check_number
 
@@ -145,6 +147,58 @@ def credible_ball(
         farthest(inside[n_clusters == n_clusters.min()]),
         farthest(inside[n_clusters == n_clusters.max()]),
     )
+
+
+def credible_sets(
+    x: Any, labels: Any, *, level: float = 0.95, weights: Any = None, client: object = None
+) -> np.ndarray:
+    """Return which objects are together with joint probability ``level``, by cluster of ``labels``.
+
+    ``(n_objects,)`` bool: the objects of a cluster that are marked are all together in a share ``level`` of
+    the partitions of ``x`` that label any of the cluster. Such a set is found as follows: in each partition
+    the base cluster with most objects of the cluster stands for it; the partitions that put most others of
+    them elsewhere are left out, as many as ``level`` allows; the set is of the objects that all remaining
+    partitions that label them, at least one, have in the base cluster that stands for it. It need not be the
+    largest one, and can be empty.
+
+    Parameters and errors as in `expected_loss`. Two passes over the ensemble; memory for ``n_clusters`` by
+    ``n_base_clusters`` counts per task.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> partitions = [[0, 0, 0], [0, 0, 0], [0, 1, 0], [1, 2, 1], [1, 2, 0]]
+    >>> bc.metrics.credible_sets(partitions, [0, 0, 0, 1, 1], level=0.6)
+    array([ True,  True, False,  True,  True])
+    """
+    from bigcons.stores.ensemble import as_ensemble
+
+    share = check_number("level", level, at_least=0.0, at_most=1.0)
+    ensemble, column = as_ensemble(x), LabelColumn("labels", labels)
+    with open_engine(client) as engine:
+        tables, _ = partition_tables(ensemble, labels, weights=weights, client=engine)
+        times = np.ones(len(tables)) if weights is None else np.asarray(weights, np.float64)
+        seen = np.stack([table.sum(axis=1) for table in tables], axis=1)
+        elsewhere = seen - np.stack([table.max(axis=1) for table in tables], axis=1)
+        standing = np.stack([table.argmax(axis=1) for table in tables], axis=1)
+        counts = times * (seen > 0)
+        order = np.argsort(-elsewhere, axis=1, kind="stable")
+        left_out = np.cumsum(np.take_along_axis(counts, order, axis=1), axis=1)
+        is_left_out = left_out <= (1.0 - share) * left_out[:, -1:] * (1.0 + 1e-12)  # sums have rounding
+        stays = np.empty_like(is_left_out)
+        np.put_along_axis(stays, order, ~is_left_out, axis=1)
+        needed = np.where(stays & (counts > 0), standing, -1)
+
+        def inside(block: Block) -> np.ndarray:
+            codes, of_block = column.codes(block.start, block.stop), ensemble.read(block.start, block.stop)
+            together, known = codes >= 0, np.zeros(block.n_rows, bool)
+            for u in range(ensemble.n_partitions):
+                compared = (of_block[:, u] >= 0) & (needed[codes, u] >= 0)
+                together &= ~compared | (of_block[:, u] == needed[codes, u])
+                known |= compared
+            return together & known
+
+        return np.concatenate(list(engine.map(inside, ensemble.blocks())))
 
 
 def check_loss(loss: object, split_cost: object) -> tuple[str, float]:

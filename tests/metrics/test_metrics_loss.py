@@ -84,3 +84,27 @@ def test_credible_ball__leaves_out_partitions_that_do_not_count():
     assert np.isnan(ball.distances).tolist() == [False, True, True]
     with pytest.raises(InvalidInputError, match="no object is labeled both"):
         metrics.credible_ball(x, [0, 0, -1, -1], weights=[0, 0, 1])
+
+
+@given(case=compared(), level=st.sampled_from([0.0, 0.5, 0.8, 1.0]))
+@settings(max_examples=80, deadline=None)
+def test_credible_sets__are_together_in_the_share_of_the_partitions(case, level):
+    x, labels, weights = case
+    found = metrics.credible_sets(x, labels, level=level, weights=weights)
+    assert not found[labels < 0].any()
+    for k in set(labels[labels >= 0]):
+        cluster, core = labels == k, found & (labels == k)
+        counts = np.array(weights) * (x[cluster] >= 0).any(axis=0)
+        joined = [len(set(column[core]) - {-1}) <= 1 for column in x.T]
+        assert counts @ joined >= level * counts.sum() - 1e-9
+
+
+def test_credible_sets__are_the_clusters_that_all_partitions_keep_and_lose_those_who_stray():
+    labels = np.repeat([0, 1], 10)
+    x = np.tile(labels[:, None], (1, 20))
+    assert metrics.credible_sets(x, labels).all()
+    x[0, 3] = 1  # one of 20 partitions may differ
+    assert metrics.credible_sets(x, labels).all()
+    x[0, 4] = 1
+    assert np.flatnonzero(~metrics.credible_sets(x, labels)).tolist() == [0]
+    assert np.flatnonzero(~metrics.credible_sets(x, labels, client=ThreadsEngine(2))).tolist() == [0]
