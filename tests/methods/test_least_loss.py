@@ -47,6 +47,17 @@ def test_result__is_a_clustering_that_no_move_and_no_merge_improves(x, loss, mos
         assert naive.expected(x, near, loss, split_cost, weights) >= model.objective_ - 1e-11
 
 
+@pytest.mark.parametrize(("n", "loss", "seed"), [(60, "vi", 7), (60, "binder", 7), (120, "vi", 8)])
+def test_result__of_data_where_clusters_open_and_merge_is_a_local_optimum_too(n, loss, seed):
+    ensemble, _ = planted_ensemble(n, 12, noise=(0.0, 0.3), missing=0.2, random_state=seed)
+    model = fit(ensemble, loss=loss)
+    least = min(
+        metrics.expected_loss(ensemble, near, loss=loss, client="serial")
+        for near in naive.neighbors(model.labels_.tolist(), int(ensemble.n_clusters.max()))
+    )
+    assert least >= model.objective_ - 1e-11
+
+
 @pytest.mark.parametrize("loss", ["vi", "binder"])
 def test_result__of_six_objects_is_nearly_always_the_least_of_all_clusterings(loss):
     rng = np.random.default_rng(0)
