@@ -8,8 +8,8 @@ Ensembles are those that ``accuracy.py --ensembles FOLDER`` keeps. Of each that 
         yeast.views.0 digits.halves-20.0 digits.mixed.0 digits.sparse.0 blobs-5.sqrt.0 blobs-12.halves-20.0 \\
         blobs-12-overlapping.all-20.0 blobs-20.projections.0 blobs-50.sqrt.0 blobs-one-of-80.halves-20.0 \\
         blobs-unequal.all-20.0 blobs-tiny.mixed.0 segmentation.views.0 pendigits.halves-20.0 \\
-        isolet.all-20.0 Ecoli.pool.0 Semeion.pool.0 Texture.pool.0 breast-cancer.useless.0 covertype.halves-10.0 \\
-        kddcup99.mixed.0
+        isolet.all-20.0 Ecoli.pool.0 Semeion.pool.0 Texture.pool.0 breast-cancer.useless.0 \\
+        covertype.halves-10.0 kddcup99.mixed.0
 """
 
 from __future__ import annotations

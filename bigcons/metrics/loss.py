@@ -71,6 +71,13 @@ class CredibleBall(NamedTuple):
 
     Partitions are numbers of columns, from 0. The bounds are those of Wade and Ghahramani (2018); each lists
     all partitions that are equally far.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ball = bc.metrics.credible_ball([[0, 0], [0, 1], [1, 2]], [0, 0, 1])
+    >>> type(ball).__name__, ball.horizontal.tolist()
+    ('CredibleBall', [1])
     """
 
     radius: float
@@ -168,8 +175,8 @@ def credible_sets(
     --------
     >>> import bigcons as bc
     >>> partitions = [[0, 0, 0], [0, 0, 0], [0, 1, 0], [1, 2, 1], [1, 2, 0]]
-    >>> bc.metrics.credible_sets(partitions, [0, 0, 0, 1, 1], level=0.6)
-    array([ True,  True, False,  True,  True])
+    >>> bc.metrics.credible_sets(partitions, [0, 0, 0, 1, 1])
+    array([ True,  True, False, False,  True])
     """
     from bigcons.stores.ensemble import as_ensemble
 
