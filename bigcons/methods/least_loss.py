@@ -331,10 +331,10 @@ class LeastLoss(ChoosingClusterer, PassClusterer):
     A sample of 4,096 objects, or more for many clusters, is grouped and merged by the two trees of
     `ConsensusTree`. From the cut of each into the maximum number of clusters, objects move to the cluster
     that lowers the loss most, also to one of their own, until none does; then the two clusters are merged
-    that lower it most, and so on. A finer start ends lower: on 6 ensembles cuts into the maximum number ended lowest
-    of all, or within .002, where those into half as many ended up to .1 higher. The better of both
-    searches goes on with all objects, which join the clusters where they raise the loss least. Passes move
-    them in batches and end where no move of an object and no merge lowers the loss.
+    that lower it most, and so on. A finer start ends lower: on 6 ensembles cuts into the maximum number
+    ended lowest of all, or within .002, where those into half as many ended up to .1 higher. The better of
+    both searches goes on with all objects, which join the clusters where they raise the loss least. Passes
+    move them in batches and end where no move of an object and no merge lowers the loss.
 
     Of at most as many objects as the sample has, the result is a local optimum of moves, to clusters of their
     own too, and merges. O(n M K) time a pass, mostly fewer than ten, with Binder's loss some tens; O(B K)
