@@ -235,7 +235,7 @@ def parse_method(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tu
         raise click.UsageError(
             f"Give one ENSEMBLE, not {len(arguments)}: {' '.join(arguments) or 'nothing'}."
         )
-    if "n_clusters" not in given and parameters["n_clusters"].default is not None:
+    if "n_clusters" not in given and parameters["n_clusters"].default not in (None, "auto"):
         raise click.UsageError(f"Method {name!r} needs -k, the number of clusters.")
     if foreign := given.keys() - parameters.keys():
         options = ", ".join(map(option_name, sorted(foreign)))

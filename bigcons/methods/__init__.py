@@ -35,6 +35,7 @@ _REGISTRY = {
     "cumulative": "cumulative:CumulativeVoting",
     "best": "best:BEST",
     "greedy-anmi": "greedy:GreedyANMI",
+    "least-loss": "least_loss:LeastLoss",
     "supra": "supra:Supra",
     "eac": "evidence:EAC",
     "eac-single": "evidence:EACSingle",
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from bigcons.methods.hbgf import HBGF as HBGF
     from bigcons.methods.hgpa import HGPA as HGPA
     from bigcons.methods.kmeans import LabelKMeans as LabelKMeans
+    from bigcons.methods.least_loss import LeastLoss as LeastLoss
     from bigcons.methods.mcla import MCLA as MCLA
     from bigcons.methods.mixture import MixtureModel as MixtureModel
     from bigcons.methods.nmf import NMF as NMF

@@ -289,14 +289,14 @@ def purity_of_table(table: np.ndarray) -> float:
 
 def rand_index_of_table(tables: np.ndarray) -> Any:
     """Return `rand_index` from contingency tables."""
-    together, in_rows, in_columns, all_pairs = _pairs_joined(tables)
+    together, in_rows, in_columns, all_pairs = joined_pairs(tables)
     no_pair = all_pairs == 0
     return (all_pairs - in_rows - in_columns + 2 * together + no_pair) / (all_pairs + no_pair)
 
 
 def adjusted_rand_of_table(tables: np.ndarray) -> Any:
     """Return `adjusted_rand` from contingency tables."""
-    return adjusted_rand_of_pairs(*_pairs_joined(tables))
+    return adjusted_rand_of_pairs(*joined_pairs(tables))
 
 
 def adjusted_rand_of_pairs(together: Any, in_rows: Any, in_columns: Any, all_pairs: Any) -> Any:
@@ -314,7 +314,7 @@ def van_dongen_of_table(tables: np.ndarray) -> Any:
     return (2 * n - kept) / (2 * n)
 
 
-def _pairs_joined(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def joined_pairs(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return how many pairs both clusterings join, the rows join, the columns join, and there are."""
     return (
         _pairs(tables).sum(axis=(-2, -1)),
@@ -351,12 +351,17 @@ def variation_of_information_of_table(tables: np.ndarray) -> Any:
     The sum of the entropies of each clustering given the other, whose terms are never negative, so that it is
     exactly 0 for equal clusterings.
     """
+    of_rows, of_columns = lost_information(tables)
+    return of_rows + of_columns
+
+
+def lost_information(tables: np.ndarray) -> tuple[Any, Any]:
+    """Return the entropies in nats of the columns given the rows, and of the rows given the columns."""
     from scipy.special import xlogy
 
+    n, cells = tables.sum(axis=(-2, -1)), np.where(tables > 0, tables, 1)
     rows, columns = tables.sum(axis=-1, keepdims=True), tables.sum(axis=-2, keepdims=True)
-    cells = np.where(tables > 0, tables, 1)
-    lost = xlogy(tables, (rows / cells) * (columns / cells))
-    return lost.sum(axis=(-2, -1)) / tables.sum(axis=(-2, -1))
+    return tuple(xlogy(tables, sizes / cells).sum(axis=(-2, -1)) / n for sizes in (rows, columns))
 
 
 def _entropies(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

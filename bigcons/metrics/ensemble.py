@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
 
 
+NONE_COMPARED = (
+    "no object is labeled both in labels and in a partition; pass labels of the ensemble's objects."
+)
+
+
 def anmi(x: Any, labels: Any, *, weights: Any = None, client: object = None) -> float:
     """Return the average NMI of ``labels`` with the partitions of ``x``, in [0, 1].
 
@@ -109,22 +114,26 @@ def average_of_tables(
 
     ``criterion`` takes stacks of tables, as those of `OF_TWO_CLUSTERINGS` do.
     """
+    values, sizes = values_of_tables(criterion, tables)
     given = np.ones(len(tables)) if weights is None else np.asarray(weights, np.float64)
-    counted = [u for u, table in enumerate(tables) if given[u] > 0 and table.any()]
-    shared = [tables[u] for u in counted]
-    if not shared:
-        raise InvalidInputError(
-            "no object is labeled both in labels and in a partition; pass labels of the ensemble's objects."
-        )
-    widths = np.array([table.shape[1] for table in shared])
-    values, sizes = np.empty(len(shared)), np.empty(len(shared))
+    counted = (given > 0) & (sizes > 0)
+    if not counted.any():
+        raise InvalidInputError(NONE_COMPARED)
+    counts = given * sizes if weighted else given
+    return float(np.average(values[counted], weights=counts[counted]))
+
+
+def values_of_tables(criterion: Criterion, tables: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return a criterion of each table, as `average_of_tables` takes it, and the number of objects in it.
+
+    (n_partitions,) float64 each; the criterion is 0 of a table without objects.
+    """
+    widths = np.array([table.shape[1] for table in tables])
+    values, sizes = np.zeros(len(tables)), np.array([float(table.sum()) for table in tables])
     for width in np.unique(widths):
-        alike = np.flatnonzero(widths == width)
-        stack = np.stack([shared[u] for u in alike])
-        values[alike], sizes[alike] = criterion(stack), stack.sum(axis=(-2, -1))
-    if weighted:
-        return float(np.average(values, weights=given[counted] * sizes))
-    return float(np.average(values, weights=None if weights is None else given[counted]))
+        if (alike := np.flatnonzero((widths == width) & (sizes > 0))).size:
+            values[alike] = criterion(np.stack([tables[u] for u in alike.tolist()]))
+    return values, sizes
 
 
 def _one_by_one(criterion: Criterion) -> Criterion:

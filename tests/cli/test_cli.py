@@ -339,6 +339,7 @@ def test_solve__auto_is_for_methods_that_find_the_number(ensemble, run, ran):
     assert found["n_clusters"] == 3
     assert "lifetime" in found["n_clusters_choice"]
     assert ran(f"solve {ensemble} -m eac --criterion lifetime -k auto -o c.zarr")["n_clusters"] >= 1
+    assert ran(f"solve {ensemble} -m least-loss -o d.zarr")["n_clusters"] == 3
 
 
 def test_score__wants_something_to_judge_by(consensus, run):

@@ -39,7 +39,7 @@ def test_data__do_not_fit_into_what_is_set_aside_for_compiling():
     assert N_OBJECTS * (N_PARTITIONS + 8 * K) > 1.4 * COMPILER_BYTES
 
 
-@pytest.mark.parametrize("method", ["mixture", "hbgf", "bce", "tree"])
+@pytest.mark.parametrize("method", ["mixture", "hbgf", "bce", "tree", "least-loss"])
 def test_fit__keeps_the_promise_of_the_smallest_budget(method, ensemble, tmp_path):
     peak, budget = solve(
         tmp_path, method=method, engine="threads", ensemble=ensemble, parameters={"n_clusters": K}

@@ -1,0 +1,154 @@
+"""The clustering of least expected loss."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigcons import metrics
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.execution.engine import ThreadsEngine
+from bigcons.methods import LeastLoss
+from tests.naive import loss as naive
+from tests.support.strategies import label_matrices
+
+losses = st.sampled_from(["vi", "binder"])
+
+
+def fit(x, *args, **parameters):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of objects without labels, of labels like features
+        return LeastLoss(*args, random_state=0, **parameters).fit(x)
+
+
+@given(
+    x=label_matrices(min_objects=4, max_objects=14, max_partitions=6),
+    loss=losses,
+    most=st.sampled_from(["auto", 1, 2, 3]),
+    split_cost=st.sampled_from([0.6, 1.0, 1.5]),
+    weight=st.sampled_from([0.0, 1.0, 2.5]),
+)
+@settings(max_examples=40, deadline=None)
+def test_result__is_a_clustering_that_no_move_and_no_merge_improves(x, loss, most, split_cost, weight):
+    weights = [1.0, *[weight] * (x.shape[1] - 1)]
+    model = fit(x, most, loss=loss, split_cost=split_cost, weights=weights)
+    labels = model.labels_
+    assert model.converged_
+    np.testing.assert_array_equal(labels >= 0, (x[:, np.array(weights) > 0] >= 0).any(axis=1))
+    assert model.objective_ == pytest.approx(
+        naive.expected(x, labels, loss, split_cost, weights), rel=1e-12, abs=1e-12
+    )
+    n_most = max(len(set(column) - {-1}) for column in x.T.tolist()) if most == "auto" else most
+    assert model.n_clusters_ <= n_most
+    for near in naive.neighbors(labels.tolist(), n_most):
+        assert naive.expected(x, near, loss, split_cost, weights) >= model.objective_ - 1e-11
+
+
+@pytest.mark.parametrize(("n", "loss", "seed"), [(60, "vi", 7), (60, "binder", 7), (120, "vi", 8)])
+def test_result__of_data_where_clusters_open_and_merge_is_a_local_optimum_too(n, loss, seed):
+    ensemble, _ = planted_ensemble(n, 12, noise=(0.0, 0.3), missing=0.2, random_state=seed)
+    model = fit(ensemble, loss=loss)
+    least = min(
+        metrics.expected_loss(ensemble, near, loss=loss, client="serial")
+        for near in naive.neighbors(model.labels_.tolist(), int(ensemble.n_clusters.max()))
+    )
+    assert least >= model.objective_ - 1e-11
+
+
+@pytest.mark.parametrize("loss", ["vi", "binder"])
+def test_result__of_six_objects_is_nearly_always_the_least_of_all_clusterings(loss):
+    rng = np.random.default_rng(0)
+    excess = []
+    for _ in range(8):
+        truth = rng.integers(3, size=6)
+        x = np.where(rng.random((6, 9)) < 0.25, rng.integers(3, size=(6, 9)), truth[:, None])
+        x[rng.random(x.shape) < 0.1] = -1
+        x[:, 0] = truth
+        least = min(naive.expected(x, np.array(found), loss) for found in naive.partitions_of(6, 3))
+        excess.append(fit(x, 3, loss=loss).objective_ - least)
+    assert min(excess) > -1e-12
+    assert np.mean(np.array(excess) < 1e-12) >= 0.75
+    assert np.mean(excess) < 0.01
+
+
+@pytest.fixture(scope="module")
+def larger(tmp_path_factory):
+    """An ensemble of more objects than a sample has, stored in blocks; a fifth of the labels missing."""
+    ensemble, truth = planted_ensemble(6000, 12, noise=(0.0, 0.15), missing=0.2, random_state=1)
+    path = tmp_path_factory.mktemp("least_loss") / "ensemble.zarr"
+    return ensemble.save(path, chunk_rows=1000), truth
+
+
+@pytest.mark.parametrize("loss", ["vi", "binder"])
+def test_passes__never_raise_the_loss_and_end_where_no_move_lowers_it(larger, loss):
+    ensemble, truth = larger
+    model = fit(ensemble, loss=loss)
+    history = model.history_["objective"]
+    assert len(history) > 2
+    assert (np.diff(history) <= 0).all()
+    assert model.converged_
+    assert model.objective_ == pytest.approx(
+        metrics.expected_loss(ensemble, model.labels_, loss=loss), rel=1e-12
+    )
+    assert model.objective_ < metrics.expected_loss(ensemble, truth, loss=loss)
+    rng = np.random.default_rng(0)
+    for i in rng.choice(np.flatnonzero(model.labels_ >= 0), 20, replace=False):
+        for k in range(model.n_clusters_):
+            moved = np.where(np.arange(6000) == i, k, model.labels_)
+            assert metrics.expected_loss(ensemble, moved, loss=loss) >= model.objective_ - 1e-11
+
+
+def test_fit__has_the_same_bits_on_every_engine_and_out_of_core(larger, tmp_path):
+    ensemble, _ = larger
+    expected = fit(ensemble, client="serial", loss="binder")
+    found = [
+        fit(ensemble, client=ThreadsEngine(3), loss="binder"),
+        fit(ensemble, loss="binder", out=tmp_path / "consensus.zarr"),
+    ]
+    for model in found:
+        np.testing.assert_array_equal(model.labels_, expected.labels_)
+        assert model.history_["objective"] == expected.history_["objective"]
+
+
+def test_labels__do_not_depend_on_names_and_order_of_partitions_or_of_clusters():
+    ensemble, _ = planted_ensemble(400, 10, noise=(0.1, 0.3), random_state=3)
+    x = ensemble.read(0, 400)
+    rng = np.random.default_rng(0)
+    renamed = [np.append(rng.permutation(12), -1)[column] for column in x.T[rng.permutation(10)]]
+    for loss in ("vi", "binder"):
+        a, b = fit(x, loss=loss), fit(np.stack(renamed, axis=1), loss=loss)
+        np.testing.assert_array_equal(a.labels_, b.labels_)
+
+
+def test_fine_labels__start_from_groups_of_all_objects():
+    truth = np.repeat(np.arange(4), 3000)
+    rng = np.random.default_rng(0)
+    x = np.stack([truth * 1500 + rng.integers(1500, size=truth.size) for _ in range(6)], axis=1)
+    x = np.column_stack([x, np.where(rng.random((truth.size, 6)) < 0.2, -1, truth[:, None])])
+    model = fit(x, 4)
+    assert metrics.adjusted_rand(truth, model.labels_) > 0.999
+
+
+def test_predict__places_objects_in_the_clusters_of_equal_rows():
+    ensemble, _ = planted_ensemble(500, 20, noise=(0.0, 0.2), random_state=0)
+    model = fit(ensemble)
+    assert metrics.adjusted_rand(model.labels_, model.predict(ensemble)) > 0.95
+
+
+def test_split_cost__decides_how_many_clusters_there_are():
+    ensemble, _ = planted_ensemble(600, 20, noise=(0.0, 0.3), random_state=0)
+    numbers = [fit(ensemble, split_cost=cost).n_clusters_ for cost in (0.4, 1.0, 1.8)]
+    assert numbers[0] > numbers[-1] == 1
+    assert numbers == sorted(numbers, reverse=True)
+
+
+def test_fit__refuses_a_budget_and_names_it_does_not_know(larger):
+    with pytest.raises(MemoryBudgetError, match="LeastLoss needs"):
+        LeastLoss(memory="20MB").fit(larger[0])
+    with pytest.raises(InvalidInputError, match="loss='rand' is unknown"):
+        LeastLoss(loss="rand").fit(larger[0])
+    with pytest.raises(InvalidInputError, match="split_cost=3 is out of range"):
+        LeastLoss(split_cost=3).fit(larger[0])

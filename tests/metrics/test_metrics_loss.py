@@ -1,0 +1,110 @@
+"""Expected loss and credible balls."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from bigcons import metrics
+from bigcons.errors import InvalidInputError
+from bigcons.execution.engine import ThreadsEngine
+from tests.naive import loss as naive
+from tests.support.strategies import label_matrices
+
+losses = st.sampled_from(["vi", "binder"])
+
+
+@st.composite
+def compared(draw):
+    """Draw an ensemble with gaps, labels with gaps, and weights; some objects are in both."""
+    x = draw(label_matrices(min_objects=2))
+    labels = np.array(draw(st.lists(st.integers(-1, 3), min_size=len(x), max_size=len(x))))
+    weights = draw(st.lists(st.sampled_from([0.0, 0.5, 1.0, 3.0]), min_size=x.shape[1], max_size=x.shape[1]))
+    known = ((x >= 0) & (labels >= 0)[:, None]).any(axis=0) & (np.array(weights) > 0)
+    assume(known.any())
+    return x, labels, weights
+
+
+@given(case=compared(), loss=losses, split_cost=st.sampled_from([0.0, 0.5, 1.0, 2.0]))
+@settings(max_examples=80, deadline=None)
+def test_expected_loss__is_the_mean_by_objects_compared_and_weights(case, loss, split_cost):
+    x, labels, weights = case
+    found = metrics.expected_loss(x, labels, loss=loss, split_cost=split_cost, weights=weights)
+    assert found == pytest.approx(naive.expected(x, labels, loss, split_cost, weights), abs=1e-12)
+
+
+@given(x=label_matrices(min_objects=2, gaps=False))
+@settings(max_examples=30, deadline=None)
+def test_expected_loss__of_complete_labels_is_the_mean_of_the_usual_losses(x):
+    labels = x[:, 0]
+    vi = np.mean([metrics.variation_of_information(labels, column) for column in x.T])
+    rand = np.mean([metrics.rand_index(labels, column) for column in x.T])
+    assert metrics.expected_loss(x, labels) == pytest.approx(vi, abs=1e-12)
+    assert metrics.expected_loss(x, labels, loss="binder") == pytest.approx(1 - rand, abs=1e-12)
+
+
+def test_expected_loss__has_the_same_bits_on_every_engine_and_is_zero_of_copies():
+    x = np.random.default_rng(0).integers(-1, 5, (500, 7))
+    labels = np.abs(x[:, 0])
+    found = {metrics.expected_loss(x, labels, client=client) for client in ("serial", ThreadsEngine(3))}
+    assert len(found) == 1
+    assert metrics.expected_loss(x[:, [0, 0]] + 1, x[:, 0]) == 0.0
+
+
+@pytest.mark.parametrize("wrong", [{"loss": "rand"}, {"split_cost": 2.5}, {"weights": [1.0]}])
+def test_expected_loss__refuses_what_it_does_not_know(wrong):
+    with pytest.raises(InvalidInputError, match=next(iter(wrong))):
+        metrics.expected_loss([[0, 0], [1, 1]], [0, 1], **wrong)
+
+
+@given(case=compared(), loss=losses, level=st.sampled_from([0.0, 0.3, 0.5, 0.95, 1.0]))
+@settings(max_examples=80, deadline=None)
+def test_credible_ball__is_the_smallest_with_the_share_and_has_the_bounds_of_its_definition(
+    case, loss, level
+):
+    x, labels, weights = case
+    ball = metrics.credible_ball(x, labels, level=level, loss=loss, weights=weights)
+    distances = ball.distances
+    known = distances[~np.isnan(distances)]
+    assume(len(set(np.round(known, 9))) == len(set(known)))  # none are equal but for rounding
+    radius, inside, *bounds = naive.ball(x, labels, level, loss, weights)
+    assert ball.radius == pytest.approx(radius, abs=1e-12)
+    assert set(np.flatnonzero(ball.is_inside)) >= set(inside)
+    assert (distances[ball.is_inside] <= radius + 1e-12).all()
+    for found, expected in zip((ball.horizontal, ball.upper, ball.lower), bounds, strict=True):
+        assert set(expected) <= set(found.tolist())
+        assert np.ptp(distances[found]) == 0
+
+
+def test_credible_ball__leaves_out_partitions_that_do_not_count():
+    x = np.array([[0, 0, -1], [0, 1, -1], [1, 0, 0], [1, 1, 0]])
+    ball = metrics.credible_ball(x, [0, 0, -1, -1], weights=[1, 0, 1])
+    assert ball.is_inside.tolist() == [True, False, False]
+    assert ball.radius == 0.0
+    assert np.isnan(ball.distances).tolist() == [False, True, True]
+    with pytest.raises(InvalidInputError, match="no object is labeled both"):
+        metrics.credible_ball(x, [0, 0, -1, -1], weights=[0, 0, 1])
+
+
+@given(case=compared(), level=st.sampled_from([0.0, 0.5, 0.8, 1.0]))
+@settings(max_examples=80, deadline=None)
+def test_credible_sets__are_together_in_the_share_of_the_partitions(case, level):
+    x, labels, weights = case
+    found = metrics.credible_sets(x, labels, level=level, weights=weights)
+    assert not found[labels < 0].any()
+    for k in set(labels[labels >= 0]):
+        cluster, core = labels == k, found & (labels == k)
+        counts = np.array(weights) * (x[cluster] >= 0).any(axis=0)
+        joined = [len(set(column[core]) - {-1}) <= 1 for column in x.T]
+        assert counts @ joined >= level * counts.sum() - 1e-9
+
+
+def test_credible_sets__are_the_clusters_that_all_partitions_keep_and_lose_those_who_stray():
+    labels = np.repeat([0, 1], 10)
+    x = np.tile(labels[:, None], (1, 20))
+    assert metrics.credible_sets(x, labels).all()
+    x[0, 3] = 1  # one of 20 partitions may differ
+    assert metrics.credible_sets(x, labels).all()
+    x[0, 4] = 1
+    assert np.flatnonzero(~metrics.credible_sets(x, labels)).tolist() == [0]
+    assert np.flatnonzero(~metrics.credible_sets(x, labels, client=ThreadsEngine(2))).tolist() == [0]
