@@ -54,8 +54,8 @@ class DaskEngine:
     BigconsError would recur and is raised at once. A task may lose as many workers as Dask allows
     (``distributed.scheduler.allowed-failures``, 3). A lost worker and the number of its tasks are logged.
 
-    Every worker must run this version of bigcons. This is checked when the engine is made and whenever
-    workers join; an ExecutionError names a worker that does not.
+    Every worker must run this version of bigcons, Python (3.x), Numba and NumPy. This is checked when the
+    engine is made and whenever workers join; an ExecutionError names a worker that does not.
 
     A wait ends in an ExecutionError if for ``patience`` seconds no block arrives and no worker is busy, and
     at once if the scheduler is lost. Running tasks are never timed out.

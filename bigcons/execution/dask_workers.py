@@ -34,9 +34,14 @@ KEY_PREFIX = "bigcons"
 
 BUSY_STATES = ("executing", "long-running", "flight")
 
-# As text, because a worker without bigcons dies when it unpickles one of its tasks. Dask's get_versions reads
-# the package's metadata, which need not match the code that is imported.
-VERSION = "__import__('bigcons').__version__"
+# As text, because a worker without bigcons dies when it unpickles one of its tasks, and one with another
+# Python when it runs bytecode of this one. Dask's get_versions reads bigcons' metadata, which need not match
+# the code that is imported.
+VERSIONS = """{
+    "bigcons": __import__("bigcons").__version__,
+    "Python": "%d.%d" % __import__("sys").version_info[:2],
+    **{name: __import__("importlib.metadata").metadata.version(name) for name in ("numba", "numpy")},
+}"""
 TASKS = "__import__('bigcons.execution.dask_engine', fromlist=['run_task']).run_task.__name__"
 
 _checked: WeakKeyDictionary[distributed.Client, set[str]] = WeakKeyDictionary()
@@ -51,7 +56,7 @@ def connect_seconds() -> float:
 class Workers:
     """The workers as last described by the scheduler, refreshed after REFRESH_SECONDS.
 
-    Raises ExecutionError if a new worker does not run this version of bigcons.
+    Raises ExecutionError if a new worker does not run this version of bigcons, Python, Numba and NumPy.
     """
 
     def __init__(self, client: distributed.Client) -> None:
@@ -160,7 +165,7 @@ class Wait:
 
 
 def check_versions(client: distributed.Client, addresses: Iterable[str]) -> None:
-    """Raise ExecutionError if a worker lacks bigcons or has another version or other code of it.
+    """Raise ExecutionError if a worker lacks bigcons, has other code of it or another version of `VERSIONS`.
 
     Each worker is asked once, which takes some 5 ms plus its import of bigcons. One that does not answer
     within ANSWER_SECONDS passes, since waits for its results time out as well.
@@ -173,27 +178,37 @@ def check_versions(client: distributed.Client, addresses: Iterable[str]) -> None
 
     for address, refusal in zip(new, client.sync(ask_all) if new else [], strict=True):
         if refusal:
-            raise ExecutionError(
-                f"Dask worker {address} {refusal}; install bigcons {__version__}, which runs here, "
-                "in the environment of every worker and restart them."
-            )
+            raise ExecutionError(f"Dask worker {address} {refusal}")
         checked.add(address)
 
 
 async def _ask(client: distributed.Client, address: str) -> str:
-    """Return the problem with a worker's bigcons, an empty string if there is none."""
-    version = ""
+    """Return what is wrong with a worker's packages and what to do, an empty string if nothing is."""
+    found: dict[str, str] = {}
+    wanted: dict[str, str] = eval(VERSIONS)  # noqa: S307 - the text above
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            version = (await client.run(eval, VERSION, workers=[address]))[address]
-            if version == __version__:
-                await client.run(eval, TASKS, workers=[address])
+            found = (await client.run(eval, VERSIONS, workers=[address]))[address]
+            if other := {name: version for name, version in wanted.items() if found[name] != version}:
+                return _to_install(f"has {_listed({name: found[name] for name in other})}", other)
+            await client.run(eval, TASKS, workers=[address])
     except (ImportError, AttributeError) as error:
-        code = f"runs other code of bigcons {version} than this process" if version else "cannot load bigcons"
-        return f"{code} ({one_line(error)})"
+        what = (
+            f"runs other code of bigcons {__version__} than this process" if found else "cannot load bigcons"
+        )
+        return _to_install(f"{what} ({one_line(error)})", {"bigcons": __version__})
     except Exception:  # lost, unresponsive or closed, which the waits report
         return ""
-    return "" if version == __version__ else f"has bigcons {version}"
+    return ""
+
+
+def _to_install(what: str, wanted: dict[str, str]) -> str:
+    runs = "which runs here" if len(wanted) == 1 else "which run here"
+    return f"{what}; install {_listed(wanted)}, {runs}, in the environment of every worker and restart them."
+
+
+def _listed(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def one_line(error: Exception) -> str:
