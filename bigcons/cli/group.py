@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 import bigcons
-from bigcons.cli.output import did_you_mean, emit_error, progress_on_terminal
+from bigcons.cli.output import did_you_mean, emit_error, progress_on_terminal, shown
 from bigcons.errors import (
     BigconsError,
     ConsensusWarning,
@@ -78,7 +78,7 @@ class LazyGroup(click.Group):
             except (BigconsError, OSError, MemoryError) as error:
                 reason = " ".join(_reason(error).split())
                 emit_error(ctx, reason)
-                raise click.ClickException(reason) from error
+                raise click.ClickException(shown(reason)) from error
             except Terminated:
                 click.echo("Terminated before the output was complete.", err=True)
                 ctx.exit(143)  # 128 and SIGTERM
@@ -104,12 +104,12 @@ def at_a_terminal() -> Iterator[None]:
 @contextmanager
 def _one_line_warnings() -> Iterator[None]:
     """Show only the message of a warning, once, and always show the library's own warnings."""
-    shown: set[str] = set()
+    told: set[str] = set()
 
     def show(message: Warning | str, *_: Any) -> None:
-        if str(message) not in shown:
-            shown.add(str(message))
-            click.echo(f"Warning: {message}", err=True)
+        if str(message) not in told:
+            told.add(str(message))
+            click.echo(f"Warning: {shown(str(message))}", err=True)
 
     with warnings.catch_warnings():
         for category in OWN_WARNINGS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,6 +16,8 @@ import click
 from bigcons.progress import ProgressBar
 
 JSON = "bigcons.json"
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""All but tabs and ends of lines, and what turns the direction of writing."""
 
 
 def reporting(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,8 +44,18 @@ def _set_verbosity(_: click.Context, __: click.Parameter, count: int) -> None:
 
 def log_to_stderr(level: int) -> None:
     """Let the library log to standard error from ``level`` on."""
-    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Escaped("%(asctime)s %(name)s: %(message)s", "%H:%M:%S"))
+    logging.basicConfig(handlers=[handler])
     logging.getLogger("bigcons").setLevel(level)
+
+
+class _Escaped(logging.Formatter):
+    """Lines without control characters but their ends."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        return shown(super().format(record))
 
 
 def emit(result: Mapping[str, Any], text: str) -> None:
@@ -50,7 +63,12 @@ def emit(result: Mapping[str, Any], text: str) -> None:
     if click.get_current_context().meta.get(JSON):
         click.echo(json.dumps(result, allow_nan=False))
     else:
-        click.echo(text)
+        click.echo(shown(text))
+
+
+def shown(text: str) -> str:
+    """Return text with its control characters as escapes: names in a file shall not steer the terminal."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def emit_ensemble(ensemble: Any, path: str) -> None:

@@ -43,6 +43,7 @@ from bigcons.storage.leftovers import (
 )
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import DiskPlace, atomic_file, disk_errors, local_path, place_of, sync
+from bigcons.storage.reading import read_json
 from bigcons.version import __version__
 
 MANIFEST = "manifest.json"
@@ -116,7 +117,7 @@ def read_manifest(path: StorePath | Place) -> dict[str, Any]:
     place = place_of(path)
     file = place / MANIFEST
     try:
-        text = file.read(1 << 30)
+        content = read_json(file)
     except (FileNotFoundError, NotADirectoryError):
         what, remedy = "does not exist", "check the path"
         if place.exists():
@@ -125,14 +126,9 @@ def read_manifest(path: StorePath | Place) -> dict[str, Any]:
             inside = [name for name in names if is_store(place / name)]
             remedy = f"give {' or '.join(inside)} in it" if inside else remedy
         raise StoreNotFoundError(f"{place} {what}; {remedy}.", path=place) from None
-    except ValueError as error:
-        raise CorruptStoreError(
-            f"{file} is too large ({error}); restore the store from a copy.", path=file
-        ) from None
     try:
-        content = json.loads(text)
         intact = isinstance(content, dict) and content.pop("checksum", None) == _checksum(content)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # text that is no Unicode, lists nested too deep to be written
         intact = False
     wanted = {"format_version": int, "kind": str, "body": dict}
     whole = intact and all(isinstance(content.get(name), kind) for name, kind in wanted.items())

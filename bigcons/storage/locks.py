@@ -20,9 +20,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bigcons.errors import StoreError, StoreLockedError
+from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import DiskPlace, naming, place_of
+from bigcons.storage.reading import read_json
 
 if TYPE_CHECKING:
     from bigcons.storage.buckets import BucketPlace
@@ -172,7 +173,7 @@ class Lease:
 def _read_lease(place: BucketPlace) -> dict[str, Any]:
     """Return the content of a lease; empty if it does not exist or is not valid JSON."""
     try:
-        content = json.loads(place.read(1 << 12))
-    except (FileNotFoundError, ValueError):
+        content = read_json(place, 1 << 12)
+    except (FileNotFoundError, CorruptStoreError):
         return {}
     return content if isinstance(content, dict) else {}

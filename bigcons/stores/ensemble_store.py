@@ -45,6 +45,7 @@ from bigcons.storage.commit import (
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import DiskPlace, disk_errors
+from bigcons.storage.reading import MOST_JSON_BYTES, parse_json
 from bigcons.stores.ids import PREFIXES, StoredIds, array_names, write_ids
 from bigcons.tables.encode import rechunk
 from bigcons.tables.ids import Ids
@@ -174,10 +175,10 @@ class StoredRows:
             return [None] * len(self.header.names)
         path = self.data / categories_name(self.generation)
         try:
-            data = path.read()
+            data = path.read(MOST_JSON_BYTES)
             if zlib.crc32(data) != self._categories_checksum:
                 raise ValueError("wrong checksum")
-            values = [None if entry is None else _category_array(entry) for entry in json.loads(data)]
+            values = [None if entry is None else _category_array(entry) for entry in parse_json(data, path)]
             fits = len(values) == len(self.header.n_clusters) and all(
                 entry is None or entry.shape == (k,)
                 for entry, k in zip(values, self.header.n_clusters, strict=True)
@@ -381,6 +382,11 @@ class ArrayWriter:
         if any(values is not None for values in categories):
             entries = [None if values is None else values.tolist() for values in categories]
             data = json.dumps(entries).encode()
+            if len(data) > MOST_JSON_BYTES:
+                raise InvalidInputError(
+                    f"the names of the base clusters take {len(data):,} bytes, more than the "
+                    f"{MOST_JSON_BYTES:,} that are read again; use shorter labels, such as numbers."
+                )
             (self.folder / categories_name(self.generation)).write(data)
             categories_checksum = zlib.crc32(data)
         body = {

@@ -25,6 +25,7 @@ from bigcons.storage.commit import (
 )
 from bigcons.storage.interface import StorePath
 from bigcons.storage.places import DiskPlace, place_of
+from bigcons.storage.reading import open_file
 from bigcons.stores.pair_lists import PairList
 from bigcons.stores.pair_rows import MAX_OBJECTS, Edges
 from bigcons.tables.files import ParquetTable
@@ -42,7 +43,7 @@ def is_parquet(path: StorePath) -> bool:
     if place.is_file():
         if names_parquet(path):
             return True
-        with place.path.open("rb") as file:
+        with open_file(place.path) as file:
             return file.read(4) == b"PAR1"
     return any(name.endswith(".parquet") for name in place.names())
 
