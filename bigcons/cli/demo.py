@@ -20,6 +20,7 @@ from bigcons.cli.options import random_state_option
 from bigcons.cli.output import amount, emit, reporting, table
 from bigcons.errors import ConvergenceWarning, StoreExistsError
 from bigcons.memory import format_size
+from bigcons.storage.places import disk_errors
 
 N_STARTS = 3
 
@@ -78,9 +79,10 @@ def demo(
     folder.mkdir(parents=True, exist_ok=True)
     asked: dict[str, Any] = {"data": data, "data_dir": data_dir, "n_objects": size, "n_clusters": n_clusters}
     asked["random_state"] = random_state
-    (folder / RESULT).write_text(json.dumps(asked), encoding="utf-8")  # so that a rerun finds its own
-    result = {**asked, **_run(folder, **asked)}
-    (folder / RESULT).write_text(json.dumps(result, indent=1), encoding="utf-8")
+    with disk_errors(folder):
+        (folder / RESULT).write_text(json.dumps(asked), encoding="utf-8")  # so that a rerun finds its own
+        result = {**asked, **_run(folder, **asked)}
+        (folder / RESULT).write_text(json.dumps(result, indent=1), encoding="utf-8")
     emit({**result, "folder": str(folder)}, _report(result, folder))
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import json
 import logging
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import click
@@ -60,10 +61,24 @@ class _Escaped(logging.Formatter):
 
 def emit(result: Mapping[str, Any], text: str) -> None:
     """Print ``text`` or, with ``--json``, ``result`` as one JSON object."""
-    if click.get_current_context().meta.get(JSON):
-        click.echo(json.dumps(result, allow_nan=False))
-    else:
-        click.echo(shown(text))
+    is_json = click.get_current_context().meta.get(JSON)
+    click.echo(json.dumps(result, allow_nan=False) if is_json else shown(text))
+
+
+def fault_of_standard_output() -> str | None:
+    """Return why standard output does not take what was printed; None if it does, or if its reader has ended.
+
+    What it still holds, which Python would write at the end and fail, is dropped.
+    """
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return None
+    except OSError as error:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return f"standard output: {error.strerror or error}; direct it elsewhere."
+    return None
 
 
 def shown(text: str) -> str:

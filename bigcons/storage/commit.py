@@ -240,6 +240,7 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str 
     Only a store is overwritten, of the same ``kind`` if that is given, or one whose manifest is damaged.
     """
     place = place_of(path)
+    _refuse_inside_store(place)
     is_taken = place.exists()
     if is_taken and not isinstance(place, DiskPlace):  # a killed writer may have left data folders
         is_taken = place.is_file() or not all(_is_data_folder(name) for name in place.names())
@@ -259,6 +260,31 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str 
                 f"{place} exists and is {what}, which would be lost; choose another path or remove it.",
                 path=place,
             )
+
+
+def _refuse_inside_store(place: Place) -> None:
+    """Raise StoreExistsError for an output inside a store, which is lost when that is replaced."""
+    if isinstance(place, DiskPlace):
+        for folder in place.path.resolve().parents:
+            if (folder / MANIFEST).is_file():
+                raise _inside(place, folder)
+        return
+    scheme, _, rest = str(place).partition("://")
+    bucket, *parts, _ = rest.split("/")
+    for n in range(len(parts), 0, -1):
+        folder = "/".join([f"{scheme}://{bucket}", *parts[:n]])
+        found = False
+        with suppress(StoreError):  # of a folder that these credentials cannot look into
+            found = is_store(folder)
+        if found:
+            raise _inside(place, folder)
+
+
+def _inside(place: Place, store: object) -> StoreExistsError:
+    return StoreExistsError(
+        f"{place} is inside the store {store}, with which it would be replaced; choose another path.",
+        path=place,
+    )
 
 
 def refuse_source(out: StorePath | Place, source: StorePath | Place | None) -> None:
@@ -395,6 +421,7 @@ def new_folder_of_files(path: StorePath, pattern: str, *, overwrite: bool) -> It
     StoreError if the disk is full.
     """
     target = local_path(path)
+    _refuse_inside_store(DiskPlace(target))
     if target.exists() and not overwrite:
         raise StoreExistsError(
             f"{path} exists; pass overwrite=True (--overwrite) or choose another path.", path=path
@@ -411,6 +438,7 @@ def new_folder_of_files(path: StorePath, pattern: str, *, overwrite: bool) -> It
 def refuse_existing_file(path: StorePath, overwrite: bool) -> Path:
     """Return ``path`` as a Path; raise StoreExistsError if a file must not be written there."""
     target = local_path(path)
+    _refuse_inside_store(DiskPlace(target))
     if target.is_dir():
         raise StoreExistsError(f"{path} exists and is a folder; choose another path.", path=path)
     if target.exists() and not overwrite:

@@ -8,9 +8,11 @@ damage: every writer has its own data folder and checks its lease before it comm
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
+import stat
 import sys
 import threading
 import time
@@ -79,7 +81,7 @@ def _file_lock(path: Path) -> Iterator[None]:
     lock.parent.mkdir(parents=True, exist_ok=True)
     while True:
         with naming(path):
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor, is_ours = _open_lock(lock)
         try:
             _try_lock(descriptor)
         except OSError:
@@ -93,13 +95,34 @@ def _file_lock(path: Path) -> Iterator[None]:
                 break
         os.close(descriptor)  # the previous holder removed the file between our open and our lock
     try:
-        os.truncate(descriptor, 0)
-        os.write(descriptor, str(os.getpid()).encode())
+        if is_ours:
+            os.truncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
         yield
     finally:
-        with suppress(OSError):  # Windows cannot remove an open file; an unlocked file does no harm
+        with suppress(OSError):  # an open file on Windows, one of another user; unlocked, it does no harm
             lock.unlink()
         os.close(descriptor)
+
+
+def _open_lock(lock: Path) -> tuple[int, bool]:
+    """Return a descriptor of the lock file, and whether it may be written to.
+
+    A killed process of another user may have left it; it need not be written to be locked. Never through a
+    link, whose target would be emptied.
+    """
+    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        descriptor, is_ours = os.open(lock, os.O_RDWR | os.O_CREAT | flags, 0o644), True
+    except PermissionError as error:
+        try:
+            descriptor, is_ours = os.open(lock, os.O_RDONLY | flags), False
+        except FileNotFoundError:
+            raise error from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EEXIST, "the lock next to it is no file")
+    return descriptor, is_ours
 
 
 def sweep_locks(path: Path) -> None:

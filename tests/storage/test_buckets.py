@@ -315,6 +315,13 @@ def test_open__rejects_inconsistent_shared_chunks(url, planted, shared):
 # Locks and kills
 
 
+def test_new_store__inside_another_store_is_refused(url, planted):
+    planted.save(url)
+    for path in (f"{url}/t.zarr", f"{url}/deep/t.zarr"):
+        with pytest.raises(StoreExistsError, match=f"is inside the store {url}, "):
+            planted.save(path)
+
+
 def test_writer_lock__rejects_a_second_writer(url, planted):
     with writer_lock(url) as check_lock:
         with pytest.raises(StoreLockedError, match=rf"process {os.getpid()} on .*if it was killed"):
