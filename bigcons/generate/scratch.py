@@ -190,7 +190,8 @@ def local_output(out: Place) -> Iterator[Path]:
     if not isinstance(out, DiskPlace):
         with temporary_folder() as folder:
             _log.info("%s is in a bucket: partitions are kept in %s; a killed call starts over", out, folder)
-            yield folder / "ensemble"
+            with writer_lock(out.sibling(f"{out.name}.partial")):
+                yield folder / "ensemble"
         return
     try:
         yield out.path

@@ -207,6 +207,8 @@ class Snapshots:
         self._file = self.folder / SNAPSHOT
         self._before = self.folder / SNAPSHOT_BEFORE
         self.fingerprint: Any = json.loads(json.dumps(dict(fingerprint), default=str))
+        self.check_lock: Callable[[], None] = lambda: None
+        """Raises StoreError if the lock of the folder has been lost; called before every snapshot."""
 
     @property
     def run(self) -> bytes:
@@ -215,6 +217,7 @@ class Snapshots:
 
     def save(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
         """Replace the snapshot, which becomes that of the pass before; it is durable when this returns."""
+        self.check_lock()
         with disk_errors(self._before), suppress(FileNotFoundError):
             self._file.copy_to(self._before)
         head = {"format": SNAPSHOT_FORMAT, "fingerprint": self.fingerprint, "facts": dict(facts)}

@@ -2,8 +2,9 @@
 
 On a disk, the lock is an advisory file lock, which the operating system releases when its holder dies. In a
 bucket, it is an object that only one writer can create: a lease, renewed while its owner works, that expires
-if the owner dies. A writer that loses its lease, for example because its machine was suspended, does no
-damage: every writer has its own data folder and checks its lease before it commits.
+if the owner dies, at once for writers on the machine that it ran on. A writer that loses its lease, for
+example because its machine was suspended, does no damage: every writer of a store has its own data folder,
+and checks its lease before it commits, a store or a pass.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError
 from bigcons.storage.interface import Place, StorePath
+from bigcons.storage.leftovers import is_running, machine
 from bigcons.storage.places import DiskPlace, naming, place_of
 from bigcons.storage.reading import read_json
 
@@ -139,7 +141,12 @@ class Lease:
     def __init__(self, place: BucketPlace) -> None:
         self._place = place
         self._object = place.sibling(f".{place.name}.lock")
-        self._owner = {"process": os.getpid(), "host": socket.gethostname(), "token": uuid.uuid4().hex}
+        self._owner = {
+            "process": os.getpid(),
+            "host": socket.gethostname(),
+            "machine": machine(),
+            "token": uuid.uuid4().hex,
+        }
         self._version = self._acquire()
         self._released = threading.Event()
         self._renewer = threading.Thread(target=self._renew, name="bigcons-lock", daemon=True)
@@ -167,7 +174,7 @@ class Lease:
             stamp = self._object.stamp()
             holder = _read_lease(self._object)
             left = float(holder.get("expires", 0)) - time.time()
-            if left > 0:
+            if left > 0 and not _is_dead(holder):
                 raise StoreLockedError(
                     f"{self._place} is being written by process {holder.get('process')} on "
                     f"{holder.get('host')}; wait until it is done, or {left:.0f} seconds if it was killed.",
@@ -175,7 +182,7 @@ class Lease:
                 )
             if stamp is None:
                 version = self._object.put(self._content(), mode="create")
-            else:  # replace the expired lease, unless another writer was faster
+            else:  # replace the lease of a dead or lost writer, unless another writer was faster
                 version = self._object.put(self._content(), mode={"e_tag": stamp[0]})  # type: ignore[index]
         return version
 
@@ -191,6 +198,12 @@ class Lease:
 
     def _content(self) -> bytes:
         return json.dumps({**self._owner, "expires": time.time() + LEASE_SECONDS}).encode()
+
+
+def _is_dead(holder: dict[str, Any]) -> bool:
+    """Return whether the holder of a lease is a process of this machine that is gone."""
+    process = holder.get("process")
+    return holder.get("machine") == machine() and isinstance(process, int) and not is_running(process)
 
 
 def _read_lease(place: BucketPlace) -> dict[str, Any]:

@@ -213,7 +213,7 @@ def naming(path: Path) -> Iterator[None]:
 # the system refuses: permissions, a failing disk, something else in the place of a file or folder, a name
 _REFUSED = (
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EISDIR, errno.ENOTDIR, errno.EEXIST),
-    *(errno.ENOTEMPTY, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO),
+    *(errno.ENOTEMPTY, errno.ELOOP, errno.ENXIO),
 )
 
 

@@ -344,6 +344,23 @@ def test_map__a_dead_scheduler_ends_in_one_line(scheduler_process, tmp_path):
     assert_one_line(caught, "scheduler was lost", "task 0", "start it and its workers")
 
 
+def test_map__a_lost_scheduler_is_not_waited_for_under_load(scheduler_process):
+    """Whatever Dask is configured to wait for a connection: results come all the time as it is killed."""
+    process, client = scheduler_process
+    results = DaskEngine(client).map(lambda _: bytes(500_000), range(10_000))
+    for _ in range(20):
+        next(results)
+    process.kill()
+    began = time.monotonic()
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "300s"}),
+        pytest.raises(ExecutionError) as caught,
+    ):
+        list(results)
+    assert_one_line(caught, "scheduler was lost")
+    assert time.monotonic() - began < 60  # it was what is configured
+
+
 def test_map__a_frozen_scheduler_ends_in_one_line(scheduler_process, tmp_path, monkeypatch):
     monkeypatch.setattr("bigcons.execution.dask_workers.connect_seconds", lambda: 0.5)
     process, client = scheduler_process
