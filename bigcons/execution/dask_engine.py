@@ -30,8 +30,7 @@ from distributed.scheduler import KilledWorker
 
 from bigcons.errors import BigconsError, ExecutionError, InvalidInputError, StoreNotFoundError
 from bigcons.execution.dask_workers import KEY_PREFIX, Admission, Wait, Workers, connect_seconds, one_line
-from bigcons.execution.engine import Sizes
-from bigcons.memory import Block
+from bigcons.memory import Block, EngineSizes
 from bigcons.progress import current_work
 
 Item = TypeVar("Item")
@@ -103,9 +102,11 @@ class DaskEngine:
         """Workers on the host that has the most of them, and this process."""
         return 1 + Workers(self.client, self.admission).most_on_a_host
 
-    def _sizes(self, n_on_a_host: int, n_threads: int) -> Sizes:
+    def _sizes(self, n_on_a_host: int, n_threads: int) -> EngineSizes:
         """Return the sizes of an engine with other workers."""
-        return Sizes(n_threads, _in_flight(n_threads), self.bundle_bytes, 1 + n_on_a_host, self.shares_memory)
+        return EngineSizes(
+            n_threads, _in_flight(n_threads), self.bundle_bytes, 1 + n_on_a_host, self.shares_memory
+        )
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield ``task(item)`` for every item, in the order of the items."""

@@ -22,8 +22,7 @@ from dask.utils import parse_timedelta
 from distributed.client import ClosedClientError
 
 from bigcons.errors import ExecutionError, MemoryBudgetError
-from bigcons.execution.engine import Sizes
-from bigcons.memory import enough_for, format_size
+from bigcons.memory import EngineSizes, enough_for, format_size
 from bigcons.version import __version__
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -62,12 +61,12 @@ class Admission:
     let in always, since the plan was checked with the workers that were there.
     """
 
-    def __init__(self, client: distributed.Client, sizes: Callable[[int, int], Sizes]) -> None:
+    def __init__(self, client: distributed.Client, sizes: Callable[[int, int], EngineSizes]) -> None:
         self._client = client
         self._sizes = sizes
         self._inside: set[str] = set()
         self._told: set[str] = set()
-        self.fits: Callable[[Sizes], bool] | None = None
+        self.fits: Callable[[EngineSizes], bool] | None = None
 
     def of(self, workers: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """Return the workers that get tasks."""

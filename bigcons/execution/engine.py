@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import Block
@@ -62,16 +62,6 @@ class Engine(Protocol):
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield ``task(item)`` for every item, in the order of the items. Closing cancels what is queued."""
-
-
-class Sizes(NamedTuple):
-    """What a plan of memory depends on of an engine; see `Engine`."""
-
-    n_workers: int
-    in_flight: int
-    bundle_bytes: int
-    n_processes: int
-    shares_memory: bool
 
 
 class SerialEngine:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import MemoryBudgetError
-from bigcons.execution.engine import Engine, Sizes
-from bigcons.memory import Block, DataBudget, enough_for, format_size, parse_size, resident_bytes
+from bigcons.execution.engine import Engine
+from bigcons.memory import Block, DataBudget, EngineSizes, enough_for, format_size, parse_size, resident_bytes
 from bigcons.storage.arrays import bytes_kept_by_decoding
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import MAX_CHUNK_COLUMNS, Header
@@ -36,7 +36,7 @@ class MemoryPlan(NamedTuple):
     per_result: int = 0
     """For each block result in transit."""
 
-    def n_bytes(self, engine: Engine | Sizes, ensemble: Ensemble) -> int:
+    def n_bytes(self, engine: Engine | EngineSizes, ensemble: Ensemble) -> int:
         """Return the total, including the processes and their read buffers."""
         results = max(self.per_result, engine.bundle_bytes) * engine.in_flight
         data = self.held + self.per_block * engine.n_workers + results
@@ -53,7 +53,7 @@ class MemoryPlan(NamedTuple):
         admission = getattr(engine, "admission", None)
         if admission is not None:
             admission.fits = None
-            of_process = reading_bytes(Sizes(1, 0, 0, 2, False), ensemble)
+            of_process = reading_bytes(EngineSizes(1, 0, 0, 2, False), ensemble)
             of_thread = self.per_block + 2 * max(self.per_result, engine.bundle_bytes)
             admission.check_limits(name, COMPILER_BYTES + of_process, of_thread)
         needed = self.n_bytes(engine, ensemble)
@@ -164,7 +164,7 @@ def data_budget(memory: str | float | None, engine: Engine) -> DataBudget:
     return DataBudget(left, process_bytes(engine))
 
 
-def process_bytes(engine: Engine | Sizes) -> int:
+def process_bytes(engine: Engine | EngineSizes) -> int:
     """Return the memory of the processes of a solve without data, on the machine that runs most of them.
 
     A Dask worker is assumed to equal this process, which has imported the same modules.
@@ -180,7 +180,7 @@ def _resident_at_first() -> int:
     return resident_bytes()
 
 
-def reading_bytes(engine: Engine | Sizes, ensemble: Ensemble) -> int:
+def reading_bytes(engine: Engine | EngineSizes, ensemble: Ensemble) -> int:
     """Return the buffers that reading a stored ensemble leaves in the reading processes.
 
     Where rows span several chunks, these are read together, and a thread holds one while it decodes the next.
