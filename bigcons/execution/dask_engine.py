@@ -136,7 +136,9 @@ class DaskEngine:
                 function.release()
 
     def _send(self, what: str, key: str, call: tuple[Any, ...], to: frozenset[str] | None) -> _Sent:
-        return _Sent(what, self._submit(what, key, *call, workers=to and sorted(to)), key, call, to)
+        return _Sent(
+            what, self._submit(what, key, *call, workers=None if to is None else sorted(to)), key, call, to
+        )
 
     def _send_again(self, sent: deque[_Sent], workers: Workers) -> None:
         """Send tasks again that only some workers may run, if others may now.

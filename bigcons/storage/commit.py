@@ -265,9 +265,9 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str 
 def _refuse_inside_store(place: Place) -> None:
     """Raise StoreExistsError for an output inside a store, which is lost when that is replaced."""
     if isinstance(place, DiskPlace):
-        for folder in place.path.resolve().parents:
-            if (folder / MANIFEST).is_file():
-                raise _inside(place, folder)
+        for parent in place.path.resolve().parents:
+            if (parent / MANIFEST).is_file():
+                raise _inside(place, parent)
         return
     scheme, _, rest = str(place).partition("://")
     bucket, *parts, _ = rest.split("/")

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.leftovers import is_running, machine
-from bigcons.storage.places import DiskPlace, naming, place_of
+from bigcons.storage.places import DiskPlace, disk_errors, naming, place_of
 from bigcons.storage.reading import read_json
 
 if TYPE_CHECKING:
@@ -80,9 +80,9 @@ def lock_path(path: str | os.PathLike[str]) -> Path:
 @contextmanager
 def _file_lock(path: Path) -> Iterator[None]:
     lock = lock_path(path)
-    lock.parent.mkdir(parents=True, exist_ok=True)
     while True:
-        with naming(path):
+        with disk_errors(path), naming(path):
+            lock.parent.mkdir(parents=True, exist_ok=True)
             descriptor, is_ours = _open_lock(lock)
         try:
             _try_lock(descriptor)
@@ -98,8 +98,9 @@ def _file_lock(path: Path) -> Iterator[None]:
         os.close(descriptor)  # the previous holder removed the file between our open and our lock
     try:
         if is_ours:
-            os.truncate(descriptor, 0)
-            os.write(descriptor, str(os.getpid()).encode())
+            with disk_errors(path):
+                os.truncate(descriptor, 0)
+                os.write(descriptor, str(os.getpid()).encode())
         yield
     finally:
         with suppress(OSError):  # an open file on Windows, one of another user; unlocked, it does no harm

@@ -88,7 +88,7 @@ class DiskPlace(Place):
         """Return the content of the file."""
         with open_file(self.path, at_most) as file:
             content = bytearray(os.fstat(file.fileno()).st_size)
-            file.readinto(content)
+            file.readinto(content)  # type: ignore[attr-defined]
         return content
 
     def write(self, *parts: Any, durable: bool = False) -> None:
