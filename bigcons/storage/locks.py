@@ -122,10 +122,18 @@ def _open_lock(lock: Path) -> tuple[int, bool]:
             descriptor, is_ours = os.open(lock, os.O_RDONLY | flags), False
         except FileNotFoundError:
             raise error from None
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.EISDIR):
+            raise
+        raise _no_lock(lock) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EEXIST, "the lock next to it is no file")
+        raise _no_lock(lock)
     return descriptor, is_ours
+
+
+def _no_lock(lock: Path) -> StoreError:
+    return StoreError(f"{lock} is no file, where a lock is needed; remove it.", path=lock)
 
 
 def sweep_locks(path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bigcons.errors import StoreLockedError
+from bigcons.errors import StoreError, StoreLockedError
 from bigcons.storage.locks import lock_path, sweep_locks, writer_lock
 from tests.support.stores import names_in
 
@@ -59,7 +59,7 @@ def test_writer_lock__something_else_in_its_place_is_told_and_left(tmp_path, kin
         os.mkfifo(lock)
     else:
         lock.mkdir()
-    with pytest.raises(OSError, match=f"{tmp_path / 's'}"), writer_lock(tmp_path / "s"):
+    with pytest.raises(StoreError, match=f"{lock} is no file"), writer_lock(tmp_path / "s"):
         pass
     assert (tmp_path / "precious").read_text() == "precious"
 
