@@ -17,6 +17,8 @@ the bits of a quiet run, and nothing else may be left. Only kills that met the c
 
     python benchmarks/faults.py --alterations 420 --kills 312
 
+Calls: every call by which an append, a commit and passes change the disk fails once; see `system_calls.py`.
+
 ``--smallest`` makes a few of each, to show that it runs. Silent or untyped outcomes end it with an error.
 """
 
@@ -38,12 +40,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # of scripts, only their own folder is searched
+from benchmarks import system_calls
 from bigcons import METHODS, Consensus, Ensemble, PairTable, generate
 from bigcons.coassociation import sample
 from bigcons.datasets import planted_ensemble
@@ -522,7 +527,9 @@ def sample_kills(n: int, seed: int, folder: Path, n_objects: int) -> dict[str, A
     }
 
 
-def measure(n_alterations: int, n_kills: int, seed: int, folder: Path, solves: list[str]) -> dict[str, Any]:
+def measure(
+    n_alterations: int, n_kills: int, seed: int, folder: Path, solves: list[str], every_call: int = 1
+) -> dict[str, Any]:
     targets = make_targets(folder / "targets", solves)
     counts: dict[str, Counter[str]] = {target.name: Counter() for target in targets}
     bad = []
@@ -537,6 +544,12 @@ def measure(n_alterations: int, n_kills: int, seed: int, folder: Path, solves: l
         "by target": {name: dict(count) for name, count in counts.items()},
         "bad": bad,
     }
+    if every_call and sys.platform == "linux":
+        found["calls"] = {}
+        for name, fault in product(system_calls.WORK, system_calls.FAULTS):
+            outcomes, wrong = system_calls.fail_every_call(folder / "calls", name, fault, every_call)
+            found["calls"][f"{name}, {fault}"] = dict(outcomes)
+            bad += wrong
     if n_kills and hasattr(os, "fork"):
         found["kills"] = sample_kills(
             n_kills, seed, folder / "kills", 20_000 if n_kills >= 2 * len(COMMANDS) else 2000
@@ -557,7 +570,7 @@ def main() -> None:
     sizes = (24, 6) if arguments.smallest else (arguments.alterations, arguments.kills)
     solves = ["PCC", "mixture"] if arguments.smallest else list(SOLVES)
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(*sizes, arguments.seed, Path(folder), solves)
+        found = measure(*sizes, arguments.seed, Path(folder), solves, 80 if arguments.smallest else 1)
     print(json.dumps(found, indent=1))
     out = arguments.out or (None if arguments.smallest else RESULTS)
     if out:

@@ -46,6 +46,16 @@ class Block(NamedTuple):
         return chosen[first:last] - self.start
 
 
+class EngineSizes(NamedTuple):
+    """What a plan of memory depends on of an engine; see `bigcons.execution.engine.Engine`."""
+
+    n_workers: int
+    in_flight: int
+    bundle_bytes: int
+    n_processes: int
+    shares_memory: bool
+
+
 class DataBudget(NamedTuple):
     """Bytes available for data, beyond what the processes take."""
 

@@ -20,6 +20,7 @@ from bigcons.cli.options import random_state_option
 from bigcons.cli.output import amount, emit, reporting, table
 from bigcons.errors import ConvergenceWarning, StoreExistsError
 from bigcons.memory import format_size
+from bigcons.storage.places import disk_errors
 
 N_STARTS = 3
 
@@ -79,12 +80,13 @@ def demo(
     folder.mkdir(parents=True, exist_ok=True)
     asked: dict[str, Any] = {"data": data, "data_dir": data_dir, "n_objects": size, "n_clusters": n_clusters}
     asked["random_state"] = random_state
-    earlier = json.loads((folder / RESULT).read_bytes()) if (folder / RESULT).exists() else asked
-    if earlier != asked:
-        click.echo(f"{folder} holds the results of an earlier demo, which are replaced.", err=True)
-    (folder / RESULT).write_text(json.dumps(asked), encoding="utf-8")  # so that a rerun finds its own
-    result = {**asked, **_run(folder, **asked, overwrite=earlier != asked)}
-    (folder / RESULT).write_text(json.dumps(result, indent=1), encoding="utf-8")
+    with disk_errors(folder):
+        earlier = json.loads((folder / RESULT).read_bytes()) if (folder / RESULT).exists() else asked
+        if earlier != asked:
+            click.echo(f"{folder} holds the results of an earlier demo, which are replaced.", err=True)
+        (folder / RESULT).write_text(json.dumps(asked), encoding="utf-8")  # so that a rerun finds its own
+        result = {**asked, **_run(folder, **asked, overwrite=earlier != asked)}
+        (folder / RESULT).write_text(json.dumps(result, indent=1), encoding="utf-8")
     emit({**result, "folder": str(folder)}, _report(result, folder))
 
 

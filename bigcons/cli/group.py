@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import Any
 import click
 
 import bigcons
-from bigcons.cli.output import did_you_mean, emit_error, progress_on_terminal
+from bigcons.cli.output import did_you_mean, emit_error, fault_of_standard_output, progress_on_terminal, shown
 from bigcons.errors import (
     BigconsError,
     ConsensusWarning,
@@ -43,6 +44,19 @@ class Terminated(KeyboardInterrupt):
 
 class LazyGroup(click.Group):
     """A group whose commands are imported on demand."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line; what cannot be printed, such as help on a full disk, is told in one line."""
+        if sys.stdout is None:  # a file that is opened would take its place
+            click.echo("Error: standard output is closed; direct it to a file or to /dev/null.", err=True)
+            sys.exit(1)
+        try:
+            return super().main(*args, **kwargs)
+        except OSError:
+            if (fault := fault_of_standard_output()) is None:
+                raise
+            click.echo(f"Error: {fault}", err=True)
+            sys.exit(1)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names of all commands."""
@@ -77,9 +91,9 @@ class LazyGroup(click.Group):
             except BrokenPipeError:  # the reader has closed the pipe; click exits silently
                 raise
             except (BigconsError, OSError, MemoryError) as error:
-                reason = " ".join(_reason(error).split())
+                reason = fault_of_standard_output() or " ".join(_reason(error).split())
                 emit_error(ctx, reason)
-                raise click.ClickException(reason) from error
+                raise click.ClickException(shown(reason)) from error
             except Terminated:
                 click.echo("Terminated before the output was complete.", err=True)
                 ctx.exit(143)  # 128 and SIGTERM
@@ -105,12 +119,12 @@ def at_a_terminal() -> Iterator[None]:
 @contextmanager
 def _one_line_warnings() -> Iterator[None]:
     """Show only the message of a warning, once, and always show the library's own warnings."""
-    shown: set[str] = set()
+    told: set[str] = set()
 
     def show(message: Warning | str, *_: Any) -> None:
-        if str(message) not in shown:
-            shown.add(str(message))
-            click.echo(f"Warning: {message}", err=True)
+        if str(message) not in told:
+            told.add(str(message))
+            click.echo(f"Warning: {shown(str(message))}", err=True)
 
     with warnings.catch_warnings():
         for category in OWN_WARNINGS:

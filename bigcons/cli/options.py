@@ -41,16 +41,19 @@ TABLE = TablePath(readable=False, allow_dash=True)
 def read_standard_input(ctx: click.Context) -> str:
     """Copy standard input to a file that is removed when the command ends, and return its path."""
     from bigcons.storage.leftovers import temporary_folder
+    from bigcons.storage.places import disk_errors
     from bigcons.tables.files import StandardInput
 
     found: str | None = ctx.meta.get("bigcons.stdin")
     if found is not None:
         raise click.UsageError("Standard input, -, can be read once only; give another path.", ctx)
+    if sys.stdin is None:
+        raise click.UsageError("Standard input, -, is closed; give a path, or direct a file to it.", ctx)
     file = sys.stdin.buffer
     part = file.read(1 << 16)
     path = ctx.with_resource(temporary_folder()) / f"standard-input{_suffix(part)}"
     checksum = 0
-    with path.open("wb") as copy:
+    with disk_errors(path), path.open("wb") as copy:
         while part:
             copy.write(part)
             checksum = zlib.crc32(part, checksum)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import click
@@ -15,6 +17,8 @@ from bigcons.errors import nearest
 from bigcons.progress import ProgressBar
 
 JSON = "bigcons.json"
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""All but tabs and ends of lines, and what turns the direction of writing."""
 
 
 def reporting(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,16 +45,45 @@ def _set_verbosity(_: click.Context, __: click.Parameter, count: int) -> None:
 
 def log_to_stderr(level: int) -> None:
     """Let the library log to standard error from ``level`` on."""
-    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Escaped("%(asctime)s %(name)s: %(message)s", "%H:%M:%S"))
+    logging.basicConfig(handlers=[handler])
     logging.getLogger("bigcons").setLevel(level)
+
+
+class _Escaped(logging.Formatter):
+    """Lines without control characters but their ends."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        return shown(super().format(record))
 
 
 def emit(result: Mapping[str, Any], text: str) -> None:
     """Print ``text`` or, with ``--json``, ``result`` as one JSON object."""
-    if click.get_current_context().meta.get(JSON):
-        click.echo(json.dumps(result, allow_nan=False))
-    else:
-        click.echo(text)
+    is_json = click.get_current_context().meta.get(JSON)
+    click.echo(json.dumps(result, allow_nan=False) if is_json else shown(text))
+
+
+def fault_of_standard_output() -> str | None:
+    """Return why standard output does not take what was printed; None if it does, or if its reader has ended.
+
+    What it still holds, which Python would write at the end and fail, is dropped.
+    """
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return None
+    except OSError as error:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return f"standard output: {error.strerror or error}; direct it elsewhere."
+    return None
+
+
+def shown(text: str) -> str:
+    """Return text with its control characters as escapes: names in a file shall not steer the terminal."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def emit_ensemble(ensemble: Any, path: str) -> None:

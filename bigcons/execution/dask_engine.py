@@ -9,6 +9,7 @@ import asyncio
 import ctypes
 import os
 import re
+import threading
 import time
 import uuid
 from collections import deque
@@ -23,12 +24,13 @@ import cloudpickle  # type: ignore[import-untyped]
 import dask
 import distributed
 from dask.sizeof import sizeof
+from dask.utils import parse_timedelta
 from distributed.client import ClosedClientError
 from distributed.scheduler import KilledWorker
 
 from bigcons.errors import BigconsError, ExecutionError, InvalidInputError, StoreNotFoundError
-from bigcons.execution.dask_workers import KEY_PREFIX, Wait, Workers, connect_seconds, one_line
-from bigcons.memory import Block
+from bigcons.execution.dask_workers import KEY_PREFIX, Admission, Wait, Workers, connect_seconds, one_line
+from bigcons.memory import Block, EngineSizes
 from bigcons.progress import current_work
 
 Item = TypeVar("Item")
@@ -54,15 +56,15 @@ class DaskEngine:
     BigconsError would recur and is raised at once. A task may lose as many workers as Dask allows
     (``distributed.scheduler.allowed-failures``, 3). A lost worker and the number of its tasks are logged.
 
-    Every worker must run this version of bigcons. This is checked when the engine is made and whenever
-    workers join; an ExecutionError names a worker that does not.
+    Every worker must run this version of bigcons, Python (3.x), Numba and NumPy. This is checked when the
+    engine is made and whenever workers join; an ExecutionError names a worker that does not.
 
     A wait ends in an ExecutionError if for ``patience`` seconds no block arrives and no worker is busy, and
     at once if the scheduler is lost. Running tasks are never timed out.
 
-    Two tasks per worker thread plus two are in flight, each with one item, or with up to eight short items
-    whose results are small; near the end they have one item again, so that workers finish together. Workers
-    reuse freed memory for the next block, see `keep_freed_memory`.
+    Two tasks per worker thread plus two are in flight, more of those with small results, each with one item,
+    or with up to eight short items; near the end they have one item again, so that workers finish together.
+    Workers reuse freed memory for the next block, see `keep_freed_memory`.
     """
 
     name = "dask"
@@ -72,6 +74,9 @@ class DaskEngine:
     def __init__(self, client: distributed.Client, *, retries: int = 3, patience: float = 360.0) -> None:
         if client.asynchronous:
             raise InvalidInputError("client= is asynchronous; pass a distributed.Client(asynchronous=False).")
+        until = time.monotonic() + connect_seconds()
+        while client.status == "newly-created" and time.monotonic() < until:  # by another task of the worker
+            time.sleep(0.01)
         if client.status not in ("running", "connecting"):
             raise InvalidInputError(
                 f"client= is {client.status}; pass a distributed.Client that is connected."
@@ -79,26 +84,34 @@ class DaskEngine:
         self.client = client
         self.retries = retries
         self.patience = patience  # more than the 300 s after which Dask reassigns a worker's blocks
+        self.admission = Admission(client, self._sizes)
         Workers(client).refresh()
 
     @property
     def n_workers(self) -> int:
         """Current number of worker threads, at least 1."""
-        return max(1, Workers(self.client).n_threads)
+        return max(1, Workers(self.client, self.admission).n_threads)
 
     @property
     def in_flight(self) -> int:
-        """The most tasks that are sent and not collected."""
-        return 2 * self.n_workers + 2
+        """The most tasks that are sent and not collected, of results as large as bundles may be."""
+        return _in_flight(self.n_workers)
 
     @property
     def n_processes(self) -> int:
         """Workers on the host that has the most of them, and this process."""
-        return 1 + Workers(self.client).most_on_a_host
+        return 1 + Workers(self.client, self.admission).most_on_a_host
+
+    def _sizes(self, n_on_a_host: int, n_threads: int) -> EngineSizes:
+        """Return the sizes of an engine with other workers."""
+        return EngineSizes(
+            n_threads, _in_flight(n_threads), self.bundle_bytes, 1 + n_on_a_host, self.shares_memory
+        )
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield ``task(item)`` for every item, in the order of the items."""
-        workers = Workers(self.client)
+        _secede()
+        workers = Workers(self.client, self.admission)
         run, work = uuid.uuid4().hex, _key_of_work()
         function = self._send_function(task, run)
         sent: deque[_Sent] = deque()
@@ -108,7 +121,7 @@ class DaskEngine:
                 what, key = _name(bundle), f"{work}-{run}-{bundle[0][0]}"
                 # Dask would search items passed as an argument for futures
                 call = partial(run_task, run, [item for _, item in bundle])
-                sent.append(_Sent(what, self._submit(what, key, call, function)))
+                sent.append(self._send(what, key, (call, function), workers.chosen))
                 while bundles.has_sent_enough(sent, workers.n_threads):
                     done = self._collect(sent, workers)
                     bundles.adapt(done)
@@ -121,6 +134,27 @@ class DaskEngine:
                 one.future.release()
             if isinstance(function, distributed.Future):
                 function.release()
+
+    def _send(self, what: str, key: str, call: tuple[Any, ...], to: frozenset[str] | None) -> _Sent:
+        return _Sent(
+            what, self._submit(what, key, *call, workers=None if to is None else sorted(to)), key, call, to
+        )
+
+    def _send_again(self, sent: deque[_Sent], workers: Workers) -> None:
+        """Send tasks again that only some workers may run, if others may now.
+
+        These are tasks whose workers are all lost, for which Dask would wait, and those far behind, which
+        newcomers may begin.
+        """
+        n_near = _in_flight(workers.n_threads)
+        chosen = workers.chosen
+        if not chosen or sent[-1].to == chosen:
+            return
+        for position, one in enumerate(sent):
+            are_lost = one.to is not None and not one.to & chosen
+            if one.future.status == "pending" and one.to != chosen and (are_lost or position >= n_near):
+                one.future.release()
+                sent[position] = self._send(one.what, f"{one.key}-again", one.call, chosen)
 
     def _send_function(self, task: Callable[[Any], Any], run: str) -> bytes | distributed.Future[Any]:
         """Return the pickled task, sent with every block, or, if it is large, a future that workers share.
@@ -136,26 +170,29 @@ class DaskEngine:
         return self._submit("the task function", f"{_key_of_work()}-function-{run}", load_shared, content)
 
     def _submit(
-        self, what: str, key: str, function: Callable[..., Any], *args: Any
+        self, what: str, key: str, function: Callable[..., Any], *args: Any, workers: list[str] | None = None
     ) -> distributed.Future[Any]:
         no_warning = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"})
         with no_warning, _scheduler_errors(what):
             # without fifo_timeout=0, blocks sent in quick succession run in any order
-            return self.client.submit(function, *args, key=key, retries=self.retries, fifo_timeout="0 ms")
+            return self.client.submit(
+                *(function, *args), key=key, retries=self.retries, workers=workers, fifo_timeout="0 ms"
+            )
 
     def _collect(self, sent: deque[_Sent], workers: Workers) -> Done:
         """Wait for the first task sent, remove it, and return its outcome or raise its error."""
-        what, future = sent[0]
+        self._send_again(sent, workers)
+        what = sent[0].what
         wait = Wait(workers, what, self.patience)
         while True:
             try:
                 with _scheduler_errors(what):
-                    error, done = _outcome(future, wait.check_seconds)
+                    error, done = _outcome(sent[0].future, wait.check_seconds)
                 break
             except TimeoutError:
                 wait.check(n_done=sum(one.future.status != "pending" for one in sent))
-        sent.popleft()
-        future.release()
+                self._send_again(sent, workers)
+        sent.popleft().future.release()
         if isinstance(error, KilledWorker):
             raise ExecutionError(
                 f"{what} ran on {error.allowed_failures + 1} workers that died one after another; it may "
@@ -235,12 +272,26 @@ def is_within_task() -> bool:
     return True
 
 
+_pool = threading.local()
+
+
+def _secede() -> None:
+    """Within a Dask task, leave its worker a thread for the tasks that are now sent, and waited for here."""
+    if is_within_task() and not getattr(_pool, "is_left", False):
+        distributed.secede()
+        _pool.is_left = True  # for good: the thread ends with its task
+
+
 class _Sent(NamedTuple):
     """A submitted task."""
 
     what: str
     """Description of its items, for messages."""
     future: distributed.Future[Any]
+    key: str
+    call: tuple[Any, ...]
+    to: frozenset[str] | None
+    """The workers that may run it; None for all."""
 
 
 class _Bundles:
@@ -252,6 +303,8 @@ class _Bundles:
         self._n_left = len(items) if isinstance(items, Sized) else 0
         self._together = 0.0
         """Items per task according to the latest results; 0 before the first."""
+        self._seconds = self._n_bytes = 0.0
+        """Of an item, according to the latest results."""
 
     def take(self, n_threads: int) -> list[tuple[int, Any]]:
         """Return the items of the next task in order, each with its position; empty at the end."""
@@ -266,12 +319,34 @@ class _Bundles:
         by_time = TASK_SECONDS / max(done.seconds, 1e-6)
         by_size = DaskEngine.bundle_bytes / max(done.n_bytes, 1)
         self._together = min(by_time, by_size) * len(done.results)
+        self._seconds = done.seconds / len(done.results)
+        self._n_bytes = done.n_bytes / len(done.results)
 
     def has_sent_enough(self, sent: Sequence[_Sent], n_threads: int) -> bool:
         """Return whether something has to be collected before the next task is sent."""
         # at first, just enough to keep all threads busy: their results determine the bundles
-        most = 2 * n_threads + 2 if self._together else n_threads + 1
+        most = self._most_in_flight(n_threads) if self._together else n_threads + 1
         return len(sent) >= most or any(one.future.status in ("error", "cancelled") for one in sent)
+
+    def _most_in_flight(self, n_threads: int) -> int:
+        """Return how many tasks may be sent and not collected.
+
+        Adaptive clusters grow if all workers are busy for a time to come, so twice as long is sent ahead; of
+        items that are all there, and of results that together are no larger than the plan of memory expects.
+        """
+        planned = _in_flight(n_threads)
+        target = float(parse_timedelta(dask.config.get("distributed.adaptive.target-duration")))
+        ahead = 2 * n_threads * target
+        if self._n_left * self._seconds <= ahead:  # too little for more workers, or drawn as it goes
+            return planned
+        n_items = max(1, int(min(MOST_TOGETHER, self._together)))
+        by_time = ahead / max(n_items * self._seconds, 1e-3)
+        by_size = planned * DaskEngine.bundle_bytes / max(n_items * self._n_bytes, 1)
+        return max(planned, int(min(by_time, by_size)))
+
+
+def _in_flight(n_threads: int) -> int:
+    return 2 * n_threads + 2
 
 
 def _outcome(future: distributed.Future[Any], timeout: float) -> tuple[Exception | None, Done | None]:

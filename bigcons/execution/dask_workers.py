@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any
@@ -21,7 +21,8 @@ import distributed
 from dask.utils import parse_timedelta
 from distributed.client import ClosedClientError
 
-from bigcons.errors import ExecutionError
+from bigcons.errors import ExecutionError, MemoryBudgetError
+from bigcons.memory import EngineSizes, enough_for, format_size
 from bigcons.version import __version__
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -34,9 +35,14 @@ KEY_PREFIX = "bigcons"
 
 BUSY_STATES = ("executing", "long-running", "flight")
 
-# As text, because a worker without bigcons dies when it unpickles one of its tasks. Dask's get_versions reads
-# the package's metadata, which need not match the code that is imported.
-VERSION = "__import__('bigcons').__version__"
+# As text, because a worker without bigcons dies when it unpickles one of its tasks, and one with another
+# Python when it runs bytecode of this one. Dask's get_versions reads bigcons' metadata, which need not match
+# the code that is imported.
+VERSIONS = """{
+    "bigcons": __import__("bigcons").__version__,
+    "Python": "%d.%d" % __import__("sys").version_info[:2],
+    **{name: __import__("importlib.metadata").metadata.version(name) for name in ("numba", "numpy")},
+}"""
 TASKS = "__import__('bigcons.execution.dask_engine', fromlist=['run_task']).run_task.__name__"
 
 _checked: WeakKeyDictionary[distributed.Client, set[str]] = WeakKeyDictionary()
@@ -48,14 +54,76 @@ def connect_seconds() -> float:
     return float(parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"), default="s"))
 
 
-class Workers:
-    """The workers as last described by the scheduler, refreshed after REFRESH_SECONDS.
+class Admission:
+    """Which workers get tasks: all, or as many as ``fits`` says that the memory stated has room for.
 
-    Raises ExecutionError if a new worker does not run this version of bigcons.
+    A worker that was let in stays; others are let in, in the order of their addresses, where they fit. One is
+    let in always, since the plan was checked with the workers that were there.
     """
 
-    def __init__(self, client: distributed.Client) -> None:
+    def __init__(self, client: distributed.Client, sizes: Callable[[int, int], EngineSizes]) -> None:
         self._client = client
+        self._sizes = sizes
+        self._inside: set[str] = set()
+        self._told: set[str] = set()
+        self.fits: Callable[[EngineSizes], bool] | None = None
+
+    def of(self, workers: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Return the workers that get tasks."""
+        if self.fits is None:
+            self._inside = set(workers)
+            return workers
+        chosen = {address: workers[address] for address in sorted(self._inside & workers.keys())}
+        for address in sorted(workers.keys() - chosen.keys()):
+            larger = {**chosen, address: workers[address]}
+            if not chosen or self.fits(self._sizes(most_on_a_host(larger), n_threads_of(larger))):
+                chosen = larger
+        self._inside = set(chosen)
+        for address in workers.keys() - chosen.keys() - self._told:
+            self._told.add(address)
+            logger.warning("Dask worker %s gets no tasks: the memory stated has no room for it", address)
+        return chosen
+
+    def check_limits(self, what: str, of_process: int, of_thread: int) -> None:
+        """Raise MemoryBudgetError for a worker whose memory limit, if it has one, is below what it needs.
+
+        This is what it takes now and ``of_process``, and ``of_thread`` for each thread. Dask gives a worker
+        no more tasks, or ends it, at a share of its limit.
+        """
+        shares = [dask.config.get(f"distributed.worker.memory.{at}", False) for at in ("pause", "terminate")]
+        share = min([float(share) for share in shares if share], default=1.0)
+        for address, worker in Workers(self._client).refresh().items():
+            now = worker["metrics"].get("memory", 0)
+            needed = int((now + of_process + of_thread * worker["nthreads"]) / share)
+            if 0 < worker["memory_limit"] < needed:
+                raise MemoryBudgetError(
+                    f"{what} needs {format_size(needed)} in Dask worker {address}, over its memory limit of "
+                    f"{format_size(worker['memory_limit'])}; start it with --memory-limit "
+                    f"'{enough_for(needed)}' or more, or with fewer threads.",
+                    needed=needed,
+                    budget=worker["memory_limit"],
+                )
+
+
+def most_on_a_host(workers: dict[str, dict[str, Any]]) -> int:
+    """Return the number of worker processes on the host with the most of them."""
+    return max(Counter(worker["host"] for worker in workers.values()).values(), default=0)
+
+
+def n_threads_of(workers: dict[str, dict[str, Any]]) -> int:
+    """Return the number of threads of workers."""
+    return sum(worker["nthreads"] for worker in workers.values())
+
+
+class Workers:
+    """The workers as last described by the scheduler, refreshed after REFRESH_SECONDS; of those let in.
+
+    Raises ExecutionError if a new worker does not run this version of bigcons, Python, Numba and NumPy.
+    """
+
+    def __init__(self, client: distributed.Client, admission: Admission | None = None) -> None:
+        self._client = client
+        self._admission = admission
         self._described_at = -math.inf
         self._workers: dict[str, dict[str, Any]] = {}
 
@@ -64,25 +132,32 @@ class Workers:
         """Number of worker threads within the last REFRESH_SECONDS."""
         if time.monotonic() - self._described_at > REFRESH_SECONDS:
             self.refresh()
-        return sum(worker["nthreads"] for worker in self._workers.values())
+        return n_threads_of(self._workers)
 
     @property
     def most_on_a_host(self) -> int:
         """Current number of worker processes on the host with the most of them."""
-        self.refresh()
-        return max(Counter(worker["host"] for worker in self._workers.values()).values(), default=0)
+        return most_on_a_host(self.refresh())
 
-    def refresh(self) -> None:
-        """Ask the scheduler for a new description; empty if it does not answer."""
+    @property
+    def chosen(self) -> frozenset[str] | None:
+        """The workers that get tasks as last described; None for all."""
+        if self._admission is None or self._admission.fits is None:
+            return None
+        return frozenset(self._workers)
+
+    def refresh(self) -> dict[str, dict[str, Any]]:
+        """Ask the scheduler for a new description and return it; empty if it does not answer."""
         self._described_at = time.monotonic()
+        self._workers = {}
         if self._client.status in ("closing", "closed"):
-            self._workers = {}
-            return
-        try:
+            return {}
+        with suppress(OSError):
             self._workers = self._client.sync(_describe, self._client, callback_timeout=connect_seconds())
-        except OSError:
-            self._workers = {}
         check_versions(self._client, self._workers)
+        if self._admission is not None:
+            self._workers = self._admission.of(self._workers)
+        return self._workers
 
     def tell_lost(self) -> None:
         """Log which workers were lost since this was last called for the client, and how much ran again."""
@@ -121,8 +196,19 @@ class Workers:
 
 
 async def _describe(client: distributed.Client) -> dict[str, dict[str, Any]]:
+    """Return the scheduler's description of its workers; raise OSError as soon as it is lost.
+
+    A client that has lost it tries to connect again, as long as Dask is configured to, but has dropped all.
+    """
     scheduler: Any = client.scheduler
-    return dict((await scheduler.identity(n_workers=-1))["workers"])
+    asked = asyncio.ensure_future(scheduler.identity(n_workers=-1))
+    try:
+        while not (await asyncio.wait({asked}, timeout=0.1))[0]:
+            if client.status != "running":
+                raise OSError("the scheduler is lost")
+        return dict(asked.result()["workers"])
+    finally:
+        asked.cancel()
 
 
 async def _events(client: distributed.Client, address: str) -> Any:
@@ -160,7 +246,7 @@ class Wait:
 
 
 def check_versions(client: distributed.Client, addresses: Iterable[str]) -> None:
-    """Raise ExecutionError if a worker lacks bigcons or has another version or other code of it.
+    """Raise ExecutionError if a worker lacks bigcons, has other code of it or another version of `VERSIONS`.
 
     Each worker is asked once, which takes some 5 ms plus its import of bigcons. One that does not answer
     within ANSWER_SECONDS passes, since waits for its results time out as well.
@@ -173,27 +259,37 @@ def check_versions(client: distributed.Client, addresses: Iterable[str]) -> None
 
     for address, refusal in zip(new, client.sync(ask_all) if new else [], strict=True):
         if refusal:
-            raise ExecutionError(
-                f"Dask worker {address} {refusal}; install bigcons {__version__}, which runs here, "
-                "in the environment of every worker and restart them."
-            )
+            raise ExecutionError(f"Dask worker {address} {refusal}")
         checked.add(address)
 
 
 async def _ask(client: distributed.Client, address: str) -> str:
-    """Return the problem with a worker's bigcons, an empty string if there is none."""
-    version = ""
+    """Return what is wrong with a worker's packages and what to do, an empty string if nothing is."""
+    found: dict[str, str] = {}
+    wanted: dict[str, str] = eval(VERSIONS)  # noqa: S307 - the text above
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            version = (await client.run(eval, VERSION, workers=[address]))[address]
-            if version == __version__:
-                await client.run(eval, TASKS, workers=[address])
+            found = (await client.run(eval, VERSIONS, workers=[address]))[address]
+            if other := {name: version for name, version in wanted.items() if found[name] != version}:
+                return _to_install(f"has {_listed({name: found[name] for name in other})}", other)
+            await client.run(eval, TASKS, workers=[address])
     except (ImportError, AttributeError) as error:
-        code = f"runs other code of bigcons {version} than this process" if version else "cannot load bigcons"
-        return f"{code} ({one_line(error)})"
+        what = (
+            f"runs other code of bigcons {__version__} than this process" if found else "cannot load bigcons"
+        )
+        return _to_install(f"{what} ({one_line(error)})", {"bigcons": __version__})
     except Exception:  # lost, unresponsive or closed, which the waits report
         return ""
-    return "" if version == __version__ else f"has bigcons {version}"
+    return ""
+
+
+def _to_install(what: str, wanted: dict[str, str]) -> str:
+    runs = "which runs here" if len(wanted) == 1 else "which run here"
+    return f"{what}; install {_listed(wanted)}, {runs}, in the environment of every worker and restart them."
+
+
+def _listed(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def one_line(error: Exception) -> str:

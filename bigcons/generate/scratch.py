@@ -33,6 +33,7 @@ from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.leftovers import is_left, temporary_folder
 from bigcons.storage.locks import sweep_locks, writer_lock
 from bigcons.storage.places import DiskPlace, atomic_file, disk_errors, place_of
+from bigcons.storage.reading import open_file, read_json
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
@@ -106,7 +107,7 @@ class Scratch:
         Cost: reads the file.
         """
         try:
-            with path.open("rb") as file:
+            with open_file(path) as file:
                 left, checksum = path.stat().st_size - Seal.n_bytes, 0
                 while left > 0 and (content := file.read(min(left, 1 << 20))):
                     checksum = zlib.crc32(content, checksum)
@@ -204,7 +205,8 @@ def local_output(out: Place, overwrite: bool) -> Iterator[Path]:
     if not isinstance(out, DiskPlace):
         with temporary_folder() as folder:
             _log.info("%s is in a bucket: partitions are kept in %s; a killed call starts over", out, folder)
-            yield folder / "ensemble"
+            with writer_lock(out.sibling(f"{out.name}.partial")):
+                yield folder / "ensemble"
         return
     try:
         yield out.path
@@ -276,12 +278,12 @@ def _join(folder: Path, parameters: dict[str, Any], seed: int, *, seed_is_given:
 def _read_record(record: Path) -> tuple[dict[str, Any], int]:
     """Return the parameters of an interrupted call and its seed; raises CorruptStoreError if damaged."""
     try:
-        content = json.loads(record.read_bytes())
+        content = read_json(DiskPlace(record), 1 << 20)
         found = {name: value for name, value in content.items() if name != _CHECKSUM}
         if content != _with_checksum(found):
             raise ValueError("wrong checksum")
         seed = int(found.pop(_SEED))
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, CorruptStoreError) as error:
         raise CorruptStoreError(
             f"{record} is damaged ({first_line(error)}), so that what is finished next to it cannot be used; "
             "start over with overwrite=True (--overwrite).",

@@ -10,7 +10,7 @@ import numpy as np
 
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine
-from bigcons.memory import Block, DataBudget, enough_for, format_size, parse_size, resident_bytes
+from bigcons.memory import Block, DataBudget, EngineSizes, enough_for, format_size, parse_size, resident_bytes
 from bigcons.stores import zarr_ensemble
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import Header
@@ -36,7 +36,7 @@ class MemoryPlan(NamedTuple):
     per_result: int = 0
     """For each block result in transit."""
 
-    def n_bytes(self, engine: Engine, ensemble: Ensemble) -> int:
+    def n_bytes(self, engine: Engine | EngineSizes, ensemble: Ensemble) -> int:
         """Return the total, including the processes and their read buffers."""
         results = max(self.per_result, engine.bundle_bytes) * engine.in_flight
         data = self.held + self.per_block * engine.n_workers + results
@@ -47,8 +47,15 @@ class MemoryPlan(NamedTuple):
     ) -> None:
         """Log the needs of the method ``name``, and raise MemoryBudgetError if they exceed ``memory``.
 
-        ``remedy`` continues "raise it to X".
+        ``remedy`` continues "raise it to X". Dask workers that join later get work only if they fit, too;
+        raises MemoryBudgetError for one whose own limit is too small.
         """
+        admission = getattr(engine, "admission", None)
+        if admission is not None:
+            admission.fits = None
+            of_process = reading_bytes(EngineSizes(1, 0, 0, 2, False), ensemble)
+            of_thread = self.per_block + 2 * max(self.per_result, engine.bundle_bytes)
+            admission.check_limits(name, COMPILER_BYTES + of_process, of_thread)
         needed = self.n_bytes(engine, ensemble)
         process, reading = process_bytes(engine), reading_bytes(engine, ensemble)
         logger.info(
@@ -65,6 +72,9 @@ class MemoryPlan(NamedTuple):
                 needed=needed,
                 budget=parse_size(memory),
             )
+        if admission is not None and memory is not None:
+            budget = parse_size(memory)
+            admission.fits = lambda sizes: self.n_bytes(sizes, ensemble) <= budget
 
 
 class LabelsNeededError(Exception):
@@ -148,10 +158,14 @@ def data_budget(memory: str | float | None, engine: Engine) -> DataBudget:
             needed=process_bytes(engine),
             budget=parse_size(memory),
         )
+    admission = getattr(engine, "admission", None)
+    if admission is not None and admission.fits is None:  # what is left would shrink as workers join
+        processes, workers = engine.n_processes, engine.n_workers
+        admission.fits = lambda sizes: sizes.n_processes <= processes and sizes.n_workers <= workers
     return DataBudget(left, process_bytes(engine))
 
 
-def process_bytes(engine: Engine) -> int:
+def process_bytes(engine: Engine | EngineSizes) -> int:
     """Return the memory of the processes of a solve without data, on the machine that runs most of them.
 
     A Dask worker is assumed to equal this process, which has imported the same modules.
@@ -167,7 +181,7 @@ def _resident_at_first() -> int:
     return resident_bytes()
 
 
-def reading_bytes(engine: Engine, ensemble: Ensemble) -> int:
+def reading_bytes(engine: Engine | EngineSizes, ensemble: Ensemble) -> int:
     """Return the memory that reading a stored ensemble takes in all processes, besides its blocks."""
     if ensemble.path is None:
         return 0

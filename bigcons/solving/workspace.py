@@ -6,7 +6,7 @@ import logging
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from bigcons.errors import CorruptStoreError, StoreLockedError
@@ -53,7 +53,7 @@ def open_workspace(
 
     With ``output`` it is the folder ``<path>.partial``, removed on success and on failure before the first
     snapshot, else kept. An earlier run found there is resumed with ``output.resume``, else discarded. Raises
-    StoreLockedError, on a disk, if another solve uses the folder.
+    StoreLockedError if another solve uses the folder.
     """
     if output is None and engine.shares_memory:
         yield Workspace(MemoryBlocks(), None)
@@ -64,8 +64,7 @@ def open_workspace(
         return
     folder = partial_folder(output.path)
     snapshots = Snapshots(folder, output.fingerprint)
-    # not in a bucket, where a killed solve would keep its lock for a minute
-    with writer_lock(folder) if isinstance(folder, DiskPlace) else nullcontext():
+    with writer_lock(folder) as snapshots.check_lock:
         if not output.resume:
             folder.remove()
         if isinstance(folder, DiskPlace):

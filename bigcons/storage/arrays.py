@@ -23,6 +23,8 @@ from zarr.storage import WrapperStore
 from bigcons.errors import CorruptStoreError, StoreError, StoreNotFoundError, first_line
 from bigcons.schema import ArraySpec
 from bigcons.storage.interface import Place
+from bigcons.storage.places import DiskPlace
+from bigcons.storage.reading import check_file, read_json
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
@@ -69,7 +71,7 @@ def create_group(place: Place, names: Iterable[str]) -> None:
 
     With their metadata in it, nobody lists the folder, where the manifest is no part of the hierarchy.
     """
-    arrays = {name: json.loads((place / name / METADATA).read()) for name in sorted(names)}
+    arrays = {name: read_json(place / name / METADATA) for name in sorted(names)}
     group = {
         "zarr_format": 3,
         "node_type": "group",
@@ -108,13 +110,13 @@ def open_array(
             f"{place} is compressed more than once ({', '.join(compressors)}); rewrite it with zstd.",
             path=place,
         )
-    bound = _Bound(str(place), compressors[0]) if compressors and "sharding_indexed" not in codecs else None
+    bound = _Bound(place, None if "sharding_indexed" in codecs else next(iter(compressors), ""))
     try:
         store = place.for_zarr(read_only=read_only)
         if elsewhere:
             others = {key: other.for_zarr(read_only=True) for key, other in elsewhere.items()}
             store = _SharingStore(store, others)
-        if read_only and bound is not None:
+        if read_only:
             store = _BoundedStore(store, bound)
         array = zarr.open_array(store=store, mode="r" if read_only else "r+", zarr_format=3)
     except StoreError:
@@ -129,7 +131,7 @@ def open_array(
         raise CorruptStoreError(f"{place} has chunks of {array.chunks}, {wrong}.", path=place)
     if array.dtype.hasobject:
         raise CorruptStoreError(f"{place} holds objects, not numbers; rewrite it as numbers.", path=place)
-    if bound is not None:
+    if bound.compressor is not None:
         bound.n_bytes = chunk_bytes + 4  # a crc32c, before the compression
     return array
 
@@ -158,13 +160,11 @@ def read_metadata(place: Place) -> dict[str, Any]:
             f"{place} is a link that may leave the store; replace it with the data.", path=place
         )
     try:
-        metadata = json.loads(file.read(1 << 20))
+        metadata = read_json(file, 1 << 20)
     except (FileNotFoundError, NotADirectoryError):
         raise StoreNotFoundError(
             f"{place} is not a Zarr version 3 array; check the path.", path=place
         ) from None
-    except (ValueError, RecursionError) as error:
-        raise damaged(place, error) from None
     if not isinstance(metadata, dict) or metadata.get("zarr_format") != 3:
         raise CorruptStoreError(f"{place} is not Zarr version 3; rewrite it with zarr_format=3.", path=place)
     return metadata
@@ -214,14 +214,24 @@ class _SharingStore(WrapperStore[Store]):
 
 @dataclass
 class _Bound:
-    """What the chunks of one array may grow to when they are decompressed."""
+    """What the chunks of one array may take, as files and when they are decompressed."""
 
-    where: str
-    compressor: str
+    where: Place
+    compressor: str | None
+    """"" of chunks that are not compressed, None of shards, of which chunks are parts."""
     n_bytes: int = MAX_CHUNK_BYTES
+
+    def check_file(self, key: str) -> None:
+        """Raise CorruptStoreError for what is no file, or too large for one of a chunk.
+
+        No compressor adds more than a 64th, and a megabyte, to what it cannot compress.
+        """
+        if isinstance(self.where, DiskPlace):
+            check_file(self.where.path / key, self.n_bytes + self.n_bytes // 64 + (1 << 20))
 
     def check(self, key: str, content: memoryview) -> None:
         """Raise CorruptStoreError for a chunk that decompresses to more, which no reader could bound."""
+        assert self.compressor  # noqa: S101 - shards and what is not compressed are not asked
         n_bytes = _stated_size(self.compressor, bytes(content[:18]))
         if n_bytes is None:
             n_bytes = _counted_size(self.compressor, content, self.n_bytes)
@@ -246,8 +256,10 @@ class _BoundedStore(WrapperStore[Store]):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
+        if not key.endswith(METADATA):
+            self._bound.check_file(key)
         found = await self._store.get(key, prototype, byte_range)
-        if found is not None and not key.endswith(METADATA):
+        if found is not None and not key.endswith(METADATA) and self._bound.compressor:
             self._bound.check(key, found.as_numpy_array().data.cast("B"))
         return found
 

@@ -19,7 +19,8 @@ from urllib.parse import quote
 from zarr.storage import ObjectStore
 
 from bigcons.errors import InvalidInputError, MissingDependencyError, StoreError, first_line
-from bigcons.storage.interface import Place, checked_size
+from bigcons.storage.interface import Place
+from bigcons.storage.reading import MOST_BYTES, checked_size
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Bucket
@@ -103,13 +104,13 @@ class BucketPlace(Place):
                 return None
         return found["e_tag"], found["version"], found["size"]
 
-    def read(self, at_most: int | None = None) -> bytearray:
+    def read(self, at_most: int = MOST_BYTES) -> bytearray:
         """Return the object, streamed so that memory holds it only once."""
         import obstore
 
         with bucket_errors(str(self)):
             found = obstore.get(self.bucket, self.key)
-            content = bytearray(checked_size(found.meta["size"], at_most))
+            content = bytearray(checked_size(found.meta["size"], at_most, self))
             filled = 0
             for part in found.stream(min_chunk_size=1 << 23):
                 content[filled : filled + len(part)] = memoryview(part)

@@ -29,6 +29,7 @@ from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.memory import Block
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import disk_errors, place_of
+from bigcons.storage.reading import parse_json
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
@@ -152,12 +153,14 @@ class FileBlocks:
 
     def _load(self, generation: int, block: Block) -> tuple[np.ndarray | None, str | None]:
         place = self._place(generation, block)
-        try:
-            content = place.read()  # a bytearray: read-only arrays would compile the kernels again
+        expected = block.n_rows * self.n_columns * self.dtype.itemsize
+        try:  # a bytearray: read-only arrays would compile the kernels again
+            content = place.read(expected + Seal.n_bytes)
         except FileNotFoundError:
             return None, f"{place} is missing"
+        except CorruptStoreError as error:
+            return None, str(error).rpartition(";")[0]
         rows = memoryview(content)[: -Seal.n_bytes]
-        expected = block.n_rows * self.n_columns * self.dtype.itemsize
         fault = self._seal(generation, block).fault(content[-Seal.n_bytes :], zlib.crc32(rows))
         if fault is None and len(rows) != expected:
             fault = f"has {len(rows)} bytes of rows, not {expected}"
@@ -204,6 +207,8 @@ class Snapshots:
         self._file = self.folder / SNAPSHOT
         self._before = self.folder / SNAPSHOT_BEFORE
         self.fingerprint: Any = json.loads(json.dumps(dict(fingerprint), default=str))
+        self.check_lock: Callable[[], None] = lambda: None
+        """Raises StoreError if the lock of the folder has been lost; called before every snapshot."""
 
     @property
     def run(self) -> bytes:
@@ -212,6 +217,7 @@ class Snapshots:
 
     def save(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
         """Replace the snapshot, which becomes that of the pass before; it is durable when this returns."""
+        self.check_lock()
         with disk_errors(self._before), suppress(FileNotFoundError):
             self._file.copy_to(self._before)
         head = {"format": SNAPSHOT_FORMAT, "fingerprint": self.fingerprint, "facts": dict(facts)}
@@ -292,6 +298,8 @@ class Snapshots:
                 content = place.read()
             except FileNotFoundError:
                 raise self.damaged(f"{place} is missing", n_passes) from None
+            except CorruptStoreError as error:
+                raise self.damaged(str(error).rpartition(";")[0], n_passes) from None
             checksum = zlib.crc32(memoryview(content)[: -Seal.n_bytes])
             if fault := Seal(run, generation, number).fault(content[-Seal.n_bytes :], checksum):
                 raise self.damaged(f"{place} {fault}", n_passes)
@@ -324,7 +332,7 @@ def _read_snapshot(file: Place) -> tuple[dict[str, np.ndarray], dict[str, Any]] 
                 raise ValueError("compressed")
         with np.load(content, allow_pickle=False) as members:
             arrays = {name: members[name] for name in members.files}
-        head = json.loads(arrays.pop("head").tobytes())
+        head = parse_json(arrays.pop("head").tobytes(), file)
         if not all(isinstance(head[name], dict) for name in ("fingerprint", "facts")):
             raise ValueError("no fingerprint")
         if head.get("format") == SNAPSHOT_FORMAT and head.pop("hash") != _hash_of(arrays, head):

@@ -49,6 +49,7 @@ from bigcons.storage.leftovers import (
 )
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import DiskPlace, atomic_file, disk_errors, local_path, place_of, sync
+from bigcons.storage.reading import read_json
 from bigcons.version import __version__
 
 MANIFEST = "manifest.json"
@@ -143,7 +144,7 @@ def read_manifest(path: StorePath | Place) -> dict[str, Any]:
     place = place_of(path)
     file = manifest_of(place)
     try:
-        text = file.read(1 << 30)
+        content = read_json(file)
     except (FileNotFoundError, NotADirectoryError):
         what, remedy = "does not exist", "check the path"
         if place.exists():
@@ -152,14 +153,9 @@ def read_manifest(path: StorePath | Place) -> dict[str, Any]:
             inside = [name for name in names if is_store(place / name)]
             remedy = f"give {' or '.join(inside)} in it" if inside else remedy
         raise StoreNotFoundError(f"{place} {what}; {remedy}.", path=place) from None
-    except ValueError as error:
-        raise CorruptStoreError(
-            f"{file} is too large ({error}); restore the store from a copy.", path=file
-        ) from None
     try:
-        content = json.loads(text)
         intact = isinstance(content, dict) and content.pop("checksum", None) == _checksum(content)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # text that is no Unicode, lists nested too deep to be written
         intact = False
     wanted = {"format_version": int, "kind": str, "body": dict}
     whole = intact and all(isinstance(content.get(name), kind) for name, kind in wanted.items())
@@ -273,6 +269,7 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str 
     """
     place = place_of(path)
     _refuse_suffix(place, kind)
+    _refuse_inside_store(place)
     is_taken = place.exists()
     if is_taken and not isinstance(place, DiskPlace):  # a killed writer may have left data folders
         is_taken = place.is_file() or not all(_is_data_folder(name) for name in place.names())
@@ -310,6 +307,31 @@ def _refuse_suffix(place: Place, kind: str | None) -> None:
         choices += " or, on a disk, .parquet"
     by_export = "; export() writes its labels to a file" if kind == "consensus" else ""
     raise InvalidInputError(f"{place} has suffix {suffix!r}, but {what} is stored as {choices}{by_export}.")
+
+
+def _refuse_inside_store(place: Place) -> None:
+    """Raise StoreExistsError for an output inside a store, which is lost when that is replaced."""
+    if isinstance(place, DiskPlace):
+        for parent in place.path.resolve().parents:
+            if any((parent / name).is_file() for name in (MANIFEST, PARQUET_MANIFEST)):
+                raise _inside(place, parent)
+        return
+    scheme, _, rest = str(place).partition("://")
+    bucket, *parts, _ = rest.split("/")
+    for n in range(len(parts), 0, -1):
+        folder = "/".join([f"{scheme}://{bucket}", *parts[:n]])
+        found = False
+        with suppress(StoreError):  # of a folder that these credentials cannot look into
+            found = is_store(folder)
+        if found:
+            raise _inside(place, folder)
+
+
+def _inside(place: Place, store: object) -> StoreExistsError:
+    return StoreExistsError(
+        f"{place} is inside the store {store}, with which it would be replaced; choose another path.",
+        path=place,
+    )
 
 
 def refuse_source(out: StorePath | Place, source: StorePath | Place | None) -> None:
@@ -446,6 +468,7 @@ def new_folder_of_files(path: StorePath, pattern: str, *, overwrite: bool) -> It
     StoreError if the disk is full.
     """
     target = local_path(path)
+    _refuse_inside_store(DiskPlace(target))
     if target.exists() and not overwrite:
         raise StoreExistsError(
             f"{path} exists; pass overwrite=True (--overwrite) or choose another path.", path=path
@@ -469,6 +492,7 @@ def unless_overwriting(out: StorePath | Place, overwrite: bool) -> str:
 def refuse_existing_file(path: StorePath, overwrite: bool) -> Path:
     """Return ``path`` as a Path; raise StoreExistsError if a file must not be written there."""
     target = local_path(path)
+    _refuse_inside_store(DiskPlace(target))
     if target.is_dir():
         raise StoreExistsError(f"{path} exists and is a folder; choose another path.", path=path)
     if target.exists() and not overwrite:

@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from typing import Any
 
+from bigcons.storage.reading import MOST_BYTES
+
 StorePath = str | os.PathLike[str]
 
 
@@ -61,10 +63,11 @@ class Place(ABC):
         """Return a value that changes when the file is replaced; None if it does not exist."""
 
     @abstractmethod
-    def read(self, at_most: int | None = None) -> bytearray:
+    def read(self, at_most: int = MOST_BYTES) -> bytearray:
         """Return the content of the file.
 
-        Raises FileNotFoundError, and ValueError, without reading, if the file exceeds ``at_most`` bytes.
+        Raises FileNotFoundError, and DamagedFileError, without reading, if this is something else than a file
+        or has more than ``at_most`` bytes.
         """
 
     @abstractmethod
@@ -92,10 +95,3 @@ class Place(ABC):
     @abstractmethod
     def for_zarr(self, *, read_only: bool) -> Any:
         """Return this folder as a Zarr store."""
-
-
-def checked_size(n_bytes: int, at_most: int | None) -> int:
-    """Return ``n_bytes``; raise ValueError if it exceeds ``at_most``."""
-    if at_most is not None and n_bytes > at_most:
-        raise ValueError(f"{n_bytes} bytes exceed the limit of {at_most}")
-    return n_bytes

@@ -30,7 +30,7 @@ _OWNER = re.compile(r"([0-9a-f]{8})-([0-9]+)-[0-9a-z_]+")
 
 def owner() -> str:
     """Return the tag of this process, unique to it and this call."""
-    return f"{_machine()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    return f"{machine()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
 def partial_name(name: str) -> str:
@@ -62,7 +62,7 @@ def is_left(partial: Path) -> bool:
     """Return whether the owner of a temporary file is gone."""
     tag = partial.name.removesuffix(".partial").rpartition(".")[2]
     found = _OWNER.fullmatch(tag)
-    if found is not None and found[1] == _machine() and (gone := _is_gone(int(found[2]))) is not None:
+    if found is not None and found[1] == machine() and (gone := _is_gone(int(found[2]))) is not None:
         return gone
     try:
         return time.time() - partial.stat().st_mtime > 7 * 24 * 3600.0  # nobody works for a week
@@ -87,7 +87,7 @@ def make_temporary_folder(parent: Path | None = None, prefix: str = "bigcons-") 
     """Return a new temporary folder, which the caller removes; see `temporary_folder`."""
     where = Path(tempfile.gettempdir()) if parent is None else parent
     sweep_temporary(where, prefix)
-    return Path(tempfile.mkdtemp(prefix=f"{prefix}{_machine()}-{os.getpid()}-", dir=where))
+    return Path(tempfile.mkdtemp(prefix=f"{prefix}{machine()}-{os.getpid()}-", dir=where))
 
 
 def sweep_temporary(parent: Path, prefix: str = BESIDE) -> None:
@@ -106,7 +106,7 @@ def temporary_in(parent: Path, prefix: str = BESIDE) -> list[Path]:
 def is_temporary_left(folder: Path, prefix: str = BESIDE) -> bool:
     """Return whether the owner of a temporary folder, a process of this user and machine, is gone."""
     found = _OWNER.fullmatch(folder.name.removeprefix(prefix))
-    if found is None or found[1] != _machine() or not _is_ours(folder):
+    if found is None or found[1] != machine() or not _is_ours(folder):
         return False
     return _is_gone(int(found[2])) is True
 
@@ -143,7 +143,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 @cache
-def _machine() -> str:
+def machine() -> str:
     """Return a tag of where process numbers mean the same: this host and, on Linux, this container."""
     numbers = ""
     with suppress(OSError):

@@ -2,15 +2,18 @@
 
 On a disk, the lock is an advisory file lock, which the operating system releases when its holder dies. In a
 bucket, it is an object that only one writer can create: a lease, renewed while its owner works, that expires
-if the owner dies. A writer that loses its lease, for example because its machine was suspended, does no
-damage: every writer has its own data folder and checks its lease before it commits.
+if the owner dies, at once for writers on the machine that it ran on. A writer that loses its lease, for
+example because its machine was suspended, does no damage: every writer of a store has its own data folder,
+and checks its lease before it commits, a store or a pass.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
+import stat
 import sys
 import threading
 import time
@@ -20,9 +23,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bigcons.errors import StoreError, StoreLockedError
+from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError
 from bigcons.storage.interface import Place, StorePath
-from bigcons.storage.places import DiskPlace, naming, place_of
+from bigcons.storage.leftovers import is_running, machine
+from bigcons.storage.places import DiskPlace, disk_errors, naming, place_of
+from bigcons.storage.reading import read_json
 
 if TYPE_CHECKING:
     from bigcons.storage.buckets import BucketPlace
@@ -75,10 +80,10 @@ def lock_path(path: str | os.PathLike[str]) -> Path:
 @contextmanager
 def _file_lock(path: Path) -> Iterator[None]:
     lock = lock_path(path)
-    lock.parent.mkdir(parents=True, exist_ok=True)
     while True:
-        with naming(path):
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+        with disk_errors(path), naming(path):
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            descriptor, is_ours = _open_lock(lock)
         try:
             _try_lock(descriptor)
         except OSError:
@@ -92,13 +97,43 @@ def _file_lock(path: Path) -> Iterator[None]:
                 break
         os.close(descriptor)  # the previous holder removed the file between our open and our lock
     try:
-        os.truncate(descriptor, 0)
-        os.write(descriptor, str(os.getpid()).encode())
+        if is_ours:
+            with disk_errors(path):
+                os.truncate(descriptor, 0)
+                os.write(descriptor, str(os.getpid()).encode())
         yield
     finally:
-        with suppress(OSError):  # Windows cannot remove an open file; an unlocked file does no harm
+        with suppress(OSError):  # an open file on Windows, one of another user; unlocked, it does no harm
             lock.unlink()
         os.close(descriptor)
+
+
+def _open_lock(lock: Path) -> tuple[int, bool]:
+    """Return a descriptor of the lock file, and whether it may be written to.
+
+    A killed process of another user may have left it; it need not be written to be locked. Never through a
+    link, whose target would be emptied.
+    """
+    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        descriptor, is_ours = os.open(lock, os.O_RDWR | os.O_CREAT | flags, 0o644), True
+    except PermissionError as error:
+        try:
+            descriptor, is_ours = os.open(lock, os.O_RDONLY | flags), False
+        except FileNotFoundError:
+            raise error from None
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.EISDIR):
+            raise
+        raise _no_lock(lock) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _no_lock(lock)
+    return descriptor, is_ours
+
+
+def _no_lock(lock: Path) -> StoreError:
+    return StoreError(f"{lock} is no file, where a lock is needed; remove it.", path=lock)
 
 
 def sweep_locks(path: Path) -> None:
@@ -115,7 +150,12 @@ class Lease:
     def __init__(self, place: BucketPlace) -> None:
         self._place = place
         self._object = place.sibling(f".{place.name}.lock")
-        self._owner = {"process": os.getpid(), "host": socket.gethostname(), "token": uuid.uuid4().hex}
+        self._owner = {
+            "process": os.getpid(),
+            "host": socket.gethostname(),
+            "machine": machine(),
+            "token": uuid.uuid4().hex,
+        }
         self._version = self._acquire()
         self._released = threading.Event()
         self._renewer = threading.Thread(target=self._renew, name="bigcons-lock", daemon=True)
@@ -143,7 +183,7 @@ class Lease:
             stamp = self._object.stamp()
             holder = _read_lease(self._object)
             left = float(holder.get("expires", 0)) - time.time()
-            if left > 0:
+            if left > 0 and not _is_dead(holder):
                 raise StoreLockedError(
                     f"{self._place} is being written by process {holder.get('process')} on "
                     f"{holder.get('host')}; wait until it is done, or {left:.0f} seconds if it was killed.",
@@ -151,7 +191,7 @@ class Lease:
                 )
             if stamp is None:
                 version = self._object.put(self._content(), mode="create")
-            else:  # replace the expired lease, unless another writer was faster
+            else:  # replace the lease of a dead or lost writer, unless another writer was faster
                 version = self._object.put(self._content(), mode={"e_tag": stamp[0]})  # type: ignore[index]
         return version
 
@@ -169,10 +209,16 @@ class Lease:
         return json.dumps({**self._owner, "expires": time.time() + LEASE_SECONDS}).encode()
 
 
+def _is_dead(holder: dict[str, Any]) -> bool:
+    """Return whether the holder of a lease is a process of this machine that is gone."""
+    process = holder.get("process")
+    return holder.get("machine") == machine() and isinstance(process, int) and not is_running(process)
+
+
 def _read_lease(place: BucketPlace) -> dict[str, Any]:
     """Return the content of a lease; empty if it does not exist or is not valid JSON."""
     try:
-        content = json.loads(place.read(1 << 12))
-    except (FileNotFoundError, ValueError):
+        content = read_json(place, 1 << 12)
+    except (FileNotFoundError, CorruptStoreError):
         return {}
     return content if isinstance(content, dict) else {}

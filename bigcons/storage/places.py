@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from bigcons.errors import InvalidInputError, StoreError
-from bigcons.storage.interface import Place, StorePath, checked_size
+from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.leftovers import partial_name
+from bigcons.storage.reading import MOST_BYTES, open_file
 from bigcons.validation import check_path
 
 URL_SCHEMES = ("s3", "gs", "az")
@@ -83,11 +84,11 @@ class DiskPlace(Place):
             return None
         return found.st_ino, found.st_mtime_ns, found.st_size
 
-    def read(self, at_most: int | None = None) -> bytearray:
+    def read(self, at_most: int = MOST_BYTES) -> bytearray:
         """Return the content of the file."""
-        with self.path.open("rb") as file:
-            content = bytearray(checked_size(os.fstat(file.fileno()).st_size, at_most))
-            file.readinto(content)
+        with open_file(self.path, at_most) as file:
+            content = bytearray(os.fstat(file.fileno()).st_size)
+            file.readinto(content)  # type: ignore[attr-defined]
         return content
 
     def write(self, *parts: Any, durable: bool = False) -> None:
@@ -219,6 +220,13 @@ def naming(path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
+# the system refuses: permissions, a failing disk, something else in the place of a file or folder, a name
+_REFUSED = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EISDIR, errno.ENOTDIR, errno.EEXIST),
+    *(errno.ENOTEMPTY, errno.ELOOP, errno.ENXIO),
+)
+
+
 @contextmanager
 def disk_errors(path: StorePath | Place) -> Iterator[None]:
     """Turn errors of a full or failing disk, a quota, a limit or permissions into a one-line StoreError."""
@@ -230,7 +238,7 @@ def disk_errors(path: StorePath | Place) -> Iterator[None]:
                 f"A file exceeded the size limit while writing {path}; "
                 "raise the limit (ulimit -f) or use a file system that supports larger files."
             ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO):
+        if error.errno in _REFUSED:
             raise StoreError(
                 f"Writing {path} failed: {os.strerror(error.errno)} ({error.filename or path}); "
                 "check permissions and disk, or choose another place."

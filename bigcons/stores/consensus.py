@@ -550,7 +550,7 @@ class Consensus:
         return CorruptStoreError(f"{self.path}: rows {start} to {stop} {what}; {_RESTORE}", path=self.path)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Consensus.open, (self.path,)
+        return _reopened, (self.path,)
 
     def clusters_in_words(self) -> str:
         """Return how many clusters were found and how many of them are tiny, as far as stored, as one line.
@@ -595,6 +595,11 @@ class StoredRows:
     def __getitem__(self, rows: slice) -> np.ndarray:
         start, stop, _ = rows.indices(self.shape[0])
         return self.read(start, stop)
+
+
+def _reopened(path: str) -> Consensus:
+    """Open a stored result where it is unpickled: a class method would be pickled as its bytecode."""
+    return Consensus.open(path)
 
 
 def _on_simplex(memberships: np.ndarray) -> bool:

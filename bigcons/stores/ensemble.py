@@ -840,7 +840,7 @@ class Ensemble:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is not None and not isinstance(self._labels, GivenRows):
-            return Ensemble.open, (self.path, self._mode)
+            return _reopened, (self.path, self._mode)
         categories = None if isinstance(self._labels, GivenRows) else self._categories
         return Ensemble, (self._labels, self._header, categories)
 
@@ -879,6 +879,11 @@ class Ensemble:
     @property
     def _n_bytes(self) -> int:
         return self._labels.nbytes if isinstance(self._labels, np.ndarray) else self._labels.n_bytes
+
+
+def _reopened(path: str, mode: str) -> Ensemble:
+    """Open a stored ensemble where it is unpickled: a class method would be pickled as its bytecode."""
+    return Ensemble.open(path, mode)
 
 
 def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None, *, soft: bool = False) -> Ensemble:

@@ -20,6 +20,7 @@ from bigcons.schema import ENSEMBLE, MISSING
 from bigcons.storage.arrays import MAX_CHUNK_BYTES, damaged
 from bigcons.storage.commit import manifest_of
 from bigcons.storage.interface import Place
+from bigcons.storage.reading import MOST_JSON_BYTES, parse_json
 from bigcons.stores.generator import Generator, StoredGenerator
 from bigcons.stores.ids import StoredIds
 from bigcons.tables.ids import Ids
@@ -275,10 +276,10 @@ def read_categories(file: Place, checksum: int | None, header: Header) -> Catego
     if checksum is None:
         return [None] * len(header.names)
     try:
-        data = file.read()
+        data = file.read(MOST_JSON_BYTES)
         if zlib.crc32(data) != checksum:
             raise ValueError("wrong checksum")
-        values = [None if entry is None else _category_array(entry) for entry in json.loads(data)]
+        values = [None if entry is None else _category_array(entry) for entry in parse_json(data, file)]
         fits = len(values) == len(header.n_clusters) and all(
             entry is None or entry.shape == (k,) for entry, k in zip(values, header.n_clusters, strict=True)
         )
@@ -294,6 +295,11 @@ def write_categories(file: Place, categories: Sequence[np.ndarray | None]) -> in
         return None
     entries = [None if values is None else values.tolist() for values in categories]
     data = json.dumps(entries).encode()
+    if len(data) > MOST_JSON_BYTES:
+        raise InvalidInputError(
+            f"the names of the base clusters take {len(data):,} bytes, more than the {MOST_JSON_BYTES:,} "
+            "that are read again; use shorter labels, such as numbers."
+        )
     file.write(data)
     return zlib.crc32(data)
 

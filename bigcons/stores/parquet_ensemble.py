@@ -33,6 +33,7 @@ from bigcons.storage.commit import (
 )
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import DiskPlace, link, place_of
+from bigcons.storage.reading import open_file
 from bigcons.stores.ensemble_store import (
     KIND,
     MAX_CHUNK_COLUMNS,
@@ -179,7 +180,7 @@ class ParquetRows(StoredRows):
         """Compare the checksums of the files, and refuse others beside them."""
         for number, checksum in enumerate(self.file_checksums):
             file, found = _file_of(self.path, number), 0
-            with file.open("rb") as content:
+            with open_file(file) as content:
                 while part := content.read(1 << 20):
                     found = zlib.crc32(part, found)
             if found != checksum:

@@ -27,6 +27,7 @@ from bigcons.storage.arrays import METADATA, open_array, read_metadata
 from bigcons.storage.commit import PARQUET, is_store, manifest_of, names_parquet
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import DiskPlace, place_of
+from bigcons.storage.reading import check_file, open_file
 from bigcons.tables.memory import ArrayTable, pandas_index
 from bigcons.tables.reading import MISSING_WORDS, header_names
 from bigcons.tables.select import INDEX, SelectedTable, Selection
@@ -65,6 +66,8 @@ def open_path(path: str | os.PathLike[str], role: str, how: Reading = DEFAULT_RE
     name = path.name.lower()
     if path.is_dir() and (found := _files_in(path)):
         return open_files(found, role, str(path), how)
+    if not path.is_dir() or name.endswith((".npy", ".npz", *_CSV)):
+        check_file(path)
     if name.endswith(".npy"):
         return NpyTable(path)
     if name.endswith(".npz"):
@@ -87,7 +90,7 @@ def is_parquet(path: StorePath) -> bool:
     if place.is_file():
         if names_parquet(path):
             return True
-        with place.path.open("rb") as file:
+        with open_file(place.path) as file:
             return file.read(4) == b"PAR1"
     return any(name.endswith(".parquet") for name in place.names())
 
@@ -475,7 +478,12 @@ class CsvTable(PartedTable):
 
         try:
             with self._reader(columns) as reader:
+                row = 0
                 for batch in reader:
+                    for column in filter(_has_nul, batch.columns):
+                        first = next(at for at, cell in enumerate(column.to_pylist()) if "\0" in (cell or ""))
+                        raise self._not_text(f"row {row + first:,} (counted from 0)")
+                    row += batch.num_rows
                     yield batch.columns
         except (pa.ArrowException, OSError) as error:
             raise self._unreadable(error) from None
@@ -501,6 +509,8 @@ class CsvTable(PartedTable):
                 raise InvalidInputError(
                     f"{self.where} has a line of more than {_LONGEST_LINE:,} characters; write it as Parquet."
                 )
+            if "\0" in line:
+                raise self._not_text("one of its first lines")
             yield line
 
     def _reader(self, columns: Sequence[int] | None) -> Any:
@@ -524,6 +534,12 @@ class CsvTable(PartedTable):
             ),
         )
 
+    def _not_text(self, place: str) -> InvalidInputError:
+        return InvalidInputError(
+            f"{self.where} has a NUL byte in {place}: it is no text, or was cut by a crash or a full disk; "
+            "write it again."
+        )
+
     def _unreadable(self, error: Exception) -> InvalidInputError:
         if "UTF8" in str(error) or isinstance(error, UnicodeDecodeError):
             is_utf16 = isinstance(error, UnicodeDecodeError) and error.object[:2] in (
@@ -538,6 +554,20 @@ class CsvTable(PartedTable):
         return InvalidInputError(
             f"{self.where} cannot be read as CSV ({first_line(error)}); fix it or write it as Parquet."
         )
+
+
+def _has_nul(column: pa.Array) -> bool:
+    """Return whether a column of text has a NUL byte."""
+    import pyarrow as pa
+
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return False
+    _, offsets, content = column.buffers()
+    if content is None or not len(column):
+        return False
+    ends = np.frombuffer(offsets, np.int64 if pa.types.is_large_string(column.type) else np.int32)
+    first, last = ends[column.offset], ends[column.offset + len(column)]
+    return bytes(memoryview(content)[first:last]).find(b"\0") >= 0
 
 
 def check_delimiter(cells: Sequence[str], where: str, delimiter: str = ",") -> None:
@@ -627,6 +657,7 @@ class ParquetTable(Table):
         self.where: str = where or (f"{paths[0]} and {len(paths) - 1} more" if one is None else str(one))
         self._files: list[tuple[Path, list[int]]] = []  # with the rows of each row group
         for file in paths:
+            check_file(file)
             self._add(file)
         self.n_columns: int = len(self.names or [])
         self.n_rows: int | None = sum(sum(group_rows) for _, group_rows in self._files)
@@ -708,7 +739,7 @@ class ParquetTable(Table):
 
 def footer_of(path: Path) -> bytes:
     """Return the metadata at the end of a Parquet file: schema, sizes and statistics of all its pages."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         file.seek(-8, os.SEEK_END)
         n_bytes = int.from_bytes(file.read(4), "little") + 8
         file.seek(-min(n_bytes, path.stat().st_size), os.SEEK_END)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bigcons.errors import DamagedFileError, InvalidInputError, MissingDependencyError, first_line
+from bigcons.storage.reading import check_file
 from bigcons.tables import files, memory
 from bigcons.tables.select import (
     SelectedTable,
@@ -125,6 +126,7 @@ def _read_h5ad(path: str) -> Any:
             f"{path} is read by anndata, which is not installed; run pip install anndata."
         ) from error
     files.refuse_missing(path)
+    check_file(Path(path))
     try:
         return anndata.read_h5ad(path, backed="r")
     except (OSError, KeyError, ValueError) as error:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,10 +18,12 @@ import distributed
 import numpy as np
 import pytest
 
-from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError
+from bigcons import Ensemble
+from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, MemoryBudgetError
 from bigcons.execution.dask_engine import MOST_TOGETHER, TASK_SECONDS, DaskEngine
 from bigcons.execution.engine import SerialEngine, ThreadsEngine, fold, open_engine, resolve_engine
 from bigcons.memory import Block, row_blocks
+from bigcons.solving.memory_plan import MemoryPlan
 
 CLUSTERS = {
     "threads": {"processes": False, "n_workers": 1, "threads_per_worker": 2},
@@ -379,3 +382,103 @@ def test_workers_keep_freed_memory_unless_told_otherwise(chosen, monkeypatch):
         *_, last = DaskEngine(client).map(fresh_pages, range(4))
     pages_of_an_array = 3_000_000 // resource.getpagesize()
     assert last > 2 * pages_of_an_array if chosen else last < pages_of_an_array
+
+
+# Workers that come and go
+
+
+def addresses_used(engine, n_items=60, at_tenth=None, seconds=0.1):
+    """Return the workers that ran items; call ``at_tenth`` when ten results have come."""
+
+    def task(_):
+        time.sleep(seconds)
+        return distributed.get_worker().address
+
+    used = []
+    for address in engine.map(task, range(n_items)):
+        used.append(address)
+        if len(used) == 10 and at_tenth is not None:
+            at_tenth()
+    return used
+
+
+@contextmanager
+def growing(**options):
+    """A cluster of one worker of one thread, and its client."""
+    with (
+        distributed.LocalCluster(
+            **{
+                "n_workers": 1,
+                "threads_per_worker": 1,
+                "processes": False,
+                "dashboard_address": ":0",
+                **options,
+            }
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield cluster, client
+
+
+@pytest.mark.parametrize("has_room", [False, True])
+def test_map__gives_newcomers_work_only_if_the_memory_stated_has_room(has_room, caplog):
+    """The plan is of one worker; as many as the budget has room for get work, and are said so otherwise."""
+    ensemble = Ensemble.from_labels(np.zeros((1000, 4), int))
+    with growing() as (cluster, client):
+        engine = DaskEngine(client)
+        plan = MemoryPlan(0, per_block=10**9)
+        needed = plan.n_bytes(engine, ensemble)
+        plan.check("PCC", engine, ensemble, 20 * needed if has_room else needed + 10**8)
+        used = addresses_used(engine, at_tenth=lambda: (cluster.scale(3), client.wait_for_workers(3)))
+        assert (len(set(used)) > 1) == has_room
+        assert engine.n_workers == (3 if has_room else 1)
+        assert plan.n_bytes(engine, ensemble) <= engine.n_processes * needed
+    assert any("has no room for it" in line for line in caplog.messages) != has_room
+
+
+def test_map__a_worker_in_the_place_of_a_lost_one_gets_its_work(tmp_path):
+    def task(position):
+        if position == 5 and not (tmp_path / "killed").exists():
+            (tmp_path / "killed").touch()
+            os._exit(1)
+        return position
+
+    with growing(processes=True) as (_, client):
+        engine = DaskEngine(client)
+        engine.admission.fits = lambda sizes: sizes.n_processes <= 2
+        assert list(engine.map(task, range(20))) == list(range(20))
+        assert (tmp_path / "killed").exists()
+
+
+def test_plan__refuses_a_worker_whose_own_limit_is_too_small():
+    ensemble = Ensemble.from_labels(np.zeros((1000, 4), int))
+    with growing(memory_limit="1 TB") as (_, client):
+        engine = DaskEngine(client)
+        MemoryPlan(0, per_block=10**9).check("PCC", engine, ensemble, None)
+        with pytest.raises(
+            MemoryBudgetError, match=r"^PCC needs .* in Dask worker .*--memory-limit '1[0-9.]* TB'"
+        ):
+            MemoryPlan(0, per_block=10**12).check("PCC", engine, ensemble, None)
+
+
+def test_map__lets_an_adaptive_cluster_grow():
+    """So much is sent ahead that Dask sees that the workers are busy for a time; four tasks are too few."""
+    with dask.config.set({"distributed.adaptive.target-duration": "1s"}), growing() as (cluster, client):
+        cluster.adapt(minimum=1, maximum=3, interval="100ms", wait_count=100)
+        engine = DaskEngine(client)
+        as_drawn = engine.map(lambda _: time.sleep(0.1) or distributed.get_worker().address, iter(range(20)))
+        assert len(set(as_drawn)) == 1  # what was in flight of all items before
+        assert len(set(addresses_used(engine, 80))) > 1
+
+
+def test_map__within_tasks_on_all_threads_of_the_workers_does_not_deadlock(monkeypatch):
+    def outer(_):
+        return sum(DaskEngine(distributed.get_client()).map(abs, [-1, -2, -3]))
+
+    with growing(threads_per_worker=2) as (_, client):
+        assert client.gather(client.map(outer, range(6))) == [6] * 6
+        monkeypatch.setattr("bigcons.execution.dask_engine._secede", lambda: None)
+        stuck = client.map(outer, range(6, 12))
+        with pytest.raises(TimeoutError):
+            stuck[0].result(timeout=2)
+        client.cancel(stuck, force=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import system_calls
 from bigcons import Consensus, Ensemble, PairTable
 from bigcons.storage import commit
 from bigcons.storage.checkpoint import Snapshots
@@ -120,3 +121,20 @@ def test_commit__that_is_not_flushed_is_noticed(tmp_path, monkeypatch):
         recorder = Recorder(patch, tmp_path)
         pairs().save(tmp_path / "x")
     assert any("indices" in path for path in recorder.missed)
+
+
+@pytest.mark.parametrize("fault", system_calls.FAULTS)
+@pytest.mark.parametrize(("work", "every"), [("append", 9), ("commit", 7), ("passes", 90)])
+def test_calls__that_fail_leave_the_old_state_or_the_new(tmp_path, work, every, fault):
+    """A few of what `benchmarks/faults.py` does with every call."""
+    outcomes, wrong = system_calls.fail_every_call(tmp_path / "x", work, fault, every)
+    assert wrong == []
+    assert outcomes["old"] > 0
+    assert outcomes["other"] == 0
+
+
+def test_calls__a_commit_that_is_not_flushed_does_not_survive_a_power_cut(tmp_path, monkeypatch):
+    """The control: without flushes, a power cut leaves neither state."""
+    monkeypatch.setattr("bigcons.storage.places.DiskPlace.flush", lambda self: None)
+    _, wrong = system_calls.fail_every_call(tmp_path / "x", "commit", "power cut")
+    assert wrong

@@ -1,6 +1,7 @@
 """Workers that die, freeze or never come, a dead scheduler, Ctrl-C: the same bits or one line, no hang."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,12 +10,15 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import cloudpickle
 import dask
 import distributed
+import numba
 import numpy as np
 import pytest
 
-from bigcons import Ensemble
+import bigcons
+from bigcons import Consensus, Ensemble
 from bigcons.errors import ExecutionError, StoreNotFoundError
 from bigcons.execution import dask_workers
 from bigcons.execution.dask_engine import DaskEngine
@@ -31,6 +35,7 @@ if __name__ == "__main__":
         print(cluster.scheduler_address, flush=True)
         time.sleep(60)
 """
+PYTHON = sys.version_info[:2]
 
 
 @contextmanager
@@ -80,15 +85,17 @@ def scheduler_process(tmp_path):
 
 @pytest.fixture
 def foreign_worker(tmp_path):
-    """Have a worker join whose bigcons is a file of this text."""
+    """Have a worker join whose bigcons is a file of this text, or that runs another Python."""
     processes = []
 
-    def start(client, text):
-        package = tmp_path / "foreign" / "bigcons"
-        package.mkdir(parents=True)
-        (package / "__init__.py").write_text(text)
+    def start(client, text=None, python=sys.executable):
+        package = Path(bigcons.__file__).parent
+        if text is not None:
+            package = tmp_path / "foreign" / "bigcons"
+            package.mkdir(parents=True)
+            (package / "__init__.py").write_text(text)
         address, options = client.cluster.scheduler_address, ("--no-nanny", "--nthreads=1", "--no-dashboard")
-        command = [sys.executable, "-m", "distributed.cli.dask_worker", address, *options]
+        command = [python, "-m", "distributed.cli.dask_worker", address, *options]
         before = len(client.nthreads())
         processes.append(
             subprocess.Popen(
@@ -104,6 +111,24 @@ def foreign_worker(tmp_path):
     for process in processes:
         process.kill()
         process.wait()
+
+
+@pytest.fixture(scope="module")
+def another_python():
+    """An interpreter of another version with the packages that bigcons needs."""
+    others = [shutil.which(f"python3.{minor}") for minor in range(11, 20) if minor != sys.version_info.minor]
+    for python in filter(None, [os.environ.get("BIGCONS_OTHER_PYTHON"), *others]):
+        command = [python, "-c", "import distributed, numba, bigcons.stores.consensus"]
+        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+            return python
+    pytest.skip("no other Python here has the packages; BIGCONS_OTHER_PYTHON may name one")
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """An ensemble and a result, of three objects."""
+    ensemble = Ensemble.from_labels([[0, 1], [1, 0], [0, 0]]).save(tmp_path / "e.zarr")
+    return ensemble, Consensus.write(tmp_path / "c.zarr", np.array([0, 1, 0], np.int32), None)
 
 
 def wait_until(condition):
@@ -319,6 +344,23 @@ def test_map__a_dead_scheduler_ends_in_one_line(scheduler_process, tmp_path):
     assert_one_line(caught, "scheduler was lost", "task 0", "start it and its workers")
 
 
+def test_map__a_lost_scheduler_is_not_waited_for_under_load(scheduler_process):
+    """Whatever Dask is configured to wait for a connection: results come all the time as it is killed."""
+    process, client = scheduler_process
+    results = DaskEngine(client).map(lambda _: bytes(500_000), range(10_000))
+    for _ in range(20):
+        next(results)
+    process.kill()
+    began = time.monotonic()
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "300s"}),
+        pytest.raises(ExecutionError) as caught,
+    ):
+        list(results)
+    assert_one_line(caught, "scheduler was lost")
+    assert time.monotonic() - began < 60  # it was what is configured
+
+
 def test_map__a_frozen_scheduler_ends_in_one_line(scheduler_process, tmp_path, monkeypatch):
     monkeypatch.setattr("bigcons.execution.dask_workers.connect_seconds", lambda: 0.5)
     process, client = scheduler_process
@@ -354,6 +396,14 @@ FOREIGN = {
     "none": ("raise ImportError('one\\ntwo')", "cannot load bigcons (one two)"),
     "another version": ("__version__ = '0.0.1'", "has bigcons 0.0.1"),
     "other code": (f"__version__ = {__version__!r}", "runs other code of bigcons"),
+    "another Python": (
+        f"import sys; __version__ = {__version__!r}; sys.version_info = (3, 9, 0)",
+        "has Python 3.9; install Python {}.{}, which".format(*PYTHON),
+    ),
+    "another NumPy": (
+        f"import importlib.metadata as m; __version__ = {__version__!r}; m.version = lambda name: '0.1'",
+        f"has numba 0.1, numpy 0.1; install numba {numba.__version__}, numpy {np.__version__}, which",
+    ),
     "no version": ("", "cannot load bigcons (module 'bigcons' has no attribute '__version__')"),
 }
 
@@ -368,10 +418,36 @@ def test_engine__refuses_a_worker_without_this_bigcons(foreign_worker, text, sai
         for _ in range(2):
             with pytest.raises(ExecutionError) as caught:
                 DaskEngine(client)
-            assert_one_line(
-                caught, f"Dask worker {foreign} {said}", f"install bigcons {__version__}", "restart"
-            )
+            assert_one_line(caught, f"Dask worker {foreign} {said}", "in the environment", "restart")
+            assert "; install " in said or f"install bigcons {__version__}, which runs" in str(caught.value)
         assert set(client.nthreads()) == {*good, foreign}
+
+
+def test_stores__are_pickled_without_bytecode(stored):
+    def has_bytecode(thing):
+        return b"_make_function" in cloudpickle.dumps(thing)
+
+    assert not any(map(has_bytecode, stored))
+    assert has_bytecode(Ensemble.open)  # by which they were pickled, fatal to another Python
+
+
+def test_stores__are_opened_by_another_python(stored, another_python):
+    load = "import sys, cloudpickle; print(cloudpickle.load(sys.stdin.buffer).n_objects)"
+    for thing in stored:
+        content = cloudpickle.dumps(thing)
+        run = subprocess.run([another_python, "-c", load], input=content, capture_output=True, check=True)
+        assert run.stdout.split() == [b"3"]
+
+
+def test_engine__refuses_a_worker_of_another_python_and_lets_it_live(foreign_worker, another_python):
+    with workers(0, processes=False, protocol="tcp") as client:
+        foreign_worker(client, python=another_python)
+        process = client.run(os.getpid)
+        for _ in range(2):
+            with pytest.raises(ExecutionError) as caught:
+                DaskEngine(client)
+            assert_one_line(caught, "has Python 3.", "install Python {}.{}".format(*PYTHON))
+        assert client.run(os.getpid) == process
 
 
 def test_map__refuses_a_foreign_worker_that_came_after_the_engine_was_made(foreign_worker):

@@ -2,9 +2,11 @@
 
 import gzip
 import json
+import os
 import resource
 import shutil
 import struct
+import sys
 import tracemalloc
 import zipfile
 from contextlib import suppress
@@ -14,12 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import zarr
+from click.testing import CliRunner
 from numcodecs import Blosc, Zstd
 from pyarrow import parquet
 
 from bigcons import Consensus, Ensemble, PairTable
-from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError
+from bigcons.cli import main
+from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, StoreError
+from bigcons.memory import Block
 from bigcons.storage import commit
+from bigcons.storage.checkpoint import FileBlocks, Snapshots
+from bigcons.storage.reading import parse_json
 from bigcons.stores.features import open_features
 
 MB = 1 << 20
@@ -148,6 +155,116 @@ def test_open__refuses_absurd_sizes(tmp_path, changes):
     body = commit.load_manifest(tmp_path / "e.zarr", "ensemble").body
     commit.write_manifest(tmp_path / "e.zarr", "ensemble", {**body, **changes})
     refused(lambda: Ensemble.open(tmp_path / "e.zarr").read(0, 2), CorruptStoreError)
+
+
+def test_open__refuses_json_that_would_fill_the_memory(tmp_path):
+    """Two bytes of a list in a list take about 70 in memory; bounded are the lists, not brackets in texts."""
+    n_lists = 1 << 22
+    content = b'{"a": [' + b"[]," * n_lists + b"0]}"
+    (tmp_path / "e.zarr").mkdir()
+    (tmp_path / "e.zarr/manifest.json").write_bytes(content)
+    assert "lists and objects" in refused(lambda: Ensemble.open(tmp_path / "e.zarr"), CorruptStoreError)
+    tracemalloc.start()
+    with pytest.raises(CorruptStoreError):
+        parse_json(content, "here")
+    assert tracemalloc.get_traced_memory()[1] < 64 * MB
+    tracemalloc.stop()
+    assert sys.getsizeof([]) * n_lists > 200 * MB  # without the bound
+    assert parse_json(b'["' + b"[" * 2 * n_lists + b'"]', "here") == ["[" * 2 * n_lists]
+
+
+# Kinds and sizes of files
+
+
+def replace_by(path, kind):
+    """Put something else in the place of a file."""
+    path.unlink(missing_ok=True)
+    if kind == "a pipe":
+        os.mkfifo(path)
+    elif kind == "a device":
+        path.symlink_to("/dev/zero")
+    elif kind == "a folder":
+        path.mkdir()
+    else:
+        with path.open("wb") as file:
+            file.truncate(8 << 30)
+
+
+needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="pipes and devices in folders")
+KINDS = pytest.mark.parametrize("kind", ["a pipe", "a device", "a folder", "a sparse file"])
+
+
+@needs_posix
+@KINDS
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "labels-1/zarr.json", "labels-1/c/0/0", "categories-1.json"]
+)
+def test_store__files_are_of_the_kind_and_size_of_files(tmp_path, kind, name):
+    Ensemble.from_labels([["a", "b"], ["b", "c"]]).save(tmp_path / "e.zarr")
+    replace_by(tmp_path / "e.zarr" / name, kind)
+
+    def read():
+        ensemble = Ensemble.open(tmp_path / "e.zarr")
+        return ensemble.verify() if name.startswith("labels") else ensemble.categories
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    said = refused(read, BigconsError)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 256 * 1024
+    is_link = kind == "a device" and name == "labels-1/zarr.json"
+    assert ("is a link" if is_link else {"a sparse file": "more than"}.get(kind, kind)) in said
+
+
+@needs_posix
+@KINDS
+@pytest.mark.parametrize("suffix", ["csv", "tsv.gz", "npy", "npz", "parquet"])
+def test_table__files_are_of_the_kind_of_files(tmp_path, kind, suffix):
+    replace_by(tmp_path / f"x.{suffix}", kind)
+    for read in (Ensemble.from_labels, open_features):
+        refused(lambda read=read: read(tmp_path / f"x.{suffix}"))
+
+
+@needs_posix
+@pytest.mark.parametrize("kind", ["a pipe", "a device", "a folder"])
+def test_resume__something_else_in_the_place_of_a_snapshot_or_block(tmp_path, kind):
+    snapshots, blocks = Snapshots(tmp_path, {"a": 1}), FileBlocks(tmp_path, 2)
+    for number in range(2):
+        snapshots.save({"x": np.ones(number)}, {"pass": number})
+    replace_by(tmp_path / "snapshot.npz", kind)
+    assert snapshots.load()[1] == {"pass": 0}
+    block = Block(0, 0, 3)
+    blocks.write(0, block, np.ones((3, 2), np.float32))
+    replace_by(tmp_path / "generation-0/block-0", kind)
+    assert kind in blocks.fault(0, block)
+    assert kind in refused(lambda: blocks.read(0, block), CorruptStoreError)
+    if kind == "a folder":
+        refused(lambda: blocks.write(0, block, np.ones((3, 2), np.float32)), StoreError)
+
+
+@pytest.mark.parametrize(
+    "content", [b"a,b\n1,2\n1,\0\n", b"a\0,b\n1,2\n", b"a\n" + b"1\n" * 600_000 + bytes(9)]
+)
+def test_csv__nul_bytes_are_no_cluster(tmp_path, content):
+    (tmp_path / "x.csv").write_bytes(content)
+    assert "NUL byte in " in refused(lambda: Ensemble.from_labels(tmp_path / "x.csv"), InvalidInputError)
+    assert Ensemble.from_labels([["\0", "a"], ["b", "a"]]).n_clusters[0] == 2  # as it was read from files
+
+
+def test_commands__escape_what_steers_a_terminal(tmp_path):
+    steering = "\x1b]0;title\x07\x9b2J\u202e"
+    (tmp_path / "x.csv").write_text(f"{steering},b\n1,2\n2,2\n", encoding="utf-8")
+    store = str(tmp_path / "e.zarr")
+    runs = [
+        CliRunner().invoke(main, command)
+        for command in (
+            ["import", str(tmp_path / "x.csv"), "-o", store],
+            ["info", "-v", store],
+            ["import", str(tmp_path / "x.csv"), "--columns", "c", "-o", f"{store}2"],
+        )
+    ]
+    assert steering in Ensemble.open(store).names[0]
+    for run in runs:
+        assert not set(run.output) & set("\x1b\x07\x9b\u202e")
+    assert any(r"\x1b]0;title\x07\x9b2J\u202e" in run.output for run in runs)
 
 
 # Tables in files

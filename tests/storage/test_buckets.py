@@ -31,8 +31,12 @@ from bigcons.errors import (
     StoreLockedError,
     StoreNotFoundError,
 )
+from bigcons.execution.engine import SerialEngine
+from bigcons.memory import Block
+from bigcons.solving.workspace import Output, open_workspace
 from bigcons.storage import commit, locks
 from bigcons.storage.buckets import bucket_place
+from bigcons.storage.leftovers import machine
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import place_of
 from bigcons.stores.ensemble import import_labels
@@ -315,6 +319,13 @@ def test_open__rejects_inconsistent_shared_chunks(url, planted, shared):
 # Locks and kills
 
 
+def test_new_store__inside_another_store_is_refused(url, planted):
+    planted.save(url)
+    for path in (f"{url}/t.zarr", f"{url}/deep/t.zarr"):
+        with pytest.raises(StoreExistsError, match=f"is inside the store {url}, "):
+            planted.save(path)
+
+
 def test_writer_lock__rejects_a_second_writer(url, planted):
     with writer_lock(url) as check_lock:
         with pytest.raises(StoreLockedError, match=rf"process {os.getpid()} on .*if it was killed"):
@@ -341,6 +352,40 @@ def test_writer_lock__is_renewed(url, monkeypatch):
         with pytest.raises(StoreLockedError), writer_lock(url):
             pass
         check_lock()
+
+
+def test_writer_lock__of_a_dead_process_of_this_machine_is_taken_over(url):
+    lease = place_of(url).sibling(".some store.zarr.lock")
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    holder = {"process": dead.pid, "host": "here", "token": "a", "expires": time.time() + 60}
+    lease.write(json.dumps({**holder, "machine": "another"}).encode())
+    with pytest.raises(StoreLockedError, match="if it was killed"), writer_lock(url):
+        pass
+    lease.write(json.dumps({**holder, "machine": machine()}).encode())
+    with writer_lock(url) as check_lock:
+        check_lock()
+
+
+def test_output__that_another_call_works_on_is_refused(url, stored, on_disk):
+    """Of two solves, one goes on with what it has, and the other does nothing; as generate and append."""
+    points = np.random.default_rng(0).normal(size=(60, 2))
+    with open_workspace(Output(url, False, False, {}), SerialEngine(), 5) as workspace:
+        workspace.arrays.write(0, Block(0, 0, 1), np.zeros((1, 5), np.float32))
+        kept = keys_below(f"{url}.partial")
+        for resume in (False, True):
+            with pytest.raises(StoreLockedError, match=r"zarr\.partial is being written by"):
+                PCC(**SOLVE, resume=resume).fit(stored.path, out=url)
+        with pytest.raises(StoreLockedError, match=r"zarr\.partial is being written by"):
+            generate.kmeans(points, n_partitions=2, n_clusters=3, out=url, random_state=0)
+        assert keys_below(f"{url}.partial") == kept != []
+        workspace.snapshots.save({}, {})
+        place_of(url).sibling(".some store.zarr.partial.lock").write(b'{"token": "of another"}')
+        with pytest.raises(StoreError, match="the lock was lost to another writer"):
+            workspace.snapshots.save({}, {})
+    small = Ensemble.from_labels([[0, 1], [1, 0]]).save(f"{url}.small")
+    with writer_lock(small.path), pytest.raises(StoreLockedError):
+        Ensemble.open(small.path, "a").append_objects([[0, 0]])
 
 
 def test_new_store__does_not_commit_under_a_lost_lock(url, planted):

@@ -56,6 +56,27 @@ def test_new_store__overwrites_its_own_kind_only(tmp_path):
     assert commit.load_manifest(tmp_path / "s", "consensus").body == {"value": 2}
 
 
+def test_outputs__inside_another_store_are_refused(tmp_path):
+    """They would go with it when it is replaced, as the control shows."""
+    make_store(tmp_path / "s", 1)
+    (tmp_path / "s/lost").write_text("kept by hand")
+    (tmp_path / "link").symlink_to(tmp_path / "s")
+    for path in (tmp_path / "s/t", tmp_path / "s/deep/t", tmp_path / "link/t"):
+        for overwrite in (False, True):
+            with pytest.raises(StoreExistsError, match=f"is inside the store {tmp_path / 's'}, "):
+                make_store(path, 2, overwrite=overwrite)
+        with pytest.raises(StoreExistsError, match="is inside"), commit.new_file(path, overwrite=False):
+            pass
+        with (
+            pytest.raises(StoreExistsError, match="is inside"),
+            commit.new_folder_of_files(path, "*", overwrite=False),
+        ):
+            pass
+    make_store(tmp_path / "s", 2, overwrite=True)
+    assert not (tmp_path / "s/lost").exists()
+    make_store(tmp_path / "s.partial/t", 1)  # a name that begins alike
+
+
 def test_new_store__replaces_where_the_system_cannot_swap(tmp_path, monkeypatch):
     monkeypatch.setattr(commit, "_exchange", lambda a, b: False)
     make_store(tmp_path / "s", 1)

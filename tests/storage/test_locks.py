@@ -1,11 +1,14 @@
 """One writer at a time, on a disk."""
 
 import os
+import tempfile
 import threading
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from bigcons.errors import StoreLockedError
+from bigcons.errors import StoreError, StoreLockedError
 from bigcons.storage.locks import lock_path, sweep_locks, writer_lock
 from tests.support.stores import names_in
 
@@ -25,6 +28,60 @@ def test_writer_lock__ignores_the_file_of_a_dead_writer(tmp_path):
     lock_path(tmp_path / "s").write_text("999999")
     with writer_lock(tmp_path / "s"):
         pass
+
+
+@pytest.mark.skipif(os.name != "posix", reason="users and modes")
+def test_writer_lock__is_not_kept_from_others_by_a_killed_user(shared_folder):
+    """Anyone may write to the folder; of the lock that was left there, only who left it may."""
+    lock = lock_path(shared_folder / "s")
+    lock.write_text("999999")
+    lock.chmod(0o444)
+    with as_another_user():
+        with pytest.raises(PermissionError):
+            lock.open("r+b")  # as the lock was opened
+        for _ in range(2):
+            with (
+                writer_lock(shared_folder / "s"),
+                pytest.raises(StoreLockedError),
+                writer_lock(shared_folder / "s"),
+            ):
+                pass
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes and links")
+@pytest.mark.parametrize("kind", ["a link", "a pipe", "a folder"])
+def test_writer_lock__something_else_in_its_place_is_told_and_left(tmp_path, kind):
+    (tmp_path / "precious").write_text("precious")
+    lock = lock_path(tmp_path / "s")
+    if kind == "a link":
+        lock.symlink_to(tmp_path / "precious")
+    elif kind == "a pipe":
+        os.mkfifo(lock)
+    else:
+        lock.mkdir()
+    with pytest.raises(StoreError, match=f"{lock} is no file"), writer_lock(tmp_path / "s"):
+        pass
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
+@pytest.fixture
+def shared_folder():
+    """A folder where everyone may write, in one where everyone may look."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
+
+
+@contextmanager
+def as_another_user():
+    """Be nobody, if this is root, whom no mode keeps from a file."""
+    was = os.geteuid()
+    if was == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(was)
 
 
 def test_sweep_locks__removes_those_of_dead_writers_only(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from bigcons import METHODS, PCC, Consensus, Ensemble, PairTable, generate
 from bigcons.coassociation import sample
-from bigcons.errors import InvalidInputError
+from bigcons.errors import DamagedFileError, InvalidInputError
 from bigcons.storage.places import DiskPlace, atomic_file, place_of
 from bigcons.stores.pairs import import_pairs
 from bigcons.validation import check_path
@@ -111,7 +111,7 @@ def test_atomic_file__keeps_the_old_file_until_the_new_one_is_complete(tmp_path)
     place.write(b"n", b"ew", durable=True)
     assert place.read() == b"new"
     assert place.stamp() != stamp
-    with pytest.raises(ValueError, match="exceed the limit of 2"):
+    with pytest.raises(DamagedFileError, match="3 bytes, more than the 2 "):
         place.read(at_most=2)
 
 

@@ -1,0 +1,119 @@
+"""Closed and full streams, and disks that fill up: one line that names the output, in every command."""
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bigcons import Consensus, Ensemble
+from bigcons.coassociation import sample
+
+pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Return a folder with features, labels, and a store of each kind."""
+    folder = tmp_path_factory.mktemp("streams")
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, (3000, 6))
+    np.save(folder / "x.npy", rng.normal(size=(3000, 3)))
+    np.savetxt(folder / "l.csv", labels, fmt="%d", delimiter=",")
+    ensemble = Ensemble.from_labels(labels).save(folder / "e.zarr")
+    sample(ensemble, per_object=10, out=folder / "p.parquet", random_state=0)
+    history = {"pass": [1, 2], "objective": [2.0, 1.0]}
+    Consensus.write(folder / "c.zarr", labels[:, 0].astype(np.int32), None, history=history)
+    return folder
+
+
+def bigcons(command, folder, *, shell="", file_bytes=None):
+    """Run a command, in a shell with redirections, where no file may be larger than so many bytes."""
+    words = [sys.executable, "-m", "bigcons", *command.split()]
+    options = (
+        {}
+        if file_bytes is None
+        else {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))}
+    )
+    text = " ".join(words) + " " + shell
+    repository = str(Path(__file__).parents[2])
+    return subprocess.run(
+        ["sh", "-c", text],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(Path.home()),
+            "PYTHONPATH": repository,
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "--help",
+        "--version",
+        "info --help",
+        "info --json e.zarr",
+        "info e.zarr",
+        "info --json missing",
+        "methods",
+        "export c.zarr -o -",
+    ],
+)
+def test_standard_output__full_is_told_in_one_line(made, command):
+    run = bigcons(command, made, shell=">/dev/full")
+    assert run.returncode == 1
+    assert run.stderr.splitlines() == [
+        "Error: standard output: No space left on device; direct it elsewhere."
+    ]
+
+
+@pytest.mark.parametrize("command", ["--help", "info e.zarr", "import l.csv -o closed.zarr"])
+def test_standard_output__closed_is_told_before_anything_is_done(made, command):
+    run = bigcons(command, made, shell=">&-")
+    assert run.returncode == 1
+    assert run.stderr.startswith("Error: standard output is closed;")
+    assert run.stderr.count("\n") == 1
+    assert not (made / "closed.zarr").exists()
+
+
+def test_standard_input__closed_is_told(made):
+    run = bigcons("import - -o closed.zarr", made, shell="<&-")
+    assert run.returncode == 2
+    assert "Error: Standard input, -, is closed; give a path" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "out", "n_bytes"),
+    [
+        ("generate x.npy --n-partitions 4 --n-clusters 3 -o", "g.zarr", 1024),
+        ("import l.csv -o", "i.zarr", 512),
+        ("sample e.zarr --per-object 50 -o", "s.zarr", 20_000),
+        ("sample e.zarr --per-object 50 -o", "s.parquet", 20_000),
+        ("import-pairs p.parquet -o", "ip.zarr", 20_000),
+        ("solve e.zarr -k 3 -o", "solved.zarr", 2048),
+        ("export c.zarr -o", "x.csv", 2048),
+        ("report c.zarr -o", "r.html", 2048),
+        ("plot c.zarr -o", "figures", 2048),
+        ("demo --size 1000 -o", "demo", 2048),
+    ],
+)
+def test_disk__that_takes_no_more_is_told_in_one_line_that_names_the_output(made, command, out, n_bytes):
+    run = bigcons(f"{command} {out} --json", made, file_bytes=n_bytes)
+    assert run.returncode == 1, run
+    *kept, last = [line for line in run.stderr.splitlines() if not line.startswith("Warning: ")]
+    assert all("finished partitions are kept" in line for line in kept)
+    assert last.startswith("Error: ")
+    assert f"/{out}" in last or f" {out};" in last or f"{made}/.bigcons-" in last
+    assert json.loads(run.stdout)["error"] == last.removeprefix("Error: ")
