@@ -190,7 +190,7 @@ def results_of(model: ConsensusClusterer) -> dict[str, Any]:
 
 
 def _largest(solved: Consensus) -> str:
-    """Return a table of the largest clusters: their sizes and, if the store has it, their confidence."""
+    """Return a table of the largest clusters: their sizes and, as far as known, confidence and support."""
     sizes = solved.cluster_sizes()
     rows = [
         {"cluster": str(k), "objects": f"{size:,}", "share": f"{size / max(sizes.sum(), 1):.1%}"}
@@ -199,9 +199,12 @@ def _largest(solved: Consensus) -> str:
     ]
     columns = ["cluster", "objects", "share"]
     if solved.has_trust:
-        columns.append("confidence")
-        for row, confidence in zip(rows, solved.trust_tables[0]["confidence"].to_pylist(), strict=True):
-            row["confidence"] = f"{confidence:.3f}"
+        clusters = solved.trust_tables[0]
+        for name in ("confidence", "support"):
+            if clusters[name].null_count < len(rows):
+                columns.append(name)
+                for row, value in zip(rows, clusters[name].to_pylist(), strict=True):
+                    row[name] = "-" if value is None else f"{value:.3f}"
     listed = rows[:8]
     more = len(rows) - len(listed)
     rest = f"\n... and {amount(more, 'smaller cluster')}" if more > 0 else ""

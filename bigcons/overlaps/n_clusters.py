@@ -23,9 +23,12 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError, NoStructureWarning, warn_user
 from bigcons.execution.engine import Engine, fold, open_engine
 from bigcons.memory import Block
+from bigcons.metrics.confidence import HALF_WAY, Judged
+from bigcons.overlaps.spectral_start import is_fine
 from bigcons.overlaps.support import Halves
 from bigcons.overlaps.tree import (
     DISTINCTNESS,
+    FEWEST_LABELS,
     MOST_GROUPS,
     Groups,
     enough_labels,
@@ -37,14 +40,12 @@ from bigcons.progress import progress
 from bigcons.seeding import SeedLike, draw_rows, resolve_seed
 from bigcons.solving.estimator import AUTO, ConsensusClusterer, logger
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
+from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_int
 
 FIRST_GROUPS, LEAST_OBJECTS = 30, 5
 """Groups with which the search begins, and the fewest objects for each: small groups differ by chance."""
-
-HALF_WAY = 0.5
-"""Agreement half-way between chance and identity."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -298,9 +299,14 @@ def _checked_range(k_range: Any, n_objects: int) -> tuple[int, int | None]:
     return least, check_int("k_range[1]", k_range[1], at_least=least, at_most=max(n_objects, least))
 
 
+def rows_of_sample(ensemble: Ensemble, seed: int, n_rows: int) -> np.ndarray:
+    """Return which objects are sampled, at most ``n_rows``, ascending."""
+    return draw_rows(ensemble.n_objects, n_rows, seed, "n_clusters.sample")
+
+
 def sample_rows(ensemble: Ensemble, engine: Engine, seed: int, n_rows: int) -> np.ndarray:
     """Return the labels (rows, M), or memberships, of at most ``n_rows`` random objects, in order."""
-    chosen = draw_rows(ensemble.n_objects, n_rows, seed, "n_clusters.sample")
+    chosen = rows_of_sample(ensemble, seed, n_rows)
 
     def take(block: Block) -> list[np.ndarray]:
         rows = block.rows_of(chosen)
@@ -325,21 +331,28 @@ class ChoosingClusterer(ConsensusClusterer):
         if not isinstance(given, str):
             super()._check_n_clusters(n_objects)
 
+    _judged: Judged | None = None
+    """During a fit, a sample that halves of the partitions have grouped."""
+
     def _judge_structure(
-        self, sample: np.ndarray, offsets: np.ndarray, weights: Weights | None, most_groups: int
+        self, ensemble: Ensemble, survey: Survey, weights: Weights | None, most_groups: int
     ) -> NClustersChoice | None:
         """Return what stands out in a sample, as in `enough_labels`, and warn if nothing does.
 
         Of at most so many groups, which tell half as many clusters apart. None where more than 33 are asked
-        for, or where the number has been chosen, and so judged with all others.
+        for, where the sample says too little of many base clusters, or where the number has been chosen, and
+        so judged with all others.
         """
-        K = self.n_clusters
+        K, sample = self.n_clusters, survey.sample
         if hasattr(self, "n_clusters_choice_") or rows_for(K) > rows_for(1):
             return None
+        if not ensemble.is_soft and is_fine(ensemble, sample, K, FEWEST_LABELS):
+            return None
         n_objects = min(len(sample), LEAST_OBJECTS * most_groups)
-        told = search_sample(lambda _: sample, n_objects, offsets, weights, 1, None).choice
-        self._note_structure(told, is_asked=K > 1)
-        return told
+        found = search_sample(lambda _: sample, n_objects, ensemble.offsets, weights, 1, None)
+        self._judged = Judged(survey.rows, sample, found.halves.of_clusters, K)
+        self._note_structure(found.choice, is_asked=K > 1)
+        return found.choice
 
     def _note_structure(self, told: NClustersChoice, *, is_asked: bool) -> None:
         """Set whether any number of clusters stands out, and warn if not but several are asked for."""
@@ -360,7 +373,10 @@ class ChoosingClusterer(ConsensusClusterer):
         if isinstance(asked, str):
             weights = getattr(self, "weights", None)
             weights = None if isinstance(weights, str) else weights
-            choice = search(ensemble, engine, seed, weights=weights, memory=self.memory).choice
+            found = search(ensemble, engine, seed, weights=weights, memory=self.memory)
+            choice = found.choice
+            rows = rows_of_sample(ensemble, seed, len(found.sample))
+            self._judged = Judged(rows, found.sample, found.halves.of_clusters, choice.n_clusters)
             self._note_structure(choice, is_asked=True)
             self.n_clusters_choice_: NClustersChoice = choice
             self.n_clusters = choice.n_clusters
@@ -368,3 +384,4 @@ class ChoosingClusterer(ConsensusClusterer):
             yield
         finally:
             self.n_clusters = asked
+            self._judged = None

@@ -48,6 +48,14 @@ MOST_GROUPS = 400
 MOST_LABELS = 500
 """Labels of an object, in the mean, by which groups are found; all labels place objects."""
 
+FEWEST_LABELS = 4
+"""Labels of a sample for each base cluster below which groups are found from all objects.
+
+200,000 objects in 20 partitions of 5,000 clusters, 8 classes, have .4, or .2 where half of the labels are
+missing: adjusted Rand index .87 and .00 by the sample, .99999 and .994 by all objects. Of overlapping classes
+of very different sizes in 20 partitions, with 8, 4 and 2 labels: .88, .89, .70 and .87, .88, .87.
+"""
+
 AVERAGE, DISTINCTNESS = "average", "distinctness"
 TREES = (AVERAGE, DISTINCTNESS)
 
