@@ -29,7 +29,7 @@ from bigcons.overlaps.support import Halves
 from bigcons.overlaps.tree import (
     DISTINCTNESS,
     FEWEST_LABELS,
-    MOST_GROUPS,
+    MOST_PRODUCTS,
     Groups,
     enough_labels,
     plan_bytes,
@@ -41,6 +41,7 @@ from bigcons.seeding import SeedLike, draw_rows, resolve_seed
 from bigcons.solving.estimator import AUTO, ConsensusClusterer, logger
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.survey import Survey
+from bigcons.stores.display import facts_table, first_rows
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_int
 
@@ -115,6 +116,22 @@ class NClustersChoice:
         doubt = "" if self.is_clear else "no number stands out; "
         return f"NClustersChoice({self.n_clusters}: {doubt}{why})"
 
+    def _repr_html_(self) -> str:
+        facts = {
+            "clusters recommended": self.n_clusters,
+            "stands out": "yes" if self.is_clear else "no",
+            "next best": self.runner_up,
+            "objects sampled": f"{self.n_sampled:,}",
+        }
+        order = np.argsort(
+            -reproduced_lifetime(self.table["lifetime"], self.table["agreement"]), kind="stable"
+        )
+        best = {name: values[order] for name, values in self.table.items()}
+        shown = {"clusters": [f"{K:,}" for K in best["n_clusters"]]}
+        for name in ("lifetime", "agreement", "distinctness"):
+            shown[name] = ["" if np.isnan(value) else f"{value:.2f}" for value in best[name]]
+        return facts_table(repr(self), facts) + first_rows("Numbers of clusters, the best first", shown)
+
 
 def choose_n_clusters(
     ensemble: Any,
@@ -152,8 +169,10 @@ def choose_n_clusters(
     Notes
     -----
     One pass over the labels draws 2,000 objects, which form 30 groups. Where half of them seem to be
-    clusters, or the least distinct two are half as distinct as the most distinct, there are twice as many, up
-    to one for 5 objects and to 400 of 8,000 objects. Numbers are compared by the labels alone: classes that
+    clusters, or the least distinct two are half as distinct as the most distinct, there are twice as many,
+    of 20 objects each, up to one for 5 objects and as far as their tree stays cheap: some thousand groups of
+    fine partitions. Many groups, and those of very many base clusters, are found by k-means of the labels.
+    Numbers are compared by the labels alone: classes that
     all partitions merge cannot be counted, and clusters that most partitions cut alike are counted as
     several. Where no number lives longer than a single cluster, ``is_clear`` is False.
 
@@ -234,12 +253,14 @@ def search_sample(
     while True:
         sample = labels_for(n_groups)
         grouped, starts, counts = enough_labels(sample, offsets, weights)
-        groups = Groups.of(grouped, starts, n_groups, counts)
+        groups = Groups.at_any_scale(grouped, starts, n_groups, counts)
         n_found = len(groups.table)
         if not n_found:
             raise InvalidInputError("no object of the sample has a label; give n_clusters as a number.")
         lives = lifetimes(groups, most or max(n_found - (n_found == n_groups), least))
-        is_full = 2 * n_found <= n_groups or 2 * n_groups > min(MOST_GROUPS, n_objects // LEAST_OBJECTS)
+        products = np.count_nonzero(groups.table) / n_found * (2 * n_groups) ** 2
+        is_full = products > MOST_PRODUCTS or 2 * n_groups > n_objects // LEAST_OBJECTS
+        is_full |= 2 * n_found <= n_groups
         all_distinct = groups.costs(n_found - 1)[-1:] > groups.most_distinct / 2
         longest = 2 + int(lives[1:].argmax()) if len(lives) > 1 else 1
         is_many = 2 * (longest + 1) >= n_found or all_distinct.all()

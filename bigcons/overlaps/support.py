@@ -72,7 +72,7 @@ class Halves(NamedTuple):
     def of(
         cls, labels: np.ndarray, offsets: np.ndarray, n_groups: int, counts: np.ndarray | None = None
     ) -> Halves:
-        """Return groups by halves of labels (rows, M), or memberships (rows, B): see `Groups.of`.
+        """Return groups by halves of labels (rows, M), or memberships (rows, B): see `Groups.at_any_scale`.
 
         A partition is in one half whatever its weight in ``counts`` (M,). Each half takes the objects in an
         order of its own, so that halves do not agree by ties. Eight times the cost of the groups of half as
@@ -89,7 +89,7 @@ class Halves(NamedTuple):
                 some, starts = labels_of(chosen, labels, offsets)
                 if observed(some, starts).any():
                     order = shuffle.permutation(len(labels))
-                    found = Groups.of(some[order], starts, n_groups, counts[chosen])
+                    found = Groups.at_any_scale(some[order], starts, n_groups, counts[chosen])
                     halves.append(Half(found.groups[np.argsort(order)], found.trees))
             if len(halves) == 2:
                 pairs.append((halves[0], halves[1]))
@@ -128,48 +128,51 @@ class Halves(NamedTuple):
         Objects count by the ``confidence`` (rows,) that they are in their cluster. NaN of clusters without
         objects, and of all without halves. O(rows M K) time for each half.
         """
-        K, own = n_clusters, np.arange(n_clusters)
-        weights = np.where(clusters >= 0, confidence, 0.0)
-        members = clusters[:, None] == own
+        K, own, given = n_clusters, np.arange(n_clusters), np.flatnonzero(clusters >= 0)
+        clusters, weights = clusters[given], np.asarray(confidence, np.float64)[given]
+        sizes = np.bincount(clusters, weights, K)
         supports, divisions = np.zeros(K), np.zeros((K, K))
         with one_thread(user_api="blas"):
-            sizes = weights @ members
             for pair in self.pairs:
-                one, two = (self._proposals(half, members, weights) for half in pair)
-                shared = weights @ (members & one & two)
-                # of each proposal (K,), the objects in each cluster (K,)
-                inside = [(weights[:, None] * of).T @ members for of in (one, two)]
-                of_all = np.array([sizes, *(of.sum(axis=1) for of in inside)])
+                found = [self._proposals(half, given, clusters, weights, K) for half in pair]
+                both = found[0].has_own & found[1].has_own
+                shared = np.bincount(clusters[both], weights[both], K)
+                of_all = np.array([sizes, *(of.inside.sum(axis=1) for of in found)])
                 supports += adjusted_share(shared, of_all, sizes.sum())
                 alone = np.broadcast_to(sizes[:, None], (K, K))
-                of_two = np.array([alone, *(of[own, own][:, None] + of for of in inside)])
-                divisions += adjusted_share(shared[:, None], of_two, sizes[:, None] + sizes)
+                of_two = [of.inside[own, own][:, None] + of.inside for of in found]
+                total = sizes[:, None] + sizes
+                divisions += adjusted_share(shared[:, None], np.array([alone, *of_two]), total)
         n_pairs = np.where(sizes > 0, len(self.pairs) or np.nan, np.nan)
         divisions = np.minimum(divisions, divisions.T) / np.maximum(n_pairs, n_pairs[:, None])
         return ClusterSupport(np.maximum(supports / n_pairs, 0.0), np.maximum(divisions, 0.0))
 
-    def _proposals(self, half: Half, members: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return what a half proposes for each cluster, (rows, K) bool: of its trees, the clade most like it.
+    def _proposals(
+        self, half: Half, given: np.ndarray, clusters: np.ndarray, weights: np.ndarray, K: int
+    ) -> Proposals:
+        """Return what a half proposes for each cluster: of its trees, the clade most like it.
 
-        Most like, by Dice's coefficient, the ``members`` (rows, K) bool of the cluster, objects by weight.
+        Most like, by Dice's coefficient, the objects ``given`` (n,) in ``clusters`` (n,), by weight.
         """
-        K = members.shape[1]
-        best, proposed = np.full(K, -1.0), np.zeros(members.shape, bool)
+        sizes, best = np.bincount(clusters, weights, K), np.full(K, -1.0)
+        found = Proposals(np.zeros(given.size, bool), np.zeros((K, K)))
         for tree in half.trees.values():
             top = tree.cut(K)
             left = tree.merges[max(len(top) - K, 0) :]
             clades = clades_of(Tree(top[left], np.zeros(len(left)))) if len(left) else np.ones((1, 1), bool)
-            clusters = self._placed(np.append(top, -1)[half.groups], clades.shape[1])
-            of_clusters = clusters[:, None] == np.arange(clades.shape[1])
-            shared = clades @ ((weights[:, None] * of_clusters).T @ members)
-            sizes = (clades @ (weights @ of_clusters))[:, None] + weights @ members
-            alike = ratio(2.0 * shared, sizes, 0.0).round(12)
+            n_placed = clades.shape[1]
+            placed = self._placed(np.append(top, -1)[half.groups], n_placed)[given]
+            at = placed >= 0
+            table = np.bincount(placed[at] * K + clusters[at], weights[at], n_placed * K).reshape(-1, K)
+            shared = clades @ table
+            alike = ratio(2.0 * shared, shared.sum(axis=1)[:, None] + sizes, 0.0).round(12)
             chosen, most = alike.argmax(axis=0), alike.max(axis=0)
             is_better = most > best
-            is_in = np.pad(clades[chosen[is_better]], ((0, 0), (0, 1)))  # and of -1, in none
-            proposed[:, is_better] = is_in.T[clusters]
+            is_in = np.pad(clades[chosen], ((0, 0), (0, 1)))  # and of -1, in none
+            found.inside[is_better] = shared[chosen[is_better]]
+            found.has_own[:] = np.where(is_better[clusters], is_in[clusters, placed], found.has_own)
             best = np.maximum(best, most)
-        return proposed
+        return found
 
     def _placed(self, clusters: np.ndarray, n_clusters: int) -> np.ndarray:
         """Return the most probable cluster (rows,) of each object by all its labels, itself left out.
@@ -200,6 +203,15 @@ class Halves(NamedTuple):
                 *(np.zeros(2 + K), np.zeros((3, 2, K))),
             )
         return found
+
+
+class Proposals(NamedTuple):
+    """What a half of the partitions proposes for each of K clusters."""
+
+    has_own: np.ndarray
+    """(n,) bool: which objects are in what is proposed for their own cluster."""
+    inside: np.ndarray
+    """(K, K): the weight of the objects of each cluster in what is proposed for each, a row for each."""
 
 
 def adjusted_share(shared: np.ndarray, sizes: np.ndarray, total: Any) -> np.ndarray:
