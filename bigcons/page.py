@@ -106,7 +106,8 @@ def _glance(report: Content) -> str:
 
 def _told_clusters(report: Content) -> str:
     found = _rows(report.clusters)
-    names = [name for name in report.clusters.column_names if name != "cohesion"]
+    known = [name for name in report.clusters.column_names if report.clusters[name].null_count < len(found)]
+    names = [name for name in known if name != "cohesion"]
     words = ""
     if "stability" in names:
         words = (
@@ -114,8 +115,14 @@ def _told_clusters(report: Content) -> str:
             "too high where they share their errors. Stability: how alike the clusters are that random "
             "halves of the partitions assign (Jaccard). Tightness: how much more often its objects are "
             "joined than those of different clusters are; separation: than with those of the nearest "
-            "cluster.</p>"
+            "cluster."
         )
+        if "support" in names:
+            words += (
+                " Support: the chance that other partitions of the same data would find the cluster, by "
+                "which confidence is multiplied; division: that they would tell it from the nearest."
+            )
+        words += "</p>"
     n = max(sum(count for _, count in report.levels), 1)
     rows = [{"confidence": word, "objects": count, "share": count / n} for word, count in report.levels]
     levels = _table("Objects by their confidence", ["confidence", "objects", "share"], rows) if rows else ""

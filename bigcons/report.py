@@ -19,7 +19,7 @@ from bigcons.memory import BLOCK_ROWS, enough_for, format_size, parse_size
 from bigcons.methods import METHODS
 from bigcons.methods.cluster_tree import ClusterTree, consensus_tree
 from bigcons.metrics.clusterings import LabelColumn
-from bigcons.metrics.confidence import Evidence
+from bigcons.metrics.confidence import HALF_WAY, Evidence
 from bigcons.metrics.description import ClusterProfiles, partition_agreement, profile
 from bigcons.page import CLUSTERS, CONVERGENCE, PARTITIONS, Content, Drawn, name_of, page, percent
 from bigcons.storage.commit import new_file
@@ -428,6 +428,18 @@ def _warnings(
         rows = zip(clusters["cluster"].to_pylist(), clusters["stability"].to_pylist(), strict=True)
         if weak := [k for k, value in rows if value is not None and value < 0.5]:
             yield f"Half of the partitions would assign other objects to {_some('cluster', weak)}."
+    if "division" in clusters.column_names:
+        of = {row["cluster"]: row for row in clusters.to_pylist()}
+        joined = [
+            f"{k} with {row['nearest']}"
+            for k, row in of.items()
+            if row["division"] is not None
+            and row["division"] < HALF_WAY
+            and row["size"] <= of[row["nearest"]]["size"]
+        ]
+        if joined:
+            pairs = _some("cluster", joined)
+            yield f"Halves of the partitions do not tell apart what could be merged at no cost: {pairs}."
     if partitions is not None:
         for column, is_poor, words in (
             ("weight", lambda v: v < 0.1, "say almost nothing about the clusters"),

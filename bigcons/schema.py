@@ -126,7 +126,8 @@ CONSENSUS = {
 TRUST = {
     "confidence": ArraySpec(
         ("n_objects",), ("object",), ("float32",), "-1", "zstd",
-        "Probability that the label of each object is right; 0 for objects without a label.",
+        "Probability that the label of each object is right, times the support of its cluster where that is "
+        "known; 0 for objects without a label.",
     ),
     "second_labels": ArraySpec(
         ("n_objects",), ("object",), ("int32",), "minimum", "zstd",
@@ -134,7 +135,7 @@ TRUST = {
     ),
     "second_confidence": ArraySpec(
         ("n_objects",), ("object",), ("float32",), "-1", "zstd",
-        "Probability of the most probable other cluster.",
+        "Probability of the most probable other cluster, times its support.",
     ),
 }  # fmt: skip
 """Further arrays of a consensus that says which answers to trust."""
@@ -179,6 +180,10 @@ CLUSTER_COLUMNS = {
     "tightness": ("float64", "Its cohesion minus the mean co-association of objects of different clusters."),
     "separation": ("float64", "Its cohesion minus the mean co-association with the nearest cluster."),
     "nearest": ("int64", "Label of the nearest cluster, most often joined with it; -1 if there is none."),
+    "support": (
+        "float64", "Chance that other partitions would find it, by halves of these; null if not known."
+    ),
+    "division": ("float64", "Support of its division from the nearest cluster; null if not known."),
 }  # fmt: skip
 PARTITION_COLUMNS = {
     "partition": ("string", "Name of the partition."),

@@ -205,7 +205,7 @@ def shown_results(results: Mapping[str, Any], solved: Consensus) -> dict[str, An
 
 
 def ending(solved: Consensus, commands: Sequence[str]) -> str:
-    """Return the end of a solve: its largest clusters, with their confidence if stored, and the commands."""
+    """Return the end of a solve: its largest clusters, with confidence and support, and the commands."""
     sizes = solved.cluster_sizes()
     rows = [
         {"cluster": str(k), "objects": f"{size:,}", "share": f"{size / max(sizes.sum(), 1):.1%}"}
@@ -214,9 +214,12 @@ def ending(solved: Consensus, commands: Sequence[str]) -> str:
     ]
     columns = ["cluster", "objects", "share"]
     if solved.has_trust:
-        columns.append("confidence")
-        for row, confidence in zip(rows, solved.trust_tables[0]["confidence"].to_pylist(), strict=True):
-            row["confidence"] = f"{confidence:.3f}"
+        clusters = solved.trust_tables[0]
+        for name in ("confidence", "support"):
+            if clusters[name].null_count < len(rows):
+                columns.append(name)
+                for row, value in zip(rows, clusters[name].to_pylist(), strict=True):
+                    row[name] = "-" if value is None else f"{value:.3f}"
     listed = rows[:8]
     more = len(rows) - len(listed)
     rest = f"\n... and {amount(more, 'smaller cluster')}" if more > 0 else ""

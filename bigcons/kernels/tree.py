@@ -21,35 +21,56 @@ PRIOR = 2.0
 
 
 @leaf
-def normalize_row(table, offsets, row, scaled, seen):
-    """Set row ``row`` of ``scaled`` (G, B) to unit length within each partition, and its ``seen`` (G, M)."""
+def list_row(rule, table, offsets, row, columns, shares, starts, seen):
+    """List the base clusters of row ``row`` in ``columns`` (G, B) and its counts in ``shares`` (G, B).
+
+    Those of partition u are from ``starts[row, u]`` to before ``starts[row, u + 1]``, (G, M + 1), and have
+    unit length where ``rule`` is DISTINCT; ``seen[row, u]`` (G, M) is their sum.
+    """
+    n = 0
     for u in range(offsets.shape[0] - 1):
         total, squares = 0.0, 0.0
-        for b in range(offsets[u], offsets[u + 1]):
-            total += table[row, b]
-            squares += table[row, b] * table[row, b]
-        scale = 1.0 / math.sqrt(squares) if squares > 0.0 else 0.0
-        for b in range(offsets[u], offsets[u + 1]):
-            scaled[row, b] = scale * table[row, b]
+        starts[row, u] = n
+        for e in range(offsets[u], offsets[u + 1]):
+            if table[row, e] != 0.0:
+                columns[row, n] = e
+                shares[row, n] = table[row, e]
+                total += table[row, e]
+                squares += table[row, e] * table[row, e]
+                n += 1
+        if rule == DISTINCT and squares > 0.0:
+            scale = 1.0 / math.sqrt(squares)
+            for at in range(starts[row, u], n):
+                shares[row, at] *= scale
         seen[row, u] = total
+    starts[row, offsets.shape[0] - 1] = n
 
 
 @leaf
-def cost_of(rule, table, scaled, seen, offsets, counts, gains, a, b, unknown):
-    """Return what it costs to merge groups a and b, ``unknown`` if no partition sees objects of both."""
-    M = offsets.shape[0] - 1
+def spread_row(columns, shares, starts, row, filled, whole):
+    """Set ``whole`` (B,) to the listed shares of a row, or back to 0 unless ``filled``."""
+    for at in range(starts[row, starts.shape[1] - 1]):
+        whole[columns[row, at]] = shares[row, at] if filled else 0.0
+
+
+@leaf
+def cost_of(rule, whole, columns, shares, starts, seen, counts, gains, a, b, unknown):
+    """Return what it costs to merge groups a and b, ``unknown`` if no partition sees objects of both.
+
+    ``whole`` (B,): the shares of a, see `spread_row`.
+    """
     together, pairs, summed, squares = 0.0, 0.0, 0.0, 0.0
-    for u in range(M):
+    for u in range(counts.shape[0]):
         if seen[a, u] == 0.0 or seen[b, u] == 0.0 or counts[u] == 0.0:
             continue
         pairs += counts[u] * seen[a, u] * seen[b, u]
         if rule == AVERAGE:
-            for e in range(offsets[u], offsets[u + 1]):
-                together += gains[e] * table[a, e] * table[b, e]
+            for at in range(starts[b, u], starts[b, u + 1]):
+                together += gains[columns[b, at]] * whole[columns[b, at]] * shares[b, at]
         else:
             alike = 0.0
-            for e in range(offsets[u], offsets[u + 1]):
-                alike += scaled[a, e] * scaled[b, e]
+            for at in range(starts[b, u], starts[b, u + 1]):
+                alike += whole[columns[b, at]] * shares[b, at]
             x = max(1.0 - alike, 0.0)
             summed += counts[u] * x
             squares += counts[u] * x * x
@@ -68,33 +89,39 @@ def pair_costs(rule, table, offsets, counts, gains, costs):
     each partition that labels both, 0 if it does not join them. DISTINCT: ``sum_u c_u x_u^2 / (PRIOR + sum_u
     c_u x_u)``, with ``x_u`` one minus the cosine of the two rows within partition u. ``counts`` (M,) are
     weights c of partitions and ``gains`` (B,) those of base clusters, times that of the partition. The
-    diagonal is infinite. O(B G^2).
+    diagonal is infinite. O(E G^2) for E base clusters with objects of a group, in the mean.
     """
     G = table.shape[0]
-    scaled, seen = np.empty_like(table), np.empty((G, offsets.shape[0] - 1))
+    columns, shares = np.empty(table.shape, np.int32), np.empty_like(table)
+    starts, seen = np.empty((G, offsets.shape[0]), np.int64), np.empty((G, offsets.shape[0] - 1))
+    whole = np.zeros(table.shape[1])
     for a in range(G):
-        normalize_row(table, offsets, a, scaled, seen)
+        list_row(rule, table, offsets, a, columns, shares, starts, seen)
     for a in range(G):
         costs[a, a] = np.inf
+        spread_row(columns, shares, starts, a, True, whole)
         for b in range(a + 1, G):
-            costs[a, b] = cost_of(rule, table, scaled, seen, offsets, counts, gains, a, b, np.nan)
+            costs[a, b] = cost_of(rule, whole, columns, shares, starts, seen, counts, gains, a, b, np.nan)
             costs[b, a] = costs[a, b]
+        spread_row(columns, shares, starts, a, False, whole)
 
 
 @jit
 def agglomerate(rule, table, offsets, counts, gains, costs, unknown, merges, heights):
-    """Merge the two groups of least cost, again and again, until one is left; O(B G^2) time.
+    """Merge the two groups of least cost, again and again, until one is left; O(E G^2) time.
 
     ``table`` (G, B) and the ``costs`` (G, G) of `pair_costs` are changed in place; pairs of groups that no
     partition sees together cost ``unknown``. ``merges`` (G - 1, 2): the kept group, which is the lower, and
     the one merged into it; ``heights`` (G - 1,): their cost.
     """
     G = table.shape[0]
-    scaled, seen = np.empty_like(table), np.empty((G, offsets.shape[0] - 1))
+    columns, shares = np.empty(table.shape, np.int32), np.empty_like(table)
+    starts, seen = np.empty((G, offsets.shape[0]), np.int64), np.empty((G, offsets.shape[0] - 1))
+    whole = np.zeros(table.shape[1])
     alive = np.ones(G, np.bool_)
     nearest = np.zeros(G, np.int64)
     for a in range(G):
-        normalize_row(table, offsets, a, scaled, seen)
+        list_row(rule, table, offsets, a, columns, shares, starts, seen)
         for b in range(G):
             if math.isnan(costs[a, b]):
                 costs[a, b] = unknown
@@ -112,11 +139,15 @@ def agglomerate(rule, table, offsets, counts, gains, costs, unknown, merges, hei
         alive[b] = False
         for e in range(table.shape[1]):
             table[a, e] += table[b, e]
-        normalize_row(table, offsets, a, scaled, seen)
+        list_row(rule, table, offsets, a, columns, shares, starts, seen)
+        spread_row(columns, shares, starts, a, True, whole)
         for k in range(G):
             if alive[k] and k != a:
-                costs[a, k] = cost_of(rule, table, scaled, seen, offsets, counts, gains, a, k, unknown)
+                costs[a, k] = cost_of(
+                    rule, whole, columns, shares, starts, seen, counts, gains, a, k, unknown
+                )
                 costs[k, a] = costs[a, k]
+        spread_row(columns, shares, starts, a, False, whole)
         nearest[a] = nearest_of(costs, alive, a)
         for k in range(G):
             if not alive[k] or k == a:

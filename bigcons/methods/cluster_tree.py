@@ -311,7 +311,7 @@ def consensus_tree(
 
     Notes
     -----
-    Sample and groups are those of `choose_n_clusters`, from 30 groups of 2,000 objects up to 400 of 8,000.
+    Sample and groups are those of `choose_n_clusters`, from 30 groups of 2,000 objects on.
     The support of a split is the mean, over eight random halves of the partitions, of how far the tree of a
     half divides the same objects in the same two sides: see `bigcons.overlaps.support`. That of parts of a
     continuum may reach .9: a split is real where it has support and the number of clusters stands out. O(n)

@@ -16,11 +16,14 @@ from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import count_assigned, in_whole_vectors, padded
 from bigcons.memory import Block
 from bigcons.metrics.confidence import (
+    ClusterSupport,
+    Judged,
     Told,
     can_weigh,
     independent_share,
     log_rates,
     random_half,
+    support_factor,
     trust_rows,
     trust_tables,
 )
@@ -34,6 +37,7 @@ from bigcons.overlaps.spectral_start import (
     is_fine,
 )
 from bigcons.overlaps.tree import (
+    FEWEST_LABELS,
     GROUPS_PER_CLUSTER,
     MOST_GROUPS,
     TREES,
@@ -68,15 +72,6 @@ from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
 from bigcons.stores.trust import TRUST_ROW
 
-FEWEST_LABELS = 4
-"""Labels of a sample for each base cluster below which groups are found from all objects.
-
-200,000 objects in 20 partitions of 5,000 clusters, 8 classes, have .4, or .2 where half of the labels are
-missing: adjusted Rand index .87 and .00 by the sample, .99999 and .994 by all objects. Of overlapping classes
-of very different sizes in 20 partitions, with 8, 4 and 2 labels: .88, .89, .70 and .87, .88, .87.
-"""
-
-
 _EVIDENCE = ("rates", "without", "prior", "own_prior", "temperature")
 """What of the state places new objects; see `Placement.state`."""
 
@@ -89,7 +84,7 @@ class Placed(NamedTuple):
     memberships: np.ndarray
     """(rows, K) float32; no rows unless asked for."""
     trust: np.ndarray | None
-    """(rows,) `TRUST_ROW`, no rows unless asked for; None of memberships in base clusters."""
+    """(rows,) `TRUST_ROW`; None unless asked for, and of memberships in base clusters."""
     stats: Stats
     """What the kernel adds up."""
 
@@ -137,6 +132,7 @@ class Placement:
             "prior": prior,
             "own_prior": own_prior,
             "temperature": np.ones(1),
+            "support": np.full(K, np.nan),
         }
 
     def counted(self, labels: np.ndarray, clusters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -195,7 +191,13 @@ class Placement:
             *(state["rates"], state["without"], state["prior"], state["own_prior"], temperature),
             *(assigned, memberships, shares, others, other_shares, *stats.values()),
         )
-        return Placed(assigned, memberships, trust_rows(shares, others, other_shares), stats)
+        if not soft:
+            return Placed(assigned, memberships, None, stats)
+        factor = support_factor(state["support"])
+        totals[2:] *= factor
+        return Placed(
+            assigned, memberships, trust_rows(assigned, shares, others, other_shares, factor), stats
+        )
 
     def visit(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> tuple[Stats, np.ndarray]:
         """Place the objects of a block and count them in their clusters."""
@@ -228,9 +230,10 @@ def count_memberships(labels: np.ndarray, assigned: np.ndarray, T: np.ndarray, s
 class TreeStart(BestOfStarts):
     """The pass that follows from the clusters of a sample."""
 
-    def __init__(self, problem: Placement) -> None:
+    def __init__(self, problem: Placement, judged: Judged | None = None) -> None:
         super().__init__(problem, 1)
         self.placement = problem
+        self.judged = judged
 
     def n_held(self, _n_init: int) -> int:
         """Return 0: no start is run on the sample."""
@@ -257,7 +260,10 @@ class TreeStart(BestOfStarts):
         return Finalists([], [state], [[]], carries)
 
     def step(self, run: Run, at: Iterate[Finalists], total: list[Stats]) -> Step[Finalists]:
-        """Take the step, and temper the evidence, because partitions of the same data repeat each other."""
+        """Take the step, and temper the evidence, because partitions of the same data repeat each other.
+
+        Also find the support of the clusters in the sample that halves of the partitions have grouped.
+        """
         step, placement = super().step(run, at, total), self.placement
         (state,) = step.state.following
         if len(run.sample) == run.data.n_objects:
@@ -269,7 +275,14 @@ class TreeStart(BestOfStarts):
         own = rates + state["without"][:, : placement.n_clusters]
         weights = None if placement.weights is None else placement.weights.partitions
         share = independent_share(run.sample, clusters, placement.offsets, table, rates, own, weights)
-        tempered = {**state, "temperature": np.array([share])}
+        tempered, judged = {**state, "temperature": np.array([share])}, self.judged
+        support = ClusterSupport.unknown(placement.n_clusters)
+        if judged is not None:
+            found = placement.place(tempered, judged.labels, None, soft=True)
+            if found.trust is not None:
+                confidence = found.trust["confidence"]
+                support = judged.support_of(found.clusters, confidence, placement.n_clusters)
+        tempered |= {"support": support.clusters, "divisions": support.divisions}
         return step._replace(state=step.state._replace(following=[tempered]))
 
     def winner(self, run: Run, at: Iterate[Finalists]) -> Winner:
@@ -415,13 +428,14 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
             check_embedding_plan(name, ensemble, engine, self.memory, n_groups)
             method = FineStart(method.placement)
         else:
-            K, sample = self.n_clusters, survey.sample
-            told = self._judge_structure(sample, ensemble.offsets, self._weights, MOST_GROUPS)
+            K = self.n_clusters
+            told = self._judge_structure(ensemble, survey, self._weights, MOST_GROUPS)
             if told is not None and told.is_clear and told.n_clusters < K:
                 warn_user(
                     f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={K}: {told!r}.",
                     SurplusClustersWarning,
                 )
+            method = TreeStart(method.placement, self._judged)
         self._run_passes(ensemble, engine, seed, out, survey, method)
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> Placement:
@@ -483,6 +497,7 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
             told = Told(
                 *(np.arange(n_found), results.sizes[:n_found], stats["T"].T[found].astype(np.int64)),
                 *(stats["totals"][2:][found], stats["agreed"][..., found], survey.sample),
+                ClusterSupport(state["support"], state["divisions"]).take(found),
             )
             return *trust_tables(ensemble, told, engine), self.temperature_
 

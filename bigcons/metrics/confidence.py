@@ -9,6 +9,10 @@ The object itself is left out of all shares. Partitions of the same data repeat 
 are hard for all of them, so that taken as independent they would make too many objects all but certain:
 ``tau`` is the share of them that would be as uncertain if they were, see `independent_share`.
 
+A cluster may not be real, whatever its objects' labels say. Where fits have grouped a sample by halves of the
+partitions, the probability of each label is that times the support of its cluster by these halves
+(`bigcons.overlaps.support`): the chance that other partitions of the same data would find the cluster.
+
 Everything follows from the contingency of the consensus with the base clusters, one pass over the labels, and
 from a second pass over the labels of the objects; no pair of objects is visited.
 """
@@ -17,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -60,7 +64,46 @@ COMPARED_TOGETHER = 8192
 EXTRA = 1.0
 """Objects added to every base cluster, see `log_rates`."""
 
+HALF_WAY = 0.5
+"""Agreement half-way between chance and identity."""
+
 Use = TypeVar("Use")
+
+
+class ClusterSupport(NamedTuple):
+    """How far halves of the partitions find clusters again, from 0 by chance to 1, NaN where not known."""
+
+    clusters: np.ndarray
+    """(K,)"""
+    divisions: np.ndarray
+    """(K, K): how far they tell two apart, of the objects of both: the less certain side."""
+
+    def take(self, order: np.ndarray) -> ClusterSupport:
+        """Return that of some clusters, in their order."""
+        return ClusterSupport(self.clusters[order], self.divisions[np.ix_(order, order)])
+
+    @classmethod
+    def unknown(cls, n_clusters: int) -> ClusterSupport:
+        """Return what is known without halves."""
+        return cls(np.full(n_clusters, np.nan), np.full((n_clusters, n_clusters), np.nan))
+
+
+def support_factor(support: np.ndarray) -> np.ndarray:
+    """Return what support (K,) multiplies probabilities by, float32: 1 where it is not known."""
+    return np.where(np.isnan(support), 1.0, support).astype(np.float32)
+
+
+class Judged(NamedTuple):
+    """A sample of the objects that halves of the partitions have grouped."""
+
+    rows: np.ndarray
+    """(rows,): which objects."""
+    labels: np.ndarray
+    """(rows, M)"""
+    support_of: Callable[[np.ndarray, np.ndarray, int], ClusterSupport]
+    """Of their clusters (rows,), confidence (rows,) and the number of clusters: `Halves.of_clusters`."""
+    n_clusters: int
+    """How many were asked for."""
 
 
 def trust(
@@ -73,19 +116,23 @@ def trust(
 ) -> Trust:
     """Return which labels of a consensus to trust, and tables of its clusters and of the partitions.
 
-    The confidence of an object is its membership in its cluster where memberships are probabilities, as of
-    `PCC` by the block model. Else it is the probability of its label by naive Bayes on its base labels, from
-    the shares of base clusters in the clusters of the other objects, tempered because partitions of the same
-    data repeat each other. Either holds as far as the ensemble can tell. Where clusters are not the classes
-    one looks for, or all partitions err together, as k-means of overlapping classes does, no label shows it,
-    and naive Bayes is too confident by about the share of such objects, memberships by less; these are too
-    doubtful where partitions err independently.
+    The confidence of an object is the probability that its label is right, times the support of its cluster
+    as far as ``labels`` know it: see below. The probability is its membership in its cluster where
+    memberships are probabilities, as of `PCC` by the block model. Else it is that of its label by naive Bayes
+    on its base labels, from the shares of base clusters in the clusters of the other objects, tempered
+    because partitions of the same data repeat each other. Either holds as far as the ensemble can tell. Where
+    clusters are not the classes one looks for, or all partitions err together, as k-means of overlapping
+    classes does, no label shows it, and naive Bayes is too confident by about the share of such objects,
+    memberships by less; these are too doubtful where partitions err independently.
 
     The table of clusters has the columns ``cluster``, its label; ``size``; ``confidence``, the mean of its
     objects; ``stability``, its mean Jaccard index with the cluster that a half of the partitions alone would
     assign, over two random halves; ``cohesion``, the mean co-association of pairs of its objects;
     ``tightness``, what it exceeds that of objects of different clusters by; ``nearest``, the cluster whose
-    objects are most often joined with its own, and ``separation``, what the cohesion exceeds that by.
+    objects are most often joined with its own, and ``separation``, what the cohesion exceeds that by;
+    ``support``, the chance that other partitions would find the cluster, by halves of these, adjusted for
+    chance, and ``division``, the same of its division from the nearest: below one half, nothing is lost by
+    merging the two. Fits of `ConsensusTree` and `PCC` find the last two; without halves they are null.
 
     The table of partitions has ``partition``, its name; ``n_labeled``; ``n_clusters``; ``nmi`` and
     ``adjusted_rand`` with the consensus; ``hit_rate`` and ``false_join_rate``, the shares of the pairs of one
@@ -130,19 +177,32 @@ def trust(
     if memberships is not None:
         memberships = _checked(memberships, column)
     with open_engine(client) as engine:
-        evidence = Evidence(ensemble, column, engine, temperature, memberships)
-        columns = {name: np.empty(ensemble.n_objects, TRUST_ROW[name]) for name in TRUST_ROW.names or ()}
-        for block, rows in evidence.weigh_blocks(engine, lambda _, rows: rows):
-            for name, column_of in columns.items():
-                column_of[block.start : block.stop] = rows[name]
-        confidence, second, second_confidence = columns.values()
-        return Trust(confidence, second, second_confidence, *evidence.tables(), evidence.temperature)
+        told = _told_support(labels, column)
+        evidence = Evidence(ensemble, column, engine, temperature, memberships, told=told)
+        return _weighed(evidence, engine)
 
 
-def write_trust(ensemble: Ensemble, writer: ConsensusWriter, engine: Engine) -> None:
+def _weighed(evidence: Evidence, engine: Engine) -> Trust:
+    """Return which labels to trust, all objects in memory."""
+    columns = {name: np.empty(evidence.n_objects, TRUST_ROW[name]) for name in TRUST_ROW.names or ()}
+    for block, rows in evidence.weigh_blocks(engine, lambda _, rows: rows):
+        for name, column_of in columns.items():
+            column_of[block.start : block.stop] = rows[name]
+    confidence, second, second_confidence = columns.values()
+    return Trust(confidence, second, second_confidence, *evidence.tables(), evidence.temperature)
+
+
+def trust_of_fit(ensemble: Ensemble, labels: np.ndarray, engine: Engine, judged: Judged | None) -> Trust:
+    """Return which labels of a fit to trust, with the support of clusters in a sample."""
+    return _weighed(Evidence(ensemble, LabelColumn("labels", labels), engine, judged=judged), engine)
+
+
+def write_trust(
+    ensemble: Ensemble, writer: ConsensusWriter, engine: Engine, judged: Judged | None = None
+) -> None:
     """Write which labels to trust to a consensus whose rows have been written, block by block in tasks."""
     rows = writer.rows
-    evidence = Evidence(ensemble, LabelColumn("labels", rows.label_rows), engine)
+    evidence = Evidence(ensemble, LabelColumn("labels", rows.label_rows), engine, judged=judged)
     rows.add_trust()
     for _, written in evidence.weigh_blocks(engine, lambda b, r: rows.write_trust(b.start, r)):
         writer.note_trust(written)
@@ -173,6 +233,21 @@ def _labels_of(labels: Any) -> Any:
     return getattr(labels, "labels_", getattr(labels, "label_rows", labels))
 
 
+def _told_support(labels: Any, column: LabelColumn) -> ClusterSupport | None:
+    """Return the support of the clusters of a fitted method or a consensus that knows it."""
+    trusted = labels.trust_tables[0] if getattr(labels, "has_trust", False) else None
+    trusted = getattr(getattr(labels, "trust_", None), "clusters", trusted)
+    if trusted is None:
+        return None
+    found = ClusterSupport.unknown(column.n_clusters)
+    names = ("cluster", "nearest", "support", "division")
+    of_clusters, nearest, support, division = (trusted[name].to_numpy() for name in names)
+    at, others = np.searchsorted(column.values, of_clusters), np.searchsorted(column.values, nearest)
+    found.clusters[at] = support
+    found.divisions[at[nearest >= 0], others[nearest >= 0]] = division[nearest >= 0]
+    return found
+
+
 class Told(NamedTuple):
     """What the labels tell of clusters and partitions, summed over the objects; K clusters with objects."""
 
@@ -190,6 +265,7 @@ class Told(NamedTuple):
     """
     sample: np.ndarray
     """(rows, M): labels of some objects, by which partitions are compared with each other."""
+    support: ClusterSupport
 
 
 @dataclass(frozen=True)
@@ -207,6 +283,8 @@ class Weighing:
     log_prior: np.ndarray
     own_log_prior: np.ndarray
     """(K,): of the clusters, and without one object of cluster k."""
+    factor: np.ndarray
+    """(K,) float32: by what the support of clusters multiplies probabilities."""
 
     def __call__(
         self, block: Block, memberships: np.ndarray | None
@@ -214,12 +292,19 @@ class Weighing:
         """Return the rows of a block (rows,) `TRUST_ROW`, the summed confidence of the clusters (K,), and
         which of their objects halves of the partitions know, as in `Told`.
         """
+        clusters = self.column.codes(block.start, block.stop)
+        return self.weigh(self.ensemble.read(block.start, block.stop), clusters, memberships)
+
+    def weigh(
+        self, labels: np.ndarray, clusters: np.ndarray, memberships: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the same of objects by their labels (rows, M) and clusters (rows,), -1 for none."""
         from bigcons.kernels.tree import place
 
-        clusters, K = self.column.codes(block.start, block.stop).astype(np.int32), self.log_prior.size
-        labels = self.ensemble.read(block.start, block.stop)
-        shares, other_shares = np.empty((2, block.n_rows), np.float32)
-        second, assigned = np.empty((2, block.n_rows), np.int32)
+        n_rows, K = len(labels), self.log_prior.size
+        clusters = clusters.astype(np.int32)
+        shares, other_shares = np.empty((2, n_rows), np.float32)
+        second, assigned = np.empty((2, n_rows), np.int32)
         sizes, totals, agreed = np.zeros(K), np.zeros(2 + K), np.zeros((3, 2, K))
         place(
             *(labels, clusters, True, self.ensemble.offsets, self.half),
@@ -230,14 +315,25 @@ class Weighing:
         if memberships is not None:
             shares, second, other_shares = two_largest(memberships[:, self.column.values], clusters)
             totals[2:] = np.bincount(clusters[clusters >= 0], shares[clusters >= 0], K)
-        second = np.where(second >= 0, self.column.values[second], -1)
-        return trust_rows(shares, second, other_shares), totals[2:], agreed
+        rows = trust_rows(clusters, shares, second, other_shares, self.factor)
+        rows["second_labels"] = np.where(second >= 0, self.column.values[second], -1)
+        return rows, totals[2:] * self.factor, agreed
 
 
-def trust_rows(confidence: np.ndarray, second: np.ndarray, second_confidence: np.ndarray) -> np.ndarray:
-    """Return what is known of objects, (rows,) `TRUST_ROW`."""
+def trust_rows(
+    clusters: np.ndarray,
+    confidence: np.ndarray,
+    second: np.ndarray,
+    second_confidence: np.ndarray,
+    factor: np.ndarray,
+) -> np.ndarray:
+    """Return what is known of objects, (rows,) `TRUST_ROW`: probabilities times the ``factor`` (K,).
+
+    ``clusters`` (rows,) and ``second``: -1 for none.
+    """
     rows = np.empty(confidence.size, TRUST_ROW)
-    for name, values in zip(TRUST, (confidence, second, second_confidence), strict=True):
+    of_one, of_other = (np.append(factor, np.float32(0))[of] for of in (clusters, second))
+    for name, values in zip(TRUST, (confidence * of_one, second, second_confidence * of_other), strict=True):
         rows[name] = values
     return rows
 
@@ -265,12 +361,16 @@ class Evidence:
         engine: Engine,
         temperature: float | None = None,
         memberships: Any = None,
+        *,
+        told: ClusterSupport | None = None,
+        judged: Judged | None = None,
     ) -> None:
         from bigcons.kernels.cluster_tables import in_whole_vectors
 
         if temperature is not None:
             check_number("temperature", temperature, at_least=0, at_most=1)
         self._ensemble, self._values, self._engine = ensemble, column.values, engine
+        self.n_objects: int = ensemble.n_objects
         if self._values.dtype.kind not in "iu" or self._values.max() > np.iinfo(np.int32).max:
             raise InvalidInputError("labels must be whole numbers below 2^31; pass those of a consensus.")
         self._table: np.ndarray = table_with_partitions(ensemble, column, engine)[1:]
@@ -292,8 +392,17 @@ class Evidence:
         self.temperature: float = float(temperature)
         self._memberships = memberships
         rates, without = (in_whole_vectors(self.temperature * of) for of in (rates, own_rates - rates))
-        half = random_half(ensemble.n_partitions)
-        self._weighing = Weighing(ensemble, column, half, rates, without, *prior)
+        weighing = Weighing(
+            *(ensemble, column, random_half(ensemble.n_partitions), rates, without),
+            *(*prior, np.ones(K, np.float32)),
+        )
+        self._support = ClusterSupport.unknown(K) if told is None else told
+        if judged is not None:
+            clusters = column.codes_of(judged.rows)
+            confidence = weighing.weigh(judged.labels, clusters)[0]["confidence"]
+            found = judged.support_of(clusters, confidence, max(K, judged.n_clusters))
+            self._support = found.take(np.arange(K))
+        self._weighing = replace(weighing, factor=support_factor(self._support.clusters))
         self._confidence, self._agreed = np.zeros(K), np.zeros((3, 2, K))
 
     def weigh_blocks(
@@ -325,7 +434,7 @@ class Evidence:
     def tables(self) -> tuple[pa.Table, pa.Table]:
         """Return the tables of clusters and of partitions, once all blocks have been weighed."""
         found = self._values, self._sizes, self._table, self._confidence, self._agreed, self._sample
-        return trust_tables(self._ensemble, Told(*found), self._engine)
+        return trust_tables(self._ensemble, Told(*found, self._support), self._engine)
 
 
 def trust_tables(ensemble: Ensemble, told: Told, engine: Engine) -> tuple[pa.Table, pa.Table]:
@@ -353,6 +462,8 @@ def _cluster_table(told: Told, offsets: np.ndarray) -> pa.Table:
             "tightness": cohesion - ratio(joined[apart].sum(), seen[apart].sum()),
             "separation": np.where(has_other, cohesion - closest, np.nan),
             "nearest": np.where(has_other, told.values[nearest], -1),
+            "support": told.support.clusters,
+            "division": np.where(has_other, told.support.divisions[own[0], nearest], np.nan),
         }
     )
 

@@ -25,10 +25,13 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError, NoStructureWarning, warn_user
 from bigcons.execution.engine import Engine, fold, open_engine
 from bigcons.memory import Block
+from bigcons.metrics.confidence import HALF_WAY, Judged
+from bigcons.overlaps.spectral_start import is_fine
 from bigcons.overlaps.support import Halves
 from bigcons.overlaps.tree import (
     DISTINCTNESS,
-    MOST_GROUPS,
+    FEWEST_LABELS,
+    MOST_PRODUCTS,
     Groups,
     enough_labels,
     plan_bytes,
@@ -39,15 +42,14 @@ from bigcons.progress import progress
 from bigcons.seeding import SeedLike, draw_rows, resolve_seed
 from bigcons.solving.estimator import AUTO, ConsensusClusterer, logger
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
+from bigcons.solving.survey import Survey
+from bigcons.stores.display import facts_table, first_rows
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_int
 
 FIRST_GROUPS, LEAST_OBJECTS = 30, 5
 """Groups with which the search begins, and the fewest objects of each and of a cluster that counts: smaller
 ones differ by chance. `benchmarks/choosing_k.py` has what they lead to."""
-
-HALF_WAY = 0.5
-"""Agreement half-way between chance and identity."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -117,6 +119,22 @@ class NClustersChoice:
         doubt = "" if self.is_clear else "no number stands out; "
         return f"NClustersChoice({self.n_clusters}: {doubt}{why})"
 
+    def _repr_html_(self) -> str:
+        facts = {
+            "clusters recommended": self.n_clusters,
+            "stands out": "yes" if self.is_clear else "no",
+            "next best": self.runner_up,
+            "objects sampled": f"{self.n_sampled:,}",
+        }
+        order = np.argsort(
+            -reproduced_lifetime(self.table["lifetime"], self.table["agreement"]), kind="stable"
+        )
+        best = {name: values[order] for name, values in self.table.items()}
+        shown = {"clusters": [f"{K:,}" for K in best["n_clusters"]]}
+        for name in ("lifetime", "agreement", "distinctness"):
+            shown[name] = ["" if np.isnan(value) else f"{value:.2f}" for value in best[name]]
+        return facts_table(repr(self), facts) + first_rows("Numbers of clusters, the best first", shown)
+
 
 def choose_n_clusters(
     ensemble: Any,
@@ -154,8 +172,10 @@ def choose_n_clusters(
     Notes
     -----
     One pass over the labels draws 2,000 objects, which form 30 groups. Where half of them seem to be
-    clusters, or the least distinct two are half as distinct as the most distinct, there are twice as many, up
-    to one for 5 objects and to 400 of 8,000 objects. Numbers are compared by the labels alone: classes that
+    clusters, or the least distinct two are half as distinct as the most distinct, there are twice as many,
+    of 20 objects each, up to one for 5 objects and as far as their tree stays cheap: some thousand groups of
+    fine partitions. Many groups, and those of very many base clusters, are found by k-means of the labels.
+    Numbers are compared by the labels alone: classes that
     all partitions merge cannot be counted, and clusters that most partitions cut alike are counted as
     several. Where no number lives longer than a single cluster, ``is_clear`` is False.
 
@@ -236,14 +256,16 @@ def search_sample(
     while True:
         sample = labels_for(n_groups)
         grouped, starts, counts = enough_labels(sample, offsets, weights)
-        groups = Groups.of(grouped, starts, n_groups, counts)
+        groups = Groups.at_any_scale(grouped, starts, n_groups, counts)
         n_found = len(groups.table)
         if not n_found:
             raise InvalidInputError("no object of the sample has a label; give n_clusters as a number.")
         of_level, lives = levels_of(groups, max(n_found - (n_found == n_groups), 1))
         by_number = np.bincount(of_level, lives)[2:]
         longest = int((of_level == 2 + by_number.argmax()).argmax()) + 1 if by_number.size else 1
-        is_full = 2 * n_found <= n_groups or 2 * n_groups > min(MOST_GROUPS, n_objects // LEAST_OBJECTS)
+        products = np.count_nonzero(groups.table) / n_found * (2 * n_groups) ** 2
+        is_full = products > MOST_PRODUCTS or 2 * n_groups > n_objects // LEAST_OBJECTS
+        is_full |= 2 * n_found <= n_groups
         all_distinct = groups.costs(n_found - 1)[-1:] > groups.most_distinct() / 2
         is_many = 2 * (longest + 1) >= n_found or all_distinct.all()
         if is_full or not is_many:
@@ -320,9 +342,14 @@ def _checked_range(k_range: Any, n_objects: int) -> tuple[int, int | None]:
     return least, check_int("k_range[1]", k_range[1], at_least=least, at_most=max(n_objects, least))
 
 
+def rows_of_sample(ensemble: Ensemble, seed: int, n_rows: int) -> np.ndarray:
+    """Return which objects are sampled, at most ``n_rows``, ascending."""
+    return draw_rows(ensemble.n_objects, n_rows, seed, "n_clusters.sample")
+
+
 def sample_rows(ensemble: Ensemble, engine: Engine, seed: int, n_rows: int) -> np.ndarray:
     """Return the labels (rows, M), or memberships, of at most ``n_rows`` random objects, in order."""
-    chosen = draw_rows(ensemble.n_objects, n_rows, seed, "n_clusters.sample")
+    chosen = rows_of_sample(ensemble, seed, n_rows)
 
     def take(block: Block) -> list[np.ndarray]:
         rows = block.rows_of(chosen)
@@ -347,21 +374,28 @@ class ChoosingClusterer(ConsensusClusterer):
         if not isinstance(given, str):
             super()._check_n_clusters(n_objects)
 
+    _judged: Judged | None = None
+    """During a fit, a sample that halves of the partitions have grouped."""
+
     def _judge_structure(
-        self, sample: np.ndarray, offsets: np.ndarray, weights: Weights | None, most_groups: int
+        self, ensemble: Ensemble, survey: Survey, weights: Weights | None, most_groups: int
     ) -> NClustersChoice | None:
         """Return what stands out in a sample, as in `enough_labels`, and warn if nothing does.
 
         Of at most so many groups, which tell half as many clusters apart. None where more than 33 are asked
-        for, or where the number has been chosen, and so judged with all others.
+        for, where the sample says too little of many base clusters, or where the number has been chosen, and
+        so judged with all others.
         """
-        K = self.n_clusters
+        K, sample = self.n_clusters, survey.sample
         if hasattr(self, "n_clusters_choice_") or rows_for(K) > rows_for(1):
             return None
+        if not ensemble.is_soft and is_fine(ensemble, sample, K, FEWEST_LABELS):
+            return None
         n_objects = min(len(sample), LEAST_OBJECTS * most_groups)
-        told = search_sample(lambda _: sample, n_objects, offsets, weights, 1, None).choice
-        self._note_structure(told, is_asked=K > 1)
-        return told
+        found = search_sample(lambda _: sample, n_objects, ensemble.offsets, weights, 1, None)
+        self._judged = Judged(survey.rows, sample, found.halves.of_clusters, K)
+        self._note_structure(found.choice, is_asked=K > 1)
+        return found.choice
 
     def _note_structure(self, told: NClustersChoice, *, is_asked: bool) -> None:
         """Set whether any number of clusters stands out, and warn if not but several are asked for."""
@@ -382,7 +416,10 @@ class ChoosingClusterer(ConsensusClusterer):
         if isinstance(asked, str):
             weights = getattr(self, "weights", None)
             weights = None if isinstance(weights, str) else weights
-            choice = search(ensemble, engine, seed, weights=weights, memory=self.memory).choice
+            found = search(ensemble, engine, seed, weights=weights, memory=self.memory)
+            choice = found.choice
+            rows = rows_of_sample(ensemble, seed, len(found.sample))
+            self._judged = Judged(rows, found.sample, found.halves.of_clusters, choice.n_clusters)
             self._note_structure(choice, is_asked=True)
             self.n_clusters_choice_: NClustersChoice = choice
             self.n_clusters = choice.n_clusters
@@ -390,3 +427,4 @@ class ChoosingClusterer(ConsensusClusterer):
             yield
         finally:
             self.n_clusters = asked
+            self._judged = None

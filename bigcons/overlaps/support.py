@@ -14,19 +14,30 @@ an adjusted Rand index r. All partitions would agree with as many others to ``2 
 Spearman (1910) and Brown (1910) for tests that are split in halves. This agreement is near 0 for labels
 without structure, near 1 for clear clusters, and between the two for a continuum, which others may divide
 elsewhere.
+
+Of a *cluster*, two halves without a common partition each propose one, from their trees cut at as many
+clusters. All labels then place every object in what a half proposes, so that proposals differ by what a
+cluster is and not by the objects that half of the labels cannot place. The support is the chance that a
+member of the cluster or of one of the two proposals, each drawn as often, is in all three, adjusted for
+chance as kappa is (Cohen 1960): near 0 for labels without structure, near 1 for real clusters.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigcons.execution.blas import one_thread
+from bigcons.kernels.cluster_tables import count_assigned, in_whole_vectors, padded
 from bigcons.metrics.clusterings import adjusted_rand_of_pairs
-from bigcons.metrics.confidence import SEED, pairs_of
+from bigcons.metrics.confidence import SEED, ClusterSupport, log_rates, pairs_of, random_half, ratio
 from bigcons.overlaps.tree import Groups, Tree
 from bigcons.seeding import generator
 from bigcons.stores.ensemble_store import observed
+
+TIE = 1e-9
+"""What the evidence for another cluster must exceed, so that rounding settles no tie."""
 
 
 class Support(NamedTuple):
@@ -51,31 +62,38 @@ class Halves(NamedTuple):
 
     pairs: list[tuple[Half, Half]]
     """Of each division of the partitions in two; none of a single partition."""
+    labels: np.ndarray
+    """(rows, M), or memberships (rows, B)."""
+    offsets: np.ndarray
+    counts: np.ndarray
+    """(M,): the weights of the partitions."""
 
     @classmethod
     def of(
         cls, labels: np.ndarray, offsets: np.ndarray, n_groups: int, counts: np.ndarray | None = None
     ) -> Halves:
-        """Return groups by halves of labels (rows, M), or memberships (rows, B): see `Groups.of`.
+        """Return groups by halves of labels (rows, M), or memberships (rows, B): see `Groups.at_any_scale`.
 
-        A partition is in one half whatever its weight in ``counts`` (M,). Eight times the cost of the groups
-        of half as many partitions.
+        A partition is in one half whatever its weight in ``counts`` (M,). Each half takes the objects in an
+        order of its own, so that halves do not agree by ties. Eight times the cost of the groups of half as
+        many partitions.
         """
         M = offsets.size - 1
         counts = np.ones(M) if counts is None else counts
         pairs = []
-        draw = generator(SEED, "tree.halves")
+        draw, shuffle = generator(SEED, "tree.halves"), generator(SEED, "tree.halves.objects")
         for _ in range(4 if M > 1 else 0):
             first = draw.permutation(M) < M // 2
             halves = []
             for chosen in (first, ~first):
                 some, starts = labels_of(chosen, labels, offsets)
                 if observed(some, starts).any():
-                    found = Groups.of(some, starts, n_groups, counts[chosen])
-                    halves.append(Half(found.groups, found.trees))
+                    order = shuffle.permutation(len(labels))
+                    found = Groups.at_any_scale(some[order], starts, n_groups, counts[chosen])
+                    halves.append(Half(found.groups[np.argsort(order)], found.trees))
             if len(halves) == 2:
                 pairs.append((halves[0], halves[1]))
-        return cls(pairs)
+        return cls(pairs, labels, offsets, counts)
 
     def support(self, groups: Groups, name: str) -> Support:
         """Return the support of the splits of the tree of this name over groups of the same objects."""
@@ -103,6 +121,108 @@ class Halves(NamedTuple):
             return np.full(most, np.nan)
         r = np.mean([agreement_of(one, two, name, most) for one, two in self.pairs], axis=0)
         return np.maximum(2.0 * r / (1.0 + r), 0.0)
+
+    def of_clusters(self, clusters: np.ndarray, confidence: np.ndarray, n_clusters: int) -> ClusterSupport:
+        """Return the support of clusters (rows,), -1 for none, of at most ``n_clusters``, by labels.
+
+        Objects count by the ``confidence`` (rows,) that they are in their cluster. NaN of clusters without
+        objects, and of all without halves. O(rows M K) time for each half.
+        """
+        K, own, given = n_clusters, np.arange(n_clusters), np.flatnonzero(clusters >= 0)
+        clusters, weights = clusters[given], np.asarray(confidence, np.float64)[given]
+        sizes = np.bincount(clusters, weights, K)
+        supports, divisions = np.zeros(K), np.zeros((K, K))
+        with one_thread(user_api="blas"):
+            for pair in self.pairs:
+                found = [self._proposals(half, given, clusters, weights, K) for half in pair]
+                both = found[0].has_own & found[1].has_own
+                shared = np.bincount(clusters[both], weights[both], K)
+                of_all = np.array([sizes, *(of.inside.sum(axis=1) for of in found)])
+                supports += adjusted_share(shared, of_all, sizes.sum())
+                alone = np.broadcast_to(sizes[:, None], (K, K))
+                of_two = [of.inside[own, own][:, None] + of.inside for of in found]
+                total = sizes[:, None] + sizes
+                divisions += adjusted_share(shared[:, None], np.array([alone, *of_two]), total)
+        n_pairs = np.where(sizes > 0, len(self.pairs) or np.nan, np.nan)
+        divisions = np.minimum(divisions, divisions.T) / np.maximum(n_pairs, n_pairs[:, None])
+        return ClusterSupport(np.maximum(supports / n_pairs, 0.0), np.maximum(divisions, 0.0))
+
+    def _proposals(
+        self, half: Half, given: np.ndarray, clusters: np.ndarray, weights: np.ndarray, K: int
+    ) -> Proposals:
+        """Return what a half proposes for each cluster: of its trees, the clade most like it.
+
+        Most like, by Dice's coefficient, the objects ``given`` (n,) in ``clusters`` (n,), by weight.
+        """
+        sizes, best = np.bincount(clusters, weights, K), np.full(K, -1.0)
+        found = Proposals(np.zeros(given.size, bool), np.zeros((K, K)))
+        for tree in half.trees.values():
+            top = tree.cut(K)
+            left = tree.merges[max(len(top) - K, 0) :]
+            clades = clades_of(Tree(top[left], np.zeros(len(left)))) if len(left) else np.ones((1, 1), bool)
+            n_placed = clades.shape[1]
+            placed = self._placed(np.append(top, -1)[half.groups], n_placed)[given]
+            at = placed >= 0
+            table = np.bincount(placed[at] * K + clusters[at], weights[at], n_placed * K).reshape(-1, K)
+            shared = clades @ table
+            alike = ratio(2.0 * shared, shared.sum(axis=1)[:, None] + sizes, 0.0).round(12)
+            chosen, most = alike.argmax(axis=0), alike.max(axis=0)
+            is_better = most > best
+            is_in = np.pad(clades[chosen], ((0, 0), (0, 1)))  # and of -1, in none
+            found.inside[is_better] = shared[chosen[is_better]]
+            found.has_own[:] = np.where(is_better[clusters], is_in[clusters, placed], found.has_own)
+            best = np.maximum(best, most)
+        return found
+
+    def _placed(self, clusters: np.ndarray, n_clusters: int) -> np.ndarray:
+        """Return the most probable cluster (rows,) of each object by all its labels, itself left out.
+
+        By naive Bayes, by what is in the ``clusters`` (rows,) and once more by what is placed there, all as
+        probable beforehand; where the labels do not tell, objects stay.
+        """
+        from bigcons.kernels.tree import place
+
+        labels, offsets, K, rows = self.labels, self.offsets, n_clusters, len(self.labels)
+        by_column = np.repeat(self.counts, np.diff(offsets))[:, None]
+        half = random_half(self.counts.size)
+        no_shares, none = np.empty((0, K), np.float32), np.empty(0, np.float32)
+        T, sizes, found = np.zeros((offsets[-1], padded(K))), np.zeros(K), clusters.astype(np.int32)
+        count_assigned(labels, offsets, found, T, sizes)
+        for _ in range(2):
+            held = sizes > 0
+            with np.errstate(divide="ignore", invalid="ignore"):  # of clusters without objects
+                rates, own = log_rates(np.ascontiguousarray(T[:, :K].T), sizes, offsets)
+            rates, own = (by_column * np.where(held, of, 0.0) for of in (rates, own))
+            evidence = in_whole_vectors(rates), in_whole_vectors(own - rates)
+            current, found = found, np.empty(rows, np.int32)
+            T, sizes = np.zeros_like(T), np.zeros(K)
+            place(
+                *(labels, current, False, offsets, half, *evidence),
+                *(np.where(held, 0.0, -np.inf), np.where(held, TIE, -np.inf), 1.0),
+                *(found, no_shares, none, np.empty(0, np.int32), none, T, sizes),
+                *(np.zeros(2 + K), np.zeros((3, 2, K))),
+            )
+        return found
+
+
+class Proposals(NamedTuple):
+    """What a half of the partitions proposes for each of K clusters."""
+
+    has_own: np.ndarray
+    """(n,) bool: which objects are in what is proposed for their own cluster."""
+    inside: np.ndarray
+    """(K, K): the weight of the objects of each cluster in what is proposed for each, a row for each."""
+
+
+def adjusted_share(shared: np.ndarray, sizes: np.ndarray, total: Any) -> np.ndarray:
+    """Return the mean share of three sets in their intersection, adjusted for chance: 1 of equal sets.
+
+    By ``sizes`` (3, ...) of the sets and ``total`` of all objects, 0 in the mean of independent sets; 1 of
+    three that all have all objects.
+    """
+    found = ratio(3.0 * shared, sizes.sum(axis=0), 0.0)
+    chance = ratio(3.0 * sizes.prod(axis=0), sizes.sum(axis=0) * np.square(total), 0.0)
+    return np.asarray(ratio((found - chance).round(12), (1.0 - chance).round(12), 1.0))
 
 
 def labels_of(chosen: np.ndarray, labels: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -21,6 +21,7 @@ _MEASURES = {
     "confidence": ("mean confidence", "o"),
     "stability": ("stability", "D"),
     "cohesion": ("cohesion", "x"),
+    "support": ("support", "|"),
 }
 """Columns of the table of clusters, with words and marks."""
 
@@ -29,9 +30,9 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
     """Draw how far clusters and objects can be trusted.
 
     On the left, for each cluster with its number of objects, the mean confidence of its objects, its
-    stability under halves of the partitions, and its cohesion, see `bigcons.metrics.trust`; of more than
-    ``n_clusters``, the largest. On the right, the share of the objects below each confidence, on a
-    logarithmic axis.
+    stability under halves of the partitions, its cohesion and, where known, its support, see
+    `bigcons.metrics.trust`; of more than ``n_clusters``, the largest. On the right, the share of the objects
+    below each confidence, on a logarithmic axis.
 
     ``found`` is what `bigcons.metrics.trust` returned, a fitted clusterer, or a `Consensus` with it, which
     is read block by block.
@@ -69,6 +70,8 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
         left, right = figure.subplots(1, 2, width_ratios=[1.4, 1])
         rows = np.arange(len(shown))
         for (name, (words, marker)), color in zip(_MEASURES.items(), PALETTE, strict=False):
+            if np.isnan(table[name]).all():
+                continue
             left.plot(table[name][shown], rows, marker, color=color, markersize=4.5, label=words)
         left.hlines(rows, 0, 1, color="#E4E4E4", linewidth=0.6, zorder=0.5)
         names = [f"{table['cluster'][k]}: {table['size'][k]:,}" for k in shown.tolist()]
@@ -77,7 +80,7 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
         largest = "" if len(shown) == len(clusters) else f", the {len(shown)} largest of {len(clusters):,}"
         left.set_ylabel(f"cluster: number of objects{largest}")
         left.legend(
-            loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, handletextpad=0.1, columnspacing=1.0
+            loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=4, handletextpad=0.1, columnspacing=1.0
         )
         edges, share = _share_below(parts)
         right.stairs(share, edges, color=PALETTE[0], linewidth=1.4, baseline=None)

@@ -279,6 +279,7 @@ class ConsensusClusterer(Estimator):
         n_clusters: int | None = None,
         trust: Engine | None = None,
         *,
+        judged: confidence.Judged | None = None,
         tables: Callable[[Results], tuple[Any, Any, float]] | None = None,
         order: np.ndarray | None = None,
         collect: Callable[[Any], None] = lambda _: None,
@@ -289,8 +290,9 @@ class ConsensusClusterer(Estimator):
         It is mapped on ``engine``, by default in this thread. ``unlabeled`` are the sorted indices of the
         objects that get label -1 and uniform memberships. Labels are below ``n_clusters``, by default the
         parameter of that name. ``order`` is that of the clusters by falling size, as far as it is known, and
-        ``collect`` as in `Results`. Which labels to trust is found on the engine ``trust``, if given; or it
-        is found by ``read``, and ``tables`` gives the rest of `Trust`.
+        ``collect`` as in `Results`. Which labels to trust is found on the engine ``trust``, if given, with
+        the support of clusters by a sample ``judged``; or it is found by ``read``, and ``tables`` gives the
+        rest of `Trust`.
 
         Clusters are published by falling size: see `Results`. Cluster k is number ``self._order[k]`` of the
         method, which brings what else it shows by cluster into this order.
@@ -309,7 +311,7 @@ class ConsensusClusterer(Estimator):
                 sure, second, second_sure = (np.ascontiguousarray(rows[name]) for name in TRUST)
                 self._trust = Trust(sure, second, second_sure, *tables(results))
             elif trust is not None:
-                self._trust = confidence.trust(ensemble, self.labels_, client=trust)
+                self._trust = confidence.trust_of_fit(ensemble, self.labels_, trust, judged)
             self._warn_of_surplus(results.sizes)
             return
         with (
@@ -329,7 +331,7 @@ class ConsensusClusterer(Estimator):
             if tables is not None:
                 writer.describe_trust(*tables(results))
             elif trust is not None:
-                confidence.write_trust(ensemble, writer, trust)
+                confidence.write_trust(ensemble, writer, trust, judged)
             writer.describe(
                 history=getattr(self, "history_", None),
                 parameters={"method": type(self).__name__, **self.get_params(deep=False)},

@@ -34,6 +34,8 @@ class Survey(NamedTuple):
     """(sample_size, M) labels, or memberships, of objects drawn uniformly without replacement, in order."""
     groups: np.ndarray
     """Sizes of the groups of objects that no partition labels together, largest first."""
+    rows: np.ndarray
+    """(sample_size,): which objects the sample has."""
 
     @property
     def mean_weight(self) -> float:
@@ -252,7 +254,7 @@ def take_survey(
             engine, ensemble.blocks(), survey_block, _add_parts, progress=listener
         )
     sample = np.ascontiguousarray(np.concatenate(sampled))
-    survey = Survey(n, n_seen, np.concatenate(unlabeled), sample, links.sizes())
+    survey = Survey(n, n_seen, np.concatenate(unlabeled), sample, links.sizes(), chosen)
     if survey.unlabeled.size == n:
         raise InvalidInputError(
             f"all {n} objects are unlabeled; at least one partition must label some of them."

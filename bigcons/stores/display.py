@@ -36,7 +36,7 @@ def first_rows(caption: str, columns: Mapping[str, Sequence[Any]]) -> str:
 
 
 def cluster_rows(sizes: Sequence[int], clusters: Any = None) -> str:
-    """Return clusters with objects as such a table: sizes (K,) and, from a table of `Trust`, confidence."""
+    """Return clusters with objects as such a table: sizes (K,) and what a table of `Trust` knows."""
     shown = [k for k, size in enumerate(sizes) if size]
     columns: dict[str, list[Any]] = {
         "cluster": [str(k) for k in shown],
@@ -44,10 +44,11 @@ def cluster_rows(sizes: Sequence[int], clusters: Any = None) -> str:
         "share": [f"{sizes[k] / max(sum(sizes), 1):.1%}" for k in shown],
     }
     if clusters is not None:
-        of_cluster = dict(
-            zip(*(clusters.column(name).to_pylist() for name in ("cluster", "confidence")), strict=True)
-        )
-        columns["mean confidence"] = [f"{of_cluster[k]:.3f}" if k in of_cluster else "" for k in shown]
+        rows = {row["cluster"]: row for row in clusters.to_pylist()}
+        for name, words in (("confidence", "mean confidence"), ("support", "support")):
+            if clusters[name].null_count < len(rows):
+                values = [rows.get(k, {}).get(name) for k in shown]
+                columns[words] = ["" if value is None else f"{value:.3f}" for value in values]
     return first_rows("Clusters", columns)
 
 

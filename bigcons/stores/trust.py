@@ -20,11 +20,14 @@ class Trust(NamedTuple):
     """How far the labels of a consensus can be trusted; see `bigcons.metrics.trust`."""
 
     confidence: np.ndarray
-    """(n_objects,) float32: the probability that the object's label is right; 0 without a label."""
+    """(n_objects,) float32: the probability that the object's label is right; 0 without a label.
+
+    Times the support of the object's cluster, where that is known.
+    """
     second_labels: np.ndarray
     """(n_objects,) int32: the most probable other cluster; -1 if there is none."""
     second_confidence: np.ndarray
-    """(n_objects,) float32: its probability, which exceeds the confidence where the label is doubtful."""
+    """(n_objects,) float32: the same of it, which exceeds the confidence where the label is doubtful."""
     clusters: pa.Table
     """One row per cluster."""
     partitions: pa.Table

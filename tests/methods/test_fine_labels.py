@@ -43,7 +43,9 @@ def words_of(model, x):
 
 def survey_of(labels):
     unlabeled = np.flatnonzero((labels < 0).all(axis=1))
-    return Survey(len(labels), (labels >= 0).sum(axis=0), unlabeled, labels, labels[:0])
+    return Survey(
+        len(labels), (labels >= 0).sum(axis=0), unlabeled, labels, labels[:0], np.arange(len(labels))
+    )
 
 
 @given(label_matrices(), st.data())

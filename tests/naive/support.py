@@ -2,6 +2,10 @@
 
 from itertools import combinations
 
+import numpy as np
+
+from tests.naive.trust import log_rate
+
 
 def clusters_of(groups, merges, n_clusters):
     """The clusters, as sets of objects, after merging groups until so many are left."""
@@ -57,3 +61,59 @@ def adjusted_rand(first, second):
         return 1.0
     chance = one * two / total
     return (both - chance) / ((one + two) / 2 - chance)
+
+
+def adjusted_share(sets, weights):
+    """The mean share of three sets of objects in their intersection, above what independent sets have."""
+    total = sum(weights)
+    sizes = [sum(weights[i] for i in of) for of in sets]
+    if sum(sizes) == 0:
+        return 0.0
+    mean = sum(sizes) / 3
+    found = sum(weights[i] for i in set.intersection(*sets)) / mean
+    chance = sizes[0] * sizes[1] * sizes[2] / total**2 / mean
+    return (found - chance) / (1 - chance) if chance < 1 - 1e-12 else 1.0
+
+
+def dice(a, b, weights):
+    """Dice's coefficient of two sets of objects."""
+    sizes = [sum(weights[i] for i in of) for of in (a, b)]
+    return 2 * sum(weights[i] for i in a & b) / sum(sizes) if sum(sizes) else 0.0
+
+
+def placed(labels, clusters, counts, extra):
+    """The most probable cluster of every object by all other objects, two times; of equal ones its own."""
+    for _ in range(2):
+        before, clusters = clusters, clusters.copy()
+        for i in range(len(labels)):
+            seen = [u for u in range(labels.shape[1]) if labels[i, u] >= 0]
+            scores = {
+                k: sum(counts[u] * log_rate(labels, before, i, u, k, extra) for u in seen)
+                for k in sorted({*before.tolist()} - {-1})
+            }
+            if not seen:
+                clusters[i] = -1
+            elif before[i] < 0 or max(scores.values()) > scores[before[i]] + 1e-9:
+                clusters[i] = max(scores, key=scores.get)
+    return clusters
+
+
+def proposals(members, groups, trees, labels, counts, weights, extra):
+    """Of each cluster, a set of objects, the one most like it that the trees of a half have, once placed."""
+    best, found = [-1.0] * len(members), [set()] * len(members)
+    for merges in trees:
+        clusters = clusters_of(groups, merges, len(members))
+        kept = sorted({min(groups[i] for i in of) for of in clusters})
+        of_object = np.array(
+            [next((k for k, of in enumerate(clusters) if i in of), -1) for i in range(len(groups))]
+        )
+        of_object = placed(labels, of_object, counts, extra).tolist()
+        left = [(kept.index(a), kept.index(b)) for a, b in merges[max(len(merges) + 1 - len(members), 0) :]]
+        splits = splits_of([*of_object, *range(len(clusters))], left)
+        clades = [one for one, _ in splits] + [two for _, two in splits]
+        clades = [{i for i in clade if i < len(groups)} for clade in clades]
+        for clade in clades or [{i for i, k in enumerate(of_object) if k >= 0}]:
+            for k, cluster in enumerate(members):
+                if (alike := round(dice(clade, cluster, weights), 12)) > best[k]:
+                    best[k], found[k] = alike, clade
+    return found

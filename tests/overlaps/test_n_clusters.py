@@ -11,7 +11,7 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps.eigenvectors import Spectrum
 from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.tree import Groups, nearest_pivots, normalized
+from bigcons.overlaps.tree import Groups, first_largest, nearest_pivots, normalized
 from bigcons.solving.estimator import ConsensusClusterer
 
 
@@ -73,6 +73,7 @@ def test_table__has_a_row_for_each_number_and_its_longest_lifetime_is_the_recomm
     assert ((table["distinctness"] >= 0) & (table["distinctness"] <= 1)).all()
     assert (np.diff(table["distinctness"]) <= 0).all()
     assert "5" in repr(choice)
+    assert "Numbers of clusters, the best first" in choice._repr_html_()
     assert choice.n_sampled == 240
 
 
@@ -154,6 +155,26 @@ def test_choose__of_one_gaussian_no_number_stands_out(n_features):
 def test_choose__finds_more_clusters_than_a_third_of_the_first_groups():
     labels, _ = planted(60, n_objects=3_000, n_partitions=60)
     assert choose_n_clusters(labels, random_state=0).n_clusters == 60
+
+
+def test_choose__finds_many_communities_by_groups_of_centers():
+    rng = np.random.default_rng(0)
+    truth = np.arange(4_000) % 220
+    labels = np.empty((4_000, 12), int)
+    for u in range(12):
+        labels[:, u] = rng.integers(150, size=220)[truth]
+    wrong = rng.random(labels.shape) < 0.02
+    labels[wrong] = rng.integers(150, size=wrong.sum())
+    choice = choose_n_clusters(labels, random_state=0)
+    assert choice.n_clusters == 220
+    assert choice.is_clear
+
+
+def test_first_largest__is_the_argmax_of_rows_with_entries():
+    dense = np.random.default_rng(0).integers(4, size=(60, 7)) * 1.0
+    dense[[0, 5, 59]] = 0.0
+    found = first_largest(scipy.sparse.csr_array(dense))
+    np.testing.assert_array_equal(found, dense.argmax(axis=1))
 
 
 @pytest.mark.parametrize("labels", [np.zeros((5, 3), int), [[0]], [[0, -1], [-1, 0]], np.eye(3, dtype=int)])

@@ -1,5 +1,6 @@
 """Support of splits and agreement of halves: as sets of objects say, high of clusters, low of noise."""
 
+import itertools
 import warnings
 
 import numpy as np
@@ -9,6 +10,8 @@ from hypothesis import strategies as st
 
 from bigcons import HBGF, PCC, ConsensusTree, Ensemble, choose_n_clusters
 from bigcons.errors import NoStructureWarning
+from bigcons.metrics import trust
+from bigcons.metrics.confidence import EXTRA
 from bigcons.overlaps.support import (
     Half,
     Halves,
@@ -20,6 +23,7 @@ from bigcons.overlaps.support import (
 )
 from bigcons.overlaps.tree import TREES, Groups, Tree
 from tests.naive import support as naive
+from tests.support.strategies import label_matrices
 
 DISTINCTNESS = "distinctness"
 
@@ -61,6 +65,40 @@ def test_support_and_agreement__are_those_of_sets_of_objects(data, n_objects):
             naive.clusters_of(h.groups.tolist(), m, K) for h, m in zip((one, two), merges, strict=True)
         ]
         assert index == pytest.approx(naive.adjusted_rand(*clusters))
+
+
+@given(st.data(), label_matrices(min_objects=2, max_objects=7, max_clusters=3))
+def test_support_of_clusters__is_how_far_halves_propose_the_same_objects(data, given_labels):
+    ensemble = Ensemble.from_labels(given_labels)
+    n, labels = ensemble.n_objects, ensemble.read(0, ensemble.n_objects)
+    pair = data.draw(st.tuples(halves(n), halves(n)))
+    if min(half.groups.max() for half in pair) < 0:
+        return
+    clusters = np.array(data.draw(st.lists(st.integers(-1, 2), min_size=n, max_size=n)))
+    rng = np.random.default_rng(0)
+    weights, counts = np.where(clusters >= 0, rng.random(n), 0.0), rng.integers(1, 3, labels.shape[1])
+    judge = Halves([pair], labels, ensemble.offsets, counts.astype(float))
+    support, divisions = judge.of_clusters(clusters, weights.astype(float), 3)
+    members = [set(np.flatnonzero(clusters == k).tolist()) for k in range(3)]
+    proposed = [
+        naive.proposals(
+            *(members, half.groups.tolist(), [half.trees[DISTINCTNESS].merges.tolist()]),
+            *(labels, counts, weights, EXTRA),
+        )
+        for half in pair
+    ]
+    alike = np.empty((3, 3))
+    for k, sets in enumerate(zip(members, *proposed, strict=True)):
+        expected = naive.adjusted_share(sets, weights)
+        assert support[k] == pytest.approx(max(expected, 0.0) if members[k] else np.nan, nan_ok=True)
+        for other in range(3):
+            both = members[k] | members[other]
+            inside = [of & both for of in sets]
+            alike[k, other] = naive.adjusted_share(inside, weights * [i in both for i in range(n)])
+    for k, other in itertools.permutations(range(3), 2):
+        expected = max(min(alike[k, other], alike[other, k]), 0.0)
+        known = members[k] and members[other]
+        assert divisions[k, other] == pytest.approx(expected if known else np.nan, nan_ok=True)
 
 
 def blobs(centers, n_objects=600, n_partitions=30, seed=0):
@@ -140,6 +178,34 @@ def test_fit__warns_where_no_number_stands_out_and_only_there(method, one, six):
     with warnings.catch_warnings():
         warnings.simplefilter("error", NoStructureWarning)
         assert method(6, random_state=0).fit(six[0]).has_structure_ is True
+
+
+@pytest.mark.parametrize("method", [ConsensusTree, PCC])
+def test_confidence__is_low_of_noise_and_of_parts_of_a_class_and_high_of_classes(method, six):
+    noise = np.random.default_rng(0).integers(5, size=(600, 30))
+    alone = np.column_stack([np.random.default_rng(u).permutation(120) for u in range(12)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for labels in (noise, alone):
+            assert method(5, random_state=0).fit(labels).trust_.confidence.max() < 0.3
+        told = method(6, random_state=0).fit(six[0]).trust_.clusters.to_pydict()
+        assert min(told["support"]) > 0.95
+        assert min(told["division"]) > 0.95
+        assert min(told["confidence"]) > 0.95
+
+
+def test_confidence__of_parts_of_a_class_is_low_and_that_of_classes_stays_high(six):
+    parts = np.where((six[1] == 0) & (np.arange(600) % 2 == 0), 6, six[1])
+    offsets = Ensemble.from_labels(six[0]).offsets
+    judge = Halves.of(six[0], offsets, 30)
+    support, divisions = judge.of_clusters(parts, np.ones(600), 7)
+    assert support[1:6].min() > 0.9 > 0.7 > max(support[0], support[6])
+    assert divisions[0, 6] < 0.5 < divisions[1:6, :1].min()
+    model = ConsensusTree(6, random_state=0).fit(six[0])
+    clusters = np.where((model.labels_ == 0) & (np.arange(600) % 2 == 0), 6, model.labels_)
+    assert np.isnan(trust(six[0], clusters).clusters["support"].to_numpy()).all()
+    again = trust(six[0], model)
+    assert again.clusters["support"].equals(model.trust_.clusters["support"])
 
 
 def test_report__says_that_no_number_stands_out(one, six, tmp_path):

@@ -224,7 +224,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             self._is_limit = warn_of_coarse_labels(ensemble, K, weights)
             warn_of_dissent(survey, ensemble, given, "leave them out")
         of_partitions = weights if isinstance(weights, Weights) else None
-        self._judge_structure(survey.sample, ensemble.offsets, of_partitions, N_GROUPS)
+        self._judge_structure(ensemble, survey, of_partitions, N_GROUPS)
         with open_workspace(out, engine, K) as workspace:
             run = Run(labels, engine, seed, variant.n_passes(n), self.tol, survey.sample)
             run.arrays, run.snapshots = workspace
@@ -232,7 +232,11 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             self._keep(solution)
             share = engine if out is not None else None  # rows held in memory need no workers
             trust = engine if trusts else None
-            self._publish(ensemble, solution.memberships.read, survey.unlabeled, out, share, trust=trust)
+            self._publish(
+                *(ensemble, solution.memberships.read, survey.unlabeled, out, share),
+                trust=trust,
+                judged=self._judged,
+            )
 
     def _keep(self, solution: Solution) -> None:
         """Set the attributes besides labels and memberships, and warn if the solve has not converged."""
