@@ -14,11 +14,12 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import count_assigned, in_whole_vectors, padded, summed_rows
 from bigcons.kernels.least_loss import N_LEVELS, merge_costs, propose
-from bigcons.methods.tree import FEWEST_LABELS, FineStart
+from bigcons.methods.tree import FineStart
 from bigcons.metrics.loss import check_loss
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.spectral_start import check_embedding_plan, is_fine
 from bigcons.overlaps.tree import (
+    FEWEST_LABELS,
     GROUPS_PER_CLUSTER,
     MOST_GROUPS,
     TREES,

@@ -349,7 +349,7 @@ def tree_bytes(
     incidence = int(r * n_labels)
     overlaps = 64 * int(min(AT_ONCE * B, incidence * n_labels)) + 48 * AT_ONCE * M
     spectrum = 32 * min(r, B) ** 2 + 80 * r * g if by_spectrum(r, B, g) else 32 * r * g
-    groups = 32 * g * B + 16 * g * g + 16 * n_clusters * B
+    groups = 32 * g * B + 24 * g * g + 16 * n_clusters * B
     return 96 * incidence + 9 * r * M + max(overlaps, spectrum, groups)
 
 

@@ -573,7 +573,7 @@ class PredictingClusterer(ConsensusClusterer):
         Raises InvalidInputError for columns that are missing or of another kind, and if the ensemble was not
         generated.
         """
-        check_is_fitted(self, "labels_")
+        check_is_fitted(self)
         self._refuse_found()
         if self._generator is None:
             raise InvalidInputError(
