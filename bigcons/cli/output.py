@@ -62,7 +62,15 @@ class _Escaped(logging.Formatter):
 def emit(result: Mapping[str, Any], text: str) -> None:
     """Print ``text`` or, with ``--json``, ``result`` as one JSON object."""
     is_json = click.get_current_context().meta.get(JSON)
-    click.echo(json.dumps(result, allow_nan=False) if is_json else shown(text))
+    try:
+        click.echo(json.dumps(result, allow_nan=False) if is_json else shown(text))
+    except BrokenPipeError:  # the reader has closed the pipe; click exits silently
+        raise
+    except OSError as error:
+        fault_of_standard_output()
+        raise click.ClickException(
+            f"standard output: {error.strerror or error}; direct it elsewhere."
+        ) from error
 
 
 def fault_of_standard_output() -> str | None:

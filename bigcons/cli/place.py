@@ -76,7 +76,7 @@ def place(
     far more than 1 % of the rows, the data have changed.
     """
     from bigcons.execution.engine import open_engine
-    from bigcons.solving.placing import confidence_of, place_features, tables_of_generator
+    from bigcons.solving.placing import confidence_of, place_features, support_of, tables_of_generator
     from bigcons.stores.export import export_to
     from bigcons.tables.select import select
 
@@ -101,11 +101,12 @@ def place(
         types = {"id" if ids.facts.name in types else ids.facts.name: ids.type, **types}
     sizes, n_far, summed = np.zeros(consensus.n_clusters, np.int64), 0, 0.0
     task = model._place_task(tables_of_generator(generator, model._recoding.values))
+    support = support_of(consensus.trust_tables[0]) if consensus.has_trust else None
     known = iter(()) if ids is None else ids.blocks(data.chunk_rows)
 
     def rows_of(placed: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
         for labels, soft, is_far in placed:
-            sure = confidence_of(labels, soft)
+            sure = confidence_of(labels, soft, support)
             of_ids = [] if ids is None else [ids.as_they_came(next(known))]
             columns = map(np.ascontiguousarray, soft.T) if memberships else ()
             yield labels, sure, is_far, [*of_ids, labels, sure, is_far, *columns]

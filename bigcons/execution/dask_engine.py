@@ -84,7 +84,7 @@ class DaskEngine:
         self.client = client
         self.retries = retries
         self.patience = patience  # more than the 300 s after which Dask reassigns a worker's blocks
-        self.admission = Admission(client, self._sizes)
+        self.admission: Admission = Admission(client, self._sizes)
         Workers(client).refresh()
 
     @property

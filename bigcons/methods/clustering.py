@@ -92,7 +92,8 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         for part in parts:
             if part.get_params(deep=False).get("random_state", seed) is None:
                 part.set_params(random_state=seed)
-        self.generator_, self.consensus_ = parts
+        self.generator_: Any = parts[0]
+        self.consensus_: Any = parts[1]
         self.consensus_.fit(self.generator_.fit_transform(X))
         self.labels_: np.ndarray = self.consensus_.labels_
         self.n_clusters_: int = self.consensus_.n_clusters_

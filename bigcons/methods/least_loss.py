@@ -396,7 +396,7 @@ class LeastLoss(ChoosingClusterer, PassClusterer):
     def _n_clusters_chosen(self, ensemble: Ensemble, _engine: Engine, _seed: int) -> Iterator[None]:
         asked: Any = self.n_clusters
         if isinstance(asked, str):
-            self.n_clusters = min(int(ensemble.n_clusters.max()), MOST_GROUPS // GROUPS_PER_CLUSTER)
+            self.n_clusters: int = min(int(ensemble.n_clusters.max()), MOST_GROUPS // GROUPS_PER_CLUSTER)
         try:
             yield
         finally:

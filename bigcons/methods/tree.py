@@ -72,7 +72,7 @@ from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
 from bigcons.stores.trust import TRUST_ROW
 
-_EVIDENCE = ("rates", "without", "prior", "own_prior", "temperature")
+_EVIDENCE = ("rates", "without", "prior", "own_prior", "temperature", "support")
 """What of the state places new objects; see `Placement.state`."""
 
 
@@ -465,6 +465,7 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
         table = int(offsets[-1]), padded(n_clusters)
         shapes: dict[str, tuple[int, ...]] = {"rates": table, "without": table}
         shapes |= {"prior": (n_clusters,), "own_prior": (n_clusters,), "temperature": (1,)}
+        shapes["support"] = (n_clusters,)
         if any(parts[name].shape != shape or parts[name].dtype != float for name, shape in shapes.items()):
             raise ValueError("arrays of other shapes")
         self._weights = Weights.given(self.weights, offsets)

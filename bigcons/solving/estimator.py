@@ -31,7 +31,7 @@ from bigcons.schema import TRUST
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.base import Estimator, check_is_fitted
 from bigcons.solving.memory_plan import LabelsNeededError, PlannedEnsemble
-from bigcons.solving.placing import Placed, PlaceTask, place_features, tables_of_generator
+from bigcons.solving.placing import Placed, PlaceTask, place_features, support_of, tables_of_generator
 from bigcons.solving.results import Found, Results, Use
 from bigcons.solving.workspace import (
     Output,
@@ -586,7 +586,9 @@ class PredictingClusterer(ConsensusClusterer):
             parts = [*place_features(self._generator, place, data, engine)]
         labels, memberships, is_far = zip(*parts, strict=True)
         soft = np.concatenate(memberships) if self.info.soft else None
-        return Placed(np.concatenate(labels), soft, np.concatenate(is_far), data.ids)
+        trust = getattr(self, "trust_", None)
+        support = None if trust is None else support_of(trust.clusters)
+        return Placed(np.concatenate(labels), soft, np.concatenate(is_far), data.ids, support)
 
     def _refuse_found(self) -> None:
         """Raise InvalidInputError if the results are of a store that does not have what predict needs."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
+from bigcons.metrics.confidence import support_factor
 from bigcons.solving.results import renumbered
 from bigcons.solving.survey import labeled_objects
 from bigcons.stores.ensemble_store import observed
@@ -29,11 +30,15 @@ class Placed(NamedTuple):
     """(n_objects,) bool: whether it is farther from the centers than 99 % of those they were made of."""
     ids: Ids | None = None
     """What identifies the objects, if the table has it."""
+    support: np.ndarray | None = None
+    """(n_clusters,) the support of the clusters, if it is known."""
 
     @property
     def confidence(self) -> np.ndarray | None:
-        """(n_objects,) float32: the membership of each object in its cluster."""
-        return None if self.memberships is None else confidence_of(self.labels, self.memberships)
+        """(n_objects,) float32: the membership of each object in its cluster, times the support of that."""
+        if self.memberships is None:
+            return None
+        return confidence_of(self.labels, self.memberships, self.support)
 
     @property
     def far_share(self) -> float:
@@ -57,10 +62,24 @@ class Placed(NamedTuple):
         return f"Placed({len(self.labels):,} objects, {sure}{self.far_share:.1%} far from the centers)"
 
 
-def confidence_of(labels: np.ndarray, memberships: np.ndarray) -> np.ndarray:
-    """Return the memberships ``(rows,)`` in the clusters of ``labels``, 0 of objects without one."""
+def confidence_of(
+    labels: np.ndarray, memberships: np.ndarray, support: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the memberships ``(rows,)`` in the clusters of ``labels``, 0 of objects without one.
+
+    Times the ``support`` (K,) of the clusters, where that is known.
+    """
     found = memberships[np.arange(len(labels)), np.maximum(labels, 0)]
+    if support is not None:
+        factor = np.ones(memberships.shape[1] + 1, np.float32)  # the last, of -1, and empty clusters
+        factor[: len(support)] = support_factor(support)
+        found = found * factor[labels]
     return np.where(labels >= 0, found, np.float32(0))
+
+
+def support_of(clusters: Any) -> np.ndarray:
+    """Return the support (K,) in a table of clusters, NaN where it is not known."""
+    return np.asarray(clusters["support"].to_numpy(zero_copy_only=False), np.float64)
 
 
 @dataclass(frozen=True)

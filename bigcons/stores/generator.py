@@ -73,7 +73,7 @@ class Generator:
     >>> features, truth = bc.datasets.ce_8d5k(random_state=0)
     >>> ensemble = bc.generate.kmeans(features, n_partitions=10, n_clusters=(2, 8), random_state=0)
     >>> ensemble.generator
-    Generator(10 partitions of 2-8 clusters, of 8 columns)
+    Generator(10 partitions of 3-8 clusters, of 8 columns)
     >>> ensemble.generator.assign(features[:5]).labels.shape
     (5, 10)
     """

@@ -105,7 +105,7 @@ class ParquetRows(StoredRows):
                 ids = ParquetIds(
                     *(path, body["ids"], self.footers, self.header.n_objects, self.header.chunk_rows)
                 )
-                self.header = self.header._replace(ids=ids)
+                self.header: Header = self.header._replace(ids=ids)
             self.take_generator(path / _GENERATOR, body)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CorruptStoreError(
@@ -517,7 +517,7 @@ class GivenRows(StoredRows):
         self._held: dict[int, np.ndarray] = {}
         self._decoding = threading.Lock()
         if max(files.group_rows()) > self.header.chunk_rows:
-            self.remedy = (
+            self.remedy: str = (
                 f", or store {self.path} by bigcons import, in smaller chunks than its row groups of "
                 f"{max(files.group_rows()):,} rows"
             )

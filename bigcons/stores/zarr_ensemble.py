@@ -77,7 +77,7 @@ class ZarrRows(StoredRows):
             n_objects, chunk_rows = self.header.n_objects, self.header.chunk_rows
             if body.get("ids") is not None:
                 ids = StoredIds(self.data, f"-{self.generation}", body["ids"], n_objects, chunk_rows)
-                self.header = self.header._replace(ids=ids)
+                self.header: Header = self.header._replace(ids=ids)
             self.take_generator(self.data / generator_name(self.generation), body)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CorruptStoreError(
