@@ -22,27 +22,36 @@ from pathlib import Path
 import numpy as np
 
 from bigcons import METHODS, Ensemble
+from bigcons.datasets import planted_ensemble
 from bigcons.metrics import adjusted_rand, expected_loss
 
 
 def main() -> None:
     """Print a row for each ensemble, and the means."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="+")
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--smallest", action="store_true", help="one planted ensemble, to show that it works")
     given = parser.parse_args()
+    if not given.names and not given.smallest:
+        parser.error("give the folder and the names of its ensembles, or --smallest")
     warnings.simplefilter("ignore")
     rows = []
-    for name in given.names:
-        kept = np.load(given.folder / f"{name}.npz")
-        ensemble = Ensemble.from_labels(kept["labels"])
+    for name in given.names or ["planted"]:
+        if given.names:
+            kept = np.load(given.folder / f"{name}.npz")
+            labels, classes = kept["labels"], kept["classes"]
+        else:
+            planted, classes = planted_ensemble(300, 20, noise=(0.0, 0.2), random_state=0)
+            labels = planted.read(0, planted.n_objects)
+        ensemble = Ensemble.from_labels(labels)
         began = time.perf_counter()
         found = [METHODS["least-loss"](random_state=0).fit(ensemble)]
         seconds = time.perf_counter() - began
         K = found[0].n_clusters_
         found += [METHODS[other](K, random_state=0).fit(ensemble) for other in ("tree", "pcc")]
         losses = [expected_loss(ensemble, model.labels_) for model in found]
-        rows.append([*losses, *(adjusted_rand(kept["classes"], model.labels_) for model in found)])
+        rows.append([*losses, *(adjusted_rand(classes, model.labels_) for model in found)])
         print(f"{name:30} {K:3} clusters, {seconds:.1f} s", *(f"{value:.4f}" for value in rows[-1]))
     print("mean loss of least-loss, tree, pcc, and adjusted Rand index", np.mean(rows, axis=0).round(4))
 

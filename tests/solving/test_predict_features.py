@@ -42,7 +42,9 @@ def test_predict_features__is_predict_of_the_labels_by_features(table, ensemble,
         assert placed.to_arrow().column_names == ["who", "label", "is_far"]
         return
     np.testing.assert_array_equal(placed.memberships, model.predict_proba(labels))
-    np.testing.assert_array_equal(placed.confidence, placed.memberships.max(axis=1))
+    support = model.trust_.clusters["support"].to_numpy(zero_copy_only=False).astype(np.float32)
+    supported = np.where(np.isnan(support), np.float32(1), support)[placed.labels]
+    np.testing.assert_array_equal(placed.confidence, placed.memberships.max(axis=1) * supported)
     assert placed.to_arrow().column_names == ["who", "label", "confidence", "is_far"]
 
 

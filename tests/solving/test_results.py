@@ -29,7 +29,8 @@ def results_of(read, n_objects, n_clusters, unlabeled, engine=None):
         part, trust = read[block.start : block.stop], None
         if read.ndim == 2:
             seconds = np.argsort(part, axis=1)[:, 0]
-            trust = trust_rows(part.max(axis=1), seconds, part.min(axis=1))
+            factor = np.ones(n_clusters, np.float32)
+            trust = trust_rows(part.argmax(axis=1), part.max(axis=1), seconds, part.min(axis=1), factor)
         return Found(part, trust, block.index)
 
     reports = []
