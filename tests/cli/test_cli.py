@@ -495,7 +495,7 @@ def test_demo__resumes_when_it_was_interrupted(run, ran, monkeypatch):
     assert Path("bigcons-demo/ensemble.zarr/manifest.json").stat().st_mtime_ns == made
 
 
-def test_sample_data__runs_as_it_suggests(run):
+def test_sample_data__runs_as_it_suggests(run, as_small_process):
     made = run("sample-data features.csv --truth truth.parquet --size 300")
     assert made.exit_code == 0, made.output
     command = made.stdout.splitlines()[-1].removeprefix("  bigcons ")

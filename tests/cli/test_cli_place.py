@@ -41,7 +41,7 @@ def made(tmp_path_factory):
     frame, _ = customers(N, 0)
     frame.to_csv(folder / "customers.csv", index=False)
     customers(200, 1, 5000)[0].iloc[:, ::-1].to_csv(folder / "new.csv", index=False)
-    result = bigcons(folder, "run customers.csv --id customer_id -k 3 -o out/ --n-partitions 16")
+    result = bigcons(folder, "run customers.csv --id customer_id -k 3 -o out/ --n-partitions 16 --memory 4GB")
     assert result.exit_code == 0, result.output
     return folder
 
