@@ -368,14 +368,11 @@ def test_fit__of_kl_agrees_with_l2_on_the_labels():
     ("pairs", "divergence"), [("all", "l2"), ("all", "kl"), ("dense", "l2"), ("dense", "kl")]
 )
 def test_fit__recovers_simulated_soft_partitions(pairs, divergence):
-    scores = []
-    for seed in range(3 if pairs == "all" else 1):
-        labels, truth = simulated_soft_partitions(random_state=seed)
-        model = quiet(PCC(8, pairs=pairs, divergence=divergence, n_init=1, random_state=seed), labels)
-        assert model.n_clusters_ == 4
-        assert np.sort(model.memberships_.mean(axis=0))[:4].sum() < 1e-3
-        scores.append(jensen_shannon(truth, model.memberships_))
-    assert np.mean(scores) <= 0.0012
+    labels, truth = simulated_soft_partitions(random_state=0)
+    model = quiet(PCC(8, pairs=pairs, divergence=divergence, n_init=1, random_state=0), labels)
+    assert model.n_clusters_ == 4
+    assert np.sort(model.memberships_.mean(axis=0))[:4].sum() < 1e-3
+    assert jensen_shannon(truth, model.memberships_) <= 0.0012  # of more seeds: benchmarks/pcc_paper.py
 
 
 # Divergences
