@@ -482,3 +482,4 @@ def test_map__within_tasks_on_all_threads_of_the_workers_does_not_deadlock(monke
         with pytest.raises(TimeoutError):
             stuck[0].result(timeout=2)
         client.cancel(stuck, force=True)
+        distributed.default_client().close()  # that of the worker, which closes with the last of this process
