@@ -4,6 +4,11 @@ Two passes of all-pairs PCC at K = 10 solve a planted ensemble on disk (100 part
 missing) to a store: on one thread, on two, and on LocalClusters of one and two worker processes, each in a
 new process. Reports wall-clock seconds, the gain of the second worker, and the cost of Dask over as many
 plain threads; the bits of labels and memberships must always be the same.
+
+``--simulate`` asks how many workers one client keeps busy. A pass over 100 million objects is folded on
+clusters of 2 to 16 workers of one thread, whose tasks sleep as long as a block takes and return as many bytes
+as it does, so that they need no processors. With 16 workers that sleep 16/50 of it, blocks end as often as on
+50. Reports the share of the workers' time that is outside tasks, and writes ``results/workers.json``.
 """
 
 from __future__ import annotations
@@ -18,11 +23,15 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from machine import describe
 from scale import N_CLUSTERS, plant
+
+from bigcons.execution.engine import fold
+from bigcons.memory import Block, row_blocks
 
 PASSES = 2
 ENGINES = ["threads-1", "processes-1", "processes-2", "threads-2"]
@@ -125,6 +134,57 @@ def middle_ratio(seconds: list[float], others: list[float]) -> float:
     return statistics.median(one / other for one, other in zip(seconds, others, strict=True))
 
 
+# Of a pass of PCC over 100 partitions, a task's function and result, and the seconds of 65,536 objects on one
+# core.
+FUNCTION_BYTES, RESULT_BYTES, BLOCK_SECONDS = 122_779, 160_000, 0.049
+SIMULATED = ((2, 2), (4, 4), (8, 8), (16, 16), (16, 50))
+"""Workers, and the workers as often as whose blocks end."""
+
+
+@dataclass
+class Sleep:
+    """A task of a pass that needs no processor."""
+
+    seconds: float
+    carried: bytes
+
+    def __call__(self, _block: Block) -> np.ndarray:
+        time.sleep(self.seconds)
+        return np.ones(RESULT_BYTES // 8)
+
+
+def simulate(n_objects: int, n_workers: int, n_like: int) -> dict:
+    """Return the share of workers' time outside tasks in the fold of a pass, of its second run."""
+    import distributed
+
+    from bigcons.execution.dask_engine import DaskEngine
+
+    blocks = row_blocks(n_objects, 65_536)
+    task = Sleep(BLOCK_SECONDS * n_workers / n_like, bytes(FUNCTION_BYTES))
+    with (
+        distributed.LocalCluster(
+            n_workers=n_workers, threads_per_worker=1, dashboard_address=":0"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        engine = DaskEngine(client)
+        fold(engine, blocks[: 4 * n_workers], task, np.add)  # which imports what tasks need
+        began, used = time.perf_counter(), time.process_time()
+        total = fold(engine, blocks, task, np.add)
+        wall, used = time.perf_counter() - began, time.process_time() - used
+    if total[0] != len(blocks):
+        raise SystemExit("a block is lost")
+    slept = task.seconds * len(blocks) / n_workers
+    return {
+        "workers": n_workers,
+        "as_often_as_on": n_like,
+        "blocks": len(blocks),
+        "seconds": round(wall, 3),
+        "share_outside_tasks": round(1.0 - slept / wall, 3),
+        "processor_seconds_of_client_and_scheduler": round(used, 3),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smallest", action="store_true", help="a few seconds, to see that it runs")
@@ -132,10 +192,20 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="rounds; medians are reported")
     parser.add_argument("--folder", type=Path, help="keep the ensemble there; default a temporary one")
     parser.add_argument("-o", "--out", type=Path, help="write the results there as JSON")
+    parser.add_argument("--simulate", action="store_true", help="how many workers a client keeps busy")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         print(json.dumps(solve(*arguments.child)))
+        return
+    if arguments.simulate:
+        rows = []
+        for pair in SIMULATED[:1] if arguments.smallest else SIMULATED:
+            rows.append(simulate(1_000_000 if arguments.smallest else 100_000_000, *pair))
+            print(json.dumps(rows[-1]), flush=True)
+        if not arguments.smallest:
+            path = Path(__file__).parent / "results" / "workers.json"
+            path.write_text(json.dumps({"machine": describe(), "rows": rows}, indent=1) + "\n")
         return
     n_objects = 20_000 if arguments.smallest else int(arguments.millions * 1e6)
     with tempfile.TemporaryDirectory() as temporary:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 import dask
 import pytest
@@ -47,6 +48,16 @@ def pytest_collection_modifyitems(items):
         )
 
     items.sort(key=place)
+
+
+@pytest.fixture(autouse=True)
+def no_client_is_left():
+    """Fail a test that leaves a client of Dask on which later tests would compute without asking for it."""
+    yield
+    if distributed := sys.modules.get("distributed"):
+        left = distributed.client._get_global_client()
+        distributed.client._set_global_client(None)
+        assert left is None, f"the test leaves {left} as the default"
 
 
 @pytest.fixture

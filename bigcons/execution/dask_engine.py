@@ -30,6 +30,7 @@ from distributed.scheduler import KilledWorker
 
 from bigcons.errors import BigconsError, ExecutionError, InvalidInputError, StoreNotFoundError
 from bigcons.execution.dask_workers import KEY_PREFIX, Admission, Wait, Workers, connect_seconds, one_line
+from bigcons.execution.engine import MOST_TOGETHER
 from bigcons.memory import Block, EngineSizes
 from bigcons.progress import current_work
 
@@ -42,7 +43,6 @@ START_SECONDS = 5.0
 # A task costs the scheduler and a worker some 10 ms of CPU, whatever it does. Short items therefore share a
 # task, as many as take this long together and return at most `DaskEngine.bundle_bytes`.
 TASK_SECONDS = 0.4
-MOST_TOGETHER = 8
 
 # The MALLOC_TRIM_THRESHOLD_ that Dask's nanny sets in its workers, and the thresholds set instead (malloc.h;
 # 32 MB is the most that glibc allows for the second).
@@ -378,6 +378,8 @@ def _scheduler_errors(what: str) -> Iterator[None]:
 def _name(bundle: Sequence[tuple[int, Any]]) -> str:
     """Describe the items for messages: by their blocks and rows, else by their positions."""
     (first, first_item), (last, last_item) = bundle[0], bundle[-1]
+    if isinstance(first_item, list) and isinstance(last_item, list):  # groups of blocks
+        first_item, last_item = next(iter(first_item), None), next(reversed(last_item), None)
     blocks = [getattr(item, "block", item) for item in (first_item, last_item)]
     if not all(isinstance(block, Block) for block in blocks):
         return _span("task", first, last)

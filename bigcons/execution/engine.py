@@ -1,9 +1,9 @@
 """Engines, which map tasks over items, and the fold over row blocks that implements a pass.
 
-An engine is a bounded, ordered map: it applies a function to items and yields the results in the order of the
-items, with only a few in flight. `fold` combines them in that order, so that no result depends on the number
-of workers. If items fail, every engine raises the error of the first, and queued items are not started; the
-same holds for an interrupt.
+An engine is a bounded, ordered map: it applies a function to items and yields the results in the order of
+the items, with only a few in flight. `fold` combines them in a fixed order, so that no result depends on the
+number of workers. If items fail, every engine raises the error of the first, and queued items are not
+started; the same holds for an interrupt.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 
 from bigcons.errors import InvalidInputError
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Sums = TypeVar("Sums")
+
+MOST_TOGETHER = 8
+"""The most short items of a map, or blocks of a fold, that are one task."""
 
 
 class Engine(Protocol):
@@ -223,18 +227,44 @@ def fold(
     *,
     progress: Progress | None = None,
 ) -> Sums:
-    """Return ``sums_of_block`` of all blocks combined from the first to the last.
+    """Return ``sums_of_block`` of all blocks combined: within groups first, then those of the groups.
 
-    Results are combined in the order of ``blocks`` on every engine, so that floating-point sums are equal bit
-    for bit. ``combine`` may modify and return its first argument.
+    A worker combines a group of consecutive blocks in their order, and returns one result. The groups depend
+    on the number of blocks alone and are combined from the first to the last, so that floating-point sums are
+    equal bit for bit on every engine. ``combine`` may modify and return its first argument.
     """
     if not blocks:
         raise ValueError("a fold needs at least one block")
+    groups = _groups(blocks)
     total: Sums | None = None
-    with closing(engine.map(sums_of_block, blocks)) as results:
-        for block, sums in zip(blocks, results, strict=True):
+    with closing(engine.map(partial(_sums_of_group, sums_of_block, combine), groups)) as results:
+        for group, sums in zip(groups, results, strict=True):
             total = sums if total is None else combine(total, sums)
             if progress is not None:
-                progress.advance(block.n_rows)
+                progress.advance(sum(block.n_rows for block in group))
     assert total is not None  # noqa: S101 - blocks is not empty
     return total
+
+
+def _sums_of_group(
+    sums_of_block: Callable[[Block], Sums], combine: Callable[[Sums, Sums], Sums], group: Sequence[Block]
+) -> Sums:
+    sums = sums_of_block(group[0])
+    for block in group[1:]:
+        stop_if_cancelled()
+        sums = combine(sums, sums_of_block(block))
+    return sums
+
+
+def _groups(blocks: Sequence[Block]) -> list[Sequence[Block]]:
+    """Return blocks in groups of up to `MOST_TOGETHER`; fewer near the end, so that workers finish together.
+
+    Every block is a group if they are fewer than 128, which is enough for an engine to collect.
+    """
+    groups: list[Sequence[Block]] = []
+    first = 0
+    while first < len(blocks):
+        n_together = min(max((len(blocks) - first) // 64, 1), MOST_TOGETHER)
+        groups.append(blocks[first : first + n_together])
+        first += n_together
+    return groups

@@ -209,8 +209,10 @@ def sum_votes(labels, offsets, table, votes, n_labels):
 def count_shares(labels, offsets, shares, table):
     """Add ``shares`` (n, width) of the objects to the rows of ``table`` (B, width) of their labels.
 
-    Arguments as in `sum_votes`.
+    Arguments as in `sum_votes`. Narrower shares would be read beyond their end.
     """
+    if shares.shape[1] != table.shape[1]:
+        raise ValueError("shares and table need as many columns")
     at = np.empty(labels.shape[1], np.uint64)
     scatter(labels, 0, len(labels), offsets, table.ravel(), table.shape[1], at, shares)
 

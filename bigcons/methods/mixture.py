@@ -7,13 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bigcons.kernels.cluster_tables import (
-    count_shares,
-    in_whole_vectors,
-    padded,
-    respond,
-    responsibilities,
-)
+from bigcons.kernels.cluster_tables import count_shares, padded, respond, responsibilities
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.spectral_start import SpectrallyStarted
 from bigcons.seeding import SeedLike, generator
@@ -52,16 +46,17 @@ class MixtureProblem:
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, None]:
         """Return the state that follows from responsibilities from a base partition or drawn at random."""
         K = self.n_clusters
+        T, sizes = self._zeros()
+        r = np.zeros((len(labels), T.shape[1]))
         if self.init == "partition":
             assigned = first_partition(labels, K, seed, number)
-            r = np.full((len(labels), K), (1 - CERTAINTY) / K)
+            r[:, :K] = (1 - CERTAINTY) / K
             r[assigned >= 0, assigned[assigned >= 0]] += CERTAINTY
         else:
-            r = generator(seed, "mixture.start", number).dirichlet(np.ones(K), len(labels))
-        T, sizes = self._zeros()
-        sizes[:K] = r.sum(axis=0)
+            r[:, :K] = generator(seed, "mixture.start", number).dirichlet(np.ones(K), len(labels))
+        sizes[:K] = r[:, :K].sum(axis=0)
         self._add_background(sizes)
-        count_shares(labels, self.offsets, in_whole_vectors(r), T)
+        count_shares(labels, self.offsets, r, T)
         return self.state(T, sizes), None
 
     def for_all(self, state: State) -> State:

@@ -39,7 +39,7 @@ class MemoryPlan(NamedTuple):
     def n_bytes(self, engine: Engine | EngineSizes, ensemble: Ensemble) -> int:
         """Return the total, including the processes and their read buffers."""
         results = max(self.per_result, engine.bundle_bytes) * engine.in_flight
-        data = self.held + self.per_block * engine.n_workers + results
+        data = self.held + (self.per_block + self.per_result) * engine.n_workers + results  # it adds to one
         return process_bytes(engine) + reading_bytes(engine, ensemble) + data
 
     def check(

@@ -72,10 +72,10 @@ def fail_once(folder, what, error):
 def test_fold__sums_floats_to_the_same_bits_as_serial(client):
     rng = np.random.default_rng(0)
     values = rng.standard_normal((1000, 3)) * 10.0 ** rng.integers(-8, 8, (1000, 1))
-    blocks = row_blocks(1000, 37)
+    blocks = row_blocks(1000, 5)
 
     def block_sum(block):
-        time.sleep(0.02 if block.index % 5 == 0 else 0.0)
+        time.sleep(0.01 if block.index % 20 == 0 else 0.0)
         return values[block.start : block.stop].sum(axis=0)
 
     expected = fold(SerialEngine(), blocks, block_sum, np.add)
@@ -482,3 +482,4 @@ def test_map__within_tasks_on_all_threads_of_the_workers_does_not_deadlock(monke
         with pytest.raises(TimeoutError):
             stuck[0].result(timeout=2)
         client.cancel(stuck, force=True)
+        distributed.default_client().close()  # that of the worker, which closes with the last of this process

@@ -136,6 +136,24 @@ def test_fold__sums_floats_to_the_same_bits_on_any_engine(engine):
     assert total(engine) == total(SerialEngine())
 
 
+def test_fold__has_workers_combine_most_blocks_and_single_ones_at_the_end():
+    collected = []
+
+    class Collecting(SerialEngine):
+        def map(self, task, items):
+            collected.extend(len(group) for group in items)
+            return super().map(task, items)
+
+    fold(Collecting(), row_blocks(1526, 1), lambda block: block.index, max)
+    assert sum(collected) == 1526
+    assert max(collected) == collected[0] == 8
+    assert sum(collected[-64:]) == 64
+    assert len(collected) < 400
+    collected.clear()
+    fold(Collecting(), row_blocks(127, 1), lambda block: block.index, max)
+    assert collected == [1] * 127
+
+
 def test_fold__may_combine_in_place_and_returns_one_block_as_it_is(engine):
     def add(a, b):
         a += b
