@@ -9,7 +9,7 @@ import json
 import math
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -23,6 +23,7 @@ from bigcons.storage.interface import Place
 from bigcons.storage.reading import MOST_JSON_BYTES, parse_json
 from bigcons.stores.generator import Generator, StoredGenerator
 from bigcons.stores.ids import StoredIds
+from bigcons.tables.encode import label_dtype
 from bigcons.tables.ids import Ids
 from bigcons.validation import check_int
 
@@ -61,9 +62,25 @@ class Header(NamedTuple):
         return int(self.n_clusters.sum()) if self.is_soft else len(self.names)
 
     @property
+    def dtype(self) -> np.dtype:
+        """Smallest type of the array."""
+        return np.dtype(np.float32) if self.is_soft else label_dtype(self.n_clusters)
+
+    @property
     def offsets(self) -> np.ndarray:
         """First base cluster of each partition: ``(n_partitions + 1,)`` int64."""
         return np.concatenate([[0], np.cumsum(self.n_clusters)])
+
+
+class Content(NamedTuple):
+    """An ensemble that is ready to be held or stored, or what is appended to one."""
+
+    header: Header
+    """With what is appended."""
+    categories: Categories
+    blocks: Iterable[np.ndarray]
+    """Labels ``(n_rows, n_partitions)`` or memberships ``(n_rows, n_base_clusters)``, in the order of the
+    objects; of an append those of the new objects, or of the new partitions."""
 
 
 # Reading
@@ -341,11 +358,11 @@ class Appending(NamedTuple):
     """A store locked for an append."""
 
     stored: StoredRows
-    writer: Callable[[Header, Categories, np.dtype, bool], RowsWriter]
-    """Returns the writer of a grown header with its categories and type; with more objects, or partitions."""
+    writer: Callable[[Header, Categories, bool], RowsWriter]
+    """Returns the writer of a grown header with its categories; with more objects, or partitions."""
 
 
-def base_body(header: Header, dtype: np.dtype, chunks: tuple[int, int]) -> dict[str, Any]:
+def base_body(header: Header, chunks: tuple[int, int]) -> dict[str, Any]:
     """Return the entries of a manifest that follow from the header."""
     return {
         "n_objects": header.n_objects,
@@ -354,7 +371,7 @@ def base_body(header: Header, dtype: np.dtype, chunks: tuple[int, int]) -> dict[
         "n_clusters": header.n_clusters,
         "n_labeled": header.n_labeled,
         "provenance": header.provenance,
-        "dtype": dtype.name,
+        "dtype": header.dtype.name,
         "chunk_rows": chunks[0],
         "chunk_columns": chunks[1],
     }

@@ -304,15 +304,10 @@ class ParquetWriter:
     first_column: int = 0
 
     def __init__(
-        self,
-        folder: Place,
-        header: Header,
-        categories: Categories,
-        dtype: np.dtype,
-        kept: ParquetRows | None = None,
+        self, folder: Place, header: Header, categories: Categories, kept: ParquetRows | None = None
     ) -> None:
-        self._folder, self._header, self._categories, self._dtype = folder, header, categories, dtype
-        self._schema = _schema(header, categories, dtype)
+        self._folder, self._header, self._categories = folder, header, categories
+        self._schema = _schema(header, categories, header.dtype)
         self._chunks = (header.chunk_rows, min(header.n_columns, MAX_CHUNK_COLUMNS))
         self._checksums: list[list[int]] = []
         self._files: list[int] = []
@@ -384,7 +379,7 @@ class ParquetWriter:
         categories = write_categories(self._folder / _CATEGORIES, self._categories)
         sizes = [_file_of(self._folder, number).stat().st_size for number in range(len(self._files))]
         body = {
-            **base_body(header, self._dtype, self._chunks),
+            **base_body(header, self._chunks),
             "files": self._files,
             "footers": self._footers,
             "categories_checksum": categories,
@@ -478,8 +473,8 @@ def appending(place: Place) -> Iterator[Appending]:
         stored = ParquetRows(place)
         yield Appending(
             stored,
-            lambda header, categories, dtype, partitions: ParquetWriter(
-                folder, header, categories, dtype, None if partitions else stored
+            lambda header, categories, partitions: ParquetWriter(
+                folder, header, categories, None if partitions else stored
             ),
         )
 

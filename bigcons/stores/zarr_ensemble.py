@@ -157,14 +157,13 @@ class ArrayWriter:
         place: Place,
         header: Header,
         categories: Categories,
-        dtype: np.dtype,
         *,
         kept: ZarrRows | None = None,
         partitions: bool = False,
         check_lock: Callable[[], None] = lambda: None,
     ) -> None:
         self._folder, self._place, self._check_lock = folder, place, check_lock
-        self._header, self._categories, self._dtype = header, categories, dtype
+        self._header, self._categories, dtype = header, categories, header.dtype
         self._generation = 1 if kept is None else kept.generation + 1
         grows = kept is not None and not partitions
         self._chunks = (
@@ -214,7 +213,7 @@ class ArrayWriter:
         self._check_lock()
         categories = write_categories(self._folder / categories_name(generation), self._categories)
         body = {
-            **base_body(header, self._dtype, self._chunks),
+            **base_body(header, self._chunks),
             "generation": generation,
             "metadata_checksum": zlib.crc32((self._path / METADATA).read()),
             "categories_checksum": categories,
@@ -264,9 +263,9 @@ def appending(place: Place) -> Iterator[Appending]:
         stored = ZarrRows(place)
         _sweep(place)
 
-        def writer_in(folder: Place) -> Callable[[Header, Categories, np.dtype, bool], RowsWriter]:
-            return lambda header, categories, dtype, partitions: ArrayWriter(
-                *(folder, place, header, categories, dtype),
+        def writer_in(folder: Place) -> Callable[[Header, Categories, bool], RowsWriter]:
+            return lambda header, categories, partitions: ArrayWriter(
+                *(folder, place, header, categories),
                 kept=stored,
                 partitions=partitions,
                 check_lock=check_lock,
