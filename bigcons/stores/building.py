@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidIdsError, InvalidInputError
+from bigcons.layout import MISSING
 from bigcons.memory import BLOCK_ROWS, row_blocks, rows_within
 from bigcons.progress import progress
-from bigcons.schema import MISSING
 from bigcons.storage.commit import PARQUET_MANIFEST, manifest_of, names_parquet, new_store
 from bigcons.storage.interface import Place, StorePath
 from bigcons.stores import parquet_ensemble, zarr_ensemble

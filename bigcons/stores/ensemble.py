@@ -20,8 +20,8 @@ from bigcons.errors import (
     SoftEnsembleError,
     StoreNotFoundError,
 )
+from bigcons.layout import FORMAT_VERSION
 from bigcons.memory import Block, format_size, parse_size, row_blocks
-from bigcons.schema import FORMAT_VERSION
 from bigcons.storage.commit import is_finished_import, is_store, provenance_at, refuse_existing
 from bigcons.storage.interface import StorePath
 from bigcons.storage.places import place_of

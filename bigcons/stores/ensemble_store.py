@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, StoreError
+from bigcons.layout import ENSEMBLE, MISSING
 from bigcons.memory import row_blocks
-from bigcons.schema import ENSEMBLE, MISSING
 from bigcons.storage.arrays import MAX_CHUNK_BYTES, damaged
 from bigcons.storage.commit import manifest_of
 from bigcons.storage.interface import Place
@@ -122,7 +122,7 @@ class StoredRows(ABC):
 
     def take_generator(self, file: Place, body: dict[str, Any]) -> None:
         """Set what labels new rows, which is in ``file``, if the body of the manifest says so."""
-        if body.get("generator_checksum") is not None:
+        if body["generator_checksum"] is not None:
             stored = StoredGenerator(file, int(body["generator_checksum"]))
             self.header = self.header._replace(generator=stored)
 
@@ -269,8 +269,7 @@ def _read_header(body: dict[str, Any]) -> Header:
     n_objects, chunk_rows = (check_int(name, body[name]) for name in ("n_objects", "chunk_rows"))
     names = [str(name) for name in body["names"]]
     n_clusters = np.array(body["n_clusters"], np.int64)
-    # early stores spell it in British English
-    n_labeled = np.array(body["n_labelled" if "n_labelled" in body else "n_labeled"], np.int64)
+    n_labeled = np.array(body["n_labeled"], np.int64)
     require(len(names) > 0 and n_clusters.shape == n_labeled.shape == (len(names),), "the number of names")
     require(bool((n_clusters >= 1).all() and (n_labeled >= 1).all()), "the number of clusters")
     require(bool((n_labeled <= n_objects).all()), "the number of labels")

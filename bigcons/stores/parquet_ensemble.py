@@ -21,8 +21,8 @@ from typing import IO, Any
 import numpy as np
 
 from bigcons.errors import CorruptStoreError, DamagedFileError, InvalidInputError, StoreError
+from bigcons.layout import MISSING
 from bigcons.memory import BLOCK_ROWS
-from bigcons.schema import MISSING
 from bigcons.storage.arrays import refuse_links
 from bigcons.storage.commit import (
     PARQUET_MANIFEST,

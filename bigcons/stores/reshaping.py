@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import EmptyPartitionError, InvalidIdsError, InvalidInputError
+from bigcons.layout import MISSING
 from bigcons.memory import BLOCK_ROWS, row_blocks, rows_within
-from bigcons.schema import MISSING
 from bigcons.storage.leftovers import temporary_folder
 from bigcons.stores.ensemble_store import Categories, Content, Header
 from bigcons.stores.ids import ids_of
