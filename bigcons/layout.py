@@ -119,7 +119,7 @@ ENSEMBLE = {
         "minimum",
         "zstd",
         "Label of each object in each partition, numbered from 0 without gaps; -1 if missing. "
-        "The smallest type for all labels. The stored name is labels-<generation>.",
+        "The smallest type for all labels.",
         entry="dtype",
     ),
     "memberships": ArraySpec(
@@ -129,8 +129,7 @@ ENSEMBLE = {
         "-1",
         "zstd",
         "In place of labels, in an ensemble of soft clusterings: the share of each object in each cluster of "
-        "each partition; those of one partition sum to 1, or are all 0 if it is missing. The stored name is "
-        "memberships-<generation>.",
+        "each partition; those of one partition sum to 1, or are all 0 if it is missing.",
         entry="dtype",
     ),
 }
@@ -156,19 +155,20 @@ PAIRS = {
 }  # fmt: skip
 PAIR_COLUMNS = {
     "i": "The first object of the pair, numbered from 0.",
-    "j": "The second object, i < j < n_objects.",
-    "n_agree": "Number of partitions that cluster the pair together, at most n_seen; of soft clusterings the "
-    "expected one, float32.",
+    "j": "The second object, `i < j < n_objects`.",
+    "n_agree": "Number of partitions that cluster the pair together, at most `n_seen`; of soft clusterings "
+    "the expected one, float32.",
     "n_seen": "Number of partitions that label both objects, at most 65,534; pairs with 0 are left out.",
 }
 """The integer columns of a table with one row for each pair: Parquet, CSV, a data frame. No nulls; each pair
 once; rows in any order."""
 
 PARQUET_PAIRS = {
-    "n_objects": "Number of objects; the last may be in no pair.",
+    "n_objects": "Number of objects; if missing, that of the ensemble solved, else the largest `j` + 1.",
     "rows_per_block": "As in the manifest of a table of pairs.",
     "provenance": "Source of the table and how it was made.",
-    "n_pairs": "Number of pairs in all files of a folder; absent in a single file.",
+    "n_pairs": "Number of pairs in all files of a folder, by which a lost file is noticed; missing in a "
+    "single file.",
 }
 """The entries of the JSON object at the key ``bigcons.pairs`` of the metadata of Parquet files."""
 
@@ -223,12 +223,13 @@ in -<generation>."""
 
 ID_FACTS = {
     "name": "Name of the column.",
-    "type": "Arrow type of the column they come from, in which they are given back.",
+    "type": "Arrow type of the column they come from, in which they are given back, such as `int32`.",
     "is_index": "Whether they are the index of a data frame.",
-    "dtype": "int64, uint64 or text.",
-    "n_bytes": "8 for each number, or the size of id_text.",
-    "digest": "Two CRC-32 in hexadecimal: of all numbers or ends, and of the text.",
-    "checksums": "CRC-32 of each chunk of numbers, or of ends, continued over the text of its ids.",
+    "dtype": "`int64`, `uint64` or `text`.",
+    "n_bytes": "8 for each number, or of text the size of `id_text` (`n_id_bytes` above).",
+    "digest": "Two CRC-32, each as 8 hexadecimal digits: of all numbers or ends, and of the text.",
+    "checksums": "CRC-32 of each chunk of `chunk_rows` numbers, or of ends, continued over the text of its "
+    "ids.",
 }
 """The entries of ``ids`` in the body of an ensemble or consensus."""
 
@@ -263,13 +264,14 @@ PARTITION_COLUMNS = {
 """The columns of the tables of a consensus, and their types."""
 
 MANIFEST = {
-    "format": "Always bigcons.",
+    "format": "Always `bigcons`.",
     "format_version": "Integer; readers refuse versions above their own.",
-    "kind": "One of ensemble, pairs, consensus.",
+    "kind": "One of `ensemble`, `pairs` and `consensus`.",
     "created_by": "Program and version that wrote the store; informative.",
     "body": "Object with the entries of the kind, below.",
-    "data": "Name of the data folder with the arrays; absent if they are next to the manifest.",
-    "shared": "Names of earlier data folders that still hold chunks; present with data only.",
+    "data": "Name of the data folder with the arrays, matching `data-[0-9a-f]{32}`; absent if they are next "
+    "to the manifest.",
+    "shared": "Names of earlier data folders that still hold chunks; present with `data` only.",
     "checksum": "CRC-32 of the manifest without this entry.",
 }
 """The entries of every manifest."""
@@ -306,7 +308,7 @@ BODIES = {
         "rows_per_block": Entry("count or null", "Rows of a block if pairs were sampled in tiles."),
         "provenance": Entry("object", "Source of the table and how it was made."),
         "n_pairs": Entry("size", "Number of pairs, each stored in the rows of both of its objects."),
-        "counts_dtype": Entry("text", "Type of `n_seen`."),
+        "counts_dtype": Entry("text", "Type of `n_seen`: uint8 up to 254, else uint16, up to 65,534."),
         "agree_dtype": Entry("text", "Type of `n_agree`: `counts_dtype`, or float32 of soft clusterings."),
         "chunk_entries": Entry(
             "count", "Entries of a chunk of each array, except where an array is shorter than one chunk."
@@ -341,7 +343,8 @@ BODIES = {
 }
 """The entries of the body by kind of store. All are required, but for what is absent on a disk."""
 
-PARQUET_ENSEMBLE = {
+PARQUET = "ensemble in Parquet"
+BODIES[PARQUET] = {
     "files": Entry("list", "CRC-32 of the bytes of each file, in the order of rows."),
     "footers": Entry(
         "list", "CRC-32 of the end of each file: the metadata of Parquet, their length and `PAR1`."
@@ -352,8 +355,7 @@ PARQUET_ENSEMBLE = {
         if name not in ("generation", "metadata_checksum", "shared")
     },
 }
-"""The entries of the body of an ensemble in Parquet, where ``n_bytes`` is the size of the files, and the
-checksums of ids are of each chunk for itself."""
+"""Where ``n_bytes`` is the size of the files, and checksums of ids are of each chunk for itself."""
 
 ARRAYS = {"ensemble": ENSEMBLE, "pairs": PAIRS, "consensus": {**CONSENSUS, **TRUST}}
 """The arrays of each kind of store but those of ids."""
@@ -365,6 +367,7 @@ GROUPS = {
         Group(tuple(CONSENSUS), ("chunk_rows",), ("checksums",)),
         Group(tuple(TRUST), ("chunk_rows",), ("trust", "checksums")),
     ),
+    PARQUET: (),
 }
 """How the checksums cover the arrays of each kind of store."""
 
@@ -375,6 +378,10 @@ FILES = {
     },
     "pairs": {},
     "consensus": {"placing.npz": ("placing_checksum", "what places new objects")},
+    PARQUET: {
+        "_categories.json": ("categories_checksum", "the original values of the labels"),
+        "_generator.npz": ("generator_checksum", "what labels new rows by their features"),
+    },
 }
 """The files besides the arrays: the entry with the CRC-32 of one, null without it, and what it is."""
 
@@ -469,13 +476,17 @@ def check_body(body: Mapping[str, Any], entries: Mapping[str, Entry]) -> None:
 
 
 def layout_of(kind: str, body: Mapping[str, Any]) -> Layout:
-    """Return what the body of a manifest says of a store in Zarr.
+    """Return what the body of a manifest says of a store of this kind, also ``PARQUET``.
 
-    Raises KeyError, TypeError, ValueError or OverflowError if it is inconsistent.
+    Raises LookupError, TypeError, ValueError or OverflowError if it is inconsistent.
     """
     check_body(body, BODIES[kind])
     suffix = f"-{body['generation']}" if "generation" in BODIES[kind] else ""
     files = {name.format(suffix=suffix): (body[entry], what) for name, (entry, what) in FILES[kind].items()}
+    if kind == PARQUET:
+        for block in row_blocks(body["n_objects"], body["chunk_rows"]):
+            checksum = body["files"][block.index]
+            files[f"part-{block.index:05}.parquet"] = (checksum, f"rows {block.start} to {block.stop}")
     layout = Layout({}, [], files, suffix)
     for group in GROUPS[kind]:
         arrays = arrays_of(kind, group, body)

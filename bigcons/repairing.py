@@ -40,7 +40,6 @@ from bigcons.solving.workspace import Output
 from bigcons.storage.arrays import create_array, create_group, open_array
 from bigcons.storage.checkpoint import Snapshots, differences
 from bigcons.storage.commit import (
-    PARQUET_MANIFEST,
     manifest_of,
     new_file,
     new_folder_of_files,
@@ -83,8 +82,8 @@ def repair(
     Parameters
     ----------
     path : path or URL
-        A store of an ensemble, of pairs (also in Parquet) or of a consensus, or the output of an unfinished
-        solve.
+        A store of an ensemble or of pairs, both also in Parquet, or of a consensus, or the output of an
+        unfinished solve.
     source : path or anything that `Ensemble.from_labels` takes, default=None
         Where the source is now, if it is neither where it was nor next to the store: the ensemble of pairs
         or of a consensus, the table of an ensemble.
@@ -135,9 +134,6 @@ def repair(
         raise
     except (CorruptStoreError, OSError) as error:
         logger.info("%s", error)
-        if manifest_of(how.place).name == PARQUET_MANIFEST:
-            reason = "ensembles in Parquet are not repaired: import it again, or restore it from a copy"
-            raise NotRepairableError(path, [str(getattr(error, "path", path))], reason) from error
     with scratch_beside(path) as scratch:
         repaired = _write_anew(how, content, scratch)
     return {**open_store(path).verify(), "repaired": repaired}
@@ -199,9 +195,10 @@ def _write_anew(how: _How, content: dict[str, Any], scratch: Path) -> list[str]:
             if missing:
                 rows = [piece.rows for piece in _joined(still) if piece.rows is not None]
                 raise NotRepairableError(how.place, missing, made.reason, rows)
-        of_ids = {} if body.get("ids") is None else array_names(body["ids"]["dtype"], layout.suffix)
-        create_group(folder, [*layout.arrays, *of_ids.values()])
-        write_manifest(folder, content["kind"], body)
+        if layout.arrays:
+            of_ids = {} if body.get("ids") is None else array_names(body["ids"]["dtype"], layout.suffix)
+            create_group(folder, [*layout.arrays, *of_ids.values()])
+        write_manifest(folder, content["kind"], body, name=manifest_of(how.place).name)
         open_store(str(folder)).verify()
     repaired = [str(piece) for piece in (*_joined(lost), *_joined(stored.derived))]
     repaired += [layout.files[name][1] for name in lacking]
@@ -308,7 +305,7 @@ def _copy_file(found: Manifested, folder: Place, name: str, source: Place | None
 def _copy_ids(found: Manifested, folder: Place, ids: Ids | None = None) -> bool:
     """Write ids; return whether they are those that the manifest records."""
     entry, suffix = found.body.get("ids"), found.layout.suffix
-    if entry is None:
+    if entry is None or not found.layout.arrays:  # files of Parquet hold their ids
         return True
     sizes = (found.body["n_objects"], found.body["chunk_rows"])
     try:
@@ -387,6 +384,10 @@ def _make_ensemble(how: _How, body: dict[str, Any], scratch: Path) -> _Made:
             rows, columns = part
             return made.read(rows.start, rows.stop)[:, columns].astype(dtype)
 
+    if "files" in body:
+        again = place_of(scratch / "ensemble.parquet")
+        made.save(scratch / "ensemble.parquet", chunk_rows=body["chunk_rows"])
+        return _Made(_DIFFERS, files={name: again / name for name in again.names()})
     files = {categories_name(body["generation"]): place_of(out) / categories_name(1)}
     return _Made(_DIFFERS, lambda _: Labels(), made.id_column, files)
 

@@ -192,9 +192,9 @@ def _write_again(
     write: Callable[[Block, Rows], Use], store: ConsensusRows, order: np.ndarray, block: Block
 ) -> Use:
     """Write the rows of a block in another order of clusters."""
-    found = [store.read(name, block.start, block.stop) for name in ("labels", "memberships")]
+    labels, memberships = (store.read(name, block.start, block.stop) for name in ("labels", "memberships"))
     trust = store.read_trust(block.start, block.stop) if store.has_trust else None
-    return write(block, Rows(*found, trust).renumbered(order))
+    return write(block, Rows(labels, memberships, trust).renumbered(order))
 
 
 # Numbers of clusters

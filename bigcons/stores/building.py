@@ -179,7 +179,7 @@ def _chunk_rows(header: Header) -> int:
 # Appends
 
 
-def with_objects(header: Header, categories: Categories, source: Table | SoftSources) -> Content:
+def with_objects(source: Table | SoftSources, header: Header, categories: Categories) -> Content:
     """Return the header and categories of an ensemble with more objects, and the rows of these.
 
     New label values come after the known ones.
@@ -219,7 +219,7 @@ def with_objects(header: Header, categories: Categories, source: Table | SoftSou
 
 
 def with_partitions(
-    header: Header, categories: Categories, source: Table | SoftSources, names: Sequence[str] | None = None
+    source: Table | SoftSources, names: Sequence[str] | None, header: Header, categories: Categories
 ) -> Content:
     """Return the header and categories of an ensemble with more partitions, and the columns of these."""
     if isinstance(source, SoftSources):
@@ -232,7 +232,8 @@ def with_partitions(
                 f"memberships have {source.n_objects} objects but the ensemble has {header.n_objects}; "
                 "give one row for each, NaN where it is missing."
             )
-        n_clusters, n_labeled, new = source.n_clusters, source.count_labeled(), [None] * len(names)
+        n_clusters, n_labeled = source.n_clusters, source.count_labeled()
+        new: Categories = [None] * len(names)
         blocks = source.blocks()
     else:
         if names is None and source.names is not None and _generic(source.names):

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -706,7 +707,7 @@ class Ensemble:
         else:
             how = {"columns": columns, "drop": drop, "missing": missing, "header": header}
             source = self._table_with_ids(labels, id, how)
-        return self._append(lambda *known: building.with_objects(*known, source), partitions=False)
+        return self._append(partial(building.with_objects, source), partitions=False)
 
     def append_partitions(
         self,
@@ -735,7 +736,7 @@ class Ensemble:
         else:
             how = {"columns": columns, "drop": drop, "missing": missing, "header": header}
             source = self._table_with_ids(_as_matrix(labels), id, how)
-        return self._append(lambda *known: building.with_partitions(*known, source, names), partitions=True)
+        return self._append(partial(building.with_partitions, source, names), partitions=True)
 
     def _table_with_ids(self, labels: Any, id: Column | None, how: dict[str, Any]) -> Table:
         """Return a table of labels, with ids in the column ``id``, by default that of the same name."""
@@ -999,8 +1000,13 @@ def import_memberships(
     if _prepared(out, overwrite, provenance):
         return Ensemble.open(out)
     sources = SoftSources(tables, names)
-    given = {"overwrite": overwrite, "memory": memory, "chunk_rows": chunk_rows}
-    return ensemble_of(sources, out, provenance=provenance, **given)
+    return ensemble_of(
+        *(sources, out),
+        provenance=provenance,
+        overwrite=overwrite,
+        memory=memory,
+        chunk_rows=chunk_rows,
+    )
 
 
 def _with_warnings(ensemble: Ensemble) -> Ensemble:

@@ -26,7 +26,6 @@ from bigcons.memory import BLOCK_ROWS
 from bigcons.storage.arrays import refuse_links
 from bigcons.storage.commit import (
     PARQUET_MANIFEST,
-    load_manifest,
     names_parquet,
     new_store,
     write_manifest,
@@ -53,6 +52,7 @@ from bigcons.stores.ensemble_store import (
     write_generator,
 )
 from bigcons.stores.ids import StoredIds
+from bigcons.stores.store import consistent, read_layout
 from bigcons.tables.codes import Encoding, integer_lookup, text_lookup
 from bigcons.tables.encode import default_chunk_rows, label_dtype, partition_names, scan_labels
 from bigcons.tables.files import ParquetTable, footer_of, is_within
@@ -94,8 +94,8 @@ class ParquetRows(StoredRows):
     def __init__(self, path: Place) -> None:
         self.path: Place = path
         self._stamp = stamp_of(path)
-        body = load_manifest(path, KIND).body
-        try:
+        body = read_layout(path, KIND, RESTORE).body
+        with consistent(path, RESTORE):
             self.take(body)
             self.file_checksums: list[int] = [int(checksum) for checksum in body["files"]]
             self.footers: list[int] = [int(checksum) for checksum in body["footers"]]
@@ -107,10 +107,6 @@ class ParquetRows(StoredRows):
                 )
                 self.header: Header = self.header._replace(ids=ids)
             self.take_generator(path / _GENERATOR, body)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise CorruptStoreError(
-                f"{path} has an inconsistent manifest ({error}); {RESTORE}", path=path
-            ) from None
         self._encodings: list[Encoding] = []
         """Those of the partitions, made when a label is looked up."""
 

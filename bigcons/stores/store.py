@@ -11,13 +11,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from bigcons.errors import CorruptStoreError, StoreError
-from bigcons.layout import Layout, Piece, layout_of
+from bigcons.layout import PARQUET, Layout, Piece, layout_of
 from bigcons.storage.arrays import SharedChunks, open_declared, refuse_links
-from bigcons.storage.commit import load_manifest
+from bigcons.storage.commit import PARQUET_MANIFEST, load_manifest, manifest_of
 from bigcons.storage.interface import Place
 from bigcons.stores.ids import StoredIds
 
-INCONSISTENT = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+INCONSISTENT = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
 """What reading the body of a manifest raises that is not consistent."""
 
 
@@ -44,16 +44,17 @@ class Manifested(NamedTuple):
 
     def elsewhere(self) -> dict[str, Place]:
         """Return the arrays that hold chunks of earlier generations, by key."""
-        (name, *_) = self.layout.arrays
+        name = next(iter(self.layout.arrays), "")
         return self.shared.arrays(lambda generation: f"{name.removesuffix(self.layout.suffix)}-{generation}")
 
 
 def read_layout(place: Place, kind: str, remedy: str) -> Manifested:
     """Return what the manifest of a store of this kind says; raises CorruptStoreError if inconsistent."""
     data, body, folders = load_manifest(place, kind)
+    is_parquet = manifest_of(place).name == PARQUET_MANIFEST
     with consistent(place, remedy):
-        layout = layout_of(kind, body)
-        grid = layout.covered[0].checksums.shape
+        layout = layout_of(PARQUET if is_parquet else kind, body)
+        grid = layout.covered[0].checksums.shape if layout.covered else (0, 0)
         shared = SharedChunks.from_manifest(body.get("shared"), folders, grid)
     return Manifested(place, data, body, layout, shared)
 

@@ -169,7 +169,7 @@ def test_ensemble_in_parquet__is_as_the_page_says(tmp_path):
     content = json.loads((path / "_manifest.json").read_text(encoding="utf-8"))
     assert set(content) == set(layout.MANIFEST) - {"data", "shared"}
     body = content["body"]
-    assert set(body) == set(layout.PARQUET_ENSEMBLE)
+    assert set(body) == set(layout.BODIES[layout.PARQUET])
     checksum = content.pop("checksum")
     assert zlib.crc32(json.dumps(content, sort_keys=True).encode()) == checksum
     categories = (path / "_categories.json").read_bytes()
@@ -216,17 +216,46 @@ def check_ids(group, body):
     assert set(facts) == set(layout.ID_FACTS)
 
 
-def test_page__names_every_entry_array_and_codec():
-    named = set(re.findall(r"`([^`\n]+)`", PAGE))
-    assert set(layout.MANIFEST) <= named
-    for kind, entries in {**layout.BODIES, "Parquet": layout.PARQUET_ENSEMBLE}.items():
-        assert set(entries) <= named, kind
-    assert {name for specs in (layout.PAIRS, layout.CONSENSUS, layout.TRUST) for name in specs} <= named
-    assert {*layout.CLUSTER_COLUMNS, *layout.PARTITION_COLUMNS, *layout.IDS, *layout.ID_FACTS} <= named
-    assert set(arrays.CODECS) <= named
-    for specs in (layout.PAIRS, layout.CONSENSUS, layout.TRUST, layout.ENSEMBLE, layout.IDS):
-        for spec in specs.values():
+def fill_of(spec):
+    words = {"minimum": "minimum of the type", "maximum": "maximum of the type", "-1": "-1"}
+    return words[spec.fill] + (", -1 for float32" if {"uint8", "float32"} <= set(spec.dtypes) else "")
+
+
+def rows_of_arrays():
+    """Return the rows of the table of arrays."""
+    for kind, specs in {**layout.ARRAYS, "ensemble, consensus": layout.IDS}.items():
+        for name, spec in specs.items():
+            stored = f"{name}-<generation>" if kind == "ensemble" else name
+            shape = f"({', '.join(spec.shape)}{',' * (len(spec.shape) == 1)})"
             dims = ", ".join(f"`{dim}`" for dim in spec.dims)
-            assert f"{', '.join(spec.shape)}" in PAGE
-            assert f" | {dims} | {', '.join(spec.dtypes)} | " in PAGE
+            types = ", ".join(spec.dtypes)
+            yield kind, f"`{stored}`", f"`{shape}`", dims, types, fill_of(spec), spec.codec, spec.meaning
+
+
+def in_parquet_only():
+    ensemble, parquet = (layout.BODIES[kind] for kind in ("ensemble", layout.PARQUET))
+    return {name: entry for name, entry in parquet.items() if name not in ensemble}
+
+
+def tables():
+    """Return the tables of the page, as they are declared: what the first column has, and rows."""
+    yield "store | array | shape | dimension names | types | fill value | codec | value", rows_of_arrays()
+    bodies = {kind: entries for kind, entries in layout.BODIES.items() if kind != layout.PARQUET}
+    for entries in (*bodies.values(), in_parquet_only()):
+        yield "entry of `body` | type | value", [(f"`{name}`", *entry) for name, entry in entries.items()]
+    for entries in (layout.MANIFEST, layout.ID_FACTS, layout.PARQUET_PAIRS):
+        yield "entry | value", [(f"`{name}`", meaning) for name, meaning in entries.items()]
+    yield "column | value", [(f"`{name}`", meaning) for name, meaning in layout.PAIR_COLUMNS.items()]
+    for columns in (layout.CLUSTER_COLUMNS, layout.PARTITION_COLUMNS):
+        yield "column | type | value", [(f"`{name}`", *entry) for name, entry in columns.items()]
+
+
+@pytest.mark.parametrize(("head", "rows"), list(tables()))
+def test_page__has_the_tables_of_the_declarations(head, rows):
+    lines = [f"| {head} |", "|" + "---|" * (head.count("|") + 1), *(f"| {' | '.join(row)} |" for row in rows)]
+    assert "\n" + "\n".join(lines) + "\n\n" in PAGE
+
+
+def test_page__names_the_codecs_and_the_version():
+    assert set(arrays.CODECS) <= set(re.findall(r"`([^`\n]+)`", PAGE))
     assert f"version {layout.FORMAT_VERSION}" in PAGE.splitlines()[0]
