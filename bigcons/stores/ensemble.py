@@ -681,7 +681,8 @@ class Ensemble:
         rows = self.chunk_rows if chunk_rows is None else check_int("chunk_rows", chunk_rows)
         blocks = (self.read(block.start, block.stop) for block in self.blocks())
         header = self._header._replace(chunk_rows=rows)
-        return ensemble_of_content(Content(header, self.categories, blocks), path, overwrite=overwrite)
+        write_store(path, Content(header, self.categories, blocks), overwrite)
+        return Ensemble.open(path)
 
     def append_objects(
         self,
