@@ -15,6 +15,7 @@ import numpy as np
 import psutil
 
 from bigcons.errors import (
+    CorruptStoreError,
     EmptyPartitionError,
     InvalidInputError,
     MemoryBudgetError,
@@ -23,7 +24,13 @@ from bigcons.errors import (
 )
 from bigcons.layout import FORMAT_VERSION
 from bigcons.memory import Block, format_size, parse_size, row_blocks
-from bigcons.storage.commit import is_finished_import, is_store, provenance_at, refuse_existing
+from bigcons.storage.commit import (
+    PARQUET_MANIFEST,
+    is_finished_import,
+    is_store,
+    provenance_at,
+    refuse_existing,
+)
 from bigcons.storage.interface import StorePath
 from bigcons.storage.places import place_of
 from bigcons.stores import building
@@ -48,7 +55,7 @@ from bigcons.stores.parquet_ensemble import GivenRows, given_rows, refuse_wide
 from bigcons.stores.reshaping import read_long, read_runs
 from bigcons.stores.soft_sources import SoftSources, listed
 from bigcons.tables.encode import chunk_rows_within, label_dtype, warn_of_suspects
-from bigcons.tables.files import describe, is_parquet, provenance_of_files
+from bigcons.tables.files import ParquetTable, describe, is_parquet, provenance_of_files
 from bigcons.tables.ids import Ids
 from bigcons.tables.intake import open_table
 from bigcons.tables.memory import HardenedTable
@@ -1048,7 +1055,14 @@ def ensemble_of_content(
 
 
 def _table_of(x: Any, *, are_objects: bool = False, usual_id: str | None = None) -> Table:
-    return open_table(_with_open_store(x), "labels", are_objects=are_objects, usual_id=usual_id)
+    table = open_table(_with_open_store(x), "labels", are_objects=are_objects, usual_id=usual_id)
+    if isinstance(table, ParquetTable) and table.is_part:
+        raise CorruptStoreError(
+            f"{table.where} was written as an ensemble, but its {PARQUET_MANIFEST} is not there; restore it "
+            "from a copy, or name the columns that are partitions by bigcons.select (--columns).",
+            path=table.where,
+        )
+    return table
 
 
 def _with_open_store(x: Any) -> Any:

@@ -55,7 +55,7 @@ from bigcons.stores.ids import StoredIds
 from bigcons.stores.store import consistent, read_layout
 from bigcons.tables.codes import Encoding, integer_lookup, text_lookup
 from bigcons.tables.encode import default_chunk_rows, label_dtype, partition_names, scan_labels
-from bigcons.tables.files import ParquetTable, footer_of, is_within
+from bigcons.tables.files import MADE_FOR_ENSEMBLE, ParquetTable, footer_of, is_within
 from bigcons.tables.ids import canonical, parts_of
 from bigcons.tables.reading import rule_of_values
 from bigcons.tables.select import SelectedTable
@@ -436,7 +436,7 @@ def _schema(header: Header, categories: Categories, dtype: np.dtype) -> Any:
                 "ones; rename one of them, or store the ensemble as .zarr."
             )
         fields.insert(0, (name, header.ids.type))
-    return pa.schema(fields)
+    return pa.schema(fields, metadata=MADE_FOR_ENSEMBLE)
 
 
 def _labels(codes: np.ndarray, values: np.ndarray | None) -> Any:
