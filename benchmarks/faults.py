@@ -302,9 +302,9 @@ def make_targets(folder: Path, solves: list[str]) -> list[Target]:
         rng = np.random.default_rng(seed)
         words = np.array(["ant", "bee", "c,t", 'd"g', "eel"])[rng.integers(0, 5, (N_OBJECTS, 3))]
         columns = {"name": [f"{seed}-{row}" for row in range(N_OBJECTS)], "a": words[:, 0], "b": words[:, 1]}
-        Ensemble.from_labels(pa.table(columns), id="name").save(
-            folder / f"words and ids {seed}/e.zarr", chunk_rows=128
-        )
+        named = Ensemble.from_labels(pa.table(columns), id="name")
+        named.save(folder / f"words and ids {seed}/e.zarr", chunk_rows=128)
+        named.save(folder / f"ensemble in Parquet {seed}/e.parquet", chunk_rows=128)
         soft = [rng.dirichlet(np.ones(3), N_OBJECTS).astype(np.float32) for _ in range(3)]
         Ensemble.from_memberships(soft).save(folder / f"soft ensemble {seed}/e.zarr", chunk_rows=128)
         METHODS["pcc"](3, random_state=seed).fit(ensembles[seed], out=folder / f"consensus {seed}/c.zarr")
@@ -312,6 +312,7 @@ def make_targets(folder: Path, solves: list[str]) -> list[Target]:
     kinds: list[tuple[str, str, Any, Callable[[Path], bytes]]] = [
         ("ensemble", "e.zarr", Ensemble, read_ensemble),
         ("words and ids", "e.zarr", Ensemble, read_ensemble),
+        ("ensemble in Parquet", "e.parquet", Ensemble, read_ensemble),
         ("soft ensemble", "e.zarr", Ensemble, read_ensemble),
         ("pairs", "p.zarr", PairTable, read_pairs),
         ("pairs in Parquet", "p.parquet", PairTable, read_pairs),
@@ -358,6 +359,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "g.zarr",
     ),
     "append": ("append more.csv -o a.zarr", "a.zarr"),
+    "import to Parquet": ("import labels.csv -o e.parquet", "e.parquet"),
+    "append in Parquet": ("append more.csv -o a.parquet", "a.parquet"),
     "harden": ("harden soft.zarr -o h.zarr", "h.zarr"),
     "sample": ("sample e.zarr -o p.zarr --per-object 20 --random-state 0 --scheduler serial", "p.zarr"),
     "sample to Parquet": (
@@ -414,7 +417,7 @@ def in_child(text: str, after: float | None) -> int:
 def bits_of(path: Path) -> bytes:
     """Return the bits of what a command wrote."""
     if path.suffix == ".parquet":
-        return read_pairs(path)
+        return read_ensemble(path) if path.is_dir() else read_pairs(path)
     if path.is_file():
         return path.read_bytes()
     if path.suffix != ".zarr":
@@ -443,7 +446,9 @@ def write_inputs(folder: Path, n_objects: int) -> None:
     header = {"header": ",".join("abcdefghijkl"), "comments": "", "fmt": "%d", "delimiter": ","}
     np.savetxt(folder / "labels.csv", labels, **header)
     np.savetxt(folder / "more.csv", labels[: n_objects // 2], **header)
-    Ensemble.from_labels(folder / "labels.csv").save(folder / "before.zarr", chunk_rows=n_objects // 10)
+    for suffix in ("zarr", "parquet"):
+        before = Ensemble.from_labels(folder / "labels.csv")
+        before.save(folder / f"before.{suffix}", chunk_rows=n_objects // 10)
     rng = np.random.default_rng(0)
     np.save(folder / "features.npy", rng.normal(size=(n_objects, 4)).astype(np.float32))
     pairs = np.unique(np.sort(rng.integers(0, n_objects, (8 * n_objects, 2))), axis=0)
@@ -458,13 +463,13 @@ def write_inputs(folder: Path, n_objects: int) -> None:
 def prepare(output: str) -> None:
     """Remove the output; one to append to is put back as it was."""
     remove(Path(output))
-    if output == "a.zarr":
-        shutil.copytree("before.zarr", output)
+    if output.startswith("a."):
+        shutil.copytree(output.replace("a.", "before."), output)
 
 
 def repeat(name: str, text: str, output: str, n_before: int) -> int:
     """Run a command again after a kill, as its user would; return its exit code."""
-    if name == "append":
+    if name.startswith("append"):
         if Ensemble.open(output).n_objects == n_before:
             return in_child(text, None)
         Path(f".{output}.lock").unlink(missing_ok=True)  # locks nothing; the next append would remove it
@@ -484,7 +489,7 @@ def sample_kills(n: int, seed: int, folder: Path, n_objects: int) -> dict[str, A
         tried, killed, kept, wrong = Counter(), Counter(), Counter(), []
         for name, (text, output) in commands.items():
             prepare(output)
-            if name != "append":
+            if not name.startswith("append"):
                 run_command(text.replace(f"-o {output}", f"-o warm-{output}"))  # kernels are compiled
                 remove(Path(f"warm-{output}"))
             start = time.perf_counter()

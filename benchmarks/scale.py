@@ -25,7 +25,7 @@ from bigcons.datasets import PlantedLabels, planted_blocks
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.memory import Block, row_blocks
 from bigcons.stores.building import write_store
-from bigcons.stores.ensemble_store import Header
+from bigcons.stores.ensemble_store import Content, Header
 from bigcons.tables.encode import default_chunk_rows
 
 N_PARTITIONS = 100
@@ -46,7 +46,7 @@ def plant(n_objects: int, folder: Path, n_partitions: int = N_PARTITIONS) -> tup
     names = [f"p{u}" for u in range(n_partitions)]
     head = Header(n_objects, names, n_clusters, n_labeled, chunk_rows, {"made_by": "benchmarks/scale.py"})
     blocks = labels_in_order(recipe, row_blocks(n_objects, chunk_rows), n_labeled, truth)
-    write_store(path, blocks, head, [None] * n_partitions, recipe.dtype, True)
+    write_store(path, Content(head, [None] * n_partitions, blocks), True)
     truth.flush()
     return path, truth_path
 

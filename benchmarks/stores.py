@@ -31,7 +31,7 @@ from bigcons.errors import SuspiciousLabelsWarning
 from bigcons.memory import row_blocks
 from bigcons.stores import parquet_ensemble
 from bigcons.stores.building import write_store
-from bigcons.stores.ensemble_store import Header
+from bigcons.stores.ensemble_store import Content, Header
 from bigcons.tables.encode import default_chunk_rows
 from bigcons.tables.files import footer_of
 
@@ -119,7 +119,7 @@ def measure(folder: Path, n_objects: int, n_partitions: int, n_clusters: int, dt
         path = folder / f"ensemble.{suffix}"
         source = blocks(n_objects, n_partitions, n_clusters, dtype)
         start = time.perf_counter()
-        write_store(path, source, header, [None] * n_partitions, np.dtype(dtype), True)
+        write_store(path, Content(header, [None] * n_partitions, source), True)
         written = time.perf_counter() - start
         with multiprocessing.get_context("spawn").Pool(1) as process:
             found = process.apply(measure_reading, (str(path),))

@@ -13,7 +13,8 @@ import itertools
 import logging
 import shutil
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -33,13 +34,12 @@ from bigcons.errors import (
     StoreNotFoundError,
     first_line,
 )
+from bigcons.layout import IDS, Piece
 from bigcons.methods import METHODS
-from bigcons.schema import IDS
 from bigcons.solving.workspace import Output
-from bigcons.storage.arrays import create_array, create_group
+from bigcons.storage.arrays import create_array, create_group, open_array
 from bigcons.storage.checkpoint import Snapshots, differences
 from bigcons.storage.commit import (
-    PARQUET_MANIFEST,
     manifest_of,
     new_file,
     new_folder_of_files,
@@ -56,8 +56,8 @@ from bigcons.stores.ids import StoredIds, array_names, write_ids
 from bigcons.stores.opening import is_unfinished, open_store, partial_folder, verify_store
 from bigcons.stores.pair_lists import scratch_beside
 from bigcons.stores.pairs import PairTable, ParquetPairTable, import_pairs
-from bigcons.stores.pieces import Layout, Piece, Stored, layout_of, part_of
-from bigcons.stores.zarr_ensemble import categories_name, generator_name
+from bigcons.stores.store import Manifested, read_layout
+from bigcons.stores.zarr_ensemble import categories_name
 from bigcons.tables.files import IN_MEMORY, STANDARD_INPUT, footer_of, is_parquet
 from bigcons.tables.ids import Ids
 
@@ -82,8 +82,8 @@ def repair(
     Parameters
     ----------
     path : path or URL
-        A store of an ensemble, of pairs (also in Parquet) or of a consensus, or the output of an unfinished
-        solve.
+        A store of an ensemble or of pairs, both also in Parquet, or of a consensus, or the output of an
+        unfinished solve.
     source : path or anything that `Ensemble.from_labels` takes, default=None
         Where the source is now, if it is neither where it was nor next to the store: the ensemble of pairs
         or of a consensus, the table of an ensemble.
@@ -134,9 +134,6 @@ def repair(
         raise
     except (CorruptStoreError, OSError) as error:
         logger.info("%s", error)
-        if manifest_of(how.place).name == PARQUET_MANIFEST:
-            reason = "ensembles in Parquet are not repaired: import it again, or restore it from a copy"
-            raise NotRepairableError(path, [str(getattr(error, "path", path))], reason) from error
     with scratch_beside(path) as scratch:
         repaired = _write_anew(how, content, scratch)
     return {**open_store(path).verify(), "repaired": repaired}
@@ -169,44 +166,101 @@ class _How(NamedTuple):
 
 def _write_anew(how: _How, content: dict[str, Any], scratch: Path) -> list[str]:
     """Replace the store by one whose pieces all have their checksums; return what was made again."""
-    layout = layout_of(how.place, content["kind"])
-    body = {**layout.body, **({"shared": None} if "shared" in layout.body else {})}
-    with new_store(how.place, overwrite=True, kind=layout.kind) as folder:
+    found = read_layout(how.place, content["kind"], "it cannot be repaired.")
+    layout = found.layout
+    body = {**found.body, **({"shared": None} if "shared" in found.body else {})}
+    with new_store(how.place, overwrite=True, kind=content["kind"]) as folder:
         if read_manifest(how.place) != content:
             raise StoreError(f"{how.place} has changed since it was opened; try again.", path=how.place)
         new = {name: create_array(folder / name, *array) for name, array in layout.arrays.items()}
-        stored = Stored(layout, scratch / "metadata")
+        stored = _Whole(found, scratch / "metadata")
         lost: list[Piece] = []
-        for piece in layout.pieces:
+        for piece in layout.pieces():
             values = stored.read(piece)
             if values is None:
                 lost.append(piece)
             else:
                 _put(new, piece, values)
-        files = _files_of(layout)
-        lacking = [what for what in files if not _copy_file(layout, folder, *files[what])]
-        has_ids = _copy_ids(layout, folder)
+        lacking = [name for name in layout.files if not _copy_file(found, folder, name)]
+        has_ids = _copy_ids(found, folder)
         if lost or lacking or not has_ids:
-            made = _make(how, layout, scratch)
-            still = [piece for piece in lost if not _put(new, piece, made.read(piece))]
+            made = _make(how, content["kind"], body, scratch)
+            still = [piece for piece in lost if not _put(new, piece, made.read(piece, layout.suffix))]
             missing = [str(piece) for piece in _joined(still)]
-            for what in lacking:
-                if not _copy_file(layout, folder, *files[what], made.files.get(what)):
-                    missing.append(what)
-            if not has_ids and not _copy_ids(layout, folder, made.ids):
+            for name in lacking:
+                if not _copy_file(found, folder, name, made.files.get(name)):
+                    missing.append(layout.files[name][1])
+            if not has_ids and not _copy_ids(found, folder, made.ids):
                 missing.append("the ids")
             if missing:
                 rows = [piece.rows for piece in _joined(still) if piece.rows is not None]
                 raise NotRepairableError(how.place, missing, made.reason, rows)
-        ids = body.get("ids")
-        of_ids = {} if ids is None else array_names(ids["dtype"], layout.suffix)
-        create_group(folder, [*layout.arrays, *of_ids.values()])
-        write_manifest(folder, layout.kind, body)
+        if layout.arrays:
+            of_ids = {} if body.get("ids") is None else array_names(body["ids"]["dtype"], layout.suffix)
+            create_group(folder, [*layout.arrays, *of_ids.values()])
+        write_manifest(folder, content["kind"], body, name=manifest_of(how.place).name)
         open_store(str(folder)).verify()
     repaired = [str(piece) for piece in (*_joined(lost), *_joined(stored.derived))]
-    repaired += lacking
+    repaired += [layout.files[name][1] for name in lacking]
     repaired += [] if has_ids else ["the ids"]
     return repaired or ["metadata"]
+
+
+class _Whole:
+    """The pieces of a damaged store that are still whole."""
+
+    def __init__(self, found: Manifested, scratch: Path) -> None:
+        """Prepare to read with the stored metadata of each array and, where these fail, with their own."""
+        self.derived: list[Piece] = []
+        """Those read whose labels follow from their memberships."""
+        self._readings: list[dict[str, Any]] = [{}, {}]
+        elsewhere = found.elsewhere()
+        for name, array in found.layout.arrays.items():
+            fresh = place_of(scratch) / name
+            create_array(fresh, *array)
+            stored = dict.fromkeys(array.keys(), found.data / name) | elsewhere
+            for reading, place, chunks in (
+                (self._readings[0], found.data / name, elsewhere), (self._readings[1], fresh, stored)
+            ):  # fmt: skip
+                with suppress(StoreError, OSError):
+                    opened = open_array(place, chunks)
+                    if (opened.shape, opened.dtype) == (array.shape, array.dtype):
+                        reading[name] = opened
+
+    def read(self, piece: Piece) -> list[np.ndarray] | None:
+        """Return a piece if it has its checksum, else None."""
+        for reading in self._readings:
+            parts = [_part_of(reading.get(name), piece.part) for name in piece.arrays]
+            if piece.arrays == ("labels", "memberships") and parts[1] is not None:
+                candidates = [[labels, parts[1]] for labels in (parts[0], *_labels_of(parts[1]))]
+            else:
+                candidates = [parts]
+            for values in candidates:
+                if all(part is not None for part in values) and piece.is_proven_by(values):
+                    if values[0] is not parts[0]:
+                        self.derived.append(piece)
+                    return values
+        return None
+
+
+def _part_of(array: Any, part: tuple[slice, ...]) -> Any:
+    """Return part of an array, None if it cannot be read."""
+    if array is None:
+        return None
+    try:
+        return np.ascontiguousarray(array[part])
+    except MemoryError:
+        raise
+    except Exception:  # codecs raise errors of many types, and disks that fail OSError
+        return None
+
+
+def _labels_of(memberships: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield labels that memberships may have: of the largest, and -1 where they are uniform."""
+    labels = memberships.argmax(axis=1).astype(np.int32)
+    yield labels
+    uniform = (memberships == np.float32(1.0 / memberships.shape[1])).all(axis=1)
+    yield np.where(uniform, np.int32(-1), labels)
 
 
 def _put(arrays: Mapping[str, Any], piece: Piece, values: Sequence[np.ndarray] | None) -> bool:
@@ -233,30 +287,13 @@ def _joined(pieces: list[Piece]) -> list[Piece]:
     return found
 
 
-_VALUES, _GENERATOR, _PLACER = (
-    *("the original values of the labels", "what labels new rows by their features"),
-    "what places new objects",
-)
-
-
-def _files_of(layout: Layout) -> dict[str, tuple[str, str]]:
-    """Return the files of a store besides its arrays, in words: name, and entry of the checksum."""
-    if layout.kind == "ensemble":
-        generation = int(layout.body["generation"])
-        return {
-            _VALUES: (categories_name(generation), "categories_checksum"),
-            _GENERATOR: (generator_name(generation), "generator_checksum"),
-        }
-    return {_PLACER: (PLACING, "placing_checksum")} if layout.kind == "consensus" else {}
-
-
-def _copy_file(layout: Layout, folder: Place, name: str, entry: str, source: Place | None = None) -> bool:
+def _copy_file(found: Manifested, folder: Place, name: str, source: Place | None = None) -> bool:
     """Copy a file besides the arrays; return whether it has its checksum, or the store has none."""
-    checksum = layout.body.get(entry)
+    checksum, _ = found.layout.files[name]
     if checksum is None:
         return True
     try:
-        content = (source or layout.data / name).read()
+        content = (source or found.data / name).read()
     except OSError:
         return False
     if zlib.crc32(content) != checksum:
@@ -265,20 +302,21 @@ def _copy_file(layout: Layout, folder: Place, name: str, entry: str, source: Pla
     return True
 
 
-def _copy_ids(layout: Layout, folder: Place, ids: Ids | None = None) -> bool:
+def _copy_ids(found: Manifested, folder: Place, ids: Ids | None = None) -> bool:
     """Write ids; return whether they are those that the manifest records."""
-    entry, n_objects = layout.body.get("ids"), layout.body["n_objects"]
-    if entry is None:
+    entry, suffix = found.body.get("ids"), found.layout.suffix
+    if entry is None or not found.layout.arrays:  # files of Parquet hold their ids
         return True
+    sizes = (found.body["n_objects"], found.body["chunk_rows"])
     try:
         if ids is None:
-            ids = StoredIds(layout.data, layout.suffix, entry, n_objects, layout.body["chunk_rows"])
-        if write_ids(folder, layout.suffix, ids, n_objects, layout.body["chunk_rows"]) == entry:
+            ids = StoredIds(found.data, suffix, entry, *sizes)
+        if write_ids(folder, suffix, ids, *sizes) == entry:
             return True
     except (StoreError, KeyError, TypeError, ValueError, OSError):
         pass
     for name in IDS:
-        (folder / f"{name}{layout.suffix}").remove()
+        (folder / f"{name}{suffix}").remove()
     return False
 
 
@@ -294,19 +332,19 @@ class _Made(NamedTuple):
     """Returns an array by its name in the schema, None if there is none."""
     ids: Ids | None = None
     files: Mapping[str, Place] = MappingProxyType({})
-    """Those besides the arrays, by what they are."""
+    """Those besides the arrays, by name."""
 
-    def read(self, piece: Piece) -> list[np.ndarray] | None:
+    def read(self, piece: Piece, suffix: str) -> list[np.ndarray] | None:
         """Return what was made in the place of a piece; None if nothing was."""
-        parts = [part_of(self.arrays(name), piece.part) for name in piece.arrays]
+        parts = [_part_of(self.arrays(name.removesuffix(suffix)), piece.part) for name in piece.arrays]
         return None if any(part is None for part in parts) else parts
 
 
-def _make(how: _How, layout: Layout, scratch: Path) -> _Made:
+def _make(how: _How, kind: str, body: dict[str, Any], scratch: Path) -> _Made:
     """Make what a store holds again from its source, as far as its provenance says how."""
     makers = {"ensemble": _make_ensemble, "pairs": _make_pairs, "consensus": _make_consensus}
     try:
-        return makers[layout.kind](how, layout, scratch)
+        return makers[kind](how, body, scratch)
     except MemoryBudgetError:
         raise
     except (BigconsError, OSError) as error:
@@ -316,8 +354,8 @@ def _make(how: _How, layout: Layout, scratch: Path) -> _Made:
 _DIFFERS = "what its source gives has another checksum"
 
 
-def _make_ensemble(how: _How, layout: Layout, scratch: Path) -> _Made:
-    body, made_with = layout.body, layout.body["provenance"]
+def _make_ensemble(how: _How, body: dict[str, Any], scratch: Path) -> _Made:
+    made_with = body["provenance"]
     out, made_by = scratch / "ensemble.zarr", made_with.get("made_by")
     if made_by == "harden":
         made = Ensemble.open(how.found(made_with.get("source"), "its soft ensemble")).harden(out)
@@ -346,13 +384,16 @@ def _make_ensemble(how: _How, layout: Layout, scratch: Path) -> _Made:
             rows, columns = part
             return made.read(rows.start, rows.stop)[:, columns].astype(dtype)
 
-    categories = place_of(out) / categories_name(1)
-    return _Made(_DIFFERS, lambda _: Labels(), made.id_column, {_VALUES: categories})
+    if "files" in body:
+        again = place_of(scratch / "ensemble.parquet")
+        made.save(scratch / "ensemble.parquet", chunk_rows=body["chunk_rows"])
+        return _Made(_DIFFERS, files={name: again / name for name in again.names()})
+    files = {categories_name(body["generation"]): place_of(out) / categories_name(1)}
+    return _Made(_DIFFERS, lambda _: Labels(), made.id_column, files)
 
 
-def _make_pairs(how: _How, layout: Layout, scratch: Path) -> _Made:
+def _make_pairs(how: _How, body: dict[str, Any], scratch: Path) -> _Made:
     out = scratch / "pairs.zarr"
-    body = layout.body
     made = _pairs_again(how, body["provenance"], body["n_objects"], body.get("rows_per_block"), out)
     return _Made(_DIFFERS, lambda name: getattr(made._columns, name))
 
@@ -372,9 +413,9 @@ def _pairs_again(
     return import_pairs(source, out, n_objects=n_objects, memory=how.memory or "1GB")
 
 
-def _make_consensus(how: _How, layout: Layout, scratch: Path) -> _Made:
-    made_with, out = layout.body["provenance"], scratch / "consensus.zarr"
-    run, given = made_with.get("run"), dict(layout.body["parameters"])
+def _make_consensus(how: _How, body: dict[str, Any], scratch: Path) -> _Made:
+    made_with, out = body["provenance"], scratch / "consensus.zarr"
+    run, given = made_with.get("run"), dict(body["parameters"])
     classes = {method.__name__: method for method in METHODS.values()}
     method = classes.get(str(given.pop("method", None)))
     if not isinstance(run, dict) or method is None:
@@ -390,7 +431,8 @@ def _make_consensus(how: _How, layout: Layout, scratch: Path) -> _Made:
         raise InvalidInputError(f"the run that made it cannot be repeated from what is stored: {told}")
     model.fit(ensemble, out=out)
     made = Consensus.open(out)
-    return _Made(_DIFFERS, made._arrays.get, made.id_column, {_PLACER: place_of(out) / PLACING})
+    files = {PLACING: place_of(out) / PLACING}
+    return _Made(_DIFFERS, made._store.arrays.get, made.id_column, files)
 
 
 # Pairs in Parquet, and unfinished runs

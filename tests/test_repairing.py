@@ -37,6 +37,7 @@ def made(tmp_path_factory):
     lines += [",".join([f"object {row}", *cells]) for row, cells in enumerate(table.tolist())]
     (folder / "labels.csv").write_text("\n".join(lines))
     ensemble = import_labels(folder / "labels.csv", folder / "e.zarr", id="name", chunk_rows=CHUNK)
+    ensemble.save(folder / "e.parquet")
     rng = np.random.default_rng(0)
     soft = Ensemble.from_memberships([rng.dirichlet(np.ones(3), ROWS).astype(np.float32) for _ in range(3)])
     soft.save(folder / "soft.zarr", chunk_rows=CHUNK).harden(folder / "hard.zarr")
@@ -80,6 +81,9 @@ DAMAGE = {
     "two chunks in a row": ("e.zarr", "labels-1/c/[12]/0", "delete", "rows 128 to 384 of labels-1"),
     "metadata": ("e.zarr", "labels-1/zarr.json", "cut", "metadata"),
     "values": ("e.zarr", "categories-1.json", "flip", "the original values"),
+    "rows in Parquet": ("e.parquet", "part-0000[13].parquet", "flip", "rows 128 to 256; rows 384 to 500"),
+    "values in Parquet": ("e.parquet", "_categories.json", "delete", "the original values"),
+    "footer of Parquet": ("e.parquet", "part-00003.parquet", "cut", "rows 384 to 500"),
     "ids": ("e.zarr", "id_text-1/c/0", "flip", "the ids"),
     "hardened": ("hard.zarr", "labels-1/c/0/0", "cut", "rows 0 to 500 of labels-1"),
     "indptr of tiles": ("tiles.zarr", "indptr/c/0", "flip", "rows 0 to 501 of indptr"),

@@ -361,8 +361,8 @@ def _generator_of(
 
 def _train_on_samples(call: Call, sample_rows: int) -> Ensemble:
     """Return the ensemble of partitions that are trained on ``sample_rows`` objects each."""
-    from bigcons.stores.ensemble import ensemble_of_blocks  # imports zarr
-    from bigcons.stores.ensemble_store import Header
+    from bigcons.stores.ensemble import ensemble_of_content  # imports zarr
+    from bigcons.stores.ensemble_store import Content, Header
 
     data = call.data
     if call.resume and not call.seed_is_given and (kept := kept_seed(call.out)) is not None:
@@ -397,8 +397,8 @@ def _train_on_samples(call: Call, sample_rows: int) -> Ensemble:
     train = TrainTask(seen, call.settings, pool, sample_rows)
     provenance = {**made_with, "seed": call.seed, "source": data.where}
 
-    def header(centers: list[np.ndarray], made_by: Generator) -> Header:
-        return Header(
+    def content(centers: list[np.ndarray], made_by: Generator, blocks: Iterator[np.ndarray]) -> Content:
+        header = Header(
             data.n_objects,
             [f"p{u}" for u in range(call.n_partitions)],
             np.array([len(found) for found in centers], np.int64),
@@ -408,6 +408,7 @@ def _train_on_samples(call: Call, sample_rows: int) -> Ensemble:
             ids=data.ids,
             generator=made_by,
         )
+        return Content(header, [None] * call.n_partitions, blocks)
 
     def generator_of(centers: list[np.ndarray], pool: Pool) -> Generator:
         chosen = _evenly(len(pool.rows), scaling.width)
@@ -420,7 +421,7 @@ def _train_on_samples(call: Call, sample_rows: int) -> Ensemble:
         made_by = generator_of(centers, pool)
         del train, pool
         blocks = _label_blocks(call, plan, LabelTask.of(seen, scaling, centers), None)
-        return ensemble_of_blocks(blocks, header(centers, made_by))
+        return ensemble_of_content(content(centers, made_by, blocks))
     with call.scratch(made_with) as scratch:
         unfinished = call.unfinished(scratch.centers, scratch.has)
         _run("train partitions", train, plan.n_tasks, call.engine, unfinished, scratch.write_centers)
@@ -428,7 +429,7 @@ def _train_on_samples(call: Call, sample_rows: int) -> Ensemble:
         made_by = generator_of(centers, pool)
         del train, pool
         blocks = _label_blocks(call, plan, LabelTask.of(seen, scaling, centers), scratch)
-        return ensemble_of_blocks(blocks, header(centers, made_by), call.out, overwrite=call.overwrite)
+        return ensemble_of_content(content(centers, made_by, blocks), call.out, overwrite=call.overwrite)
 
 
 def _label_blocks(

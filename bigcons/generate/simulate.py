@@ -21,7 +21,7 @@ from bigcons.generate.pipeline import open_logged_engine
 from bigcons.generate.sampling import subset_size
 from bigcons.generate.scratch import find_finished, take_finished
 from bigcons.kernels.draws import draw_labels
-from bigcons.schema import MISSING
+from bigcons.layout import MISSING
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, generator, resolve_seed
 from bigcons.storage.commit import is_store
 from bigcons.stores.ensemble_store import SUM_TOLERANCE

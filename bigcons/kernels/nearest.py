@@ -13,7 +13,7 @@ import numpy as np
 
 from bigcons.kernels._jit import jit, leaf
 from bigcons.kernels._vector import WIDTH, add_times8, choose8, fill8, load8, store8, zero8
-from bigcons.schema import MISSING
+from bigcons.layout import MISSING
 
 TILE = 2 * WIDTH
 """Points that are compared with a center at a time."""

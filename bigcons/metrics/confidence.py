@@ -28,6 +28,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, local_engine, open_engine
+from bigcons.layout import TRUST
 from bigcons.memory import Block, row_blocks
 from bigcons.metrics.clusterings import (
     MAX_TABLE_BYTES,
@@ -40,7 +41,6 @@ from bigcons.metrics.clusterings import (
 )
 from bigcons.metrics.ensemble import table_with_partitions
 from bigcons.progress import progress
-from bigcons.schema import TRUST
 from bigcons.seeding import generator
 from bigcons.stores.consensus import ConsensusWriter
 from bigcons.stores.ensemble import Ensemble, as_ensemble
@@ -205,7 +205,7 @@ def write_trust(
     evidence = Evidence(ensemble, LabelColumn("labels", rows.label_rows), engine, judged=judged)
     rows.add_trust()
     for _, written in evidence.weigh_blocks(engine, lambda b, r: rows.write_trust(b.start, r)):
-        writer.note_trust(written)
+        writer.note(written)
     writer.describe_trust(*evidence.tables(), evidence.temperature)
 
 

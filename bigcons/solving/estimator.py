@@ -24,10 +24,10 @@ from bigcons.errors import (
     warn_user,
 )
 from bigcons.execution.engine import Engine, SerialEngine, open_engine
+from bigcons.layout import TRUST
 from bigcons.memory import Block
 from bigcons.metrics import confidence
 from bigcons.progress import job, progress
-from bigcons.schema import TRUST
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.base import Estimator, check_is_fitted
 from bigcons.solving.memory_plan import LabelsNeededError, PlannedEnsemble

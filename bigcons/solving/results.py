@@ -123,15 +123,15 @@ class Results:
             writer.rows.add_trust()
         store, K = writer.rows, self.n_clusters
 
-        def write(block: Block, rows: Rows) -> tuple[Written, Written | None, np.ndarray]:
-            written = store.write(block.start, rows.labels, rows.memberships)
-            of_trust = None if rows.trust is None else store.write_trust(block.start, rows.trust)
-            return written, of_trust, sizes_of(rows.labels, K)
+        def write(block: Block, rows: Rows) -> tuple[list[Written], np.ndarray]:
+            written = [store.write(block.start, rows.labels, rows.memberships)]
+            if rows.trust is not None:
+                written.append(store.write_trust(block.start, rows.trust))
+            return written, sizes_of(rows.labels, K)
 
-        def note(written: Written, of_trust: Written | None, sizes: np.ndarray) -> None:
-            writer.note(written)
-            if of_trust is not None:
-                writer.note_trust(of_trust)
+        def note(written: list[Written], sizes: np.ndarray) -> None:
+            for of_arrays in written:
+                writer.note(of_arrays)
             self.sizes += sizes
 
         for _, written in self._map(write):
@@ -192,9 +192,9 @@ def _write_again(
     write: Callable[[Block, Rows], Use], store: ConsensusRows, order: np.ndarray, block: Block
 ) -> Use:
     """Write the rows of a block in another order of clusters."""
-    found = store.read_labels(block.start, block.stop), store.read_memberships(block.start, block.stop)
+    labels, memberships = (store.read(name, block.start, block.stop) for name in ("labels", "memberships"))
     trust = store.read_trust(block.start, block.stop) if store.has_trust else None
-    return write(block, Rows(*found, trust).renumbered(order))
+    return write(block, Rows(labels, memberships, trust).renumbered(order))
 
 
 # Numbers of clusters

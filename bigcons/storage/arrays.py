@@ -21,7 +21,7 @@ from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 from zarr.storage import WrapperStore
 
 from bigcons.errors import CorruptStoreError, StoreError, StoreNotFoundError, first_line
-from bigcons.schema import ArraySpec
+from bigcons.layout import ArraySpec
 from bigcons.storage.interface import Place
 from bigcons.storage.places import DiskPlace
 from bigcons.storage.reading import check_file, read_json
@@ -137,11 +137,15 @@ def open_array(
 
 
 def open_declared(
-    place: Place, shape: tuple[int, ...], dtype: np.dtype | str, remedy: str
+    place: Place,
+    shape: tuple[int, ...],
+    dtype: np.dtype | str,
+    remedy: str,
+    elsewhere: Mapping[str, Place] | None = None,
 ) -> zarr.Array[Any]:
     """Open an array; raise CorruptStoreError unless it has the shape and type that the manifest declares."""
     try:
-        array = open_array(place)
+        array = open_array(place, elsewhere)
     except StoreNotFoundError as error:
         raise CorruptStoreError(f"{place} is missing; {remedy}", path=place) from error
     if (array.shape, array.dtype) != (shape, np.dtype(dtype)):

@@ -35,7 +35,7 @@ from bigcons.errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
-from bigcons.schema import FORMAT_VERSION, KINDS
+from bigcons.layout import FORMAT_VERSION, KINDS
 from bigcons.storage.checkpoint import differences
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.leftovers import (
@@ -69,7 +69,7 @@ class Manifest(NamedTuple):
     data: Place
     """Where the arrays are."""
     body: dict[str, Any]
-    """The entries of its kind of store; see `bigcons.schema`."""
+    """The entries of its kind of store; see `bigcons.layout`."""
     shared: list[Place]
     """Earlier data folders that still hold chunks of this store."""
 

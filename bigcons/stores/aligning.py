@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from bigcons.errors import EmptyPartitionError, InvalidIdsError, InvalidInputError, SoftEnsembleError
 from bigcons.progress import progress
 from bigcons.stores.consensus import Consensus
-from bigcons.stores.ensemble_store import Categories, Header
+from bigcons.stores.ensemble_store import Categories, Content, Header
 from bigcons.tables.labels import LabelColumn
 
 if TYPE_CHECKING:
@@ -29,8 +28,8 @@ def labels_of(found: Any) -> LabelColumn:
     return LabelColumn("labels", getattr(found, "labels_", getattr(found, "label_rows", found)))
 
 
-def align(ensemble: Ensemble, found: Any) -> tuple[Iterator[np.ndarray], Header, Categories]:
-    """Return blocks of codes, header and categories by the numbers of a consensus; see `Ensemble.align`."""
+def align(ensemble: Ensemble, found: Any) -> Content:
+    """Return the ensemble by the numbers of a consensus; see `Ensemble.align`."""
     from scipy.optimize import linear_sum_assignment
 
     from bigcons.kernels.cluster_tables import count_assigned  # imports numba
@@ -84,7 +83,7 @@ def align(ensemble: Ensemble, found: Any) -> tuple[Iterator[np.ndarray], Header,
         np.stack([code[labels[:, u]] for u, code in enumerate(codes)], axis=1)
         for labels in (ensemble.read(block.start, block.stop) for block in blocks)
     )
-    return aligned, header, categories
+    return Content(header, categories, aligned)
 
 
 class Matching(NamedTuple):

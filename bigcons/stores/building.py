@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidIdsError, InvalidInputError
+from bigcons.layout import MISSING
 from bigcons.memory import BLOCK_ROWS, row_blocks, rows_within
 from bigcons.progress import progress
-from bigcons.schema import MISSING
 from bigcons.storage.commit import PARQUET_MANIFEST, manifest_of, names_parquet, new_store
 from bigcons.storage.interface import Place, StorePath
 from bigcons.stores import parquet_ensemble, zarr_ensemble
@@ -26,6 +26,7 @@ from bigcons.stores.ensemble_store import (
     KIND,
     Appending,
     Categories,
+    Content,
     Header,
     RowsWriter,
     StoredRows,
@@ -37,7 +38,6 @@ from bigcons.stores.soft_sources import SoftSources
 from bigcons.tables.codes import Encoding
 from bigcons.tables.encode import (
     MIN_CHUNK_ROWS,
-    LabelScan,
     check_distinct,
     chunk_rows_within,
     default_chunk_rows,
@@ -69,27 +69,39 @@ def open_labels(path: Place) -> StoredRows:
                 raise
 
 
-def write_store(
-    path: StorePath,
-    blocks: Iterable[np.ndarray],
-    header: Header,
-    categories: Categories,
-    dtype: np.dtype,
-    overwrite: bool,
-) -> None:
-    """Store consecutive blocks of labels or memberships as a new ensemble; the suffix tells if in Parquet."""
+def write_store(path: StorePath, content: Content, overwrite: bool) -> None:
+    """Store what is given as a new ensemble; the suffix tells if in Parquet."""
+    header, dtype = content.header, content.header.dtype
     parquet_ensemble.refuse_wide(path, len(header.names))
     with new_store(path, overwrite, KIND) as folder:
         writer: RowsWriter
         if names_parquet(path):
-            writer = parquet_ensemble.ParquetWriter(folder, header, categories, dtype)
+            writer = parquet_ensemble.ParquetWriter(folder, header, content.categories)
         else:
-            writer = zarr_ensemble.ArrayWriter(folder, folder, header, categories, dtype)
+            writer = zarr_ensemble.ArrayWriter(folder, folder, header, content.categories)
         with progress("labels to the store", header.n_objects) as listener:
-            for block in rechunk(blocks, header.chunk_rows):
-                writer.write(block)
+            for block in rechunk(content.blocks, header.chunk_rows):
+                writer.write(block.astype(dtype, copy=False))
                 listener.advance(len(block))
         writer.commit()
+
+
+def hold(content: Content) -> tuple[np.ndarray, Header, Categories]:
+    """Read what is given into memory: labels or memberships, header, categories."""
+    header = content.header
+    rows = np.empty((header.n_objects, header.n_columns), header.dtype)
+    start = 0
+    with progress("label the objects", header.n_objects) as listener:
+        for block in content.blocks:
+            rows[start : start + len(block)] = block
+            start += len(block)
+            listener.advance(len(block))
+    return rows, held(header), content.categories
+
+
+def held(header: Header) -> Header:
+    """Return a header with its ids in memory."""
+    return header if header.ids is None else header._replace(ids=header.ids.hold())
 
 
 def appending(place: Place) -> AbstractContextManager[Appending]:
@@ -101,138 +113,196 @@ def appending(place: Place) -> AbstractContextManager[Appending]:
 # New ensembles
 
 
-def read_labels(
-    table: Table,
+def content_of(
+    source: Table | SoftSources,
     provenance: dict[str, Any],
     *,
     names: Sequence[str] | None = None,
     known: Sequence[np.ndarray] | None = None,
-    generator: Generator | None = None,
-) -> tuple[np.ndarray, Header, Categories]:
-    """Read a table into memory: labels, header, categories; new values come after the ``known`` ones."""
-    scan = scan_labels(table, partition_names(table, names), known=known)
-    dtype = label_dtype([len(encoding.values) for encoding in scan.encodings])
-    labels = np.empty((scan.n_objects, table.n_columns), dtype)
-    start = 0
-    for block in encode_labels(table, scan.encodings, dtype):
-        labels[start : start + len(block)] = block
-        start += len(block)
-    header = held(_header(scan, provenance, table.ids))._replace(generator=generator)
-    return labels, header, [e.categories for e in scan.encodings]
-
-
-def store_labels(
-    table: Table,
-    out: StorePath,
-    provenance: dict[str, Any],
-    *,
-    budget: int,
-    overwrite: bool,
+    may_be_empty: bool = False,
+    budget: int | None = None,
     chunk_rows: int | None = None,
     generator: Generator | None = None,
-) -> None:
-    """Store a table as a new ensemble at ``out`` within a ``budget`` of bytes; see `import_labels`."""
-    parquet_ensemble.refuse_wide(out, table.n_columns)
-    rows = rows_per_read(table, budget)
-    scan = scan_labels(table, partition_names(table, None), rows=rows, values_budget=budget // 4)
-    dtype = label_dtype([len(encoding.values) for encoding in scan.encodings])
-    if chunk_rows is None:
-        id_bytes = 0 if table.ids is None else math.ceil(table.ids.row_bytes)
-        row_bytes = dtype.itemsize * table.n_columns + id_bytes
-        chunk_rows = chunk_rows_within(scan.n_objects, table.n_columns, row_bytes, budget)
-    header = _header(scan, provenance, table.ids)
-    header = header._replace(chunk_rows=check_int("chunk_rows", chunk_rows), generator=generator)
-    categories = [encoding.categories for encoding in scan.encodings]
-    write_store(out, encode_labels(table, scan.encodings, dtype, rows), header, categories, dtype, overwrite)
+) -> Content:
+    """Read a table of labels, or tables of memberships, once, and return what is to be held or stored.
 
-
-def _header(scan: LabelScan, provenance: dict[str, Any], ids: Ids | None) -> Header:
-    return Header(
-        scan.n_objects,
-        [encoding.name for encoding in scan.encodings],
-        np.array([len(encoding.values) for encoding in scan.encodings], np.int64),
-        np.array([encoding.n_labeled for encoding in scan.encodings], np.int64),
-        default_chunk_rows(scan.n_objects, len(scan.encodings)),
-        provenance,
-        ids=ids,
-    )
-
-
-# Appends: the new header and categories
-
-
-class Extended(NamedTuple):
-    """The header and categories of an ensemble after an append, and the encodings of the new labels."""
-
-    header: Header
+    New values come after the ``known`` ones. Partitions of memberships that label no object are refused
+    unless they ``may_be_empty``. With a ``budget`` of bytes, blocks and chunks fit in it.
+    """
     categories: Categories
-    dtype: np.dtype
-    encodings: list[Encoding]
-    rows: np.ndarray | None = None
-    """Row of the table ``(n_objects,)`` with the new labels of each object, -1 of none; None if in order."""
-
-    def encoded(self, table: Table) -> Iterator[np.ndarray]:
-        """Yield the new labels, in the order of the objects."""
-        blocks = encode_labels(table, self.encodings, self.dtype)
-        if self.rows is None:
-            yield from blocks
-            return
-        labels = np.concatenate([*blocks, np.full((1, len(self.encodings)), MISSING, self.dtype)])
-        for block in row_blocks(len(self.rows), BLOCK_ROWS):
-            yield labels[self.rows[block.start : block.stop]]
-
-
-def _with_objects(header: Header, categories: Categories, table: Table) -> Extended:
-    """Find the values of the new objects; new values come after the known ones."""
-    if table.n_columns != len(header.names):
-        raise InvalidInputError(
-            f"labels has {table.n_columns} partitions but the ensemble has {len(header.names)}; "
-            "give one column for each."
-        )
-    known = [
-        np.arange(k) if values is None else values
-        for k, values in zip(header.n_clusters, categories, strict=True)
-    ]
-    scan = scan_labels(table, header.names, known=known)
-    encodings = scan.encodings
-    extended = header._replace(
-        n_objects=header.n_objects + scan.n_objects,
-        n_clusters=np.array([len(encoding.values) for encoding in encodings]),
-        n_labeled=header.n_labeled + [encoding.n_labeled for encoding in encodings],
-        provenance=_appended(header, objects=scan.n_objects),
-        ids=_ids_of_more(header, table.ids, table.where),
+    if isinstance(source, SoftSources):
+        rows = 4096
+        if budget is not None:
+            rows = rows_within(budget // 4, source.row_bytes, what="one row of memberships")
+        rows = min(rows, BLOCK_ROWS)
+        n_objects, names, n_clusters = source.n_objects, source.names, source.n_clusters
+        n_labeled = source.count_labeled(rows=rows, may_be_empty=may_be_empty)
+        categories = [None] * len(names)
+        blocks = source.blocks(rows)
+    else:
+        rows = BLOCK_ROWS if budget is None else rows_per_read(source, budget)
+        names = partition_names(source, names)
+        most = None if budget is None else budget // 4
+        n_objects, encodings = scan_labels(source, names, known=known, rows=rows, values_budget=most)
+        n_clusters, n_labeled, categories = _counts_of(encodings)
+        blocks = encode_labels(source, encodings, label_dtype(n_clusters), rows)
+    is_soft = isinstance(source, SoftSources)
+    header = Header(
+        *(n_objects, list(names), n_clusters, n_labeled, n_objects, provenance, is_soft),
+        *(source.ids, generator),
     )
-    return Extended(extended, [e.categories for e in encodings], label_dtype(extended.n_clusters), encodings)
+    if chunk_rows is None:
+        chunk_rows = _chunk_rows(header)
+        if budget is not None:
+            id_bytes = 0 if header.ids is None else math.ceil(header.ids.row_bytes)
+            row_bytes = header.dtype.itemsize * header.n_columns + id_bytes
+            fitting = chunk_rows_within(n_objects, header.n_columns, row_bytes, budget)
+            chunk_rows = min(chunk_rows, fitting)
+    return Content(header._replace(chunk_rows=check_int("chunk_rows", chunk_rows)), categories, blocks)
 
 
-def _with_partitions(
-    header: Header, categories: Categories, table: Table, names: Sequence[str] | None
-) -> Extended:
-    """Find the values of the new partitions of the same objects."""
-    if names is None and table.names is not None and _generic(table.names):
-        names = [f"p{len(header.names) + u}" for u in range(table.n_columns)]
-    names = partition_names(table, names, first=len(header.names))
-    check_distinct([*header.names, *names])
-    rows = None
-    if header.ids is not None and table.ids is not None:
-        rows = rows_of_ids(header.ids, table.ids, table.where)
-    scan = scan_labels(table, names)
-    if rows is None and scan.n_objects != header.n_objects:
-        by_id = "" if header.ids is None else ", or id= with the column of their ids"
-        raise InvalidInputError(
-            f"labels has {scan.n_objects} objects but the ensemble has {header.n_objects}; "
-            f"give one row for each, -1 where the label is missing{by_id}."
-        )
-    encodings = scan.encodings
-    extended = header._replace(
+def _counts_of(encodings: Sequence[Encoding]) -> tuple[np.ndarray, np.ndarray, Categories]:
+    """Return the numbers of clusters and of labeled objects of each partition, and the categories."""
+    n_clusters = np.array([len(encoding.values) for encoding in encodings], np.int64)
+    n_labeled = np.array([encoding.n_labeled for encoding in encodings], np.int64)
+    return n_clusters, n_labeled, [encoding.categories for encoding in encodings]
+
+
+def _chunk_rows(header: Header) -> int:
+    """Return the default rows per chunk, of memberships halved until a block is small."""
+    rows = default_chunk_rows(header.n_objects, header.n_columns)
+    while header.is_soft and rows > MIN_CHUNK_ROWS and 4 * header.n_columns * rows > 1 << 24:
+        rows //= 2
+    return rows
+
+
+# Appends
+
+
+def with_objects(source: Table | SoftSources, header: Header, categories: Categories) -> Content:
+    """Return the header and categories of an ensemble with more objects, and the rows of these.
+
+    New label values come after the known ones.
+    """
+    if isinstance(source, SoftSources):
+        if (source.n_clusters != header.n_clusters).any():
+            u = int((source.n_clusters != header.n_clusters).argmax())
+            raise InvalidInputError(
+                f"memberships of {header.names[u]!r} have {source.n_clusters[u]} clusters but the ensemble "
+                f"has {header.n_clusters[u]}; give the same clusters, in the same order."
+            )
+        n_new, n_clusters = source.n_objects, header.n_clusters
+        n_labeled = source.count_labeled(may_be_empty=True)
+        where, blocks = "memberships", source.blocks()
+    else:
+        source = _in_order_of(header, source)
+        if source.n_columns != len(header.names):
+            raise InvalidInputError(
+                f"labels has {source.n_columns} partitions but the ensemble has {len(header.names)}; "
+                "give one column for each."
+            )
+        known = [
+            np.arange(k) if values is None else values
+            for k, values in zip(header.n_clusters, categories, strict=True)
+        ]
+        n_new, encodings = scan_labels(source, header.names, known=known)
+        n_clusters, n_labeled, categories = _counts_of(encodings)
+        where, blocks = source.where, encode_labels(source, encodings, label_dtype(n_clusters))
+    grown = header._replace(
+        n_objects=header.n_objects + n_new,
+        n_clusters=n_clusters,
+        n_labeled=header.n_labeled + n_labeled,
+        provenance=_appended(header, objects=n_new),
+        ids=_ids_of_more(header, source.ids, where),
+    )
+    return Content(grown, categories, blocks)
+
+
+def with_partitions(
+    source: Table | SoftSources, names: Sequence[str] | None, header: Header, categories: Categories
+) -> Content:
+    """Return the header and categories of an ensemble with more partitions, and the columns of these."""
+    if isinstance(source, SoftSources):
+        names = source.names
+        check_distinct([*header.names, *names])
+        if header.ids is not None and source.ids is not None:
+            refuse_other_ids(header.ids.blocks(), source.ids.blocks(), source.ids.facts.name, "memberships")
+        if source.n_objects != header.n_objects:
+            raise InvalidInputError(
+                f"memberships have {source.n_objects} objects but the ensemble has {header.n_objects}; "
+                "give one row for each, NaN where it is missing."
+            )
+        n_clusters, n_labeled = source.n_clusters, source.count_labeled()
+        new: Categories = [None] * len(names)
+        blocks = source.blocks()
+    else:
+        if names is None and source.names is not None and _generic(source.names):
+            names = [f"p{len(header.names) + u}" for u in range(source.n_columns)]
+        names = partition_names(source, names, first=len(header.names))
+        check_distinct([*header.names, *names])
+        rows = None
+        if header.ids is not None and source.ids is not None:
+            rows = rows_of_ids(header.ids, source.ids, source.where)
+        n_objects, encodings = scan_labels(source, names)
+        if rows is None and n_objects != header.n_objects:
+            by_id = "" if header.ids is None else ", or id= with the column of their ids"
+            raise InvalidInputError(
+                f"labels has {n_objects} objects but the ensemble has {header.n_objects}; "
+                f"give one row for each, -1 where the label is missing{by_id}."
+            )
+        n_clusters, n_labeled, new = _counts_of(encodings)
+        blocks = encode_labels(source, encodings, label_dtype(n_clusters))
+        if rows is not None:
+            blocks = _joined_by_ids(blocks, rows)
+    grown = header._replace(
         names=[*header.names, *names],
-        n_clusters=np.append(header.n_clusters, [len(encoding.values) for encoding in encodings]),
-        n_labeled=np.append(header.n_labeled, [encoding.n_labeled for encoding in encodings]),
-        provenance=_appended(header, partitions=table.n_columns),
-        ids=header.ids or table.ids,
+        n_clusters=np.append(header.n_clusters, n_clusters),
+        n_labeled=np.append(header.n_labeled, n_labeled),
+        provenance=_appended(header, partitions=len(names)),
+        ids=header.ids or source.ids,
     )
-    categories = [*categories, *(encoding.categories for encoding in encodings)]
-    return Extended(extended, categories, label_dtype(extended.n_clusters), encodings, rows)
+    return Content(grown, [*categories, *new], blocks)
+
+
+def _joined_by_ids(blocks: Iterable[np.ndarray], rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield labels in the order of the objects, of which ``rows`` are those in the blocks, -1 of none."""
+    found = np.concatenate([*blocks])
+    labels = np.concatenate([found, np.full((1, found.shape[1]), MISSING, found.dtype)])
+    for block in row_blocks(len(rows), BLOCK_ROWS):
+        yield labels[rows[block.start : block.stop]]
+
+
+def append_in_memory(
+    rows: np.ndarray, grown: Content, *, partitions: bool
+) -> tuple[np.ndarray, Header, Categories]:
+    """Return labels or memberships, header and categories with what is appended."""
+    dtype = grown.header.dtype
+    new = [block.astype(dtype, copy=False) for block in grown.blocks]
+    rows = rows.astype(dtype, copy=False)
+    rows = np.hstack([rows, np.concatenate(new)]) if partitions else np.concatenate([rows, *new])
+    header = held(grown.header)
+    return rows, header._replace(chunk_rows=_chunk_rows(header)), grown.categories
+
+
+def append_to_store(append: Appending, grown: Content, *, partitions: bool) -> None:
+    """Write a grown store; full rows, or columns, of chunks are shared unless the type grows."""
+    header, dtype, stored = grown.header, grown.header.dtype, append.stored
+    if partitions:
+        parquet_ensemble.refuse_wide(stored.path, len(header.names))
+    writer = append.writer(header, grown.categories, partitions)
+    blocks: Iterable[np.ndarray] = (block.astype(dtype, copy=False) for block in grown.blocks)
+    if not partitions:
+        old = row_blocks(stored.header.n_objects - writer.n_kept, header.chunk_rows)
+        kept = (stored.read(writer.n_kept + b.start, writer.n_kept + b.stop) for b in old)
+        blocks = chain((block.astype(dtype, copy=False) for block in kept), blocks)
+    start = 0
+    for block in rechunk(blocks, header.chunk_rows):
+        if partitions:
+            columns = stored.read(start, start + len(block), writer.first_column)
+            block = np.hstack([columns.astype(dtype, copy=False), block])
+        writer.write(block)
+        start += len(block)
+    writer.commit()
 
 
 def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:
@@ -264,11 +334,6 @@ def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:
     return both
 
 
-def held(header: Header) -> Header:
-    """Return a header with its ids in memory."""
-    return header if header.ids is None else header._replace(ids=header.ids.hold())
-
-
 def _in_order_of(header: Header, table: Table) -> Table:
     """Return ``table`` with its columns in the order of the partitions if their names are the same.
 
@@ -294,216 +359,3 @@ def _generic(names: Sequence[str]) -> bool:
 
 def _appended(header: Header, **what: int) -> dict[str, Any]:
     return header.provenance | {"appended": [*header.provenance.get("appended", []), what]}
-
-
-# Appends: in memory
-
-
-def append_objects_in_memory(
-    labels: np.ndarray, header: Header, categories: Categories, table: Table
-) -> tuple[np.ndarray, Header, Categories]:
-    """Return labels, header and categories with the new objects."""
-    table = _in_order_of(header, table)
-    extended = _with_objects(header, categories, table)
-    new = encode_labels(table, extended.encodings, extended.dtype)
-    labels = np.concatenate([labels.astype(extended.dtype, copy=False), *new])
-    return labels, _held_in_chunks(extended.header), extended.categories
-
-
-def append_partitions_in_memory(
-    labels: np.ndarray,
-    header: Header,
-    categories: Categories,
-    table: Table,
-    names: Sequence[str] | None,
-) -> tuple[np.ndarray, Header, Categories]:
-    """Return labels, header and categories with the new partitions."""
-    extended = _with_partitions(header, categories, table, names)
-    new = np.concatenate([*extended.encoded(table)])
-    labels = np.hstack([labels.astype(extended.dtype, copy=False), new])
-    return labels, _held_in_chunks(extended.header), extended.categories
-
-
-def _held_in_chunks(header: Header) -> Header:
-    """Return a header with its ids in memory and the default rows per chunk."""
-    return held(header)._replace(chunk_rows=default_chunk_rows(header.n_objects, header.n_columns))
-
-
-# Appends: in a store
-
-
-def append_objects_to_store(append: Appending, table: Table) -> None:
-    """Append objects to a store; full chunks are shared unless the type grows."""
-    stored = append.stored
-    table = _in_order_of(stored.header, table)
-    extended = _with_objects(stored.header, stored.categories(), table)
-    new = encode_labels(table, extended.encodings, extended.dtype)
-    _write_objects(append, extended.header, extended.categories, extended.dtype, new)
-
-
-def append_partitions_to_store(append: Appending, table: Table, names: Sequence[str] | None) -> None:
-    """Append partitions to a store; full columns of chunks are shared unless the type grows."""
-    stored = append.stored
-    extended = _with_partitions(stored.header, stored.categories(), table, names)
-    new = extended.encoded(table)
-    _write_partitions(append, extended.header, extended.categories, extended.dtype, new)
-
-
-def _write_objects(
-    append: Appending, header: Header, categories: Categories, dtype: np.dtype, new: Iterable[np.ndarray]
-) -> None:
-    """Write a store that is grown by the rows ``new``."""
-    stored, rows = append.stored, header.chunk_rows
-    writer = append.writer(header, categories, dtype, False)
-    first, n_before = writer.n_kept, stored.header.n_objects
-    old = (stored.read(first + b.start, first + b.stop) for b in row_blocks(n_before - first, rows))
-    for block in rechunk(chain((block.astype(dtype, copy=False) for block in old), new), rows):
-        writer.write(block)
-    writer.commit()
-
-
-def _write_partitions(
-    append: Appending, header: Header, categories: Categories, dtype: np.dtype, new: Iterable[np.ndarray]
-) -> None:
-    """Write a store that is grown by the columns ``new``."""
-    parquet_ensemble.refuse_wide(append.stored.path, len(header.names))
-    writer = append.writer(header, categories, dtype, True)
-    start = 0
-    for block in rechunk(new, header.chunk_rows):
-        old = append.stored.read(start, start + len(block), writer.first_column)
-        writer.write(np.hstack([old.astype(dtype, copy=False), block]))
-        start += len(block)
-    writer.commit()
-
-
-# Soft clusterings
-
-
-def read_memberships(
-    tables: Sequence[Any], names: Sequence[str], *, may_be_empty: bool = False
-) -> tuple[np.ndarray, Header, Categories]:
-    """Read tables of memberships into memory: memberships, header, categories.
-
-    Partitions that label no object are refused unless they ``may_be_empty``.
-    """
-    sources = SoftSources(tables, names)
-    header = _soft_header(sources, sources.count_labeled(may_be_empty=may_be_empty))
-    return _read_all(sources), held(header), [None] * len(names)
-
-
-def store_memberships(
-    sources: SoftSources,
-    out: StorePath,
-    provenance: dict[str, Any],
-    *,
-    budget: int,
-    overwrite: bool,
-    chunk_rows: int | None = None,
-) -> None:
-    """Store tables of memberships as a new ensemble at ``out`` within a ``budget`` of bytes."""
-    parquet_ensemble.refuse_wide(out, len(sources.names))
-    rows = min(rows_within(budget // 4, sources.row_bytes, what="one row of memberships"), BLOCK_ROWS)
-    header = _soft_header(sources, sources.count_labeled(rows=rows))
-    if chunk_rows is None:
-        fitting = chunk_rows_within(header.n_objects, header.n_columns, 4 * header.n_columns, budget)
-        chunk_rows = min(fitting, header.chunk_rows)
-    header = header._replace(chunk_rows=check_int("chunk_rows", chunk_rows), provenance=provenance)
-    blocks = sources.blocks(rows)
-    write_store(out, blocks, header, [None] * len(sources.names), np.dtype(np.float32), overwrite)
-
-
-def append_soft_objects(
-    memberships: np.ndarray, header: Header, sources: SoftSources
-) -> tuple[np.ndarray, Header]:
-    """Return memberships and header with the new objects."""
-    extended = _with_soft_objects(header, sources)
-    extended = extended._replace(chunk_rows=_soft_chunk_rows(extended.n_objects, extended.n_columns))
-    return np.concatenate([memberships, _read_all(sources)]), held(extended)
-
-
-def append_soft_partitions(
-    memberships: np.ndarray, header: Header, sources: SoftSources
-) -> tuple[np.ndarray, Header]:
-    """Return memberships and header with the new partitions."""
-    extended = _with_soft_partitions(header, sources)
-    return np.hstack([memberships, _read_all(sources)]), held(extended)
-
-
-def append_soft_objects_to_store(append: Appending, sources: SoftSources) -> None:
-    """Append objects to a store; full chunks are shared."""
-    extended = _with_soft_objects(append.stored.header, sources)
-    categories: Categories = [None] * len(extended.names)
-    _write_objects(append, extended, categories, append.stored.dtype, sources.blocks())
-
-
-def append_soft_partitions_to_store(append: Appending, sources: SoftSources) -> None:
-    """Append partitions to a store; full columns of chunks are shared."""
-    extended = _with_soft_partitions(append.stored.header, sources)
-    categories: Categories = [None] * len(extended.names)
-    new = sources.blocks(extended.chunk_rows)
-    _write_partitions(append, extended, categories, append.stored.dtype, new)
-
-
-def _read_all(sources: SoftSources) -> np.ndarray:
-    memberships = np.empty((sources.n_objects, int(sources.offsets[-1])), np.float32)
-    start = 0
-    for block in sources.blocks():
-        memberships[start : start + len(block)] = block
-        start += len(block)
-    return memberships
-
-
-def _soft_chunk_rows(n_objects: int, n_columns: int) -> int:
-    """Return the default rows per chunk, halved until a block is small relative to other memory."""
-    rows = default_chunk_rows(n_objects, n_columns)
-    while rows > MIN_CHUNK_ROWS and 4 * n_columns * rows > 1 << 24:
-        rows //= 2
-    return rows
-
-
-def _soft_header(sources: SoftSources, n_labeled: np.ndarray) -> Header:
-    provenance = {"made_by": "from_memberships", "n_tables": len(sources.names)}
-    chunk_rows = _soft_chunk_rows(sources.n_objects, int(sources.offsets[-1]))
-    return Header(
-        sources.n_objects,
-        sources.names,
-        sources.n_clusters,
-        n_labeled,
-        chunk_rows,
-        provenance,
-        is_soft=True,
-        ids=sources.ids,
-    )
-
-
-def _with_soft_objects(header: Header, sources: SoftSources) -> Header:
-    if (sources.n_clusters != header.n_clusters).any():
-        u = int((sources.n_clusters != header.n_clusters).argmax())
-        raise InvalidInputError(
-            f"memberships of {header.names[u]!r} have {sources.n_clusters[u]} clusters but the ensemble has "
-            f"{header.n_clusters[u]}; give the same clusters, in the same order."
-        )
-    return header._replace(
-        n_objects=header.n_objects + sources.n_objects,
-        n_labeled=header.n_labeled + sources.count_labeled(may_be_empty=True),
-        provenance=_appended(header, objects=sources.n_objects),
-        ids=_ids_of_more(header, sources.ids, "memberships"),
-    )
-
-
-def _with_soft_partitions(header: Header, sources: SoftSources) -> Header:
-    check_distinct([*header.names, *sources.names])
-    if header.ids is not None and sources.ids is not None:
-        refuse_other_ids(header.ids.blocks(), sources.ids.blocks(), sources.ids.facts.name, "memberships")
-    if sources.n_objects != header.n_objects:
-        raise InvalidInputError(
-            f"memberships have {sources.n_objects} objects but the ensemble has {header.n_objects}; "
-            "give one row for each, NaN where it is missing."
-        )
-    return header._replace(
-        names=[*header.names, *sources.names],
-        n_clusters=np.append(header.n_clusters, sources.n_clusters),
-        n_labeled=np.append(header.n_labeled, sources.count_labeled()),
-        provenance=_appended(header, partitions=len(sources.names)),
-        ids=header.ids or sources.ids,
-    )

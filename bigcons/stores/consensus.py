@@ -10,18 +10,17 @@ from __future__ import annotations
 import math
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError
+from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.layout import GROUPS, TRUST, Group, arrays_of, checksum_of
 from bigcons.memory import BLOCK_ROWS, Block, format_size, row_blocks
-from bigcons.schema import CONSENSUS, TRUST, ArraySpec
-from bigcons.storage.arrays import create_array, create_group, open_array, open_declared, refuse_links
-from bigcons.storage.commit import load_manifest, new_store, write_manifest
+from bigcons.storage.arrays import create_array, create_group, open_array
+from bigcons.storage.commit import new_store, write_manifest
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import place_of
 from bigcons.stores.display import cluster_rows, facts_table
@@ -29,6 +28,7 @@ from bigcons.stores.export import export_to
 from bigcons.stores.generator import packed_parts, unpacked_parts
 from bigcons.stores.ids import StoredIds, array_names, id_array, ids_of, write_ids
 from bigcons.stores.lazy import dask_rows, dataset_of_consensus
+from bigcons.stores.store import Column, Store, consistent
 from bigcons.stores.trust import TRUST_ROW, Trust, cluster_table, partition_table
 from bigcons.tables.ids import Ids
 from bigcons.tables.select import INDEX
@@ -37,6 +37,7 @@ from bigcons.validation import check_int, check_number
 KIND = "consensus"
 PLACING = "placing.npz"
 """The file of what places new objects."""
+OF_ROWS, OF_TRUST = GROUPS[KIND]
 
 _RESTORE = "compute it again or restore the store from a copy."
 
@@ -63,32 +64,23 @@ class Consensus:
     >>> consensus.export("consensus.csv")
     """
 
-    def __init__(
-        self,
-        place: Place,
-        body: Mapping[str, Any],
-        arrays: Mapping[str, Any],
-        ids: StoredIds | None = None,
-        data: Place | None = None,
-    ) -> None:
-        self.path: str = str(place)
+    def __init__(self, store: Store) -> None:
+        body = store.body
+        self.path: str = str(store.place)
         self.n_objects: int = body["n_objects"]
         self.n_clusters: int = body["n_clusters"]
-        self.has_memberships: bool = body.get("has_memberships", True)
+        self.has_memberships: bool = body["has_memberships"]
         self.chunk_rows: int = body["chunk_rows"]
         self.history: dict[str, list[Any]] = body["history"]
         self.parameters: dict[str, Any] = body["parameters"]
         self.results: dict[str, Any] = body["results"]
         self.provenance: dict[str, Any] = body["provenance"]
-        self._checksums: list[int] = body["checksums"]
-        self.has_trust: bool = body.get("trust") is not None
-        self._trust: dict[str, Any] | None = body.get("trust")
-        self.has_placing: bool = body.get("placing_checksum") is not None
-        self._placing_checksum: int | None = body.get("placing_checksum")
-        self._data: Place = place if data is None else data
-        self._arrays = arrays
-        self.id_column: StoredIds | None = ids
-        self.id_name: str | None = None if ids is None else ids.facts.name
+        self.has_trust: bool = body["trust"] is not None
+        self._trust: dict[str, Any] | None = body["trust"]
+        self.has_placing: bool = body["placing_checksum"] is not None
+        self._store = store
+        self.id_column: StoredIds | None = store.ids
+        self.id_name: str | None = None if store.ids is None else store.ids.facts.name
 
     @classmethod
     def open(cls, path: StorePath) -> Consensus:
@@ -97,36 +89,16 @@ class Consensus:
         Raises StoreNotFoundError if it does not exist, CorruptStoreError if its arrays do not match the
         manifest.
         """
-        place = place_of(path)
-        data, body, _ = load_manifest(place, KIND)
-        try:
-            n_objects, _, chunk_rows = (
-                check_int(name, body[name]) for name in ("n_objects", "n_clusters", "chunk_rows")
-            )
-            for name in ("history", "parameters", "results", "provenance"):
-                _require_mapping(name, body[name])
-            trust = body.get("trust")
-            for checksums in (body["checksums"], *([] if trust is None else [trust["checksums"]])):
-                if len(checksums) != math.ceil(n_objects / chunk_rows):
-                    raise ValueError("the number of checksums")
-            ids = None
-            if body.get("ids") is not None:
-                ids = StoredIds(data, "", body["ids"], n_objects, chunk_rows)
-            if trust is not None:
+        store = Store(place_of(path), KIND, _RESTORE)
+        if (trust := store.body["trust"]) is not None:
+            with consistent(store.place, _RESTORE):
                 check_number("temperature", trust["temperature"], at_least=0, at_most=1)
                 numbers = cluster_table(trust["clusters"])["cluster"].to_pylist()
-                if not all(number is not None and 0 <= number < body["n_clusters"] for number in numbers):
+                n_clusters = store.body["n_clusters"]
+                if not all(number is not None and 0 <= number < n_clusters for number in numbers):
                     raise ValueError("the numbers of clusters")
                 partition_table(trust["partitions"])
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise CorruptStoreError(
-                f"{place} has an inconsistent manifest ({error}); {_RESTORE}", path=place
-            ) from error
-        arrays = {
-            name: open_declared(data / name, spec.shape_in(body), spec.dtypes[0], _RESTORE)
-            for name, spec in _specs(body.get("has_memberships", True), trust is not None).items()
-        }
-        return cls(place, body, arrays, ids, data)
+        return cls(store)
 
     @classmethod
     def write(
@@ -234,7 +206,7 @@ class Consensus:
             yield writer
             body = {**writer.body(), "ids": entry}
             of_ids = () if ids is None else array_names(ids.facts.dtype, "")
-            create_group(folder, [*_specs(memberships, writer.rows.has_trust), *of_ids])
+            create_group(folder, [*writer.rows.arrays, *of_ids])
             write_manifest(folder, KIND, body)
 
     @property
@@ -321,14 +293,15 @@ class Consensus:
         return self._trust
 
     @property
-    def label_rows(self) -> StoredRows:
+    def label_rows(self) -> Column:
         """The labels, read when sliced, for criteria that need one block at a time."""
-        return StoredRows(self.read_labels, (self.n_objects,))
+        return self._store.column("labels")
 
     @property
-    def membership_rows(self) -> StoredRows:
+    def membership_rows(self) -> Column:
         """The memberships, read when sliced."""
-        return StoredRows(self.read_memberships, (self.n_objects, self.n_clusters))
+        self.read_memberships(0, 0)  # raises if there are none
+        return self._store.column("memberships")
 
     def read_labels(self, start: int, stop: int) -> np.ndarray:
         """Return the labels of a range of rows, ``(rows,)`` int32."""
@@ -440,20 +413,17 @@ class Consensus:
 
         Raises InvalidInputError if the store has none, CorruptStoreError if it is damaged.
         """
-        if self._placing_checksum is None:
+        if not self.has_placing:
             method = self.parameters.get("method", "its method")
             raise InvalidInputError(
                 f"{self.path} does not have what places new objects, because {method} does not store it; "
                 "solve with ConsensusTree (-m tree), or keep the fitted model in Python and call "
                 "predict_features."
             )
-        file = self._data / PLACING
+        data, file = self._store.read_file(PLACING), self._store.data / PLACING
         try:
-            data = file.read()
-            if zlib.crc32(data) != self._placing_checksum:
-                raise ValueError("wrong checksum")
-            return unpacked_parts(bytes(data))
-        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError) as error:
+            return unpacked_parts(data)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CorruptStoreError(f"{file} is damaged ({error}); {_RESTORE}", path=file) from None
 
     def dask_labels(self) -> Any:
@@ -502,31 +472,24 @@ class Consensus:
         the first block that differs from what was written, or whose memberships are not on the simplex.
         """
         n_unlabeled = 0
-        for block, checksum in zip(self.blocks(), self._checksums, strict=True):
-            labels = self.read_labels(block.start, block.stop)
-            memberships = self.read_memberships(block.start, block.stop) if self.has_memberships else None
-            if rows_checksum(labels, memberships) != checksum:
-                raise self._corrupt(block.start, block.stop, "differ from their checksum")
-            labeled = labels >= 0
+        for piece, values in self._store.proven():
+            if piece.arrays[0] != "labels":
+                continue
+            labels, *memberships = values
+            start, labeled = piece.part[0].start, labels >= 0
             if (labels >= self.n_clusters).any():
-                raise self._corrupt(block.start, block.stop, f"have labels above {self.n_clusters - 1}")
-            if memberships is not None and not _on_simplex(memberships[labeled]):
-                raise self._corrupt(block.start, block.stop, "have memberships off the simplex")
+                raise self._broken(start, len(labels), f"have labels above {self.n_clusters - 1}")
+            if not all(_on_simplex(rows[labeled]) for rows in memberships):
+                raise self._broken(start, len(labels), "have memberships off the simplex")
             n_unlabeled += int(np.count_nonzero(~labeled))
-        if self._trust is not None:
-            for block, checksum in zip(self.blocks(), self._trust["checksums"], strict=True):
-                if _trust_checksum(self.read_trust(block.start, block.stop)) != checksum:
-                    raise self._corrupt(block.start, block.stop, "differ from their checksum")
-        if self.id_column is not None:
-            self.id_column.verify()
+        self._store.check_rest()
         if self.has_placing:
             self.read_placing()
-        refuse_links(place_of(self.path))
         return {
             "kind": KIND,
             "path": self.path,
             "n_objects": self.n_objects,
-            "n_blocks": len(self._checksums),
+            "n_blocks": len(self.blocks()),
             "n_unlabeled": n_unlabeled,
         }
 
@@ -536,18 +499,10 @@ class Consensus:
                 f"rows {start} to {stop} are not within a consensus of n_objects={self.n_objects}; "
                 f"use 0 <= start <= stop <= {self.n_objects}."
             )
-        try:
-            rows = np.ascontiguousarray(self._arrays[name][start:stop])
-        except (OSError, MemoryError, StoreError):
-            raise
-        except Exception as error:  # codecs raise errors of many types
-            raise self._corrupt(start, stop, f"cannot be decoded ({type(error).__name__})") from error
-        if (rows == {**CONSENSUS, **TRUST}[name].fill_value(rows.dtype)).any():
-            raise self._corrupt(start, stop, "are missing a chunk")
-        return rows
+        return self._store.read(name, start, stop)
 
-    def _corrupt(self, start: int, stop: int, what: str) -> CorruptStoreError:
-        return CorruptStoreError(f"{self.path}: rows {start} to {stop} {what}; {_RESTORE}", path=self.path)
+    def _broken(self, start: int, n_rows: int, what: str) -> CorruptStoreError:
+        return self._store.broken("labels", start, start + n_rows, what)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self.path,)
@@ -585,18 +540,6 @@ class Consensus:
         return shown + cluster_rows(sizes.tolist(), clusters)
 
 
-@dataclass(frozen=True)
-class StoredRows:
-    """An array of a consensus that is read when sliced."""
-
-    read: Callable[[int, int], np.ndarray]
-    shape: tuple[int, ...]
-
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        start, stop, _ = rows.indices(self.shape[0])
-        return self.read(start, stop)
-
-
 def _reopened(path: str) -> Consensus:
     """Open a stored result where it is unpickled: a class method would be pickled as its bytecode."""
     return Consensus.open(path)
@@ -615,6 +558,8 @@ def _on_simplex(memberships: np.ndarray) -> bool:
 class Written(NamedTuple):
     """The checksums of rows that were written, for the manifest."""
 
+    name: str
+    """Of the first of the arrays that they cover."""
     first_chunk: int
     checksums: list[int]
 
@@ -634,62 +579,64 @@ class ConsensusRows:
         self.has_trust: bool = False
         self.chunk_rows: int = min(chunk_rows, n_objects)
         self.folder = folder
-        self._arrays: dict[str, Any] = {}
-        self._create(_specs(memberships, False))
+        self.arrays: dict[str, Any] = {}
+        self._create(OF_ROWS)
 
-    def _create(self, specs: Mapping[str, ArraySpec]) -> None:
-        for name, spec in specs.items():
-            shape = spec.shape_in({"n_objects": self.n_objects, "n_clusters": self.n_clusters})
-            chunks = (self.chunk_rows, *shape[1:])
-            self._arrays[name] = create_array(self.folder / name, spec, shape, chunks, spec.dtypes[0])
+    def _create(self, group: Group) -> None:
+        body = {
+            "n_objects": self.n_objects,
+            "n_clusters": self.n_clusters,
+            "chunk_rows": self.chunk_rows,
+            "has_memberships": self.has_memberships,
+            "trust": True,
+        }
+        for name, array in arrays_of(KIND, group, body).items():
+            self.arrays[name] = create_array(self.folder / name, *array)
 
     def add_trust(self) -> None:
         """Create the arrays that `write_trust` fills."""
-        self._create(TRUST)
+        self._create(OF_TRUST)
         self.has_trust = True
 
-    def write_trust(self, start: int, rows: np.ndarray) -> Written:
-        """Write ``rows`` (rows,) `TRUST_ROW` of whole chunks; pass the result to the writer's note_trust."""
-        for name in TRUST:
-            self._arrays[name][start : start + len(rows)] = np.ascontiguousarray(rows[name])
-        parts = row_blocks(len(rows), self.chunk_rows)
-        checksums = [_trust_checksum(rows[part.start : part.stop]) for part in parts]
-        return Written(start // self.chunk_rows, checksums)
-
-    def read_labels(self, start: int, stop: int) -> np.ndarray:
-        """Return the labels of rows that have been written, ``(rows,)`` int32."""
-        return np.asarray(self._arrays["labels"][start:stop])
+    def read(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Return rows of an array that have been written."""
+        return np.asarray(self.arrays[name][start:stop])
 
     @property
-    def label_rows(self) -> StoredRows:
+    def label_rows(self) -> Column:
         """The labels, read when sliced, once all have been written."""
-        return StoredRows(self.read_labels, (self.n_objects,))
-
-    def read_memberships(self, start: int, stop: int) -> np.ndarray:
-        """Return the memberships of rows that have been written, ``(rows, n_clusters)`` float32."""
-        return np.asarray(self._arrays["memberships"][start:stop])
+        return Column(self, "labels", (self.n_objects,), np.dtype(np.int32))
 
     def read_trust(self, start: int, stop: int) -> np.ndarray:
         """Return how far to trust the labels of rows that have been written, ``(rows,)`` `TRUST_ROW`."""
         rows = np.empty(stop - start, TRUST_ROW)
         for name in TRUST:
-            rows[name] = self._arrays[name][start:stop]
+            rows[name] = self.read(name, start, stop)
         return rows
 
     def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> Written:
         """Write rows like `ConsensusWriter.write`; pass the result to `ConsensusWriter.note`."""
         self._check(start, labels, memberships)
-        stop = start + len(labels)
-        labels = np.ascontiguousarray(labels, dtype=np.int32)
-        self._arrays["labels"][start:stop] = labels
-        if memberships is not None:
-            memberships = np.ascontiguousarray(memberships, dtype=np.float32)
-            self._arrays["memberships"][start:stop] = memberships
-        checksums = []
-        for block in row_blocks(len(labels), self.chunk_rows):
-            rows = slice(block.start, block.stop)
-            checksums.append(rows_checksum(labels[rows], None if memberships is None else memberships[rows]))
-        return Written(start // self.chunk_rows, checksums)
+        return self._write(start, {"labels": labels, "memberships": memberships})
+
+    def write_trust(self, start: int, rows: np.ndarray) -> Written:
+        """Write ``rows`` (rows,) `TRUST_ROW` of whole chunks; pass the result to `ConsensusWriter.note`."""
+        return self._write(start, {name: rows[name] for name in TRUST})
+
+    def _write(self, start: int, columns: Mapping[str, np.ndarray | None]) -> Written:
+        values = {
+            name: np.ascontiguousarray(column, self.arrays[name].dtype)
+            for name, column in columns.items()
+            if column is not None
+        }
+        n_rows = len(next(iter(values.values())))
+        for name, column in values.items():
+            self.arrays[name][start : start + n_rows] = column
+        checksums = [
+            checksum_of(*(column[part.start : part.stop] for column in values.values()))
+            for part in row_blocks(n_rows, self.chunk_rows)
+        ]
+        return Written(next(iter(values)), start // self.chunk_rows, checksums)
 
     def _check(self, start: int, labels: np.ndarray, memberships: np.ndarray | None) -> None:
         stop = start + len(labels)
@@ -710,12 +657,11 @@ class ConsensusRows:
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_arrays"}
+        return {**vars(self), "arrays": list(self.arrays)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        names = _specs(self.has_memberships, self.has_trust)
-        self._arrays = {name: open_array(self.folder / name, read_only=False) for name in names}
+        self.arrays = {name: open_array(self.folder / name, read_only=False) for name in state["arrays"]}
 
 
 class ConsensusWriter:
@@ -723,8 +669,10 @@ class ConsensusWriter:
 
     def __init__(self, rows: ConsensusRows) -> None:
         self.rows = rows
-        self._checksums: list[int | None] = [None] * math.ceil(rows.n_objects / rows.chunk_rows)
-        self._trust_checksums: list[int | None] = list(self._checksums)
+        n_chunks = math.ceil(rows.n_objects / rows.chunk_rows)
+        self._checksums: dict[str, list[int | None]] = {
+            group.arrays[0]: [None] * n_chunks for group in (OF_ROWS, OF_TRUST)
+        }
         self._trust: dict[str, Any] | None = None
         self._description: dict[str, Any] = {}
 
@@ -737,9 +685,9 @@ class ConsensusWriter:
         self.note(self.rows.write(start, labels, memberships))
 
     def note(self, written: Written) -> None:
-        """Record rows that ``rows.write`` wrote, in this process or another."""
+        """Record rows that ``rows`` wrote, in this process or another."""
         last = written.first_chunk + len(written.checksums)
-        self._checksums[written.first_chunk : last] = written.checksums
+        self._checksums[written.name][written.first_chunk : last] = written.checksums
 
     def write_trust(self, trust: Trust) -> None:
         """Write which labels to trust, of all rows."""
@@ -748,19 +696,14 @@ class ConsensusWriter:
             rows = np.empty(block.n_rows, TRUST_ROW)
             for name in TRUST:
                 rows[name] = getattr(trust, name)[block.start : block.stop]
-            self.note_trust(self.rows.write_trust(block.start, rows))
+            self.note(self.rows.write_trust(block.start, rows))
         self.describe_trust(trust.clusters, trust.partitions, trust.temperature)
-
-    def note_trust(self, written: Written) -> None:
-        """Record rows that ``rows.write_trust`` wrote, in this process or another."""
-        last = written.first_chunk + len(written.checksums)
-        self._trust_checksums[written.first_chunk : last] = written.checksums
 
     def describe_trust(self, clusters: Any, partitions: Any, temperature: float) -> None:
         """Set the tables that go with the rows."""
         self._trust = {
             "temperature": temperature,
-            "checksums": self._trust_checksums,
+            "checksums": self._checksums[OF_TRUST.arrays[0]],
             "clusters": clusters.to_pydict(),
             "partitions": partitions.to_pydict(),
         }
@@ -787,19 +730,18 @@ class ConsensusWriter:
 
     def body(self) -> dict[str, Any]:
         """Return the manifest's body; raises InvalidInputError if rows are missing."""
-        n_missing = self._checksums.count(None)
-        if self._trust is not None:
-            n_missing = max(n_missing, self._trust_checksums.count(None))
-        if n_missing:
+        checksums = self._checksums["labels"]
+        of_trust = [] if self._trust is None else self._trust["checksums"]
+        if n_missing := max(checksums.count(None), of_trust.count(None)):
             raise InvalidInputError(
-                f"{n_missing} of {len(self._checksums)} blocks were not written; write every row."
+                f"{n_missing} of {len(checksums)} blocks were not written; write every row."
             )
         return {
             "n_objects": self.rows.n_objects,
             "n_clusters": self.rows.n_clusters,
             "has_memberships": self.rows.has_memberships,
             "chunk_rows": self.rows.chunk_rows,
-            "checksums": self._checksums,
+            "checksums": checksums,
             "trust": self._trust,
             "ids": None,
             "placing_checksum": None,
@@ -850,32 +792,6 @@ def clusters_in_words(n_clusters: int, n_tiny_clusters: int | None, most: int) -
     if n_tiny_clusters:
         words += f", {n_tiny_clusters:,} of them tiny (less than a tenth of the mean size)"
     return words
-
-
-def _require_mapping(name: str, value: object) -> None:
-    if not isinstance(value, Mapping):
-        raise TypeError(f"{name} is no object")
-
-
-def _specs(memberships: bool, trust: bool) -> dict[str, ArraySpec]:
-    """Return the arrays of a consensus, with memberships or without, and those of its trust if it has any."""
-    found = {name: spec for name, spec in CONSENSUS.items() if memberships or name != "memberships"}
-    return {**found, **TRUST} if trust else found
-
-
-def rows_checksum(labels: np.ndarray, memberships: np.ndarray | None) -> int:
-    """Return the CRC-32 of the rows as little-endian bytes, labels first."""
-    checksum = zlib.crc32(labels.astype("<i4").data)
-    return checksum if memberships is None else zlib.crc32(memberships.astype("<f4").data, checksum)
-
-
-def _trust_checksum(rows: np.ndarray) -> int:
-    """Return the CRC-32 of the columns of `TRUST_ROW`, one after another, as little-endian bytes."""
-    checksum = 0
-    for name in TRUST:
-        column = rows[name].astype(rows[name].dtype.newbyteorder("<"))
-        checksum = zlib.crc32(np.ascontiguousarray(column).data, checksum)
-    return checksum
 
 
 def _as_json(value: Any) -> Any:

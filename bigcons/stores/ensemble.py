@@ -5,25 +5,32 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import psutil
 
 from bigcons.errors import (
+    CorruptStoreError,
     EmptyPartitionError,
     InvalidInputError,
     MemoryBudgetError,
     SoftEnsembleError,
     StoreNotFoundError,
 )
+from bigcons.layout import FORMAT_VERSION
 from bigcons.memory import Block, format_size, parse_size, row_blocks
-from bigcons.progress import progress
-from bigcons.schema import FORMAT_VERSION
-from bigcons.storage.commit import is_finished_import, is_store, provenance_at, refuse_existing
+from bigcons.storage.commit import (
+    PARQUET_MANIFEST,
+    is_finished_import,
+    is_store,
+    provenance_at,
+    refuse_existing,
+)
 from bigcons.storage.interface import StorePath
 from bigcons.storage.places import place_of
 from bigcons.stores import building
@@ -33,8 +40,8 @@ from bigcons.stores.display import facts_table, first_rows, import_pandas
 from bigcons.stores.ensemble_store import (
     KIND,
     MAX_CHUNK_COLUMNS,
-    Appending,
     Categories,
+    Content,
     Header,
     StoredRows,
     observed,
@@ -44,11 +51,11 @@ from bigcons.stores.generator import Generator, StoredGenerator
 from bigcons.stores.ids import id_array, ids_at, ids_of
 from bigcons.stores.lazy import dask_rows, dataset_of_ensemble
 from bigcons.stores.pair_parquet import holds_pairs
-from bigcons.stores.parquet_ensemble import GivenRows, given_rows
-from bigcons.stores.reshaping import Reshaped, read_long, read_runs
+from bigcons.stores.parquet_ensemble import GivenRows, given_rows, refuse_wide
+from bigcons.stores.reshaping import read_long, read_runs
 from bigcons.stores.soft_sources import SoftSources, listed
 from bigcons.tables.encode import chunk_rows_within, label_dtype, warn_of_suspects
-from bigcons.tables.files import describe, is_parquet, provenance_of_files
+from bigcons.tables.files import ParquetTable, describe, is_parquet, provenance_of_files
 from bigcons.tables.ids import Ids
 from bigcons.tables.intake import open_table
 from bigcons.tables.memory import HardenedTable
@@ -127,7 +134,7 @@ class Ensemble:
         how = {"missing": missing, "header": header, "orientation": orientation}
         table = _table_of(select(x, id=id, columns=columns, drop=drop, **how))
         provenance |= _as_read(how)
-        return _with_warnings(Ensemble(*building.read_labels(table, provenance, names=names)))
+        return _with_warnings(ensemble_of(table, provenance=provenance, names=names))
 
     @classmethod
     def from_runs(
@@ -257,7 +264,9 @@ class Ensemble:
         all of them. Raises InvalidInputError for any other row, for tables of different length and
         for a partition without any object. Memory: 4 bytes for each object and base cluster.
         """
-        return Ensemble(*building.read_memberships(*listed(memberships, names, id=id)))
+        sources = SoftSources(*listed(memberships, names, id=id))
+        provenance = {"made_by": "from_memberships", "n_tables": len(sources.names)}
+        return ensemble_of(sources, provenance=provenance)
 
     @classmethod
     def open(cls, path: Any, mode: str = "r") -> Ensemble:
@@ -543,7 +552,7 @@ class Ensemble:
         )
         if not self.is_soft:
             part = Ensemble(labels, header, self.categories)
-            return Ensemble(*building.read_labels(_table_of(part), header.provenance))
+            return ensemble_of(_table_of(part), provenance=header.provenance)
         n_labeled = np.count_nonzero(observed(labels, self.offsets), axis=0)
         if not n_labeled.all():
             raise EmptyPartitionError(self.names[int(n_labeled.argmin())])
@@ -573,18 +582,11 @@ class Ensemble:
             provenance={"made_by": "select", "source": self.path or "in memory", "from": self.provenance},
         )
         columns: Any = chosen
-        dtype = self.dtype
         if self.is_soft:
             columns = np.concatenate([np.arange(self.offsets[u], self.offsets[u + 1]) for u in chosen])
-        else:
-            dtype = label_dtype(header.n_clusters)
         categories = [self.categories[u] for u in chosen]
-        blocks = (self.read(b.start, b.stop)[:, columns].astype(dtype, order="C") for b in self.blocks())
-        if out is not None:
-            write_store(out, blocks, header, categories, dtype, overwrite)
-            return Ensemble.open(out)
-        ids = None if header.ids is None else header.ids.hold()
-        return Ensemble(np.concatenate(list(blocks)), header._replace(ids=ids), categories)
+        blocks = (self.read(b.start, b.stop)[:, columns] for b in self.blocks())
+        return ensemble_of_content(Content(header, categories, blocks), out, overwrite=overwrite)
 
     def drop(
         self,
@@ -618,8 +620,7 @@ class Ensemble:
         text. The result is in memory or, with ``out``, in a store there. Reads the labels twice. Memory: 8
         bytes for each base cluster and cluster. Raises InvalidInputError for another number of objects.
         """
-        blocks, header, categories = align(self, labels)
-        return ensemble_of_blocks(blocks, header, out, categories=categories, overwrite=overwrite)
+        return ensemble_of_content(align(self, labels), out, overwrite=overwrite)
 
     def _position(self, partition: str | int) -> int:
         """Return the position of a partition, given by its name or its position."""
@@ -687,7 +688,7 @@ class Ensemble:
         rows = self.chunk_rows if chunk_rows is None else check_int("chunk_rows", chunk_rows)
         blocks = (self.read(block.start, block.stop) for block in self.blocks())
         header = self._header._replace(chunk_rows=rows)
-        write_store(path, blocks, header, self.categories, self.dtype, overwrite)
+        write_store(path, Content(header, self.categories, blocks), overwrite)
         return Ensemble.open(path)
 
     def append_objects(
@@ -708,24 +709,13 @@ class Ensemble:
         list of memberships, one table for each partition, with the same clusters. A stored ensemble must be
         open with mode "a" and keeps its rows per chunk; other instances that have it open must open it again.
         """
+        source: Table | SoftSources
         if self.is_soft:
-            sources = SoftSources(*listed(labels, self.names, id=id))
-            if isinstance(self._labels, np.ndarray):
-                self._labels, self._header = building.append_soft_objects(self._labels, self._header, sources)
-            else:
-                with self._appending() as append:
-                    building.append_soft_objects_to_store(append, sources)
-            return self
-        how = {"columns": columns, "drop": drop, "missing": missing, "header": header}
-        table = self._table_with_ids(labels, id, how)
-        if isinstance(self._labels, np.ndarray):
-            self._labels, self._header, self._categories = building.append_objects_in_memory(
-                self._labels, self._header, self.categories, table
-            )
+            source = SoftSources(*listed(labels, self.names, id=id))
         else:
-            with self._appending() as append:
-                building.append_objects_to_store(append, table)
-        return self
+            how = {"columns": columns, "drop": drop, "missing": missing, "header": header}
+            source = self._table_with_ids(labels, id, how)
+        return self._append(partial(building.with_objects, source), partitions=False)
 
     def append_partitions(
         self,
@@ -748,43 +738,35 @@ class Ensemble:
         ``(n_objects, n_new)``, or ``(n_objects,)`` for one partition; for soft clusterings a list of
         memberships, one table for each new partition. A stored ensemble must be open with mode "a".
         """
+        source: Table | SoftSources
         if self.is_soft:
-            sources = SoftSources(*listed(labels, names, first=self.n_partitions, id=id))
-            if isinstance(self._labels, np.ndarray):
-                self._labels, self._header = building.append_soft_partitions(
-                    self._labels, self._header, sources
-                )
-                self._categories = [None] * self.n_partitions
-            else:
-                with self._appending() as append:
-                    building.append_soft_partitions_to_store(append, sources)
-            return self
-        how = {"columns": columns, "drop": drop, "missing": missing, "header": header}
-        table = self._table_with_ids(_as_matrix(labels), id, how)
-        if isinstance(self._labels, np.ndarray):
-            self._labels, self._header, self._categories = building.append_partitions_in_memory(
-                self._labels, self._header, self.categories, table, names
-            )
+            source = SoftSources(*listed(labels, names, first=self.n_partitions, id=id))
         else:
-            with self._appending() as append:
-                building.append_partitions_to_store(append, table, names)
-        return self
+            how = {"columns": columns, "drop": drop, "missing": missing, "header": header}
+            source = self._table_with_ids(_as_matrix(labels), id, how)
+        return self._append(partial(building.with_partitions, source, names), partitions=True)
 
     def _table_with_ids(self, labels: Any, id: Column | None, how: dict[str, Any]) -> Table:
         """Return a table of labels, with ids in the column ``id``, by default that of the same name."""
         return _table_of(select(labels, id=id, **how), are_objects=True, usual_id=self.id_name)
 
-    @contextmanager
-    def _appending(self) -> Iterator[Appending]:
-        """Lock the store for an append, then reopen it."""
-        assert self.path is not None  # noqa: S101 - only stored ensembles get here
+    def _append(self, grow: Callable[[Header, Categories], Content], *, partitions: bool) -> Ensemble:
+        """Append what ``grow`` returns for the header and categories; a store is locked, then reopened."""
+        if isinstance(self._labels, np.ndarray):
+            grown = grow(self._header, self.categories)
+            self._labels, self._header, self._categories = building.append_in_memory(
+                self._labels, grown, partitions=partitions
+            )
+            return self
         if self._mode != "a":
             raise InvalidInputError(f"{self.path} is open for reading; open it with mode='a' to append.")
-        with appending(place_of(self.path)) as append:
-            yield append
+        with appending(place_of(self._labels.path)) as append:
+            grown = grow(append.stored.header, append.stored.categories())
+            building.append_to_store(append, grown, partitions=partitions)
         self._labels = open_labels(append.stored.path)
         self._header = self._labels.header
         self._categories = None
+        return self
 
     def verify(self) -> dict[str, Any]:
         """Read every label and compare it with the manifest.
@@ -901,7 +883,7 @@ def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None, *, soft: bool
     if known is None:
         table = _table_of(x)
         provenance = {"made_by": "from_labels", "source": describe(x)}
-        return _given(table, x) or _with_warnings(Ensemble(*building.read_labels(table, provenance)))
+        return _given(table, x) or _with_warnings(ensemble_of(table, provenance=provenance))
     table = _table_of(x, are_objects=True)
     if table.n_columns != len(known):
         raise InvalidInputError(
@@ -909,7 +891,7 @@ def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None, *, soft: bool
             "give the same partitions in the same order."
         )
     provenance = {"made_by": "from_labels", "source": describe(x)}
-    return Ensemble(*building.read_labels(table, provenance, known=known))
+    return ensemble_of(table, provenance=provenance, known=known)
 
 
 def _given(table: Table, x: Any) -> Ensemble | None:
@@ -930,7 +912,9 @@ def as_soft_ensemble(x: Any) -> Ensemble:
                 "the ensemble has labels but memberships were fitted; pass Ensemble.from_memberships(...)."
             )
         return ensemble
-    return Ensemble(*building.read_memberships(*listed(x, None), may_be_empty=True))
+    sources = SoftSources(*listed(x, None))
+    provenance = {"made_by": "from_memberships", "n_tables": len(sources.names)}
+    return ensemble_of(sources, provenance=provenance, may_be_empty=True)
 
 
 def import_labels(
@@ -990,15 +974,15 @@ def _plain(value: Any) -> Any:
 
 
 def _reshaped(
-    read: Reshaped, provenance: dict[str, Any], out: StorePath | None, overwrite: bool, budget: int
+    read: Content, provenance: dict[str, Any], out: StorePath | None, overwrite: bool, budget: int
 ) -> Ensemble:
     """Hold or store labels that were brought into the form of a matrix."""
     header = read.header._replace(provenance=provenance)
     if out is not None:
-        row_bytes = label_dtype(header.n_clusters).itemsize * len(header.names)
+        row_bytes = header.dtype.itemsize * len(header.names)
         rows = chunk_rows_within(header.n_objects, len(header.names), row_bytes, budget)
         header = header._replace(chunk_rows=min(header.chunk_rows, rows))
-    return ensemble_of_blocks(read.blocks, header, out, categories=read.categories, overwrite=overwrite)
+    return ensemble_of_content(read._replace(header=header), out, overwrite=overwrite)
 
 
 def import_memberships(
@@ -1023,15 +1007,14 @@ def import_memberships(
     provenance["source"] = ", ".join(map(describe, sources))
     if _prepared(out, overwrite, provenance):
         return Ensemble.open(out)
-    building.store_memberships(
-        SoftSources(tables, names),
-        out,
-        provenance,
-        budget=parse_size(memory),
+    sources = SoftSources(tables, names)
+    return ensemble_of(
+        *(sources, out),
+        provenance=provenance,
         overwrite=overwrite,
+        memory=memory,
         chunk_rows=chunk_rows,
     )
-    return Ensemble.open(out)
 
 
 def _with_warnings(ensemble: Ensemble) -> Ensemble:
@@ -1041,57 +1024,45 @@ def _with_warnings(ensemble: Ensemble) -> Ensemble:
 
 
 def ensemble_of(
-    table: Table,
+    source: Table | SoftSources,
     out: StorePath | None = None,
     *,
     provenance: dict[str, Any],
     overwrite: bool = False,
     memory: int | float | str = "1GB",
-    chunk_rows: int | None = None,
-    generator: Generator | None = None,
+    **how: Any,
 ) -> Ensemble:
-    """Read a table of labels into memory or, with ``out``, into a store within ``memory``.
+    """Read labels, or memberships, into memory or, with ``out``, into a store within ``memory``.
 
-    The table is read twice and must yield the same labels both times.
+    The source is read twice and must yield the same both times. ``how`` as for `building.content_of`.
     """
-    if out is not None:
-        refuse_existing(out, overwrite, KIND)
-        building.store_labels(
-            *(table, out, provenance),
-            budget=parse_size(memory),
-            overwrite=overwrite,
-            chunk_rows=chunk_rows,
-            generator=generator,
-        )
-        return Ensemble.open(out)
-    return Ensemble(*building.read_labels(table, provenance, generator=generator))
+    if out is None:
+        return Ensemble(*building.hold(building.content_of(source, provenance, **how)))
+    refuse_existing(out, overwrite, KIND)
+    refuse_wide(out, len(source.names) if isinstance(source, SoftSources) else source.n_columns)
+    content = building.content_of(source, provenance, budget=parse_size(memory), **how)
+    return ensemble_of_content(content, out, overwrite=overwrite)
 
 
-def ensemble_of_blocks(
-    blocks: Iterable[np.ndarray],
-    header: Header,
-    out: StorePath | None = None,
-    *,
-    categories: Categories | None = None,
-    overwrite: bool = False,
+def ensemble_of_content(
+    content: Content, out: StorePath | None = None, *, overwrite: bool = False
 ) -> Ensemble:
-    """Read consecutive blocks of codes, which ``header`` describes, into memory or a store, in one pass."""
-    dtype, categories = label_dtype(header.n_clusters), categories or [None] * len(header.names)
-    if out is not None:
-        write_store(out, blocks, header, categories, dtype, overwrite)
-        return Ensemble.open(out)
-    labels = np.empty((header.n_objects, len(header.names)), dtype)
-    start = 0
-    with progress("label the objects", header.n_objects) as listener:
-        for block in blocks:
-            labels[start : start + len(block)] = block
-            start += len(block)
-            listener.advance(len(block))
-    return Ensemble(labels, building.held(header), categories)
+    """Read consecutive blocks, which a header describes, into memory or a store, in one pass."""
+    if out is None:
+        return Ensemble(*building.hold(content))
+    write_store(out, content, overwrite)
+    return Ensemble.open(out)
 
 
 def _table_of(x: Any, *, are_objects: bool = False, usual_id: str | None = None) -> Table:
-    return open_table(_with_open_store(x), "labels", are_objects=are_objects, usual_id=usual_id)
+    table = open_table(_with_open_store(x), "labels", are_objects=are_objects, usual_id=usual_id)
+    if isinstance(table, ParquetTable) and table.is_part:
+        raise CorruptStoreError(
+            f"{table.where} was written as an ensemble, but its {PARQUET_MANIFEST} is not there; restore it "
+            "from a copy, or name the columns that are partitions by bigcons.select (--columns).",
+            path=table.where,
+        )
+    return table
 
 
 def _with_open_store(x: Any) -> Any:

@@ -9,20 +9,21 @@ import json
 import math
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, StoreError
+from bigcons.layout import ENSEMBLE, MISSING
 from bigcons.memory import row_blocks
-from bigcons.schema import ENSEMBLE, MISSING
 from bigcons.storage.arrays import MAX_CHUNK_BYTES, damaged
 from bigcons.storage.commit import manifest_of
 from bigcons.storage.interface import Place
 from bigcons.storage.reading import MOST_JSON_BYTES, parse_json
 from bigcons.stores.generator import Generator, StoredGenerator
 from bigcons.stores.ids import StoredIds
+from bigcons.tables.encode import label_dtype
 from bigcons.tables.ids import Ids
 from bigcons.validation import check_int
 
@@ -61,9 +62,25 @@ class Header(NamedTuple):
         return int(self.n_clusters.sum()) if self.is_soft else len(self.names)
 
     @property
+    def dtype(self) -> np.dtype:
+        """Smallest type of the array."""
+        return np.dtype(np.float32) if self.is_soft else label_dtype(self.n_clusters)
+
+    @property
     def offsets(self) -> np.ndarray:
         """First base cluster of each partition: ``(n_partitions + 1,)`` int64."""
         return np.concatenate([[0], np.cumsum(self.n_clusters)])
+
+
+class Content(NamedTuple):
+    """An ensemble that is ready to be held or stored, or what is appended to one."""
+
+    header: Header
+    """With what is appended."""
+    categories: Categories
+    blocks: Iterable[np.ndarray]
+    """Labels ``(n_rows, n_partitions)`` or memberships ``(n_rows, n_base_clusters)``, in the order of the
+    objects; of an append those of the new objects, or of the new partitions."""
 
 
 # Reading
@@ -105,7 +122,7 @@ class StoredRows(ABC):
 
     def take_generator(self, file: Place, body: dict[str, Any]) -> None:
         """Set what labels new rows, which is in ``file``, if the body of the manifest says so."""
-        if body.get("generator_checksum") is not None:
+        if body["generator_checksum"] is not None:
             stored = StoredGenerator(file, int(body["generator_checksum"]))
             self.header = self.header._replace(generator=stored)
 
@@ -252,8 +269,7 @@ def _read_header(body: dict[str, Any]) -> Header:
     n_objects, chunk_rows = (check_int(name, body[name]) for name in ("n_objects", "chunk_rows"))
     names = [str(name) for name in body["names"]]
     n_clusters = np.array(body["n_clusters"], np.int64)
-    # early stores spell it in British English
-    n_labeled = np.array(body["n_labelled" if "n_labelled" in body else "n_labeled"], np.int64)
+    n_labeled = np.array(body["n_labeled"], np.int64)
     require(len(names) > 0 and n_clusters.shape == n_labeled.shape == (len(names),), "the number of names")
     require(bool((n_clusters >= 1).all() and (n_labeled >= 1).all()), "the number of clusters")
     require(bool((n_labeled <= n_objects).all()), "the number of labels")
@@ -341,11 +357,11 @@ class Appending(NamedTuple):
     """A store locked for an append."""
 
     stored: StoredRows
-    writer: Callable[[Header, Categories, np.dtype, bool], RowsWriter]
-    """Returns the writer of a grown header with its categories and type; with more objects, or partitions."""
+    writer: Callable[[Header, Categories, bool], RowsWriter]
+    """Returns the writer of a grown header with its categories; with more objects, or partitions."""
 
 
-def base_body(header: Header, dtype: np.dtype, chunks: tuple[int, int]) -> dict[str, Any]:
+def base_body(header: Header, chunks: tuple[int, int]) -> dict[str, Any]:
     """Return the entries of a manifest that follow from the header."""
     return {
         "n_objects": header.n_objects,
@@ -354,7 +370,7 @@ def base_body(header: Header, dtype: np.dtype, chunks: tuple[int, int]) -> dict[
         "n_clusters": header.n_clusters,
         "n_labeled": header.n_labeled,
         "provenance": header.provenance,
-        "dtype": dtype.name,
+        "dtype": header.dtype.name,
         "chunk_rows": chunks[0],
         "chunk_columns": chunks[1],
     }

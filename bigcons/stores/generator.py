@@ -17,8 +17,8 @@ import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.kernels.nearest import label_nearest, mean_distances, pack_centers
+from bigcons.layout import MISSING
 from bigcons.memory import Block
-from bigcons.schema import MISSING
 from bigcons.storage.interface import Place
 from bigcons.stores.encoding import FeatureEncoding
 from bigcons.stores.features import Features, encoded_features

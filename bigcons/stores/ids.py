@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidIdsError, StoreError
+from bigcons.layout import IDS
 from bigcons.memory import BLOCK_ROWS
-from bigcons.schema import IDS
 from bigcons.storage.arrays import create_array, open_declared
 from bigcons.storage.interface import Place
 from bigcons.tables.ids import (

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import MissingDependencyError
+from bigcons.layout import TRUST
 from bigcons.memory import Block
-from bigcons.schema import TRUST
 from bigcons.stores.trust import TRUST_ROW
 
 if TYPE_CHECKING:

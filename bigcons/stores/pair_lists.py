@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidInputError, InvalidPairsError, MemoryBudgetError
+from bigcons.layout import PAIR_COLUMNS
 from bigcons.memory import BLOCK_ROWS, Block, enough_for, format_size, rows_within
 from bigcons.progress import progress
-from bigcons.schema import PAIR_COLUMNS
 from bigcons.storage.interface import StorePath
 from bigcons.storage.leftovers import BESIDE, make_temporary_folder
 from bigcons.storage.places import DiskPlace, disk_errors, naming, place_of
@@ -65,7 +65,7 @@ class Scan(NamedTuple):
 
 
 class PairList:
-    """A table with one row for each pair, in any order, in the columns of `bigcons.schema.PAIR_COLUMNS`.
+    """A table with one row for each pair, in any order, in the columns of `bigcons.layout.PAIR_COLUMNS`.
 
     All are integers, except that ``n_agree`` may be float32: of soft clusterings it is an expected number.
     ``columns`` are other names of these four, in their order. ``n_objects`` is None if it is unknown.

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import BigconsError, CorruptStoreError, InvalidPairsError
+from bigcons.layout import PAIR_COLUMNS
 from bigcons.memory import BLOCK_ROWS
-from bigcons.schema import PAIR_COLUMNS
 from bigcons.storage.commit import (
     names_parquet,
     new_file,

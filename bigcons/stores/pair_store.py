@@ -2,51 +2,32 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError
-from bigcons.schema import PAIRS
-from bigcons.storage.arrays import create_array, create_group, open_declared
-from bigcons.storage.commit import load_manifest, new_store, write_manifest
+from bigcons.layout import PAIRS, ArraySpec, checksum_of
+from bigcons.storage.arrays import create_array, create_group
+from bigcons.storage.commit import new_store, write_manifest
 from bigcons.storage.interface import Place, StorePath
 from bigcons.stores.pair_rows import MAX_OBJECTS, Rows
-from bigcons.validation import check_choice, check_int
+from bigcons.stores.store import Store, consistent
+from bigcons.validation import check_int
 
 KIND = "pairs"
 RESTORE = "sample or import the pairs again, or restore the store from a copy."
 
 
-def open_pairs(place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the four arrays by name, open for reading, and the body of the manifest.
+def open_pairs(place: Place) -> Store:
+    """Open the table of pairs at ``place``.
 
     Raises StoreNotFoundError if it does not exist, CorruptStoreError if its arrays do not match the manifest.
     """
-    data, body, _ = load_manifest(place, KIND)
-    try:
-        check_int("n_objects", body["n_objects"], at_least=0, at_most=MAX_OBJECTS)
-        check_int("n_pairs", body["n_pairs"], at_least=0)
-        counts = check_choice("counts_dtype", body["counts_dtype"], PAIRS["n_seen"].dtypes)
-        agree = check_choice("agree_dtype", body.get("agree_dtype", counts), (counts, "float32"))
-        chunk_entries = check_int("chunk_entries", body["chunk_entries"])
-        if body.get("rows_per_block") is not None:
-            check_int("rows_per_block", body["rows_per_block"])
-        n_checksums = {name: len(body["checksums"][name]) for name in PAIRS}
-        dict(body["provenance"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptStoreError(
-            f"{place} has an inconsistent manifest ({error}); {RESTORE}", path=place
-        ) from error
-    shapes = {name: spec.shape_in(body) for name, spec in PAIRS.items()}
-    if n_checksums != {name: -(-length // chunk_entries) for name, (length,) in shapes.items()}:
-        raise CorruptStoreError(
-            f"{place} has a manifest with missing or extra checksums; {RESTORE}", path=place
-        )
-    dtypes = _dtypes(counts, agree)
-    return {name: open_declared(data / name, shapes[name], dtypes[name], RESTORE) for name in PAIRS}, body
+    store = Store(place, KIND, RESTORE)
+    with consistent(place, RESTORE):
+        check_int("n_objects", store.body["n_objects"], at_least=0, at_most=MAX_OBJECTS)
+    return store
 
 
 def write_pairs(
@@ -60,9 +41,13 @@ def write_pairs(
     overwrite: bool,
 ) -> None:
     """Write consecutive blocks of rows, all or nothing, with ``facts`` in the manifest."""
+    types = {"counts_dtype": np.dtype(counts_dtype).name, "agree_dtype": np.dtype(agree_dtype).name}
     with new_store(path, overwrite, KIND) as folder:
-        dtypes = _dtypes(counts_dtype, agree_dtype)
-        columns = {name: ColumnWriter(folder / name, name, dtypes[name], chunk_entries) for name in PAIRS}
+        columns = {}
+        for name, spec in PAIRS.items():
+            dtype = spec.dtype_in(types)
+            assert dtype is not None  # noqa: S101 - tables count in these types
+            columns[name] = ColumnWriter(folder / name, spec, dtype, chunk_entries)
         n_entries = 0
         columns["indptr"].append(np.zeros(1, np.int64))
         for part in parts:
@@ -77,8 +62,7 @@ def write_pairs(
         body = {
             **facts,
             "n_pairs": n_entries // 2,
-            "counts_dtype": str(np.dtype(counts_dtype)),
-            "agree_dtype": str(np.dtype(agree_dtype)),
+            **types,
             "chunk_entries": chunk_entries,
             "checksums": {name: column.checksums for name, column in columns.items()},
         }
@@ -86,17 +70,12 @@ def write_pairs(
         write_manifest(folder, KIND, body)
 
 
-def _dtypes(counts: np.dtype | str, agree: np.dtype | str) -> dict[str, np.dtype]:
-    types = {"indptr": "int64", "indices": "int32", "n_agree": agree, "n_seen": counts}
-    return {name: np.dtype(dtype) for name, dtype in types.items()}
-
-
 class ColumnWriter:
     """Appends to one array; keeps at most the last part and one chunk in memory."""
 
-    def __init__(self, place: Place, name: str, dtype: np.dtype, chunk_entries: int) -> None:
+    def __init__(self, place: Place, spec: ArraySpec, dtype: np.dtype, chunk_entries: int) -> None:
         self._place = place
-        self._name = name
+        self._spec = spec
         self._dtype = dtype
         self._chunk_entries = chunk_entries
         self._array: Any = None
@@ -123,15 +102,10 @@ class ColumnWriter:
         self._n_pending = len(self._pending[0])
         if self._array is None:
             length = min(self._chunk_entries, max(n_entries, 1))
-            self._array = create_array(self._place, PAIRS[self._name], (0,), (length,), self._dtype)
+            self._array = create_array(self._place, self._spec, (0,), (length,), self._dtype)
         self._array.resize((self.n_entries + n_entries,))
         for start in range(0, n_entries, self._chunk_entries):
             chunk = pending[start : min(start + self._chunk_entries, n_entries)]
             self._array[self.n_entries : self.n_entries + len(chunk)] = chunk
-            self.checksums.append(checksum(chunk))
+            self.checksums.append(checksum_of(chunk))
             self.n_entries += len(chunk)
-
-
-def checksum(part: np.ndarray) -> int:
-    """Return the CRC-32 of the values as little-endian bytes."""
-    return zlib.crc32(np.ascontiguousarray(part, dtype=part.dtype.newbyteorder("<")).data)

@@ -21,12 +21,11 @@ from typing import IO, Any
 import numpy as np
 
 from bigcons.errors import CorruptStoreError, DamagedFileError, InvalidInputError, StoreError
+from bigcons.layout import MISSING
 from bigcons.memory import BLOCK_ROWS
-from bigcons.schema import MISSING
 from bigcons.storage.arrays import refuse_links
 from bigcons.storage.commit import (
     PARQUET_MANIFEST,
-    load_manifest,
     names_parquet,
     new_store,
     write_manifest,
@@ -53,9 +52,10 @@ from bigcons.stores.ensemble_store import (
     write_generator,
 )
 from bigcons.stores.ids import StoredIds
+from bigcons.stores.store import consistent, read_layout
 from bigcons.tables.codes import Encoding, integer_lookup, text_lookup
 from bigcons.tables.encode import default_chunk_rows, label_dtype, partition_names, scan_labels
-from bigcons.tables.files import ParquetTable, footer_of, is_within
+from bigcons.tables.files import MADE_FOR_ENSEMBLE, ParquetTable, footer_of, is_within
 from bigcons.tables.ids import canonical, parts_of
 from bigcons.tables.reading import rule_of_values
 from bigcons.tables.select import SelectedTable
@@ -94,8 +94,8 @@ class ParquetRows(StoredRows):
     def __init__(self, path: Place) -> None:
         self.path: Place = path
         self._stamp = stamp_of(path)
-        body = load_manifest(path, KIND).body
-        try:
+        body = read_layout(path, KIND, RESTORE).body
+        with consistent(path, RESTORE):
             self.take(body)
             self.file_checksums: list[int] = [int(checksum) for checksum in body["files"]]
             self.footers: list[int] = [int(checksum) for checksum in body["footers"]]
@@ -107,10 +107,6 @@ class ParquetRows(StoredRows):
                 )
                 self.header: Header = self.header._replace(ids=ids)
             self.take_generator(path / _GENERATOR, body)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise CorruptStoreError(
-                f"{path} has an inconsistent manifest ({error}); {RESTORE}", path=path
-            ) from None
         self._encodings: list[Encoding] = []
         """Those of the partitions, made when a label is looked up."""
 
@@ -304,15 +300,10 @@ class ParquetWriter:
     first_column: int = 0
 
     def __init__(
-        self,
-        folder: Place,
-        header: Header,
-        categories: Categories,
-        dtype: np.dtype,
-        kept: ParquetRows | None = None,
+        self, folder: Place, header: Header, categories: Categories, kept: ParquetRows | None = None
     ) -> None:
-        self._folder, self._header, self._categories, self._dtype = folder, header, categories, dtype
-        self._schema = _schema(header, categories, dtype)
+        self._folder, self._header, self._categories = folder, header, categories
+        self._schema = _schema(header, categories, header.dtype)
         self._chunks = (header.chunk_rows, min(header.n_columns, MAX_CHUNK_COLUMNS))
         self._checksums: list[list[int]] = []
         self._files: list[int] = []
@@ -384,7 +375,7 @@ class ParquetWriter:
         categories = write_categories(self._folder / _CATEGORIES, self._categories)
         sizes = [_file_of(self._folder, number).stat().st_size for number in range(len(self._files))]
         body = {
-            **base_body(header, self._dtype, self._chunks),
+            **base_body(header, self._chunks),
             "files": self._files,
             "footers": self._footers,
             "categories_checksum": categories,
@@ -445,7 +436,7 @@ def _schema(header: Header, categories: Categories, dtype: np.dtype) -> Any:
                 "ones; rename one of them, or store the ensemble as .zarr."
             )
         fields.insert(0, (name, header.ids.type))
-    return pa.schema(fields)
+    return pa.schema(fields, metadata=MADE_FOR_ENSEMBLE)
 
 
 def _labels(codes: np.ndarray, values: np.ndarray | None) -> Any:
@@ -478,8 +469,8 @@ def appending(place: Place) -> Iterator[Appending]:
         stored = ParquetRows(place)
         yield Appending(
             stored,
-            lambda header, categories, dtype, partitions: ParquetWriter(
-                folder, header, categories, dtype, None if partitions else stored
+            lambda header, categories, partitions: ParquetWriter(
+                folder, header, categories, None if partitions else stored
             ),
         )
 

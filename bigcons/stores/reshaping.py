@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from bigcons.errors import EmptyPartitionError, InvalidIdsError, InvalidInputError
+from bigcons.layout import MISSING
 from bigcons.memory import BLOCK_ROWS, row_blocks, rows_within
-from bigcons.schema import MISSING
 from bigcons.storage.leftovers import temporary_folder
-from bigcons.stores.ensemble_store import Categories, Header
+from bigcons.stores.ensemble_store import Categories, Content, Header
 from bigcons.stores.ids import ids_of
 from bigcons.tables.codes import Encoding, EncodingBuilder, is_dense
 from bigcons.tables.encode import (
@@ -33,16 +33,6 @@ from bigcons.tables.memory import is_communities, map_npy, release_pages
 from bigcons.tables.select import Column, SelectedTable, select
 from bigcons.tables.table import Table
 
-
-class Reshaped(NamedTuple):
-    """Labels that are ready to be stored or held."""
-
-    header: Header
-    categories: Categories
-    blocks: Iterator[np.ndarray]
-    """Codes ``(n_rows, n_partitions)``, in the order of the objects."""
-
-
 # Runs
 
 
@@ -54,7 +44,7 @@ def read_runs(
     ids: Any = None,
     on_disk: bool = False,
     **how: Any,
-) -> Reshaped:
+) -> Content:
     """Read partitions of the same objects, one from each of ``runs``; see `Ensemble.from_runs`.
 
     ``how`` are ``id``, ``columns``, ``missing`` and ``header`` of the tables. The codes of all runs are held
@@ -98,13 +88,12 @@ def read_runs(
         {},
         ids=objects,
     )
-    return Reshaped(header, [encoding.categories for encoding in encodings], _side_by_side(columns, header))
+    return Content(header, [encoding.categories for encoding in encodings], _side_by_side(columns, header))
 
 
 def _side_by_side(columns: Sequence[np.ndarray], header: Header) -> Iterator[np.ndarray]:
-    dtype = label_dtype(header.n_clusters)
     for block in row_blocks(header.n_objects, header.chunk_rows):
-        codes = np.empty((block.n_rows, len(columns)), dtype)
+        codes = np.empty((block.n_rows, len(columns)), header.dtype)
         for u, column in enumerate(columns):
             codes[:, u] = column[block.start : block.stop]
             release_pages(column)
@@ -346,7 +335,7 @@ def read_long(
     missing: Any = None,
     header: bool | None = None,
     budget: int,
-) -> Reshaped:
+) -> Content:
     """Read a table with a row for each label; see `Ensemble.from_long`.
 
     The table is read twice; votes are sorted in temporary files that are removed when the ``stack`` is
@@ -400,7 +389,7 @@ def read_long(
                 yield labels
 
     head = Header(n_objects, names, n_clusters, n_labeled, chunk_rows, {}, ids=ids)
-    return Reshaped(head, categories, blocks())
+    return Content(head, categories, blocks())
 
 
 class _Distinct:

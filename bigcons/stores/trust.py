@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigcons.schema import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
+from bigcons.layout import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,12 +10,11 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidInputError, StoreNotFoundError
-from bigcons.schema import ENSEMBLE
+from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.layout import ENSEMBLE
 from bigcons.storage.arrays import (
     METADATA,
     SharedChunks,
@@ -23,7 +22,6 @@ from bigcons.storage.arrays import (
     create_array,
     create_group,
     listed_arrays,
-    open_array,
     refuse_links,
 )
 from bigcons.storage.commit import (
@@ -53,8 +51,8 @@ from bigcons.stores.ensemble_store import (
     write_categories,
     write_generator,
 )
-from bigcons.stores.ids import PREFIXES, StoredIds, array_names, write_ids
-from bigcons.validation import check_int
+from bigcons.stores.ids import PREFIXES, array_names, write_ids
+from bigcons.stores.store import Store, consistent
 
 # Reading
 
@@ -65,37 +63,23 @@ class ZarrRows(StoredRows):
     def __init__(self, path: Place) -> None:
         self.path: Place = path
         self._stamp = stamp_of(path)
-        self.data: Place
-        self.data, body, folders = load_manifest(path, KIND)
-        try:
-            self.take(body)
-            self.generation: int = check_int("generation", body["generation"])
-            metadata_checksum = body["metadata_checksum"]
-            self.shared: SharedChunks = SharedChunks.from_manifest(
-                body.get("shared"), folders, self.checksums.shape
-            )
-            n_objects, chunk_rows = self.header.n_objects, self.header.chunk_rows
-            if body.get("ids") is not None:
-                ids = StoredIds(self.data, f"-{self.generation}", body["ids"], n_objects, chunk_rows)
-                self.header: Header = self.header._replace(ids=ids)
-            self.take_generator(self.data / generator_name(self.generation), body)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise CorruptStoreError(
-                f"{path} has an inconsistent manifest ({error}); {RESTORE}", path=path
-            ) from None
-        file = self.data / array_name(self.header, self.generation)
-        try:
-            self._array = open_array(file, self.shared.arrays(partial(array_name, self.header)))
-        except StoreNotFoundError:
-            raise CorruptStoreError(f"{file} is missing; {RESTORE}", path=file) from None
-        shape, chunks = self._array.shape, self._array.chunks
-        wanted = ((n_objects, self.header.n_columns), (chunk_rows, self.chunk_columns), self.dtype)
-        if (shape, chunks, self._array.dtype) != wanted:
-            raise CorruptStoreError(
-                f"{file} does not have the shape and type in the manifest; {RESTORE}", path=file
-            )
-        if zlib.crc32((file / METADATA).read()) != metadata_checksum:
+        store = Store(path, KIND, RESTORE)
+        self.store: Store = store
+        with consistent(path, RESTORE):
+            self.take(store.body)
+            self.header: Header = self.header._replace(ids=store.ids)
+            self.take_generator(store.data / generator_name(self.generation), store.body)
+        ((name, self._array),) = store.arrays.items()
+        file = store.data / name
+        if self._array.chunks != (self.header.chunk_rows, self.chunk_columns):
+            raise CorruptStoreError(f"{file} does not have the chunks in the manifest; {RESTORE}", path=file)
+        if zlib.crc32((file / METADATA).read()) != store.body["metadata_checksum"]:
             raise CorruptStoreError(f"{file} has damaged metadata (wrong checksum); {RESTORE}", path=file)
+
+    @property
+    def generation(self) -> int:
+        """Number in the names of its arrays and files."""
+        return int(self.store.body["generation"])
 
     def decoded(self, start: int, stop: int, first_column: int) -> np.ndarray:
         """Return rows from the array."""
@@ -108,7 +92,7 @@ class ZarrRows(StoredRows):
 
     def categories(self) -> Categories:
         """Return the original values in the file of this generation."""
-        file = self.data / categories_name(self.generation)
+        file = self.store.data / categories_name(self.generation)
         return read_categories(file, self._categories_checksum, self.header)
 
     def check_files(self) -> None:
@@ -157,14 +141,13 @@ class ArrayWriter:
         place: Place,
         header: Header,
         categories: Categories,
-        dtype: np.dtype,
         *,
         kept: ZarrRows | None = None,
         partitions: bool = False,
         check_lock: Callable[[], None] = lambda: None,
     ) -> None:
         self._folder, self._place, self._check_lock = folder, place, check_lock
-        self._header, self._categories, self._dtype = header, categories, dtype
+        self._header, self._categories, dtype = header, categories, header.dtype
         self._generation = 1 if kept is None else kept.generation + 1
         grows = kept is not None and not partitions
         self._chunks = (
@@ -214,7 +197,7 @@ class ArrayWriter:
         self._check_lock()
         categories = write_categories(self._folder / categories_name(generation), self._categories)
         body = {
-            **base_body(header, self._dtype, self._chunks),
+            **base_body(header, self._chunks),
             "generation": generation,
             "metadata_checksum": zlib.crc32((self._path / METADATA).read()),
             "categories_checksum": categories,
@@ -237,9 +220,9 @@ class ArrayWriter:
     def _keep(self, kept: ZarrRows, kept_rows: int, kept_columns: int) -> None:
         n_rows, n_columns = kept.checksums.shape
         n_rows, n_columns = (n_rows, kept_columns) if kept_columns else (kept_rows, n_columns)
-        if isinstance(kept.data, DiskPlace):
+        if isinstance(kept.store.data, DiskPlace):
             assert isinstance(self._path, DiskPlace)  # noqa: S101 - next to the generation before
-            before = (kept.data / array_name(kept.header, kept.generation)).path
+            before = (kept.store.data / array_name(kept.header, kept.generation)).path
             for row, column in np.ndindex(n_rows, n_columns):
                 source, target = before / f"c/{row}/{column}", self._path.path / f"c/{row}/{column}"
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -249,7 +232,9 @@ class ArrayWriter:
                     raise CorruptStoreError(f"{source} is missing; {RESTORE}", path=source) from None
         else:
             grid = self._array.cdata_shape
-            self._shared = kept.shared.grown(kept.data, kept.generation, grid, n_rows, n_columns)
+            self._shared = kept.store.manifest.shared.grown(
+                kept.store.data, kept.generation, grid, n_rows, n_columns
+            )
             self._kept_bytes = kept.n_bytes if self._shared.folders else 0
         if kept_columns:
             self._kept_checksums = kept.checksums[:, :kept_columns].tolist()
@@ -264,9 +249,9 @@ def appending(place: Place) -> Iterator[Appending]:
         stored = ZarrRows(place)
         _sweep(place)
 
-        def writer_in(folder: Place) -> Callable[[Header, Categories, np.dtype, bool], RowsWriter]:
-            return lambda header, categories, dtype, partitions: ArrayWriter(
-                *(folder, place, header, categories, dtype),
+        def writer_in(folder: Place) -> Callable[[Header, Categories, bool], RowsWriter]:
+            return lambda header, categories, partitions: ArrayWriter(
+                *(folder, place, header, categories),
                 kept=stored,
                 partitions=partitions,
                 check_lock=check_lock,
@@ -276,7 +261,7 @@ def appending(place: Place) -> Iterator[Appending]:
             with discarded_on_failure(new_folder(place), place) as folder:
                 yield Appending(stored, writer_in(folder))
             _sweep(place)
-        elif stored.data is place:
+        elif stored.store.data is place:
             try:
                 yield Appending(stored, writer_in(place))
             finally:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import EmptyPartitionError, InvalidInputError
-from bigcons.schema import MISSING
+from bigcons.layout import MISSING
 from bigcons.tables.reading import DEFAULT_RULE, MissingRule, number_of
 from bigcons.tables.table import Column
 

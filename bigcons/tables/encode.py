@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidInputError, MemoryBudgetError, SuspiciousLabelsWarning, warn_user
+from bigcons.layout import ENSEMBLE, MISSING
 from bigcons.memory import BLOCK_ROWS, format_size, rows_within
-from bigcons.schema import ENSEMBLE, MISSING
 from bigcons.tables.codes import Encoding, EncodingBuilder, unmasked
 from bigcons.tables.reading import refuse_long
 from bigcons.tables.table import Column, Rows, Table

@@ -644,6 +644,10 @@ def _other_columns(where: str, first: str) -> InvalidInputError:
     )
 
 
+MADE_FOR_ENSEMBLE = {b"bigcons.ensemble": b"_manifest.json"}
+"""The metadata of the files of an ensemble in Parquet, which names its manifest."""
+
+
 class ParquetTable(Table):
     """A Parquet file, several of them, or a folder of them in natural order of their names."""
 
@@ -671,6 +675,8 @@ class ParquetTable(Table):
                 self.names: list[str] | None = names
                 self.index_position: int | None = pandas_index(schema)
                 self._types = list(schema.types)
+                self.is_part: bool = MADE_FOR_ENSEMBLE.keys() <= (schema.metadata or {}).keys()
+                """Whether bigcons wrote the files as those of an ensemble."""
             elif names != self.names:
                 raise _other_columns(str(path), str(self._files[0][0]))
             groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
@@ -740,9 +746,10 @@ class ParquetTable(Table):
 def footer_of(path: Path) -> bytes:
     """Return the metadata at the end of a Parquet file: schema, sizes and statistics of all its pages."""
     with open_file(path) as file:
-        file.seek(-8, os.SEEK_END)
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 8, 0))  # of a file that was cut, there may be less
         n_bytes = int.from_bytes(file.read(4), "little") + 8
-        file.seek(-min(n_bytes, path.stat().st_size), os.SEEK_END)
+        file.seek(max(size - n_bytes, 0))
         return file.read()
 
 

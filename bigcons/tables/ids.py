@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidIdsError, InvalidInputError, first_line
+from bigcons.layout import MISSING
 from bigcons.memory import BLOCK_ROWS
 from bigcons.progress import progress
-from bigcons.schema import MISSING
 from bigcons.storage.leftovers import temporary_folder
 from bigcons.tables.codes import unmasked
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.schema import MISSING
+from bigcons.layout import MISSING
 
 # Missing labels
 

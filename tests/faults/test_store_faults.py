@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 from bigcons import Ensemble
 from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError
-from bigcons.storage import commit
+from bigcons.storage import arrays, commit
 from bigcons.storage.arrays import listed_arrays
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import DiskPlace, disk_errors
@@ -259,8 +259,8 @@ def test_open__while_another_appends(store, monkeypatch):
             Ensemble.open(store, "a").append_partitions(np.arange(4000) % 3)
         return open_array(path, *shared)
 
-    open_array = zarr_ensemble.open_array
-    monkeypatch.setattr(zarr_ensemble, "open_array", append_then_open)
+    open_array = arrays.open_array
+    monkeypatch.setattr(arrays, "open_array", append_then_open)
     assert Ensemble.open(store).n_partitions == 31
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from bigcons import METHODS, Consensus
 from bigcons.datasets import planted_ensemble
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
+from bigcons.layout import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
 from bigcons.memory import row_blocks
 from bigcons.metrics.confidence import trust_rows
-from bigcons.schema import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
 from bigcons.solving.results import Found, Results, renumbered
 from bigcons.stores.trust import cluster_table, partition_table
 from tests.support.numbering import numbered_by_size, order_by_size

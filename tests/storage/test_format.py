@@ -1,4 +1,4 @@
-"""Stores are as docs/format.md and the schema say, read here with nothing but zarr, json and zlib."""
+"""Stores are as docs/format.md and bigcons.layout say, read here with nothing but zarr, json and zlib."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import pytest
 import zarr
 from pyarrow import parquet
 
-from bigcons import Consensus, Ensemble, PairTable, schema
+from bigcons import Consensus, Ensemble, PairTable, layout
 from bigcons.metrics import trust
 from bigcons.storage import arrays
 
@@ -64,19 +64,19 @@ def a_consensus_with_ids(path):
 
 
 STORES = {
-    "ensemble": (an_ensemble, {"labels": schema.ENSEMBLE["labels"]}),
-    "soft ensemble": (a_soft_ensemble, {"memberships": schema.ENSEMBLE["memberships"]}),
-    "pairs": (a_table, schema.PAIRS),
-    "consensus": (a_consensus, schema.CONSENSUS),
+    "ensemble": (an_ensemble, {"labels": layout.ENSEMBLE["labels"]}),
+    "soft ensemble": (a_soft_ensemble, {"memberships": layout.ENSEMBLE["memberships"]}),
+    "pairs": (a_table, layout.PAIRS),
+    "consensus": (a_consensus, layout.CONSENSUS),
     "ids of an ensemble": (
         an_ensemble_with_ids,
-        {"labels": schema.ENSEMBLE["labels"], **{name: schema.IDS[name] for name in ("id_ends", "id_text")}},
+        {"labels": layout.ENSEMBLE["labels"], **{name: layout.IDS[name] for name in ("id_ends", "id_text")}},
     ),
     "ids of a consensus": (
         a_consensus_with_ids,
-        {"labels": schema.CONSENSUS["labels"], "ids": schema.IDS["ids"]},
+        {"labels": layout.CONSENSUS["labels"], "ids": layout.IDS["ids"]},
     ),
-    "trusted consensus": (a_trusted_consensus, {"labels": schema.CONSENSUS["labels"], **schema.TRUST}),
+    "trusted consensus": (a_trusted_consensus, {"labels": layout.CONSENSUS["labels"], **layout.TRUST}),
 }
 
 
@@ -95,10 +95,10 @@ def test_manifest__has_the_entries_of_the_schema_and_its_checksum(store):
     kind, path = store
     content = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
     in_buckets_only = {"data", "shared"}
-    assert set(content) == set(schema.MANIFEST) - in_buckets_only
+    assert set(content) == set(layout.MANIFEST) - in_buckets_only
     kind = kind.split()[-1]
-    assert set(content["body"]) == set(schema.BODIES[kind]) - in_buckets_only
-    assert (content["kind"], content["format_version"]) == (kind, schema.FORMAT_VERSION)
+    assert set(content["body"]) == set(layout.BODIES[kind]) - in_buckets_only
+    assert (content["kind"], content["format_version"]) == (kind, layout.FORMAT_VERSION)
     checksum = content.pop("checksum")
     assert zlib.crc32(json.dumps(content, sort_keys=True).encode()) == checksum
 
@@ -125,7 +125,7 @@ def test_checksums__are_those_of_the_values(store):
     body = json.loads((path / "manifest.json").read_text(encoding="utf-8"))["body"]
     group = zarr.open_group(str(path), mode="r", zarr_format=3)
     if kind == "pairs":
-        for name in schema.PAIRS:
+        for name in layout.PAIRS:
             values, step = group[name][:], body["chunk_entries"]
             found = [
                 zlib.crc32(values[start : start + step].tobytes()) for start in range(0, len(values), step)
@@ -142,7 +142,7 @@ def test_checksums__are_those_of_the_values(store):
         of_trust = []
         for part in parts:
             checksum = 0
-            for name in schema.TRUST:
+            for name in layout.TRUST:
                 checksum = zlib.crc32(group[name][part].tobytes(), checksum)
             of_trust.append(checksum)
         assert of_trust == body["trust"]["checksums"]
@@ -167,9 +167,9 @@ def test_ensemble_in_parquet__is_as_the_page_says(tmp_path):
     labels = pa.table({"who": [f"é{row}" for row in range(78)], "a": np.arange(78) % 3, "w": words})
     Ensemble.from_labels(labels, id="who").save(path, chunk_rows=32)
     content = json.loads((path / "_manifest.json").read_text(encoding="utf-8"))
-    assert set(content) == set(schema.MANIFEST) - {"data", "shared"}
+    assert set(content) == set(layout.MANIFEST) - {"data", "shared"}
     body = content["body"]
-    assert set(body) == set(schema.PARQUET_ENSEMBLE)
+    assert set(body) == set(layout.BODIES[layout.PARQUET])
     checksum = content.pop("checksum")
     assert zlib.crc32(json.dumps(content, sort_keys=True).encode()) == checksum
     categories = (path / "_categories.json").read_bytes()
@@ -213,20 +213,49 @@ def check_ids(group, body):
         first = end
     assert found == facts["checksums"]
     assert facts["digest"] == f"{zlib.crc32(values.tobytes()):08x}{zlib.crc32(text):08x}"
-    assert set(facts) == set(schema.ID_FACTS)
+    assert set(facts) == set(layout.ID_FACTS)
 
 
-def test_page__names_every_entry_array_and_codec():
-    named = set(re.findall(r"`([^`\n]+)`", PAGE))
-    assert set(schema.MANIFEST) <= named
-    for kind, entries in {**schema.BODIES, "Parquet": schema.PARQUET_ENSEMBLE}.items():
-        assert set(entries) <= named, kind
-    assert {name for specs in (schema.PAIRS, schema.CONSENSUS, schema.TRUST) for name in specs} <= named
-    assert {*schema.CLUSTER_COLUMNS, *schema.PARTITION_COLUMNS, *schema.IDS, *schema.ID_FACTS} <= named
-    assert set(arrays.CODECS) <= named
-    for specs in (schema.PAIRS, schema.CONSENSUS, schema.TRUST, schema.ENSEMBLE, schema.IDS):
-        for spec in specs.values():
+def fill_of(spec):
+    words = {"minimum": "minimum of the type", "maximum": "maximum of the type", "-1": "-1"}
+    return words[spec.fill] + (", -1 for float32" if {"uint8", "float32"} <= set(spec.dtypes) else "")
+
+
+def rows_of_arrays():
+    """Return the rows of the table of arrays."""
+    for kind, specs in {**layout.ARRAYS, "ensemble, consensus": layout.IDS}.items():
+        for name, spec in specs.items():
+            stored = f"{name}-<generation>" if kind == "ensemble" else name
+            shape = f"({', '.join(spec.shape)}{',' * (len(spec.shape) == 1)})"
             dims = ", ".join(f"`{dim}`" for dim in spec.dims)
-            assert f"{', '.join(spec.shape)}" in PAGE
-            assert f" | {dims} | {', '.join(spec.dtypes)} | " in PAGE
-    assert f"version {schema.FORMAT_VERSION}" in PAGE.splitlines()[0]
+            types = ", ".join(spec.dtypes)
+            yield kind, f"`{stored}`", f"`{shape}`", dims, types, fill_of(spec), spec.codec, spec.meaning
+
+
+def in_parquet_only():
+    ensemble, parquet = (layout.BODIES[kind] for kind in ("ensemble", layout.PARQUET))
+    return {name: entry for name, entry in parquet.items() if name not in ensemble}
+
+
+def tables():
+    """Return the tables of the page, as they are declared: what the first column has, and rows."""
+    yield "store | array | shape | dimension names | types | fill value | codec | value", rows_of_arrays()
+    bodies = {kind: entries for kind, entries in layout.BODIES.items() if kind != layout.PARQUET}
+    for entries in (*bodies.values(), in_parquet_only()):
+        yield "entry of `body` | type | value", [(f"`{name}`", *entry) for name, entry in entries.items()]
+    for entries in (layout.MANIFEST, layout.ID_FACTS, layout.PARQUET_PAIRS):
+        yield "entry | value", [(f"`{name}`", meaning) for name, meaning in entries.items()]
+    yield "column | value", [(f"`{name}`", meaning) for name, meaning in layout.PAIR_COLUMNS.items()]
+    for columns in (layout.CLUSTER_COLUMNS, layout.PARTITION_COLUMNS):
+        yield "column | type | value", [(f"`{name}`", *entry) for name, entry in columns.items()]
+
+
+@pytest.mark.parametrize(("head", "rows"), list(tables()))
+def test_page__has_the_tables_of_the_declarations(head, rows):
+    lines = [f"| {head} |", "|" + "---|" * (head.count("|") + 1), *(f"| {' | '.join(row)} |" for row in rows)]
+    assert "\n" + "\n".join(lines) + "\n\n" in PAGE
+
+
+def test_page__names_the_codecs_and_the_version():
+    assert set(arrays.CODECS) <= set(re.findall(r"`([^`\n]+)`", PAGE))
+    assert f"version {layout.FORMAT_VERSION}" in PAGE.splitlines()[0]

@@ -313,7 +313,7 @@ def test_open__rejects_an_inconsistent_manifest(stored, change):
 def test_read__distinguishes_lack_of_memory_from_damage(stored, monkeypatch):
     no_memory = MagicMock()
     no_memory.__getitem__.side_effect = MemoryError("Unable to allocate 37.3 GiB")
-    monkeypatch.setitem(stored._arrays, "labels", no_memory)
+    monkeypatch.setitem(stored._store.arrays, "labels", no_memory)
     with pytest.raises(MemoryError, match="Unable to allocate"):
         stored.read_labels(0, 1)
 
@@ -377,8 +377,9 @@ def test_trust__that_is_inconsistent_is_refused(trusted, damage):
         Consensus.open(stored.path)
 
 
-def test_trust__is_null_or_absent_in_other_stores(stored):
+def test_open__refuses_a_body_without_an_entry(stored):
     body = commit.load_manifest(stored.path, "consensus").body
     del body["trust"]
     commit.write_manifest(stored.path, "consensus", body)
-    assert not Consensus.open(stored.path).has_trust
+    with pytest.raises(CorruptStoreError, match="no trust"):
+        Consensus.open(stored.path)

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from bigcons import Ensemble
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreExistsError, StoreNotFoundError
 from bigcons.storage import commit
-from bigcons.storage.commit import read_manifest, write_manifest
 from bigcons.stores.ensemble import as_ensemble
 from tests.support.stores import names_in, values_of
 from tests.support.strategies import label_matrices, label_tables
@@ -280,13 +279,3 @@ def test_as_ensemble__opens_stores(tmp_path):
     Ensemble.from_labels(SOME).save(tmp_path / "e")
     assert as_ensemble(tmp_path / "e").path == str(tmp_path / "e")
     assert as_ensemble(str(tmp_path / "e")).n_objects == 4
-
-
-def test_open__reads_stores_of_the_first_spelling(tmp_path):
-    path = tmp_path / "e.zarr"
-    Ensemble.from_labels([[0, 1], [1, -1], [0, 0]]).save(path)
-    found = read_manifest(path)
-    body = found["body"] | {"n_labelled": found["body"]["n_labeled"]}
-    del body["n_labeled"]
-    write_manifest(path, "ensemble", body, data=found.get("data"))
-    np.testing.assert_array_equal(Ensemble.open(path).read(0, 3), [[0, 1], [1, -1], [0, 0]])

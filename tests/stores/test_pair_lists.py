@@ -12,7 +12,7 @@ from dask import dataframe as dd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigcons import PairTable, schema
+from bigcons import PairTable, layout
 from bigcons.errors import (
     CorruptStoreError,
     InvalidInputError,
@@ -52,7 +52,7 @@ FRAMES = {
 
 
 def columns_of(rows):
-    return dict(zip(schema.PAIR_COLUMNS, np.array(rows, dtype=int).reshape(-1, 4).T, strict=True))
+    return dict(zip(layout.PAIR_COLUMNS, np.array(rows, dtype=int).reshape(-1, 4).T, strict=True))
 
 
 def a_list():
@@ -255,7 +255,7 @@ def test_bad_columns__without_names(tmp_path):
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_empty(name, tmp_path):
-    WRITERS[name]({column: np.empty(0, int) for column in schema.PAIR_COLUMNS}, tmp_path / name)
+    WRITERS[name]({column: np.empty(0, int) for column in layout.PAIR_COLUMNS}, tmp_path / name)
     assert_refused(tmp_path / name, tmp_path, "is empty", path=str(tmp_path / name))
 
 

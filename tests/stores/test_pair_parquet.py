@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from bigcons import DID, PCC, PairTable, schema
+from bigcons import DID, PCC, PairTable, layout
 from bigcons.coassociation import count, sample
 from bigcons.errors import (
     CorruptStoreError,
@@ -101,10 +101,10 @@ def test_to_parquet__keeps_the_blocks_of_tiles(tmp_path):
 def test_to_parquet__states_the_entries_of_the_schema(stored):
     for file in stored._pairs.files():
         facts = json.loads(pq.read_metadata(file).metadata[b"bigcons.pairs"])
-        assert facts.keys() == schema.PARQUET_PAIRS.keys() - (
+        assert facts.keys() == layout.PARQUET_PAIRS.keys() - (
             set() if stored._pairs.n_files > 1 else {"n_pairs"}
         )
-        assert pq.read_schema(file).names == list(schema.PAIR_COLUMNS)
+        assert pq.read_schema(file).names == list(layout.PAIR_COLUMNS)
 
 
 def test_open__reads_no_pairs_until_asked(stored, monkeypatch):
@@ -144,7 +144,7 @@ READERS = {
 @pytest.mark.parametrize("program", READERS)
 def test_other_programs__read_the_pairs(stored, program, tmp_path):
     frame = READERS[program](tmp_path / "pairs.parquet").sort_values(["i", "j"])
-    assert list(frame.columns) == list(schema.PAIR_COLUMNS)
+    assert list(frame.columns) == list(layout.PAIR_COLUMNS)
     np.testing.assert_array_equal(frame.to_numpy().T, stored.edges())
 
 

@@ -228,8 +228,21 @@ def test_damage__is_named(stored, tmp_path):
         stored.read(64, 128)
     with pytest.raises(CorruptStoreError, match="is missing"):
         _ = stored.ids
-    with pytest.raises(NotRepairableError, match="import it again"):
+    with pytest.raises(NotRepairableError, match=r"rows 64 to 128.*source="):
         repair(path)
+    (path / "part-00000.parquet").write_bytes(b"PAR1")
+    with pytest.raises(CorruptStoreError, match="damaged footer"):
+        stored.read(0, 64)
+
+
+def test_files_without_their_manifest__are_not_taken_for_those_of_others(stored, tmp_path):
+    path = tmp_path / "e.parquet"
+    (path / "_manifest.json").unlink()
+    for read in (Ensemble.open, Ensemble.from_labels):
+        with pytest.raises(CorruptStoreError, match=r"its _manifest.json is not there.*select"):
+            read(path)
+    names = stored.names[:2]
+    assert Ensemble.from_labels(path, columns=names).names == names
 
 
 @pytest.mark.filterwarnings("ignore:labels has 2 objects:bigcons.errors.SuspiciousLabelsWarning")

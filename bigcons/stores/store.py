@@ -1,0 +1,169 @@
+"""A store in Zarr that is open for reading: its arrays, files and ids, as `bigcons.layout` declares them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from bigcons.errors import CorruptStoreError, StoreError
+from bigcons.layout import PARQUET, Layout, Piece, layout_of
+from bigcons.storage.arrays import SharedChunks, open_declared, refuse_links
+from bigcons.storage.commit import PARQUET_MANIFEST, load_manifest, manifest_of
+from bigcons.storage.interface import Place
+from bigcons.stores.ids import StoredIds
+
+INCONSISTENT = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
+"""What reading the body of a manifest raises that is not consistent."""
+
+
+@contextmanager
+def consistent(place: Place, remedy: str) -> Iterator[None]:
+    """Raise CorruptStoreError for what is inconsistent in a manifest."""
+    try:
+        yield
+    except INCONSISTENT as error:
+        raise CorruptStoreError(
+            f"{place} has an inconsistent manifest ({error}); {remedy}", path=place
+        ) from error
+
+
+class Manifested(NamedTuple):
+    """What the manifest of a store says."""
+
+    place: Place
+    data: Place
+    body: dict[str, Any]
+    layout: Layout
+    shared: SharedChunks
+    """Chunks of the first array that are in earlier data folders."""
+
+    def elsewhere(self) -> dict[str, Place]:
+        """Return the arrays that hold chunks of earlier generations, by key."""
+        name = next(iter(self.layout.arrays), "")
+        return self.shared.arrays(lambda generation: f"{name.removesuffix(self.layout.suffix)}-{generation}")
+
+
+def read_layout(place: Place, kind: str, remedy: str) -> Manifested:
+    """Return what the manifest of a store of this kind says; raises CorruptStoreError if inconsistent."""
+    data, body, folders = load_manifest(place, kind)
+    is_parquet = manifest_of(place).name == PARQUET_MANIFEST
+    with consistent(place, remedy):
+        layout = layout_of(PARQUET if is_parquet else kind, body)
+        grid = layout.covered[0].checksums.shape if layout.covered else (0, 0)
+        shared = SharedChunks.from_manifest(body.get("shared"), folders, grid)
+    return Manifested(place, data, body, layout, shared)
+
+
+class Store:
+    """A store that is open for reading; thread-safe.
+
+    Attributes: ``place``, ``data`` (where its arrays are), ``body`` (of its manifest), ``layout``, ``ids``.
+    """
+
+    def __init__(self, place: Place, kind: str, remedy: str) -> None:
+        """Open the store at ``place``; ``remedy`` says what to do if it is damaged.
+
+        Raises StoreNotFoundError if there is none of this kind, CorruptStoreError if its arrays are not those
+        of its manifest.
+        """
+        self._opened_with = (place, kind, remedy)
+        self.place, self.kind, self.remedy = place, kind, remedy
+        self.manifest: Manifested = read_layout(place, kind, remedy)
+        _, self.data, self.body, self.layout, _ = self.manifest
+        self.ids: StoredIds | None = None
+        if self.body.get("ids") is not None:
+            with consistent(place, remedy):
+                sizes = (self.body["n_objects"], self.body["chunk_rows"])
+                self.ids = StoredIds(self.data, self.layout.suffix, self.body["ids"], *sizes)
+        elsewhere = self.manifest.elsewhere()
+        self.arrays: dict[str, Any] = {
+            name: open_declared(self.data / name, array.shape, array.dtype, remedy, elsewhere)
+            for name, array in self.layout.arrays.items()
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Store, self._opened_with
+
+    def column(self, name: str) -> Column:
+        """Return an array that is read when sliced."""
+        array = self.layout.arrays[name]
+        return Column(self, name, array.shape, array.dtype)
+
+    def read(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Return entries, or rows, of an array; raises CorruptStoreError if any are damaged or missing."""
+        try:
+            found = np.ascontiguousarray(self.arrays[name][start:stop])
+        except (OSError, MemoryError, StoreError):
+            raise
+        except Exception as error:  # codecs raise errors of many types
+            raise self.broken(name, start, stop, f"cannot be decoded ({type(error).__name__})") from error
+        if found.size:
+            spec = self.layout.arrays[name].spec
+            extreme = found.max() if spec.fill == "maximum" and found.dtype.kind != "f" else found.min()
+            if extreme == spec.fill_value(found.dtype):
+                raise self.broken(name, start, stop, "are missing a chunk")
+        return found
+
+    def broken(self, name: str, start: int, stop: int, what: str) -> CorruptStoreError:
+        """Return the error of damaged entries of an array, or of all arrays of the same objects."""
+        of = "rows" if "object" in self.layout.arrays[name].spec.dims else f"{name}"
+        return CorruptStoreError(
+            f"{self.place}: {of} {start} to {stop} {what}; {self.remedy}", path=self.place
+        )
+
+    def proven(self) -> Iterator[tuple[Piece, list[np.ndarray]]]:
+        """Yield every piece of the arrays with its values; raises CorruptStoreError for a wrong checksum."""
+        for piece in self.layout.pieces():
+            start, stop = piece.part[0].start, piece.part[0].stop
+            values = [self.read(name, start, stop) for name in piece.arrays]
+            if not piece.is_proven_by(values):
+                raise self.broken(piece.arrays[0], start, stop, "differ from their checksum")
+            yield piece, values
+
+    def read_file(self, name: str) -> bytes:
+        """Return a file besides the arrays; raises CorruptStoreError if it does not have its checksum."""
+        file, (checksum, _) = self.data / name, self.layout.files[name]
+        try:
+            content = bytes(file.read())
+        except FileNotFoundError:
+            raise CorruptStoreError(f"{file} is missing; {self.remedy}", path=file) from None
+        if zlib.crc32(content) != checksum:
+            raise CorruptStoreError(f"{file} is damaged (wrong checksum); {self.remedy}", path=file)
+        return content
+
+    def check_rest(self) -> None:
+        """Read what is besides the arrays, and compare it with the manifest; refuse symbolic links."""
+        if self.ids is not None:
+            self.ids.verify()
+        for name, (checksum, _) in self.layout.files.items():
+            if checksum is not None:
+                self.read_file(name)
+        refuse_links(self.place)
+
+
+class Readable(Protocol):
+    """What has arrays by name."""
+
+    def read(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Return entries, or rows, of an array."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """An array of a store that is read when sliced, so that it is never in memory as a whole."""
+
+    source: Readable
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        part, *columns = rows if isinstance(rows, tuple) else (rows,)
+        start, stop, _ = part.indices(self.shape[0])
+        found = self.source.read(self.name, start, stop)
+        return found[(slice(None), *columns)] if columns else found
