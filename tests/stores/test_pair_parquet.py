@@ -70,8 +70,7 @@ def test_to_parquet__row_groups_are_limited(tmp_path):
     assert lengths == [1 << 20, len(i) - (1 << 20)]
 
 
-def test_paths_in_parquet__are_parquet(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigcons.coassociation.sampling.MIN_ROWS", 5)
+def test_paths_in_parquet__are_parquet(tmp_path):
     labels = np.random.default_rng(0).integers(-1, 3, (30, 6))
     options = {"n_pairs": 90, "random_state": 0}
     for tiles in (None, 2):
