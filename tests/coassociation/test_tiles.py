@@ -155,12 +155,13 @@ def test_sample__refuses_what_exists_before_any_work(tmp_path):
 
 
 @pytest.mark.parametrize("rows", [1, 7, 300])
-def test_store_blocks__any_blocks_make_the_same_store(tmp_path, monkeypatch, rows):
-    monkeypatch.setattr("bigcons.stores.pairs.CHUNK_ENTRIES", 50)
+def test_store_blocks__any_blocks_make_the_same_store(tmp_path, rows):
     table = sample(labels(), per_object=4, random_state=0)
     parts = (table.read(block.start, block.stop) for block in table.blocks(rows))
     dtype = table.n_seen.dtype
-    stored = PairTable.store_blocks(tmp_path / "p.zarr", parts, n_objects=N_OBJECTS, counts_dtype=dtype)
+    stored = PairTable.store_blocks(
+        tmp_path / "p.zarr", parts, n_objects=N_OBJECTS, counts_dtype=dtype, chunk_entries=50
+    )
     stored.verify()
     for name in ("indptr", "indices", "n_agree", "n_seen"):
         np.testing.assert_array_equal(getattr(stored, name), getattr(table, name))
