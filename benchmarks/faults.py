@@ -241,17 +241,16 @@ def resume(method: str, options: dict[str, Any], ensemble: Path, path: Path) -> 
 
 
 def make_partitions(features: np.ndarray, train: str, path: Path, seed: int = 0) -> bytes:
-    with patch.multiple("bigcons.generate.one_pass", SAMPLE_ROWS=150, LEAST_PER_CLUSTER=20):
-        ensemble = generate.kmeans(
-            features,
-            n_partitions=6,
-            n_clusters=3,
-            sample=0.7,
-            train=train,
-            out=path / "e.zarr",
-            random_state=seed,
-            client="serial",
-        )
+    ensemble = generate.kmeans(
+        features,
+        n_partitions=6,
+        n_clusters=3,
+        sample=0.7,
+        train=150 if train == "auto" else train,
+        out=path / "e.zarr",
+        random_state=seed,
+        client="serial",
+    )
     return ensemble.read(0, ensemble.n_objects).tobytes()
 
 

@@ -56,6 +56,15 @@ def _names(value: str) -> str | list[str]:
     return names if len(names) > 1 else value
 
 
+def _trained_on(value: str) -> int | str:
+    if value in ("auto", "all"):
+        return value
+    try:
+        return int(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not auto, all or a number of objects.") from None
+
+
 @click.command()
 @click.argument("features", nargs=-1, required=True, type=TABLE)
 @output_option("Store for the ensemble (.zarr or .parquet).")
@@ -95,9 +104,10 @@ def _names(value: str) -> str | list[str]:
 )
 @click.option(
     "--train",
-    type=click.Choice(["auto", "all"]),
+    type=_trained_on,
+    metavar="auto|all|N",
     help="Not for diverse. all: k-means on all objects of a partition; auto: where these are many, on a "
-    "sample of them, and one pass that labels all.  [default: auto]",
+    "sample of them, and one pass that labels all; N: on a sample of N.  [default: auto]",
 )
 @click.option(
     "--alpha-range", type=_numbers, metavar="MIN:MAX", help="zipf: range of the exponents.  [default: 0:1.5]"
@@ -140,7 +150,7 @@ def generate(
     log: list[str] | None,
     scheme: str,
     fixed: int | None,
-    train: str | None,
+    train: int | str | None,
     standardize: bool,
     random_state: int,
     memory: str,

@@ -32,9 +32,6 @@ NEIGHBORS = 16
 
 ROWS_PER_TASK = 1 << 12
 
-# Profiles are gathered anew once there are fewer clusters than this share of the pieces. Arbitrary.
-GATHERED_SHARE = 0.8
-
 BYTES_PER_ROW = 300
 """Memory of a row besides its labels, its lists and its neighbors: components, edges and merges."""
 
@@ -312,7 +309,7 @@ def average_link(
             heights[first] = np.maximum(1.0 - merges.heights / n_seen, rises)
             done.append(Merges(first, second, heights[first]))
             listener.advance(len(first))
-            if profiles.n_clusters < GATHERED_SHARE * len(profiles.points):
+            if 2 * profiles.n_clusters <= len(profiles.points):
                 profiles.gather()
     made = sorted_merges(*(np.concatenate(parts) for parts in zip(*done, strict=True)))
     merges = single_merges(made, n, apart=1.0)

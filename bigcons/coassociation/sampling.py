@@ -57,9 +57,6 @@ PROCESS_BYTES = 250_000_000
 # not depend on the number of workers.
 PLANNED_TASKS = 16
 
-# Blocks smaller than memory requires let more tasks run at once; very small ones gain nothing.
-MIN_ROWS = 1024
-
 
 def sample(
     x: Any,
@@ -367,8 +364,9 @@ def plan_tiles(
     row_bytes = labels_bytes + 40 * 2 * n_pairs / ensemble.n_objects
     what = "the pairs of one object for each task"
     fitting = rows_within(memory // PLANNED_TASKS, row_bytes, at_least=rows or 1, what=what)
-    # smaller blocks than memory requires let more tasks run at once; very small ones gain nothing
-    rows = rows or min(fitting, max(MIN_ROWS, -(-ensemble.n_objects // 32)))
+    # smaller blocks than memory requires let more tasks run at once, if a tile has room for the pairs
+    per_object = -(-2 * n_pairs // ensemble.n_objects)
+    rows = rows or min(fitting, max(per_object, -(-ensemble.n_objects // 32)))
     blocks = ensemble.blocks(rows)
     others = block_graph(len(blocks), tiles, generator(seed, "coassociation.tiles.graph"))
     grid = [(a, a) for a in range(len(blocks))]

@@ -37,9 +37,6 @@ from bigcons.progress import current_work
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# A scheduler that is being started refuses connections, for so long at most.
-START_SECONDS = 5.0
-
 # A task costs the scheduler and a worker some 10 ms of CPU, whatever it does. Short items therefore share a
 # task, as many as take this long together and return at most `DaskEngine.bundle_bytes`.
 TASK_SECONDS = 0.4
@@ -205,8 +202,11 @@ class DaskEngine:
 
 
 @contextmanager
-def connect(address: str) -> Iterator[DaskEngine]:
-    """Yield an engine on the Dask scheduler at ``address``; disconnect at the end."""
+def connect(address: str, *, refused: float = 5.0) -> Iterator[DaskEngine]:
+    """Yield an engine on the Dask scheduler at ``address``; disconnect at the end.
+
+    One that is being started may refuse connections for ``refused`` seconds.
+    """
     encrypted = distributed.Security().get_connection_args("client").get("ssl_context") is not None
     if address.startswith("tls://") and not encrypted:
         raise InvalidInputError(
@@ -214,7 +214,7 @@ def connect(address: str) -> Iterator[DaskEngine]:
             ".client.key in Dask's configuration, such as a file that DASK_CONFIG names."
         )
     client, seconds = None, connect_seconds()
-    fault = _fault_of(address, seconds)
+    fault = _fault_of(address, seconds, refused)
     if fault is None:
         fault = f"it takes no client within {seconds:g} s"
         with suppress(Exception):  # keeping the error would keep the client
@@ -230,7 +230,7 @@ def connect(address: str) -> Iterator[DaskEngine]:
         client.close()
 
 
-def _fault_of(address: str, seconds: float) -> str | None:
+def _fault_of(address: str, seconds: float, refused: float) -> str | None:
     """Return why nothing at ``address`` exchanges Dask's greetings within so many seconds; None if it does.
 
     A client would wait for a greeting without end.
@@ -239,9 +239,7 @@ def _fault_of(address: str, seconds: float) -> str | None:
     async def greet() -> None:
         security = distributed.Security().get_connection_args("client")
         async with asyncio.timeout(seconds):
-            comm = await distributed.comm.core.connect(
-                address, timeout=min(START_SECONDS, seconds), **security
-            )
+            comm = await distributed.comm.core.connect(address, timeout=min(refused, seconds), **security)
         await comm.close()
 
     try:

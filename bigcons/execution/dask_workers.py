@@ -27,7 +27,6 @@ from bigcons.version import __version__
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
-ANSWER_SECONDS = 5.0
 REFRESH_SECONDS = 2.0
 
 KEY_PREFIX = "bigcons"
@@ -245,17 +244,17 @@ class Wait:
             )
 
 
-def check_versions(client: distributed.Client, addresses: Iterable[str]) -> None:
+def check_versions(client: distributed.Client, addresses: Iterable[str], *, seconds: float = 5.0) -> None:
     """Raise ExecutionError if a worker lacks bigcons, has other code of it or another version of `VERSIONS`.
 
     Each worker is asked once, which takes some 5 ms plus its import of bigcons. One that does not answer
-    within ANSWER_SECONDS passes, since waits for its results time out as well.
+    within ``seconds`` passes, since waits for its results time out as well.
     """
     checked = _checked.setdefault(client, set())
     new = [address for address in addresses if address not in checked]
 
     async def ask_all() -> list[str]:
-        return await asyncio.gather(*(_ask(client, address) for address in new))
+        return await asyncio.gather(*(_ask(client, address, seconds) for address in new))
 
     for address, refusal in zip(new, client.sync(ask_all) if new else [], strict=True):
         if refusal:
@@ -263,12 +262,12 @@ def check_versions(client: distributed.Client, addresses: Iterable[str]) -> None
         checked.add(address)
 
 
-async def _ask(client: distributed.Client, address: str) -> str:
+async def _ask(client: distributed.Client, address: str, seconds: float) -> str:
     """Return what is wrong with a worker's packages and what to do, an empty string if nothing is."""
     found: dict[str, str] = {}
     wanted: dict[str, str] = eval(VERSIONS)  # noqa: S307 - the text above
     try:
-        async with asyncio.timeout(ANSWER_SECONDS):
+        async with asyncio.timeout(seconds):
             found = (await client.run(eval, VERSIONS, workers=[address]))[address]
             if other := {name: version for name, version in wanted.items() if found[name] != version}:
                 return _to_install(f"has {_listed({name: found[name] for name in other})}", other)

@@ -45,7 +45,7 @@ def kmeans(
     log: Columns | None = None,
     out: str | os.PathLike[str] | None = None,
     standardize: bool = True,
-    train: str = "auto",
+    train: int | str = "auto",
     algorithm: str = "auto",
     init: str = "random",
     n_init: int = 1,
@@ -94,7 +94,8 @@ def kmeans(
         and one pass over the features labels the objects in all partitions. A sample has 40,000 objects,
         fewer if there are more than 104 features, and at least 256 per cluster. k-means runs on a quarter of
         it, and from there up to 20 iterations on all of it. Centers estimated from m objects per cluster add
-        about 1/m to the inertia, more if distances have heavy tails. "all": on all objects it sees.
+        about 1/m to the inertia, more if distances have heavy tails. A number: a sample of so many objects.
+        "all": on all objects it sees.
     algorithm
         How k-means runs on all objects; other values than "auto" imply ``train="all"``. "lloyd":
         scikit-learn's KMeans, with the subset in memory. "minibatch": Lloyd's algorithm on up to 2 million

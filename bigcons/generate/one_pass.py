@@ -24,16 +24,13 @@ from bigcons.stores.encoding import Scaling
 from bigcons.stores.generator import label_points
 from bigcons.tables.encode import label_dtype
 
-SAMPLE_ROWS = 40_000
-"""Objects that train a partition, if it has at most 156 clusters and 104 features."""
-
-LEAST_PER_CLUSTER = 256
-"""Objects of a sample per cluster, so that estimating the centers costs about 0.4 % of the inertia."""
-
 
 def choose_sample_rows(n_clusters: int, n_features: int) -> int:
-    """Return how many objects train a partition of up to ``n_clusters`` clusters."""
-    return max(LEAST_PER_CLUSTER * n_clusters, min(SAMPLE_ROWS, (1 << 22) // n_features))
+    """Return how many objects train a partition: 40,000 of up to 156 clusters and 104 features.
+
+    256 or more per cluster, so that estimating the centers costs about 0.4 % of the inertia.
+    """
+    return max(256 * n_clusters, min(40_000, (1 << 22) // n_features))
 
 
 def choose_pool_rows(sample_rows: int, n_objects: int, share: float) -> int:

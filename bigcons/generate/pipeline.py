@@ -84,7 +84,7 @@ class KMeansOptions(TypedDict, total=False):
     log: Columns | None
     out: str | os.PathLike[str] | None
     standardize: bool
-    train: str
+    train: int | str
     algorithm: str
     init: str
     n_init: int
@@ -109,7 +109,7 @@ def make_partitions(
     log: Columns | None = None,
     out: str | os.PathLike[str] | None = None,
     standardize: bool = True,
-    train: str = "auto",
+    train: int | str = "auto",
     algorithm: str = "auto",
     init: str = "random",
     n_init: int = 1,
@@ -136,14 +136,20 @@ def make_partitions(
     )
     check_int("n_partitions", n_partitions)
     check_choice("algorithm", algorithm, ("auto", "lloyd", "minibatch"))
-    check_choice("train", train, ("auto", "all"))
+    if isinstance(train, str):
+        check_choice("train", train, ("auto", "all"))
+    elif algorithm != "auto":
+        raise InvalidInputError(
+            f"train={train} with algorithm={algorithm!r}, which runs on all objects; use algorithm='auto'.",
+            parameter="train",
+        )
     budget, seed = parse_size(memory), resolve_seed(random_state)
     asked = {"n_partitions": n_partitions, "standardize": standardize, "generator": scheme.name}
     asked |= settings._asdict() | scheme.parameters()
     if clusters is None:
         del asked["n_clusters"]
     asked["algorithm"] = None if algorithm == "auto" else algorithm
-    may_sample = train == "auto" and algorithm == "auto"
+    may_sample = train != "all" and algorithm == "auto"
     asked["train"] = None if may_sample else "all"
     asked["seed"] = None if random_state is None else seed
     finished = find_finished(out, asked, overwrite=overwrite, resume=resume)  # before any work
@@ -175,7 +181,10 @@ def make_partitions(
             finished=finished,
             engine=engine,
         )
-        sample_rows = choose_sample_rows(settings.n_clusters[1], data.n_features)
+        if isinstance(train, str):
+            sample_rows = choose_sample_rows(settings.n_clusters[1], data.n_features)
+        else:
+            sample_rows = check_int("train", train, at_least=settings.n_clusters[1])
         on_samples = may_sample and n_seen > sample_rows
         # costs relative to that of labeling an object in one partition
         what, of_partition = "make partitions", FITTING * float(n_seen)

@@ -28,9 +28,6 @@ from bigcons.validation import check_choice, check_flag
 DISTANCES = ("van_dongen", "variation_of_information")
 """The criteria that are minimized."""
 
-CELLS = 1 << 20
-"""Approximate number of cells of contingency tables in a batch: 8 MB, and a few times that for logarithms."""
-
 
 class BEST(ConsensusClusterer):
     """Return the base clustering that agrees best with all, by a consensus criterion.
@@ -164,11 +161,18 @@ class BEST(ConsensusClusterer):
 
 
 def average_criteria(
-    overlaps: np.ndarray, offsets: np.ndarray, candidates: np.ndarray, criterion: str, *, weighted: bool
+    overlaps: np.ndarray,
+    offsets: np.ndarray,
+    candidates: np.ndarray,
+    criterion: str,
+    *,
+    weighted: bool,
+    cells: int = 1 << 20,
 ) -> np.ndarray:
     """Return the average criterion (M,) of each candidate with all partitions, NaN for the others.
 
-    The weighted average of "nmi" is the ANMI: see `bigcons.metrics.anmi`.
+    The weighted average of "nmi" is the ANMI: see `bigcons.metrics.anmi`. Contingency tables in a batch have
+    about so many ``cells``, of 8 bytes, and a few times that for logarithms.
     """
     scores = np.full(len(offsets) - 1, np.nan)
     n_labels = float(np.trace(overlaps)) if weighted and criterion == "nmi" else None
@@ -176,7 +180,7 @@ def average_criteria(
     for k in np.unique(n_clusters[candidates]):
         alike = candidates[n_clusters[candidates] == k]
         # no batch of one: numpy would sum in another order, and equal partitions must score the same
-        n_parts = max(1, min(len(alike) // 2, len(alike) * k * len(overlaps) // CELLS))
+        n_parts = max(1, min(len(alike) // 2, len(alike) * k * len(overlaps) // cells))
         for some in np.array_split(alike, n_parts):
             scores[some] = _averages(overlaps, offsets, some, of_tables, n_labels, weighted=weighted)
     return scores

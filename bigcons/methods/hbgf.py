@@ -38,8 +38,8 @@ class HBGF(GraphClusterer):
     imbalance : float or None, default=None
         With "metis", the share by which parts may exceed their equal share of the graph; None is 0.05.
     n_init : int, default=1
-        With the spectral embedding, starts of k-means on a sample of 20,000 objects, the first from rows that
-        are as orthogonal as possible.
+        With the spectral embedding, starts of k-means on a sample of 4,096 objects, or more for many
+        clusters, the first from rows that are as orthogonal as possible.
     max_iter : int, default=100
         With the spectral embedding, maximum number of k-means passes over all objects.
     tol : float, default=0.0001

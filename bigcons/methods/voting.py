@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bigcons.coassociation import dense
+from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.kernels.cluster_tables import mark_majorities
 from bigcons.memory import MOST_BYTES
@@ -339,19 +340,21 @@ def solve_pairwise(
     def restart(number: int) -> tuple[np.ndarray, list[Record], bool]:
         assigned = first_partition(labels, n_clusters, seed, number)
         records: list[Record] = []
-        while len(records) < max_passes:
-            stop_if_cancelled()
-            assigned, record = _move_all(similarity, assigned, labeled, n_clusters)
-            records.append(record)
-            if record["moved_share"] <= tol:
-                return assigned, records, True
+        with one_thread(user_api="blas"):
+            while len(records) < max_passes:
+                stop_if_cancelled()
+                assigned, record = _move_all(similarity, assigned, labeled, n_clusters)
+                records.append(record)
+                if record["moved_share"] <= tol:
+                    return assigned, records, True
         return assigned, records, False
 
-    found, objectives = best_start(
-        engine.map(restart, range(n_init)),
-        lambda result: result[1][-1]["objective"],
-        lower_is_better=False,
-    )
+    with one_thread(user_api="blas"):  # until the last of the restarts in this process ends
+        found, objectives = best_start(
+            engine.map(restart, range(n_init)),
+            lambda result: result[1][-1]["objective"],
+            lower_is_better=False,
+        )
     return *found, objectives
 
 

@@ -57,10 +57,6 @@ SEED = 0
 SAMPLE, SAMPLED_LABELS = 2048, 16_000_000
 COMPARISONS, LEAST_SAMPLE = 25_000_000, 256
 """Partitions are compared on so many objects times pairs of partitions, but no fewer objects than that."""
-PAIRS_OF_PARTITIONS = 1_000_000
-"""Pairs of partitions to compare: each with all others up to a thousand, else with some of them."""
-COMPARED_TOGETHER = 8192
-"""Partitions that a task compares with the others."""
 EXTRA = 1.0
 """Objects added to every base cluster, see `log_rates`."""
 
@@ -628,17 +624,18 @@ def most_alike(labels: np.ndarray, offsets: np.ndarray, engine: Engine) -> tuple
 
 
 def adjusted_rand_of_partitions(
-    labels: np.ndarray, offsets: np.ndarray, engine: Engine
+    labels: np.ndarray, offsets: np.ndarray, engine: Engine, *, pairs: int = 1_000_000, together: int = 8192
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the adjusted Rand index of partitions with others (M, n_others), and which these are.
 
-    The others are all or, of more than a thousand partitions, some of them, evenly spaced. NaN where two
-    share no pair of objects, and of a partition with itself.
+    The others are all or, of more ``pairs`` of partitions, some of them, evenly spaced; a task compares so
+    many partitions ``together`` with them. NaN where two share no pair of objects, and of a partition with
+    itself.
     """
     from bigcons.kernels.trust import compare_partitions
 
     M = offsets.size - 1
-    n_others = M if M * M <= PAIRS_OF_PARTITIONS else max(PAIRS_OF_PARTITIONS // M, 2)
+    n_others = M if pairs >= M * M else max(pairs // M, 2)
     others = np.arange(n_others) * M // n_others
     counts = np.zeros((4, M, n_others), np.int64)
     step = -(-len(labels) // max(LEAST_SAMPLE, COMPARISONS // (M * n_others)))
@@ -647,7 +644,7 @@ def adjusted_rand_of_partitions(
     def compare(some: Block) -> None:
         compare_partitions(columns, offsets, some.start, some.stop, others, *counts)
 
-    for _ in local_engine(engine).map(compare, row_blocks(M, COMPARED_TOGETHER)):
+    for _ in local_engine(engine).map(compare, row_blocks(M, together)):
         pass
     index = adjusted_rand_of_pairs(*counts.astype(np.float64))
     index = np.where(counts[3] > 0, index, np.nan)

@@ -38,9 +38,6 @@ from bigcons.solving.passes import History, as_history, timed_passes
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
 
-# Size of the sample on which k-means starts; all there is to do if it holds all objects.
-KMEANS_SAMPLE = 20_000
-
 
 class Embedding(NamedTuple):
     """The spectral embedding of objects by their labels: rows of unit length, one column an eigenvector."""
@@ -233,16 +230,17 @@ def find_centers(
 ) -> Centers:
     """Return the centers of k-means over all objects with a label and ``extra`` rows with their weights.
 
-    K-means starts on the ``sample`` of label rows. If these are not all objects, Lloyd passes over the
-    blocks continue until the summed squared moves of the centers are at most ``tol`` times the mean variance
-    of the columns.
+    K-means starts on the ``sample`` of label rows. If these are not all objects, it starts on no more extra
+    rows than these, and Lloyd passes over the blocks continue until the summed squared moves of the centers
+    are at most ``tol`` times the mean variance of the columns.
     """
     rows, labeled = embedding.rows_of(sample)
-    share, further = ensemble.n_objects / len(sample), extra
-    if len(extra[0]) > KMEANS_SAMPLE:
+    n_sampled, further = len(sample), extra
+    share = ensemble.n_objects / n_sampled
+    if len(extra[0]) > n_sampled < ensemble.n_objects:
         draw = generator(seed, "embedding.base_clusters")
-        chosen = np.sort(draw.choice(len(extra[0]), KMEANS_SAMPLE, replace=False, shuffle=False))
-        further = extra[0][chosen], extra[1][chosen] * (len(extra[0]) / KMEANS_SAMPLE)
+        chosen = np.sort(draw.choice(len(extra[0]), n_sampled, replace=False, shuffle=False))
+        further = extra[0][chosen], extra[1][chosen] * (len(extra[0]) / n_sampled)
     rows = np.concatenate([rows[labeled], further[0]])
     weights = np.concatenate([np.full(np.count_nonzero(labeled), share), further[1]])
     first, objectives = kmeans_of_unit_rows(
@@ -254,7 +252,7 @@ def find_centers(
         max_iter=settings.max_iter,
         tol=settings.tol,
     )
-    if len(sample) == ensemble.n_objects and further is extra:
+    if n_sampled == ensemble.n_objects:
         history: History = {"pass": [first.n_iter], "objective": [first.objective]}
         return Centers(embedding, first.centers, first.objective, history, 0, objectives)
     threshold = settings.tol * float(np.var(rows, axis=0).mean())

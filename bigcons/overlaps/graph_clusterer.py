@@ -14,20 +14,14 @@ from bigcons.errors import InvalidInputError, SoftEnsembleError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.overlaps.eigenvectors import check_passes_plan, takes_passes
-from bigcons.overlaps.embedding import (
-    KMEANS_SAMPLE,
-    Centers,
-    Embedding,
-    KMeansSettings,
-    find_centers,
-)
+from bigcons.overlaps.embedding import Centers, Embedding, KMeansSettings, find_centers
 from bigcons.overlaps.incidence import check_overlaps_plan
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.reliability import weights_of
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ConsensusClusterer, PredictingClusterer
 from bigcons.solving.memory_plan import check_held_plan
-from bigcons.solving.survey import Survey, take_survey
+from bigcons.solving.survey import Survey, start_rows, take_survey
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_number
@@ -93,7 +87,8 @@ class GraphClusterer(ChoosingClusterer, PredictingClusterer):
         ``embed`` takes the weights of the partitions.
         """
         name, K = type(self).__name__, self.n_clusters
-        held = KMEANS_SAMPLE * (4 * 8 * K + ensemble.row_bytes)  # QR with pivots copies the embedded sample
+        n_rows = start_rows(ensemble, K)
+        held = n_rows * (4 * 8 * K + ensemble.row_bytes)  # QR with pivots copies the embedded sample
         if takes_passes(ensemble, K):
             check_passes_plan(name, ensemble, engine, self.memory, columns=K, held=held)
         else:
@@ -101,7 +96,7 @@ class GraphClusterer(ChoosingClusterer, PredictingClusterer):
         settings = KMeansSettings(K, self.n_init, self.max_iter, self.tol)
         settings.check()
         self._weights = weights_of(name, self.weights, ensemble, engine, self.memory)
-        survey = take_survey(ensemble, engine, seed, KMEANS_SAMPLE, self._partition_weights())
+        survey = take_survey(ensemble, engine, seed, n_rows, self._partition_weights())
         embedding = embed(self._weights)
         extra = embedding.rows_of_base_clusters()
         if not with_base_clusters:

@@ -45,16 +45,13 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-LEASE_SECONDS = 60.0
-"""How long a lease lasts without renewal; the clocks of writers must differ by less."""
-
-
 @contextmanager
-def writer_lock(path: StorePath | Place) -> Iterator[Callable[[], None]]:
+def writer_lock(path: StorePath | Place, *, seconds: float = 60.0) -> Iterator[Callable[[], None]]:
     """Lock the store at ``path``, which need not exist yet, for writing.
 
     A second writer, in another process or thread, immediately gets StoreLockedError. Yields a function that
-    raises StoreError if the lock has been lost; call it right before the commit.
+    raises StoreError if the lock has been lost; call it right before the commit. In a bucket, the lock lasts
+    for ``seconds`` without renewal; the clocks of writers must differ by less.
     """
     place = place_of(path)
     if isinstance(place, DiskPlace):
@@ -64,7 +61,7 @@ def writer_lock(path: StorePath | Place) -> Iterator[Callable[[], None]]:
     from bigcons.storage.buckets import BucketPlace
 
     assert isinstance(place, BucketPlace)  # noqa: S101 - there are only two kinds of places
-    lease = Lease(place)
+    lease = Lease(place, seconds)
     try:
         yield lease.check
     finally:
@@ -147,8 +144,9 @@ def sweep_locks(path: Path) -> None:
 class Lease:
     """The right to write to the store at ``place`` in a bucket, renewed by a thread until `release`."""
 
-    def __init__(self, place: BucketPlace) -> None:
+    def __init__(self, place: BucketPlace, seconds: float) -> None:
         self._place = place
+        self._seconds = seconds
         self._object = place.sibling(f".{place.name}.lock")
         self._owner = {
             "process": os.getpid(),
@@ -165,7 +163,7 @@ class Lease:
         """Raise StoreError unless this writer still holds the lease."""
         if _read_lease(self._object).get("token") != self._owner["token"]:
             raise StoreError(
-                f"{self._place}: the lock was lost to another writer, because its lease of {LEASE_SECONDS:g} "
+                f"{self._place}: the lock was lost to another writer, because its lease of {self._seconds:g} "
                 "seconds expired without renewal; write the store again.",
                 path=self._place,
             )
@@ -196,7 +194,7 @@ class Lease:
         return version
 
     def _renew(self) -> None:
-        while not self._released.wait(LEASE_SECONDS / 4):
+        while not self._released.wait(self._seconds / 4):
             try:
                 version = self._object.put(self._content(), mode=self._version)
             except StoreError:  # retried in the next round; `check` decides before the commit
@@ -206,7 +204,7 @@ class Lease:
             self._version = version
 
     def _content(self) -> bytes:
-        return json.dumps({**self._owner, "expires": time.time() + LEASE_SECONDS}).encode()
+        return json.dumps({**self._owner, "expires": time.time() + self._seconds}).encode()
 
 
 def _is_dead(holder: dict[str, Any]) -> bool:

@@ -150,10 +150,8 @@ def test_generate__says_in_one_line_what_the_scheme_refuses(run, options, words)
     assert [path.name for path in Path().iterdir()] == ["features.npy"]
 
 
-def test_generate__trains_as_told(made, monkeypatch):
-    monkeypatch.setattr("bigcons.generate.one_pass.SAMPLE_ROWS", 50)
-    monkeypatch.setattr("bigcons.generate.one_pass.LEAST_PER_CLUSTER", 5)
-    for options, trained_on in (("", "samples"), ("--train auto", "samples"), ("--train all", "all")):
+def test_generate__trains_as_told(made):
+    for options, trained_on in (("", "all"), ("--train auto", "all"), ("--train 50", "samples")):
         ensemble = made(f"--n-partitions 2 --overwrite {options}")
         assert ensemble.provenance["train"] == trained_on
 

@@ -18,13 +18,7 @@ from bigcons.memory import Block
 from bigcons.stores.pairs import Rows
 from tests.naive.agreement import counts as pair_counts
 
-N_OBJECTS, N_PARTITIONS, ROWS = 300, 9, 16
-
-
-@pytest.fixture
-def small_blocks(monkeypatch):
-    """Let small data have many blocks."""
-    monkeypatch.setattr(sampling, "MIN_ROWS", ROWS)
+N_OBJECTS, N_PARTITIONS = 300, 9
 
 
 def labels(n_objects=N_OBJECTS, seed=0):
@@ -67,15 +61,15 @@ def test_draw_tile__distinct_ascending_and_uniform(a, b):
     assert chisquare(counts[counts > 0]).pvalue > 1e-3
 
 
-def test_sample__tiles_hold_the_pairs_and_their_counts(small_blocks, tmp_path):
+def test_sample__tiles_hold_the_pairs_and_their_counts(tmp_path):
     x = labels()
     table = sample(x, n_pairs=2000, tiles=4, out=tmp_path / "p.zarr", random_state=1)
     i, j, n_agree, n_seen = table.edges()
     expected = np.array([pair_counts(x, a, b) for a, b in zip(i, j, strict=True)])
     np.testing.assert_array_equal(np.stack([n_agree, n_seen], axis=1), expected)
-    assert table.rows_per_block == ROWS
-    joined = np.zeros((19, 19), bool)
-    joined[i // ROWS, j // ROWS] = joined[j // ROWS, i // ROWS] = True
+    assert table.rows_per_block == 8  # at most 14, the pairs of an object, and a power of two
+    joined = np.zeros((38, 38), bool)
+    joined[i // 8, j // 8] = joined[j // 8, i // 8] = True
     np.testing.assert_array_equal(joined.sum(axis=1), 5)  # itself and four others
     unseen = 2000 - table.n_pairs
     assert 0 <= unseen < 100
@@ -83,14 +77,14 @@ def test_sample__tiles_hold_the_pairs_and_their_counts(small_blocks, tmp_path):
     assert table.provenance["tiles"] == 4
 
 
-def test_sample__every_pair_of_the_tiles(small_blocks, tmp_path):
+def test_sample__every_pair_of_the_tiles(tmp_path):
     x = np.zeros((50, 3), int)
     table = sample(x, share=1, tiles=8, out=tmp_path / "p.zarr", random_state=0)
     assert table.n_pairs == 50 * 49 // 2
     assert (table.n_agree == 3).all()
 
 
-def test_sample__tiles_are_the_same_on_any_engine(small_blocks, tmp_path):
+def test_sample__tiles_are_the_same_on_any_engine(tmp_path):
     stored = Ensemble.from_labels(labels()).save(tmp_path / "e.zarr", chunk_rows=64)
     tables = [
         sample(x, per_object=10, tiles=2, out=tmp_path / f"p{n}.zarr", random_state=3, client=engine)
@@ -111,7 +105,7 @@ def test_sample__out_without_tiles_is_the_saved_table(tmp_path):
     assert stored.rows_per_block is None
 
 
-def test_sample__takes_tiles_where_the_pairs_do_not_fit_and_says_so(small_blocks, tmp_path, caplog):
+def test_sample__takes_tiles_where_the_pairs_do_not_fit_and_says_so(tmp_path, caplog):
     with caplog.at_level("INFO", "bigcons"):
         table = sample(labels(), n_pairs=5000, out=tmp_path / "p.zarr", memory="500kB", random_state=0)
     assert table.provenance["sampled"] == "tiles"
@@ -134,12 +128,16 @@ def test_sample_command__takes_tiles_where_the_pairs_do_not_fit(tmp_path):
         ({"tiles": 4}, InvalidInputError, "tiles=4 without out="),
         ({"tiles": 1, "out": "p.zarr"}, InvalidInputError, "tiles=1"),
         ({"tiles": "many", "out": "p.zarr"}, InvalidInputError, "tiles='many'"),
-        ({"tiles": 2, "out": "p.zarr", "share": 0.5, "per_object": None}, InvalidInputError, "more than the"),
+        (
+            {"tiles": 2, "out": "p.zarr", "share": 0.5, "per_object": None, "memory": "1MB"},
+            InvalidInputError,
+            "more than the",
+        ),
         ({"tiles": 2, "out": "p.zarr", "memory": 1000}, MemoryBudgetError, "raise the budget to"),
         ({"tiles": 2, "out": "p.zarr", "client": ThreadsEngine(40)}, MemoryBudgetError, "fewer workers"),
     ],
 )
-def test_sample__refuses_in_one_line_and_leaves_nothing(small_blocks, tmp_path, asked, error, message):
+def test_sample__refuses_in_one_line_and_leaves_nothing(tmp_path, asked, error, message):
     asked = {"per_object": 5, **asked}
     if "out" in asked:
         asked["out"] = tmp_path / asked["out"]
@@ -157,12 +155,13 @@ def test_sample__refuses_what_exists_before_any_work(tmp_path):
 
 
 @pytest.mark.parametrize("rows", [1, 7, 300])
-def test_store_blocks__any_blocks_make_the_same_store(tmp_path, monkeypatch, rows):
-    monkeypatch.setattr("bigcons.stores.pairs.CHUNK_ENTRIES", 50)
+def test_store_blocks__any_blocks_make_the_same_store(tmp_path, rows):
     table = sample(labels(), per_object=4, random_state=0)
     parts = (table.read(block.start, block.stop) for block in table.blocks(rows))
     dtype = table.n_seen.dtype
-    stored = PairTable.store_blocks(tmp_path / "p.zarr", parts, n_objects=N_OBJECTS, counts_dtype=dtype)
+    stored = PairTable.store_blocks(
+        tmp_path / "p.zarr", parts, n_objects=N_OBJECTS, counts_dtype=dtype, chunk_entries=50
+    )
     stored.verify()
     for name in ("indptr", "indices", "n_agree", "n_seen"):
         np.testing.assert_array_equal(getattr(stored, name), getattr(table, name))

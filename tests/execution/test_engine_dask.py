@@ -20,7 +20,7 @@ import pytest
 
 from bigcons import Ensemble
 from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, MemoryBudgetError
-from bigcons.execution.dask_engine import MOST_TOGETHER, TASK_SECONDS, DaskEngine
+from bigcons.execution.dask_engine import MOST_TOGETHER, TASK_SECONDS, DaskEngine, connect
 from bigcons.execution.engine import SerialEngine, ThreadsEngine, fold, open_engine, resolve_engine
 from bigcons.memory import Block, row_blocks
 from bigcons.solving.memory_plan import MemoryPlan
@@ -187,11 +187,10 @@ def test_map__sends_short_items_several_to_a_task_and_the_last_alone(client):
     assert n_items[0] == n_items[-1] == 1
 
 
-def test_map__sends_alone_what_is_long_or_large_or_drawn_as_it_goes(client, monkeypatch):
+def test_map__sends_alone_what_is_long_or_large_or_drawn_as_it_goes(client):
     assert set(tasks_of_items(client, range(24), result_bytes=600_000)) == {1}
     assert set(tasks_of_items(client, iter(range(24)))) == {1}
-    monkeypatch.setattr("bigcons.execution.dask_engine.TASK_SECONDS", 0.01)
-    assert set(tasks_of_items(client, range(24), seconds=0.02)) == {1}
+    assert set(tasks_of_items(client, range(12), seconds=0.75 * TASK_SECONDS)) == {1}
 
 
 def test_map__names_the_blocks_of_a_task(local_client):
@@ -263,11 +262,10 @@ def test_open_engine__connects_to_an_address_and_leaves_nothing_open():
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "carrier-pigeon://127.0.0.1:1"])
-def test_open_engine__says_in_one_line_that_nobody_answers(address, monkeypatch):
-    monkeypatch.setattr("bigcons.execution.dask_engine.START_SECONDS", 0.5)
+def test_open_engine__says_in_one_line_that_nobody_answers(address):
     with (
         pytest.raises(InvalidInputError, match="not answer as a Dask scheduler") as caught,
-        open_engine(address),
+        connect(address, refused=0.5),
     ):
         pass
     assert "\n" not in str(caught.value)

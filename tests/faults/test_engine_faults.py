@@ -21,8 +21,8 @@ import bigcons
 from bigcons import Consensus, Ensemble
 from bigcons.errors import ExecutionError, StoreNotFoundError
 from bigcons.execution import dask_workers
-from bigcons.execution.dask_engine import DaskEngine
-from bigcons.execution.engine import SerialEngine, ThreadsEngine, fold, open_engine
+from bigcons.execution.dask_engine import DaskEngine, connect
+from bigcons.execution.engine import SerialEngine, ThreadsEngine, fold
 from bigcons.memory import row_blocks
 from bigcons.version import __version__
 
@@ -371,12 +371,11 @@ def test_map__a_frozen_scheduler_ends_in_one_line(scheduler_process, tmp_path, m
     assert_one_line(caught, "task 0", "no Dask worker worked")
 
 
-def test_open_engine__waits_for_a_scheduler_that_is_busy(scheduler_process, monkeypatch):
-    monkeypatch.setattr("bigcons.execution.dask_engine.START_SECONDS", 0.3)
+def test_open_engine__waits_for_a_scheduler_that_is_busy(scheduler_process):
     process, client = scheduler_process
     process.send_signal(signal.SIGSTOP)
     threading.Timer(1.0, process.send_signal, [signal.SIGCONT]).start()
-    with open_engine(client.scheduler.address) as engine:
+    with connect(client.scheduler.address, refused=0.3) as engine:
         assert engine.client.status == "running"
 
 
@@ -462,7 +461,7 @@ def test_engine__asks_each_worker_once(monkeypatch):
     asked = []
     ask = dask_workers._ask
     monkeypatch.setattr(
-        dask_workers, "_ask", lambda client, address: asked.append(address) or ask(client, address)
+        dask_workers, "_ask", lambda client, address, _: asked.append(address) or ask(client, address, 5.0)
     )
     with workers(1, processes=False) as client:
         for _ in range(3):
@@ -470,13 +469,12 @@ def test_engine__asks_each_worker_once(monkeypatch):
         assert asked == list(client.nthreads())
 
 
-def test_engine__does_not_wait_for_the_answer_of_a_frozen_worker(monkeypatch):
-    monkeypatch.setattr(dask_workers, "ANSWER_SECONDS", 0.5)
+def test_check_versions__does_not_wait_for_the_answer_of_a_frozen_worker():
     with workers(1) as client:
         (pid,) = client.run(os.getpid).values()
         os.kill(pid, signal.SIGSTOP)
         try:
-            assert DaskEngine(client).n_workers == 1
+            dask_workers.check_versions(client, client.nthreads(), seconds=0.5)
         finally:
             os.kill(pid, signal.SIGKILL)
 

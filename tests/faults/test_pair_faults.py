@@ -16,13 +16,17 @@ COLUMNS = ("indptr", "indices", "n_agree", "n_seen")
 
 
 @pytest.fixture
-def store(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigcons.stores.pairs.CHUNK_ENTRIES", 16)
+def store(tmp_path):
     rng = np.random.default_rng(0)
     i, j = (ends[::13] for ends in np.triu_indices(N_OBJECTS, 1))
     n_seen = rng.integers(1, 100, len(i))
     table = PairTable.from_arrays(i, j, rng.integers(0, n_seen + 1), n_seen, n_objects=N_OBJECTS)
-    table.save(tmp_path / "pairs.zarr")
+    PairTable.store_blocks(
+        *(tmp_path / "pairs.zarr", [table.read(0, N_OBJECTS)]),
+        n_objects=N_OBJECTS,
+        counts_dtype=table.n_seen.dtype,
+        chunk_entries=16,
+    )
     return tmp_path / "pairs.zarr"
 
 

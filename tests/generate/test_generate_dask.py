@@ -29,7 +29,7 @@ GENERATORS = {
     "weighted": lambda x, **kwargs: generate.weighted_kmeans(x, n_clusters=3, n_partitions=3, **kwargs),
     "features": lambda x, **kwargs: generate.feature_views(x, n_features=2, n_clusters=3, **kwargs),
     "objects": lambda x, **kwargs: generate.object_views(x, n_clusters=3, n_partitions=5, **kwargs),
-    "samples": lambda x, **kwargs: generate.kmeans(x, n_clusters=3, n_partitions=3, **kwargs),
+    "samples": lambda x, **kwargs: generate.kmeans(x, n_clusters=3, n_partitions=3, train=200, **kwargs),
     "diverse": lambda x, **kwargs: generate.diverse(x[:300], n_clusters=(3, 4), **kwargs),
     "soft": lambda x, **kwargs: generate.from_memberships(np.eye(5)[np.abs(x).argmax(axis=1)], **kwargs),
     "deleted": lambda x, **kwargs: generate.mask_labels(np.abs(x).astype(int), 0.4, **kwargs),
@@ -38,9 +38,6 @@ GENERATORS = {
 
 
 @pytest.mark.parametrize("name", GENERATORS)
-def test_generate__the_same_in_another_process(client, points, name, monkeypatch):
-    if name == "samples":
-        monkeypatch.setattr("bigcons.generate.one_pass.SAMPLE_ROWS", 200)
-        monkeypatch.setattr("bigcons.generate.one_pass.LEAST_PER_CLUSTER", 20)
+def test_generate__the_same_in_another_process(client, points, name):
     there, here = (GENERATORS[name](points, random_state=0, client=engine) for engine in (client, "serial"))
     np.testing.assert_array_equal(there.read(0, there.n_objects), here.read(0, here.n_objects), strict=True)

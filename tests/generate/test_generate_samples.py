@@ -38,14 +38,14 @@ def points():
     return datasets.planted_features(N_OBJECTS, N_FEATURES, separation=12)[0]
 
 
-@pytest.fixture(autouse=True)
-def small_samples(monkeypatch):
-    monkeypatch.setattr("bigcons.generate.one_pass.SAMPLE_ROWS", 300)
-    monkeypatch.setattr("bigcons.generate.one_pass.LEAST_PER_CLUSTER", 20)
+@pytest.fixture(scope="module")
+def wide():
+    """As many objects of as many values as make three blocks."""
+    return datasets.planted_features(N_OBJECTS, 256, separation=12)[0].astype(np.float32)
 
 
 def make(features, generator="kmeans", **kwargs):
-    kwargs = {"n_partitions": 4, "n_clusters": 4, "random_state": 0, **kwargs}
+    kwargs = {"n_partitions": 4, "n_clusters": 4, "random_state": 0, "train": 300, **kwargs}
     ensemble = GENERATORS[generator](features, **kwargs)
     assert ensemble.provenance["train"] == ("all" if kwargs.get("train") == "all" else "samples")
     return np.array(ensemble.read(0, ensemble.n_objects))
@@ -54,8 +54,7 @@ def make(features, generator="kmeans", **kwargs):
 # The sizes of samples
 
 
-def test_choose_sample_rows__few_features_and_clusters_and_many(monkeypatch):
-    monkeypatch.undo()
+def test_choose_sample_rows__few_features_and_clusters_and_many():
     assert choose_sample_rows(10, 16) == 40_000
     assert choose_sample_rows(1000, 16) == 256_000
     assert choose_sample_rows(10, 1000) == 4194
@@ -68,8 +67,7 @@ def test_choose_pool_rows__hold_a_sample_of_what_a_partition_sees(share):
     assert choose_pool_rows(300, 1000, share) <= 1000
 
 
-def test_kmeans__trains_on_few_objects_as_on_all(points, monkeypatch):
-    monkeypatch.undo()
+def test_kmeans__trains_on_few_objects_as_on_all(points):
     few, every = (
         generate.kmeans(points, n_partitions=2, random_state=0, train=train) for train in ("auto", "all")
     )
@@ -88,12 +86,6 @@ def test_samples__labels_depend_neither_on_workers_nor_budget_nor_store(points, 
     assert [path.name for path in tmp_path.iterdir()] == ["e.zarr"]
     Ensemble.open(tmp_path / "e.zarr").verify()
     assert not np.array_equal(make(points, generator, random_state=1), expected)
-
-
-def test_samples__labels_do_not_depend_on_the_size_of_blocks(points, monkeypatch):
-    expected = make(points)
-    monkeypatch.setattr("bigcons.generate.planning.BLOCK_ROWS", 1000)
-    np.testing.assert_array_equal(make(points), expected)
 
 
 def test_samples__labels_depend_neither_on_the_source_nor_on_how_many_partitions(points, tmp_path):
@@ -190,25 +182,23 @@ class DiesAfter:
 
 
 @pytest.fixture(params=[2, 6])
-def interrupted(request, points, tmp_path, monkeypatch):
+def interrupted(request, wide, tmp_path):
     """Where two of five partitions were trained before an interrupt, or all, and one block labeled."""
-    monkeypatch.setattr("bigcons.generate.planning.BLOCK_ROWS", 4096)
     out = tmp_path / "e.zarr"
     with pytest.raises(KeyboardInterrupt):
-        make(points, n_partitions=5, out=out, client=DiesAfter(request.param))
+        make(wide, n_partitions=5, out=out, client=DiesAfter(request.param))
     return out, request.param
 
 
-def test_samples__an_interrupt_says_what_is_kept(points, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("bigcons.generate.planning.BLOCK_ROWS", 4096)
+def test_samples__an_interrupt_says_what_is_kept(wide, tmp_path, caplog):
     with pytest.raises(KeyboardInterrupt):
-        make(points, n_partitions=5, out=tmp_path / "e.zarr", client=DiesAfter(7))
+        make(wide, n_partitions=5, out=tmp_path / "e.zarr", client=DiesAfter(7))
     assert "5 trained partitions and 2 blocks of labels are kept in" in caplog.text
     assert not (tmp_path / "e.zarr").exists()
 
 
 @pytest.mark.parametrize("seed", [{}, {"random_state": None}], ids=["same seed", "no seed"])
-def test_samples__resume_what_is_unfinished(points, interrupted, seed, monkeypatch):
+def test_samples__resume_what_is_unfinished(wide, interrupted, seed, monkeypatch):
     out, n_done = interrupted
     rows = []
     iterate = Features.iterate
@@ -221,10 +211,10 @@ def test_samples__resume_what_is_unfinished(points, interrupted, seed, monkeypat
     monkeypatch.setattr(Features, "iterate", counted)
     recorder = Recorder()
     with report_progress_to(lambda: recorder):
-        labels = make(points, n_partitions=5, out=out, **seed)
+        labels = make(wide, n_partitions=5, out=out, **seed)
     assert recorder.work["train partitions"] == [max(5 - n_done, 0)] * 2
     assert sum(rows) == 2 * N_OBJECTS - 4096 * (n_done - 5) * (n_done > 5)
-    np.testing.assert_array_equal(labels, make(points, n_partitions=5))
+    np.testing.assert_array_equal(labels, make(wide, n_partitions=5))
     assert not out.with_name("e.zarr.partial").exists()
 
 
@@ -237,20 +227,20 @@ def test_samples__resume_what_is_unfinished(points, interrupted, seed, monkeypat
     ],
     ids=str,
 )
-def test_samples__reject_resuming_with_other_parameters(points, interrupted, other, named):
+def test_samples__reject_resuming_with_other_parameters(wide, interrupted, other, named):
     with pytest.raises(StoreError, match=rf"holds partitions made with .*{named}.*overwrite=True"):
-        make(points, **{"n_partitions": 5, "out": interrupted[0], **other})
+        make(wide, **{"n_partitions": 5, "out": interrupted[0], **other})
 
 
-def test_samples__make_again_what_was_damaged(points, interrupted, caplog):
+def test_samples__make_again_what_was_damaged(wide, interrupted, caplog):
     out, _ = interrupted
     files = sorted(out.with_name("e.zarr.partial").glob("*-*.npy"))
     contents = [file.read_bytes() for file in files]
     files[-1].write_bytes(contents[-1][:-1] + bytes([contents[-1][-1] ^ 1]))
     files[0].write_bytes(contents[1])  # whole, but not of this partition
-    labels = make(points, n_partitions=5, out=out)
+    labels = make(wide, n_partitions=5, out=out)
     assert caplog.text.count("it is made again") == 2
-    np.testing.assert_array_equal(labels, make(points, n_partitions=5))
+    np.testing.assert_array_equal(labels, make(wide, n_partitions=5))
 
 
 def test_samples__find_the_result_of_a_finished_call(points, tmp_path, caplog):
@@ -261,7 +251,11 @@ def test_samples__find_the_result_of_a_finished_call(points, tmp_path, caplog):
     np.testing.assert_array_equal(again, labels)
     assert "train partitions" not in recorder.work
     assert "holds the finished result of this call" in caplog.text
-    for other, named in (({"train": "all"}, "train='samples', not 'all'"), ({"n_partitions": 5}, "4, not 5")):
+    for other, named in (
+        ({"train": "all"}, "train='samples', not 'all'"),
+        ({"train": 200}, "sample_rows=300, not 200"),
+        ({"n_partitions": 5}, "4, not 5"),
+    ):
         with pytest.raises(StoreExistsError, match=named):
             make(points, out=tmp_path / "e.zarr", **other)
     with pytest.raises(StoreExistsError, match="features_checksum"):
@@ -271,15 +265,12 @@ def test_samples__find_the_result_of_a_finished_call(points, tmp_path, caplog):
 CHILD = """
 import sys
 from bigcons import generate
-from bigcons.generate import one_pass, planning
-one_pass.SAMPLE_ROWS, one_pass.LEAST_PER_CLUSTER, planning.BLOCK_ROWS = 300, 20, 4096
-generate.kmeans(sys.argv[1], n_partitions=40, n_clusters=4, out=sys.argv[2], random_state=0)
+generate.kmeans(sys.argv[1], n_partitions=40, n_clusters=4, train=300, out=sys.argv[2], random_state=0)
 """
 
 
-def test_samples__after_kill_9_only_what_is_unfinished_is_made(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigcons.generate.planning.BLOCK_ROWS", 4096)
-    np.save(tmp_path / "x.npy", datasets.planted_features(120_000, N_FEATURES)[0])
+def test_samples__after_kill_9_only_what_is_unfinished_is_made(tmp_path):
+    np.save(tmp_path / "x.npy", datasets.planted_features(120_000, 256)[0].astype(np.float32))
     out, scratch = tmp_path / "e.zarr", tmp_path / "e.zarr.partial"
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(tmp_path / "x.npy"), str(out)],

@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 
 from bigcons import Ensemble
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
-from bigcons.methods.best import BEST, DISTANCES
+from bigcons.execution.engine import SerialEngine
+from bigcons.methods.best import BEST, DISTANCES, average_criteria
 from bigcons.metrics import anmi
 from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS
 from bigcons.metrics.ensemble import average_criterion
+from bigcons.overlaps.incidence import fold_overlaps
 from tests.naive import correspondence as naive
 from tests.naive import metrics as naive_metrics
 from tests.support.numbering import numbered_by_size
@@ -47,12 +49,13 @@ def test_best__scores_are_the_criteria_of_the_labels(labels, criterion, weighted
 def test_best__scores_equal_partitions_the_same_to_the_bit(labels, criterion, weighted):
     labels = dense_codes(labels)[1]
     M = labels.shape[1]
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("bigcons.methods.best.CELLS", 1)  # as few tables at once as ever
-        model = BEST(len(labels), criterion=criterion, weighted=weighted).fit(np.tile(labels, 3))
-    scores = model.scores_.reshape(3, M)
+    ensemble = Ensemble.from_labels(np.tile(labels, 3))
+    overlaps = fold_overlaps(ensemble, SerialEngine())
+    scores = average_criteria(
+        *(overlaps, ensemble.offsets, np.arange(3 * M), criterion), weighted=weighted, cells=1
+    ).reshape(3, M)
     assert (scores == scores[0]).all()
-    assert model.best_partition_ < M
+    assert BEST(len(labels), criterion=criterion, weighted=weighted).fit(ensemble).best_partition_ < M
 
 
 @given(label_matrices())

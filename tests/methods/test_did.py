@@ -344,18 +344,16 @@ def test_fit__has_the_same_bits_on_any_engine(method, rings, tmp_path):
     assert found[0] == found[1] == found[2]
 
 
-def test_fit__refuses_what_does_not_fit_memory(rings, monkeypatch):
-    monkeypatch.setattr(
-        "bigcons.solving.memory_plan.process_bytes", lambda engine: 0
-    )  # all of memory= is for data
+@pytest.mark.usefixtures("as_small_process")  # of 370 MB
+def test_fit__refuses_what_does_not_fit_memory(rings):
     points, _, labels = rings
     with pytest.raises(MemoryBudgetError, match=r"all pairs of 300 objects need .* linkage='single'"):
-        DID(2, features=points, memory="1MB").fit(labels)
+        DID(2, features=points, memory="371MB").fit(labels)
     with pytest.raises(MemoryBudgetError, match="all pairs of 300 objects need"):
         did_matrix(points, labels, memory="1MB")
     table = sample(labels, share=0.1, random_state=0)
     with pytest.raises(MemoryBudgetError, match=r"the increments of 4,485 pairs need"):
-        DID(2, features=points, pairs=table, linkage="single", memory="1MB").fit(labels)
+        DID(2, features=points, pairs=table, linkage="single", memory="371MB").fit(labels)
 
 
 def test_fit__by_weights_of_zero_is_as_if_the_partitions_were_not_there(rings):

@@ -13,7 +13,14 @@ from scipy.spatial.distance import squareform
 
 from bigcons import Ensemble
 from bigcons.coassociation.counts import condensed_distances, count_rows, distance
-from bigcons.coassociation.inverted import NEIGHBORS, Neighbors, average_link, make_lists, single_link
+from bigcons.coassociation.inverted import (
+    NEIGHBORS,
+    ROWS_PER_TASK,
+    Neighbors,
+    average_link,
+    make_lists,
+    single_link,
+)
 from bigcons.coassociation.linkage import (
     LINKAGES,
     MONOTONE,
@@ -140,11 +147,9 @@ def test_eac_single__has_the_heights_of_scipy_on_all_objects(normalize, labels):
 
 @pytest.mark.parametrize("normalize", ["observed", "all"])
 @pytest.mark.parametrize(("missing", "n_clusters"), [(0.0, 12), (0.2, 12), (0.6, 3)])
-def test_single_link__through_lists_has_the_heights_of_scipy(normalize, missing, n_clusters, monkeypatch):
-    monkeypatch.setattr("bigcons.coassociation.inverted.NEIGHBORS", 2)  # so that rows are searched again
-    monkeypatch.setattr("bigcons.coassociation.inverted.ROWS_PER_TASK", 64)
-    for seed in range(5):
-        _, labels = planted(40 * seed + 2, 10, n_clusters, wrong=0.5, missing=missing, seed=seed)
+def test_single_link__through_lists_has_the_heights_of_scipy(normalize, missing, n_clusters):
+    for seed, n_objects in enumerate((2, 40, 120, 300)):  # of 300, some are searched again
+        _, labels = planted(n_objects, 10, n_clusters, wrong=0.3, missing=missing, seed=seed)
         rows = np.unique(labels[(labels >= 0).any(axis=1)], axis=0).astype(np.int8)
         expected = linkage(condensed_distances(rows, normalize, SerialEngine()), "single")[:, 2]
         merges = single_link(rows, normalize, ThreadsEngine(2))
@@ -175,16 +180,12 @@ def test_nearest_outside__equals_its_naive_twin(missing):
 
 
 @pytest.mark.parametrize("normalize", ["all", "pooled"])
-@pytest.mark.parametrize("gathered", [0.0, 0.8])
 @settings(max_examples=30)
 @given(labels=label_matrices(min_objects=3, max_objects=12))
-def test_average_link__merges_nearest_clusters_of_objects_every_time(normalize, gathered, labels):
+def test_average_link__merges_nearest_clusters_of_objects_every_time(normalize, labels):
     rows = unique_rows(Ensemble.from_labels(labels), SerialEngine(), budget=DataBudget(10**9), remedy="")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bigcons.coassociation.inverted.GATHERED_SHARE", gathered)
-        patch.setattr("bigcons.coassociation.inverted.ROWS_PER_TASK", 5)
-        pooled = normalize == "pooled"
-        merges = average_link(rows.labels, rows.weights, ThreadsEngine(2), pooled=pooled)
+    pooled = normalize == "pooled"
+    merges = average_link(rows.labels, rows.weights, ThreadsEngine(2), pooled=pooled)
     pairs = list(itertools.permutations(range(len(labels)), 2))
     if pooled:
         distances = {pair: counts(labels.tolist(), *pair) for pair in pairs}
@@ -473,10 +474,7 @@ def test_unique_rows__of_a_stored_ensemble_are_those_of_all_objects(tmp_path):
     ],
     ids=["ward", "centroid", "single", "neighbors", "average", "pooled", "local", "pooled local"],
 )
-@pytest.mark.parametrize("exhaustive", [10_000, 0])
-def test_eac__has_the_same_bits_on_any_engine(model, exhaustive, tmp_path, monkeypatch):
-    monkeypatch.setattr("bigcons.methods.evidence.EXHAUSTIVE_ROWS", exhaustive)
-    monkeypatch.setattr("bigcons.coassociation.inverted.ROWS_PER_TASK", 100)
+def test_eac__has_the_same_bits_on_any_engine(model, tmp_path):
     _, labels = planted(n_objects=500)
     stored = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=64)
     found = []
@@ -486,21 +484,33 @@ def test_eac__has_the_same_bits_on_any_engine(model, exhaustive, tmp_path, monke
     assert found[0] == found[1] == found[2]
 
 
-def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do(monkeypatch):
-    monkeypatch.setattr(
-        "bigcons.solving.memory_plan.process_bytes", lambda engine: 0
-    )  # all of memory= is for data
+@pytest.mark.parametrize("link", ["single", "average", "pooled"])
+def test_links_through_lists__have_the_same_bits_on_any_engine(link):
+    rows = np.unique(planted(5000, 12, 60, missing=0.05)[1], axis=0).astype(np.int8)
+    assert len(rows) > ROWS_PER_TASK
+    found = []
+    for engine in (SerialEngine(), ThreadsEngine(3)):
+        if link == "single":
+            merges = single_link(rows, "observed", engine)
+        else:
+            merges = average_link(rows, np.ones(len(rows), int), engine, pooled=link == "pooled")
+        found.append([column.tobytes() for column in merges])
+    assert found[0] == found[1]
+
+
+@pytest.mark.usefixtures("as_small_process")  # of 370 MB
+def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do():
     _, labels = planted(n_objects=3000)
     with pytest.raises(
         MemoryBudgetError,
-        match=r"distances of [\d,]+ distinct rows .*need \d+.* raise memory to 112 MB, or .* pcc",
+        match=r"distances of [\d,]+ distinct rows .*need \d+.* raise memory to 482 MB, or .* pcc",
     ):
-        EACAverage(4, memory="20MB").fit(labels)
-    assert EACSingle(4, memory="20MB").fit(labels).n_clusters_ == 4
+        EACAverage(4, memory="390MB").fit(labels)
+    assert EACSingle(4, memory="390MB").fit(labels).n_clusters_ == 4
     with pytest.raises(MemoryBudgetError, match="neighbors of"):
-        EACSingle(4, neighbors=8, memory="1MB").fit(labels)
+        EACSingle(4, neighbors=8, memory="371MB").fit(labels)
     with pytest.raises(MemoryBudgetError, match=r"distinct rows need .* use pcc"):
-        EACSingle(4, memory="50kB").fit(labels)
+        EACSingle(4, memory=370_050_000).fit(labels)
 
 
 @pytest.mark.parametrize(

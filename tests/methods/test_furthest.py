@@ -149,17 +149,15 @@ def test_fit__has_the_same_bits_on_any_engine_and_in_any_blocks(init, tmp_path):
     assert found[0] == found[1] == found[2]
 
 
-def test_exact__refuses_rows_beyond_memory_and_names_sampled(monkeypatch, tmp_path):
-    monkeypatch.setattr(
-        "bigcons.solving.memory_plan.process_bytes", lambda engine: 0
-    )  # all of memory= is for data
+@pytest.mark.usefixtures("as_small_process")  # of 370 MB
+def test_exact__refuses_rows_beyond_memory_and_names_sampled(tmp_path):
     labels = np.random.default_rng(0).integers(3, size=(3000, 12))
     stored = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=64)
     with pytest.raises(MemoryBudgetError, match=r"distinct rows need .*init='sampled'"):
-        Furthest(3, memory="80kB").fit(stored)
-    assert Furthest(3, init="sampled", memory="80kB", random_state=0).fit(stored).n_clusters_ == 3
+        Furthest(3, memory=370_080_000).fit(stored)
+    assert Furthest(3, init="sampled", memory=370_080_000, random_state=0).fit(stored).n_clusters_ == 3
     with pytest.raises(MemoryBudgetError, match="Furthest needs"):
-        Furthest(3, init="sampled", memory="20kB").fit(stored)
+        Furthest(3, init="sampled", memory=370_020_000).fit(stored)
 
 
 @pytest.mark.parametrize("parameter", ["init", "criterion"])

@@ -26,10 +26,11 @@ from bigcons.methods.hbgf import HBGF
 from bigcons.methods.hgpa import HGPA, hyperedges
 from bigcons.methods.mcla import MCLA, jaccard_weights
 from bigcons.metrics import adjusted_rand, nmi
-from bigcons.overlaps import eigenvectors, graph_clusterer, incidence
-from bigcons.overlaps.embedding import KMeansSettings, bipartite_embedding, cut_embedding
+from bigcons.overlaps import eigenvectors, incidence
+from bigcons.overlaps.embedding import KMeansSettings, bipartite_embedding, cut_embedding, find_centers
 from bigcons.overlaps.incidence import block_overlaps, fold_overlaps, observed_pairs, votes_of
 from bigcons.progress import Progress, report_progress_to
+from bigcons.solving.memory_plan import check_held_plan
 from tests.naive import hypergraph as naive
 from tests.naive import overlaps as counted
 from tests.support.strategies import label_matrices
@@ -271,24 +272,25 @@ def test_leading_eigenvectors__fall_back_where_lapack_finds_no_subset():
 
 
 @pytest.mark.parametrize("method", ["cspa", "hgpa", "hbgf"])
-@pytest.mark.parametrize("chunk_rows", [200, 999, 3000])
-def test_passes__find_what_kmeans_of_everything_finds(method, chunk_rows, planted, tmp_path, monkeypatch):
-    _, labels = planted
-    expected = made(method, n_clusters=5, random_state=0).fit(labels)
-    assert expected.n_passes_ == 1
-    monkeypatch.setattr(graph_clusterer, "KMEANS_SAMPLE", 400)
+@pytest.mark.parametrize("chunk_rows", [999, 6000])
+def test_passes__find_what_kmeans_of_everything_finds(method, chunk_rows, planted, tmp_path):
+    labels = np.tile(planted[1], (2, 1))  # starts are on a sample of 4,096
     stored = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=chunk_rows)
     found = made(method, n_clusters=5, random_state=0, tol=0.0).fit(stored)
     assert found.n_passes_ > 2
-    assert found.objective_ == pytest.approx(expected.objective_, rel=1e-4)
-    assert adjusted_rand(found.labels_, expected.labels_) > 0.99
+    embedding = found._centers.embedding
+    extra = tuple(part[: None if method == "hbgf" else 0] for part in embedding.rows_of_base_clusters())
+    every = stored.read(0, len(labels))
+    expected = find_centers(embedding, stored, every, extra, KMeansSettings(5, 1, 100, 0.0), 0, SERIAL)
+    assert expected.n_passes == 0
+    assert found.objective_ == pytest.approx(expected.objective, rel=1e-4)
+    assert adjusted_rand(found.labels_, expected.labels_of(every)) > 0.99
     objective = np.array(found.history_["objective"])
     assert (np.diff(objective) <= 1e-9 * objective[0]).all()
 
 
-def test_passes__end_where_another_would_change_nothing(planted, monkeypatch):
-    _, labels = planted
-    monkeypatch.setattr(graph_clusterer, "KMEANS_SAMPLE", 400)
+def test_passes__end_where_another_would_change_nothing(planted):
+    labels = np.tile(planted[1], (2, 1))
     ensemble, codes = dense_codes(labels)
     model = HBGF(5, random_state=0, tol=0.0).fit(ensemble)
     embedding = bipartite_embedding(ensemble, SERIAL, 5)
@@ -298,14 +300,13 @@ def test_passes__end_where_another_would_change_nothing(planted, monkeypatch):
         means = np.stack([rows[: len(clusters)][clusters == k].mean(axis=0) for k in range(5)])
         means /= np.sqrt((means**2).sum(axis=1, keepdims=True))
         clusters = (rows @ means.T).argmax(axis=1)
-    assert same_grouping(clusters[:3000], model.labels_)
+    assert same_grouping(clusters[: len(labels)], model.labels_)
     assert ((rows - means[clusters]) ** 2).sum() == pytest.approx(model.objective_)
 
 
-def test_passes__that_reach_max_iter_warn(planted, monkeypatch):
-    monkeypatch.setattr(graph_clusterer, "KMEANS_SAMPLE", 100)
+def test_passes__that_reach_max_iter_warn(planted):
     with pytest.warns(ConvergenceWarning, match="max_iter=1"):
-        CSPA(5, max_iter=1, tol=0.0, random_state=0).fit(planted[1])
+        CSPA(5, max_iter=1, tol=0.0, random_state=0).fit(np.tile(planted[1], (2, 1)))
 
 
 def test_settings__of_kmeans_are_checked():
@@ -428,10 +429,9 @@ class Listening(Progress):
 
 
 def test_progress__tells_every_pass_over_the_objects(planted, monkeypatch):
-    monkeypatch.setattr(graph_clusterer, "KMEANS_SAMPLE", 300)
     monkeypatch.setattr(Listening, "heard", [])
     with report_progress_to(Listening):
-        model = CSPA(5, random_state=0, client="serial").fit(planted[1])
+        model = CSPA(5, random_state=0, client="serial").fit(np.tile(planted[1], (2, 1)))
     names = [what for what, _, _ in Listening.heard]
     assert names[:3] == ["survey", "sizes of base clusters", "overlaps of base clusters"]
     assert names.count("k-means of the embedding") == model.n_passes_ - 1
@@ -566,12 +566,11 @@ def test_metis__of_too_many_pairs_is_refused_with_the_number():
         assert refused.value.budget == 4_000_000_000
 
 
-def test_cut__without_a_budget_does_not_count_the_processes(monkeypatch):
-    monkeypatch.setattr("bigcons.solving.memory_plan.process_bytes", lambda engine: 4_000_000_000)
-    labels = random_labels(60, 5, 4, 0.0)
-    assert CSPA(3, partitioner="metis", random_state=0).fit(labels).n_clusters_ == 3
+def test_cut__without_a_budget_does_not_count_the_processes():
+    ensemble = Ensemble.from_labels([[0], [1]])
+    check_held_plan("CSPA", SERIAL, ensemble, 4_000_000_000, memory=None, remedy="")
     with pytest.raises(MemoryBudgetError):
-        CSPA(3, partitioner="metis", random_state=0, memory="4GB").fit(labels)
+        check_held_plan("CSPA", SERIAL, ensemble, 4_000_000_000, memory="4GB", remedy="")
 
 
 @pytest.mark.parametrize(("n", "K", "D"), [(1, 1, 1), (3, 9, 2), (37, 8, 11), (70, 19, 5)])

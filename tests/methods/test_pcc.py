@@ -230,28 +230,6 @@ def test_fit__has_the_same_bits_on_any_engine_and_from_a_store(tmp_path, pairs):
         assert model.history_["objective"] == expected.history_["objective"]
 
 
-def test_fit__refuses_to_resume_from_a_snapshot_of_another_format(tmp_path, monkeypatch):
-    labels, _ = planted()
-
-    def fit(**others):
-        return PCC(3, random_state=0, out=tmp_path / "c.zarr", **others).fit(labels)
-
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("bigcons.storage.checkpoint.SNAPSHOT_FORMAT", 2)
-        patch.setattr("bigcons.methods.pcc.all_pairs.update_block", stop)
-        with pytest.raises(KeyboardInterrupt):
-            fit()
-    with pytest.raises(
-        InvalidInputError, match=r"in format 2 of another version .* reads format \d"
-    ) as refusal:
-        fit()
-    assert "\n" not in str(refusal.value)
-    assert fit(resume=False).converged_
-
-
 @pytest.mark.parametrize(
     ("parameters", "n_starts"),
     [

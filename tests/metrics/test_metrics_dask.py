@@ -6,6 +6,7 @@ from distributed import Client, LocalCluster
 
 from bigcons import Consensus, Ensemble
 from bigcons.metrics import average_criterion, cluster_overlap, compactness
+from bigcons.stores.features import open_features
 
 N_OBJECTS = 400
 
@@ -45,8 +46,9 @@ def test_average_criterion__same_bits_on_dask(client, folder):
     assert here == there
 
 
-def test_compactness__same_bits_on_dask(client, folder, monkeypatch):
+def test_compactness__same_bits_on_dask(client, folder):
     labels = Consensus.open(folder / "consensus.zarr").labels
-    monkeypatch.setattr("bigcons.stores.features._BLOCK_VALUES", 10 * 64)  # 64 rows a block
-    here, there = (compactness(folder / "features.npy", labels, client=c) for c in ("serial", client))
+    features = open_features(folder / "features.npy")
+    features.chunk_rows = 64
+    here, there = (compactness(features, labels, client=c) for c in ("serial", client))
     assert here == there

@@ -7,12 +7,13 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
+from scipy.spatial.distance import pdist
 from sklearn.metrics import pairwise_distances
 
 from bigcons.errors import InvalidInputError
 from bigcons.metrics import compactness
 from bigcons.metrics.geometry import METRICS
-from bigcons.stores.features import Features
+from bigcons.stores.features import Features, open_features
 from tests.naive import metrics as naive
 
 
@@ -29,11 +30,11 @@ def clustered_features(draw):
     return np.array(features), draw(labels.filter(lambda labels: max(labels) >= 0))
 
 
-@pytest.fixture
-def small_pieces(monkeypatch):
-    """Blocks of 32 rows and tiles of 5, so that a few hundred objects make many of them."""
-    monkeypatch.setattr("bigcons.stores.features._BLOCK_VALUES", 32 * 3)
-    monkeypatch.setattr("bigcons.metrics.geometry.TILE_ROWS", 5)
+def in_blocks(features):
+    """Return features of three columns in blocks of 32 rows."""
+    data = open_features(features)
+    data.chunk_rows = 32
+    return data
 
 
 @pytest.fixture
@@ -66,6 +67,13 @@ def test_compactness__equals_scikit_learn_distances(metric, planted):
     assert compactness(features, labels, metric=metric) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("metric", METRICS)
+def test_compactness__of_a_cluster_larger_than_a_tile(metric):
+    features = np.random.default_rng(0).normal(size=(1500, 2))
+    expected = pdist(features, metric).mean()
+    assert compactness(features, np.zeros(1500, int), metric=metric) == pytest.approx(expected)
+
+
 def test_compactness__by_hand():
     features = [[0, 0], [3, 4], [10, 0], [10, 0], [10, 6], [50, 50], [99, 0]]
     labels = ["a", "a", "b", "b", "b", "alone", None]
@@ -93,7 +101,7 @@ def test_compactness__of_squares_far_from_the_origin_keeps_its_digits():
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_compactness__out_of_core_equals_memory_for_any_engine(metric, planted, small_pieces, tmp_path):
+def test_compactness__out_of_core_equals_memory_for_any_engine(metric, planted, tmp_path):
     features, labels = planted
     np.save(tmp_path / "x.npy", features)
     zarr.create_array(tmp_path / "x.zarr", data=features, chunks=(7, 3))
@@ -101,7 +109,7 @@ def test_compactness__out_of_core_equals_memory_for_any_engine(metric, planted, 
     np.savetxt(tmp_path / "x.csv", features, delimiter=",", header="a,b,c", comments="", fmt="%.17g")
     sources = [features, *(tmp_path / f"x.{kind}" for kind in ("npy", "zarr", "parquet", "csv"))]
     values = [
-        compactness(source, labels, metric=metric, client=client)
+        compactness(in_blocks(source), labels, metric=metric, client=client)
         for source in sources
         for client in ("serial", "threads")
     ]
@@ -110,7 +118,7 @@ def test_compactness__out_of_core_equals_memory_for_any_engine(metric, planted, 
     assert values[0] == pytest.approx(whole, rel=1e-9)
 
 
-def test_compactness__holds_two_blocks_at_a_time(planted, small_pieces, monkeypatch):
+def test_compactness__holds_two_blocks_at_a_time(planted, monkeypatch):
     features, labels = planted
     asked = []
     read = Features.read
@@ -120,7 +128,7 @@ def test_compactness__holds_two_blocks_at_a_time(planted, small_pieces, monkeypa
         return read(self, start, stop)
 
     monkeypatch.setattr(Features, "read", spy)
-    compactness(features, labels, client="serial")
+    compactness(in_blocks(features), labels, client="serial")
     assert max(asked) == 32
     assert len(asked) == 5 * 6 / 2  # every block with itself and with those behind it
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from bigcons import Consensus
 from bigcons.errors import InvalidInputError
 from bigcons.metrics import cluster_centroids, cluster_overlap
+from bigcons.stores.features import open_features
 from tests.naive import metrics as naive
 
 
@@ -88,7 +89,8 @@ def test_both__read_a_consensus_block_by_block(tmp_path, monkeypatch):
     features = rng.normal(size=(100, 3))
     np.save(tmp_path / "features.npy", features)
     consensus = stored(tmp_path / "c.zarr", rows)
-    monkeypatch.setattr("bigcons.stores.features._BLOCK_VALUES", 32 * 3)
+    data = open_features(tmp_path / "features.npy")
+    data.chunk_rows = 32
     asked = []
     read = Consensus.read_memberships
 
@@ -99,7 +101,7 @@ def test_both__read_a_consensus_block_by_block(tmp_path, monkeypatch):
     monkeypatch.setattr(Consensus, "read_memberships", spy)
     np.testing.assert_allclose(cluster_overlap(consensus, 0.1), cluster_overlap(rows, 0.1), atol=1e-12)
     np.testing.assert_allclose(
-        cluster_centroids(tmp_path / "features.npy", consensus), cluster_centroids(features, rows), atol=1e-12
+        cluster_centroids(data, consensus), cluster_centroids(features, rows), atol=1e-12
     )
     assert max(asked) == 32
 

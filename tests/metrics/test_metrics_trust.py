@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError
+from bigcons.execution.engine import SerialEngine
 from bigcons.kernels.trust import compare_partitions
 from bigcons.metrics import adjusted_rand, confidence, matching_accuracy, nmi, reliability, trust
 from bigcons.metrics.confidence import EXTRA, random_half
@@ -161,18 +162,20 @@ def test_trust__gives_random_partitions_no_weight(planted):
     assert (table["most_alike"][20], table["most_alike"][21]) == ("p21", "p20")
 
 
-def test_trust__compares_many_partitions_with_some_of_the_others(planted, monkeypatch):
-    labels, classes = planted
-    monkeypatch.setattr(confidence, "PAIRS_OF_PARTITIONS", 40 * 8)
-    monkeypatch.setattr(confidence, "COMPARED_TOGETHER", 7)
-    table = trust(labels, classes).partitions.to_pydict()
-    others = [f"p{u}" for u in range(0, 40, 5)]
-    for u, twin in enumerate(table["most_alike"]):
-        found = {
-            v: adjusted_rand_in_both(labels[:, u], labels[:, int(v[1:])]) for v in others if v != f"p{u}"
-        }
-        assert found[twin] == pytest.approx(max(found.values()))
-        assert table["redundancy"][u] == pytest.approx(found[twin])
+def test_trust__compares_many_partitions_with_some_of_the_others(planted):
+    ensemble = Ensemble.from_labels(planted[0])
+    labels = ensemble.read(0, 1500)
+    index, others = confidence.adjusted_rand_of_partitions(
+        labels, ensemble.offsets, SerialEngine(), pairs=40 * 8, together=7
+    )
+    assert others.tolist() == list(range(0, 40, 5))
+    for u, v in itertools.product(range(40), others):
+        found = index[u, v // 5]
+        assert (
+            np.isnan(found)
+            if u == v
+            else found == pytest.approx(adjusted_rand_in_both(labels[:, u], labels[:, v]))
+        )
 
 
 def test_compare_partitions__counts_the_pairs_of_coarse_and_of_fine_partitions():

@@ -109,11 +109,12 @@ def test_memory__of_pairs_is_refused_with_the_number():
 @pytest.mark.parametrize("variant", ["rcv", "acv", "urcv"])
 def test_cumulative_voting__counts_overlaps_with_its_reference_as_the_table_does(variant, monkeypatch):
     ensemble, _ = planted_ensemble(700, 12, n_clusters=(3, 12), missing=0.3, random_state=6)
-    model = CumulativeVoting(3, variant=variant, weights=np.arange(12) % 3, client="serial")
+    times = np.arange(12) % 3
+    model = CumulativeVoting(3, variant=variant, weights=times, client="serial")
     votes, memberships = model.fit(ensemble).votes_, model.memberships_
     monkeypatch.setattr(cumulative, "takes_sparse", lambda *_: True)
     np.testing.assert_allclose(model.fit(ensemble).votes_, votes, atol=1e-12)
     np.testing.assert_allclose(model.memberships_, memberships)
-    monkeypatch.setattr(cumulative, "MANY_COLUMNS", 3)
-    sampled = model.fit(ensemble)  # all objects are in the sample
-    np.testing.assert_allclose(sampled.memberships_, memberships)
+    table = np.repeat(times, np.diff(ensemble.offsets))[:, None] * votes
+    sampled = cumulative.fold_divergences(ensemble, SERIAL, table, ensemble.read(0, 700))
+    np.testing.assert_allclose(sampled, cumulative.fold_divergences(ensemble, SERIAL, table))

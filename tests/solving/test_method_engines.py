@@ -10,12 +10,10 @@ from bigcons import METHODS, Consensus, Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConsensusWarning, ConvergenceWarning, UnlabeledObjectsWarning
 from bigcons.execution.engine import ThreadsEngine
-from bigcons.methods.bce import gibbs
-from bigcons.overlaps import graph_clusterer
-from bigcons.solving import pass_clusterer
 from bigcons.solving.assignment import AssignmentClusterer
 
-N_OBJECTS, N_PARTITIONS, CHUNK_ROWS, K = 2400, 12, 500, 4
+# Starts see 4,096 of the objects, so that passes have something left to do.
+N_OBJECTS, N_PARTITIONS, CHUNK_ROWS, K = 4500, 12, 1024, 4
 UNLABELED = [5, 1500]
 
 # The method and the parameters of each solve.
@@ -69,14 +67,6 @@ def cluster():
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         yield client
-
-
-@pytest.fixture(autouse=True)
-def _small_samples(monkeypatch):
-    """Let the starts see only some of the objects, so that passes have something left to do."""
-    for module in (pass_clusterer, gibbs):
-        monkeypatch.setattr(module, "start_rows", lambda *_: 400)
-    monkeypatch.setattr(graph_clusterer, "KMEANS_SAMPLE", 400)
 
 
 def fit(solve, stored, client, out=None):

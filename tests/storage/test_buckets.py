@@ -335,9 +335,8 @@ def test_writer_lock__rejects_a_second_writer(url, planted):
     assert not any("lock" in key for key in keys_below(url.rpartition("/")[0]))
 
 
-def test_writer_lock__of_a_dead_writer_expires(url, planted, monkeypatch):
-    monkeypatch.setattr(locks, "LEASE_SECONDS", 0.2)
-    lock = locks.Lease(bucket_place(url))
+def test_writer_lock__of_a_dead_writer_expires(url, planted):
+    lock = locks.Lease(bucket_place(url), 0.2)
     lock._released.set()  # as if it were dead: it is not renewed
     time.sleep(0.3)
     with writer_lock(url), pytest.raises(StoreError, match="expired without renewal"):
@@ -345,9 +344,8 @@ def test_writer_lock__of_a_dead_writer_expires(url, planted, monkeypatch):
     assert keys_below(url.rpartition("/")[0]) == []
 
 
-def test_writer_lock__is_renewed(url, monkeypatch):
-    monkeypatch.setattr(locks, "LEASE_SECONDS", 0.8)
-    with writer_lock(url) as check_lock:
+def test_writer_lock__is_renewed(url):
+    with writer_lock(url, seconds=0.8) as check_lock:
         time.sleep(2)
         with pytest.raises(StoreLockedError), writer_lock(url):
             pass

@@ -320,9 +320,8 @@ def test_append_objects__goes_by_the_names_of_a_table():
         ensemble.append_objects(pd.DataFrame({"a": [1], "c": ["y"]}))
 
 
-def test_append__gives_the_blocks_of_an_ensemble_made_at_once(monkeypatch):
-    monkeypatch.setattr("bigcons.tables.encode._CHUNK_LABELS", 4096)
-    labels = np.random.default_rng(0).integers(0, 3, (100, 200))
+def test_append__gives_the_blocks_of_an_ensemble_made_at_once():
+    labels = np.random.default_rng(0).integers(0, 3, (40_000, 6))
     expected = Ensemble.from_labels(labels).blocks()
     assert len(expected) > 1
     assert Ensemble.from_labels(labels[:, :4]).append_partitions(labels[:, 4:]).blocks() == expected

@@ -70,8 +70,7 @@ def test_to_parquet__row_groups_are_limited(tmp_path):
     assert lengths == [1 << 20, len(i) - (1 << 20)]
 
 
-def test_paths_in_parquet__are_parquet(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigcons.coassociation.sampling.MIN_ROWS", 5)
+def test_paths_in_parquet__are_parquet(tmp_path):
     labels = np.random.default_rng(0).integers(-1, 3, (30, 6))
     options = {"n_pairs": 90, "random_state": 0}
     for tiles in (None, 2):
@@ -200,13 +199,13 @@ def test_users_of_pairs__take_files_that_state_nothing(tmp_path):
             np.testing.assert_array_equal(found.labels_, wanted.labels_)
 
 
-def test_fit__states_the_memory_to_convert_pairs(tmp_path, monkeypatch, as_small_process):
+@pytest.mark.usefixtures("as_small_process")  # of 370 MB
+def test_fit__states_the_memory_to_convert_pairs(tmp_path):
     labels = np.random.default_rng(0).integers(0, 3, (40, 5))
     pairs = sample(labels, n_pairs=200, random_state=0, out=tmp_path / "pairs.parquet")
-    monkeypatch.setattr("bigcons.methods.pcc.variants.process_bytes", lambda _: 1_990_000_000)
-    with pytest.raises(MemoryBudgetError, match="10 MB that memory=2 GB leaves; raise it to") as caught:
-        PCC(2, pairs=pairs, solver="blocked", memory="2GB").fit(labels, out=tmp_path / "c.zarr")
-    assert caught.value.needed > caught.value.budget == 2_000_000_000
+    with pytest.raises(MemoryBudgetError, match="10 MB that memory=380 MB leaves; raise it to") as caught:
+        PCC(2, pairs=pairs, solver="blocked", memory="380MB").fit(labels, out=tmp_path / "c.zarr")
+    assert caught.value.needed > caught.value.budget == 380_000_000
     assert names_in(tmp_path) == ["pairs.parquet"]
 
 

@@ -92,11 +92,14 @@ def test_read__is_a_range_of_rows(rows, ends):
 @given(rows=pair_lists(), chunk_entries=st.sampled_from([7, 1 << 20]))
 def test_save__round_trip(rows, chunk_entries, tmp_path_factory):
     path = tmp_path_factory.mktemp("pairs") / "pairs.zarr"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bigcons.stores.pairs.CHUNK_ENTRIES", chunk_entries)
-        table = table_of(rows, provenance={"seed": 3})
-        table.save(path)
-    stored = PairTable.open(path)
+    table = table_of(rows, provenance={"seed": 3})
+    stored = PairTable.store_blocks(
+        *(path, [table.read(0, N_OBJECTS)]),
+        n_objects=N_OBJECTS,
+        counts_dtype=table.n_seen.dtype,
+        chunk_entries=chunk_entries,
+        provenance=table.provenance,
+    )
     for block in stored.blocks(5):
         for got, expected in zip(
             stored.read(block.start, block.stop), table.read(block.start, block.stop), strict=True

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from bigcons import PCC, Ensemble
 from bigcons.coassociation import sample
@@ -27,9 +26,7 @@ def store_data(folder: Path) -> None:
     labels[rng.random(labels.shape) < 0.2] = -1
     labels[rng.choice(N_OBJECTS, 5, replace=False), 1:] = -1
     ensemble = Ensemble.from_labels(labels).save(folder / "ensemble.zarr", chunk_rows=CHUNK_ROWS)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bigcons.coassociation.sampling.MIN_ROWS", 64)
-        sample(ensemble, per_object=20, tiles=4, out=folder / "pairs.zarr", random_state=0)
+    sample(ensemble, per_object=20, tiles=4, out=folder / "pairs.zarr", random_state=0)
 
 
 def parameters(solve: str, folder: Path) -> dict[str, Any]:
