@@ -23,7 +23,11 @@ myst_enable_extensions = ["deflist", "dollarmath"]
 nb_execution_mode = "off"  # outputs are committed, and CI executes the notebooks themselves
 autosummary_generate = True
 autosummary_ignore_module_all = False
-autodoc_typehints = "none"  # docstrings state types in words
+autosummary_filename_map = {"bigcons.consensus": "bigcons.consensus-function"}  # beside Consensus on any disk
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+maximum_signature_line_length = 80
 numpydoc_show_class_members = False  # the template of classes lists them
 suppress_warnings = ["myst.xref_missing"]  # links from these pages to files of the repository
 
@@ -35,8 +39,18 @@ html_theme_options = {
     "header_links_before_dropdown": 6,  # one line in 1280 pixels
 }
 _pages = (
-    *("quickstart", "choosing", "methods", "pcc", "large-data", "command-line", "faq"),
-    *("papers", "promises", "format", "architecture"),
+    *(
+        "quickstart",
+        "choosing",
+        "methods",
+        "gallery",
+        "large-data",
+        "command-line",
+        "other-tools",
+        "pcc",
+        "faq",
+    ),
+    *("glossary", "comparison", "papers", "promises", "format", "architecture"),
 )
 html_sidebars = {page: [] for page in _pages}  # nothing below them to navigate to
 intersphinx_mapping: dict[str, tuple[str, None]] = {}
