@@ -102,6 +102,7 @@ FIGURES: list[tuple[str, str, Callable[[], dict[str, str]]]] = [
     *((page, BUDGET, budgets) for page in ("README.md", "docs/index.md")),
     *((page, KILLED, kills) for page in ("README.md", "docs/index.md")),
     *((page, MEAN, mean_accuracy) for page in ("README.md", "docs/index.md")),
+    ("docs/comparison.md", "| 100 million objects, {gb} GB |", lambda: solves("scale")[2]),
     ("docs/comparison.md", MILLION, lambda: million("coarse")),
     ("docs/papers.md", "100 million objects in {seconds} s (`scale.json`)", lambda: solves("scale")[2]),
     *(

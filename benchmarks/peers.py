@@ -249,7 +249,8 @@ def draw_all(found: dict[str, Any], path: Path) -> None:
     """Draw seconds, memory and accuracy of all solvers against the number of objects, by kind of ensemble."""
     from bigcons.plots.drawing import PALETTE, new_figure
 
-    solvers = list(dict.fromkeys(row["solver"] for row in found["rows"]))
+    names = [f"bigcons {method}" for method in OURS] + [row["solver"] for row in found["rows"]]
+    solvers = [name for name in dict.fromkeys(names) if any(row["solver"] == name for row in found["rows"])]
     kinds = list(dict.fromkeys(row["kind"] for row in found["rows"]))
     with new_figure(2.6 * len(kinds) + 2.2, 6.6) as figure:
         axes = figure.subplots(3, len(kinds), sharex=True, sharey="row", squeeze=False)
@@ -275,11 +276,11 @@ def draw_all(found: dict[str, Any], path: Path) -> None:
         for column, kind in enumerate(kinds):
             axes[0, column].set_title(kind)
             axes[2, column].set_xlabel("objects")
-        handles, names = axes[0, 0].get_legend_handles_labels()
+        handles, labels = axes[0, 0].get_legend_handles_labels()
         limits = (
             f"a line ends where a solve takes\nmore than {found['timeout']:g} s or {found['memory']:g} GB"
         )
-        figure.legend(handles, names, loc="outside right upper", fontsize=8, title=limits, title_fontsize=8)
+        figure.legend(handles, labels, loc="outside right upper", fontsize=8, title=limits, title_fontsize=8)
         figure.savefig(path)
 
 

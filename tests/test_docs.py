@@ -45,7 +45,7 @@ def sections():
             yield pytest.param(body, id=title)
 
 
-@pytest.mark.parametrize("section", sections())
+@pytest.mark.parametrize("section", [*sections()])
 def test_other_tools__examples_run(section, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (code,) = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)
