@@ -54,7 +54,7 @@ def test_other_tools__examples_run(section, tmp_path, monkeypatch):
     names = {}
     exec(compile(code, "other-tools", "exec"), names)
     found = names["model"].labels_ if "model" in names else names["again"].read(0, 200)
-    assert np.unique(found).size in (2, 3, 4)
+    assert 1 < np.unique(found).size <= 4
 
 
 @pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed")
