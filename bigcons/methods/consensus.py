@@ -19,14 +19,10 @@ def consensus(
 
 
 @overload
-def consensus(
-    x: Any, n_clusters: int | Literal["auto"], method: str, **parameters: Any
-) -> ConsensusClusterer: ...
+def consensus(x: Any, n_clusters: Any, method: str, **parameters: Any) -> ConsensusClusterer: ...
 
 
-def consensus(
-    x: Any, n_clusters: int | Literal["auto"], method: str = "tree", **parameters: Any
-) -> ConsensusClusterer:
+def consensus(x: Any, n_clusters: Any, method: str = "tree", **parameters: Any) -> ConsensusClusterer:
     """Return a fitted model of the consensus of the clusterings in ``x``.
 
     Short for ``METHODS[method](n_clusters, **parameters).fit(x)``. Cost and errors are those of the method.
