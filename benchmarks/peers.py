@@ -2,14 +2,15 @@
 
 Planted ensembles (30 partitions, six unbalanced classes, errors independent from partition to partition) of
 three kinds: coarse, of 2 to 10 clusters; fine, of 30 to 60; incomplete, coarse with half the labels missing.
-bigcons reads the store; packages and the usual few lines of scikit-learn and SciPy read the same labels as an
-array. Each solve is a process of its own: seconds from labels to labels, imports not counted; the peak memory
-of the process, imports counted; the adjusted Rand index with the classes. bigcons solves twice, and the
-second process counts, for which kernels are compiled. A solve that takes longer or more memory than allowed
-has failed, and is not tried at larger sizes; nor is one that would take longer at its pace.
+bigcons goes from store to store; packages and the usual few lines of scikit-learn and SciPy read the same
+labels as an array. Each solve is a process of its own: seconds from labels to labels, imports not counted;
+the peak memory of the process, imports counted; the adjusted Rand index with the classes. bigcons solves
+twice, and the second process counts, for which kernels are compiled. A solve that takes longer or more memory
+than allowed has failed, and is not tried at larger sizes; nor is one that would take longer at its pace.
 
 Packages come from the environments that ``accuracy_peers.py install`` makes (``--peers``); without them only
-bigcons and the do-it-yourself code run. About half an hour.
+bigcons and the do-it-yourself code run. All of it takes more than an hour; with ``--solvers``, ``--kinds`` or
+``--sizes`` the rows measured again replace those in the file, and the others stay.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,20 +31,20 @@ import accuracy_peers
 import numpy as np
 from accuracy import one_hot_kmeans, svd_kmeans
 from machine import describe
+from scale import plant
 
-from bigcons import METHODS
-from bigcons.datasets import planted_ensemble
+from bigcons import METHODS, Ensemble
 from bigcons.metrics import adjusted_rand
 
 RESULTS = Path(__file__).parent / "results"
 N_PARTITIONS = 30
-SIZES = [1_000, 10_000, 100_000, 1_000_000]
+SIZES = [10**power for power in range(3, 9)]
 KINDS: dict[str, dict[str, Any]] = {
     "coarse": {"n_clusters": (2, 10), "missing": 0.0},
     "fine": {"n_clusters": (30, 60), "missing": 0.0},
     "incomplete": {"n_clusters": (2, 10), "missing": 0.5},
 }
-OURS = ("pcc", "kcc", "hbgf")
+OURS = ("tree", "pcc", "kcc", "hbgf")
 COMPILING = 300.0
 """Seconds that compiling kernels may take."""
 PACE = 7.0
@@ -80,18 +82,21 @@ def serve() -> None:
     if family == "bigcons":
         model = METHODS[method](request["n_clusters"], random_state=request["seed"])
         began = time.perf_counter()
-        found = np.asarray(model.fit(request["store"]).labels_)
+        model.fit(request["store"], out=request["out"])
+        seconds, peak = time.perf_counter() - began, accuracy_peers.peak_memory()
+        found = np.asarray(model.labels_)
     else:
         labels = np.load(request["labels"])
         began = time.perf_counter()
         found = DO_IT_YOURSELF[request["solver"]](labels, request["n_clusters"], request["seed"])
-    wall = time.perf_counter() - began
+        seconds, peak = time.perf_counter() - began, accuracy_peers.peak_memory()
     np.save(request["found"], found)
-    print(json.dumps({"error": None, "wall": wall, "peak": accuracy_peers.peak_memory()}))
+    print(json.dumps({"error": None, "wall": seconds, "peak": peak}))
 
 
 def solve(solver: str, given: dict[str, Any], peers: Path | None, timeout: float, memory: float) -> dict:
     """Return seconds, peak memory and labels of a solve in a process of its own, or how it failed."""
+    shutil.rmtree(given["out"], ignore_errors=True)
     package, _, method = solver.partition(" ")
     command = [sys.executable, __file__, "--serve"]
     if package in accuracy_peers.PACKAGES:
@@ -132,15 +137,18 @@ def measure(
     rows: list[dict[str, Any]] = []
     last: dict[str, dict[str, Any]] = {}
     for n in arguments.sizes:
-        ensemble, classes = planted_ensemble(n, N_PARTITIONS, random_state=0, **KINDS[kind])
+        store, truth = plant(n, folder, N_PARTITIONS, **KINDS[kind])
+        classes = np.load(truth, mmap_mode="r")
         given = {
             **{name: str(folder / f"{name}.npy") for name in ("labels", "found")},
-            "store": str(folder / "ensemble.zarr"),
+            "store": str(store),
+            "out": str(folder / "consensus.zarr"),
             "n_clusters": int(classes.max()) + 1,
             "seed": 0,
         }
-        ensemble.save(given["store"], overwrite=True)
-        np.save(given["labels"], np.asarray(ensemble))
+        others = [solver for solver in solvers if not is_ours(solver)]
+        if any("failed" not in last.get(solver, {}) for solver in others):
+            np.save(given["labels"], np.asarray(Ensemble.open(store)))
         for solver in solvers:
             before = last.get(solver)
             row: dict[str, Any] = {"solver": solver, "kind": kind, "n_objects": n}
@@ -155,7 +163,7 @@ def measure(
             ):
                 row["failed"] = f"not tried: {expected:.0f} s or more at its pace"
             else:
-                if solver.startswith("bigcons") and not arguments.smallest:
+                if is_ours(solver) and not arguments.smallest:
                     solve(solver, given, None, COMPILING + arguments.timeout, arguments.memory)
                 row |= solve(solver, given, arguments.peers, arguments.timeout, arguments.memory)
                 if "labels" in row:
@@ -166,6 +174,15 @@ def measure(
     return rows
 
 
+def is_ours(solver: str) -> bool:
+    return solver.startswith("bigcons")
+
+
+def key_of(row: dict[str, Any]) -> tuple[str, str, int]:
+    """Return what a row is of."""
+    return row["solver"], row["kind"], row["n_objects"]
+
+
 def told(row: dict[str, Any]) -> str:
     """Return a row in words."""
     where = f"{row['kind']:10} {row['n_objects']:>9,} {row['solver']:42}"
@@ -174,35 +191,82 @@ def told(row: dict[str, Any]) -> str:
     return f"{where} {row['seconds']:7.1f} s {row['peak'] / 1e9:6.2f} GB  ARI {row['ARI']:.3f}"
 
 
-def draw(found: dict[str, Any], path: Path) -> None:
-    """Draw seconds, memory and accuracy against the number of objects."""
+PANELS = {"seconds": "seconds", "peak": "peak memory, GB", "ARI": "adjusted Rand index"}
+DRAWN = {
+    "bigcons tree": ("bigcons", "#0072B2"),
+    "SciPy: average linkage": ("SciPy average linkage", "#D55E00"),
+    "scikit-learn: k-means of one-hot labels": ("scikit-learn k-means", "#CC79A7"),
+    "ensembleclustering hbgf": ("ensembleclustering", "#B8A000"),
+    "pce usenc": ("U-SENC", "#555555"),
+    "pce ecpcs_mc": ("ECPCS-MC", "#009E73"),
+}
+"""Names and colors of what the first picture shows: all that ends early, and the fastest of the others."""
+
+
+def solved(found: dict[str, Any], solver: str, kind: str) -> list[dict[str, Any]]:
+    """Return the rows of a solver that did not fail, by the number of objects."""
+    rows = [row for row in found["rows"] if row["solver"] == solver and row["kind"] == kind]
+    return sorted((row for row in rows if "failed" not in row), key=lambda row: row["n_objects"])
+
+
+def draw(found: dict[str, Any], path: Path, kind: str = "coarse") -> None:
+    """Draw seconds and memory against the number of objects, for few solvers whose lines are named."""
+    from matplotlib.patheffects import withStroke
+
+    from bigcons.plots.drawing import new_figure
+
+    with new_figure(9.0, 3.6) as figure:
+        for axes, name in zip(figure.subplots(1, 2), ("seconds", "peak"), strict=True):
+            for solver, (words, color) in DRAWN.items():
+                rows, ours = solved(found, solver, kind), is_ours(solver)
+                if not rows:
+                    continue
+                x = [row["n_objects"] for row in rows]
+                y = [row[name] / (1e9 if name == "peak" else 1) for row in rows]
+                axes.plot(x, y, color=color, lw=3.5 if ours else 1.5, zorder=3 if ours else 2)
+                axes.plot(x[-1], y[-1], "o" if ours else "x", color=color, ms=7, mew=2, zorder=4)
+                is_early = not ours and x[-1] < 10**6  # its name would cross other lines
+                axes.annotate(
+                    words, (x[-1], y[-1]), (0, 8) if is_early else (8, 0), textcoords="offset points",
+                    color=color, ha="center" if is_early else "left", va="bottom" if is_early else "center",
+                    fontsize=12 if ours else 8.5, weight="bold" if ours else "normal",
+                    path_effects=[withStroke(linewidth=3, foreground="white")], zorder=5,
+                )  # fmt: skip
+            axes.set(xscale="log", yscale="log", xlim=(700, 4e9))
+            axes.set_xticks([10.0**power for power in range(3, 9)])
+            axes.set_xticklabels(["1k", "10k", "100k", "1M", "10M", "100M"])
+            axes.margins(y=0.12)
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.set_title(PANELS[name].capitalize().replace("gb", "GB"), loc="left", fontsize=11)
+            axes.grid(axis="y", color="#E5E5E5", linewidth=0.8)
+            axes.minorticks_off()
+        limits = f"more than {found['timeout']:g} s or {found['memory']:g} GB"
+        figure.supxlabel(f"objects; at a cross, ten times as many take {limits}", fontsize=9)
+        figure.savefig(path)
+
+
+def draw_all(found: dict[str, Any], path: Path) -> None:
+    """Draw seconds, memory and accuracy of all solvers against the number of objects, by kind of ensemble."""
     from bigcons.plots.drawing import PALETTE, new_figure
 
-    rows = found["rows"]
-    solvers = list(dict.fromkeys(row["solver"] for row in rows))
-    kinds = list(dict.fromkeys(row["kind"] for row in rows))
-    panels = {"seconds": "seconds", "peak": "peak memory, GB", "ARI": "adjusted Rand index"}
+    names = [f"bigcons {method}" for method in OURS] + [row["solver"] for row in found["rows"]]
+    solvers = [name for name in dict.fromkeys(names) if any(row["solver"] == name for row in found["rows"])]
+    kinds = list(dict.fromkeys(row["kind"] for row in found["rows"]))
     with new_figure(2.6 * len(kinds) + 2.2, 6.6) as figure:
         axes = figure.subplots(3, len(kinds), sharex=True, sharey="row", squeeze=False)
         for number, solver in enumerate(solvers):
-            is_ours = solver.startswith("bigcons")
+            ours = is_ours(solver)
             style = {
-                "color": PALETTE[number % len(PALETTE)], "linestyle": "-" if is_ours else "--",
-                "linewidth": 2.0 if is_ours else 1.0, "zorder": 3 if is_ours else 2,
-                "marker": "o" if is_ours else "sD^v<>P"[number % 7], "markersize": 3,
+                "color": PALETTE[number % len(PALETTE)], "linestyle": "-" if ours else "--",
+                "linewidth": 2.0 if ours else 1.0, "zorder": 3 if ours else 2,
+                "marker": "o" if ours else "sD^v<>P"[number % 7], "markersize": 3,
             }  # fmt: skip
             for column, kind in enumerate(kinds):
-                solved = [
-                    row
-                    for row in rows
-                    if row["solver"] == solver and row["kind"] == kind and "failed" not in row
-                ]
-                for line, name in enumerate(panels):
-                    values = [row[name] / (1e9 if name == "peak" else 1) for row in solved]
-                    axes[line, column].plot(
-                        [row["n_objects"] for row in solved], values, label=solver, **style
-                    )
-        for line, words in enumerate(panels.values()):
+                rows = solved(found, solver, kind)
+                for line, name in enumerate(PANELS):
+                    values = [row[name] / (1e9 if name == "peak" else 1) for row in rows]
+                    axes[line, column].plot([row["n_objects"] for row in rows], values, label=solver, **style)
+        for line, words in enumerate(PANELS.values()):
             axes[line, 0].set_ylabel(words)
         for panel in axes.ravel():
             panel.set_xscale("log")
@@ -212,11 +276,11 @@ def draw(found: dict[str, Any], path: Path) -> None:
         for column, kind in enumerate(kinds):
             axes[0, column].set_title(kind)
             axes[2, column].set_xlabel("objects")
-        handles, names = axes[0, 0].get_legend_handles_labels()
+        handles, labels = axes[0, 0].get_legend_handles_labels()
         limits = (
             f"a line ends where a solve takes\nmore than {found['timeout']:g} s or {found['memory']:g} GB"
         )
-        figure.legend(handles, names, loc="outside right upper", fontsize=8, title=limits, title_fontsize=8)
+        figure.legend(handles, labels, loc="outside right upper", fontsize=8, title=limits, title_fontsize=8)
         figure.savefig(path)
 
 
@@ -229,7 +293,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--solvers", nargs="+", help="names; by default all")
-    parser.add_argument("--timeout", type=float, default=60.0, help="seconds a solve may take")
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds a solve may take")
     parser.add_argument("--memory", type=float, default=8.0, help="gigabytes a solve may take")
     parser.add_argument("--out", type=Path, default=RESULTS / "peers.json")
     parser.add_argument("--draw", action="store_true", help="draw the stored results again")
@@ -238,8 +302,11 @@ def main() -> None:
     if arguments.serve:
         serve()
         return
+    pictures = arguments.out.with_suffix(".png"), arguments.out.with_name(f"{arguments.out.stem}_all.png")
     if arguments.draw:
-        draw(json.loads(arguments.out.read_text()), arguments.out.with_suffix(".png"))
+        found = json.loads(arguments.out.read_text())
+        draw(found, pictures[0])
+        draw_all(found, pictures[1])
         return
     solvers = [f"bigcons {method}" for method in OURS] + list(DO_IT_YOURSELF)
     if arguments.smallest:
@@ -248,17 +315,29 @@ def main() -> None:
         for package, (_, _, methods) in accuracy_peers.PACKAGES.items():
             if (arguments.peers / package).exists():
                 solvers += [f"{package} {method}" for method in methods]
+    is_part = arguments.solvers or arguments.sizes != SIZES or arguments.kinds != list(KINDS)
     if arguments.solvers:
         solvers = [solver for solver in solvers if solver in arguments.solvers]
     found: dict[str, Any] = {"machine": describe(), "n_partitions": N_PARTITIONS}
     found |= {"timeout": arguments.timeout, "memory": arguments.memory, "load": [], "rows": []}
-    with tempfile.TemporaryDirectory() as folder:
-        for kind in arguments.kinds:
-            found["load"].append(round(os.getloadavg()[0], 1))
-            found["rows"] += measure(arguments, solvers, kind, Path(folder))
-            if not arguments.smallest:
-                arguments.out.write_text(json.dumps(found, indent=1) + "\n")
-                draw(found, arguments.out.with_suffix(".png"))
+    if is_part and arguments.out.exists() and not arguments.smallest:
+        before = json.loads(arguments.out.read_text())
+        if any(before[name] != found[name] for name in ("timeout", "memory")):
+            parser.error(f"the rows of {arguments.out} have other limits; state its --timeout and --memory")
+        found["rows"] = before["rows"]
+    for kind in arguments.kinds:
+        found["load"].append(round(os.getloadavg()[0], 1))
+        with tempfile.TemporaryDirectory() as folder:
+            rows = measure(arguments, solvers, kind, Path(folder))
+        again = {key_of(row) for row in rows}
+        found["rows"] = sorted(
+            [*(row for row in found["rows"] if key_of(row) not in again), *rows],
+            key=lambda row: (list(KINDS).index(row["kind"]), row["n_objects"], not is_ours(row["solver"])),
+        )
+        if not arguments.smallest:
+            arguments.out.write_text(json.dumps(found, indent=1) + "\n")
+            draw(found, pictures[0])
+            draw_all(found, pictures[1])
     if arguments.smallest:
         assert all("ARI" in row for row in found["rows"])
 

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from machine import describe
@@ -32,13 +33,15 @@ N_PARTITIONS = 100
 N_CLUSTERS = 10
 
 
-def plant(n_objects: int, folder: Path, n_partitions: int = N_PARTITIONS) -> tuple[Path, Path]:
+def plant(
+    n_objects: int, folder: Path, n_partitions: int = N_PARTITIONS, missing: float = 0.5, **kind: Any
+) -> tuple[Path, Path]:
     """Write a planted ensemble and its truth unless they exist; a few blocks are in memory at a time."""
     name = f"{n_objects}x{n_partitions}"
     path, truth_path = folder / f"planted-{name}.zarr", folder / f"truth-{name}.npy"
     if path.exists() and truth_path.exists():
         return path, truth_path
-    recipe = planted_blocks(n_objects, n_partitions, missing=0.5, random_state=0)
+    recipe = planted_blocks(n_objects, n_partitions, missing=missing, random_state=0, **kind)
     chunk_rows = default_chunk_rows(n_objects, n_partitions)
     n_clusters = recipe.read(0, min(n_objects, 100_000))[0].max(axis=0).astype(np.int64) + 1
     n_labeled = np.zeros(n_partitions, np.int64)

@@ -23,20 +23,36 @@ myst_enable_extensions = ["deflist", "dollarmath"]
 nb_execution_mode = "off"  # outputs are committed, and CI executes the notebooks themselves
 autosummary_generate = True
 autosummary_ignore_module_all = False
-autodoc_typehints = "none"  # docstrings state types in words
+autosummary_filename_map = {"bigcons.consensus": "bigcons.consensus-function"}  # beside Consensus on any disk
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+maximum_signature_line_length = 80
 numpydoc_show_class_members = False  # the template of classes lists them
 suppress_warnings = ["myst.xref_missing"]  # links from these pages to files of the repository
 
 html_theme = "pydata_sphinx_theme"
 html_title = "bigcons"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 html_theme_options = {
     "show_prev_next": False,
     "secondary_sidebar_items": ["page-toc"],
     "header_links_before_dropdown": 6,  # one line in 1280 pixels
 }
 _pages = (
-    *("quickstart", "choosing", "methods", "pcc", "large-data", "command-line", "faq"),
-    *("papers", "promises", "format", "architecture"),
+    *(
+        "quickstart",
+        "choosing",
+        "methods",
+        "gallery",
+        "large-data",
+        "command-line",
+        "other-tools",
+        "pcc",
+        "faq",
+    ),
+    *("glossary", "comparison", "papers", "promises", "format", "architecture"),
 )
 html_sidebars = {page: [] for page in _pages}  # nothing below them to navigate to
 intersphinx_mapping: dict[str, tuple[str, None]] = {}
@@ -79,10 +95,29 @@ _write_copies(
 
 
 def setup(app):
-    """Let links of the pages to tables of results lead to their copies."""
+    """Let links of the pages lead to copies of tables, and show attributes with their words below them."""
 
     def relink(_app, _page: str, source: list[str]) -> None:
         for old, new in _of_tables.items():
             source[0] = source[0].replace(f"]({old}", f"]({new}")
 
+    def tell_attributes(
+        _app, what: str, _name: str, _object: object, _options: object, lines: list[str]
+    ) -> None:
+        """Move what an attribute is from where numpydoc expects a type to a line of its own."""
+        if what != "class" or "Attributes" not in lines:
+            return
+        told, is_inside = [], False
+        for line, below in zip(lines, [*lines[1:], ""], strict=True):
+            if below and set(below) == {"-"}:
+                is_inside = line == "Attributes"
+            name, colon, words = line.partition(" : ")
+            told += (
+                [name, f"    {words[0].upper()}{words[1:]}"]
+                if is_inside and colon and name[0] != " "
+                else [line]
+            )
+        lines[:] = told
+
     app.connect("source-read", relink)
+    app.connect("autodoc-process-docstring", tell_attributes, priority=400)  # before numpydoc's 500

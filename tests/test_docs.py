@@ -1,9 +1,14 @@
 """The pages of the documentation: their Python lines run, and the reference lists every public name."""
 
 import inspect
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import bigcons
@@ -13,14 +18,55 @@ ROOMS = ("coassociation", "datasets", "distributed", "errors", "generate", "metr
 NOT_FOR_USERS = {"first_line", "nearest", "warn_user"}
 
 
+def blocks_of(page):
+    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
 @pytest.mark.parametrize("page", ["quickstart", "choosing", "large-data"])
 def test_pages__python_lines_run(page, tmp_path, monkeypatch, as_small_process):
     monkeypatch.chdir(tmp_path)
-    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
     names = {}
-    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+    for block in blocks_of(DOCS / f"{page}.md"):
         exec(compile(block, page, "exec"), names)
     assert names["model"].labels_.size == names["model"].memberships_.shape[0]
+
+
+def test_comparison__code_without_a_package_runs(capsys):
+    (code,) = blocks_of(DOCS / "comparison.md")
+    exec(compile(code, "comparison", "exec"), {})
+    assert capsys.readouterr().out in ("[0 0 0 1 1]\n", "[1 1 1 0 0]\n")
+
+
+def sections():
+    text = (DOCS / "other-tools.md").read_text(encoding="utf-8")
+    for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        if "```python" in section:
+            title, _, body = section.partition("\n")
+            yield pytest.param(body, id=title)
+
+
+@pytest.mark.parametrize("section", [*sections()])
+def test_other_tools__examples_run(section, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)
+    for name in re.findall(r"^import (\w+)", code, flags=re.MULTILINE):
+        pytest.importorskip(name)
+    names = {}
+    exec(compile(code, "other-tools", "exec"), names)
+    found = names["model"].labels_ if "model" in names else names["again"].read(0, 200)
+    assert 1 < np.unique(found).size <= 4
+
+
+@pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed")
+def test_other_tools__a_table_of_r_comes_back_from_files(tmp_path, monkeypatch):
+    matrix, files = re.findall(
+        r"```r\n(.*?)```", (DOCS / "other-tools.md").read_text("utf-8"), flags=re.DOTALL
+    )
+    script = tmp_path / "example.R"
+    script.write_text(matrix[matrix.index("set.seed") : matrix.index("model <-")] + files, "utf-8")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    subprocess.run(["Rscript", script], cwd=tmp_path, check=True)
+    assert len((tmp_path / "consensus.csv").read_text("utf-8").splitlines()) == 151
 
 
 def test_reference__lists_every_public_name():

@@ -1,7 +1,8 @@
 """``bigcons demo``: the large-scale experiment of Lourenço et al. 2015, compared with the published results.
 
-120,000 objects of three classes; 100 k-means partitions, each of a random half of the objects into 2 to
-10 clusters; consensus by PCC, over sampled pairs as in the paper and over all pairs, and by the tree.
+120,000 objects of three classes; 100 k-means partitions, each splitting a random half of the objects
+into 2 to 10 clusters; consensus by PCC, over sampled pairs as in the paper and over all pairs, and by the
+tree.
 """
 
 from __future__ import annotations

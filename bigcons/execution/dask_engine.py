@@ -302,7 +302,7 @@ class _Bundles:
         self._together = 0.0
         """Items per task according to the latest results; 0 before the first."""
         self._seconds = self._n_bytes = 0.0
-        """Of an item, according to the latest results."""
+        """Seconds and bytes of an item, according to the latest results."""
 
     def take(self, n_threads: int) -> list[tuple[int, Any]]:
         """Return the items of the next task in order, each with its position; empty at the end."""

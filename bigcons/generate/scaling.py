@@ -18,7 +18,7 @@ from bigcons.stores.features import DistinctNumbers, Features, may_be_ids
 
 @dataclass
 class Moments:
-    """Of every column the count of its values, mean, sum of squared deviations, minimum and maximum, float64.
+    """Count of values, mean, sum of squared deviations, minimum and maximum of every column, float64.
 
     Missing values, NaN, do not count.
     """

@@ -62,7 +62,7 @@ class ClusterTree:
     choice: NClustersChoice
     """The number of clusters recommended, and why."""
     n_objects: int
-    """Of the ensemble."""
+    """Number of objects of the ensemble."""
     _tree: Tree
     _ensemble: Ensemble
     _weights: Weights | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, clone
@@ -68,7 +68,7 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
 
     def __init__(
         self,
-        n_clusters: int | str = 8,
+        n_clusters: int | Literal["auto"] = 8,
         *,
         generator: Any = None,
         consensus: str | ConsensusClusterer = "tree",
@@ -120,7 +120,7 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         return (self.consensus_.predict(labels)[:, None] == numbers).astype(np.float32)
 
     @property
-    def memberships_(self) -> Any:
+    def memberships_(self) -> np.ndarray:
         """Memberships (n_objects, n_clusters) float32 of a soft method, once fitted."""
         return self.consensus_.memberships_
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @overload
 def consensus(
-    x: Any, n_clusters: Any, method: Literal["tree"] = "tree", **parameters: Any
+    x: Any, n_clusters: int | Literal["auto"], method: Literal["tree"] = "tree", **parameters: Any
 ) -> ConsensusTree: ...
 
 

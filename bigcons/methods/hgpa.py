@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -103,7 +103,7 @@ class HGPA(GraphClusterer):
 
     def __init__(
         self,
-        n_clusters: int | str = 8,
+        n_clusters: int | Literal["auto"] = 8,
         *,
         objective: str = "auto",
         edge_weight: str = "unit",

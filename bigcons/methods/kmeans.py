@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -143,7 +143,7 @@ class LabelKMeans(ChoosingClusterer, SpectrallyStarted, AssignmentClusterer):
 
     def __init__(
         self,
-        n_clusters: int | str = 8,
+        n_clusters: int | Literal["auto"] = 8,
         *,
         encode: str = "integer",
         weights: Any = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -365,7 +365,7 @@ class LeastLoss(ChoosingClusterer, PassClusterer):
 
     def __init__(
         self,
-        n_clusters: int | str = AUTO,
+        n_clusters: int | Literal["auto"] = AUTO,
         *,
         loss: str = "vi",
         split_cost: float = 1.0,

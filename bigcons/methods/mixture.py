@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -193,7 +193,7 @@ class MixtureModel(ChoosingClusterer, SpectrallyStarted, SoftPassClusterer):
 
     def __init__(
         self,
-        n_clusters: int | str = 8,
+        n_clusters: int | Literal["auto"] = 8,
         *,
         init: str = "partition",
         background: bool = True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -182,7 +182,7 @@ class NMF(ChoosingClusterer, SoftPassClusterer):
 
     def __init__(
         self,
-        n_clusters: int | str = 8,
+        n_clusters: int | Literal["auto"] = 8,
         *,
         max_iter: int = 500,
         n_init: int = 20,

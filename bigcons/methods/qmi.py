@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -149,7 +149,7 @@ class QMI(ChoosingClusterer, SpectrallyStarted, AssignmentClusterer):
 
     def __init__(
         self,
-        n_clusters: int | str = 8,
+        n_clusters: int | Literal["auto"] = 8,
         *,
         weights: Any = None,
         n_init: int = 10,
@@ -250,7 +250,7 @@ class KCC(QMI):
 
     def __init__(
         self,
-        n_clusters: int | str = 8,
+        n_clusters: int | Literal["auto"] = 8,
         *,
         utility: str = "uh",
         weights: Any = None,

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SEED = 0
-"""Of the sample of objects and the halves of partitions: equal input gives equal results."""
+"""Seed of the sample of objects and of the halves of partitions: equal input gives equal results."""
 
 SAMPLE, SAMPLED_LABELS = 2048, 16_000_000
 COMPARISONS, LEAST_SAMPLE = 25_000_000, 256
@@ -97,7 +97,7 @@ class Judged(NamedTuple):
     labels: np.ndarray
     """(rows, M)"""
     support_of: Callable[[np.ndarray, np.ndarray, int], ClusterSupport]
-    """Of their clusters (rows,), confidence (rows,) and the number of clusters: `Halves.of_clusters`."""
+    """Support by clusters (rows,), confidence (rows,) and the number of clusters: `Halves.of_clusters`."""
     n_clusters: int
     """How many were asked for."""
 
@@ -124,8 +124,8 @@ def trust(
     The table of clusters has the columns ``cluster``, its label; ``size``; ``confidence``, the mean of its
     objects; ``stability``, its mean Jaccard index with the cluster that a half of the partitions alone would
     assign, over two random halves; ``cohesion``, the mean co-association of pairs of its objects;
-    ``tightness``, what it exceeds that of objects of different clusters by; ``nearest``, the cluster whose
-    objects are most often joined with its own, and ``separation``, what the cohesion exceeds that by;
+    ``tightness``, its excess over that of objects of different clusters; ``nearest``, the cluster whose
+    objects are most often joined with its own, and ``separation``, the excess of the cohesion over that;
     ``support``, the chance that other partitions would find the cluster, by halves of these, adjusted for
     chance, and ``division``, the same of its division from the nearest: below one half, nothing is lost by
     merging the two. Fits of `ConsensusTree` and `PCC` find the last two; without halves they are null.

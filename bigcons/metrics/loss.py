@@ -89,9 +89,9 @@ class CredibleBall(NamedTuple):
     horizontal: np.ndarray
     """The farthest partitions inside."""
     upper: np.ndarray
-    """Of those inside with the fewest clusters, the farthest."""
+    """The farthest of those inside with the fewest clusters."""
     lower: np.ndarray
-    """Of those inside with the most clusters, the farthest."""
+    """The farthest of those inside with the most clusters."""
 
 
 def credible_ball(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -40,7 +40,7 @@ class GraphClusterer(ChoosingClusterer, PredictingClusterer):
 
     def __init__(
         self,
-        n_clusters: int | str = 8,
+        n_clusters: int | Literal["auto"] = 8,
         *,
         partitioner: str = "spectral",
         weights: Any = None,

@@ -81,7 +81,7 @@ class NClustersChoice:
     product of the last two decides, or the lifetime alone.
     """
     lifetime_of_one: float
-    """Of a single cluster."""
+    """Lifetime of a single cluster."""
     n_sampled: int
     """Number of objects on which this was measured."""
 

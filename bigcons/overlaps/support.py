@@ -61,7 +61,7 @@ class Halves(NamedTuple):
     """Groups of the same objects by random halves of the partitions."""
 
     pairs: list[tuple[Half, Half]]
-    """Of each division of the partitions in two; none of a single partition."""
+    """The halves of each division of the partitions in two; none of a single partition."""
     labels: np.ndarray
     """(rows, M), or memberships (rows, B)."""
     offsets: np.ndarray

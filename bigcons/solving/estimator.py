@@ -10,7 +10,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -58,7 +58,7 @@ from bigcons.validation import check_int
 logger: logging.Logger = logging.getLogger("bigcons")
 
 # n_clusters of the methods that choose the number themselves
-AUTO = "auto"
+AUTO: Final = "auto"
 
 
 class MethodInfo(NamedTuple):
@@ -121,7 +121,7 @@ class ConsensusClusterer(Estimator):
 
     def __init__(
         self,
-        n_clusters: int | str = 8,
+        n_clusters: int | Literal["auto"] = 8,
         *,
         random_state: SeedLike = None,
         memory: str | float | None = None,
@@ -383,7 +383,7 @@ class ConsensusClusterer(Estimator):
         return f"n_clusters={n_large} may be enough"
 
     @property
-    def memberships_(self) -> Any:
+    def memberships_(self) -> np.ndarray:
         """Memberships (n_objects, n_clusters) float32 of a soft method, once fitted.
 
         For a stored result, a dask array that reads them.
@@ -656,7 +656,7 @@ class ResumingClusterer(PredictingClusterer):
 
     def __init__(
         self,
-        n_clusters: int | str = 8,
+        n_clusters: int | Literal["auto"] = 8,
         *,
         resume: bool = True,
         random_state: SeedLike = None,

@@ -70,7 +70,7 @@ def test_page_of_methods__has_the_table_of_the_ablation_as_it_was_made():
 
 def test_readme__tells_how_many_methods_there_are():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"[Methods](docs/methods.md) has all {len(METHODS)}," in text
+    assert f"among {len(METHODS)} [methods](docs/methods.md)" in text
 
 
 def test_registry__is_what_the_page_of_methods_says_of_large_data():

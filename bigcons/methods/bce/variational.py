@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -129,7 +129,7 @@ class BCE(ChoosingClusterer, SpectrallyStarted, SoftPassClusterer):
 
     def __init__(
         self,
-        n_clusters: int | str = 8,
+        n_clusters: int | Literal["auto"] = 8,
         *,
         n_init: int = 20,
         init: str = "partition",

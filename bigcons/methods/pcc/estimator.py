@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -157,7 +157,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
 
     def __init__(
         self,
-        n_clusters: int | str = 8,
+        n_clusters: int | Literal["auto"] = 8,
         *,
         divergence: str | Divergence = "l2",
         pairs: str | float | os.PathLike[str] | PairTable = "all",
