@@ -27,7 +27,12 @@ from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.tree import N_GROUPS
 from bigcons.progress import expect_steps
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import MethodInfo, ResumingClusterer, SoftPredictingClusterer
+from bigcons.solving.estimator import (
+    ContinuingClusterer,
+    MethodInfo,
+    ResumingClusterer,
+    SoftPredictingClusterer,
+)
 from bigcons.solving.passes import Run, as_history
 from bigcons.solving.survey import Survey, take_survey, warn_of_dissent
 from bigcons.solving.workspace import Output, open_workspace
@@ -35,7 +40,7 @@ from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable
 
 
-class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
+class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, ContinuingClusterer):
     """Probabilistic consensus clustering using evidence accumulation.
 
     Every object gets a membership ``y_i`` on the simplex such that ``y_i.y_j`` explains how often objects
@@ -199,6 +204,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             weights=self.weights,
             coassociation=self.coassociation,
             memory=self.memory,
+            earlier=self._start,
         )
         variant.check_memory(ensemble, engine, in_memory=out is None and engine.shares_memory)
         n, K, weights = ensemble.n_objects, self.n_clusters, variant.weights
