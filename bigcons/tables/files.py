@@ -193,7 +193,7 @@ def _refuse_runs(table: Table, n_files: int) -> None:
     if table.names is None and len(lengths) == 1:
         raise InvalidInputError(
             f"{table.where} has {n_files} files without names of columns, which may be of the same objects; "
-            "append them to the ensemble of the first by append_partitions (bigcons import --into) if so, or "
+            "append them to the ensemble of the first by append_partitions (bigcons append) if so, or "
             "pass orientation='objects' if each has other objects."
         )
 
