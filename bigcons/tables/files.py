@@ -365,6 +365,23 @@ class NpzColumnsTable(Table):
             yield [part[0] if isinstance(part, list) else part[:, 0] for part in parts]
 
 
+def sparse_of_npz(path: Path) -> Any | None:
+    """Return the matrix that scipy.sparse.save_npz wrote, in memory; None of an .npz of other arrays."""
+    if not {"indices.npy", "indptr.npy", "format.npy"} <= set(_npz_arrays(path)):
+        return None
+    from scipy.sparse import load_npz
+
+    try:
+        matrix = load_npz(path)
+        matrix.check_format(full_check=True)
+    except Exception:  # of the archive, of its codecs, and of what the arrays say
+        raise InvalidInputError(
+            f"{path} is no sparse matrix in compressed rows or columns, or is damaged; write it by "
+            "scipy.sparse.save_npz(path, x.tocsr())."
+        ) from None
+    return matrix.tocsr()
+
+
 def _npz_member(path: Path, role: str) -> str:
     """Return the member named ``role``, or the only one, after reading it once to verify its checksum."""
     arrays = _npz_arrays(path)
