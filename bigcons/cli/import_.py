@@ -8,7 +8,6 @@ import click
 
 from bigcons.cli.options import (
     TABLE,
-    StorePath,
     column_list,
     memory_option,
     missing_option,
@@ -21,19 +20,7 @@ from bigcons.cli.output import amount, emit, emit_ensemble, reporting, telling_f
 
 @click.command("import")
 @click.argument("tables", nargs=-1, required=True, type=TABLE)
-@click.option(
-    "-o",
-    "--out",
-    type=StorePath(readable=False),
-    metavar="STORE",
-    help="Store for the ensemble (.zarr or .parquet).",
-)
-@click.option(
-    "--into",
-    type=StorePath(readable=False),
-    metavar="STORE",
-    help="Store of an ensemble to which the partitions are appended, joined by the ids of its objects.",
-)
+@output_option("Store for the ensemble (.zarr or .parquet).")
 @table_options("partitions")
 @missing_option
 @click.option(
@@ -61,8 +48,7 @@ from bigcons.cli.output import amount, emit, emit_ensemble, reporting, telling_f
 @reporting
 def import_(
     tables: tuple[str, ...],
-    out: str | None,
-    into: str | None,
+    out: str,
     id: str | None,
     columns: list[str] | None,
     drop: list[str] | None,
@@ -86,14 +72,9 @@ def import_(
     With --runs, each of the TABLES is one partition. With --long, the table has a row for each label, such as
     the votes of workers on tasks. With --memberships, each of the TABLES, in these forms or a consensus with
     memberships, is a soft clustering; its rows sum to 1, and are NaN or 0 where an object is missing.
-
-    With --into, partitions are appended to an ensemble. Rows are joined by ids, in any order; objects that
-    have no row are missing.
     """
     from bigcons.stores.ensemble import Ensemble, import_labels, import_memberships
 
-    if (out is None) == (into is None):
-        raise click.UsageError("Give either -o, a new store, or --into, one of an ensemble to append to.")
     used = {
         "--columns": columns,
         "--drop": drop,
@@ -102,9 +83,8 @@ def import_(
         "--id": id,
         "--header": header,
         "--missing": missing,
-        "--overwrite": overwrite or None,
     }
-    kinds = {"--runs": runs, "--long": by, "--memberships": memberships, "--into": into}
+    kinds = {"--runs": runs, "--long": by, "--memberships": memberships}
     given = [name for name, value in kinds.items() if value]
     kind = given[0] if given else None
     unused = [name for name in _UNUSED.get(kind, ()) if used[name] is not None]
@@ -118,11 +98,6 @@ def import_(
     read: dict[str, Any] = {"missing": missing, "header": header}
     chosen: dict[str, Any] = {"id": id, "columns": columns, "drop": drop}
     settings: dict[str, Any] = {"overwrite": overwrite, "memory": memory}
-    if into is not None:
-        appended = Ensemble.open(into, "a").append_partitions(tables[0], **chosen, **read)
-        emit_ensemble(appended, into)
-        return
-    assert out is not None  # noqa: S101 - checked above
     with telling_finished(out, "import", overwrite):
         if memberships:
             ensemble = import_memberships(tables, out, id=id, chunk_rows=chunk_rows, **settings)
@@ -147,7 +122,6 @@ _UNUSED: dict[str | None, tuple[str, ...]] = {
     "--runs": ("--drop", "--orientation", "--chunk-rows"),
     "--long": ("--id", "--columns", "--drop", "--orientation", "--chunk-rows"),
     "--memberships": ("--columns", "--drop", "--orientation", "--header", "--missing"),
-    "--into": ("--orientation", "--chunk-rows", "--overwrite"),
 }
 """Options that an import of each kind does not take."""
 

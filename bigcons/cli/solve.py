@@ -14,6 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from bigcons.cli.options import (
+    PATH,
     STANDARD,
     Decorator,
     memory_size,
@@ -106,6 +107,13 @@ def method_option(note: str = "") -> Decorator:
     "by lifetime. A range: supra tries every number in it.",
 )
 @output_option("Store for the consensus (.zarr).")
+@click.option(
+    "--start",
+    type=PATH,
+    metavar="CONSENSUS",
+    help="Earlier consensus, of fewer objects or partitions, to start from; clusters keep its numbers. "
+    "[default of -k then: its clusters]",
+)
 @table_options("partitions")
 @missing_option
 @click.option("--memory", type=memory_size, metavar="SIZE", help="Memory budget, such as 512MB or 2GB.")
@@ -123,6 +131,7 @@ def solve(
     method: str,
     n_clusters: int | range | str | None,
     out: str,
+    start: str | None,
     id: str | None,
     columns: list[str] | None,
     drop: list[str] | None,
@@ -146,6 +155,11 @@ def solve(
 
     if words and not words[0].startswith("-"):
         refuse_missing(words[0])  # methods take seconds to import
+
+    from bigcons.stores.consensus import Consensus
+
+    if start is not None and n_clusters is None:
+        n_clusters = Consensus.open(start).n_clusters
     options["n_clusters"] = n_clusters
     given = {name: value for name, value in options.items() if value is not None}
     ensemble, parameters = parse_method(method, words, {**given, "random_state": random_state})
@@ -154,7 +168,7 @@ def solve(
 
     from bigcons.methods import METHODS
     from bigcons.solving.workspace import can_resume
-    from bigcons.stores.consensus import Consensus
+    from bigcons.stores.aligning import match
     from bigcons.tables.files import is_parquet
     from bigcons.tables.select import select
 
@@ -167,7 +181,7 @@ def solve(
     try:
         with telling_finished(out, "solve", overwrite):
             table = select(ensemble, id=id, columns=columns, drop=drop, missing=missing, header=header)
-            model.fit(table, out=out, overwrite=overwrite)
+            model.fit(table, out=out, overwrite=overwrite, start=start)
     except KeyboardInterrupt:
         if not can_resume(out):
             click.echo("No checkpoint was reached; the solve will start from the beginning.", err=True)
@@ -179,10 +193,12 @@ def solve(
         f"bigcons report {stored} -o {quote(Path(out).with_suffix('.html').name)}",
         f"bigcons export {stored} -o {quote(Path(out).with_suffix('.csv').name)}",
     ]
-    emit(
-        {"kind": "consensus", "path": out, **results},
-        "\n\n".join([facts(shown_results({"consensus": out, **results}, solved)), ending(solved, commands)]),
-    )
+    told = [facts(shown_results({"consensus": out, **results}, solved)), ending(solved, commands)]
+    if start is not None:
+        matching = match(solved, start)
+        results |= {"start": start, "n_moved": matching.n_moved}
+        told.insert(1, f"From {start}: {matching!r}")
+    emit({"kind": "consensus", "path": out, **results}, "\n\n".join(told))
 
 
 def results_of(model: ConsensusClusterer) -> dict[str, Any]:

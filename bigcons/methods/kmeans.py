@@ -184,6 +184,11 @@ class LabelKMeans(ChoosingClusterer, SpectrallyStarted, AssignmentClusterer):
         if self.encode != "coassoc":
             super()._solve_surveyed(ensemble, engine, seed, out, survey)
             return
+        if self._start is not None:
+            raise InvalidInputError(
+                "encode='coassoc' does not start from an earlier consensus; use encode='onehot'.",
+                parameter="start",
+            )
         if self.n_finalists != 1:
             raise InvalidInputError(
                 f"n_finalists={self.n_finalists} with encode='coassoc', which is solved in memory; use 1."

@@ -34,6 +34,7 @@ from bigcons.overlaps.spectral_start import (
     MORE_OBJECTS,
     check_embedding_plan,
     count_clusters,
+    count_earlier,
     is_fine,
 )
 from bigcons.overlaps.tree import (
@@ -50,7 +51,7 @@ from bigcons.overlaps.tree import (
     rows_for,
 )
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import MethodInfo
+from bigcons.solving.estimator import ContinuingClusterer, MethodInfo
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.pass_clusterer import SoftPassClusterer
 from bigcons.solving.passes import (
@@ -68,6 +69,7 @@ from bigcons.solving.passes import (
 from bigcons.solving.results import Found, Results, by_size
 from bigcons.solving.survey import Survey, labeled_objects, take_survey, warn_of_dissent
 from bigcons.solving.workspace import Output
+from bigcons.stores.aligning import Start
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
 from bigcons.stores.trust import TRUST_ROW
@@ -254,9 +256,10 @@ class TreeStart(BestOfStarts):
                 run.arrays.write(0, block, clusters[block.start : block.stop, None].astype(np.int32))
         return self._following(T, sizes, cut.tree, carries=carries), []
 
-    def _following(self, T: np.ndarray, sizes: np.ndarray, tree: str, *, carries: bool) -> Finalists:
+    def _following(self, T: np.ndarray, sizes: np.ndarray, tree: str | None, *, carries: bool) -> Finalists:
         """Return the evidence of the clusters of a tree, by their objects T (B, K) and sizes (K,)."""
-        state = {**self.placement.state(T, sizes), "tree": np.array([TREES.index(tree)])}
+        number = -1 if tree is None else TREES.index(tree)
+        state = {**self.placement.state(T, sizes), "tree": np.array([number])}
         return Finalists([], [state], [[]], carries)
 
     def step(self, run: Run, at: Iterate[Finalists], total: list[Stats]) -> Step[Finalists]:
@@ -318,7 +321,20 @@ class FineStart(TreeStart):
         return self._following(stats["counts"] @ inside, stats["sizes"] @ inside, cut.tree, carries=False), []
 
 
-class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
+class ContinuedTree(TreeStart):
+    """The pass that follows from the clusters of an earlier consensus."""
+
+    def __init__(self, problem: Placement, earlier: Start, judged: Judged | None) -> None:
+        super().__init__(problem, judged)
+        self.earlier = earlier
+
+    def start(self, run: Run) -> tuple[Finalists, list[float]]:
+        """Return the evidence of the earlier clusters by all objects; no tree is made."""
+        T, sizes = count_earlier(run, self.earlier, self.placement.counted)
+        return self._following(T, sizes, None, carries=False), []
+
+
+class ConsensusTree(ChoosingClusterer, SoftPassClusterer, ContinuingClusterer):
     """Merge small groups of objects into a tree, cut it, and place all objects by their labels.
 
     The default method: it has no start to choose and the same answer for every seed as far as the sample is
@@ -349,7 +365,7 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
     memberships_ : (n_objects, n_clusters) float32, probabilities of the clusters by the labels of each object
     n_clusters_ : number of clusters with at least one object in ``labels_``
     trust_ : how far the labels can be trusted: see `bigcons.metrics.trust`. Not of soft clusterings
-    chosen_tree_ : which tree was cut, "average" or "distinctness"
+    chosen_tree_ : which tree was cut, "average" or "distinctness"; None from a start
     has_structure_ : whether some number of clusters stands out: see `bigcons.choose_n_clusters`; of up to 33
         clusters, where the sample says enough of base clusters
     temperature_ : by what the evidence of the labels is multiplied, because partitions repeat each other
@@ -423,7 +439,10 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
             raise InvalidInputError(
                 f"none of the {len(survey.sample)} sampled objects has a label; leave out those without any."
             )
-        if not ensemble.is_soft and is_fine(ensemble, survey.sample, self.n_clusters, FEWEST_LABELS):
+        is_too_fine = not ensemble.is_soft and is_fine(
+            ensemble, survey.sample, self.n_clusters, FEWEST_LABELS
+        )
+        if is_too_fine and self._start is None:
             name, n_groups = type(self).__name__, GROUPS_PER_CLUSTER * self.n_clusters
             check_embedding_plan(name, ensemble, engine, self.memory, n_groups)
             method = FineStart(method.placement)
@@ -436,6 +455,8 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
                     SurplusClustersWarning,
                 )
             method = TreeStart(method.placement, self._judged)
+        if self._start is not None:
+            method = ContinuedTree(method.placement, self._start, self._judged)
         self._run_passes(ensemble, engine, seed, out, survey, method)
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> Placement:
@@ -481,7 +502,8 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
     ) -> None:
         placement: Any = self._problem
         state = winner.state
-        self.chosen_tree_: str = TREES[int(state["tree"][0])]
+        tree = int(state["tree"][0])
+        self.chosen_tree_: str | None = None if tree < 0 else TREES[tree]
         self.temperature_: float = float(state["temperature"][0])
 
         def read(block: Block) -> Found:
@@ -493,10 +515,10 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
             total[:] = add_all(total, [stats]) if total else [stats]
 
         def tables(results: Results) -> tuple[Any, Any, float]:
-            n_found, (stats,) = np.count_nonzero(results.sizes), total
-            found = results.order[:n_found]
+            (stats,), numbers = total, np.flatnonzero(results.sizes)
+            found = results.order[numbers]
             told = Told(
-                *(np.arange(n_found), results.sizes[:n_found], stats["T"].T[found].astype(np.int64)),
+                *(numbers, results.sizes[numbers], stats["T"].T[found].astype(np.int64)),
                 *(stats["totals"][2:][found], stats["agreed"][..., found], survey.sample),
                 ClusterSupport(state["support"], state["divisions"]).take(found),
             )

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bigcons.coassociation import dense
+from bigcons.errors import InvalidInputError
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.kernels.cluster_tables import mark_majorities
@@ -296,6 +297,12 @@ class IPC(SpectrallyStarted, AssignmentClusterer):
         if complete or self.normalize == "all":
             super()._solve_surveyed(ensemble, engine, seed, out, survey)
             return
+        if self._start is not None:
+            raise InvalidInputError(
+                "IPC of missing labels with normalize='observed' does not start from an earlier consensus; "
+                "use normalize='all', or IPVC.",
+                parameter="start",
+            )
         check_matrix_plan(
             "IPC with normalize='observed'",
             engine,

@@ -9,6 +9,9 @@ sample costs as much as on all objects. Both kinds of ensembles start from k-mea
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 
 import numpy as np
@@ -16,14 +19,19 @@ import numpy as np
 from bigcons.coassociation.factorized import Weights
 from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import count_assigned
+from bigcons.memory import Block
 from bigcons.overlaps.eigenvectors import check_passes_plan, takes_passes
 from bigcons.overlaps.embedding import Centers, bipartite_embedding
 from bigcons.overlaps.incidence import check_overlaps_plan
 from bigcons.overlaps.kmeans import kmeans_of_unit_rows, n_distinct_rows
+from bigcons.progress import progress
 from bigcons.seeding import generator
+from bigcons.solving.assignment import counts_of
+from bigcons.solving.estimator import ContinuingClusterer
 from bigcons.solving.pass_clusterer import PassClusterer
 from bigcons.solving.passes import BestOfStarts, CountedProblem, Finalists, Problem, Run, Stats, add_all
 from bigcons.solving.survey import Survey
+from bigcons.stores.aligning import Start
 from bigcons.stores.ensemble import Ensemble
 
 # Labels in the sample for each base cluster below which base clusters are too fine for it. Starts on the
@@ -74,26 +82,81 @@ def spectral_centers(run: Run, n_clusters: int, weights: Weights | None) -> Cent
     return Centers(embedding, found.centers, 0.0, {}, 0, [])
 
 
-class SpectralStart(BestOfStarts):
-    """Passes that start from k-means in the spectral embedding."""
+class CountedStart(BestOfStarts):
+    """Passes that start from all objects in given clusters; nothing else is tried."""
 
-    def __init__(self, problem: CountedProblem, n_clusters: int, weights: Weights | None) -> None:
+    def __init__(self, problem: CountedProblem) -> None:
         super().__init__(problem, 1)
         self.counted = problem
-        self.n_clusters = n_clusters
-        self.weights = weights
 
     def n_held(self, _n_init: int) -> int:
         """Return 0: none starts on the sample."""
         return 0
 
     def start(self, run: Run) -> tuple[Finalists, list[float]]:
-        """Return the state that follows from all objects in their clusters; no other start is tried."""
+        """Return the state that follows from all objects in their clusters."""
+        return Finalists([], [self.counted.state_of_counts(*self.counts(run))], [[]], carries=False), []
+
+    @abstractmethod
+    def counts(self, run: Run) -> tuple[np.ndarray, np.ndarray]:
+        """Return how many objects of each base cluster are in each cluster (B, K), and how many in all."""
+
+
+class SpectralStart(CountedStart):
+    """Passes that start from k-means in the spectral embedding."""
+
+    def __init__(self, problem: CountedProblem, n_clusters: int, weights: Weights | None) -> None:
+        super().__init__(problem)
+        self.n_clusters = n_clusters
+        self.weights = weights
+
+    def counts(self, run: Run) -> tuple[np.ndarray, np.ndarray]:
+        """Return those of the clusters of k-means."""
         centers = spectral_centers(run, self.n_clusters, self.weights)
         count = partial(count_clusters, centers, self.n_clusters, self.weights)
         stats = run.fold(run.visit(count, reads=[]), lambda total, part: add_all([total], [part])[0])
-        state = self.counted.state_of_counts(stats["counts"], stats["sizes"])
-        return Finalists([], [state], [[]], carries=False), []
+        return stats["counts"], stats["sizes"]
+
+
+class ContinuedPasses(CountedStart):
+    """Passes that start from the clusters of an earlier consensus."""
+
+    def __init__(self, problem: CountedProblem, earlier: Start, weights: Weights | None) -> None:
+        super().__init__(problem)
+        self.earlier = earlier
+        self.weights = weights
+
+    def counts(self, run: Run) -> tuple[np.ndarray, np.ndarray]:
+        """Return those of the earlier clusters."""
+        K, offsets, weights = self.earlier.n_clusters, run.data.offsets, self.weights
+
+        def count(labels: np.ndarray, clusters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            return counts_of(labels if weights is None else weights.counted(labels), offsets, clusters, K)
+
+        return count_earlier(run, self.earlier, count)
+
+
+def count_earlier(
+    run: Run, earlier: Start, count: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sums over all blocks of ``count`` of their labels and of their earlier clusters (rows,)."""
+    data = run.data
+
+    def of_block(part: tuple[Block, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        block, clusters = part
+        return count(data.read(block.start, block.stop), clusters)
+
+    parts = [(block, earlier.clusters[block.start : block.stop]) for block in run.blocks]
+    total = np.zeros((int(data.offsets[-1]), earlier.n_clusters)), np.zeros(earlier.n_clusters)
+    with (
+        closing(run.engine.map(of_block, parts)) as found,
+        progress("count the earlier clusters", data.n_objects) as listener,
+    ):
+        for (block, _), (counts, sizes) in zip(parts, found, strict=True):
+            total[0][...] += counts
+            total[1][...] += sizes
+            listener.advance(block.n_rows)
+    return total
 
 
 def count_clusters(centers: Centers, n_clusters: int, weights: Weights | None, labels: np.ndarray) -> Stats:
@@ -105,10 +168,12 @@ def count_clusters(centers: Centers, n_clusters: int, weights: Weights | None, l
     return {"counts": counts, "sizes": sizes}
 
 
-class SpectrallyStarted(PassClusterer):
+class SpectrallyStarted(PassClusterer, ContinuingClusterer):
     """Base of the methods that start from the embedding where a sample says too little."""
 
     def _starts(self, problem: Problem, ensemble: Ensemble, engine: Engine, survey: Survey) -> BestOfStarts:
+        if self._start is not None and isinstance(problem, CountedProblem):
+            return ContinuedPasses(problem, self._start, self._weights)
         from_partitions = all(getattr(self, name, way) == way for name, way in FROM_PARTITIONS.items())
         if not (
             isinstance(problem, CountedProblem)

@@ -78,8 +78,11 @@ def confidence_of(
 
 
 def support_of(clusters: Any) -> np.ndarray:
-    """Return the support (K,) in a table of clusters, NaN where it is not known."""
-    return np.asarray(clusters["support"].to_numpy(zero_copy_only=False), np.float64)
+    """Return the support of the clusters in a table by their numbers, NaN where it is not known."""
+    numbers = clusters["cluster"].to_numpy()
+    support = np.full(int(numbers.max(initial=-1)) + 1, np.nan)
+    support[numbers] = clusters["support"].to_numpy(zero_copy_only=False)
+    return support
 
 
 @dataclass(frozen=True)

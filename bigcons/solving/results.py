@@ -61,6 +61,8 @@ class Results:
     without objects are the last columns of the memberships. The label of an object is that of its largest
     membership; of equal ones the first, which is that of the larger cluster.
 
+    From an earlier consensus, clusters keep the numbers that they have there.
+
     Labels are read once. Where sizes do not fall in the order that is expected, results are put into order
     where they are kept.
     """
@@ -76,6 +78,8 @@ class Results:
     engine: Engine
     order: np.ndarray
     """(n_clusters,) int64: the method's number of each cluster, at first in the order that is expected."""
+    sorts: bool = True
+    """Whether clusters are numbered by size; else ``order`` stays."""
     trusted: bool = False
     """Whether ``read`` says how far to trust the labels."""
     collect: Callable[[Any], None] = lambda _: None
@@ -144,11 +148,11 @@ class Results:
         return None
 
     def _next_order(self) -> np.ndarray | None:
-        """Return the order in which to number the clusters once more, None if their sizes fall.
+        """Return the order in which to number the clusters once more, None if their numbers are final.
 
         They fall at once unless objects with equal memberships move.
         """
-        if not (np.diff(self.sizes) > 0).any():
+        if not self.sorts or not (np.diff(self.sizes) > 0).any():
             return None
         order = by_size(self.sizes)
         self.order, self.sizes = self.order[order], np.zeros_like(self.sizes)

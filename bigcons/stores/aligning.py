@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,46 @@ def labels_of(found: Any) -> LabelColumn:
     if hasattr(found, "fit") and not hasattr(found, "labels_"):
         raise InvalidInputError(f"{type(found).__name__} is not fitted; call fit first.")
     return LabelColumn("labels", getattr(found, "labels_", getattr(found, "label_rows", found)))
+
+
+def whole_labels_of(found: Any, name: str) -> LabelColumn:
+    """Return the labels of a consensus, as `labels_of`; raises InvalidInputError for labels that are text."""
+    column = labels_of(found)
+    if column.values.dtype == object:
+        raise InvalidInputError(
+            f"the {name} labels are text, such as {column.values[0]!r}; give whole numbers.", parameter=name
+        )
+    return column
+
+
+class Start(NamedTuple):
+    """The clusters of an earlier consensus, by the objects of an ensemble that is solved from them."""
+
+    clusters: np.ndarray
+    """(n_objects,) int32, -1 of objects that had none."""
+    n_clusters: int
+    """The number of clusters of the consensus, those without objects included."""
+
+    @classmethod
+    def of(cls, found: Any, ensemble: Ensemble) -> Start:
+        """Return the clusters of a consensus, its objects joined to those of the ensemble as by `match`.
+
+        ``found`` is as there. Memory: its labels, and the ids of both.
+        """
+        if isinstance(found, (str, os.PathLike)):
+            found = Consensus.open(found)
+        column = whole_labels_of(found, "start")
+        given = found.n_clusters if isinstance(found, Consensus) else getattr(found, "_n_columns", 0)
+        n_clusters = max(int(column.values[-1]) + 1, int(given))
+        codes = column.codes(0, column.n_objects)
+        before = np.append(np.where(codes < 0, -1, column.values[codes]), -1).astype(np.int32)
+        rows = _rows_before(ensemble, found, ensemble.n_objects, column.n_objects)
+        return cls(before[rows], n_clusters)
+
+    @property
+    def in_words(self) -> str:
+        """What identifies the clusters."""
+        return f"{self.n_clusters} clusters, crc {zlib.crc32(self.clusters.astype('<i4').tobytes()):08x}"
 
 
 def align(ensemble: Ensemble, found: Any) -> Content:
@@ -138,13 +179,7 @@ def match(new: Any, old: Any) -> Matching:
     new, old = (
         Consensus.open(found) if isinstance(found, (str, os.PathLike)) else found for found in (new, old)
     )
-    columns = labels_of(new), labels_of(old)
-    for name, column in zip(("new", "old"), columns, strict=True):
-        if column.values.dtype == object:
-            raise InvalidInputError(
-                f"the {name} labels are text, such as {column.values[0]!r}; give whole numbers.",
-                parameter=name,
-            )
+    columns = whole_labels_of(new, "new"), whole_labels_of(old, "old")
     of_new, of_old = (column.values for column in columns)
     now, before = (column.codes(0, column.n_objects) for column in columns)
     sizes, sizes_before = (np.bincount(codes[codes >= 0]) for codes in (now, before))

@@ -417,8 +417,8 @@ class Consensus:
             method = self.parameters.get("method", "its method")
             raise InvalidInputError(
                 f"{self.path} does not have what places new objects, because {method} does not store it; "
-                "solve with ConsensusTree (-m tree), or keep the fitted model in Python and call "
-                "predict_features."
+                "solve with ConsensusTree (-m tree) or PCC over all pairs (-m pcc), or keep the fitted model "
+                "in Python and call predict_features."
             )
         data, file = self._store.read_file(PLACING), self._store.data / PLACING
         try:

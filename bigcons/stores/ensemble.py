@@ -21,6 +21,8 @@ from bigcons.errors import (
     MemoryBudgetError,
     SoftEnsembleError,
     StoreNotFoundError,
+    SuspiciousLabelsWarning,
+    warn_user,
 )
 from bigcons.layout import FORMAT_VERSION
 from bigcons.memory import Block, format_size, parse_size, row_blocks
@@ -514,8 +516,9 @@ class Ensemble:
 
         A name or a list of names gives these partitions, as `select`. A slice, a mask ``(n_objects,)`` or an
         array of positions gives these objects; only the chunks that contain one are read, and clusters are
-        numbered anew where some have none of them. ``ensemble[objects, partitions]`` gives both. Raises
-        InvalidInputError for a partition that labels none of the objects.
+        numbered anew where some have none of them. ``ensemble[objects, partitions]`` gives both. Partitions
+        that label none of the objects are left out, with a SuspiciousLabelsWarning; if none labels any,
+        EmptyPartitionError is raised.
         """
         if isinstance(key, tuple) and len(key) == 2:
             objects, partitions = key
@@ -550,13 +553,22 @@ class Ensemble:
             provenance={"made_by": "objects", "source": self.path or "in memory", "from": self.provenance},
             ids=None if self._header.ids is None else ids_at(self._header.ids, rows),
         )
-        if not self.is_soft:
-            part = Ensemble(labels, header, self.categories)
-            return ensemble_of(_table_of(part), provenance=header.provenance)
         n_labeled = np.count_nonzero(observed(labels, self.offsets), axis=0)
+        header = header._replace(n_labeled=n_labeled, generator=self.generator)
+        part = Ensemble(labels, header, self.categories)
         if not n_labeled.all():
-            raise EmptyPartitionError(self.names[int(n_labeled.argmin())])
-        return Ensemble(labels, header._replace(n_labeled=n_labeled), self.categories)
+            empty, left = np.flatnonzero(n_labeled == 0), np.flatnonzero(n_labeled)
+            if not left.size:
+                raise EmptyPartitionError(self.names[0])
+            warn_user(
+                f"{empty.size} of {self.n_partitions} partitions label none of the {len(rows)} objects, such "
+                f"as {self.names[empty[0]]!r}; they are left out.",
+                SuspiciousLabelsWarning,
+            )
+            part = part.select(left.tolist())
+        if self.is_soft:
+            return part
+        return ensemble_of(_table_of(part), provenance=header.provenance, generator=part.generator)
 
     __iter__: None = None  # over objects or partitions? use blocks() or names
 

@@ -58,9 +58,9 @@ def open_features(
     source
         An array ``(n_objects, n_features)`` (numpy, memory map, Zarr, nested lists, a sparse matrix of
         scipy), a pandas, polars or pyarrow table or any object with ``__arrow_c_stream__``, a dask array or
-        dataframe, or a path to ``.npy``, ``.npz``, ``.zarr``, ``.parquet``, ``.csv`` or ``.tsv`` (or these
-        with ``.gz``), a folder of files, in the order of the numbers in their names, a pattern such as
-        ``data/*.parquet``, or a list of paths. The same rules apply to labels.
+        dataframe, or a path to ``.npy``, ``.npz`` (of scipy.sparse, too), ``.zarr``, ``.parquet``, ``.csv``
+        or ``.tsv`` (or these with ``.gz``), a folder of files, in the order of the numbers in their names, a
+        pattern such as ``data/*.parquet``, or a list of paths. The same rules apply to labels.
     id, columns, drop
         The column that identifies the objects, and those that are features: see `bigcons.select`.
     log

@@ -193,7 +193,7 @@ def _refuse_runs(table: Table, n_files: int) -> None:
     if table.names is None and len(lengths) == 1:
         raise InvalidInputError(
             f"{table.where} has {n_files} files without names of columns, which may be of the same objects; "
-            "append them to the ensemble of the first by append_partitions (bigcons import --into) if so, or "
+            "append them to the ensemble of the first by append_partitions (bigcons append) if so, or "
             "pass orientation='objects' if each has other objects."
         )
 
@@ -363,6 +363,23 @@ class NpzColumnsTable(Table):
         chosen = self._columns if columns is None else [self._columns[c] for c in columns]
         for parts in zip(*(column.blocks(rows, start, stop) for column in chosen), strict=True):
             yield [part[0] if isinstance(part, list) else part[:, 0] for part in parts]
+
+
+def sparse_of_npz(path: Path) -> Any | None:
+    """Return the matrix that scipy.sparse.save_npz wrote, in memory; None of an .npz of other arrays."""
+    if not {"indices.npy", "indptr.npy", "format.npy"} <= set(_npz_arrays(path)):
+        return None
+    from scipy.sparse import load_npz
+
+    try:
+        matrix = load_npz(path)
+        matrix.check_format(full_check=True)
+    except Exception:  # of the archive, of its codecs, and of what the arrays say
+        raise InvalidInputError(
+            f"{path} is no sparse matrix in compressed rows or columns, or is damaged; write it by "
+            "scipy.sparse.save_npz(path, x.tocsr())."
+        ) from None
+    return matrix.tocsr()
 
 
 def _npz_member(path: Path, role: str) -> str:

@@ -57,6 +57,9 @@ def open_table(
         how = how._replace(orientation="objects")
     if isinstance(source, (str, os.PathLike)) and os.fspath(source).lower().endswith(".h5ad"):
         source = _read_h5ad(os.fspath(source))
+    if isinstance(source, (str, os.PathLike)) and os.fspath(source).lower().endswith(".npz"):
+        matrix = files.sparse_of_npz(Path(source)) if Path(source).is_file() else None
+        source = source if matrix is None else matrix
     table = _open(source, role, how)
     is_ensemble = isinstance(table, memory.EnsembleTable)
     if role != "labels" or is_ensemble:

@@ -112,15 +112,12 @@ def test_import__says_whether_there_is_a_header(ok, run):
     assert Ensemble.open("h.zarr").shape == (2, 3)
 
 
-def test_import__into_an_ensemble_joins_by_ids(ok, run):
+def test_append__of_partitions_joins_by_ids(ok):
     pd.DataFrame({"a": [0, 0, 1]}, index=pd.Index(list("xyz"), name="cell")).to_csv("one.csv")
     pd.DataFrame({"cell": ["z", "x"], "b": [4, 5]}).to_csv("two.csv", index=False)
     ok("import", "one.csv", "--id", "cell", "-o", "e.zarr")
-    ok("import", "two.csv", "--into", "e.zarr")
+    ok("append", "e.zarr", "two.csv", "--partitions")
     assert values_of(Ensemble.open("e.zarr")) == [[0, 5], [0, None], [1, 4]]
-    assert "either -o" in run("import", "two.csv").stderr
-    assert "either -o" in run("import", "two.csv", "--into", "e.zarr", "-o", "f.zarr").stderr
-    assert "--into takes no --overwrite" in run("import", "two.csv", "--into", "e.zarr", "--overwrite").stderr
 
 
 def test_import__takes_patterns_of_columns(ok):

@@ -107,6 +107,23 @@ def test_place__finds_the_stores_of_a_folder_that_was_moved(made):
     assert result.exit_code == 0, result.output
 
 
+def test_place__of_pcc_is_what_the_fitted_model_says(made):
+    weights = np.linspace(0.5, 1.5, 16)
+    ensemble = bc.Ensemble.open(made / "out" / "ensemble.zarr")
+    for name, options in {
+        "plain": {},
+        "weighted": {"weights": weights},
+        "rates": {"coassociation": "calibrated"},
+    }.items():
+        model = bc.PCC(3, random_state=0, **options).fit(ensemble, out=made / f"{name}.zarr")
+        result = bigcons(made, f"place new.csv --with {name}.zarr -o {name}.parquet --memberships")
+        assert result.exit_code == 0, result.output
+        expected, placed = model.predict_features(made / "new.csv"), pd.read_parquet(made / f"{name}.parquet")
+        np.testing.assert_array_equal(placed["label"], expected.labels)
+        np.testing.assert_array_equal(placed["confidence"], expected.confidence)
+        np.testing.assert_array_equal(placed.filter(like="cluster_"), expected.memberships)
+
+
 def test_place__refuses_what_it_cannot_do_in_one_line(made):
     (made / "short.csv").write_text("city,age\nBern,3\n")
     result = bigcons(made, "place short.csv --with out/ -o x.csv")
@@ -115,7 +132,7 @@ def test_place__refuses_what_it_cannot_do_in_one_line(made):
     assert solved.exit_code == 0, solved.output
     result = bigcons(made, "place new.csv --with ivc.zarr -o x.csv")
     assert result.exit_code == 1
-    assert "because IVC does not store it; solve with ConsensusTree (-m tree)" in result.output
+    assert "because IVC does not store it; solve with ConsensusTree (-m tree) or PCC" in result.output
     assert not (made / "x.csv").exists()
     result = bigcons(made, "run customers.csv -k 3 -o other/")
     assert "column 'customer_id'" in result.output

@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import bigcons as bc
 from bigcons import Ensemble
-from bigcons.errors import EmptyPartitionError, InvalidInputError
+from bigcons.errors import EmptyPartitionError, InvalidInputError, SuspiciousLabelsWarning
 
 NAMES = list("abcd")
 IDS = [f"id{i}" for i in range(30)]
@@ -57,8 +58,32 @@ def test_item__of_soft_clusterings_keeps_clusters():
     found = ensemble[[3, 0]]
     np.testing.assert_array_equal(np.asarray(found), np.asarray(ensemble)[[3, 0]])
     assert found.n_labeled.tolist() == [2, 1]
+    with pytest.warns(
+        SuspiciousLabelsWarning, match="1 of 2 partitions label none of the 2 objects, such as 'b'"
+    ):
+        found = ensemble[:2]
+    assert found.names == ["a"]
+    np.testing.assert_array_equal(np.asarray(found), np.eye(4)[:2])
+
+
+def test_item__of_objects_leaves_out_partitions_without_labels():
+    ensemble = Ensemble.from_labels([[0, -1, 1], [1, -1, 0], [1, 2, -1], [-1, 3, -1]], names=["a", "b", "c"])
+    with pytest.warns(SuspiciousLabelsWarning, match="'b'"):
+        found = ensemble[[0, 1]]
+    assert found.names == ["a", "c"]
+    np.testing.assert_array_equal(values_of(found), [[0, 1], [1, 0]])
     with pytest.raises(EmptyPartitionError):
-        ensemble[:2]
+        ensemble[[3], ["a"]]
+
+
+def test_item__of_objects_keeps_the_generator():
+    features = np.random.default_rng(0).normal(size=(300, 2)) + 6 * (np.arange(300) % 3)[:, None]
+    ensemble = bc.generate.kmeans(features, n_partitions=4, n_clusters=3, sample=1.0, random_state=0)
+    some = ensemble[np.arange(300) % 3 > 0, [3, 1]]
+    assert some.generator.names == [ensemble.names[3], ensemble.names[1]]
+    model = bc.ConsensusTree(2).fit(some)
+    placed = model.predict_features(features)
+    np.testing.assert_array_equal(placed.labels[np.arange(300) % 3 > 0], model.labels_)
 
 
 @pytest.mark.parametrize("key", [3, [], 2.5, [0.5], slice(5, 5), (slice(None), "a", 1)])

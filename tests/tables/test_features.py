@@ -12,10 +12,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+import scipy.sparse
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bigcons import Ensemble
 from bigcons.datasets import KDD_COLUMNS, kddcup99
 from bigcons.errors import InvalidInputError, StoreNotFoundError
 from bigcons.stores.features import open_features
@@ -92,6 +94,20 @@ def in_memory(matrix):
         dd.from_pandas(frame, npartitions=3),
         zarr.create_array(store={}, data=matrix, chunks=(300, 3)),
     ]
+
+
+def test_features__of_a_sparse_file_are_those_of_the_matrix(tmp_path):
+    matrix = scipy.sparse.random(50, 7, 0.3, format="csc", random_state=0)
+    scipy.sparse.save_npz(tmp_path / "x.npz", matrix)
+    features = open_features(tmp_path / "x.npz")
+    assert features.is_sparse
+    np.testing.assert_array_equal(np.concatenate([rows for _, rows in features.iterate()]), matrix.toarray())
+    with pytest.raises(InvalidInputError, match="labels is a sparse"):
+        Ensemble.from_labels(tmp_path / "x.npz")
+    arrays = dict(np.load(tmp_path / "x.npz"))
+    np.savez(tmp_path / "bad.npz", **{**arrays, "indices": arrays["indices"] + 100})
+    with pytest.raises(InvalidInputError, match="or is damaged"):
+        open_features(tmp_path / "bad.npz")
 
 
 def test_open_features__every_source_gives_the_same_rows(matrix, tmp_path):

@@ -123,22 +123,31 @@ class AllPairs:
 
     def pack(self, state: AgreementSums) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return the sums and how partitions count as arrays and facts."""
-        facts = state._asdict()
-        arrays = {"S": facts.pop("S"), "T": facts.pop("T")}
-        weights = facts.pop("weights")
-        for name, value in ({} if weights is None else weights._asdict()).items():
-            (arrays if isinstance(value, np.ndarray) else facts)[name] = value
-        return arrays, facts
+        return packed_sums(state)
 
     def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> AgreementSums:
         """Return the sums of a snapshot."""
-        given: dict[str, Any] = {**arrays, **facts}
-        kind = Rates if "a" in given else Weights if "partitions" in given else None
-        weights = None if kind is None else kind(**{name: given.pop(name) for name in kind._fields})
-        return AgreementSums(**given, weights=weights)
+        return unpacked_sums({**arrays, **facts})
 
     def _mean_weight(self, run: Run, sums: AgreementSums) -> float:
         return mean_pair_weight(self.n_seen, run.data.n_objects, sums.partition_weights)
+
+
+def packed_sums(sums: AgreementSums) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Return sums, and how partitions count in them, as arrays and numbers."""
+    facts = sums._asdict()
+    arrays = {"S": facts.pop("S"), "T": facts.pop("T")}
+    weights = facts.pop("weights")
+    for name, value in ({} if weights is None else weights._asdict()).items():
+        (arrays if isinstance(value, np.ndarray) else facts)[name] = value
+    return arrays, facts
+
+
+def unpacked_sums(given: dict[str, Any]) -> AgreementSums:
+    """Return the sums of `packed_sums`; raises TypeError or KeyError for anything else."""
+    kind = Rates if "a" in given else Weights if "partitions" in given else None
+    weights = None if kind is None else kind(**{name: given.pop(name) for name in kind._fields})
+    return AgreementSums(**given, weights=weights)
 
 
 @dataclass(frozen=True)

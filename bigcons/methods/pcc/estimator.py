@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights
+from bigcons.coassociation.factorized import Weights, no_sums
 from bigcons.divergences import Divergence
 from bigcons.errors import (
     ConvergenceWarning,
@@ -18,7 +18,7 @@ from bigcons.errors import (
     warn_user,
 )
 from bigcons.execution.engine import Engine
-from bigcons.methods.pcc.all_pairs import BySquares
+from bigcons.methods.pcc.all_pairs import BySquares, packed_sums, unpacked_sums
 from bigcons.methods.pcc.prototypes import ByPrototypes
 from bigcons.methods.pcc.start import SUBSAMPLE, entropy_weights
 from bigcons.methods.pcc.variants import Solution, choose_variant, keeps_labels
@@ -27,7 +27,12 @@ from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.tree import N_GROUPS
 from bigcons.progress import expect_steps
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import MethodInfo, ResumingClusterer, SoftPredictingClusterer
+from bigcons.solving.estimator import (
+    ContinuingClusterer,
+    MethodInfo,
+    ResumingClusterer,
+    SoftPredictingClusterer,
+)
 from bigcons.solving.passes import Run, as_history
 from bigcons.solving.survey import Survey, take_survey, warn_of_dissent
 from bigcons.solving.workspace import Output, open_workspace
@@ -35,7 +40,7 @@ from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable
 
 
-class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
+class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, ContinuingClusterer):
     """Probabilistic consensus clustering using evidence accumulation.
 
     Every object gets a membership ``y_i`` on the simplex such that ``y_i.y_j`` explains how often objects
@@ -199,6 +204,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             weights=self.weights,
             coassociation=self.coassociation,
             memory=self.memory,
+            earlier=self._start,
         )
         variant.check_memory(ensemble, engine, in_memory=out is None and engine.shares_memory)
         n, K, weights = ensemble.n_objects, self.n_clusters, variant.weights
@@ -268,6 +274,26 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
             what = f"predict of PCC with divergence={self.divergence!r}"
             raise SoftEnsembleError(what, "divergence='l2', for memberships")
         return self._placing
+
+    def _placing_parts(self) -> dict[str, np.ndarray] | None:
+        if not isinstance(self._placing, BySquares):
+            return None
+        arrays, facts = packed_sums(self._placing.sums)
+        return {**arrays, **{name: np.array(value) for name, value in facts.items()}}
+
+    def _restore_placing(self, parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int) -> None:
+        given = {name: of.item() if of.ndim == 0 else of for name, of in parts.items() if name != "order"}
+        sums = unpacked_sums(given)
+        expected = no_sums(int(offsets[-1]), offsets.size - 1, n_clusters, sums.weights)
+        counted = np.ones(offsets.size - 1) if sums.partition_weights is None else sums.partition_weights
+        gains = len(expected.S) if sums.weights is None else len(sums.weights.base_clusters)
+        if (
+            (sums.S.shape, sums.T.shape) != (expected.S.shape, expected.T.shape)
+            or (counted.size, gains) != (offsets.size - 1, len(expected.S))
+            or sums.n_clusters != n_clusters
+        ):
+            raise ValueError("arrays of other shapes")
+        self._placing = BySquares(sums, offsets)
 
     def _partition_weights(self) -> np.ndarray | None:
         return None if self._placing is None else self._placing.weights

@@ -92,13 +92,19 @@ def solve_sample(
     weights: Weights | None = None,
     *,
     calibrates: bool = False,
+    clusters: np.ndarray | None = None,
 ) -> Solved:
     """Solve a sample (rows, M) from ``n_init`` starts, the clusters of its tree first; keep the best.
 
-    Its squared divergence is over all pairs. If it ``calibrates``, the rates are found first, from the tree.
+    Or from given ``clusters`` (rows,) alone. Its squared divergence is over all pairs. If it ``calibrates``,
+    the rates are found first, from the clusters.
     """
     counts = None if weights is None else weights.partitions
-    first = of_clusters(tree_clusters(labels, offsets, n_clusters, counts), n_clusters)
+    if clusters is None:
+        clusters = tree_clusters(labels, offsets, n_clusters, counts)
+    else:
+        n_init = 1
+    first = of_clusters(clusters, n_clusters)
     how: Weights | Rates | None = weights
     if calibrates:
         how = calibrated(labels, offsets, first, np.ones(offsets.size - 1) if counts is None else counts)

@@ -57,6 +57,8 @@ from bigcons.methods.pcc.start import (
     softened,
     solve_sample,
 )
+from bigcons.methods.tree import Placement
+from bigcons.overlaps.spectral_start import count_earlier
 from bigcons.solving.memory_plan import (
     DEFAULT_DATA_BYTES,
     MemoryPlan,
@@ -68,6 +70,7 @@ from bigcons.solving.passes import Iterate, Run, run_passes
 from bigcons.solving.survey import Survey
 from bigcons.solving.workspace import Output, scratch_place
 from bigcons.storage.interface import Place
+from bigcons.stores.aligning import Start
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pair_rows import PAIR_BYTES
 from bigcons.stores.pairs import PairTable, ParquetPairTable, pairs_of
@@ -94,6 +97,7 @@ EVERY, ON_PAIRS = (SQUARES, DIVERGENCES, HEAP, BLOCKED), (HEAP, BLOCKED)
 
 TAKES: dict[str, Takes] = {
     "n_init": Takes(dict.fromkeys(EVERY, "8"), "a start other than that of max_iter='paper'"),
+    "start": Takes(dict.fromkeys(EVERY, "yes"), "a start other than that of max_iter='paper'"),
     "max_iter": Takes({**dict.fromkeys(EVERY, "100 passes"), HEAP: "10 n K steps"}, ""),
     "max_iter='paper'": Takes({HEAP: "n K steps"}, "solver='heap' and coassociation='paper'"),
     "weights": Takes({SQUARES: "yes"}, "pairs='all' and divergence='l2'"),
@@ -134,6 +138,8 @@ class Variant(ABC):
     weights: Weights | str | None
     calibrates: bool
     memory: str | float | None
+    earlier: Start | None
+    """Clusters to start from."""
 
     kind: ClassVar[str]
     instead: ClassVar[str] = "ConsensusTree"
@@ -151,7 +157,12 @@ class Variant(ABC):
         if isinstance(weights, str):
             weights = entropy_weights(run.sample, offsets)
         asked = run.sample, offsets, self.n_clusters, self.n_init, run.seed, run.engine
-        return solve_sample(*asked, weights, calibrates=self.calibrates)
+        clusters = None
+        if self.earlier is not None:
+            placement = Placement(offsets, self.n_clusters, weights)
+            state = placement.state(*count_earlier(run, self.earlier, placement.counted))
+            clusters = placement.place(state, run.sample, None).clusters
+        return solve_sample(*asked, weights, calibrates=self.calibrates, clusters=clusters)
 
     @abstractmethod
     def statistics_bytes(self, ensemble: Ensemble) -> int:
@@ -165,7 +176,9 @@ class Variant(ABC):
         """Return the memory plan; ``in_memory``: whether memberships are held rather than stored."""
         n, K, rows = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows
         n_sampled, statistics = min(n, SUBSAMPLE), self.statistics_bytes(ensemble)
-        held = 4 * n + (4 * self.n_generations * n * K + TRUST_ROW.itemsize * n if in_memory else 0)
+        held = (4 if self.earlier is None else 8) * n + (
+            4 * self.n_generations * n * K + TRUST_ROW.itemsize * n if in_memory else 0
+        )
         held += label_bytes(ensemble, n) if keeps_labels(ensemble, engine) else 0
         held += sample_bytes(n_sampled, ensemble.n_partitions, ensemble.n_base_clusters, K)
         return MemoryPlan(
@@ -495,6 +508,7 @@ def choose_variant(
     weights: Any = None,
     coassociation: str = PAPER,
     memory: str | float | None = None,
+    earlier: Start | None = None,
 ) -> Variant:
     """Check the parameters of PCC, refuse those that do not apply, and return the variant."""
     check_number("tol", tol, at_least=0.0)
@@ -507,7 +521,7 @@ def choose_variant(
         raise InvalidInputError(f"weights={weights!r} is unknown; use 'entropy', numbers or None.")
     counted = weights if isinstance(weights, str) else Weights.given(weights, ensemble.offsets)
     kind = _choose_class(solver, pairs, divergence, ensemble, heap_only=max_iter == PAPER)
-    asked = (n_clusters, divergence, pairs, max_iter, tol, n_starts, counted, calibrates, memory)
+    asked = (n_clusters, divergence, pairs, max_iter, tol, n_starts, counted, calibrates, memory, earlier)
     variant = kind(*asked)
     if kind is Heap and solver == "auto" and max_iter != PAPER and _is_stored(pairs):
         # at most: with memberships in memory
@@ -516,6 +530,7 @@ def choose_variant(
             variant = Blocked(*asked)
     given = {
         "n_init": n_init != "auto",
+        "start": earlier is not None,
         "max_iter='paper'": max_iter == PAPER,
         "weights": weights is not None,
         "coassociation='calibrated'": calibrates,
@@ -539,7 +554,7 @@ def _refuse_others(variant: Variant, ensemble: Ensemble, given: dict[str, bool])
         takes = TAKES[name]
         applies = variant.kind in takes.of and (by_squares or not takes.squares_only)
         if is_paper:
-            applies &= name != "n_init" and not variant.calibrates
+            applies &= name not in ("n_init", "start") and not variant.calibrates
         if not applies:
             raise InvalidInputError(
                 f"{name} with pairs={variant.pairs!r}, divergence={variant.divergence.label!r}; it requires "
