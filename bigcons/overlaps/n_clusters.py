@@ -33,7 +33,7 @@ from bigcons.overlaps.tree import (
     FEWEST_LABELS,
     MOST_PRODUCTS,
     Groups,
-    enough_labels,
+    Sample,
     plan_bytes,
     rows_for,
     rows_for_groups,
@@ -252,17 +252,18 @@ def search_sample(
     most: int | None,
 ) -> Search:
     """Return the choice by a sample of the objects, given the labels for so many groups."""
-    n_groups = max(FIRST_GROUPS, 2 * (most or 0))
+    n_groups, sample = max(FIRST_GROUPS, 2 * (most or 0)), None
     while True:
-        sample = labels_for(n_groups)
-        grouped, starts, counts = enough_labels(sample, offsets, weights)
-        groups = Groups.at_any_scale(grouped, starts, n_groups, counts)
+        labels = labels_for(n_groups)
+        if sample is None or len(labels) > len(sample.labels):
+            sample = Sample.of(labels, offsets, weights)
+        groups = sample.groups_at_any_scale(n_groups)
         n_found = len(groups.table)
         if not n_found:
             raise InvalidInputError("no object of the sample has a label; give n_clusters as a number.")
-        of_level, lives = levels_of(groups, max(n_found - (n_found == n_groups), 1))
-        by_number = np.bincount(of_level, lives)[2:]
-        longest = int((of_level == 2 + by_number.argmax()).argmax()) + 1 if by_number.size else 1
+        levels = levels_of(groups, max(n_found - (n_found == n_groups), 1))
+        by_number = np.bincount(*levels)[2:]
+        longest = int((levels[0] == 2 + by_number.argmax()).argmax()) + 1 if by_number.size else 1
         products = np.count_nonzero(groups.table) / n_found * (2 * n_groups) ** 2
         is_full = products > MOST_PRODUCTS or 2 * n_groups > n_objects // LEAST_OBJECTS
         is_full |= 2 * n_found <= n_groups
@@ -271,17 +272,11 @@ def search_sample(
         if is_full or not is_many:
             break
         n_groups *= 2
-    halves = Halves.of(grouped, starts, n_groups, counts)
-    choice = choice_of_tree(groups, halves, n_groups, least, most or most_told(n_found, n_groups))
-    return Search(sample, groups, halves, choice)
-
-
-def most_told(n_found: int, n_groups: int) -> int:
-    """Return how many clusters groups can tell apart, of which so many were found of those asked for.
-
-    Two groups for each; or fewer groups than that, if there are no more different objects.
-    """
-    return min(n_found, max(n_groups // 2, 1))
+    halves = Halves.of(sample.labels, sample.offsets, n_groups, sample.counts)
+    told = min(n_found, max(n_groups // 2, 1))  # two groups for each cluster, or no more different objects
+    of_level, lives = (of[:told] for of in levels)
+    choice = choice_of_tree(groups, halves, of_level, lives, least, most or told)
+    return Search(labels, groups, halves, choice)
 
 
 def levels_of(groups: Groups, n_levels: int) -> tuple[np.ndarray, np.ndarray]:
@@ -307,10 +302,11 @@ def reproduced_lifetime(lifetime: Any, agreement: Any) -> np.ndarray:
     return np.asarray(lifetime * np.where(np.isnan(agreement), 1.0, agreement))
 
 
-def choice_of_tree(groups: Groups, halves: Halves, n_groups: int, least: int, most: int) -> NClustersChoice:
-    """Return the choice among the numbers of clusters of the tree of so many groups, or fewer."""
+def choice_of_tree(
+    groups: Groups, halves: Halves, of_level: np.ndarray, lives: np.ndarray, least: int, most: int
+) -> NClustersChoice:
+    """Return the choice among numbers of clusters by the levels of the tree: see `levels_of`."""
     numbers = np.arange(least, most + 1)
-    of_level, lives = levels_of(groups, most_told(len(groups.table), n_groups))
     by_level = halves.agreement(DISTINCTNESS, max(most, lives.size))
     shared = np.where(of_level == 1, 1.0, by_level[: lives.size])
     lifetime = np.bincount(of_level, lives, minlength=most + 1)

@@ -118,49 +118,8 @@ class Groups(NamedTuple):
     def of(
         cls, labels: np.ndarray, offsets: np.ndarray, n_groups: int, counts: np.ndarray | None = None
     ) -> Groups:
-        """Return at most ``n_groups`` groups of objects by their labels (rows, M), or memberships (rows, B).
-
-        By the spectral embedding, in O(rows M^2 + B^3 + rows g^2 + B g^2) time for g groups.
-        """
-        counts = np.ones(offsets.size - 1) if counts is None else counts
-        incidence, labeled, by_column = _labeled(labels, offsets, counts)
-        with one_thread(user_api="blas"):
-            reliable = reliability_of_table(incidence, offsets, counts)
-            spectrum = Spectrum.of(normalized(incidence, by_column * reliable), n_groups)
-            groups = nearest_pivots(spectrum.vectors)
-        return cls._of(groups, incidence, labeled, offsets, counts, reliable)
-
-    @classmethod
-    def at_any_scale(
-        cls, labels: np.ndarray, offsets: np.ndarray, n_groups: int, counts: np.ndarray | None = None
-    ) -> Groups:
-        """Return groups as `of`, or by k-means where many are asked for or base clusters are very many.
-
-        K-means takes time in proportion to the objects and what they have in common with centers, and then
-        E g^2 for E base clusters of a group; all base clusters count as equally reliable.
-        """
-        if by_spectrum(len(labels), offsets[-1], n_groups):
-            return cls.of(labels, offsets, n_groups, counts)
-        counts = np.ones(offsets.size - 1) if counts is None else counts
-        incidence, labeled, by_column = _labeled(labels, offsets, counts)
-        groups = nearest_centers(incidence, offsets, by_column, n_groups)
-        return cls._of(groups, incidence, labeled, offsets, counts, np.ones(offsets[-1]))
-
-    @classmethod
-    def _of(
-        cls,
-        groups: np.ndarray,
-        incidence: Any,
-        labeled: np.ndarray,
-        offsets: np.ndarray,
-        counts: np.ndarray,
-        reliable: np.ndarray,
-    ) -> Groups:
-        """Return the groups, of any numbers, of the labeled objects."""
-        found = np.full(labeled.size, -1)
-        found[labeled] = groups = np.unique(groups, return_inverse=True)[1]
-        table = counts_of_groups(incidence, groups)
-        return cls(found, table, offsets, counts, *merge_groups(table, offsets, counts, reliable))
+        """Return at most ``n_groups`` groups of objects by the spectral embedding of labels: see `Sample`."""
+        return Sample(labels, offsets, counts).groups(n_groups)
 
     def n_large(self, least: int) -> np.ndarray:
         """Return how many of 1, 2, ... clusters in the tree of distinctness have so many objects, (G,)."""
@@ -206,11 +165,81 @@ class Groups(NamedTuple):
         return np.append(cut.clusters, -1)[self.groups]
 
 
+class Sample:
+    """Objects whose labels form groups.
+
+    Groups of several numbers share the embedding of the most.
+
+    Parameters
+    ----------
+    labels : (rows, M) labels, or memberships (rows, B)
+    offsets : (M + 1,) int64
+    counts : (M,) weights of the partitions; None: all count the same
+    reliable : (B,) reliabilities of base clusters; None: by the labels
+    """
+
+    def __init__(
+        self,
+        labels: np.ndarray,
+        offsets: np.ndarray,
+        counts: np.ndarray | None = None,
+        reliable: np.ndarray | None = None,
+    ) -> None:
+        self.labels, self.offsets = labels, offsets
+        self.counts: np.ndarray = np.ones(offsets.size - 1) if counts is None else counts
+        self._by_column = np.repeat(self.counts, np.diff(offsets))
+        incidence = incidence_of(labels, offsets)
+        self._labeled: np.ndarray = incidence @ self._by_column > 0
+        self._incidence: Any = incidence if self._labeled.all() else incidence[self._labeled]
+        self._reliable, self._vectors, self._most = reliable, np.empty((0, 0)), 0
+
+    @classmethod
+    def of(cls, sample: np.ndarray, offsets: np.ndarray, weights: Weights | None) -> Sample:
+        """Return that of the labels of a sample by which to group it: see `enough_labels`."""
+        return cls(*enough_labels(sample, offsets, weights))
+
+    def groups(self, n_groups: int) -> Groups:
+        """Return at most ``n_groups`` groups of the objects, by the spectral embedding of their labels.
+
+        O(rows M^2 + B^3 + rows g^2 + B g^2) time for g groups.
+        """
+        with one_thread(user_api="blas"):
+            if self._reliable is None:
+                self._reliable = reliability_of_table(self._incidence, self.offsets, self.counts)
+            if self._most < n_groups:
+                scaled = normalized(self._incidence, self._by_column * self._reliable)
+                self._vectors, self._most = Spectrum.of(scaled, n_groups).vectors, n_groups
+            return self._grouped(nearest_pivots(self._vectors[:, :n_groups]), self._reliable)
+
+    def groups_at_any_scale(self, n_groups: int) -> Groups:
+        """Return groups as `groups`, or by k-means where many are asked for or base clusters are very many.
+
+        K-means takes time in proportion to the objects and what they have in common with centers, and then
+        E g^2 for E base clusters of a group; all base clusters count as equally reliable.
+        """
+        if by_spectrum(len(self.labels), self.offsets[-1], n_groups):
+            return self.groups(n_groups)
+        groups = nearest_centers(self._incidence, self.offsets, self._by_column, n_groups)
+        return self._grouped(groups, np.ones(self.offsets[-1]))
+
+    def _grouped(self, groups: np.ndarray, reliable: np.ndarray) -> Groups:
+        """Return the groups, of any numbers, of the labeled objects."""
+        found = np.full(self._labeled.size, -1)
+        found[self._labeled] = groups = np.unique(groups, return_inverse=True)[1]
+        table = counts_of_groups(self._incidence, groups)
+        trees, distinct = merge_groups(table, self.offsets, self.counts, reliable)
+        return Groups(found, table, self.offsets, self.counts, trees, distinct)
+
+
 def normalized(incidence: Any, counts: np.ndarray) -> Any:
-    """Return ``D_r^(-1/2) H C^(1/2) D_c^(-1/2)``, sparse, with the weights (B,) of base clusters in C."""
-    n_labels, sizes = incidence @ counts, np.asarray(incidence.sum(axis=0)).ravel()
+    """Return ``D_r^(-1/2) H C^(1/2) D_c^(-1/2)`` of a csr_array, with the weights (B,) of base clusters in C."""
+    import scipy.sparse
+
+    n_labels = incidence @ counts
+    sizes = np.bincount(incidence.indices, incidence.data, incidence.shape[1])
     by_row, by_column = _over_root(n_labels), _over_root(sizes) * np.sqrt(counts)
-    return incidence.multiply(by_row[:, None]).multiply(by_column[None, :]).tocsr()
+    scale = np.repeat(by_row, np.diff(incidence.indptr)) * by_column[incidence.indices]
+    return scipy.sparse.csr_array((incidence.data * scale, incidence.indices, incidence.indptr), incidence.shape)
 
 
 def nearest_pivots(vectors: np.ndarray) -> np.ndarray:
@@ -223,7 +252,8 @@ def nearest_pivots(vectors: np.ndarray) -> np.ndarray:
 
     lengths = np.sqrt((vectors**2).sum(axis=1))[:, None]
     rows = vectors / np.maximum(lengths, np.finfo(float).tiny)
-    _, _, pivots = scipy.linalg.qr((rows * (1.0 + 1e-6 * lengths)).T, mode="economic", pivoting=True)
+    weighed = (rows * (1.0 + 1e-6 * lengths)).T
+    _, pivots = scipy.linalg.qr(weighed, mode="r", pivoting=True, check_finite=False)
     return (rows @ rows[pivots[: rows.shape[1]]].T).round(9).argmax(axis=1)
 
 
@@ -278,16 +308,6 @@ def first_largest(scores: Any) -> np.ndarray:
     found = np.zeros(len(filled), np.int64)
     found[filled] = np.minimum.reduceat(columns, starts)
     return found
-
-
-def _labeled(
-    labels: np.ndarray, offsets: np.ndarray, counts: np.ndarray
-) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Return the incidence H of objects with a label that counts, which these are, and weights (B,)."""
-    incidence, by_column = incidence_of(labels, offsets), np.repeat(counts, np.diff(offsets))
-    with one_thread(user_api="blas"):
-        labeled = (incidence @ by_column) > 0
-    return incidence[labeled], labeled, by_column
 
 
 def n_groups_for(n_clusters: int) -> int:
@@ -355,10 +375,9 @@ def tree_bytes(
 
 def counts_of_groups(incidence: Any, groups: np.ndarray) -> np.ndarray:
     """Return how many objects of each group are in each base cluster, (G, B) float64, by H (rows, B)."""
-    import scipy.sparse
-
-    ones = np.ones(groups.size), (groups, np.arange(groups.size))
-    return np.ascontiguousarray((scipy.sparse.csr_array(ones) @ incidence).toarray())
+    G, B = int(groups.max(initial=-1)) + 1, incidence.shape[1]
+    of_entry = np.repeat(groups, np.diff(incidence.indptr))
+    return np.bincount(of_entry * B + incidence.indices, incidence.data, G * B).reshape(G, B)
 
 
 def merge_groups(
