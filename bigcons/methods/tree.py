@@ -42,7 +42,7 @@ from bigcons.overlaps.tree import (
     MOST_GROUPS,
     TREES,
     Groups,
-    enough_labels,
+    Sample,
     merge_groups,
     n_groups_for,
     nearest_pivots,
@@ -230,9 +230,12 @@ def count_memberships(labels: np.ndarray, assigned: np.ndarray, T: np.ndarray, s
 class TreeStart(BestOfStarts):
     """The pass that follows from the clusters of a sample."""
 
-    def __init__(self, problem: Placement, judged: Judged | None = None) -> None:
+    def __init__(
+        self, problem: Placement, sample: Sample | None = None, judged: Judged | None = None
+    ) -> None:
         super().__init__(problem, 1)
         self.placement = problem
+        self.sample = sample
         self.judged = judged
 
     def n_held(self, _n_init: int) -> int:
@@ -242,9 +245,8 @@ class TreeStart(BestOfStarts):
     def start(self, run: Run) -> tuple[Finalists, list[float]]:
         """Return the evidence of the clusters of the sample; nothing else is tried."""
         placement, K = self.placement, self.placement.n_clusters
-        offsets, weights = placement.offsets, placement.weights
-        grouped, of_grouped, counts = enough_labels(run.sample, offsets, weights)
-        groups = Groups.of(grouped, of_grouped, n_groups_for(K), counts)
+        sample = self.sample or Sample.of(run.sample, placement.offsets, placement.weights)
+        groups = sample.groups(n_groups_for(K))
         cut = groups.cut(K)
         clusters = groups.clusters_of(cut)
         T, sizes = placement.counted(run.sample, clusters)
@@ -429,13 +431,14 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
             method = FineStart(method.placement)
         else:
             K = self.n_clusters
-            told = self._judge_structure(ensemble, survey, self._weights, MOST_GROUPS)
+            sample = Sample.of(survey.sample, ensemble.offsets, self._weights, n_groups_for(K))
+            told = self._judge_structure(ensemble, survey, sample, MOST_GROUPS)
             if told is not None and told.is_clear and told.n_clusters < K:
                 warn_user(
                     f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={K}: {told!r}.",
                     SurplusClustersWarning,
                 )
-            method = TreeStart(method.placement, self._judged)
+            method = TreeStart(method.placement, sample, self._judged)
         self._run_passes(ensemble, engine, seed, out, survey, method)
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> Placement:

@@ -31,6 +31,7 @@ from bigcons.overlaps.support import Halves
 from bigcons.overlaps.tree import (
     DISTINCTNESS,
     FEWEST_LABELS,
+    FIRST_GROUPS,
     MOST_PRODUCTS,
     Groups,
     Sample,
@@ -47,9 +48,9 @@ from bigcons.stores.display import facts_table, first_rows
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_int
 
-FIRST_GROUPS, LEAST_OBJECTS = 30, 5
-"""Groups with which the search begins, and the fewest objects of each and of a cluster that counts: smaller
-ones differ by chance. `benchmarks/choosing_k.py` has what they lead to."""
+LEAST_OBJECTS = 5
+"""The fewest objects of a group and of a cluster that counts: smaller ones differ by chance.
+`benchmarks/choosing_k.py` has what it leads to."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -219,10 +220,10 @@ def search(
     """Return the choice for an open ensemble, and the groups it is made of."""
     given = Weights.given(weights, ensemble.offsets)
     least, most = _checked_range(k_range, ensemble.n_objects)
-    rows = np.empty((0, 0))
+    sample: Sample | None = None
 
-    def labels_for(n_groups: int) -> np.ndarray:
-        nonlocal rows
+    def sample_for(n_groups: int) -> Sample:
+        nonlocal sample
         n_rows = min(rows_for_groups(n_groups), ensemble.n_objects)
         plan = MemoryPlan(
             held=2 * label_bytes(ensemble, n_rows) + plan_bytes(ensemble, n_rows, n_groups, most or n_groups),
@@ -230,11 +231,11 @@ def search(
             per_result=label_bytes(ensemble, min(n_rows, ensemble.chunk_rows)),
         )
         plan.check(purpose, engine, ensemble, memory)
-        if len(rows) < n_rows:
-            rows = sample_rows(ensemble, engine, seed, n_rows)
-        return rows
+        if sample is None or len(sample.labels) < n_rows:
+            sample = Sample.of(sample_rows(ensemble, engine, seed, n_rows), ensemble.offsets, given)
+        return sample
 
-    found = search_sample(labels_for, ensemble.n_objects, ensemble.offsets, given, least, most)
+    found = search_sample(sample_for, ensemble.n_objects, least, most)
     choice = found.choice
     other = choice.runner_up
     if k_range is None and choice.n_clusters == 1 and other is not None and choice.is_shared(other):
@@ -244,19 +245,12 @@ def search(
 
 
 def search_sample(
-    labels_for: Callable[[int], np.ndarray],
-    n_objects: int,
-    offsets: np.ndarray,
-    weights: Weights | None,
-    least: int,
-    most: int | None,
+    sample_for: Callable[[int], Sample], n_objects: int, least: int, most: int | None
 ) -> Search:
-    """Return the choice by a sample of the objects, given the labels for so many groups."""
-    n_groups, sample = max(FIRST_GROUPS, 2 * (most or 0)), None
+    """Return the choice by samples of the objects for so many groups."""
+    n_groups = max(FIRST_GROUPS, 2 * (most or 0))
     while True:
-        labels = labels_for(n_groups)
-        if sample is None or len(labels) > len(sample.labels):
-            sample = Sample.of(labels, offsets, weights)
+        sample = sample_for(n_groups)
         groups = sample.groups_at_any_scale(n_groups)
         n_found = len(groups.table)
         if not n_found:
@@ -276,7 +270,7 @@ def search_sample(
     told = min(n_found, max(n_groups // 2, 1))  # two groups for each cluster, or no more different objects
     of_level, lives = (of[:told] for of in levels)
     choice = choice_of_tree(groups, halves, of_level, lives, least, most or told)
-    return Search(labels, groups, halves, choice)
+    return Search(sample.given, groups, halves, choice)
 
 
 def levels_of(groups: Groups, n_levels: int) -> tuple[np.ndarray, np.ndarray]:
@@ -374,22 +368,22 @@ class ChoosingClusterer(ConsensusClusterer):
     """During a fit, a sample that halves of the partitions have grouped."""
 
     def _judge_structure(
-        self, ensemble: Ensemble, survey: Survey, weights: Weights | None, most_groups: int
+        self, ensemble: Ensemble, survey: Survey, sample: Sample, most_groups: int
     ) -> NClustersChoice | None:
-        """Return what stands out in a sample, as in `enough_labels`, and warn if nothing does.
+        """Return what stands out in the sample of a survey, and warn if nothing does.
 
         Of at most so many groups, which tell half as many clusters apart. None where more than 33 are asked
         for, where the sample says too little of many base clusters, or where the number has been chosen, and
         so judged with all others.
         """
-        K, sample = self.n_clusters, survey.sample
+        K = self.n_clusters
         if hasattr(self, "n_clusters_choice_") or rows_for(K) > rows_for(1):
             return None
-        if not ensemble.is_soft and is_fine(ensemble, sample, K, FEWEST_LABELS):
+        if not ensemble.is_soft and is_fine(ensemble, survey.sample, K, FEWEST_LABELS):
             return None
-        n_objects = min(len(sample), LEAST_OBJECTS * most_groups)
-        found = search_sample(lambda _: sample, n_objects, ensemble.offsets, weights, 1, None)
-        self._judged = Judged(survey.rows, sample, found.halves.of_clusters, K)
+        n_objects = min(len(survey.sample), LEAST_OBJECTS * most_groups)
+        found = search_sample(lambda _: sample, n_objects, 1, None)
+        self._judged = Judged(survey.rows, survey.sample, found.halves.of_clusters, K)
         self._note_structure(found.choice, is_asked=K > 1)
         return found.choice
 

@@ -37,8 +37,9 @@ from bigcons.seeding import generator
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
 
-N_GROUPS, GROUPS_PER_CLUSTER = 60, 3
-"""Groups, and the fewest for each cluster asked for: `benchmarks/tree_ablation.py` has others."""
+FIRST_GROUPS, N_GROUPS, GROUPS_PER_CLUSTER = 30, 60, 3
+"""Groups with which the search for a number of clusters begins; those of a number, and the fewest for each
+cluster of it: `benchmarks/tree_ablation.py` has others."""
 
 N_ROWS, ROWS_PER_GROUP = 2000, 20
 """Objects of the sample, and the fewest for each group."""
@@ -166,17 +167,7 @@ class Groups(NamedTuple):
 
 
 class Sample:
-    """Objects whose labels form groups.
-
-    Groups of several numbers share the embedding of the most.
-
-    Parameters
-    ----------
-    labels : (rows, M) labels, or memberships (rows, B)
-    offsets : (M + 1,) int64
-    counts : (M,) weights of the partitions; None: all count the same
-    reliable : (B,) reliabilities of base clusters; None: by the labels
-    """
+    """Objects whose labels form groups; groups of several numbers share the embedding of the most."""
 
     def __init__(
         self,
@@ -185,18 +176,29 @@ class Sample:
         counts: np.ndarray | None = None,
         reliable: np.ndarray | None = None,
     ) -> None:
-        self.labels, self.offsets = labels, offsets
+        """Take labels (rows, M), or memberships (rows, B), weights (M,) and reliabilities (B,).
+
+        All partitions count the same by default, and reliabilities are by the labels.
+        """
+        self.given = self.labels = labels
+        """What the sample was made of, and what of it counts here."""
+        self.offsets = offsets
         self.counts: np.ndarray = np.ones(offsets.size - 1) if counts is None else counts
         self._by_column = np.repeat(self.counts, np.diff(offsets))
         incidence = incidence_of(labels, offsets)
         self._labeled: np.ndarray = incidence @ self._by_column > 0
         self._incidence: Any = incidence if self._labeled.all() else incidence[self._labeled]
-        self._reliable, self._vectors, self._most = reliable, np.empty((0, 0)), 0
+        self._reliable = reliable
+        self._most, self._vectors = 0, np.empty((0, 0))
 
     @classmethod
-    def of(cls, sample: np.ndarray, offsets: np.ndarray, weights: Weights | None) -> Sample:
-        """Return that of the labels of a sample by which to group it: see `enough_labels`."""
-        return cls(*enough_labels(sample, offsets, weights))
+    def of(
+        cls, labels: np.ndarray, offsets: np.ndarray, weights: Weights | None, n_groups: int = 0
+    ) -> Sample:
+        """Return the sample of as many labels as `enough_labels` takes, to be asked for so many groups."""
+        found = cls(*enough_labels(labels, offsets, weights))
+        found.given, found._most = labels, n_groups
+        return found
 
     def groups(self, n_groups: int) -> Groups:
         """Return at most ``n_groups`` groups of the objects, by the spectral embedding of their labels.
@@ -206,9 +208,12 @@ class Sample:
         with one_thread(user_api="blas"):
             if self._reliable is None:
                 self._reliable = reliability_of_table(self._incidence, self.offsets, self.counts)
-            if self._most < n_groups:
+            if not self._vectors.size or self._most < n_groups:
+                self._most, least = FIRST_GROUPS, max(n_groups, self._most)
+                while self._most < least:  # a search doubles the number of groups
+                    self._most *= 2
                 scaled = normalized(self._incidence, self._by_column * self._reliable)
-                self._vectors, self._most = Spectrum.of(scaled, n_groups).vectors, n_groups
+                self._vectors = Spectrum.of(scaled, self._most).vectors
             return self._grouped(nearest_pivots(self._vectors[:, :n_groups]), self._reliable)
 
     def groups_at_any_scale(self, n_groups: int) -> Groups:
@@ -232,14 +237,16 @@ class Sample:
 
 
 def normalized(incidence: Any, counts: np.ndarray) -> Any:
-    """Return ``D_r^(-1/2) H C^(1/2) D_c^(-1/2)`` of a csr_array, with the weights (B,) of base clusters in C."""
+    """Return ``D_r^(-1/2) H C^(1/2) D_c^(-1/2)``, sparse, with the weights (B,) of base clusters in C."""
     import scipy.sparse
 
     n_labels = incidence @ counts
     sizes = np.bincount(incidence.indices, incidence.data, incidence.shape[1])
     by_row, by_column = _over_root(n_labels), _over_root(sizes) * np.sqrt(counts)
     scale = np.repeat(by_row, np.diff(incidence.indptr)) * by_column[incidence.indices]
-    return scipy.sparse.csr_array((incidence.data * scale, incidence.indices, incidence.indptr), incidence.shape)
+    return scipy.sparse.csr_array(
+        (incidence.data * scale, incidence.indices, incidence.indptr), incidence.shape
+    )
 
 
 def nearest_pivots(vectors: np.ndarray) -> np.ndarray:
