@@ -469,7 +469,7 @@ def _cluster_table(told: Told, offsets: np.ndarray) -> pa.Table:
 
 
 def _partition_table(told: Told, ensemble: Ensemble, engine: Engine) -> pa.Table:
-    offsets, names = ensemble.offsets, ensemble.names
+    offsets, names = ensemble.offsets, np.array([*ensemble.names, None], object)
     n_labeled = np.add.reduceat(told.table.sum(axis=0), offsets[:-1])
     information = of_each(mutual_information_of_table, told.table, offsets)
     by_chance = (told.sizes.size - 1) * (np.diff(offsets) - 1) / (2.0 * np.maximum(n_labeled, 1))
@@ -484,7 +484,7 @@ def _partition_table(told: Told, ensemble: Ensemble, engine: Engine) -> pa.Table
     redundancy, twin = most_alike(told.sample, offsets, engine)
     return partition_table(
         {
-            "partition": names,
+            "partition": names[:-1],
             "n_labeled": n_labeled,
             "n_clusters": np.diff(offsets),
             "nmi": np.where(n_labeled > 0, of_each(nmi_of_table, told.table, offsets), np.nan),
@@ -495,7 +495,7 @@ def _partition_table(told: Told, ensemble: Ensemble, engine: Engine) -> pa.Table
             "false_join_rate": ratio(joins - hits, pairs_of(n_labeled) - in_cluster),
             "weight": ratio(information, information.mean(), 0.0),
             "redundancy": redundancy,
-            "most_alike": [None if v < 0 else names[v] for v in twin],
+            "most_alike": names[twin],
         }
     )
 
