@@ -231,12 +231,18 @@ class TreeStart(BestOfStarts):
     """The pass that follows from the clusters of a sample."""
 
     def __init__(
-        self, problem: Placement, sample: Sample | None = None, judged: Judged | None = None
+        self,
+        problem: Placement,
+        judged: Judged | None = None,
+        sample: Sample | None = None,
+        *,
+        is_chosen: bool = False,
     ) -> None:
         super().__init__(problem, 1)
         self.placement = problem
-        self.sample = sample
         self.judged = judged
+        self.sample = sample
+        self.is_chosen = is_chosen
 
     def n_held(self, _n_init: int) -> int:
         """Return 0: no start is run on the sample."""
@@ -247,7 +253,7 @@ class TreeStart(BestOfStarts):
         placement, K = self.placement, self.placement.n_clusters
         sample = self.sample or Sample.of(run.sample, placement.offsets, placement.weights)
         groups = sample.groups(n_groups_for(K))
-        cut = groups.cut(K)
+        cut = groups.cut(K, groups.least if self.is_chosen else 0)  # as the number was counted
         clusters = groups.clusters_of(cut)
         T, sizes = placement.counted(run.sample, clusters)
         carries = len(run.sample) == run.data.n_objects
@@ -438,7 +444,8 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer):
                     f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={K}: {told!r}.",
                     SurplusClustersWarning,
                 )
-            method = TreeStart(method.placement, sample, self._judged)
+            is_chosen = hasattr(self, "n_clusters_choice_")
+            method = TreeStart(method.placement, self._judged, sample, is_chosen=is_chosen)
         self._run_passes(ensemble, engine, seed, out, survey, method)
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> Placement:

@@ -83,6 +83,17 @@ class ClusterSupport(NamedTuple):
         return ClusterSupport(self.clusters[order], self.divisions[np.ix_(order, order)])
 
     @classmethod
+    def of_table(cls, clusters: pa.Table, values: np.ndarray) -> ClusterSupport:
+        """Return that of the clusters with these ascending labels (K,), by the table of `Trust`."""
+        found = cls.unknown(values.size)
+        names = ("cluster", "nearest", "support", "division")
+        labels, nearest, support, division = (clusters[name].to_numpy() for name in names)
+        at, others = np.searchsorted(values, labels), np.searchsorted(values, nearest)
+        found.clusters[at] = support
+        found.divisions[at[nearest >= 0], others[nearest >= 0]] = division[nearest >= 0]
+        return found
+
+    @classmethod
     def unknown(cls, n_clusters: int) -> ClusterSupport:
         """Return what is known without halves."""
         return cls(np.full(n_clusters, np.nan), np.full((n_clusters, n_clusters), np.nan))
@@ -177,7 +188,9 @@ def trust(
     if memberships is not None:
         memberships = _checked(memberships, column)
     with open_engine(client) as engine:
-        told = _told_support(labels, column)
+        known = labels.trust_tables[0] if getattr(labels, "has_trust", False) else None
+        known = getattr(getattr(labels, "trust_", None), "clusters", known)
+        told = None if known is None else ClusterSupport.of_table(known, column.values)
         evidence = Evidence(ensemble, column, engine, temperature, memberships, told=told)
         return _weighed(evidence, engine)
 
@@ -231,21 +244,6 @@ def _labels_of(labels: Any) -> Any:
     if hasattr(labels, "fit") and not hasattr(labels, "labels_"):
         raise InvalidInputError(f"{type(labels).__name__} is not fitted; call fit first.")
     return getattr(labels, "labels_", getattr(labels, "label_rows", labels))
-
-
-def _told_support(labels: Any, column: LabelColumn) -> ClusterSupport | None:
-    """Return the support of the clusters of a fitted method or a consensus that knows it."""
-    trusted = labels.trust_tables[0] if getattr(labels, "has_trust", False) else None
-    trusted = getattr(getattr(labels, "trust_", None), "clusters", trusted)
-    if trusted is None:
-        return None
-    found = ClusterSupport.unknown(column.n_clusters)
-    names = ("cluster", "nearest", "support", "division")
-    of_clusters, nearest, support, division = (trusted[name].to_numpy() for name in names)
-    at, others = np.searchsorted(column.values, of_clusters), np.searchsorted(column.values, nearest)
-    found.clusters[at] = support
-    found.divisions[at[nearest >= 0], others[nearest >= 0]] = division[nearest >= 0]
-    return found
 
 
 class Told(NamedTuple):

@@ -32,6 +32,7 @@ from bigcons.overlaps.tree import (
     DISTINCTNESS,
     FEWEST_LABELS,
     FIRST_GROUPS,
+    LEAST_OBJECTS,
     MOST_PRODUCTS,
     Groups,
     Sample,
@@ -47,10 +48,6 @@ from bigcons.solving.survey import Survey
 from bigcons.stores.display import facts_table, first_rows
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_int
-
-LEAST_OBJECTS = 5
-"""The fewest objects of a group and of a cluster that counts: smaller ones differ by chance.
-`benchmarks/choosing_k.py` has what it leads to."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -276,12 +273,12 @@ def search_sample(
 def levels_of(groups: Groups, n_levels: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers of clusters and the lifetimes of levels of the tree of distinctness, (n_levels,).
 
-    The first level is a single cluster, each later one divides a cluster more. Clusters of fewer than
-    `LEAST_OBJECTS` objects, or than one in thirty of very few objects, do not count, and a single cluster
-    lives from the distinctness of the most distinct two groups of it, without outliers.
+    The first level is a single cluster, each later one divides a cluster more. Clusters of fewer objects than
+    `Groups.least` do not count, and a single cluster lives from the distinctness of the most distinct two
+    groups of it, without outliers.
     """
-    least = min(LEAST_OBJECTS, int(np.count_nonzero(groups.groups >= 0)) // FIRST_GROUPS)
-    of_level, heights = groups.n_large(least)[:n_levels], groups.costs(n_levels)
+    of_level = groups.n_large(DISTINCTNESS, groups.least)[:n_levels]
+    heights = groups.costs(n_levels)
     n_of_one = int(np.append(of_level > 1, True).argmax())  # levels until its outliers have fallen out
     of_groups = groups.trees[DISTINCTNESS].cut(n_of_one)
     largest = np.bincount(of_groups[groups.groups[groups.groups >= 0]]).argmax()

@@ -44,6 +44,10 @@ cluster of it: `benchmarks/tree_ablation.py` has others."""
 N_ROWS, ROWS_PER_GROUP = 2000, 20
 """Objects of the sample, and the fewest for each group."""
 
+LEAST_OBJECTS = 5
+"""The fewest objects of a group, and of a cluster that counts where the number of clusters is looked for:
+`benchmarks/choosing_k.py` has what it leads to."""
+
 MOST_GROUPS, MOST_PRODUCTS = 400, 60_000_000
 """Groups by the spectrum, and products that a tree over groups takes, at most, where the number of clusters
 is looked for: base clusters of a group, in the mean, times the square of the groups."""
@@ -122,11 +126,11 @@ class Groups(NamedTuple):
         """Return at most ``n_groups`` groups of objects by the spectral embedding of labels: see `Sample`."""
         return Sample(labels, offsets, counts).groups(n_groups)
 
-    def n_large(self, least: int) -> np.ndarray:
-        """Return how many of 1, 2, ... clusters in the tree of distinctness have so many objects, (G,)."""
-        sizes = np.bincount(self.groups[self.groups >= 0]).tolist()
+    def n_large(self, name: str, least: int) -> np.ndarray:
+        """Return how many of 1, 2, ... clusters in the tree of this name have so many objects, (G,)."""
+        sizes = self.sizes.tolist()
         found = [sum(size >= least for size in sizes)]
-        for kept, merged in self.trees[DISTINCTNESS].merges.tolist():
+        for kept, merged in self.trees[name].merges.tolist():
             before = (sizes[kept] >= least) + (sizes[merged] >= least)
             sizes[kept] += sizes[merged]
             found.append(found[-1] - before + (sizes[kept] >= least))
@@ -146,20 +150,40 @@ class Groups(NamedTuple):
         heights = np.maximum.accumulate(self.trees[DISTINCTNESS].heights)[::-1]
         return np.pad(heights[:most], (0, max(most - len(heights), 0)))
 
-    def cut(self, n_clusters: int) -> Cut:
-        """Return the better cut of the two trees into ``n_clusters``, that of average link if equal."""
-        sizes = np.bincount(self.groups[self.groups >= 0], minlength=len(self.table))
+    def cut(self, n_clusters: int, least: int = 0) -> Cut:
+        """Return the better cut of the two trees into ``n_clusters``, that of average link if equal.
+
+        With ``least``, into so many clusters of at least so many objects, where a tree has them; what is in
+        smaller ones is in no cluster.
+        """
         cuts = []
         for name, tree in self.trees.items():
-            clusters = tree.cut(n_clusters)
-            K = int(clusters.max()) + 1
+            is_enough = self.n_large(name, least) >= n_clusters
+            clusters = tree.cut(int(is_enough.argmax()) + 1 if is_enough.any() else n_clusters)
+            if is_enough.any():
+                is_large = np.bincount(clusters, self.sizes) >= least
+                clusters = np.where(is_large, is_large.cumsum() - 1, -1)[clusters]
+            K, kept = int(clusters.max()) + 1, clusters >= 0
             table = np.zeros((K, self.table.shape[1]))
-            np.add.at(table, clusters, self.table)
+            np.add.at(table, clusters[kept], self.table[kept])
             anmi = mean_nmi(table, self.offsets, self.counts)
-            of_cluster = np.bincount(clusters, sizes, K)
+            of_cluster = np.bincount(clusters[kept], self.sizes[kept], K)
             nearest = least_distinctness(table, self.offsets, self.counts)
             cuts.append(Cut(clusters, name, anmi, float(of_cluster @ nearest / of_cluster.sum())))
         return max(cuts, key=lambda cut: round(cut.score, 12))
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The numbers of objects of the groups, (G,)."""
+        return np.bincount(self.groups[self.groups >= 0], minlength=len(self.table))
+
+    @property
+    def least(self) -> int:
+        """The fewest objects of a cluster that counts: smaller ones differ by chance.
+
+        `LEAST_OBJECTS`, or one in thirty of very few objects.
+        """
+        return min(LEAST_OBJECTS, int(np.count_nonzero(self.groups >= 0)) // FIRST_GROUPS)
 
     def clusters_of(self, cut: Cut) -> np.ndarray:
         """Return the clusters (rows,) int64 of the objects in a cut, -1 for those without labels."""

@@ -77,11 +77,6 @@ def confidence_of(
     return np.where(labels >= 0, found, np.float32(0))
 
 
-def support_of(clusters: Any) -> np.ndarray:
-    """Return the support (K,) in a table of clusters, NaN where it is not known."""
-    return np.asarray(clusters["support"].to_numpy(zero_copy_only=False), np.float64)
-
-
 @dataclass(frozen=True)
 class PlaceTask:
     """Places a block of objects by their base labels; made by a fitted method, and sent to workers."""
