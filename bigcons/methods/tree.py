@@ -250,8 +250,8 @@ class TreeStart(BestOfStarts):
 
     def start(self, run: Run) -> tuple[Finalists, list[float]]:
         """Return the evidence of the clusters of the sample; nothing else is tried."""
-        placement, K = self.placement, self.placement.n_clusters
-        sample = self.sample or Sample.of(run.sample, placement.offsets, placement.weights)
+        placement, K, sample = self.placement, self.placement.n_clusters, self.sample
+        assert sample is not None  # noqa: S101 - without one, only memory is planned
         groups = sample.groups(n_groups_for(K))
         cut = groups.cut(K, groups.least if self.is_chosen else 0)  # as the number was counted
         clusters = groups.clusters_of(cut)

@@ -88,7 +88,7 @@ class Halves(NamedTuple):
         reliable = np.ones((len(chosen), offsets[-1]))
         if len(chosen) and by_spectrum(len(labels), offsets[-1], n_groups):
             reliable = reliability_of_table(incidence_of(labels, offsets), offsets, chosen * counts)
-        halves = []
+        halves: list[Half | None] = []
         for of_half, by_column in zip(chosen, reliable, strict=True):
             some, starts = labels_of(of_half, labels, offsets)
             if observed(some, starts).any():

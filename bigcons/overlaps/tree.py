@@ -379,27 +379,19 @@ def enough_labels(
 
 
 def plan_bytes(ensemble: Ensemble, n_rows: int, n_groups: int, n_clusters: int) -> int:
-    """Return the most bytes that grouping a sample of an ensemble and merging the groups hold at once."""
-    n_labels = float(ensemble.n_labeled.sum()) / ensemble.n_objects
-    share = min(1.0, MOST_LABELS / max(n_labels, 1.0))
-    M, B = (int(share * of) for of in (ensemble.n_partitions, ensemble.n_base_clusters))
-    seen = share * (ensemble.n_base_clusters if ensemble.is_soft else n_labels)
-    return tree_bytes(n_rows, M, B, n_groups, seen, n_clusters)
-
-
-def tree_bytes(
-    n_rows: int, n_partitions: int, n_base_clusters: int, n_groups: int, n_labels: float, n_clusters: int
-) -> int:
-    """Return the most bytes held at once to group and merge a sample with ``n_labels`` labels of each object.
+    """Return the most bytes held at once to group a sample of an ensemble and to merge the groups.
 
     The incidence and its scaled copies; beside them first overlaps of base clusters, by pairs and partitions,
     then the smaller product of the incidence with itself, its eigenvectors and their distances, or what
     objects have in common with centers, then four tables of groups by base clusters.
     """
-    r, M, B, g = n_rows, n_partitions, n_base_clusters, n_groups
-    incidence = int(r * n_labels)
-    overlaps = 64 * int(min(AT_ONCE * B, incidence * n_labels)) + 48 * AT_ONCE * M
-    spectrum = 32 * min(r, B) ** 2 + 80 * r * g if by_spectrum(r, B, g) else 32 * r * g
+    n_labels, r, g = float(ensemble.n_labeled.sum()) / ensemble.n_objects, n_rows, n_groups
+    share = min(1.0, MOST_LABELS / max(n_labels, 1.0))
+    M, B = (int(share * of) for of in (ensemble.n_partitions, ensemble.n_base_clusters))
+    seen = share * (ensemble.n_base_clusters if ensemble.is_soft else n_labels)
+    incidence = int(r * seen)
+    overlaps = 64 * int(min(AT_ONCE * B, incidence * seen)) + 48 * AT_ONCE * M
+    spectrum = 32 * min(r, B) ** 2 + 160 * r * g if by_spectrum(r, B, g) else 32 * r * g
     groups = 32 * g * B + 24 * g * g + 16 * n_clusters * B
     return 96 * incidence + 9 * r * M + max(overlaps, spectrum, groups)
 
