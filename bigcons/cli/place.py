@@ -76,7 +76,8 @@ def place(
     far more than 1 % of the rows, the data have changed.
     """
     from bigcons.execution.engine import open_engine
-    from bigcons.solving.placing import confidence_of, place_features, support_of, tables_of_generator
+    from bigcons.metrics.confidence import ClusterSupport
+    from bigcons.solving.placing import confidence_of, place_features, tables_of_generator
     from bigcons.stores.export import export_to
     from bigcons.tables.select import select
 
@@ -101,7 +102,10 @@ def place(
         types = {"id" if ids.facts.name in types else ids.facts.name: ids.type, **types}
     sizes, n_far, summed = np.zeros(consensus.n_clusters, np.int64), 0, 0.0
     task = model._place_task(tables_of_generator(generator, model._recoding.values))
-    support = support_of(consensus.trust_tables[0]) if consensus.has_trust else None
+    support = None
+    if consensus.has_trust:
+        numbers = np.arange(consensus.n_clusters)
+        support = ClusterSupport.of_table(consensus.trust_tables[0], numbers).clusters
     known = iter(()) if ids is None else ids.blocks(data.chunk_rows)
 
     def rows_of(placed: Iterator[Any]) -> Iterator[tuple[Any, ...]]:

@@ -34,8 +34,9 @@ def in_whole_vectors(table: np.ndarray) -> np.ndarray:
     """Return a table (B, K) in float64 with columns of zeros up to whole vectors; itself if it has them."""
     if table.dtype == np.float64 and table.shape[1] % WIDTH == 0 and table.flags.c_contiguous:
         return table
-    missing = -table.shape[1] % WIDTH
-    return np.ascontiguousarray(np.pad(table.astype(np.float64, copy=False), [(0, 0), (0, missing)]))
+    whole = np.zeros((len(table), padded(table.shape[1])))
+    whole[:, : table.shape[1]] = table
+    return whole
 
 
 def summed_rows(labels: np.ndarray, offsets: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

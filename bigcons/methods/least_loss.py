@@ -23,8 +23,7 @@ from bigcons.overlaps.tree import (
     GROUPS_PER_CLUSTER,
     MOST_GROUPS,
     TREES,
-    Groups,
-    enough_labels,
+    Sample,
     n_groups_for,
     plan_bytes,
     rows_for,
@@ -116,8 +115,7 @@ class LossProblem:
 
     def cut_trees(self, sample: np.ndarray) -> None:
         """Set the clusters of a sample where each of the two trees over its groups is cut."""
-        grouped, of_grouped, counts = enough_labels(sample, self.offsets, self.weights)
-        groups = Groups.of(grouped, of_grouped, n_groups_for(self.n_clusters), counts)
+        groups = Sample.of(sample, self.offsets, self.weights).groups(n_groups_for(self.n_clusters))
         cuts = [groups.trees[name].cut(self.n_clusters) for name in TREES]
         self.cuts = [np.append(cut, -1)[groups.groups].astype(np.int32) for cut in cuts]
 

@@ -43,7 +43,7 @@ from bigcons.overlaps.tree import (
     MOST_GROUPS,
     TREES,
     Groups,
-    enough_labels,
+    Sample,
     merge_groups,
     n_groups_for,
     nearest_pivots,
@@ -232,10 +232,19 @@ def count_memberships(labels: np.ndarray, assigned: np.ndarray, T: np.ndarray, s
 class TreeStart(BestOfStarts):
     """The pass that follows from the clusters of a sample."""
 
-    def __init__(self, problem: Placement, judged: Judged | None = None) -> None:
+    def __init__(
+        self,
+        problem: Placement,
+        judged: Judged | None = None,
+        sample: Sample | None = None,
+        *,
+        is_chosen: bool = False,
+    ) -> None:
         super().__init__(problem, 1)
         self.placement = problem
         self.judged = judged
+        self.sample = sample
+        self.is_chosen = is_chosen
 
     def n_held(self, _n_init: int) -> int:
         """Return 0: no start is run on the sample."""
@@ -243,11 +252,10 @@ class TreeStart(BestOfStarts):
 
     def start(self, run: Run) -> tuple[Finalists, list[float]]:
         """Return the evidence of the clusters of the sample; nothing else is tried."""
-        placement, K = self.placement, self.placement.n_clusters
-        offsets, weights = placement.offsets, placement.weights
-        grouped, of_grouped, counts = enough_labels(run.sample, offsets, weights)
-        groups = Groups.of(grouped, of_grouped, n_groups_for(K), counts)
-        cut = groups.cut(K)
+        placement, K, sample = self.placement, self.placement.n_clusters, self.sample
+        assert sample is not None  # noqa: S101 - without one, only memory is planned
+        groups = sample.groups(n_groups_for(K))
+        cut = groups.cut(K, groups.least if self.is_chosen else 0)  # as the number was counted
         clusters = groups.clusters_of(cut)
         T, sizes = placement.counted(run.sample, clusters)
         carries = len(run.sample) == run.data.n_objects
@@ -448,13 +456,15 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer, ContinuingClusterer):
             method = FineStart(method.placement)
         else:
             K = self.n_clusters
-            told = self._judge_structure(ensemble, survey, self._weights, MOST_GROUPS)
+            sample = Sample.of(survey.sample, ensemble.offsets, self._weights, n_groups_for(K))
+            told = self._judge_structure(ensemble, survey, sample, MOST_GROUPS)
             if told is not None and told.is_clear and told.n_clusters < K:
                 warn_user(
                     f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={K}: {told!r}.",
                     SurplusClustersWarning,
                 )
-            method = TreeStart(method.placement, self._judged)
+            is_chosen = hasattr(self, "n_clusters_choice_")
+            method = TreeStart(method.placement, self._judged, sample, is_chosen=is_chosen)
         if self._start is not None:
             method = ContinuedTree(method.placement, self._start, self._judged)
         self._run_passes(ensemble, engine, seed, out, survey, method)

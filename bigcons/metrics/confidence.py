@@ -79,6 +79,17 @@ class ClusterSupport(NamedTuple):
         return ClusterSupport(self.clusters[order], self.divisions[np.ix_(order, order)])
 
     @classmethod
+    def of_table(cls, clusters: pa.Table, values: np.ndarray) -> ClusterSupport:
+        """Return that of the clusters with these ascending labels (K,), by the table of `Trust`."""
+        found = cls.unknown(values.size)
+        names = ("cluster", "nearest", "support", "division")
+        labels, nearest, support, division = (clusters[name].to_numpy() for name in names)
+        at, others = np.searchsorted(values, labels), np.searchsorted(values, nearest)
+        found.clusters[at] = support
+        found.divisions[at[nearest >= 0], others[nearest >= 0]] = division[nearest >= 0]
+        return found
+
+    @classmethod
     def unknown(cls, n_clusters: int) -> ClusterSupport:
         """Return what is known without halves."""
         return cls(np.full(n_clusters, np.nan), np.full((n_clusters, n_clusters), np.nan))
@@ -173,7 +184,9 @@ def trust(
     if memberships is not None:
         memberships = _checked(memberships, column)
     with open_engine(client) as engine:
-        told = _told_support(labels, column)
+        known = labels.trust_tables[0] if getattr(labels, "has_trust", False) else None
+        known = getattr(getattr(labels, "trust_", None), "clusters", known)
+        told = None if known is None else ClusterSupport.of_table(known, column.values)
         evidence = Evidence(ensemble, column, engine, temperature, memberships, told=told)
         return _weighed(evidence, engine)
 
@@ -227,21 +240,6 @@ def _labels_of(labels: Any) -> Any:
     if hasattr(labels, "fit") and not hasattr(labels, "labels_"):
         raise InvalidInputError(f"{type(labels).__name__} is not fitted; call fit first.")
     return getattr(labels, "labels_", getattr(labels, "label_rows", labels))
-
-
-def _told_support(labels: Any, column: LabelColumn) -> ClusterSupport | None:
-    """Return the support of the clusters of a fitted method or a consensus that knows it."""
-    trusted = labels.trust_tables[0] if getattr(labels, "has_trust", False) else None
-    trusted = getattr(getattr(labels, "trust_", None), "clusters", trusted)
-    if trusted is None:
-        return None
-    found = ClusterSupport.unknown(column.n_clusters)
-    names = ("cluster", "nearest", "support", "division")
-    of_clusters, nearest, support, division = (trusted[name].to_numpy() for name in names)
-    at, others = np.searchsorted(column.values, of_clusters), np.searchsorted(column.values, nearest)
-    found.clusters[at] = support
-    found.divisions[at[nearest >= 0], others[nearest >= 0]] = division[nearest >= 0]
-    return found
 
 
 class Told(NamedTuple):
@@ -465,7 +463,7 @@ def _cluster_table(told: Told, offsets: np.ndarray) -> pa.Table:
 
 
 def _partition_table(told: Told, ensemble: Ensemble, engine: Engine) -> pa.Table:
-    offsets, names = ensemble.offsets, ensemble.names
+    offsets, names = ensemble.offsets, np.array([*ensemble.names, None], object)
     n_labeled = np.add.reduceat(told.table.sum(axis=0), offsets[:-1])
     information = of_each(mutual_information_of_table, told.table, offsets)
     by_chance = (told.sizes.size - 1) * (np.diff(offsets) - 1) / (2.0 * np.maximum(n_labeled, 1))
@@ -480,7 +478,7 @@ def _partition_table(told: Told, ensemble: Ensemble, engine: Engine) -> pa.Table
     redundancy, twin = most_alike(told.sample, offsets, engine)
     return partition_table(
         {
-            "partition": names,
+            "partition": names[:-1],
             "n_labeled": n_labeled,
             "n_clusters": np.diff(offsets),
             "nmi": np.where(n_labeled > 0, of_each(nmi_of_table, told.table, offsets), np.nan),
@@ -491,7 +489,7 @@ def _partition_table(told: Told, ensemble: Ensemble, engine: Engine) -> pa.Table
             "false_join_rate": ratio(joins - hits, pairs_of(n_labeled) - in_cluster),
             "weight": ratio(information, information.mean(), 0.0),
             "redundancy": redundancy,
-            "most_alike": [None if v < 0 else names[v] for v in twin],
+            "most_alike": names[twin],
         }
     )
 

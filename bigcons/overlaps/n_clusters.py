@@ -31,9 +31,11 @@ from bigcons.overlaps.support import Halves
 from bigcons.overlaps.tree import (
     DISTINCTNESS,
     FEWEST_LABELS,
+    FIRST_GROUPS,
+    LEAST_OBJECTS,
     MOST_PRODUCTS,
     Groups,
-    enough_labels,
+    Sample,
     plan_bytes,
     rows_for,
     rows_for_groups,
@@ -46,10 +48,6 @@ from bigcons.solving.survey import Survey
 from bigcons.stores.display import facts_table, first_rows
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_int
-
-FIRST_GROUPS, LEAST_OBJECTS = 30, 5
-"""Groups with which the search begins, and the fewest objects of each and of a cluster that counts: smaller
-ones differ by chance. `benchmarks/choosing_k.py` has what they lead to."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -219,10 +217,10 @@ def search(
     """Return the choice for an open ensemble, and the groups it is made of."""
     given = Weights.given(weights, ensemble.offsets)
     least, most = _checked_range(k_range, ensemble.n_objects)
-    rows = np.empty((0, 0))
+    sample: Sample | None = None
 
-    def labels_for(n_groups: int) -> np.ndarray:
-        nonlocal rows
+    def sample_for(n_groups: int) -> Sample:
+        nonlocal sample
         n_rows = min(rows_for_groups(n_groups), ensemble.n_objects)
         plan = MemoryPlan(
             held=2 * label_bytes(ensemble, n_rows) + plan_bytes(ensemble, n_rows, n_groups, most or n_groups),
@@ -230,11 +228,11 @@ def search(
             per_result=label_bytes(ensemble, min(n_rows, ensemble.chunk_rows)),
         )
         plan.check(purpose, engine, ensemble, memory)
-        if len(rows) < n_rows:
-            rows = sample_rows(ensemble, engine, seed, n_rows)
-        return rows
+        if sample is None or len(sample.labels) < n_rows:
+            sample = Sample.of(sample_rows(ensemble, engine, seed, n_rows), ensemble.offsets, given)
+        return sample
 
-    found = search_sample(labels_for, ensemble.n_objects, ensemble.offsets, given, least, most)
+    found = search_sample(sample_for, ensemble.n_objects, least, most)
     choice = found.choice
     other = choice.runner_up
     if k_range is None and choice.n_clusters == 1 and other is not None and choice.is_shared(other):
@@ -244,25 +242,19 @@ def search(
 
 
 def search_sample(
-    labels_for: Callable[[int], np.ndarray],
-    n_objects: int,
-    offsets: np.ndarray,
-    weights: Weights | None,
-    least: int,
-    most: int | None,
+    sample_for: Callable[[int], Sample], n_objects: int, least: int, most: int | None
 ) -> Search:
-    """Return the choice by a sample of the objects, given the labels for so many groups."""
+    """Return the choice by samples of the objects for so many groups."""
     n_groups = max(FIRST_GROUPS, 2 * (most or 0))
     while True:
-        sample = labels_for(n_groups)
-        grouped, starts, counts = enough_labels(sample, offsets, weights)
-        groups = Groups.at_any_scale(grouped, starts, n_groups, counts)
+        sample = sample_for(n_groups)
+        groups = sample.groups_at_any_scale(n_groups)
         n_found = len(groups.table)
         if not n_found:
             raise InvalidInputError("no object of the sample has a label; give n_clusters as a number.")
-        of_level, lives = levels_of(groups, max(n_found - (n_found == n_groups), 1))
-        by_number = np.bincount(of_level, lives)[2:]
-        longest = int((of_level == 2 + by_number.argmax()).argmax()) + 1 if by_number.size else 1
+        levels = levels_of(groups, max(n_found - (n_found == n_groups), 1))
+        by_number = np.bincount(*levels)[2:]
+        longest = int((levels[0] == 2 + by_number.argmax()).argmax()) + 1 if by_number.size else 1
         products = np.count_nonzero(groups.table) / n_found * (2 * n_groups) ** 2
         is_full = products > MOST_PRODUCTS or 2 * n_groups > n_objects // LEAST_OBJECTS
         is_full |= 2 * n_found <= n_groups
@@ -271,28 +263,22 @@ def search_sample(
         if is_full or not is_many:
             break
         n_groups *= 2
-    halves = Halves.of(grouped, starts, n_groups, counts)
-    choice = choice_of_tree(groups, halves, n_groups, least, most or most_told(n_found, n_groups))
-    return Search(sample, groups, halves, choice)
-
-
-def most_told(n_found: int, n_groups: int) -> int:
-    """Return how many clusters groups can tell apart, of which so many were found of those asked for.
-
-    Two groups for each; or fewer groups than that, if there are no more different objects.
-    """
-    return min(n_found, max(n_groups // 2, 1))
+    halves = Halves.of(sample.labels, sample.offsets, n_groups, sample.counts)
+    told = min(n_found, max(n_groups // 2, 1))  # two groups for each cluster, or no more different objects
+    of_level, lives = (of[:told] for of in levels)
+    choice = choice_of_tree(groups, halves, of_level, lives, least, most or told)
+    return Search(sample.given, groups, halves, choice)
 
 
 def levels_of(groups: Groups, n_levels: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers of clusters and the lifetimes of levels of the tree of distinctness, (n_levels,).
 
-    The first level is a single cluster, each later one divides a cluster more. Clusters of fewer than
-    `LEAST_OBJECTS` objects, or than one in thirty of very few objects, do not count, and a single cluster
-    lives from the distinctness of the most distinct two groups of it, without outliers.
+    The first level is a single cluster, each later one divides a cluster more. Clusters of fewer objects than
+    `Groups.least` do not count, and a single cluster lives from the distinctness of the most distinct two
+    groups of it, without outliers.
     """
-    least = min(LEAST_OBJECTS, int(np.count_nonzero(groups.groups >= 0)) // FIRST_GROUPS)
-    of_level, heights = groups.n_large(least)[:n_levels], groups.costs(n_levels)
+    of_level = groups.n_large(DISTINCTNESS, groups.least)[:n_levels]
+    heights = groups.costs(n_levels)
     n_of_one = int(np.append(of_level > 1, True).argmax())  # levels until its outliers have fallen out
     of_groups = groups.trees[DISTINCTNESS].cut(n_of_one)
     largest = np.bincount(of_groups[groups.groups[groups.groups >= 0]]).argmax()
@@ -307,10 +293,11 @@ def reproduced_lifetime(lifetime: Any, agreement: Any) -> np.ndarray:
     return np.asarray(lifetime * np.where(np.isnan(agreement), 1.0, agreement))
 
 
-def choice_of_tree(groups: Groups, halves: Halves, n_groups: int, least: int, most: int) -> NClustersChoice:
-    """Return the choice among the numbers of clusters of the tree of so many groups, or fewer."""
+def choice_of_tree(
+    groups: Groups, halves: Halves, of_level: np.ndarray, lives: np.ndarray, least: int, most: int
+) -> NClustersChoice:
+    """Return the choice among numbers of clusters by the levels of the tree: see `levels_of`."""
     numbers = np.arange(least, most + 1)
-    of_level, lives = levels_of(groups, most_told(len(groups.table), n_groups))
     by_level = halves.agreement(DISTINCTNESS, max(most, lives.size))
     shared = np.where(of_level == 1, 1.0, by_level[: lives.size])
     lifetime = np.bincount(of_level, lives, minlength=most + 1)
@@ -378,22 +365,22 @@ class ChoosingClusterer(ConsensusClusterer):
     """During a fit, a sample that halves of the partitions have grouped."""
 
     def _judge_structure(
-        self, ensemble: Ensemble, survey: Survey, weights: Weights | None, most_groups: int
+        self, ensemble: Ensemble, survey: Survey, sample: Sample, most_groups: int
     ) -> NClustersChoice | None:
-        """Return what stands out in a sample, as in `enough_labels`, and warn if nothing does.
+        """Return what stands out in the sample of a survey, and warn if nothing does.
 
         Of at most so many groups, which tell half as many clusters apart. None where more than 33 are asked
         for, where the sample says too little of many base clusters, or where the number has been chosen, and
         so judged with all others.
         """
-        K, sample = self.n_clusters, survey.sample
+        K = self.n_clusters
         if hasattr(self, "n_clusters_choice_") or rows_for(K) > rows_for(1):
             return None
-        if not ensemble.is_soft and is_fine(ensemble, sample, K, FEWEST_LABELS):
+        if not ensemble.is_soft and is_fine(ensemble, survey.sample, K, FEWEST_LABELS):
             return None
-        n_objects = min(len(sample), LEAST_OBJECTS * most_groups)
-        found = search_sample(lambda _: sample, n_objects, ensemble.offsets, weights, 1, None)
-        self._judged = Judged(survey.rows, sample, found.halves.of_clusters, K)
+        n_objects = min(len(survey.sample), LEAST_OBJECTS * most_groups)
+        found = search_sample(lambda _: sample, n_objects, 1, None)
+        self._judged = Judged(survey.rows, survey.sample, found.halves.of_clusters, K)
         self._note_structure(found.choice, is_asked=K > 1)
         return found.choice
 

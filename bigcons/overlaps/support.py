@@ -28,11 +28,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigcons.coassociation.factorized import incidence_of
 from bigcons.execution.blas import one_thread
 from bigcons.kernels.cluster_tables import count_assigned, in_whole_vectors, padded
 from bigcons.metrics.clusterings import adjusted_rand_of_pairs
 from bigcons.metrics.confidence import SEED, ClusterSupport, log_rates, pairs_of, random_half, ratio
-from bigcons.overlaps.tree import Groups, Tree
+from bigcons.overlaps.reliability import reliability_of_table
+from bigcons.overlaps.tree import Groups, Sample, Tree, by_spectrum
 from bigcons.seeding import generator
 from bigcons.stores.ensemble_store import observed
 
@@ -72,27 +74,31 @@ class Halves(NamedTuple):
     def of(
         cls, labels: np.ndarray, offsets: np.ndarray, n_groups: int, counts: np.ndarray | None = None
     ) -> Halves:
-        """Return groups by halves of labels (rows, M), or memberships (rows, B): see `Groups.at_any_scale`.
+        """Return groups by halves of labels (rows, M), or memberships (rows, B): see `Sample`.
 
         A partition is in one half whatever its weight in ``counts`` (M,). Each half takes the objects in an
         order of its own, so that halves do not agree by ties. Eight times the cost of the groups of half as
         many partitions.
         """
-        M = offsets.size - 1
+        M, widths = offsets.size - 1, np.diff(offsets)
         counts = np.ones(M) if counts is None else counts
-        pairs = []
         draw, shuffle = generator(SEED, "tree.halves"), generator(SEED, "tree.halves.objects")
-        for _ in range(4 if M > 1 else 0):
-            first = draw.permutation(M) < M // 2
-            halves = []
-            for chosen in (first, ~first):
-                some, starts = labels_of(chosen, labels, offsets)
-                if observed(some, starts).any():
-                    order = shuffle.permutation(len(labels))
-                    found = Groups.at_any_scale(some[order], starts, n_groups, counts[chosen])
-                    halves.append(Half(found.groups[np.argsort(order)], found.trees))
-            if len(halves) == 2:
-                pairs.append((halves[0], halves[1]))
+        firsts = [draw.permutation(M) < M // 2 for _ in range(4 if M > 1 else 0)]
+        chosen = np.array([half for first in firsts for half in (first, ~first)]).reshape(-1, M)
+        reliable = np.ones((len(chosen), offsets[-1]))
+        if len(chosen) and by_spectrum(len(labels), offsets[-1], n_groups):
+            reliable = reliability_of_table(incidence_of(labels, offsets), offsets, chosen * counts)
+        halves: list[Half | None] = []
+        for of_half, by_column in zip(chosen, reliable, strict=True):
+            some, starts = labels_of(of_half, labels, offsets)
+            if observed(some, starts).any():
+                order = shuffle.permutation(len(labels))
+                own = counts[of_half], by_column[np.repeat(of_half, widths)]
+                found = Sample(some[order], starts, *own).groups_at_any_scale(n_groups)
+                halves.append(Half(found.groups[np.argsort(order)], found.trees))
+            else:
+                halves.append(None)
+        pairs = [(one, two) for one, two in zip(halves[::2], halves[1::2], strict=True) if one and two]
         return cls(pairs, labels, offsets, counts)
 
     def support(self, groups: Groups, name: str) -> Support:

@@ -37,11 +37,16 @@ from bigcons.seeding import generator
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
 
-N_GROUPS, GROUPS_PER_CLUSTER = 60, 3
-"""Groups, and the fewest for each cluster asked for: `benchmarks/tree_ablation.py` has others."""
+FIRST_GROUPS, N_GROUPS, GROUPS_PER_CLUSTER = 30, 60, 3
+"""Groups with which the search for a number of clusters begins; those of a number, and the fewest for each
+cluster of it: `benchmarks/tree_ablation.py` has others."""
 
 N_ROWS, ROWS_PER_GROUP = 2000, 20
 """Objects of the sample, and the fewest for each group."""
+
+LEAST_OBJECTS = 5
+"""The fewest objects of a group, and of a cluster that counts where the number of clusters is looked for:
+`benchmarks/choosing_k.py` has what it leads to."""
 
 MOST_GROUPS, MOST_PRODUCTS = 400, 60_000_000
 """Groups by the spectrum, and products that a tree over groups takes, at most, where the number of clusters
@@ -118,55 +123,14 @@ class Groups(NamedTuple):
     def of(
         cls, labels: np.ndarray, offsets: np.ndarray, n_groups: int, counts: np.ndarray | None = None
     ) -> Groups:
-        """Return at most ``n_groups`` groups of objects by their labels (rows, M), or memberships (rows, B).
+        """Return at most ``n_groups`` groups of objects by the spectral embedding of labels: see `Sample`."""
+        return Sample(labels, offsets, counts).groups(n_groups)
 
-        By the spectral embedding, in O(rows M^2 + B^3 + rows g^2 + B g^2) time for g groups.
-        """
-        counts = np.ones(offsets.size - 1) if counts is None else counts
-        incidence, labeled, by_column = _labeled(labels, offsets, counts)
-        with one_thread(user_api="blas"):
-            reliable = reliability_of_table(incidence, offsets, counts)
-            spectrum = Spectrum.of(normalized(incidence, by_column * reliable), n_groups)
-            groups = nearest_pivots(spectrum.vectors)
-        return cls._of(groups, incidence, labeled, offsets, counts, reliable)
-
-    @classmethod
-    def at_any_scale(
-        cls, labels: np.ndarray, offsets: np.ndarray, n_groups: int, counts: np.ndarray | None = None
-    ) -> Groups:
-        """Return groups as `of`, or by k-means where many are asked for or base clusters are very many.
-
-        K-means takes time in proportion to the objects and what they have in common with centers, and then
-        E g^2 for E base clusters of a group; all base clusters count as equally reliable.
-        """
-        if by_spectrum(len(labels), offsets[-1], n_groups):
-            return cls.of(labels, offsets, n_groups, counts)
-        counts = np.ones(offsets.size - 1) if counts is None else counts
-        incidence, labeled, by_column = _labeled(labels, offsets, counts)
-        groups = nearest_centers(incidence, offsets, by_column, n_groups)
-        return cls._of(groups, incidence, labeled, offsets, counts, np.ones(offsets[-1]))
-
-    @classmethod
-    def _of(
-        cls,
-        groups: np.ndarray,
-        incidence: Any,
-        labeled: np.ndarray,
-        offsets: np.ndarray,
-        counts: np.ndarray,
-        reliable: np.ndarray,
-    ) -> Groups:
-        """Return the groups, of any numbers, of the labeled objects."""
-        found = np.full(labeled.size, -1)
-        found[labeled] = groups = np.unique(groups, return_inverse=True)[1]
-        table = counts_of_groups(incidence, groups)
-        return cls(found, table, offsets, counts, *merge_groups(table, offsets, counts, reliable))
-
-    def n_large(self, least: int) -> np.ndarray:
-        """Return how many of 1, 2, ... clusters in the tree of distinctness have so many objects, (G,)."""
-        sizes = np.bincount(self.groups[self.groups >= 0]).tolist()
+    def n_large(self, name: str, least: int) -> np.ndarray:
+        """Return how many of 1, 2, ... clusters in the tree of this name have so many objects, (G,)."""
+        sizes = self.sizes.tolist()
         found = [sum(size >= least for size in sizes)]
-        for kept, merged in self.trees[DISTINCTNESS].merges.tolist():
+        for kept, merged in self.trees[name].merges.tolist():
             before = (sizes[kept] >= least) + (sizes[merged] >= least)
             sizes[kept] += sizes[merged]
             found.append(found[-1] - before + (sizes[kept] >= least))
@@ -186,31 +150,127 @@ class Groups(NamedTuple):
         heights = np.maximum.accumulate(self.trees[DISTINCTNESS].heights)[::-1]
         return np.pad(heights[:most], (0, max(most - len(heights), 0)))
 
-    def cut(self, n_clusters: int) -> Cut:
-        """Return the better cut of the two trees into ``n_clusters``, that of average link if equal."""
-        sizes = np.bincount(self.groups[self.groups >= 0], minlength=len(self.table))
+    def cut(self, n_clusters: int, least: int = 0) -> Cut:
+        """Return the better cut of the two trees into ``n_clusters``, that of average link if equal.
+
+        With ``least``, into so many clusters of at least so many objects, where a tree has them; what is in
+        smaller ones is in no cluster.
+        """
         cuts = []
         for name, tree in self.trees.items():
-            clusters = tree.cut(n_clusters)
-            K = int(clusters.max()) + 1
+            is_enough = self.n_large(name, least) >= n_clusters
+            clusters = tree.cut(int(is_enough.argmax()) + 1 if is_enough.any() else n_clusters)
+            if is_enough.any():
+                is_large = np.bincount(clusters, self.sizes) >= least
+                clusters = np.where(is_large, is_large.cumsum() - 1, -1)[clusters]
+            K, kept = int(clusters.max()) + 1, clusters >= 0
             table = np.zeros((K, self.table.shape[1]))
-            np.add.at(table, clusters, self.table)
+            np.add.at(table, clusters[kept], self.table[kept])
             anmi = mean_nmi(table, self.offsets, self.counts)
-            of_cluster = np.bincount(clusters, sizes, K)
+            of_cluster = np.bincount(clusters[kept], self.sizes[kept], K)
             nearest = least_distinctness(table, self.offsets, self.counts)
             cuts.append(Cut(clusters, name, anmi, float(of_cluster @ nearest / of_cluster.sum())))
         return max(cuts, key=lambda cut: round(cut.score, 12))
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The numbers of objects of the groups, (G,)."""
+        return np.bincount(self.groups[self.groups >= 0], minlength=len(self.table))
+
+    @property
+    def least(self) -> int:
+        """The fewest objects of a cluster that counts: smaller ones differ by chance.
+
+        `LEAST_OBJECTS`, or one in thirty of very few objects.
+        """
+        return min(LEAST_OBJECTS, int(np.count_nonzero(self.groups >= 0)) // FIRST_GROUPS)
 
     def clusters_of(self, cut: Cut) -> np.ndarray:
         """Return the clusters (rows,) int64 of the objects in a cut, -1 for those without labels."""
         return np.append(cut.clusters, -1)[self.groups]
 
 
+class Sample:
+    """Objects whose labels form groups; groups of several numbers share the embedding of the most."""
+
+    def __init__(
+        self,
+        labels: np.ndarray,
+        offsets: np.ndarray,
+        counts: np.ndarray | None = None,
+        reliable: np.ndarray | None = None,
+    ) -> None:
+        """Take labels (rows, M), or memberships (rows, B), weights (M,) and reliabilities (B,).
+
+        All partitions count the same by default, and reliabilities are by the labels.
+        """
+        self.given = self.labels = labels
+        """What the sample was made of, and what of it counts here."""
+        self.offsets = offsets
+        self.counts: np.ndarray = np.ones(offsets.size - 1) if counts is None else counts
+        self._by_column = np.repeat(self.counts, np.diff(offsets))
+        incidence = incidence_of(labels, offsets)
+        self._labeled: np.ndarray = incidence @ self._by_column > 0
+        self._incidence: Any = incidence if self._labeled.all() else incidence[self._labeled]
+        self._reliable = reliable
+        self._most, self._vectors = 0, np.empty((0, 0))
+
+    @classmethod
+    def of(
+        cls, labels: np.ndarray, offsets: np.ndarray, weights: Weights | None, n_groups: int = 0
+    ) -> Sample:
+        """Return the sample of as many labels as `enough_labels` takes, to be asked for so many groups."""
+        found = cls(*enough_labels(labels, offsets, weights))
+        found.given, found._most = labels, n_groups
+        return found
+
+    def groups(self, n_groups: int) -> Groups:
+        """Return at most ``n_groups`` groups of the objects, by the spectral embedding of their labels.
+
+        O(rows M^2 + B^3 + rows g^2 + B g^2) time for g groups.
+        """
+        with one_thread(user_api="blas"):
+            if self._reliable is None:
+                self._reliable = reliability_of_table(self._incidence, self.offsets, self.counts)
+            if not self._vectors.size or self._most < n_groups:
+                self._most, least = FIRST_GROUPS, max(n_groups, self._most)
+                while self._most < least:  # a search doubles the number of groups
+                    self._most *= 2
+                scaled = normalized(self._incidence, self._by_column * self._reliable)
+                self._vectors = Spectrum.of(scaled, self._most).vectors
+            return self._grouped(nearest_pivots(self._vectors[:, :n_groups]), self._reliable)
+
+    def groups_at_any_scale(self, n_groups: int) -> Groups:
+        """Return groups as `groups`, or by k-means where many are asked for or base clusters are very many.
+
+        K-means takes time in proportion to the objects and what they have in common with centers, and then
+        E g^2 for E base clusters of a group; all base clusters count as equally reliable.
+        """
+        if by_spectrum(len(self.labels), self.offsets[-1], n_groups):
+            return self.groups(n_groups)
+        groups = nearest_centers(self._incidence, self.offsets, self._by_column, n_groups)
+        return self._grouped(groups, np.ones(self.offsets[-1]))
+
+    def _grouped(self, groups: np.ndarray, reliable: np.ndarray) -> Groups:
+        """Return the groups, of any numbers, of the labeled objects."""
+        found = np.full(self._labeled.size, -1)
+        found[self._labeled] = groups = np.unique(groups, return_inverse=True)[1]
+        table = counts_of_groups(self._incidence, groups)
+        trees, distinct = merge_groups(table, self.offsets, self.counts, reliable)
+        return Groups(found, table, self.offsets, self.counts, trees, distinct)
+
+
 def normalized(incidence: Any, counts: np.ndarray) -> Any:
     """Return ``D_r^(-1/2) H C^(1/2) D_c^(-1/2)``, sparse, with the weights (B,) of base clusters in C."""
-    n_labels, sizes = incidence @ counts, np.asarray(incidence.sum(axis=0)).ravel()
+    import scipy.sparse
+
+    n_labels = incidence @ counts
+    sizes = np.bincount(incidence.indices, incidence.data, incidence.shape[1])
     by_row, by_column = _over_root(n_labels), _over_root(sizes) * np.sqrt(counts)
-    return incidence.multiply(by_row[:, None]).multiply(by_column[None, :]).tocsr()
+    scale = np.repeat(by_row, np.diff(incidence.indptr)) * by_column[incidence.indices]
+    return scipy.sparse.csr_array(
+        (incidence.data * scale, incidence.indices, incidence.indptr), incidence.shape
+    )
 
 
 def nearest_pivots(vectors: np.ndarray) -> np.ndarray:
@@ -223,7 +283,8 @@ def nearest_pivots(vectors: np.ndarray) -> np.ndarray:
 
     lengths = np.sqrt((vectors**2).sum(axis=1))[:, None]
     rows = vectors / np.maximum(lengths, np.finfo(float).tiny)
-    _, _, pivots = scipy.linalg.qr((rows * (1.0 + 1e-6 * lengths)).T, mode="economic", pivoting=True)
+    weighed = (rows * (1.0 + 1e-6 * lengths)).T
+    _, pivots = scipy.linalg.qr(weighed, mode="r", pivoting=True, check_finite=False)
     return (rows @ rows[pivots[: rows.shape[1]]].T).round(9).argmax(axis=1)
 
 
@@ -280,16 +341,6 @@ def first_largest(scores: Any) -> np.ndarray:
     return found
 
 
-def _labeled(
-    labels: np.ndarray, offsets: np.ndarray, counts: np.ndarray
-) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Return the incidence H of objects with a label that counts, which these are, and weights (B,)."""
-    incidence, by_column = incidence_of(labels, offsets), np.repeat(counts, np.diff(offsets))
-    with one_thread(user_api="blas"):
-        labeled = (incidence @ by_column) > 0
-    return incidence[labeled], labeled, by_column
-
-
 def n_groups_for(n_clusters: int) -> int:
     """Return how many groups a tree needs that is cut into ``n_clusters``."""
     return max(N_GROUPS, GROUPS_PER_CLUSTER * n_clusters)
@@ -328,37 +379,28 @@ def enough_labels(
 
 
 def plan_bytes(ensemble: Ensemble, n_rows: int, n_groups: int, n_clusters: int) -> int:
-    """Return the most bytes that grouping a sample of an ensemble and merging the groups hold at once."""
-    n_labels = float(ensemble.n_labeled.sum()) / ensemble.n_objects
-    share = min(1.0, MOST_LABELS / max(n_labels, 1.0))
-    M, B = (int(share * of) for of in (ensemble.n_partitions, ensemble.n_base_clusters))
-    seen = share * (ensemble.n_base_clusters if ensemble.is_soft else n_labels)
-    return tree_bytes(n_rows, M, B, n_groups, seen, n_clusters)
-
-
-def tree_bytes(
-    n_rows: int, n_partitions: int, n_base_clusters: int, n_groups: int, n_labels: float, n_clusters: int
-) -> int:
-    """Return the most bytes held at once to group and merge a sample with ``n_labels`` labels of each object.
+    """Return the most bytes held at once to group a sample of an ensemble and to merge the groups.
 
     The incidence and its scaled copies; beside them first overlaps of base clusters, by pairs and partitions,
     then the smaller product of the incidence with itself, its eigenvectors and their distances, or what
     objects have in common with centers, then four tables of groups by base clusters.
     """
-    r, M, B, g = n_rows, n_partitions, n_base_clusters, n_groups
-    incidence = int(r * n_labels)
-    overlaps = 64 * int(min(AT_ONCE * B, incidence * n_labels)) + 48 * AT_ONCE * M
-    spectrum = 32 * min(r, B) ** 2 + 80 * r * g if by_spectrum(r, B, g) else 32 * r * g
+    n_labels, r, g = float(ensemble.n_labeled.sum()) / ensemble.n_objects, n_rows, n_groups
+    share = min(1.0, MOST_LABELS / max(n_labels, 1.0))
+    M, B = (int(share * of) for of in (ensemble.n_partitions, ensemble.n_base_clusters))
+    seen = share * (ensemble.n_base_clusters if ensemble.is_soft else n_labels)
+    incidence = int(r * seen)
+    overlaps = 64 * int(min(AT_ONCE * B, incidence * seen)) + 48 * AT_ONCE * M
+    spectrum = 32 * min(r, B) ** 2 + 160 * r * g if by_spectrum(r, B, g) else 32 * r * g
     groups = 32 * g * B + 24 * g * g + 16 * n_clusters * B
     return 96 * incidence + 9 * r * M + max(overlaps, spectrum, groups)
 
 
 def counts_of_groups(incidence: Any, groups: np.ndarray) -> np.ndarray:
     """Return how many objects of each group are in each base cluster, (G, B) float64, by H (rows, B)."""
-    import scipy.sparse
-
-    ones = np.ones(groups.size), (groups, np.arange(groups.size))
-    return np.ascontiguousarray((scipy.sparse.csr_array(ones) @ incidence).toarray())
+    G, B = int(groups.max(initial=-1)) + 1, incidence.shape[1]
+    of_entry = np.repeat(groups, np.diff(incidence.indptr))
+    return np.bincount(of_entry * B + incidence.indices, incidence.data, G * B).reshape(G, B)
 
 
 def merge_groups(

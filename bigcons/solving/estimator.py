@@ -31,7 +31,7 @@ from bigcons.progress import job, progress
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.base import Estimator, check_is_fitted
 from bigcons.solving.memory_plan import LabelsNeededError, PlannedEnsemble
-from bigcons.solving.placing import Placed, PlaceTask, place_features, support_of, tables_of_generator
+from bigcons.solving.placing import Placed, PlaceTask, place_features, tables_of_generator
 from bigcons.solving.results import Found, Results, Use
 from bigcons.solving.workspace import (
     Output,
@@ -637,7 +637,10 @@ class PredictingClusterer(ConsensusClusterer):
         labels, memberships, is_far = zip(*parts, strict=True)
         soft = np.concatenate(memberships) if self.info.soft else None
         trust = getattr(self, "trust_", None)
-        support = None if trust is None else support_of(trust.clusters)
+        support = None
+        if trust is not None:
+            numbers = np.arange(self._n_columns)
+            support = confidence.ClusterSupport.of_table(trust.clusters, numbers).clusters
         return Placed(np.concatenate(labels), soft, np.concatenate(is_far), data.ids, support)
 
     def _refuse_found(self) -> None:

@@ -77,14 +77,6 @@ def confidence_of(
     return np.where(labels >= 0, found, np.float32(0))
 
 
-def support_of(clusters: Any) -> np.ndarray:
-    """Return the support of the clusters in a table by their numbers, NaN where it is not known."""
-    numbers = clusters["cluster"].to_numpy()
-    support = np.full(int(numbers.max(initial=-1)) + 1, np.nan)
-    support[numbers] = clusters["support"].to_numpy(zero_copy_only=False)
-    return support
-
-
 @dataclass(frozen=True)
 class PlaceTask:
     """Places a block of objects by their base labels; made by a fitted method, and sent to workers."""

@@ -8,27 +8,19 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import zarr
-from zarr.abc.store import Store
-from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
-from zarr.storage import WrapperStore
 
 from bigcons.errors import CorruptStoreError, StoreError, StoreNotFoundError, first_line
 from bigcons.layout import ArraySpec
 from bigcons.storage.interface import Place
-from bigcons.storage.places import DiskPlace
-from bigcons.storage.reading import check_file, read_json
+from bigcons.storage.reading import read_json
 
 if TYPE_CHECKING:
-    from zarr.abc.store import ByteRequest
-    from zarr.core.buffer import Buffer, BufferPrototype
+    import zarr
 
 CODECS = ("bytes", "zstd", "crc32c", "blosc", "gzip", "transpose", "sharding_indexed")
 """The codecs an array may use; none of them executes code from the data."""
@@ -41,6 +33,9 @@ def create_array(
     place: Place, spec: ArraySpec, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: np.dtype | str
 ) -> zarr.Array[Any]:
     """Create an empty array at ``place``: compressed as the schema says, then crc32c over the result."""
+    import zarr
+    from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
+
     dtype = np.dtype(dtype)
     fast = BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=dtype.itemsize)
     return zarr.create_array(
@@ -62,6 +57,8 @@ def bytes_kept_by_decoding(chunk_bytes: int) -> int:
     Zarr decodes on its own threads, and glibc retains for each thread what it freed: a chunk and its
     compressed form, about 1.5 chunks together.
     """
+    import zarr
+
     n_threads = zarr.config.get("threading.max_workers") or min(32, (os.cpu_count() or 1) + 4)
     return int(n_threads) * chunk_bytes * 3 // 2
 
@@ -98,6 +95,10 @@ def open_array(
     Raises StoreNotFoundError, and CorruptStoreError for damaged metadata, symbolic links, codecs outside
     ``CODECS`` and chunks above 2 GiB.
     """
+    import zarr
+
+    from bigcons.storage.chunks import Bound, BoundedStore, SharingStore
+
     metadata = read_metadata(place)
     codecs = _codec_names(metadata.get("codecs", []))
     if unknown := sorted(set(codecs) - set(CODECS)) or metadata.get("storage_transformers"):
@@ -110,14 +111,15 @@ def open_array(
             f"{place} is compressed more than once ({', '.join(compressors)}); rewrite it with zstd.",
             path=place,
         )
-    bound = _Bound(place, None if "sharding_indexed" in codecs else next(iter(compressors), ""))
+    compressor = None if "sharding_indexed" in codecs else next(iter(compressors), "")
+    bound = Bound(place, compressor, MAX_CHUNK_BYTES)
     try:
         store = place.for_zarr(read_only=read_only)
         if elsewhere:
             others = {key: other.for_zarr(read_only=True) for key, other in elsewhere.items()}
-            store = _SharingStore(store, others)
+            store = SharingStore(store, others)
         if read_only:
-            store = _BoundedStore(store, bound)
+            store = BoundedStore(store, bound)
         array = zarr.open_array(store=store, mode="r" if read_only else "r+", zarr_format=3)
     except StoreError:
         raise
@@ -198,115 +200,6 @@ def refuse_links(place: Place) -> None:
 def damaged(place: Place, error: Exception) -> CorruptStoreError:
     """Return the error for data at ``place`` that cannot be read, in one line."""
     return CorruptStoreError(f"{place} is damaged ({first_line(error)}); restore it from a copy.", path=place)
-
-
-class _SharingStore(WrapperStore[Store]):
-    """A read-only Zarr store that takes the objects with keys in ``elsewhere`` from other stores."""
-
-    def __init__(self, store: Store, elsewhere: Mapping[str, Store]) -> None:
-        super().__init__(store)
-        self._elsewhere = elsewhere
-
-    def _with_store(self, store: Store) -> _SharingStore:
-        return type(self)(store, self._elsewhere)
-
-    async def get(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        return await self._elsewhere.get(key, self._store).get(key, prototype, byte_range)
-
-
-@dataclass
-class _Bound:
-    """What the chunks of one array may take, as files and when they are decompressed."""
-
-    where: Place
-    compressor: str | None
-    """"" of chunks that are not compressed, None of shards, of which chunks are parts."""
-    n_bytes: int = MAX_CHUNK_BYTES
-
-    def check_file(self, key: str) -> None:
-        """Raise CorruptStoreError for what is no file, or too large for one of a chunk.
-
-        No compressor adds more than a 64th, and a megabyte, to what it cannot compress.
-        """
-        if isinstance(self.where, DiskPlace):
-            check_file(self.where.path / key, self.n_bytes + self.n_bytes // 64 + (1 << 20))
-
-    def check(self, key: str, content: memoryview) -> None:
-        """Raise CorruptStoreError for a chunk that decompresses to more, which no reader could bound."""
-        assert self.compressor  # noqa: S101 - shards and what is not compressed are not asked
-        n_bytes = _stated_size(self.compressor, bytes(content[:18]))
-        if n_bytes is None:
-            n_bytes = _counted_size(self.compressor, content, self.n_bytes)
-        if n_bytes > self.n_bytes:
-            raise CorruptStoreError(
-                f"{self.where}/{key} decompresses to more than the {self.n_bytes} bytes of a chunk; "
-                "restore it from a copy.",
-                path=f"{self.where}/{key}",
-            )
-
-
-class _BoundedStore(WrapperStore[Store]):
-    """A read-only Zarr store that gives out no chunk that decompresses to more than a chunk."""
-
-    def __init__(self, store: Store, bound: _Bound) -> None:
-        super().__init__(store)
-        self._bound = bound
-
-    def _with_store(self, store: Store) -> _BoundedStore:
-        return type(self)(store, self._bound)
-
-    async def get(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        if not key.endswith(METADATA):
-            self._bound.check_file(key)
-        found = await self._store.get(key, prototype, byte_range)
-        if found is not None and not key.endswith(METADATA) and self._bound.compressor:
-            self._bound.check(key, found.as_numpy_array().data.cast("B"))
-        return found
-
-
-def _stated_size(compressor: str, head: bytes) -> int | None:
-    """Return the size after decompression that a chunk states first; 0 if it is damaged, None if unknown."""
-    if compressor == "blosc":
-        return int.from_bytes(head[4:8], "little")
-    if compressor == "gzip":  # states it at the end, modulo 4 GiB
-        return None
-    if head[:4] != b"\x28\xb5\x2f\xfd":
-        return 0
-    flags = head[4] if len(head) > 4 else 0
-    is_single = flags >> 5 & 1
-    width = (is_single, 2, 4, 8)[flags >> 6]
-    first = 5 + (1 - is_single) + (0, 1, 2, 4)[flags & 3]
-    stated = int.from_bytes(head[first : first + width], "little") + (256 if width == 2 else 0)
-    return stated if width else None
-
-
-def _counted_size(compressor: str, content: memoryview, at_most: int) -> int:
-    """Return the size after decompression, or one above ``at_most``; decompresses a megabyte at a time."""
-    n_bytes = 0
-    if compressor == "gzip":
-        stream, rest = zlib.decompressobj(31), bytes(content)
-        try:
-            while rest and n_bytes <= at_most:
-                n_bytes += len(stream.decompress(rest, 1 << 20))
-                rest = stream.unconsumed_tail
-                if stream.eof:  # another part may follow
-                    rest, stream = stream.unused_data, zlib.decompressobj(31)
-        except zlib.error:  # of the checksum at the end, or damage that the codec will report
-            pass
-        return n_bytes
-    import pyarrow as pa
-
-    try:
-        with pa.CompressedInputStream(pa.py_buffer(content), "zstd") as file:
-            while n_bytes <= at_most and (part := file.read(1 << 20)):
-                n_bytes += len(part)
-    except (OSError, pa.ArrowException):  # of the checksum at the end, or damage that the codec will report
-        pass
-    return n_bytes
 
 
 class SharedChunks(NamedTuple):

@@ -60,7 +60,7 @@ def test_groups__tell_how_many_clusters_of_a_level_are_large():
     for least in (0, 1, 5, 20):
         cuts = (found.trees["distinctness"].cut(k + 1)[found.groups] for k in range(30))
         expected = [np.count_nonzero(np.bincount(cut) >= least) for cut in cuts]
-        assert found.n_large(least).tolist() == expected[: len(found.table)]
+        assert found.n_large("distinctness", least).tolist() == expected[: len(found.table)]
 
 
 def test_table__has_a_row_for_each_number_and_its_longest_lifetime_is_the_recommendation(five):

@@ -208,3 +208,21 @@ def test_a_large_class_that_partitions_cut_elsewhere__is_kept_by_the_tree_of_dis
     found = {name: tree.cut(3)[groups.groups] for name, tree in groups.trees.items()}
     assert adjusted_rand(truth, found["average"]) < 0.5
     assert adjusted_rand(truth, found["distinctness"]) > 0.8
+
+
+def test_cut__at_a_least_size_has_as_many_clusters_of_it_and_leaves_smaller_ones_out():
+    rng = np.random.default_rng(0)
+    truth = np.arange(603) % 3
+    truth[600:] = [3, 4, 5]  # three objects, each on its own
+    labels = np.where(rng.random((603, 30)) < 0.05, rng.integers(3, size=(603, 30)), truth[:, None])
+    labels[600:] = truth[600:, None]
+    groups = Groups.of(labels, np.arange(31) * 6, 30)
+    assert groups.least == 5
+    cut = groups.cut(3, groups.least)
+    sizes = np.bincount(cut.clusters[cut.clusters >= 0], groups.sizes[cut.clusters >= 0])
+    assert sizes.size == 3
+    assert sizes.min() > 150
+    assert (groups.clusters_of(cut)[600:] == -1).all()
+    plain = groups.cut(3, 0)
+    assert plain.clusters.tolist() == groups.trees[plain.tree].cut(3).tolist()
+    assert np.bincount(plain.clusters, groups.sizes).min() < 5
