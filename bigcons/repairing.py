@@ -50,7 +50,7 @@ from bigcons.storage.commit import (
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import place_of
-from bigcons.stores.consensus import PLACING, Consensus
+from bigcons.stores.consensus import PLACING, TREE, Consensus
 from bigcons.stores.ensemble import Ensemble, as_ensemble, import_labels
 from bigcons.stores.ids import StoredIds, array_names, write_ids
 from bigcons.stores.opening import is_unfinished, open_store, partial_folder, verify_store
@@ -233,9 +233,9 @@ def _joined(pieces: list[Piece]) -> list[Piece]:
     return found
 
 
-_VALUES, _GENERATOR, _PLACER = (
+_VALUES, _GENERATOR, _PLACER, _TREE = (
     *("the original values of the labels", "what labels new rows by their features"),
-    "what places new objects",
+    *("what places new objects", "the tree of clusters"),
 )
 
 
@@ -247,7 +247,9 @@ def _files_of(layout: Layout) -> dict[str, tuple[str, str]]:
             _VALUES: (categories_name(generation), "categories_checksum"),
             _GENERATOR: (generator_name(generation), "generator_checksum"),
         }
-    return {_PLACER: (PLACING, "placing_checksum")} if layout.kind == "consensus" else {}
+    if layout.kind == "consensus":
+        return {_PLACER: (PLACING, "placing_checksum"), _TREE: (TREE, "tree_checksum")}
+    return {}
 
 
 def _copy_file(layout: Layout, folder: Place, name: str, entry: str, source: Place | None = None) -> bool:
@@ -390,7 +392,8 @@ def _make_consensus(how: _How, layout: Layout, scratch: Path) -> _Made:
         raise InvalidInputError(f"the run that made it cannot be repeated from what is stored: {told}")
     model.fit(ensemble, out=out)
     made = Consensus.open(out)
-    return _Made(_DIFFERS, made._arrays.get, made.id_column, {_PLACER: place_of(out) / PLACING})
+    files = {_PLACER: place_of(out) / PLACING, _TREE: place_of(out) / TREE}
+    return _Made(_DIFFERS, made._arrays.get, made.id_column, files)
 
 
 # Pairs in Parquet, and unfinished runs

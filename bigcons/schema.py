@@ -250,6 +250,7 @@ BODIES = {
         "trust": "Null or absent without confidence; else temperature, checksums, clusters and partitions.",
         "ids": "As of an ensemble.",
         "placing_checksum": "CRC-32 of the file placing.npz; null or absent if there is none.",
+        "tree_checksum": "CRC-32 of the file tree.npz; null or absent if there is none.",
         "history": "Lists by name, one value per step of the solve.",
         "parameters": "Parameters of the method; its name is method.",
         "results": "Objective, number of passes and the like.",

@@ -64,9 +64,6 @@ COMPARED_TOGETHER = 8192
 EXTRA = 1.0
 """Objects added to every base cluster, see `log_rates`."""
 
-HALF_WAY = 0.5
-"""Agreement half-way between chance and identity."""
-
 Use = TypeVar("Use")
 
 
