@@ -27,7 +27,7 @@ from bigcons.execution.engine import Engine, fold, open_engine
 from bigcons.memory import Block
 from bigcons.metrics.confidence import Judged
 from bigcons.overlaps.spectral_start import is_fine
-from bigcons.overlaps.support import Halves
+from bigcons.overlaps.support import Halves, node_sides, node_sums
 from bigcons.overlaps.tree import (
     DISTINCTNESS,
     FEWEST_LABELS,
@@ -175,7 +175,7 @@ def search_sample(
     most: int | None,
 ) -> Search:
     """Return the choice by a sample of the objects, given the labels for so many groups."""
-    n_groups = max(FIRST_GROUPS, 2 * (most or 0))
+    n_groups, is_full = max(FIRST_GROUPS, 2 * (most or 0)), False
     while True:
         sample = labels_for(n_groups)
         grouped, starts, counts = enough_labels(sample, offsets, weights)
@@ -183,19 +183,20 @@ def search_sample(
         n_found = len(groups.table)
         if not n_found:
             raise InvalidInputError("no object of the sample has a label; give n_clusters as a number.")
-        of_level, lives = levels_of(groups, max(n_found - (n_found == n_groups), 1))
-        by_number = np.bincount(of_level, lives)[2:]
-        longest = int((of_level == 2 + by_number.argmax()).argmax()) + 1 if by_number.size else 1
-        products = np.count_nonzero(groups.table) / n_found * (2 * n_groups) ** 2
-        is_full = products > MOST_PRODUCTS or 2 * n_groups > n_objects // LEAST_OBJECTS
-        is_full |= 2 * n_found <= n_groups
+        levels = levels_of(groups, max(n_found - (n_found == n_groups), 1))
+        by_number = np.bincount(*levels)[2:]
+        longest = int((levels[0] == 2 + by_number.argmax()).argmax()) + 1 if by_number.size else 1
+        cheap = int((MOST_PRODUCTS * n_found / np.count_nonzero(groups.table)) ** 0.5)
+        is_full |= n_groups >= cheap or 2 * n_groups > n_objects // LEAST_OBJECTS or 2 * n_found <= n_groups
         all_distinct = groups.costs(n_found - 1)[-1:] > groups.most_distinct() / 2
         is_many = 2 * (longest + 1) >= n_found or all_distinct.all()
         if is_full or not is_many:
             break
-        n_groups *= 2
+        is_full, n_groups = cheap < 2 * n_groups, min(2 * n_groups, cheap)
     halves = Halves.of(grouped, starts, n_groups, counts)
-    choice = choice_of_tree(groups, halves, n_groups, least, most or most_told(n_found, n_groups))
+    told = min(n_found, max(n_groups // 2, 1))  # two groups for each cluster, or no more different objects
+    of_level, lives = (of[levels[0] <= told] for of in levels)
+    choice = choice_of_tree(groups, halves, of_level, lives, least, most or told)
     return Search(sample, groups, halves, choice)
 
 
@@ -211,22 +212,8 @@ def tree_of(found: Search, n_objects: int, name: str | None = None) -> ClusterTr
 def linkage_of(tree: Tree) -> np.ndarray:
     """Return the merges of a tree (G - 1, 4) as SciPy has them, their heights raised to those before."""
     G = len(tree.merges) + 1
-    node, leaves = np.arange(G), np.ones(G)
-    found = np.empty((G - 1, 4))
-    heights = np.maximum(np.maximum.accumulate(tree.heights), 0.0)
-    for at, (kept, merged) in enumerate(tree.merges):
-        leaves[kept] += leaves[merged]
-        found[at] = node[kept], node[merged], heights[at], leaves[kept]
-        node[kept] = G + at
-    return found
-
-
-def most_told(n_found: int, n_groups: int) -> int:
-    """Return how many clusters groups can tell apart, of which so many were found of those asked for.
-
-    Two groups for each; or fewer groups than that, if there are no more different objects.
-    """
-    return min(n_found, max(n_groups // 2, 1))
+    heights, leaves = np.maximum(np.maximum.accumulate(tree.heights), 0.0), node_sums(tree, np.ones(G))
+    return np.column_stack([node_sides(tree), heights, leaves[G:]])
 
 
 def levels_of(groups: Groups, n_levels: int) -> tuple[np.ndarray, np.ndarray]:
@@ -247,10 +234,11 @@ def levels_of(groups: Groups, n_levels: int) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum(of_level, 1), lives
 
 
-def choice_of_tree(groups: Groups, halves: Halves, n_groups: int, least: int, most: int) -> NClustersChoice:
-    """Return the choice among the numbers of clusters of the tree of so many groups, or fewer."""
+def choice_of_tree(
+    groups: Groups, halves: Halves, of_level: np.ndarray, lives: np.ndarray, least: int, most: int
+) -> NClustersChoice:
+    """Return the choice among numbers of clusters by the levels of the tree: see `levels_of`."""
     numbers = np.arange(least, most + 1)
-    of_level, lives = levels_of(groups, most_told(len(groups.table), n_groups))
     by_level = halves.agreement(DISTINCTNESS, max(most, lives.size))
     shared = np.where(of_level == 1, 1.0, by_level[: lives.size])
     lifetime = np.bincount(of_level, lives, minlength=most + 1)
