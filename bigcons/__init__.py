@@ -19,7 +19,7 @@ _HOMES = {
     "EnsembleGenerator": "bigcons.generate.transformer",
     "Divergence": "bigcons.divergences",
     "ProgressBar": "bigcons.progress",
-    "NClustersChoice": "bigcons.overlaps.n_clusters",
+    "NClustersChoice": "bigcons.stores.cluster_tree",
     "Report": "bigcons.report",
     "annotate": "bigcons.stores.annotate",
     "match": "bigcons.stores.aligning",
@@ -27,7 +27,7 @@ _HOMES = {
     "choose_n_clusters": "bigcons.overlaps.n_clusters",
     "consensus": "bigcons.methods.consensus",
     "consensus_tree": "bigcons.methods.cluster_tree",
-    "ClusterTree": "bigcons.methods.cluster_tree",
+    "ClusterTree": "bigcons.stores.cluster_tree",
     "select": "bigcons.tables.select",
     **dict.fromkeys(methods.__all__, "bigcons.methods"),
 }
@@ -44,17 +44,17 @@ if TYPE_CHECKING:
     from bigcons.divergences import Divergence as Divergence
     from bigcons.generate.transformer import EnsembleGenerator as EnsembleGenerator
     from bigcons.methods import *  # noqa: F403 - the class of every method
-    from bigcons.methods.cluster_tree import ClusterTree as ClusterTree
     from bigcons.methods.cluster_tree import consensus_tree as consensus_tree
     from bigcons.methods.clustering import ConsensusClustering as ConsensusClustering
     from bigcons.methods.consensus import consensus as consensus
-    from bigcons.overlaps.n_clusters import NClustersChoice as NClustersChoice
     from bigcons.overlaps.n_clusters import choose_n_clusters as choose_n_clusters
     from bigcons.progress import ProgressBar as ProgressBar
     from bigcons.repairing import repair as repair
     from bigcons.report import Report as Report
     from bigcons.stores.aligning import match as match
     from bigcons.stores.annotate import annotate as annotate
+    from bigcons.stores.cluster_tree import ClusterTree as ClusterTree
+    from bigcons.stores.cluster_tree import NClustersChoice as NClustersChoice
     from bigcons.stores.consensus import Consensus as Consensus
     from bigcons.stores.ensemble import Ensemble as Ensemble
     from bigcons.stores.pairs import PairTable as PairTable

@@ -330,6 +330,11 @@ BODIES = {
             "CRC-32 of `placing.npz`, the arrays by which the method places new objects, with the digest of "
             "the ensemble in `facts`; null if there is none.",
         ),
+        "tree_checksum": Entry(
+            "size or null",
+            "CRC-32 of `tree.npz`, the tree in which the number of clusters was chosen, with the support of "
+            "its splits and the evidence for each number; null if there is none.",
+        ),
         "history": Entry("object", "Lists by name, one value per step of the solve."),
         "parameters": Entry("object", "Parameters of the method; its class name is `method`."),
         "results": Entry(
@@ -377,7 +382,10 @@ FILES = {
         "generator{suffix}.npz": ("generator_checksum", "what labels new rows by their features"),
     },
     "pairs": {},
-    "consensus": {"placing.npz": ("placing_checksum", "what places new objects")},
+    "consensus": {
+        "placing.npz": ("placing_checksum", "what places new objects"),
+        "tree.npz": ("tree_checksum", "the tree of clusters"),
+    },
     PARQUET: {
         "_categories.json": ("categories_checksum", "the original values of the labels"),
         "_generator.npz": ("generator_checksum", "what labels new rows by their features"),

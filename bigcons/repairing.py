@@ -50,7 +50,7 @@ from bigcons.storage.commit import (
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import place_of
-from bigcons.stores.consensus import PLACING, Consensus
+from bigcons.stores.consensus import PLACING, TREE, Consensus
 from bigcons.stores.ensemble import Ensemble, as_ensemble, import_labels
 from bigcons.stores.ids import StoredIds, array_names, write_ids
 from bigcons.stores.opening import is_unfinished, open_store, partial_folder, verify_store
@@ -431,7 +431,7 @@ def _make_consensus(how: _How, body: dict[str, Any], scratch: Path) -> _Made:
         raise InvalidInputError(f"the run that made it cannot be repeated from what is stored: {told}")
     model.fit(ensemble, out=out)
     made = Consensus.open(out)
-    files = {PLACING: place_of(out) / PLACING}
+    files = {PLACING: place_of(out) / PLACING, TREE: place_of(out) / TREE}
     return _Made(_DIFFERS, made._store.arrays.get, made.id_column, files)
 
 

@@ -17,15 +17,16 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependen
 from bigcons.execution.engine import open_engine
 from bigcons.memory import BLOCK_ROWS, enough_for, format_size, parse_size
 from bigcons.methods import METHODS
-from bigcons.methods.cluster_tree import ClusterTree, consensus_tree
+from bigcons.methods.cluster_tree import consensus_tree
 from bigcons.metrics.clusterings import LabelColumn
-from bigcons.metrics.confidence import HALF_WAY, Evidence
+from bigcons.metrics.confidence import Evidence
 from bigcons.metrics.description import ClusterProfiles, partition_agreement, profile
 from bigcons.page import CLUSTERS, CONVERGENCE, PARTITIONS, Content, Drawn, name_of, page, percent
 from bigcons.storage.commit import new_file
+from bigcons.stores.cluster_tree import ClusterTree
 from bigcons.stores.consensus import Consensus, clusters_in_words, count_clusters, fit_results
 from bigcons.stores.ensemble import as_ensemble
-from bigcons.stores.trust import TRUST_ROW
+from bigcons.stores.trust import TRUST_ROW, mergers
 from bigcons.tables.ids import IdFacts, canonical, refuse_other_ids
 from bigcons.tables.intake import open_table
 from bigcons.tables.select import Columns, SelectedTable, Selection, choose
@@ -52,6 +53,9 @@ class Report:
     ensemble
         Its ensemble, or the path of one: adds how the partitions agree with each other, the tree of clusters
         with the support of its splits, and finds out which labels to trust where the consensus does not say.
+    tree
+        What `bigcons.consensus_tree` returned for the ensemble, such as one with p-values; by default the one
+        that the consensus has kept, or one made anew.
     features
         Any table of the objects, as for `bigcons.metrics.cluster_profiles`: adds what is in each cluster.
         If the objects have ids and the table their column, they are compared.
@@ -85,7 +89,7 @@ class Report:
     profiles : ClusterProfiles or None
         What is in each cluster.
     tree : ClusterTree or None
-        The tree of clusters of the ensemble, if it is given and has two partitions.
+        The tree of clusters, if it is given or kept, or the ensemble is given and has two partitions.
 
     Examples
     --------
@@ -102,6 +106,7 @@ class Report:
         consensus: Any,
         *,
         ensemble: Any = None,
+        tree: ClusterTree | None = None,
         features: Any = None,
         columns: Columns | None = None,
         drop: Columns | None = None,
@@ -155,8 +160,8 @@ class Report:
             self.profiles, values = profile(table, source.labels, None, 3, memory, kept)
             self._values = dict(zip(kept.tolist(), values, strict=True))
         self._told = told
-        self.tree: ClusterTree | None = None
-        if self._ensemble is not None and self._ensemble.n_partitions > 1:
+        self.tree: ClusterTree | None = source.tree if tree is None else tree
+        if self.tree is None and self._ensemble is not None and self._ensemble.n_partitions > 1:
             self.tree = consensus_tree(self._ensemble, random_state=0, client=client)
         self.facts: dict[str, Any] = _facts(source, told, self.tree)
         self.warnings: list[str] = list(_warnings(source, told, self.clusters, self.partitions, self.tree))
@@ -217,6 +222,7 @@ class _Source(NamedTuple):
     parameters: Mapping[str, Any]
     provenance: Mapping[str, Any]
     ids: Any
+    tree: ClusterTree | None
 
     @classmethod
     def of(cls, consensus: Any) -> _Source:
@@ -229,7 +235,7 @@ class _Source(NamedTuple):
                 consensus.path, method, n, K if soft else 0, K, consensus.label_rows,
                 consensus.membership_rows if soft else None, consensus if consensus.has_trust else None,
                 consensus.history, consensus.results, consensus.parameters, consensus.provenance,
-                consensus.id_column,
+                consensus.id_column, consensus.tree,
             )  # fmt: skip
         if not hasattr(consensus, "labels_"):
             what = type(consensus).__name__
@@ -244,6 +250,7 @@ class _Source(NamedTuple):
             "in memory", type(consensus).__name__, len(labels), 0 if rows is None else K, K, labels, rows,
             getattr(consensus, "_trust", None), consensus.history_, fit_results(consensus),
             consensus.get_params(deep=False), {}, getattr(consensus, "_ids", None),
+            getattr(consensus, "tree_", None),
         )  # fmt: skip
 
     def trust_rows(self, start: int, stop: int) -> np.ndarray:
@@ -428,18 +435,9 @@ def _warnings(
         rows = zip(clusters["cluster"].to_pylist(), clusters["stability"].to_pylist(), strict=True)
         if weak := [k for k, value in rows if value is not None and value < 0.5]:
             yield f"Half of the partitions would assign other objects to {_some('cluster', weak)}."
-    if "division" in clusters.column_names:
-        of = {row["cluster"]: row for row in clusters.to_pylist()}
-        joined = [
-            f"{k} with {row['nearest']}"
-            for k, row in of.items()
-            if row["division"] is not None
-            and row["division"] < HALF_WAY
-            and row["size"] <= of[row["nearest"]]["size"]
-        ]
-        if joined:
-            pairs = _some("cluster", joined)
-            yield f"Halves of the partitions do not tell apart what could be merged at no cost: {pairs}."
+    if joined := [f"{k} with {other}" for k, other in mergers(clusters).items()]:
+        pairs = _some("cluster", joined)
+        yield f"Halves of the partitions do not tell apart what could be merged at no cost: {pairs}."
     if partitions is not None:
         for column, is_poor, words in (
             ("weight", lambda v: v < 0.1, "say almost nothing about the clusters"),

@@ -6,18 +6,27 @@ from typing import Any
 
 import click
 
-from bigcons.cli.options import PATH, memory_option, overwrite_option, random_state_option, scheduler_option
+from bigcons.cli.options import (
+    PATH,
+    TABLE,
+    memory_option,
+    overwrite_option,
+    random_state_option,
+    scheduler_option,
+)
 from bigcons.cli.output import emit, reporting, table
 
 SHOWN = 20
 
 
 @click.command()
-@click.argument("ensemble", type=PATH)
+@click.argument("store", type=PATH)
 @click.option("-k", "--n-clusters", type=click.IntRange(min=2), help="Clusters down to which to show it.  "
               "[default: the number recommended, and as many again]")  # fmt: skip
 @click.option("--tree", "name", type=click.Choice(["average", "distinctness"]),
               help="Which tree.  [default: the one that agrees better with the partitions]")  # fmt: skip
+@click.option("--features", type=TABLE, help="Features that the ensemble was generated of, for a p-value of "
+              "each number of clusters, by 20 draws of one Gaussian.")  # fmt: skip
 @click.option("--picture", type=PATH, metavar="FILE", help="Draw it, too (.png, .pdf or .svg).")
 @memory_option
 @random_state_option
@@ -25,32 +34,49 @@ SHOWN = 20
 @overwrite_option
 @reporting
 def tree(
-    ensemble: str,
+    store: str,
     n_clusters: int | None,
     name: str | None,
+    features: str | None,
     picture: str | None,
     memory: str,
     random_state: int | None,
     client: str | None,
     overwrite: bool,
 ) -> None:
-    """Show the tree of clusters of ENSEMBLE, and how well each split is supported.
+    """Show the tree of clusters of an ensemble, and how well each split is supported.
+
+    STORE is an ensemble, or a consensus whose number of clusters was chosen, which has kept the tree.
 
     Prints the number of clusters recommended, and a table of the splits from the top: the objects of both
     sides, the height of the split, and its support, how far random halves of the partitions reproduce it.
     """
-    from bigcons import consensus_tree, plots
+    from bigcons import Consensus, consensus_tree, plots
+    from bigcons.errors import InvalidInputError
     from bigcons.storage.commit import refuse_existing_file
+    from bigcons.stores.opening import open_store
 
     if picture is not None:
         refuse_existing_file(picture, overwrite)
-    found = consensus_tree(ensemble, tree=name, random_state=random_state, memory=memory, client=client)
+    opened = open_store(store)
+    if isinstance(opened, Consensus) and (kept := opened.tree) is not None:
+        if features is not None or name not in (None, kept.tree):
+            raise InvalidInputError(f"{store} has kept one tree, {kept.tree}; pass the ensemble for others.")
+        found = kept
+    elif isinstance(opened, Consensus):
+        raise InvalidInputError(
+            f"{store} has no tree, because its number of clusters was given; pass its ensemble."
+        )
+    else:
+        found = consensus_tree(
+            *(opened,), tree=name, features=features, random_state=random_state, memory=memory, client=client
+        )
     K = 2 * found.choice.n_clusters if n_clusters is None else n_clusters
     splits: list[dict[str, Any]] = found.table().slice(0, max(K - 1, 1)).to_pylist()
     if picture is not None:
         plots.tree(found, n_clusters).savefig(picture)
     result = {
-        "ensemble": ensemble,
+        "ensemble": store,
         "n_objects": found.n_objects,
         "n_clusters": found.choice.n_clusters,
         "is_clear": found.choice.is_clear,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -14,156 +14,34 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, open_engine
 from bigcons.memory import Block
 from bigcons.methods.tree import Placement
-from bigcons.overlaps.n_clusters import NClustersChoice, Search, search
-from bigcons.overlaps.tree import TREES, Tree
+from bigcons.overlaps.n_clusters import Search, search, tree_of
+from bigcons.overlaps.null import Reference
+from bigcons.overlaps.tree import TREES
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.results import by_size, renumbered, sizes_of
-from bigcons.stores.display import facts_table, first_rows
+from bigcons.stores.cluster_tree import ClusterTree
 from bigcons.stores.ensemble import Ensemble, as_ensemble
-from bigcons.validation import check_int, check_number
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from bigcons.validation import check_int
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class ClusterTree:
-    """A tree of clusters and the support of its splits: what `consensus_tree` returns.
+@dataclass(frozen=True)
+class Placer:
+    """What places all objects in the clusters of a cut."""
 
-    Its leaves are G small groups of sampled objects. Splits are numbered from the top: split 1 makes two
-    clusters of all objects, split 2 divides one of these, and after split k there are k + 1.
+    ensemble: Ensemble
+    weights: Weights | None
+    found: Search
 
-    Examples
-    --------
-    >>> import bigcons as bc
-    >>> ensemble, truth = bc.datasets.planted_ensemble(600, 30, noise=(0.0, 0.2), random_state=0)
-    >>> tree = bc.consensus_tree(ensemble, random_state=0)
-    >>> tree.merges.shape == (len(tree.sizes) - 1, 4)
-    True
-    >>> tree.cut(3).max() + 1
-    np.int64(3)
-    """
-
-    tree: str
-    """Which tree it is: "average" or "distinctness"."""
-    merges: np.ndarray
-    """(G - 1, 4) float64, from the leaves to the top, as `scipy.cluster.hierarchy.dendrogram` takes them.
-
-    The two merged, leaves numbered from 0 and merges from G; the height, raised to that of the merges before;
-    the number of leaves.
-    """
-    sizes: np.ndarray
-    """(G,) int64: the sampled objects of each leaf."""
-    support: np.ndarray
-    """(G - 1,), in the order of ``merges``: how far halves of the partitions reproduce the split, 0 to 1."""
-    support_error: np.ndarray
-    """(G - 1,): the standard error of ``support``."""
-    choice: NClustersChoice
-    """The number of clusters recommended, and why."""
-    n_objects: int
-    """Number of objects of the ensemble."""
-    _tree: Tree
-    _ensemble: Ensemble
-    _weights: Weights | None
-    _search: Search
-
-    @classmethod
-    def of(cls, found: Search, ensemble: Ensemble, weights: Weights | None, tree: str | None) -> ClusterTree:
-        """Return the tree of a search; the one that the criterion takes at its number, if none is given."""
-        groups, choice = found.groups, found.choice
-        name = groups.cut(max(choice.n_clusters, 2)).tree if tree is None else tree
-        support = found.halves.support(groups, name)
-        sizes = np.bincount(groups.groups[groups.groups >= 0], minlength=len(groups.table))
-        merges = linkage_of(groups.trees[name])
-        return cls(
-            tree=name,
-            merges=merges,
-            sizes=sizes,
-            support=support.mean,
-            support_error=support.error,
-            choice=choice,
-            n_objects=ensemble.n_objects,
-            _tree=groups.trees[name],
-            _ensemble=ensemble,
-            _weights=weights,
-            _search=found,
-        )
-
-    def cut(
-        self, n_clusters: int | None = None, *, min_size: int | None = None, min_support: float | None = None
-    ) -> np.ndarray:
-        """Return the cluster (G,) int64 of each leaf, numbered by falling size, -1 for leaves left out.
-
-        ``n_clusters``: at most so many, by the highest splits; by default the number recommended or, with one
-        of the others, no limit. ``min_support``: a split counts if it has that support, or if a split below
-        it counts. ``min_size``: clusters have at least so many objects, estimated by the sample; smaller ones
-        are joined with the other side of their split or, where that is divided further, left out.
-        """
-        G = len(self.sizes)
-        if n_clusters is not None:
-            check_int("n_clusters", n_clusters)
-        elif min_size is None and min_support is None:
-            n_clusters = self.choice.n_clusters
-        least = 0.0
-        if min_size is not None:
-            least = check_int("min_size", min_size) * self.sizes.sum() / self.n_objects
-        if min_support is not None:
-            check_number("min_support", min_support, at_least=0, at_most=1)
-            if np.isnan(self.support).any():
-                raise InvalidInputError(
-                    "the support of splits is not known, because no two halves of the partitions label the "
-                    "same objects; cut without min_support=.",
-                    parameter="min_support",
-                )
-        counts = np.ones(G - 1, bool)
-        if n_clusters is not None:
-            counts[: max(G - n_clusters, 0)] = False
-        if min_support is not None:
-            counts &= self.support >= min_support
-        # Of each side that a merge joins: which cluster it is as a whole, None if it is several or left out.
-        found, whole = np.arange(G), list[int | None](range(G))
-        sizes = self.sizes.astype(float)
-        for (kept, merged), is_counted in zip(self._tree.merges, counts, strict=True):
-            sides = whole[kept], whole[merged]
-            small = sizes[kept] < least, sizes[merged] < least
-            if None not in sides and (any(small) or not is_counted):
-                found[found == sides[1]] = sides[0]
-                whole[kept] = sides[0]
-            else:
-                for side, is_small in zip(sides, small, strict=True):
-                    if side is not None and is_small:
-                        found[found == side] = -1
-                whole[kept] = None
-            sizes[kept] += sizes[merged]
-        labeled = found >= 0
-        numbers = np.unique(found[labeled], return_inverse=True)[1]
-        found[labeled] = numbers
-        of_cluster = np.bincount(numbers, self.sizes[labeled])
-        return renumbered(found, by_size(of_cluster))
-
-    def labels(
-        self,
-        n_clusters: int | None = None,
-        *,
-        min_size: int | None = None,
-        min_support: float | None = None,
-        client: object = None,
-    ) -> np.ndarray:
-        """Return the clusters (n_objects,) int32 of all objects in a cut, -1 for those without labels.
-
-        Numbered by falling size. Objects are placed by naive Bayes on their labels, as by `ConsensusTree`: by
-        the table of the sample, which counts the table of all, and once more by that; two passes in blocks,
-        O(n_objects M K) time, of any engine.
-        """
-        clusters = self.cut(n_clusters, min_size=min_size, min_support=min_support)
-        K = int(clusters.max()) + 1
-        placement = Placement(self._ensemble.offsets, K, self._weights)
-        sample = self._search.sample
-        of_sample = np.append(clusters, -1)[self._search.groups.groups].astype(np.int32)
+    def __call__(self, clusters: np.ndarray, client: object) -> np.ndarray:
+        """Return the clusters (n_objects,) int32 of all objects, given those of the leaves (G,)."""
+        n, K = self.ensemble.n_objects, int(clusters.max()) + 1
+        placement = Placement(self.ensemble.offsets, K, self.weights)
+        sample = self.found.sample
+        of_sample = np.append(clusters, -1)[self.found.groups.groups].astype(np.int32)
         T, sizes = placement.counted(sample, of_sample)
-        labels = np.full(self.n_objects, -1, np.int32)
-        if len(sample) == self.n_objects:
+        labels = np.full(n, -1, np.int32)
+        if len(sample) == n:
             labels[:] = of_sample
         with open_engine(client) as engine:
             for _ in range(2):
@@ -174,7 +52,7 @@ class ClusterTree:
         self, engine: Engine, placement: Placement, state: Any, labels: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Place all objects, in place; return the table (B, padded K) and sizes (K,) of their clusters."""
-        ensemble = self._ensemble
+        ensemble = self.ensemble
 
         def place(part: tuple[Block, np.ndarray]) -> tuple[np.ndarray, Any]:
             block, current = part
@@ -187,7 +65,7 @@ class ClusterTree:
         T, sizes = 0.0, 0.0
         with (
             closing(engine.map(place, parts)) as done,
-            progress("place", self.n_objects) as listener,
+            progress("place", ensemble.n_objects) as listener,
         ):
             for block, (assigned, stats) in zip(blocks, done, strict=True):
                 labels[block.start : block.stop] = assigned
@@ -195,92 +73,14 @@ class ClusterTree:
                 listener.advance(block.n_rows)
         return np.asarray(T), np.asarray(sizes)
 
-    def table(self) -> pa.Table:
-        """Return a row for each split, from the top.
-
-        ``split``, its number, and ``n_clusters`` after it; ``height``, what joining the two sides costs;
-        ``objects``, and ``larger`` and ``smaller``, of the two sides, estimated by the sample; ``support``
-        and ``support_error``.
-        """
-        import pyarrow as pa
-
-        G = len(self.sizes)
-        of_node = np.concatenate([self.sizes, np.zeros(G - 1, np.int64)])
-        sides = np.zeros((G - 1, 2), np.int64)
-        for at, pair in enumerate(self.merges[:, :2].astype(int)):
-            sides[at] = np.sort(of_node[pair])[::-1]
-            of_node[G + at] = sides[at].sum()
-        objects = np.rint(sides * (self.n_objects / max(self.sizes.sum(), 1))).astype(np.int64)[::-1]
-        number = np.arange(1, G)
-        return pa.table(
-            {
-                "split": number,
-                "n_clusters": number + 1,
-                "height": self.merges[::-1, 2].copy(),
-                "objects": objects.sum(axis=1),
-                "larger": objects[:, 0].copy(),
-                "smaller": objects[:, 1].copy(),
-                "support": pa.array(self.support[::-1].copy(), from_pandas=True),
-                "support_error": pa.array(self.support_error[::-1].copy(), from_pandas=True),
-            }
-        )
-
-    @property
-    def in_words(self) -> str:
-        """The number recommended, the support of its splits, and the next best number."""
-        K, next_best = self.choice.n_clusters, self.choice.runner_up
-        support = self.support[::-1][: K - 1]
-        told = f"{K} clusters" if K > 1 else "a single cluster"
-        if K > 1 and not np.isnan(support).any():
-            told += f", support {support.mean():.2f}, at least {support.min():.2f}"
-        if next_best is not None:
-            told += f"; next best {next_best}"
-        return told if self.choice.is_clear else f"{told}; no number stands out"
-
-    def __repr__(self) -> str:
-        of = f"{len(self.sizes)} leaves of {self.n_objects:,} objects, {self.tree}"
-        return f"ClusterTree({self.in_words}; {of})"
-
-    def _repr_html_(self) -> str:
-        facts = {
-            "clusters recommended": self.choice.n_clusters,
-            "stands out": "yes" if self.choice.is_clear else "no",
-            "next best": self.choice.runner_up,
-            "tree": self.tree,
-            "leaves": len(self.sizes),
-            "objects": f"{self.n_objects:,}",
-            "of them sampled": f"{int(self.sizes.sum()):,}",
-        }
-        columns = self.table().to_pydict()
-        names = ("split", "objects", "larger", "smaller", "support")
-        shown = {name: [_in_words(value) for value in columns[name]] for name in names}
-        return facts_table(repr(self), facts) + (first_rows("Splits", shown) if shown["split"] else "")
-
-
-def _in_words(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.2f}" if isinstance(value, float) else f"{value:,}"
-
-
-def linkage_of(tree: Tree) -> np.ndarray:
-    """Return the merges of a tree (G - 1, 4) as SciPy has them, their heights raised to those before."""
-    G = len(tree.merges) + 1
-    node, leaves = np.arange(G), np.ones(G)
-    found = np.empty((G - 1, 4))
-    heights = np.maximum(np.maximum.accumulate(tree.heights), 0.0)
-    for at, (kept, merged) in enumerate(tree.merges):
-        leaves[kept] += leaves[merged]
-        found[at] = node[kept], node[merged], heights[at], leaves[kept]
-        node[kept] = G + at
-    return found
-
 
 def consensus_tree(
     ensemble: Any,
     *,
     tree: str | None = None,
     weights: Any = None,
+    features: Any = None,
+    n_draws: int = 20,
     random_state: SeedLike = None,
     memory: str | float | None = None,
     client: object = None,
@@ -297,6 +97,11 @@ def consensus_tree(
         better with the partitions and is more distinct, as `ConsensusTree` chooses.
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out.
+    features : table or None, default=None
+        The features that `bigcons.generate` made the ensemble of, for a p-value of each number of clusters:
+        see below. Any table with the same columns.
+    n_draws : int, default=20
+        Draws with which they are compared; 19 or more, for p-values of .05.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the sample; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -317,9 +122,17 @@ def consensus_tree(
     continuum may reach .9: a split is real where it has support and the number of clusters stands out. O(n)
     time for the sample, and some five times that of the groups.
 
+    With ``features``, the generator of the ensemble makes as many partitions of up to 2,000 of the objects,
+    and of as many points of one Gaussian with their covariance, ``n_draws`` times. The p-value of K clusters
+    or more is the share of the draws, the sample counted among them, in which some number of clusters has as
+    much evidence as the best number from K on has in the sample: its lifetime times the agreement of halves
+    on it (`NClustersChoice`). That of the first split says whether there is more than a single cluster, and
+    those of all splits hold together. Half a second to a second for each draw, and a pass over the features.
+
     References
     ----------
     Felsenstein (1985), *Confidence limits on phylogenies: an approach using the bootstrap*, Evolution 39.
+    John et al. (2020), *M3C: Monte Carlo reference-based consensus clustering*, Scientific Reports 10.
     Lemoine et al. (2018), *Renewing Felsenstein's phylogenetic bootstrap in the era of big data*, Nature 556.
 
     Examples
@@ -337,8 +150,13 @@ def consensus_tree(
     if tree is not None and tree not in TREES:
         raise InvalidInputError(f"tree={tree!r} is unknown; use {' or '.join(map(repr, TREES))}, or None.",
                                 parameter="tree")  # fmt: skip
+    check_int("n_draws", n_draws)
     seed = resolve_seed(random_state)
     data = as_ensemble(ensemble, soft=True)
     with open_engine(client) as engine:
         found = search(data, engine, seed, weights=weights, memory=memory, purpose="the tree of clusters")
-    return ClusterTree.of(found, data, Weights.given(weights, data.offsets), tree)
+        made = tree_of(found, data.n_objects, tree)
+        if features is not None:
+            p_values = Reference.of(data, features, n_draws, engine, seed).p_values(len(made.merges))
+            made = replace(made, p_values=p_values[::-1].copy())
+    return replace(made, placer=Placer(data, Weights.given(weights, data.offsets), found))

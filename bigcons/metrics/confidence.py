@@ -60,9 +60,6 @@ COMPARISONS, LEAST_SAMPLE = 25_000_000, 256
 EXTRA = 1.0
 """Objects added to every base cluster, see `log_rates`."""
 
-HALF_WAY = 0.5
-"""Agreement half-way between chance and identity."""
-
 Use = TypeVar("Use")
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,9 +25,9 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError, NoStructureWarning, warn_user
 from bigcons.execution.engine import Engine, fold, open_engine
 from bigcons.memory import Block
-from bigcons.metrics.confidence import HALF_WAY, Judged
+from bigcons.metrics.confidence import Judged
 from bigcons.overlaps.spectral_start import is_fine
-from bigcons.overlaps.support import Halves
+from bigcons.overlaps.support import Halves, node_sides, node_sums
 from bigcons.overlaps.tree import (
     DISTINCTNESS,
     FEWEST_LABELS,
@@ -36,6 +36,7 @@ from bigcons.overlaps.tree import (
     MOST_PRODUCTS,
     Groups,
     Sample,
+    Tree,
     plan_bytes,
     rows_for,
     rows_for_groups,
@@ -45,93 +46,10 @@ from bigcons.seeding import SeedLike, draw_rows, resolve_seed
 from bigcons.solving.estimator import AUTO, ConsensusClusterer, logger
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.survey import Survey
-from bigcons.stores.display import facts_table, first_rows
+from bigcons.stores.cluster_tree import ClusterTree, NClustersChoice, reproduced_lifetime
 from bigcons.stores.ensemble import Ensemble, as_ensemble
+from bigcons.stores.trust import HALF_WAY
 from bigcons.validation import check_int
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class NClustersChoice:
-    """The number of clusters that an ensemble supports, and why: see `choose_n_clusters`.
-
-    Examples
-    --------
-    >>> import bigcons as bc
-    >>> ensemble, truth = bc.datasets.planted_ensemble(600, 30, noise=(0.0, 0.2), random_state=0)
-    >>> choice = bc.choose_n_clusters(ensemble, k_range=(2, 9), random_state=0)
-    >>> choice.table["n_clusters"]
-    array([2, 3, 4, 5, 6, 7, 8, 9])
-    >>> sorted(choice.row(6))
-    ['agreement', 'distinctness', 'lifetime', 'n_clusters']
-    """
-
-    n_clusters: int
-    """The number recommended."""
-    runner_up: int | None
-    """The next best number, None without another."""
-    table: dict[str, np.ndarray]
-    """Columns of equal length, a row for each number of clusters.
-
-    ``n_clusters``; ``distinctness``, how cleanly the partitions that separate two clusters do so, of the
-    least distinct two, from 0 to 1, NaN for one cluster; ``lifetime``, what that exceeds the distinctness of
-    one cluster more by, while outliers fall out of the clusters; ``agreement``, the adjusted Rand index with
-    the clusters that as many partitions more would give, as halves tell, NaN if none can be compared. The
-    product of the last two decides, or the lifetime alone.
-    """
-    lifetime_of_one: float
-    """Lifetime of a single cluster."""
-    n_sampled: int
-    """Number of objects on which this was measured."""
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether the number lives longer than a single cluster does, as far as halves agree on it.
-
-        Where it does not, the labels look like those of a continuum, which has no clusters.
-        """
-        return self.n_clusters > 1 and self._reproduced(self.n_clusters) > self.lifetime_of_one
-
-    def is_shared(self, n_clusters: int) -> bool:
-        """Whether a number lives at all, and other partitions would agree on it more than half-way."""
-        row = self.row(n_clusters)
-        return row["lifetime"] > 0.0 and row["agreement"] >= HALF_WAY
-
-    def row(self, n_clusters: int) -> dict[str, float]:
-        """Return the evidence for one number of clusters."""
-        at = int(np.searchsorted(self.table["n_clusters"], n_clusters))
-        return {name: float(values[at]) for name, values in self.table.items()}
-
-    def _reproduced(self, n_clusters: int) -> float:
-        """Return the lifetime of a number times the agreement on it."""
-        row = self.row(n_clusters)
-        return float(reproduced_lifetime(row["lifetime"], row["agreement"]))
-
-    def __repr__(self) -> str:
-        best = self.row(self.n_clusters)
-        why = f"lifetime {best['lifetime']:.2f}"
-        if self.n_clusters > 1:
-            why += f" (a single cluster {self.lifetime_of_one:.2f}), agreement {best['agreement']:.2f}"
-        if self.runner_up is not None:
-            other = self.row(self.runner_up)
-            why += f"; next {self.runner_up} with {other['lifetime']:.2f} and {other['agreement']:.2f}"
-        doubt = "" if self.is_clear else "no number stands out; "
-        return f"NClustersChoice({self.n_clusters}: {doubt}{why})"
-
-    def _repr_html_(self) -> str:
-        facts = {
-            "clusters recommended": self.n_clusters,
-            "stands out": "yes" if self.is_clear else "no",
-            "next best": self.runner_up,
-            "objects sampled": f"{self.n_sampled:,}",
-        }
-        order = np.argsort(
-            -reproduced_lifetime(self.table["lifetime"], self.table["agreement"]), kind="stable"
-        )
-        best = {name: values[order] for name, values in self.table.items()}
-        shown = {"clusters": [f"{K:,}" for K in best["n_clusters"]]}
-        for name in ("lifetime", "agreement", "distinctness"):
-            shown[name] = ["" if np.isnan(value) else f"{value:.2f}" for value in best[name]]
-        return facts_table(repr(self), facts) + first_rows("Numbers of clusters, the best first", shown)
 
 
 def choose_n_clusters(
@@ -235,17 +153,22 @@ def search(
     found = search_sample(sample_for, ensemble.n_objects, least, most)
     choice = found.choice
     other = choice.runner_up
-    if k_range is None and choice.n_clusters == 1 and other is not None and choice.is_shared(other):
+    if k_range is None and choice.n_clusters == 1 and other is not None and is_shared(choice.row(other)):
         found = found._replace(choice=replace(choice, n_clusters=other, runner_up=1))
     logger.info("%r", found.choice)
     return found
+
+
+def is_shared(row: dict[str, float]) -> bool:
+    """Return whether a number lives at all, and other partitions would agree on it more than half-way."""
+    return row["lifetime"] > 0.0 and row["agreement"] >= HALF_WAY
 
 
 def search_sample(
     sample_for: Callable[[int], Sample], n_objects: int, least: int, most: int | None
 ) -> Search:
     """Return the choice by samples of the objects for so many groups."""
-    n_groups = max(FIRST_GROUPS, 2 * (most or 0))
+    n_groups, is_full = max(FIRST_GROUPS, 2 * (most or 0)), False
     while True:
         sample = sample_for(n_groups)
         groups = sample.groups_at_any_scale(n_groups)
@@ -255,19 +178,34 @@ def search_sample(
         levels = levels_of(groups, max(n_found - (n_found == n_groups), 1))
         by_number = np.bincount(*levels)[2:]
         longest = int((levels[0] == 2 + by_number.argmax()).argmax()) + 1 if by_number.size else 1
-        products = np.count_nonzero(groups.table) / n_found * (2 * n_groups) ** 2
-        is_full = products > MOST_PRODUCTS or 2 * n_groups > n_objects // LEAST_OBJECTS
-        is_full |= 2 * n_found <= n_groups
+        cheap = int((MOST_PRODUCTS * n_found / np.count_nonzero(groups.table)) ** 0.5)
+        is_full |= n_groups >= cheap or 2 * n_groups > n_objects // LEAST_OBJECTS or 2 * n_found <= n_groups
         all_distinct = groups.costs(n_found - 1)[-1:] > groups.most_distinct() / 2
         is_many = 2 * (longest + 1) >= n_found or all_distinct.all()
         if is_full or not is_many:
             break
-        n_groups *= 2
+        is_full, n_groups = cheap < 2 * n_groups, min(2 * n_groups, cheap)
     halves = Halves.of(sample.labels, sample.offsets, n_groups, sample.counts)
     told = min(n_found, max(n_groups // 2, 1))  # two groups for each cluster, or no more different objects
-    of_level, lives = (of[:told] for of in levels)
+    of_level, lives = (of[levels[0] <= told] for of in levels)
     choice = choice_of_tree(groups, halves, of_level, lives, least, most or told)
     return Search(sample.given, groups, halves, choice)
+
+
+def tree_of(found: Search, n_objects: int, name: str | None = None) -> ClusterTree:
+    """Return the tree of a search; the one that the criterion takes at its number, if none is named."""
+    groups, choice = found.groups, found.choice
+    name = groups.cut(max(choice.n_clusters, 2)).tree if name is None else name
+    tree, support = groups.trees[name], found.halves.support(groups, name)
+    sizes = np.bincount(groups.groups[groups.groups >= 0], minlength=len(groups.table))
+    return ClusterTree(name, linkage_of(tree), sizes, *support, choice, n_objects)
+
+
+def linkage_of(tree: Tree) -> np.ndarray:
+    """Return the merges of a tree (G - 1, 4) as SciPy has them, their heights raised to those before."""
+    G = len(tree.merges) + 1
+    heights, leaves = np.maximum(np.maximum.accumulate(tree.heights), 0.0), node_sums(tree, np.ones(G))
+    return np.column_stack([node_sides(tree), heights, leaves[G:]])
 
 
 def levels_of(groups: Groups, n_levels: int) -> tuple[np.ndarray, np.ndarray]:
@@ -286,11 +224,6 @@ def levels_of(groups: Groups, n_levels: int) -> tuple[np.ndarray, np.ndarray]:
     lives[:n_of_one] = 0.0
     lives[0] = max(groups.most_distinct(of_groups == largest) - heights[n_of_one - 1], 0.0)
     return np.maximum(of_level, 1), lives
-
-
-def reproduced_lifetime(lifetime: Any, agreement: Any) -> np.ndarray:
-    """Return lifetimes as far as others would find them: times the agreement, where that is known."""
-    return np.asarray(lifetime * np.where(np.isnan(agreement), 1.0, agreement))
 
 
 def choice_of_tree(
@@ -411,6 +344,7 @@ class ChoosingClusterer(ConsensusClusterer):
             self._judged = Judged(rows, found.sample, found.halves.of_clusters, choice.n_clusters)
             self._note_structure(choice, is_asked=True)
             self.n_clusters_choice_: NClustersChoice = choice
+            self.tree_: ClusterTree = tree_of(found, ensemble.n_objects)
             self.n_clusters = choice.n_clusters
         try:
             yield

@@ -105,11 +105,7 @@ class Halves(NamedTuple):
         """Return the support of the splits of the tree of this name over groups of the same objects."""
         n_splits = len(groups.trees[name].merges)
         found = [
-            reproduced(
-                sides_of(groups.trees[name]),
-                common_objects(groups.groups, half.groups),
-                clades_of(half.trees[name]),
-            )
+            reproduced(groups.trees[name], half.trees[name], common_objects(groups.groups, half.groups))
             for pair in self.pairs
             for half in pair
         ]
@@ -261,26 +257,42 @@ def common_objects(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return table
 
 
-def reproduced(sides: tuple[np.ndarray, np.ndarray], shared: np.ndarray, clades: np.ndarray) -> np.ndarray:
-    """Return how far clusters of another tree divide the objects of splits in the same two sides, (S,).
+def reproduced(tree: Tree, other: Tree, shared: np.ndarray) -> np.ndarray:
+    """Return how far clusters of another tree divide the objects of splits in the same two sides, (G - 1,).
 
-    ``sides``: the groups of each, (S, G) bool; ``shared`` (G, H): objects that groups have in common with
-    those of the other tree; ``clades`` (C, H) bool: the groups of its clusters. With sides X and Y and a
-    cluster N, the smaller of the Jaccard indices of X and N, and of Y and what N leaves of X and Y; the
-    largest over N, and over which side is X. O(S G H + S H C) time; 0 if the other tree has one group.
+    ``shared`` (G, H): objects that the groups of the two have in common. With sides X and Y of a split and a
+    cluster N of the other tree, the smaller of the Jaccard indices of X and N, and of Y and what N leaves of
+    X and Y; the largest over N, and over which side is X. O(G H) time; 0 if the other tree has one group.
     """
-    one, two = (side @ shared for side in sides)
-    best = np.zeros(len(one))
-    if not len(clades):
+    sides, table = node_sides(tree), node_sums(other, node_sums(tree, shared).T).T
+    best = np.zeros(len(sides))
+    if table.shape[1] == 1:
         return best
-    sizes = clades @ shared.sum(axis=0)
-    for own, other in ((one, two), (two, one)):
-        own_in, other_in = own @ clades.T, other @ clades.T
-        n_own, n_other = own.sum(axis=1)[:, None], other.sum(axis=1)[:, None]
-        inside = own_in / np.maximum(n_own + sizes - own_in, 1.0)
-        outside = (n_other - other_in) / np.maximum(n_other + n_own - own_in, 1.0)
-        best = np.maximum(best, np.minimum(inside, outside).max(axis=1))
+    n_objects, inside = table[:, -1:], table[:, :-1]
+    sizes = inside[-1]
+    for own, rest in (sides.T, sides.T[::-1]):
+        own_in, rest_in = inside[own], inside[rest]
+        of_own = own_in / np.maximum(n_objects[own] + sizes - own_in, 1.0)
+        of_rest = (n_objects[rest] - rest_in) / np.maximum(n_objects[rest] + n_objects[own] - own_in, 1.0)
+        best = np.maximum(best, np.minimum(of_own, of_rest).max(axis=1))
     return best
+
+
+def node_sides(tree: Tree) -> np.ndarray:
+    """Return the two nodes that each merge joins, (G - 1, 2): leaves from 0, the results of merges from G."""
+    node, sides = np.arange(len(tree.merges) + 1), np.empty((len(tree.merges), 2), np.int64)
+    for at, (kept, merged) in enumerate(tree.merges):
+        sides[at] = node[kept], node[merged]
+        node[kept] = len(node) + at
+    return sides
+
+
+def node_sums(tree: Tree, rows: np.ndarray) -> np.ndarray:
+    """Return the sums of the rows (G, ...) of leaves over each node of a tree, (2 G - 1, ...)."""
+    found = np.concatenate([rows, np.empty((len(tree.merges), *rows.shape[1:]))])
+    for at, (one, two) in enumerate(node_sides(tree), len(rows)):
+        found[at] = found[one] + found[two]
+    return found
 
 
 def agreement_of(first: Half, second: Half, name: str, most: int) -> np.ndarray:

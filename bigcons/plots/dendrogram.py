@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ MOST_NUMBERED = 20
 COLORS = "viridis_r"
 
 
-def tree(tree: Any, n_clusters: int | None = None) -> Figure:
+def tree(tree: Any, n_clusters: int | None = None, *, partitions: bool = False) -> Figure:
     """Draw a tree of clusters.
 
     ``tree`` is what `bigcons.consensus_tree` returned; ``n_clusters``, by default the number recommended, or
@@ -30,6 +31,11 @@ def tree(tree: Any, n_clusters: int | None = None) -> Figure:
     in ``tree.table()``. Lines are as wide as their share of the objects; the color of a split, and of its two
     sides, is its support. On the right are the clusters, numbered by falling size as in ``tree.cut()``, with
     their shares.
+
+    ``partitions`` draws beside it what the partitions have in these clusters, one column for each, from the
+    coarsest to the finest, as clustree does level by level: objects of one color in a column are in one
+    cluster of that partition, which has the color of its place in the tree; paler where less of the cluster
+    is in it. Of a tree that a fit or a store has kept, they are not known.
 
     Examples
     --------
@@ -41,6 +47,10 @@ def tree(tree: Any, n_clusters: int | None = None) -> Figure:
     if not hasattr(tree, "merges") or not hasattr(tree, "cut"):
         raise InvalidInputError(
             f"tree has type {type(tree).__name__}; pass what bigcons.consensus_tree returned."
+        )
+    if partitions and tree.placer is None:
+        raise InvalidInputError(
+            "the tree was kept without the labels of its objects; make it by consensus_tree(ensemble)."
         )
     G = len(tree.sizes)
     if n_clusters is None:
@@ -57,12 +67,21 @@ def tree(tree: Any, n_clusters: int | None = None) -> Figure:
         node = 2 * G - K + at
         x[node] = float(K - 1 - at)
         y[node] = float(np.mean([y[int(side)] for side in pair]))
-    with new_figure(6.2, max(1.6, 0.55 + (0.3 if K <= MOST_NUMBERED else 0.15) * K)) as figure:
+    height = max(1.6, 0.55 + (0.3 if K <= MOST_NUMBERED else 0.15) * K)
+    with new_figure(9.6 if partitions else 6.2, height) as figure:
         from matplotlib import colormaps
         from matplotlib.cm import ScalarMappable
         from matplotlib.colors import Normalize
 
-        axes, scale = figure.subplots(), ScalarMappable(Normalize(0.0, 1.0), colormaps[COLORS])
+        scale = ScalarMappable(Normalize(0.0, 1.0), colormaps[COLORS])
+        panels = figure.subplots(1, 1 + partitions, squeeze=False, sharey=True)[0]
+        axes = panels[0]
+        if partitions:
+            image = _of_partitions(tree, [members[k] for k in ends], colormaps["turbo"])
+            beside, M = panels[1], image.shape[1]
+            beside.imshow(image, extent=(0.5, M + 0.5, -0.5, K - 0.5), aspect="auto", interpolation="none")
+            beside.set(xlabel=f"the {M:,} partitions, by number of clusters")
+            beside.tick_params(axis="y", length=0)
         top = 2 * G - 2
         axes.plot([0.0, x.get(top, K)], [y[top]] * 2, color=GUIDE, linewidth=WIDEST, solid_capstyle="butt")
         for at in range(K - 2, -1, -1):
@@ -88,6 +107,22 @@ def tree(tree: Any, n_clusters: int | None = None) -> Figure:
         figure.colorbar(scale, ax=axes, label="support", pad=0.02, aspect=20, shrink=min(1.0, 12 / K),
                         location="left")  # fmt: skip
     return figure
+
+
+def _of_partitions(tree: Any, members: list[list[int]], colormap: Any) -> np.ndarray:
+    """Return the colors (K, M, 3) of what partitions have in clusters of these leaves, the coarsest first."""
+    groups, K = tree.placer.found.groups, len(members)
+    table = np.array([groups.table[leaves].sum(axis=0) for leaves in members])
+    in_all = np.maximum(table.sum(axis=0), 1.0)
+    colors = np.asarray(colormap((np.arange(K) @ table) / in_all / max(K - 1, 1)))[:, :3]
+    columns, sizes = [], []
+    for start, stop in itertools.pairwise(groups.offsets):
+        part = table[:, start:stop]
+        largest, total = part.argmax(axis=1), part.sum(axis=1)
+        share = (part.max(axis=1) / np.maximum(total, 1.0))[:, None]
+        columns.append(1.0 - share * (1.0 - colors[start + largest]))
+        sizes.append(np.count_nonzero(part.any(axis=0)))
+    return np.stack(columns, axis=1)[:, np.argsort(sizes, kind="stable")]
 
 
 def _leaves(merges: np.ndarray, n_leaves: int) -> list[list[int]]:

@@ -44,13 +44,14 @@ from bigcons.solving.workspace import (
 from bigcons.storage.checkpoint import differences
 from bigcons.storage.commit import is_store, refuse_existing, refuse_other, refuse_source
 from bigcons.stores.aligning import Start
+from bigcons.stores.cluster_tree import ClusterTree, NClustersChoice
 from bigcons.stores.consensus import TINY, Consensus, count_clusters, fit_results
-from bigcons.stores.display import cluster_rows, facts_table, import_pandas
+from bigcons.stores.display import facts_table, import_pandas
 from bigcons.stores.ensemble import Ensemble, as_ensemble, as_soft_ensemble
 from bigcons.stores.generator import Generator
 from bigcons.stores.ids import id_array
 from bigcons.stores.pairs import PairTable
-from bigcons.stores.trust import Trust
+from bigcons.stores.trust import Trust, cluster_rows
 from bigcons.tables.files import is_parquet, origin
 from bigcons.tables.ids import Ids
 from bigcons.tables.select import INDEX, Column, Columns, select
@@ -274,6 +275,9 @@ class ConsensusClusterer(Estimator):
         self._trust = finished if finished.has_trust else None
         for name, value in finished.results.items():
             setattr(self, f"{name}_", value)
+        if (tree := finished.tree) is not None:
+            self.tree_: ClusterTree = tree
+            self.n_clusters_choice_: NClustersChoice = tree.choice
         self._found_at = str(output.path)
 
     def _given_pairs(self) -> PairTable | None:
@@ -380,6 +384,8 @@ class ConsensusClusterer(Estimator):
             if parts is not None:
                 facts = {"method": type(self).__name__, "labels": out.fingerprint["labels"]}
                 writer.write_placing(facts, {**parts, "order": self._order})
+            if (tree := getattr(self, "tree_", None)) is not None:
+                writer.write_tree(tree)
             committing.enter_context(progress("write to disk", ensemble.n_objects))
         consensus = Consensus.open(out.path)
         self.labels_ = consensus.labels if labels is None else labels

@@ -23,20 +23,21 @@ from bigcons.storage.arrays import create_array, create_group, open_array
 from bigcons.storage.commit import new_store, write_manifest
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import place_of
-from bigcons.stores.display import cluster_rows, facts_table
+from bigcons.stores.cluster_tree import ClusterTree
+from bigcons.stores.display import facts_table
 from bigcons.stores.export import export_to
 from bigcons.stores.generator import packed_parts, unpacked_parts
 from bigcons.stores.ids import StoredIds, array_names, id_array, ids_of, write_ids
 from bigcons.stores.lazy import dask_rows, dataset_of_consensus
 from bigcons.stores.store import Column, Store, consistent
-from bigcons.stores.trust import TRUST_ROW, Trust, cluster_table, partition_table
+from bigcons.stores.trust import TRUST_ROW, Trust, cluster_rows, cluster_table, partition_table
 from bigcons.tables.ids import Ids
 from bigcons.tables.select import INDEX
 from bigcons.validation import check_int, check_number
 
 KIND = "consensus"
-PLACING = "placing.npz"
-"""The file of what places new objects."""
+PLACING, TREE = "placing.npz", "tree.npz"
+"""The files of what places new objects, and of the tree of clusters."""
 OF_ROWS, OF_TRUST = GROUPS[KIND]
 
 _RESTORE = "compute it again or restore the store from a copy."
@@ -78,6 +79,7 @@ class Consensus:
         self.has_trust: bool = body["trust"] is not None
         self._trust: dict[str, Any] | None = body["trust"]
         self.has_placing: bool = body["placing_checksum"] is not None
+        self._has_tree: bool = body["tree_checksum"] is not None
         self._store = store
         self.id_column: StoredIds | None = store.ids
         self.id_name: str | None = None if store.ids is None else store.ids.facts.name
@@ -108,6 +110,7 @@ class Consensus:
         memberships: np.ndarray | None,
         *,
         trust: Trust | None = None,
+        tree: ClusterTree | None = None,
         history: Mapping[str, Any] | None = None,
         parameters: Mapping[str, Any] | None = None,
         results: Mapping[str, Any] | None = None,
@@ -144,6 +147,8 @@ class Consensus:
             writer.describe(history=history, parameters=parameters, results=results, provenance=provenance)
             if trust is not None:
                 writer.write_trust(trust)
+            if tree is not None:
+                writer.write_tree(tree)
             for block in row_blocks(len(labels), chunk_rows):
                 rows = slice(block.start, block.stop)
                 writer.write(block.start, labels[rows], None if memberships is None else memberships[rows])
@@ -170,6 +175,7 @@ class Consensus:
             model.labels_,
             getattr(model, "memberships_", None),
             trust=getattr(model, "trust_", None),
+            tree=getattr(model, "tree_", None),
             history=getattr(model, "history_", None),
             parameters={"method": type(model).__name__, **model.get_params(deep=False)},
             results=fit_results(model),
@@ -420,7 +426,27 @@ class Consensus:
                 "solve with ConsensusTree (-m tree) or PCC over all pairs (-m pcc), or keep the fitted model "
                 "in Python and call predict_features."
             )
-        data, file = self._store.read_file(PLACING), self._store.data / PLACING
+        return self._read_parts(PLACING)
+
+    @property
+    def tree(self) -> ClusterTree | None:
+        """The tree in which the number of clusters was chosen, as `bigcons.consensus_tree` returns it.
+
+        None where it was not chosen; without what places objects. Reads a file, and raises CorruptStoreError
+        if that is damaged.
+        """
+        if not self._has_tree:
+            return None
+        parts = self._read_parts(TREE)
+        try:
+            return ClusterTree.of_parts(*parts)
+        except (KeyError, TypeError, ValueError) as error:
+            file = self._store.data / TREE
+            raise CorruptStoreError(f"{file} has no tree ({error}); {_RESTORE}", path=file) from None
+
+    def _read_parts(self, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return the facts and arrays in a file."""
+        data, file = self._store.read_file(name), self._store.data / name
         try:
             return unpacked_parts(data)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -485,6 +511,7 @@ class Consensus:
         self._store.check_rest()
         if self.has_placing:
             self.read_placing()
+        _ = self.tree
         return {
             "kind": KIND,
             "path": self.path,
@@ -710,9 +737,16 @@ class ConsensusWriter:
 
     def write_placing(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Write what places new objects; see `Consensus.read_placing`."""
+        self._write_parts(PLACING, "placing_checksum", facts, arrays)
+
+    def write_tree(self, tree: ClusterTree) -> None:
+        """Write the tree in which the number of clusters was chosen."""
+        self._write_parts(TREE, "tree_checksum", *tree.parts())
+
+    def _write_parts(self, name: str, entry: str, facts: Any, arrays: dict[str, np.ndarray]) -> None:
         data = packed_parts(facts, arrays)
-        (self.rows.folder / PLACING).write(data)
-        self._description["placing_checksum"] = zlib.crc32(data)
+        (self.rows.folder / name).write(data)
+        self._description[entry] = zlib.crc32(data)
 
     def describe(
         self,
@@ -745,6 +779,7 @@ class ConsensusWriter:
             "trust": self._trust,
             "ids": None,
             "placing_checksum": None,
+            "tree_checksum": None,
             "history": {},
             "parameters": {},
             "results": {},

@@ -35,23 +35,6 @@ def first_rows(caption: str, columns: Mapping[str, Sequence[Any]]) -> str:
     )
 
 
-def cluster_rows(sizes: Sequence[int], clusters: Any = None) -> str:
-    """Return clusters with objects as such a table: sizes (K,) and what a table of `Trust` knows."""
-    shown = [k for k, size in enumerate(sizes) if size]
-    columns: dict[str, list[Any]] = {
-        "cluster": [str(k) for k in shown],
-        "objects": [f"{sizes[k]:,}" for k in shown],
-        "share": [f"{sizes[k] / max(sum(sizes), 1):.1%}" for k in shown],
-    }
-    if clusters is not None:
-        rows = {row["cluster"]: row for row in clusters.to_pylist()}
-        for name, words in (("confidence", "mean confidence"), ("support", "support")):
-            if clusters[name].null_count < len(rows):
-                values = [rows.get(k, {}).get(name) for k in shown]
-                columns[words] = ["" if value is None else f"{value:.3f}" for value in values]
-    return first_rows("Clusters", columns)
-
-
 def _text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(_text(item) for item in value)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import html
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from bigcons.layout import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
+from bigcons.stores.display import first_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+HALF_WAY = 0.5
+"""Agreement, adjusted for chance, half-way between chance and identity: below it, others would not agree."""
 
 TRUST_ROW = np.dtype([(name, spec.dtypes[0]) for name, spec in TRUST.items()])
 """What is known of every object."""
@@ -39,7 +44,56 @@ class Trust(NamedTuple):
         labeled = self.confidence > 0
         mean = f"mean confidence {self.confidence[labeled].mean():.2f}" if labeled.any() else "none labeled"
         rows = f"{self.clusters.num_rows} clusters, {self.partitions.num_rows} partitions"
-        return f"Trust({self.confidence.size:,} objects, {mean}, {rows}, temperature {self.temperature:.2f})"
+        merged = "".join(f", {k} could be merged with {other} at no cost" for k, other in self._mergers[:3])
+        more = ", ..." if len(self._mergers) > 3 else ""
+        temperature = f"temperature {self.temperature:.2f}"
+        return f"Trust({self.confidence.size:,} objects, {mean}, {rows}, {temperature}{merged}{more})"
+
+    def _repr_html_(self) -> str:
+        clusters = {row["cluster"]: row["size"] for row in self.clusters.to_pylist()}
+        sizes = [clusters.get(k, 0) for k in range(max(clusters, default=-1) + 1)]
+        return f"<p>{html.escape(repr(self))}</p>" + cluster_rows(sizes, self.clusters)
+
+    @property
+    def _mergers(self) -> list[tuple[int, int]]:
+        return [*mergers(self.clusters).items()]
+
+
+def mergers(clusters: pa.Table) -> dict[int, int]:
+    """Return which clusters could be merged at no cost with which other one, that is at least as large.
+
+    By a table of clusters: those whose division from the nearest has less than half the support of one that
+    everyone finds; none where the table does not have that.
+    """
+    if "division" not in clusters.column_names:
+        return {}
+    rows = {row["cluster"]: row for row in clusters.to_pylist()}
+    return {
+        k: row["nearest"]
+        for k, row in rows.items()
+        if row["division"] is not None
+        and row["division"] < HALF_WAY
+        and row["size"] <= rows[row["nearest"]]["size"]
+    }
+
+
+def cluster_rows(sizes: Sequence[int], clusters: Any = None) -> str:
+    """Return clusters with objects as such a table: sizes (K,) and what a table of `Trust` knows."""
+    shown = [k for k, size in enumerate(sizes) if size]
+    columns: dict[str, list[Any]] = {
+        "cluster": [str(k) for k in shown],
+        "objects": [f"{sizes[k]:,}" for k in shown],
+        "share": [f"{sizes[k] / max(sum(sizes), 1):.1%}" for k in shown],
+    }
+    if clusters is not None:
+        rows = {row["cluster"]: row for row in clusters.to_pylist()}
+        for name, words in (("confidence", "mean confidence"), ("support", "support")):
+            if clusters[name].null_count < len(rows):
+                values = [rows.get(k, {}).get(name) for k in shown]
+                columns[words] = ["" if value is None else f"{value:.3f}" for value in values]
+        if merged := mergers(clusters):
+            columns["could be merged at no cost with"] = [str(merged.get(k, "")) for k in shown]
+    return first_rows("Clusters", columns)
 
 
 def cluster_table(columns: Mapping[str, Any]) -> pa.Table:

@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from bigcons import consensus_tree
+from bigcons import MCLA, consensus_tree
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 
@@ -34,3 +34,13 @@ def test_tree__tells_programs_what_the_library_does_and_draws_it(run, tmp_path):
     again = run("tree e.zarr --picture t.png")
     assert again.exit_code == 1
     assert "t.png" in again.stderr
+
+
+def test_tree__of_a_consensus_is_the_one_it_has_kept(run):
+    MCLA("auto", random_state=0).fit("e.zarr", out="c.zarr")
+    MCLA(3, random_state=0).fit("e.zarr", out="three.zarr")
+    assert run("tree c.zarr").stdout == run("tree e.zarr --random-state 0").stdout
+    refused = [run("tree three.zarr"), run("tree c.zarr --features x.npy")]
+    assert [told.exit_code for told in refused] == [1, 1]
+    assert "its number of clusters was given" in refused[0].stderr
+    assert "pass the ensemble" in refused[1].stderr

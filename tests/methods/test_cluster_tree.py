@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import dendrogram, fcluster, is_valid_linkage
 
-from bigcons import ClusterTree, Ensemble, consensus_tree
+from bigcons import MCLA, ClusterTree, Consensus, Ensemble, Report, consensus_tree
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.errors import CorruptStoreError, InvalidInputError, MemoryBudgetError
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps.tree import TREES
 
@@ -88,6 +88,42 @@ def test_labels__of_memberships_that_are_labels_are_those_of_the_labels(six, wei
     told = consensus_tree(Ensemble.from_memberships(soft), weights=weights, random_state=0)
     np.testing.assert_allclose(told.support, hard.support, atol=1e-6)
     assert adjusted_rand(hard.labels(6), told.labels(6)) > 0.99
+
+
+def same(one, two):
+    """Whether two trees are equal but for what places objects."""
+    (facts, arrays), (other_facts, others) = one.parts(), two.parts()
+    assert facts == other_facts
+    assert arrays.keys() == others.keys()
+    for name, values in arrays.items():
+        np.testing.assert_array_equal(values, others[name])
+    return repr(one) == repr(two)
+
+
+def test_tree__of_a_chosen_number_is_kept_by_the_fit_and_by_its_store(six, tmp_path):
+    model = MCLA("auto", random_state=0).fit(six[0])
+    solved = MCLA("auto", random_state=0).fit(six[0], out=tmp_path / "c.zarr")
+    assert same(model.tree_, consensus_tree(six[0], random_state=0))
+    kept = Consensus.open(tmp_path / "c.zarr")
+    assert same(kept.tree, model.tree_)
+    assert same(MCLA("auto", random_state=0).fit(six[0], out=tmp_path / "c.zarr").tree_, solved.tree_)
+    kept.verify()
+    with pytest.raises(InvalidInputError, match=r"make it by consensus_tree\(ensemble\)"):
+        kept.tree.labels()
+    assert same(Report(kept, pictures=False).tree, model.tree_)
+    again = Consensus.from_estimator(tmp_path / "again.zarr", model)
+    assert same(again.tree, model.tree_)
+    assert Consensus.from_estimator(tmp_path / "given.zarr", MCLA(6).fit(six[0])).tree is None
+    (tmp_path / "c.zarr" / "tree.npz").write_bytes(b"?")
+    with pytest.raises(CorruptStoreError, match=r"tree.npz is damaged \(wrong checksum\)"):
+        kept.verify()
+
+
+def test_parts__of_other_shapes_are_refused(tree):
+    facts, arrays = tree.parts()
+    for wrong in ({"support": arrays["support"][1:]}, {"choice.lifetime": np.zeros(2)}):
+        with pytest.raises(ValueError, match="other shapes"):
+            ClusterTree.of_parts(facts, {**arrays, **wrong})
 
 
 @given(st.integers(1, 40), st.integers(1, 400), st.floats(0, 1))

@@ -16,7 +16,6 @@ from bigcons.overlaps.support import (
     Half,
     Halves,
     agreement_of,
-    clades_of,
     common_objects,
     reproduced,
     sides_of,
@@ -49,7 +48,7 @@ def test_support_and_agreement__are_those_of_sets_of_objects(data, n_objects):
         return
     trees = [half.trees[DISTINCTNESS] for half in (one, two)]
     shared = common_objects(one.groups, two.groups)
-    found = reproduced(sides_of(trees[0]), shared, clades_of(trees[1]))
+    found = reproduced(*trees, shared)
     merges = [tree.merges.tolist() for tree in trees]
     splits = naive.splits_of(one.groups.tolist(), merges[0])
     expected = [

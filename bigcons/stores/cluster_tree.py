@@ -1,0 +1,328 @@
+"""What a search for clusters found: the evidence for each number of them, and their tree.
+
+A consensus keeps the tree of its search in a file; `bigcons.overlaps.n_clusters` makes both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.stores.display import facts_table, first_rows
+from bigcons.validation import check_int, check_number
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class NClustersChoice:
+    """The number of clusters that an ensemble supports, and why: see `choose_n_clusters`.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(600, 30, noise=(0.0, 0.2), random_state=0)
+    >>> choice = bc.choose_n_clusters(ensemble, k_range=(2, 9), random_state=0)
+    >>> choice.table["n_clusters"]
+    array([2, 3, 4, 5, 6, 7, 8, 9])
+    >>> sorted(choice.row(6))
+    ['agreement', 'distinctness', 'lifetime', 'n_clusters']
+    """
+
+    n_clusters: int
+    """The number recommended."""
+    runner_up: int | None
+    """The next best number, None without another."""
+    table: dict[str, np.ndarray]
+    """Columns of equal length, a row for each number of clusters.
+
+    ``n_clusters``; ``distinctness``, how cleanly the partitions that separate two clusters do so, of the
+    least distinct two, from 0 to 1, NaN for one cluster; ``lifetime``, what that exceeds the distinctness of
+    one cluster more by, while outliers fall out of the clusters; ``agreement``, the adjusted Rand index with
+    the clusters that as many partitions more would give, as halves tell, NaN if none can be compared. The
+    product of the last two decides, or the lifetime alone.
+    """
+    lifetime_of_one: float
+    """Lifetime of a single cluster."""
+    n_sampled: int
+    """Number of objects on which this was measured."""
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the number lives longer than a single cluster does, as far as halves agree on it.
+
+        Where it does not, the labels look like those of a continuum, which has no clusters.
+        """
+        return self.n_clusters > 1 and self._reproduced(self.n_clusters) > self.lifetime_of_one
+
+    def row(self, n_clusters: int) -> dict[str, float]:
+        """Return the evidence for one number of clusters."""
+        at = int(np.searchsorted(self.table["n_clusters"], n_clusters))
+        return {name: float(values[at]) for name, values in self.table.items()}
+
+    def _reproduced(self, n_clusters: int) -> float:
+        """Return the lifetime of a number times the agreement on it."""
+        row = self.row(n_clusters)
+        return float(reproduced_lifetime(row["lifetime"], row["agreement"]))
+
+    def __repr__(self) -> str:
+        best = self.row(self.n_clusters)
+        why = f"lifetime {best['lifetime']:.2f}"
+        if self.n_clusters > 1:
+            why += f" (a single cluster {self.lifetime_of_one:.2f}), agreement {best['agreement']:.2f}"
+        if self.runner_up is not None:
+            other = self.row(self.runner_up)
+            why += f"; next {self.runner_up} with {other['lifetime']:.2f} and {other['agreement']:.2f}"
+        doubt = "" if self.is_clear else "no number stands out; "
+        return f"NClustersChoice({self.n_clusters}: {doubt}{why})"
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "clusters recommended": self.n_clusters,
+            "stands out": "yes" if self.is_clear else "no",
+            "next best": self.runner_up,
+            "objects sampled": f"{self.n_sampled:,}",
+        }
+        order = np.argsort(
+            -reproduced_lifetime(self.table["lifetime"], self.table["agreement"]), kind="stable"
+        )
+        best = {name: values[order] for name, values in self.table.items()}
+        shown = {"clusters": [f"{K:,}" for K in best["n_clusters"]]}
+        for name in ("lifetime", "agreement", "distinctness"):
+            shown[name] = ["" if np.isnan(value) else f"{value:.2f}" for value in best[name]]
+        return facts_table(repr(self), facts) + first_rows("Numbers of clusters, the best first", shown)
+
+
+def reproduced_lifetime(lifetime: Any, agreement: Any) -> np.ndarray:
+    """Return lifetimes as far as others would find them: times the agreement, where that is known."""
+    return np.asarray(lifetime * np.where(np.isnan(agreement), 1.0, agreement))
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ClusterTree:
+    """A tree of clusters and the support of its splits: what `consensus_tree` returns.
+
+    Its leaves are G small groups of sampled objects. Splits are numbered from the top: split 1 makes two
+    clusters of all objects, split 2 divides one of these, and after split k there are k + 1.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(600, 30, noise=(0.0, 0.2), random_state=0)
+    >>> tree = bc.consensus_tree(ensemble, random_state=0)
+    >>> tree.merges.shape == (len(tree.sizes) - 1, 4)
+    True
+    >>> tree.cut(3).max() + 1
+    np.int64(3)
+    """
+
+    tree: str
+    """Which tree it is: "average" or "distinctness"."""
+    merges: np.ndarray
+    """(G - 1, 4) float64, from the leaves to the top, as `scipy.cluster.hierarchy.dendrogram` takes them.
+
+    The two merged, leaves numbered from 0 and merges from G; the height, raised to that of the merges before;
+    the number of leaves.
+    """
+    sizes: np.ndarray
+    """(G,) int64: the sampled objects of each leaf."""
+    support: np.ndarray
+    """(G - 1,), in the order of ``merges``: how far halves of the partitions reproduce the split, 0 to 1."""
+    support_error: np.ndarray
+    """(G - 1,): the standard error of ``support``."""
+    choice: NClustersChoice
+    """The number of clusters recommended, and why."""
+    n_objects: int
+    """Of the ensemble."""
+    p_values: np.ndarray | None = None
+    """(G - 1,), in the order of ``merges``: of as many clusters as there are after the split, or more.
+
+    None if no features were given."""
+    placer: Callable[[np.ndarray, object], np.ndarray] | None = None
+    """What places all objects; None of a tree that a fit or a store has kept."""
+
+    def cut(
+        self, n_clusters: int | None = None, *, min_size: int | None = None, min_support: float | None = None
+    ) -> np.ndarray:
+        """Return the cluster (G,) int64 of each leaf, numbered by falling size, -1 for leaves left out.
+
+        ``n_clusters``: at most so many, by the highest splits; by default the number recommended or, with one
+        of the others, no limit. ``min_support``: a split counts if it has that support, or if a split below
+        it counts. ``min_size``: clusters have at least so many objects, estimated by the sample; smaller ones
+        are joined with the other side of their split or, where that is divided further, left out.
+        """
+        G = len(self.sizes)
+        if n_clusters is not None:
+            check_int("n_clusters", n_clusters)
+        elif min_size is None and min_support is None:
+            n_clusters = self.choice.n_clusters
+        least = 0.0
+        if min_size is not None:
+            least = check_int("min_size", min_size) * self.sizes.sum() / self.n_objects
+        if min_support is not None:
+            check_number("min_support", min_support, at_least=0, at_most=1)
+            if np.isnan(self.support).any():
+                raise InvalidInputError(
+                    "the support of splits is not known, because no two halves of the partitions label the "
+                    "same objects; cut without min_support=.",
+                    parameter="min_support",
+                )
+        counts = np.ones(G - 1, bool)
+        if n_clusters is not None:
+            counts[: max(G - n_clusters, 0)] = False
+        if min_support is not None:
+            counts &= self.support >= min_support
+        # Of each side that a merge joins: which cluster it is as a whole, None if it is several or left out.
+        found, whole = np.arange(G), list[int | None](range(G))
+        sizes = self.sizes.astype(float)
+        first = list(range(G))  # the lowest leaf of every node
+        for (one, two), is_counted in zip(self.merges[:, :2].astype(int), counts, strict=True):
+            kept, merged = first[one], first[two]
+            first.append(kept)
+            sides = whole[kept], whole[merged]
+            small = sizes[kept] < least, sizes[merged] < least
+            if None not in sides and (any(small) or not is_counted):
+                found[found == sides[1]] = sides[0]
+                whole[kept] = sides[0]
+            else:
+                for side, is_small in zip(sides, small, strict=True):
+                    if side is not None and is_small:
+                        found[found == side] = -1
+                whole[kept] = None
+            sizes[kept] += sizes[merged]
+        labeled = found >= 0
+        numbers = np.unique(found[labeled], return_inverse=True)[1]
+        found[labeled] = numbers
+        of_cluster = np.bincount(numbers, self.sizes[labeled])
+        rank = np.empty(of_cluster.size + 1, np.int64)
+        rank[np.argsort(-of_cluster, kind="stable")], rank[-1] = np.arange(of_cluster.size), -1
+        return rank[found]
+
+    def labels(
+        self,
+        n_clusters: int | None = None,
+        *,
+        min_size: int | None = None,
+        min_support: float | None = None,
+        client: object = None,
+    ) -> np.ndarray:
+        """Return the clusters (n_objects,) int32 of all objects in a cut, -1 for those without labels.
+
+        Numbered by falling size. Objects are placed by naive Bayes on their labels, as by `ConsensusTree`: by
+        the table of the sample, which counts the table of all, and once more by that; two passes in blocks,
+        O(n_objects M K) time, of any engine.
+        """
+        if self.placer is None:
+            raise InvalidInputError(
+                "the tree was kept without the labels of its objects; make it by consensus_tree(ensemble)."
+            )
+        return self.placer(self.cut(n_clusters, min_size=min_size, min_support=min_support), client)
+
+    def table(self) -> pa.Table:
+        """Return a row for each split, from the top.
+
+        ``split``, its number, and ``n_clusters`` after it; ``height``, what joining the two sides costs;
+        ``objects``, and ``larger`` and ``smaller``, of the two sides, estimated by the sample; ``support``
+        and ``support_error``; and if features were given ``p_value``, of ``n_clusters`` or more.
+        """
+        import pyarrow as pa
+
+        G = len(self.sizes)
+        of_node = np.concatenate([self.sizes, np.zeros(G - 1, np.int64)])
+        sides = np.zeros((G - 1, 2), np.int64)
+        for at, pair in enumerate(self.merges[:, :2].astype(int)):
+            sides[at] = np.sort(of_node[pair])[::-1]
+            of_node[G + at] = sides[at].sum()
+        objects = np.rint(sides * (self.n_objects / max(self.sizes.sum(), 1))).astype(np.int64)[::-1]
+        number = np.arange(1, G)
+        p_values = {} if self.p_values is None else {"p_value": self.p_values[::-1].copy()}
+        return pa.table(
+            {
+                "split": number,
+                "n_clusters": number + 1,
+                "height": self.merges[::-1, 2].copy(),
+                "objects": objects.sum(axis=1),
+                "larger": objects[:, 0].copy(),
+                "smaller": objects[:, 1].copy(),
+                "support": pa.array(self.support[::-1].copy(), from_pandas=True),
+                "support_error": pa.array(self.support_error[::-1].copy(), from_pandas=True),
+                **p_values,
+            }
+        )
+
+    @property
+    def in_words(self) -> str:
+        """The number recommended, the support of its splits, and the next best number."""
+        K, next_best = self.choice.n_clusters, self.choice.runner_up
+        support = self.support[::-1][: K - 1]
+        told = f"{K} clusters" if K > 1 else "a single cluster"
+        if K > 1 and not np.isnan(support).any():
+            told += f", support {support.mean():.2f}, at least {support.min():.2f}"
+        if self.p_values is not None and self.p_values.size:
+            told += f"; p {self.p_values[-1]:.2g} of a single cluster"
+        if next_best is not None:
+            told += f"; next best {next_best}"
+        return told if self.choice.is_clear else f"{told}; no number stands out"
+
+    def __repr__(self) -> str:
+        of = f"{len(self.sizes)} leaves of {self.n_objects:,} objects, {self.tree}"
+        return f"ClusterTree({self.in_words}; {of})"
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "clusters recommended": self.choice.n_clusters,
+            "stands out": "yes" if self.choice.is_clear else "no",
+            "next best": self.choice.runner_up,
+            "tree": self.tree,
+            "leaves": len(self.sizes),
+            "objects": f"{self.n_objects:,}",
+            "of them sampled": f"{int(self.sizes.sum()):,}",
+        }
+        columns = self.table().to_pydict()
+        names = ("split", "objects", "larger", "smaller", "support", "p_value")
+        shown = {name: [_in_words(value) for value in columns[name]] for name in names if name in columns}
+        return facts_table(repr(self), facts) + (first_rows("Splits", shown) if shown["split"] else "")
+
+    def parts(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return facts and arrays to store, of which `of_parts` makes the tree again, without its placer."""
+        choice = self.choice
+        facts = {
+            "tree": self.tree,
+            "n_objects": self.n_objects,
+            "n_clusters": choice.n_clusters,
+            "runner_up": choice.runner_up,
+            "lifetime_of_one": choice.lifetime_of_one,
+            "n_sampled": choice.n_sampled,
+        }
+        arrays = {name: getattr(self, name) for name in _ARRAYS if getattr(self, name) is not None}
+        return facts, arrays | {f"choice.{name}": values for name, values in choice.table.items()}
+
+    @classmethod
+    def of_parts(cls, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> ClusterTree:
+        """Return the tree of `parts`; raises KeyError, TypeError or ValueError for others."""
+        table = {name: arrays[f"choice.{name}"] for name in _EVIDENCE}
+        found = {name: arrays[name] for name in _ARRAYS if name in arrays}
+        G = len(found["sizes"])
+        shapes = dict.fromkeys(_ARRAYS, (G - 1,)) | {"merges": (G - 1, 4), "sizes": (G,)}
+        are_sound = all(values.shape == shapes[name] for name, values in found.items())
+        are_sound &= len({values.shape for values in table.values()}) == 1
+        if not are_sound or facts["n_clusters"] not in table["n_clusters"]:
+            raise ValueError("arrays of other shapes")
+        one = float(facts["lifetime_of_one"])
+        choice = NClustersChoice(facts["n_clusters"], facts["runner_up"], table, one, facts["n_sampled"])
+        return cls(facts["tree"], choice=choice, n_objects=facts["n_objects"], **found)
+
+
+_ARRAYS = ("merges", "sizes", "support", "support_error", "p_values")
+_EVIDENCE = ("n_clusters", "distinctness", "lifetime", "agreement")
+
+
+def _in_words(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.2f}" if isinstance(value, float) else f"{value:,}"
