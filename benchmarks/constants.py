@@ -117,7 +117,9 @@ def table_of(rows: list[dict[str, Any]]) -> str:
     for (name, factor), of in scores.items():
         if name and of.keys() >= default.keys():
             cells = [f"{mean(of, what, keys) - mean(default, what, keys):+.3f}" for _, what, keys in columns]
-            n_differ = sum(of[key][what] != default[key][what] for key in default for what in ("given", "auto"))
+            n_differ = sum(
+                of[key][what] != default[key][what] for key in default for what in ("given", "auto")
+            )
             lines.append(f"| `{name}` | {factor:g} | " + " | ".join([*cells, str(n_differ)]) + " |")
     return "\n".join(lines) + "\n"
 
@@ -133,7 +135,9 @@ brackets); the last column counts the fits that differ at all.
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--smallest", action="store_true", help="one ensemble and constant, to see that it runs")
+    parser.add_argument(
+        "--smallest", action="store_true", help="one ensemble and constant, to see that it runs"
+    )
     parser.add_argument("--ensembles", type=Path, help="folder that keeps the ensembles")
     parser.add_argument("--out", type=Path, help="JSON lines, one a fit")
     parser.add_argument("--write", action="store_true", help=f"write results/{TABLE}")
@@ -141,7 +145,9 @@ def main() -> None:
     at_hand = {*PLANTED, *NETWORKS, "iris", "digits"}
     at_hand |= {*REAL, *POOLS} if os.environ.get("BIGCONS_DATA") else set()
     keys = keys_of(at_hand, EVERY)
-    varied = [(module, name, factor) for module, of in CONSTANTS.items() for name in of for factor in (0.5, 2.0)]
+    varied = [
+        (module, name, factor) for module, of in CONSTANTS.items() for name in of for factor in (0.5, 2.0)
+    ]
     if arguments.smallest:
         keys, varied = [("iris", KINDS[0])], varied[:2]
     rows = read_rows(arguments.out) if arguments.out else []

@@ -1,7 +1,7 @@
 """What the scripts of the papers share: their data sets, fits, counts of wins, and options.
 
-Features are standardized. Real sets are read from the folder that BIGCONS_DATA names. Run as a script, this
-lists the sets.
+Features are standardized unless they are asked for raw. Real sets are read from the folder that BIGCONS_DATA
+names. Run as a script, this lists the sets.
 """
 
 from __future__ import annotations
@@ -21,24 +21,28 @@ from typing import Any, NamedTuple
 import numpy as np
 from machine import describe
 
-from bigcons import METHODS, Ensemble
+from bigcons import Ensemble, as_in_paper
 from bigcons.datasets import ce_2d2k, ce_8d5k
 from bigcons.errors import ConvergenceWarning
 from bigcons.seeding import generator
 
 
 class Points(NamedTuple):
-    """Standardized features (n_objects, n_features), and the classes (n_objects,)."""
+    """Features (n_objects, n_features), and the classes (n_objects,)."""
 
     features: np.ndarray
     classes: np.ndarray
 
 
 def points(features: Any, classes: Any) -> Points:
-    """Standardize features; columns that do not vary are dropped."""
+    """Return features as they are, without columns that do not vary."""
     features = np.asarray(features, dtype=float)
-    features = features[:, np.ptp(features, axis=0) > 0]
-    return Points((features - features.mean(axis=0)) / features.std(axis=0), np.asarray(classes))
+    return Points(features[:, np.ptp(features, axis=0) > 0], np.asarray(classes))
+
+
+def standardized(raw: Points) -> Points:
+    features = raw.features
+    return Points((features - features.mean(axis=0)) / features.std(axis=0), raw.classes)
 
 
 def rings() -> Points:
@@ -67,7 +71,7 @@ def bundled(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def from_sklearn(name: str) -> Points:
-    return points(*bundled(name))
+    return standardized(points(*bundled(name)))
 
 
 VOTES = {"y": 1.0, "?": 0.5, "n": 0.0}
@@ -84,6 +88,10 @@ def table(name: str, label: int = -1, skip: int = 0, named: bool = False) -> tup
 
 
 def from_file(name: str, label: int = -1, skip: int = 0, named: bool = False) -> Points:
+    return standardized(raw_file(name, label, skip, named))
+
+
+def raw_file(name: str, label: int = -1, skip: int = 0, named: bool = False) -> Points:
     return points(*table(name, label, skip, named))
 
 
@@ -100,38 +108,46 @@ DATA: dict[str, Callable[[], Points]] = {
     "moons": moons,
     "2d2k": lambda: points(*ce_2d2k()),
     "8d5k": lambda: points(*ce_8d5k()),
-    "iris": lambda: from_sklearn("iris"),
-    "wine": lambda: from_sklearn("wine"),
-    "wdbc": lambda: from_sklearn("breast_cancer"),
-    "glass": lambda: from_file("glass/glass.data.gz", named=True),
-    "house-votes": lambda: from_file("house-votes-84/house-votes-84.data.gz", label=0),
-    "ionosphere": lambda: from_file("ionosphere/ionosphere.data.gz"),
-    "yeast": lambda: some(from_file("yeast/yeast.data.gz", named=True), 500),
-    "segmentation": lambda: from_file("segmentation/segmentation.data.gz", label=0, skip=5),
-    "optdigits-389": lambda: some(from_file("optdigits/optdigits.tes.gz"), classes=["3", "8", "9"]),
-    "covertype": lambda: some(from_file("covertype_sample/covertype_ramp_test.csv.gz", skip=1), 1000),
-    "letters": lambda: some(from_file("isolet/isolet.csv.gz"), 514, [str(i) for i in range(1, 8)]),
-    "pendigits": lambda: some(from_file("pendigits/pendigits.tra.gz"), 245),
+    "iris": lambda: points(*bundled("iris")),
+    "wine": lambda: points(*bundled("wine")),
+    "wdbc": lambda: points(*bundled("breast_cancer")),
+    "glass": lambda: raw_file("glass/glass.data.gz", named=True),
+    "house-votes": lambda: raw_file("house-votes-84/house-votes-84.data.gz", label=0),
+    "ionosphere": lambda: raw_file("ionosphere/ionosphere.data.gz"),
+    "yeast": lambda: some(raw_file("yeast/yeast.data.gz", named=True), 500),
+    "segmentation": lambda: raw_file("segmentation/segmentation.data.gz", label=0, skip=5),
+    "optdigits-389": lambda: some(raw_file("optdigits/optdigits.tes.gz"), classes=["3", "8", "9"]),
+    "covertype": lambda: some(raw_file("covertype_sample/covertype_ramp_test.csv.gz", skip=1), 1000),
+    "letters": lambda: some(raw_file("isolet/isolet.csv.gz"), 514, [str(i) for i in range(1, 8)]),
+    "pendigits": lambda: some(raw_file("pendigits/pendigits.tra.gz"), 245),
 }
 
-load = cache(lambda name: DATA[name]())
+
+@cache
+def load(name: str, raw: bool = False) -> Points:
+    """Return a data set, standardized or raw."""
+    return DATA[name]() if raw else standardized(DATA[name]())
 
 
 Named = Mapping[str, tuple[str, dict[str, Any]]]
 
 
 def fitted(method: str, K: int, ensemble: Ensemble, seed: int = 0, **parameters: Any) -> Any:
-    """Return the fitted estimator of a method."""
+    """Return the fitted estimator of a method as in its paper, but for the parameters given."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return METHODS[method](K, random_state=seed, **parameters).fit(ensemble)
+        return as_in_paper(method, K, random_state=seed, **parameters).fit(ensemble)
 
 
 def available(methods: Named) -> Named:
     """Return the methods without those whose partitioner is not installed."""
     modules = {"metis": "pymetis", "km1": "mtkahypar", "cut": "mtkahypar"}
     missing = {option for option, module in modules.items() if find_spec(module) is None}
-    return {name: how for name, how in methods.items() if missing.isdisjoint(how[1].values())}
+    return {
+        name: (how, parameters)
+        for name, (how, parameters) in methods.items()
+        if missing.isdisjoint(map(str, as_in_paper(how, **parameters).get_params().values()))
+    }
 
 
 def winners(values: Mapping[str, float], sign: int) -> list[str]:

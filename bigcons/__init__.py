@@ -22,6 +22,7 @@ _HOMES = {
     "NClustersChoice": "bigcons.stores.cluster_tree",
     "Report": "bigcons.report",
     "annotate": "bigcons.stores.annotate",
+    "as_in_paper": "bigcons.methods.consensus",
     "match": "bigcons.stores.aligning",
     "repair": "bigcons.repairing",
     "choose_n_clusters": "bigcons.overlaps.n_clusters",
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from bigcons.methods import *  # noqa: F403 - the class of every method
     from bigcons.methods.cluster_tree import consensus_tree as consensus_tree
     from bigcons.methods.clustering import ConsensusClustering as ConsensusClustering
+    from bigcons.methods.consensus import as_in_paper as as_in_paper
     from bigcons.methods.consensus import consensus as consensus
     from bigcons.overlaps.n_clusters import choose_n_clusters as choose_n_clusters
     from bigcons.progress import ProgressBar as ProgressBar

@@ -1,19 +1,40 @@
-"""docs/papers.md: every row is complete, and what it names exists."""
+"""docs/papers.md: every row is complete, what it names exists, and every call gives the figure printed."""
 
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-import bigcons
+from bigcons import METHODS, ConsensusClusterer, as_in_paper
+from bigcons.errors import InvalidInputError, MissingDependencyError
+from bigcons.methods.consensus import AS_IN_PAPER
 
 ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs/papers.md").read_text()
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
-    for line in (ROOT / "docs/papers.md").read_text().splitlines()
+    for line in PAGE.splitlines()
     if line.startswith("|") and not re.match(r"\|(-|\s*(what|experiment) )", line)
 ]
-HEAD = re.compile(r"^[\w.]+")
+NUMBER = re.compile(r"-?\d*\.?\d+")
+
+
+def in_code(cell):
+    return re.findall(r"`([^`]+)`", cell)
+
+
+CALLS = [row for row in ROWS if not row[1].startswith("`benchmarks/")]
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory):
+    """What the lines of the page define."""
+    defined = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("papers"))
+        exec(re.search(r"```python\n(.*?)```", PAGE, re.DOTALL).group(1), defined)
+        yield defined
 
 
 def test_page__has_no_empty_cell():
@@ -24,16 +45,51 @@ def test_page__has_no_empty_cell():
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
 def test_row__names_what_exists(row):
     _, call, test, figure = row
-    for name in re.findall(r"`([^`]+)`", test):
+    for name in in_code(test):
         if "::" in name:
             file, function = name.split("::")
             assert f"def test_{function}(" in (ROOT / "tests" / file).read_text()
     for name in re.findall(r"`([\w/]+\.json)`", test + figure):
         assert (ROOT / "benchmarks/results" / name).exists()
-    for name in re.findall(r"`([^`]+)`", call):
+    for name in in_code(call):
         if name.startswith("benchmarks/"):
             assert (ROOT / name.split()[0]).exists()
-        elif not name.startswith(("bigcons ", '"')):
-            value = bigcons
-            for part in HEAD.match(name).group().split("."):
-                value = getattr(value, part)
+
+
+@pytest.mark.parametrize("row", CALLS, ids=lambda row: row[0])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_call__gives_the_figure_printed(row, names):
+    figures = [name for name in in_code(row[3]) if NUMBER.fullmatch(name)]
+    values = []
+    for call in in_code(row[1]):
+        if call.startswith("bigcons "):
+            continue
+        try:
+            found = eval(call, names)
+            if isinstance(found, ConsensusClusterer):
+                found.fit(names["ensemble"])
+        except MissingDependencyError as missing:
+            pytest.skip(str(missing))
+        if isinstance(found, (int, float, np.number)):
+            values.append(found)
+    for value, figure in zip(values, figures, strict=True):
+        assert round(float(value), len(figure.partition(".")[2])) == float(figure)
+
+
+@pytest.mark.parametrize("name", AS_IN_PAPER)
+def test_as_in_paper__lets_parameters_of_the_caller_come_first(name):
+    own = AS_IN_PAPER[name]
+    made = as_in_paper(name)
+    if name in METHODS:
+        assert type(made) is METHODS[name]
+        assert {key: made.get_params()[key] for key in own} == own
+        defaults = METHODS[name]().get_params()
+        assert as_in_paper(name, 3, **{key: defaults[key] for key in own}).get_params() == {
+            **defaults,
+            "n_clusters": 3,
+        }
+
+
+def test_as_in_paper__of_a_method_of_no_paper_is_refused():
+    with pytest.raises(InvalidInputError, match="name='tree' is unknown; choose one of 'pcc'"):
+        as_in_paper("tree")

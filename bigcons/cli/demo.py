@@ -25,7 +25,7 @@ from bigcons.storage.places import disk_errors
 
 N_STARTS = 3
 
-AS_IN_PAPER: dict[str, Any] = {"solver": "heap", "max_iter": "paper", "coassociation": "paper"}
+AS_IN_PAPER: dict[str, Any] = {"solver": "heap", "max_iter": "paper"}
 """How pairs are solved."""
 
 PAPER_SECONDS = {"l2": 13.8, "kl": 16.7}
@@ -133,7 +133,7 @@ def _run(
         warnings.simplefilter("ignore", ConvergenceWarning)
         few = ensemble.read(0, min(ensemble.n_objects, 200))
         few_pairs = coassociation.sample(few, per_object=10, random_state=0)
-        PCC(n_clusters, coassociation="paper", random_state=0).fit(few)
+        PCC(n_clusters, random_state=0).fit(few)
         ConsensusTree(n_clusters, random_state=0).fit(few)
         for divergence in PAPER_SECONDS:
             PCC(n_clusters, pairs=few_pairs, divergence=divergence, random_state=0, **AS_IN_PAPER).fit(few)

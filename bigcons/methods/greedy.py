@@ -19,6 +19,7 @@ from bigcons.metrics.ensemble import average_of_tables
 from bigcons.overlaps.incidence import check_overlaps_plan, fold_overlaps, votes_of
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator
+from bigcons.solving.assignment import given_clusters
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.passes import as_history, best_start, timed_passes
 from bigcons.solving.survey import take_survey
@@ -194,14 +195,8 @@ class GreedyANMI(ConsensusClusterer):
 
     def _given(self, ensemble: Ensemble, engine: Engine) -> np.ndarray:
         """Return ``init`` as codes, objects without a label in the nearest cluster."""
-        codes = np.array(self.init)
         n, K = ensemble.n_objects, self.n_clusters
-        if codes.shape != (n,) or codes.dtype.kind not in "iu" or codes.min() < -1 or codes.max() >= K:
-            raise InvalidInputError(
-                f"init has shape {codes.shape} and type {codes.dtype}; pass 'best' or {n} integer labels "
-                f"from 0 to {K - 1}, -1 where there is none."
-            )
-        codes = codes.astype(np.int32)
+        codes = given_clusters(self.init, n, K, "'best'")
         if (codes >= 0).all():
             return codes
         counts = count_labels(ensemble, engine, codes, K)

@@ -310,8 +310,6 @@ def cut_by_spectrum(
 
 def cut_by_metis(weights: np.ndarray, n_groups: int, imbalance: float, seed: int) -> np.ndarray:
     """Return the groups (B,) of base clusters by a balanced cut."""
-    if n_groups >= len(weights):
-        return np.arange(len(weights))
     return partition_graph(graph_of(weights.copy()), n_groups, imbalance, seed)[0]
 
 

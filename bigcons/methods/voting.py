@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -15,10 +15,19 @@ from bigcons.kernels.cluster_tables import mark_majorities
 from bigcons.memory import MOST_BYTES
 from bigcons.overlaps.spectral_start import SpectrallyStarted
 from bigcons.seeding import SeedLike
-from bigcons.solving.assignment import AssignmentClusterer, TableProblem, first_partition, shares
+from bigcons.solving.assignment import (
+    AssignmentClusterer,
+    FirstClusters,
+    GivenStart,
+    TableProblem,
+    first_partition,
+    given_clusters,
+    random_clusters,
+    shares,
+)
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.memory_plan import check_matrix_plan
-from bigcons.solving.passes import Record, Stats, best_start
+from bigcons.solving.passes import BestOfStarts, Problem, Record, Stats, best_start
 from bigcons.solving.survey import Survey
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
@@ -67,7 +76,55 @@ class MeanSimilarity(TableProblem):
         return float(stats["totals"][0])
 
 
-class IVC(SpectrallyStarted, AssignmentClusterer):
+class VotingClusterer(SpectrallyStarted, AssignmentClusterer):
+    """Base of the three: where they start."""
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "partition",
+        n_init: int = 10,
+        n_finalists: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        resume: bool = True,
+        random_state: SeedLike = None,
+        memory: str | float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        client: object = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            n_init=n_init,
+            n_finalists=n_finalists,
+            max_iter=max_iter,
+            tol=tol,
+            resume=resume,
+            random_state=random_state,
+            memory=memory,
+            out=out,
+            client=client,
+        )
+        self.init = init
+
+    def _first_clusters(self, ensemble: Ensemble) -> np.ndarray | FirstClusters:
+        """Return the clusters given, or the rule of the starts."""
+        if not isinstance(self.init, str):
+            names = "'partition', 'random'"
+            return given_clusters(self.init, ensemble.n_objects, self.n_clusters, names)
+        chosen = check_choice("init", self.init, ("partition", "random"))
+        return first_partition if chosen == "partition" else random_clusters
+
+    def _starts(self, problem: Problem, ensemble: Ensemble, engine: Engine, survey: Survey) -> BestOfStarts:
+        first, own = self._first_clusters(ensemble), cast("TableProblem", problem)
+        if isinstance(first, np.ndarray):
+            return GivenStart(own, first)
+        own.first = first
+        return super()._starts(problem, ensemble, engine, survey)
+
+
+class IVC(VotingClusterer):
     """Iterative voting consensus: clusters of objects around their majority labels (k-modes).
 
     Every pass takes the majority label of each partition within each cluster as its center, and moves every
@@ -77,10 +134,13 @@ class IVC(SpectrallyStarted, AssignmentClusterer):
     ----------
     n_clusters : int, default=8
         Maximum number of clusters; one that loses its last object stays empty.
+    init : {"partition", "random"} or array of shape (n_objects,), default="partition"
+        "partition": random base partitions, as the paper advises. "random": random clusters. Or the clusters
+        to start from, 0 to ``n_clusters`` - 1, -1 where there is none; there is one start then.
     n_init : int, default=10
-        Number of starts, each from a random base partition, on at least 4,096 objects; the best is kept.
-        Ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
-        labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times.
+        Number of starts, on at least 4,096 objects; the best is kept. Instead of from base partitions,
+        ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
+        labels, start from k-means in the spectral embedding of `HBGF`, ``n_init`` times.
     n_finalists : int, default=1
         Number of the best starts that continue on all objects, in the same passes.
     max_iter : int, default=100
@@ -132,7 +192,7 @@ class IVC(SpectrallyStarted, AssignmentClusterer):
         return MajorityLabels("IVC", ensemble.offsets, self.n_clusters)
 
 
-class IPVC(SpectrallyStarted, AssignmentClusterer):
+class IPVC(VotingClusterer):
     """Iterative probabilistic voting consensus: clusters of objects around their label frequencies.
 
     As `IVC`, but the distance of an object to a cluster is its mean distance to all members, itself
@@ -142,10 +202,13 @@ class IPVC(SpectrallyStarted, AssignmentClusterer):
     ----------
     n_clusters : int, default=8
         Maximum number of clusters; one that loses its last object stays empty.
+    init : {"partition", "random"} or array of shape (n_objects,), default="partition"
+        "partition": random base partitions, as the paper advises. "random": random clusters. Or the clusters
+        to start from, 0 to ``n_clusters`` - 1, -1 where there is none; there is one start then.
     n_init : int, default=10
-        Number of starts, each from a random base partition, on at least 4,096 objects; the best is kept.
-        Ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
-        labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times.
+        Number of starts, on at least 4,096 objects; the best is kept. Instead of from base partitions,
+        ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
+        labels, start from k-means in the spectral embedding of `HBGF`, ``n_init`` times.
     n_finalists : int, default=1
         Number of the best starts that continue on all objects, in the same passes.
     max_iter : int, default=100
@@ -195,7 +258,7 @@ class IPVC(SpectrallyStarted, AssignmentClusterer):
         return LabelFrequencies("IPVC", ensemble.offsets, self.n_clusters)
 
 
-class IPC(SpectrallyStarted, AssignmentClusterer):
+class IPC(VotingClusterer):
     """Iterative pairwise consensus: objects join the cluster they are most similar to on average.
 
     The similarity of two objects is the share of partitions that put them together. An object's similarity to
@@ -209,10 +272,13 @@ class IPC(SpectrallyStarted, AssignmentClusterer):
         "observed": similarity c/N, over the partitions that label both objects; on an incomplete ensemble it
         is computed pair by pair, in O(n^2) memory. "all": c/M, at the cost of `IVC`. The two are the same
         without missing labels.
+    init : {"partition", "random"} or array of shape (n_objects,), default="partition"
+        "partition": random base partitions, as the paper advises. "random": random clusters. Or the clusters
+        to start from, 0 to ``n_clusters`` - 1, -1 where there is none; there is one start then.
     n_init : int, default=10
-        Number of starts, each from a random base partition, on at least 4,096 objects; the best is kept.
-        Ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
-        labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times.
+        Number of starts, on at least 4,096 objects; the best is kept. Instead of from base partitions,
+        ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
+        labels, start from k-means in the spectral embedding of `HBGF`, ``n_init`` times.
     n_finalists : int, default=1
         Number of the best starts that continue on all objects, in the same passes.
     max_iter : int, default=100
@@ -262,6 +328,7 @@ class IPC(SpectrallyStarted, AssignmentClusterer):
         n_clusters: int = 8,
         *,
         normalize: str = "observed",
+        init: Any = "partition",
         n_init: int = 10,
         n_finalists: int = 1,
         max_iter: int = 100,
@@ -274,6 +341,7 @@ class IPC(SpectrallyStarted, AssignmentClusterer):
     ) -> None:
         super().__init__(
             n_clusters,
+            init=init,
             n_init=n_init,
             n_finalists=n_finalists,
             max_iter=max_iter,
@@ -313,6 +381,7 @@ class IPC(SpectrallyStarted, AssignmentClusterer):
         assigned, records, converged, start_objectives = solve_pairwise(
             ensemble,
             self.n_clusters,
+            self._first_clusters(ensemble),
             n_init=self.n_init,
             max_passes=self.max_iter,
             tol=self.tol,
@@ -326,6 +395,7 @@ class IPC(SpectrallyStarted, AssignmentClusterer):
 def solve_pairwise(
     ensemble: Ensemble,
     n_clusters: int,
+    first: np.ndarray | FirstClusters,
     *,
     n_init: int,
     max_passes: int,
@@ -345,7 +415,7 @@ def solve_pairwise(
     labeled = np.asarray((labels >= 0).any(axis=1))
 
     def restart(number: int) -> tuple[np.ndarray, list[Record], bool]:
-        assigned = first_partition(labels, n_clusters, seed, number)
+        assigned = first if isinstance(first, np.ndarray) else first(labels, n_clusters, seed, number)
         records: list[Record] = []
         with one_thread(user_api="blas"):
             while len(records) < max_passes:
@@ -358,7 +428,7 @@ def solve_pairwise(
 
     with one_thread(user_api="blas"):  # until the last of the restarts in this process ends
         found, objectives = best_start(
-            engine.map(restart, range(n_init)),
+            engine.map(restart, range(1 if isinstance(first, np.ndarray) else n_init)),
             lambda result: result[1][-1]["objective"],
             lower_is_better=False,
         )

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigcons.coassociation.factorized import Weights
+from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import assign, count_assigned, padded
 from bigcons.memory import Block
 from bigcons.seeding import generator
 from bigcons.solving.pass_clusterer import PassClusterer
-from bigcons.solving.passes import Record, State, Stats, Winner
+from bigcons.solving.passes import BestOfStarts, Finalists, Record, Run, State, Stats, Winner, add_all
 from bigcons.solving.results import Found
 from bigcons.solving.survey import Survey
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
+
+FirstClusters = Callable[[np.ndarray, int, int, int], np.ndarray]
+"""The clusters (rows,) of a start, by labels (rows, M), the number of clusters, the seed and the start."""
 
 CERTAINTY = 0.9
 """The weight of the base partition in a start of probabilities; the rest is spread over all clusters."""
@@ -43,6 +47,7 @@ class TableProblem(ABC):
         self.offsets = offsets
         self.n_clusters = n_clusters
         self.weights = weights
+        self.first: FirstClusters = first_partition
 
     def counted(self, labels: np.ndarray) -> np.ndarray:
         """Return labels with those of partitions of weight 0 missing."""
@@ -65,9 +70,9 @@ class TableProblem(ABC):
         return {"table": table, "bias": np.where(sizes > 0, 0.0, -np.inf)}
 
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, np.ndarray]:
-        """Return the state of a partition taken from the ensemble, and that partition."""
+        """Return the state of the first clusters, and these."""
         labels = self.counted(labels)
-        assigned = first_partition(labels, self.n_clusters, seed, number)
+        assigned = self.first(labels, self.n_clusters, seed, number)
         T, sizes = self._zeros()
         count_assigned(labels, self.offsets, assigned, T, sizes)
         return self.state(T, sizes), assigned[:, None]
@@ -216,6 +221,54 @@ def first_partition(labels: np.ndarray, n_clusters: int, seed: int, number: int)
     fewer, clusters would stay empty forever. M consecutive starts all begin with different partitions.
     """
     return clusters_by(labels, partition_rule(labels, n_clusters, seed, number))
+
+
+def random_clusters(labels: np.ndarray, n_clusters: int, seed: int, number: int) -> np.ndarray:
+    """Return random clusters (rows,) int32 of the objects of ``labels`` (rows, M)."""
+    return generator(seed, "start.random", number).integers(n_clusters, size=len(labels), dtype=np.int32)
+
+
+def given_clusters(init: Any, n_objects: int, n_clusters: int, names: str) -> np.ndarray:
+    """Return clusters (n_objects,) int32 that a caller gives; ``names`` are the other values of ``init``."""
+    given = np.array(init)
+    if (
+        given.shape != (n_objects,)
+        or given.dtype.kind not in "iu"
+        or given.min() < -1
+        or given.max() >= n_clusters
+    ):
+        raise InvalidInputError(
+            f"init has shape {given.shape} and type {given.dtype}; pass {names} or {n_objects} integer "
+            f"labels from 0 to {n_clusters - 1}, -1 where there is none."
+        )
+    return given.astype(np.int32)
+
+
+class GivenStart(BestOfStarts):
+    """Passes that start from given clusters of all objects."""
+
+    def __init__(self, problem: TableProblem, clusters: np.ndarray) -> None:
+        super().__init__(problem, 1)
+        self.counted = problem
+        self.clusters = clusters
+
+    def n_held(self, _n_init: int) -> int:
+        """Return 0: none starts on the sample."""
+        return 0
+
+    def start(self, run: Run) -> tuple[Finalists, list[float]]:
+        """Return the state that follows from the clusters, which become the first rows of the objects."""
+        problem = self.counted
+
+        def count(block: Block) -> list[Stats]:
+            labels = problem.counted(run.data.read(block.start, block.stop))
+            own = self.clusters[block.start : block.stop]
+            run.arrays.write(0, block, own[:, None])
+            counts, sizes = counts_of(labels, problem.offsets, own, problem.n_clusters)
+            return [{"counts": counts, "sizes": sizes}]
+
+        (stats,) = run.fold(count, add_all)
+        return Finalists([], [problem.state(stats["counts"], stats["sizes"])], [[]], carries=True), []
 
 
 PartitionRule = list[tuple[int, np.ndarray]]

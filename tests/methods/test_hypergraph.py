@@ -1,5 +1,6 @@
 """CSPA, HGPA, MCLA and HBGF against full matrices; the fold of overlaps that they share."""
 
+import itertools
 import sys
 import warnings
 
@@ -12,6 +13,7 @@ from sklearn.cluster import KMeans
 from bigcons import METHODS, Ensemble
 from bigcons.datasets import ce_8d5k
 from bigcons.errors import (
+    ConsensusWarning,
     ConvergenceWarning,
     InvalidInputError,
     MemoryBudgetError,
@@ -29,6 +31,7 @@ from bigcons.metrics import adjusted_rand, nmi
 from bigcons.overlaps import eigenvectors, incidence
 from bigcons.overlaps.embedding import KMeansSettings, bipartite_embedding, cut_embedding, find_centers
 from bigcons.overlaps.incidence import block_overlaps, fold_overlaps, observed_pairs, votes_of
+from bigcons.partitioners import graph_of, least_cut, partition_graph
 from bigcons.progress import Progress, report_progress_to
 from bigcons.solving.memory_plan import check_held_plan
 from tests.naive import hypergraph as naive
@@ -547,6 +550,49 @@ def test_metis__finds_parts_of_a_few_objects(n_objects):
     labels = CSPA(10, partitioner="metis", random_state=0).fit(labels).labels_
     assert adjusted_rand(truth, labels) == 1.0
     assert np.bincount(labels).max() == -(-n_objects // 10)
+
+
+@pytest.mark.parametrize("method", [CSPA, HBGF, MCLA])
+def test_metis__recovers_the_grouping_of_the_seven_objects(method):
+    pytest.importorskip("pymetis")
+    for seed in range(5):
+        model = method(3, partitioner="metis", random_state=seed).fit(SEVEN)
+        assert adjusted_rand([0, 0, 0, 1, 1, 2, 2], model.labels_) == 1.0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_least_cut__is_the_least_of_all_cuts(seed):
+    rng = np.random.default_rng(seed)
+    n, K, slack = int(rng.integers(5, 9)), int(rng.integers(2, 4)), int(rng.integers(2))
+    weights = np.triu(rng.integers(0, 5, (n, n)), 1)
+    graph = graph_of((weights + weights.T).astype(float))
+    allowed = range(max(n // K - slack, 1), -(-n // K) + slack + 1)
+
+    def cut_by(parts):
+        sizes = np.bincount(parts, minlength=K)
+        is_allowed = sizes.min() in allowed and sizes.max() in allowed
+        return weights[np.not_equal.outer(parts, parts)].sum() if is_allowed else np.inf
+
+    parts, cut = least_cut(graph, K, allowed[0], allowed[-1])
+    least = min(cut_by(np.array((0, *others))) for others in itertools.product(range(K), repeat=n - 1))
+    assert cut_by(parts) == least
+    assert cut / graph.scale == pytest.approx(least, rel=1e-3)
+
+
+@pytest.mark.parametrize("K", [3, 5, 8])
+def test_metis__leaves_no_part_empty(K):
+    """METIS's k-way scheme leaves parts of such graphs empty."""
+    pytest.importorskip("pymetis")
+    labels = random_labels(20, 3, 3, 0.0)
+    sizes = np.bincount(CSPA(K, partitioner="metis", random_state=0).fit(labels).labels_, minlength=K)
+    assert 1 <= sizes.min() <= sizes.max() <= -(-20 // K)
+
+
+def test_metis__that_finds_no_balanced_cut_says_so():
+    pytest.importorskip("pymetis")
+    graph = graph_of(np.ones((13, 13)))
+    with pytest.warns(ConsensusWarning, match="METIS finds no cut into 11 parts of 1 to 2 vertices"):
+        partition_graph(graph, 11, 0.05, 0)
 
 
 def test_metis__objective_is_the_similarity_cut():

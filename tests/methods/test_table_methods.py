@@ -1,5 +1,6 @@
 """IVC, IPVC, IPC, QMI, KCC and k-means on labels: every pass does what the plain references say."""
 
+import itertools
 import warnings
 from functools import partial
 
@@ -146,19 +147,65 @@ def test_ipc__pair_by_pair_equals_the_fold_where_both_apply():
     assert adjusted_rand(observed.labels_, pairwise.labels_) == 1.0
 
 
-@pytest.mark.parametrize("method", [IVC, IPVC, IPC])
+VOTING = {
+    IVC: naive.ivc_cost,
+    IPVC: naive.ipvc_cost,
+    IPC: lambda row, members: naive.ipc_cost(row, members, "observed"),
+}
+
+
+def moved(labels, clusters, k, cost):
+    """Return the clusters after every object has moved to its nearest, or stayed on a tie."""
+    costs = naive.costs(labels.tolist(), clusters, k, cost)
+    return [
+        c if own[c] <= min(own) + 1e-9 else int(np.argmin(own))
+        for own, c in zip(costs, clusters, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("method", VOTING)
 def test_six_objects__base_partitions_and_the_truth_are_fixed_points(method):
     """The example of Nguyen and Caruana: started at a base partition each method stays there."""
     found = {tuple(quietly_fit(method(2, n_init=1, random_state=s), SIX).labels_) for s in range(20)}
     bases = {tuple(np.unique(SIX[:, u], return_inverse=True)[1]) for u in range(4)}
     relabeled = {tuple(1 - np.array(base)) for base in bases}
     assert found <= bases | relabeled
-    truth = np.array([0, 0, 0, 1, 1, 1])
-    cost = {IVC: naive.ivc_cost, IPVC: naive.ipvc_cost}.get(
-        method, lambda row, members: naive.ipc_cost(row, members, "observed")
-    )
-    costs = naive.costs(SIX.tolist(), truth.tolist(), 2, cost)
-    assert all(own[k] <= min(own) for own, k in zip(costs, truth, strict=True))
+    for start in ([0, 0, 0, 1, 1, 1], *bases):
+        assert adjusted_rand(start, method(2, init=start).fit(SIX).labels_) == 1
+
+
+@pytest.mark.parametrize("method", VOTING)
+def test_six_objects__end_from_any_start_where_the_paper_s_rule_leads(method):
+    """Every start but one cluster: of 31, IVC recovers the truth from one, IPVC and IPC from three."""
+    recovered = 0
+    for others in itertools.product((0, 1), repeat=5):
+        if any(others):
+            clusters = [0, *others]
+            model = method(2, init=clusters).fit(SIX)
+            while (after := moved(SIX, clusters, 2, VOTING[method])) != clusters:
+                clusters = after
+            assert adjusted_rand(clusters, model.labels_) == 1
+            recovered += adjusted_rand([0, 0, 0, 1, 1, 1], clusters) == 1
+    assert recovered == (1 if method is IVC else 3)
+
+
+@pytest.mark.parametrize("method", VOTING)
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_voting__from_its_own_clusters_moves_nothing(method, missing, tmp_path):
+    ensemble, _ = planted_ensemble(6000 if method is not IPC else 600, 20, missing=missing, random_state=0)
+    stored = ensemble.save(tmp_path / "labels.zarr", chunk_rows=512)
+    model = quietly_fit(method(6, init="random", random_state=0), stored)
+    again = method(6, init=model.labels_).fit(stored)
+    np.testing.assert_array_equal(again.labels_, model.labels_)
+    assert again.n_passes_ == 1
+    assert again.history_["moved"] == [0]
+
+
+@pytest.mark.parametrize("method", VOTING)
+@pytest.mark.parametrize("init", ["best", [0, 1], [0, 0, 0, 1, 1, 2]])
+def test_voting__refuses_a_start_that_is_none(method, init):
+    with pytest.raises(InvalidInputError, match=r"init(='best' is unknown| has shape \(\d,\) and)"):
+        method(2, init=init).fit(SIX)
 
 
 def test_kcc__with_the_category_utility_is_qmi():
