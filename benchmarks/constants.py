@@ -2,7 +2,7 @@
 
 The default is fitted to every ninth ensemble of `accuracy.py`, once given the number of classes and once with
 ``n_clusters="auto"``, as it is and with one constant changed. A constant that moves nothing in either half of
-the data is one too many. Constants that kernels have compiled are not among them: `tree_ablation.py` has those.
+the data is one too many. Those that kernels have compiled are not among them: `tree_ablation.py` has these.
 
 ``--write`` makes results/constants.md. ``--ensembles`` keeps the ensembles; ``--out`` keeps the rows, and an
 interrupted run resumes.
