@@ -2,10 +2,10 @@
 
 import io
 import itertools
-from dataclasses import replace
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
