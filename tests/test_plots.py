@@ -5,6 +5,7 @@ import itertools
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -470,6 +471,21 @@ def test_tree__has_a_line_as_wide_as_its_share_and_colored_by_support_for_each_s
     assert [text.get_text() for text in axes.texts] == [f"{told:.2f}" for told in tree.support[-2:]]
     with pytest.raises(InvalidInputError, match="consensus_tree"):
         plots.tree([1, 2])
+
+
+def test_tree__shows_beside_it_what_each_partition_has_in_its_clusters():
+    truth, labels = three_groups(200)
+    labels = np.column_stack([labels, truth, np.zeros(200, int), np.where(truth == 1, 2, truth)])
+    tree = consensus_tree(labels, random_state=0)
+    figure = plots.tree(tree, 3, partitions=True)
+    beside = next(axes for axes in figure.axes if axes.images)
+    image = beside.images[0].get_array()
+    assert image.shape == (3, labels.shape[1], 3)
+    assert len(np.unique(image[:, 0], axis=0)) == 1  # the partition of a single cluster comes first
+    assert len(np.unique(image[:, 1], axis=0)) == 2
+    assert [len(np.unique(column, axis=0)) for column in image.swapaxes(0, 1)].count(3) >= 1
+    with pytest.raises(InvalidInputError, match="kept without the labels"):
+        plots.tree(replace(tree, placer=None), partitions=True)
 
 
 def test_tree__of_a_single_partition_has_no_support_to_show():

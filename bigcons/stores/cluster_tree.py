@@ -315,7 +315,9 @@ class ClusterTree:
             raise ValueError("arrays of other shapes")
         one = float(facts["lifetime_of_one"])
         choice = NClustersChoice(facts["n_clusters"], facts["runner_up"], table, one, facts["n_sampled"])
-        return cls(facts["tree"], choice=choice, n_objects=facts["n_objects"], **found)
+        merges, sizes, support, error = (found[name] for name in _ARRAYS[:4])
+        told = choice, facts["n_objects"], found.get("p_values")
+        return cls(facts["tree"], merges, sizes, support, error, *told)
 
 
 _ARRAYS = ("merges", "sizes", "support", "support_error", "p_values")

@@ -14,6 +14,7 @@ from bigcons.execution.engine import SerialEngine
 from bigcons.kernels.trust import compare_partitions
 from bigcons.metrics import adjusted_rand, confidence, matching_accuracy, nmi, reliability, trust
 from bigcons.metrics.confidence import EXTRA, random_half
+from bigcons.stores.trust import cluster_table, mergers
 from tests.naive import trust as naive
 from tests.support.strategies import label_matrices
 
@@ -57,6 +58,17 @@ def test_trust__is_shown_in_a_line():
         f"Trust(4 objects, mean confidence {mean:.2f}, 2 clusters, 2 partitions, "
         f"temperature {found.temperature:.2f})"
     )
+
+
+def test_trust__says_which_clusters_could_be_merged_at_no_cost():
+    found = trust([[0, 0], [0, 0], [1, 1], [1, 2]], [0, 0, 1, 2], client="serial")
+    assert "could be merged" not in found._repr_html_()
+    of = {"nearest": [1, 0, 1], "division": [0.9, None, 0.2]}
+    rows = {name: of.get(name, found.clusters[name]) for name in found.clusters.column_names}
+    told = found._replace(clusters=cluster_table(rows))
+    assert mergers(told.clusters) == {2: 1}
+    assert repr(told).endswith(", 2 could be merged with 1 at no cost)")
+    assert "could be merged at no cost with" in told._repr_html_()
 
 
 def test_trust__of_a_wide_ensemble_is_that_of_its_definition():
