@@ -72,9 +72,12 @@ class Store:
         of its manifest.
         """
         self._opened_with = (place, kind, remedy)
-        self.place, self.kind, self.remedy = place, kind, remedy
+        self.place: Place = place
+        self.remedy: str = remedy
         self.manifest: Manifested = read_layout(place, kind, remedy)
-        _, self.data, self.body, self.layout, _ = self.manifest
+        self.data: Place = self.manifest.data
+        self.body: dict[str, Any] = self.manifest.body
+        self.layout: Layout = self.manifest.layout
         self.ids: StoredIds | None = None
         if self.body.get("ids") is not None:
             with consistent(place, remedy):

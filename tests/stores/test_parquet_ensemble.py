@@ -3,6 +3,9 @@
 import json
 import pickle
 import shutil
+import signal
+import subprocess
+import sys
 
 import distributed
 import duckdb
@@ -187,6 +190,54 @@ def test_failed_writes__leave_what_was(stored, tmp_path, monkeypatch):
     assert names_in(tmp_path) == ["e.parquet"]
     assert {file.name: file.read_bytes() for file in (tmp_path / "e.parquet").iterdir()} == before
     stored.verify()
+
+
+WORK = {
+    "generate": "kmeans(features, n_partitions=4, n_clusters=3, random_state=0, out=path)",
+    "append": "Ensemble.open(path, 'a').append_objects(features.argmax(axis=1)[:, None].repeat(4, 1))",
+}
+KILLED = """
+import os, signal, sys
+import numpy as np
+from bigcons import Ensemble
+from bigcons.generate import kmeans
+from bigcons.stores.parquet_ensemble import ParquetWriter
+write, written = ParquetWriter.write, []
+def deadly(writer, block):
+    write(writer, block)
+    written.append(block)
+    if len(written) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+ParquetWriter.write = deadly
+features, path = np.load(sys.argv[2]), sys.argv[1]
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
+@pytest.mark.parametrize("what", WORK)
+def test_killed_writer__leaves_what_was_and_is_repeated_with_the_same_bits(what, tmp_path):
+    """The third of several files is written when the process is killed."""
+    features = np.random.default_rng(0).normal(size=(5000, 3)).astype(np.float32)
+    np.save(tmp_path / "features.npy", features)
+    names = {"kmeans": kmeans, "Ensemble": Ensemble, "features": features}
+    found, quiet = tmp_path / "found.parquet", tmp_path / "quiet.parquet"
+    for path in (found, quiet) if what == "append" else ():
+        eval(WORK["generate"], names | {"path": path})
+    before = names_in(tmp_path)
+    child = [sys.executable, "-c", KILLED + WORK[what], str(found), str(tmp_path / "features.npy")]
+    assert subprocess.run(child, check=False, capture_output=True).returncode == -signal.SIGKILL
+    if what == "append":
+        assert Ensemble.open(found).verify()["n_objects"] == 5000
+    else:
+        assert not found.exists()
+    for path in (found, quiet):
+        eval(WORK[what], names | {"path": path})
+    files = sorted(file.name for file in quiet.iterdir())
+    assert len(files) > 3
+    assert files == sorted(file.name for file in found.iterdir())
+    parts = [name for name in files if name != "_manifest.json"]
+    assert all((found / name).read_bytes() == (quiet / name).read_bytes() for name in parts)
+    assert names_in(tmp_path) == sorted({*before, "found.parquet", "quiet.parquet"})
 
 
 def test_alterations__are_found(tmp_path):
