@@ -259,7 +259,8 @@ def feature_views(
     features
         As in `kmeans`.
     n_features
-        Number of features per view, drawn without replacement from those that vary.
+        Number of features per view, drawn without replacement from those that vary; a category is one, with
+        all its columns.
     n_clusters
         As in `kmeans`; the paper gives every view the same number.
     n_partitions

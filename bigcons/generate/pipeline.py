@@ -274,6 +274,11 @@ class Call(NamedTuple):
                 distances.append(task.distances(points, labels))
         return replace(made, reach=float(np.quantile(np.concatenate(distances), FAR)))
 
+    def of_columns(self, scaling: Scaling) -> Call:
+        """Return the call, once it is known which numbers the columns of the features become."""
+        columns = self.data.encoding.with_scaling(scaling).columns_of_numbers()
+        return self._replace(scheme=self.scheme.of_columns(columns))
+
     def seen(self, segment_rows: int) -> Seen:
         """Return what the partitions see of the objects."""
         return Seen(self.scheme, self.data.n_objects, segment_rows, self.seed)
@@ -309,6 +314,7 @@ def _train_on_all(call: Call) -> Ensemble:
 
     data = call.data
     scaling = measure(data, standardize=call.standardize)
+    call = call.of_columns(scaling)
     plan = make_plan(
         data, scaling.width, call.scheme, call.settings, call.budget, call.algorithm, call.engine
     )
@@ -382,13 +388,16 @@ def _train_on_samples(call: Call, sample_rows: int) -> Ensemble:
     seen = call.seen(plan.segment_rows)
     subset = seen.pool(plan.pool_rows) if call.finished is None else None
     scaling, rows = measure_and_sample(data, subset, standardize=call.standardize)
+    call = call.of_columns(scaling)
     call.scheme.features.width(scaling.width)
+    seen = call.seen(plan.segment_rows)
     made_with = call.made_with(scaling, algorithm="lloyd", train="samples", sample_rows=sample_rows)
     made_with["n_partitions"] = call.n_partitions  # of every block of labels
     if subset is None:
         assert call.finished is not None  # noqa: S101 - or there were a sample
         return take_finished(call.finished, made_with)
-    if len(scaling.gaps):  # which were not known before all was read
+    # gaps, and what varies of categories, were not known before all was read
+    if len(scaling.gaps) or not data.encoding.is_plain:
         plan = make_sampling_plan(
             *(data, call.scheme, call.settings, call.n_partitions, sample_rows, call.budget, call.engine),
             n_gaps=len(scaling.gaps),

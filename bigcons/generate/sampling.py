@@ -6,7 +6,8 @@ Subsets are drawn segment by segment, so memory does not grow with the data.
 from __future__ import annotations
 
 import itertools
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -55,7 +56,14 @@ class Scheme(NamedTuple):
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters for the provenance."""
-        return asdict(self.objects) | asdict(self.features)
+        given = asdict(self.objects) | asdict(self.features)
+        return {name: value for name, value in given.items() if name != "columns"}
+
+    def of_columns(self, columns: Sequence[int]) -> Scheme:
+        """Return the scheme for numbers of these columns of the features, of a category several."""
+        if isinstance(self.features, RandomFeatures):
+            return self._replace(features=replace(self.features, columns=tuple(columns)))
+        return self
 
 
 # Objects
@@ -270,19 +278,28 @@ class RandomFeatures:
     """``n_features`` features, drawn without replacement, independently for each partition."""
 
     n_features: int
+    columns: tuple[int, ...] | None = None
+    """The feature of each number, once known; None of one number each."""
 
     def width(self, n_features: int) -> int:
-        """The number of features drawn."""
-        if self.n_features > n_features:
+        """The largest count of numbers of the features drawn."""
+        sizes = np.ones(n_features, np.int64)
+        if self.columns is not None:
+            sizes = np.unique(self.columns, return_counts=True)[1]
+        if self.n_features > len(sizes):
             raise InvalidInputError(
-                f"n_features={self.n_features} but only {n_features} features vary; use fewer."
+                f"n_features={self.n_features} but only {len(sizes)} features vary; use fewer."
             )
-        return self.n_features
+        return int(np.sort(sizes)[-self.n_features :].sum())
 
     def view(self, n_features: int, seed: int, stream: str, u: int) -> View:
-        """The columns of partition ``u``, ascending."""
+        """The numbers of the features of partition ``u``, ascending."""
         rng = generator(seed, f"{stream}.columns", u)
-        return View(columns=np.sort(rng.choice(n_features, size=self.n_features, replace=False)))
+        of_number = np.arange(n_features)
+        if self.columns is not None:
+            of_number = np.unique(self.columns, return_inverse=True)[1]
+        drawn = rng.choice(int(of_number.max()) + 1, size=self.n_features, replace=False)
+        return View(columns=np.flatnonzero(np.isin(of_number, drawn)))
 
 
 @dataclass(frozen=True)

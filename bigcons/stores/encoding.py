@@ -284,6 +284,13 @@ class FeatureEncoding:
             Scaling(kept, mean, scale, gaps, heights, shares, int(given["checksum"]))
         )
 
+    def columns_of_numbers(self) -> list[int]:
+        """Return the column of each number that is clustered."""
+        assert self.scaling is not None  # noqa: S101 - asked for once they are known
+        positions = np.concatenate([self.scaling.kept, self.scaling.gaps])
+        found: list[int] = (np.searchsorted(self.starts, positions, side="right") - 1).tolist()
+        return found
+
     def column_names(self) -> list[str]:
         """Return the names of the columns that are clustered."""
         assert self.scaling is not None  # noqa: S101 - asked for once they are known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import StandardScaler
@@ -172,6 +173,19 @@ def test_feature_views__each_partition_is_k_means_on_its_columns():
 def test_feature_views__leaves_no_label_out(points):
     ensemble = generate.feature_views(points, n_clusters=3, n_features=2, n_partitions=5, random_state=0)
     assert ensemble.missing_share == 0
+
+
+@pytest.mark.parametrize("train", ["auto", "all"])
+def test_feature_views__see_all_numbers_of_a_category_or_none(train):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"city": rng.choice(list("abcd"), 300), "x": rng.normal(size=300)})
+    frame["y"] = np.where(rng.random(300) < 0.1, np.nan, rng.normal(size=300))
+    how = {"n_clusters": 3, "n_features": 1, "n_partitions": 8, "random_state": 0}
+    squares = generate.feature_views(frame, **how, train=train).generator.squares
+    seen = {tuple(np.flatnonzero(row)) for row in squares}  # four of the city, x, y, and whether y is missing
+    assert seen == {(0, 1, 2, 3), (4,), (5, 6)}
+    with pytest.raises(InvalidInputError, match="n_features=4 but only 3 features vary"):
+        generate.feature_views(frame, **{**how, "n_features": 4})
 
 
 def test_feature_views__counts_only_columns_that_vary(points):
