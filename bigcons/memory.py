@@ -21,6 +21,9 @@ _UNITS |= {p: 1000 ** (i + 1) for i, p in enumerate("KMGT")}
 BLOCK_ROWS = 1 << 16
 """Rows that are read, encoded or written at a time; of a chunk, at most."""
 
+MOST_TOGETHER = 8
+"""The most short items of a map, or blocks of a fold, that are one task."""
+
 TILE_ROWS = 1024
 """Rows on each side of a tile of a square of objects: 8 MB of distances."""
 

@@ -30,8 +30,7 @@ from distributed.scheduler import KilledWorker
 
 from bigcons.errors import BigconsError, ExecutionError, InvalidInputError, StoreNotFoundError
 from bigcons.execution.dask_workers import KEY_PREFIX, Admission, Wait, Workers, connect_seconds, one_line
-from bigcons.execution.engine import MOST_TOGETHER
-from bigcons.memory import Block, EngineSizes
+from bigcons.memory import MOST_TOGETHER, Block, EngineSizes
 from bigcons.progress import current_work
 
 Item = TypeVar("Item")

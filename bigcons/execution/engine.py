@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 
 from bigcons.errors import InvalidInputError
-from bigcons.memory import Block
+from bigcons.memory import MOST_TOGETHER, Block
 from bigcons.progress import Progress
 
 if TYPE_CHECKING:
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Sums = TypeVar("Sums")
-
-MOST_TOGETHER = 8
-"""The most short items of a map, or blocks of a fold, that are one task."""
 
 
 class Engine(Protocol):

@@ -20,9 +20,9 @@ import pytest
 
 from bigcons import Ensemble
 from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, MemoryBudgetError
-from bigcons.execution.dask_engine import MOST_TOGETHER, TASK_SECONDS, DaskEngine, connect
+from bigcons.execution.dask_engine import TASK_SECONDS, DaskEngine, connect
 from bigcons.execution.engine import SerialEngine, ThreadsEngine, fold, open_engine, resolve_engine
-from bigcons.memory import Block, row_blocks
+from bigcons.memory import MOST_TOGETHER, Block, row_blocks
 from bigcons.solving.memory_plan import MemoryPlan
 
 CLUSTERS = {
