@@ -210,7 +210,7 @@ class ClusterTree:
         for at, pair in enumerate(self.merges[:, :2].astype(int)):
             sides[at] = np.sort(of_node[pair])[::-1]
             of_node[G + at] = sides[at].sum()
-        objects = np.rint(sides * (self.n_objects / max(self.sizes.sum(), 1))).astype(np.int64)[::-1]
+        objects = np.rint(sides * (self.n_objects / max(float(self.sizes.sum()), 1.0))).astype(np.int64)[::-1]
         number = np.arange(1, G)
         return pa.table(
             {

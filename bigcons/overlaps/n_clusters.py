@@ -262,7 +262,7 @@ def search_sample(
             raise InvalidInputError("no object of the sample has a label; give n_clusters as a number.")
         of_level, lives = levels_of(groups, max(n_found - (n_found == n_groups), 1))
         by_number = np.bincount(of_level, lives)[2:]
-        longest = int((of_level == 2 + by_number.argmax()).argmax()) + 1 if by_number.size else 1
+        longest = int(np.argmax(of_level == 2 + np.argmax(by_number))) + 1 if by_number.size else 1
         products = np.count_nonzero(groups.table) / n_found * (2 * n_groups) ** 2
         is_full = products > MOST_PRODUCTS or 2 * n_groups > n_objects // LEAST_OBJECTS
         is_full |= 2 * n_found <= n_groups
@@ -293,9 +293,9 @@ def levels_of(groups: Groups, n_levels: int) -> tuple[np.ndarray, np.ndarray]:
     """
     least = min(LEAST_OBJECTS, int(np.count_nonzero(groups.groups >= 0)) // FIRST_GROUPS)
     of_level, heights = groups.n_large(least)[:n_levels], groups.costs(n_levels)
-    n_of_one = int(np.append(of_level > 1, True).argmax())  # levels until its outliers have fallen out
+    n_of_one = int(np.argmax(np.append(of_level > 1, True)))  # levels until its outliers have fallen out
     of_groups = groups.trees[DISTINCTNESS].cut(n_of_one)
-    largest = np.bincount(of_groups[groups.groups[groups.groups >= 0]]).argmax()
+    largest = np.argmax(np.bincount(of_groups[groups.groups[groups.groups >= 0]]))
     lives = np.maximum(-np.diff(heights, prepend=0.0), 0.0)
     lives[:n_of_one] = 0.0
     lives[0] = max(groups.most_distinct(of_groups == largest) - heights[n_of_one - 1], 0.0)

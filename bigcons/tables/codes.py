@@ -277,7 +277,8 @@ def _negative(raw: Column) -> int | None:
     if isinstance(raw, np.ndarray):
         raw = unmasked(raw)
         if raw.dtype.kind in "fiu" and raw.size:
-            least = np.fmin.reduce(raw, axis=0)
+            smallest: Any = np.fmin.reduce  # of no overload, by its types
+            least = smallest(raw)
         elif raw.dtype.kind == "O":
             least = min((value for value in raw if isinstance(value, (int, float, np.number))), default=None)
     elif pa.types.is_integer(raw.type) or pa.types.is_floating(raw.type):
