@@ -95,9 +95,9 @@ def check_partition_weights(weights: Any, n_partitions: int) -> np.ndarray:
         raise InvalidInputError(
             "weights are all 0; give at least one partition a weight > 0.", parameter="weights"
         )
-    if not 1e-50 <= checked.max() <= 1e50:  # sums of products of weights neither underflow nor overflow
+    if not 1e-50 <= np.max(checked) <= 1e50:  # sums of products of weights neither underflow nor overflow
         raise InvalidInputError(
-            f"the largest weight is {checked.max():g}, out of range; only ratios matter: scale the weights "
+            f"the largest weight is {np.max(checked):g}, out of range; only ratios matter: scale the weights "
             "to bring it between 1e-50 and 1e+50.",
             parameter="weights",
         )

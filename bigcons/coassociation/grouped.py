@@ -62,10 +62,10 @@ def choose_centers(memberships: np.ndarray, n_groups: int) -> np.ndarray:
 
 def _farthest_points(rows: np.ndarray, most: int) -> np.ndarray:
     """Return rows far from each other: ``most`` of them, or all distinct ones if these are fewer."""
-    chosen = [int(_squared_distances(rows, rows.mean(axis=0, keepdims=True)).argmin())]
+    chosen = [int(np.argmin(_squared_distances(rows, rows.mean(axis=0, keepdims=True))))]
     nearest = _squared_distances(rows, rows[chosen]).ravel()
     while len(chosen) < most and nearest.max() > 0.0:
-        chosen.append(int(nearest.argmax()))
+        chosen.append(int(np.argmax(nearest)))
         nearest = np.minimum(nearest, _squared_distances(rows, rows[chosen[-1:]]).ravel())
     return rows[chosen]
 

@@ -104,7 +104,7 @@ class Neighbors(NamedTuple):
 
         n, n_partitions = rows.shape
         n_labels = (rows >= 0).sum(axis=1)
-        fewest = int(n_labels.min(initial=n_partitions))
+        fewest = int(np.min(n_labels, initial=n_partitions))
         n_words = 0 if normalize == "all" or fewest == n_partitions else -(-n_partitions // 64)
         observed = np.zeros((n, n_words), np.uint64)
         if n_words:
@@ -170,7 +170,7 @@ def single_link(rows: np.ndarray, normalize: str, engine: Engine) -> Merges:
             listener.advance(n_joined)
             best = np.empty(number_components(parent, component), np.int64)
             logger.info("spanning tree: %s components left", f"{len(best):,}")
-            largest = int(np.bincount(component).argmax())
+            largest = int(np.argmax(np.bincount(component)))
             wanted = best_outside(component, largest, near.rows, near.agree, near.seen, head, best)
     forest = Merges(*(np.concatenate(parts) for parts in zip(*kept, strict=True)))
     merges = single_merges(forest, n, apart=1.0)

@@ -514,7 +514,7 @@ def _number_clusters(team: Team, n_clusters: int) -> np.ndarray:
 def relative_change(before: State, after: State) -> float:
     """Return the summed absolute change of all arrays of a state over their absolute sum."""
     changed = sum(np.abs(after[name] - values).sum() for name, values in before.items())
-    return float(changed / sum(np.abs(values).sum() for values in before.values()))
+    return float(changed / np.float64(sum(np.abs(values).sum() for values in before.values())))
 
 
 def parameters_in(state: State) -> dict[str, np.ndarray]:

@@ -204,10 +204,10 @@ def centroid_merges(squares, sizes, first, second, heights):
     for i in range(n - 1):
         _scan_row(squares, sizes, i, nearest, least)
     for merge in range(n - 1):
-        a = np.argmin(least)
+        a = int(np.argmin(least))
         while squares[condensed_index(n, a, nearest[a])] != least[a]:
             _scan_row(squares, sizes, a, nearest, least)
-            a = np.argmin(least)
+            a = int(np.argmin(least))
         b = nearest[a]
         first[merge] = a
         second[merge] = b

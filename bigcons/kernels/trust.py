@@ -6,6 +6,8 @@ Label rows are ``(n_rows, n_partitions)``, negative where missing, C-contiguous;
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from bigcons.kernels._jit import jit, leaf
@@ -100,12 +102,12 @@ def compare_bits(bits, other_bits, in_columns):
     n_both = n_together = n_first = n_second = np.int64(0)
     in_columns[:] = 0
     for a in range(bits.shape[0]):
-        in_row = np.int64(0)
+        in_row: Any = np.int64(0)
         for b in range(other_bits.shape[0]):
             n = np.uint64(0)
             for w in range(bits.shape[1]):
                 n += count_bits(bits[a, w] & other_bits[b, w])
-            common = np.int64(n)
+            common: Any = np.int64(n)
             n_together += common * (common - 1) // 2
             in_row += common
             in_columns[b] += common

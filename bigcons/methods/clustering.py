@@ -120,7 +120,7 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         return (self.consensus_.predict(labels)[:, None] == numbers).astype(np.float32)
 
     @property
-    def memberships_(self) -> np.ndarray:
+    def memberships_(self) -> Any:
         """Memberships (n_objects, n_clusters) float32 of a soft method, once fitted."""
         return self.consensus_.memberships_
 

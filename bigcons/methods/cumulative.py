@@ -207,7 +207,7 @@ class CumulativeVoting(SoftPredictingClusterer):
             heights = merges.heights[: k - self.n_clusters]
             merged = cut(merges, k, self.n_clusters)
             self.n_passes_ = 2
-        costs = np.append(0.0, heights.cumsum()).tolist()
+        costs = np.append(0.0, np.cumsum(heights)).tolist()
         self.objective_: float = costs[-1]
         self.history_: dict[str, list[Any]] = {
             "n_clusters": [k - merged for merged in range(len(costs))],

@@ -256,7 +256,7 @@ def _visit_block(
     if not furthest.size:
         return near, assigned, table, (np.inf, 0), -1
     ranks = ties.ranks(furthest, np.full(furthest.size, -1))
-    return near, assigned, table, (float(least), int(ranks.min())), int(furthest[ranks.argmin()])
+    return near, assigned, table, (float(least), int(np.min(ranks))), int(furthest[np.argmin(ranks)])
 
 
 def _similarities(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -313,7 +313,7 @@ def _least_of_tile(rows: np.ndarray, tile: tuple[Block, Block]) -> tuple[float, 
     """Return the smallest similarity of a tile and the lowest rows that have it."""
     left, right = tile
     values = _similarities(rows[left.start : left.stop], rows[right.start : right.stop])
-    a, b = divmod(int(values.argmin()), right.n_rows)
+    a, b = divmod(int(np.argmin(values)), right.n_rows)
     return float(values.min()), left.start + a, right.start + b
 
 

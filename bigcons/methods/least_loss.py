@@ -87,7 +87,7 @@ class LossProblem:
         """Return the factors v (M,) of the partitions by counts T (B, K), and what divides the loss."""
         n_seen = by_partition(T.sum(axis=1), self.offsets)
         weights = np.ones(n_seen.size) if self.weights is None else self.weights.partitions
-        weights = weights / weights.max()
+        weights = weights / np.max(weights)
         return weights / np.maximum(n_seen - 1.0, 1.0) if self.squared else weights, float(weights @ n_seen)
 
     def valued(self, x: np.ndarray) -> np.ndarray:
@@ -144,7 +144,7 @@ class LossProblem:
         own = table - costs(np.maximum(sizes - 1.0, 0.0), np.maximum(T - 1.0, 0.0))
         bias = np.where(T.any(axis=0), 0.0, np.inf)
         if opening == NOW:
-            bias[np.isinf(bias).argmax()] = 0.0
+            bias[np.argmax(np.isinf(bias))] = 0.0
         return {
             "T": T,
             "table": in_whole_vectors(table),
@@ -227,7 +227,7 @@ class LossProblem:
         costs, n_merged = np.empty((K, K)), 0
         while True:
             merge_costs(T, self.offsets, factors, 2.0 - self.split_cost, self.squared, costs)
-            a, b = divmod(int(costs.argmin()), K)
+            a, b = divmod(int(np.argmin(costs)), K)
             if costs[a, b] >= -ROUNDING * total:
                 return n_merged
             T[:, a] += T[:, b]

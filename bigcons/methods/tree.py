@@ -318,7 +318,7 @@ class FineStart(TreeStart):
         rows, labeled = embedding.rows_of(run.sample)
         with one_thread(user_api="blas"):
             groups = np.unique(nearest_pivots(rows[labeled]), return_inverse=True)[1]
-            centers = one_hot(groups, int(groups.max()) + 1).T @ rows[labeled]
+            centers = one_hot(groups, int(np.max(groups)) + 1).T @ rows[labeled]
             centers /= np.bincount(groups)[:, None]
         assign = partial(count_clusters, Centers(embedding, centers, 0.0, {}, 0, []), len(centers), weights)
         stats = run.fold(run.visit(assign, reads=[]), lambda total, part: add_all([total], [part])[0])

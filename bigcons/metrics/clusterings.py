@@ -284,7 +284,7 @@ def greedy_accuracy_of_table(table: np.ndarray) -> float:
 
 def purity_of_table(table: np.ndarray) -> float:
     """Return `purity` from a contingency table of classes (rows) and clusters."""
-    return float(table.max(axis=0).sum() / table.sum())
+    return float(np.max(table, axis=0).sum() / np.float64(table.sum()))
 
 
 def rand_index_of_table(tables: np.ndarray) -> Any:

@@ -648,7 +648,7 @@ def adjusted_rand_of_partitions(
     return index, others
 
 
-def pairs_of(n: np.ndarray) -> np.ndarray:
+def pairs_of(n: Any) -> np.ndarray:
     """Return ``n (n - 1) / 2``, the number of pairs of n objects."""
     n = np.asarray(n, np.float64)
     return np.asarray(n * (n - 1.0) / 2.0)
@@ -714,5 +714,5 @@ def reliability(truth: Any, labels: Any, confidence: Any, *, n_bins: int = 15) -
     bins = np.minimum((stated * n_bins).astype(np.int64), n_bins - 1)
     right = matched[clusters[judged]] == classes[judged]
     n, summed, n_right = (np.bincount(bins, weights, n_bins) for weights in (None, stated, right))
-    error = np.abs(n_right - summed).sum() / n.sum()
+    error = np.abs(n_right - summed).sum() / np.float64(n.sum())
     return Reliability(n.astype(np.int64), ratio(summed, n), ratio(n_right, n), float(error))

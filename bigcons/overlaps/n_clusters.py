@@ -175,9 +175,9 @@ def search_sample(
         n_found = len(groups.table)
         if not n_found:
             raise InvalidInputError("no object of the sample has a label; give n_clusters as a number.")
-        levels = levels_of(groups, max(n_found - (n_found == n_groups), 1))
-        by_number = np.bincount(*levels)[2:]
-        longest = int((levels[0] == 2 + by_number.argmax()).argmax()) + 1 if by_number.size else 1
+        of_level, lives = levels_of(groups, max(n_found - (n_found == n_groups), 1))
+        by_number = np.bincount(of_level, lives)[2:]
+        longest = int(np.argmax(of_level == 2 + np.argmax(by_number))) + 1 if by_number.size else 1
         cheap = int((MOST_PRODUCTS * n_found / np.count_nonzero(groups.table)) ** 0.5)
         is_full |= n_groups >= cheap or 2 * n_groups > n_objects // LEAST_OBJECTS or 2 * n_found <= n_groups
         all_distinct = groups.costs(n_found - 1)[-1:] > groups.most_distinct() / 2
@@ -187,8 +187,8 @@ def search_sample(
         is_full, n_groups = cheap < 2 * n_groups, min(2 * n_groups, cheap)
     halves = Halves.of(sample.labels, sample.offsets, n_groups, sample.counts)
     told = min(n_found, max(n_groups // 2, 1))  # two groups for each cluster, or no more different objects
-    of_level, lives = (of[levels[0] <= told] for of in levels)
-    choice = choice_of_tree(groups, halves, of_level, lives, least, most or told)
+    is_told = of_level <= told
+    choice = choice_of_tree(groups, halves, of_level[is_told], lives[is_told], least, most or told)
     return Search(sample.given, groups, halves, choice)
 
 
@@ -217,9 +217,9 @@ def levels_of(groups: Groups, n_levels: int) -> tuple[np.ndarray, np.ndarray]:
     """
     of_level = groups.n_large(DISTINCTNESS, groups.least)[:n_levels]
     heights = groups.costs(n_levels)
-    n_of_one = int(np.append(of_level > 1, True).argmax())  # levels until its outliers have fallen out
+    n_of_one = int(np.argmax(np.append(of_level > 1, True)))  # levels until its outliers have fallen out
     of_groups = groups.trees[DISTINCTNESS].cut(n_of_one)
-    largest = np.bincount(of_groups[groups.groups[groups.groups >= 0]]).argmax()
+    largest = np.argmax(np.bincount(of_groups[groups.groups[groups.groups >= 0]]))
     lives = np.maximum(-np.diff(heights, prepend=0.0), 0.0)
     lives[:n_of_one] = 0.0
     lives[0] = max(groups.most_distinct(of_groups == largest) - heights[n_of_one - 1], 0.0)

@@ -367,7 +367,7 @@ def enough_labels(
     M, sizes = offsets.size - 1, np.diff(offsets)
     counts = np.ones(M) if weights is None else weights.partitions
     chosen = np.flatnonzero(counts > 0)
-    n_labels = np.count_nonzero(observed(sample, offsets)[:, chosen]) / len(sample)
+    n_labels = int(np.count_nonzero(observed(sample, offsets)[:, chosen])) / len(sample)
     if n_labels > MOST_LABELS:
         n_chosen = -int(-MOST_LABELS * chosen.size // n_labels)
         chosen = chosen[np.arange(n_chosen) * chosen.size // n_chosen]

@@ -281,7 +281,7 @@ def partition_rule(labels: np.ndarray, n_clusters: int, seed: int, number: int) 
     groups, n_groups = np.zeros(labels.shape[0], np.int64), 1
     for u in partition_order(labels.shape[1], seed, number):
         column = labels[:, u].astype(np.int64)
-        n_labels = int(column.max()) + 1
+        n_labels = int(np.max(column)) + 1
         refined = groups * n_labels + column
         refined[(column < 0) | (groups < 0)] = -1
         found = np.unique(refined[refined >= 0])

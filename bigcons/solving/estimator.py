@@ -427,7 +427,7 @@ class ConsensusClusterer(Estimator):
         return f"n_clusters={n_large} may be enough"
 
     @property
-    def memberships_(self) -> np.ndarray:
+    def memberships_(self) -> Any:
         """Memberships (n_objects, n_clusters) float32 of a soft method, once fitted.
 
         For a stored result, a dask array that reads them.

@@ -198,7 +198,7 @@ class Links(NamedTuple):
             return cls(group, counts)  # the rest can link no more
         group, left = np.arange(M), seen[labeled]
         while len(left):
-            linked = left[left.sum(axis=1).argmax()]
+            linked = left[np.argmax(left.sum(axis=1))]
             while True:
                 touching = left[:, linked].any(axis=1)
                 wider = left[touching].any(axis=0)

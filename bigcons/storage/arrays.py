@@ -228,7 +228,7 @@ class SharedChunks(NamedTuple):
             return cls.none(shape)
         generations, grid = list(entry["generations"]), np.array(entry["chunks"], np.int64)
         fits = len(generations) == len(folders) and all(isinstance(number, int) for number in generations)
-        if not fits or grid.shape != shape or grid.min() < 0 or grid.max() > len(folders):
+        if not fits or grid.shape != shape or np.min(grid) < 0 or np.max(grid) > len(folders):
             raise ValueError("invalid shared chunks")
         return cls(folders, generations, grid)
 

@@ -204,7 +204,7 @@ def match(new: Any, old: Any) -> Matching:
             rows.append((number[k], "new", None, sizes[k], None, 0))
     for q in np.setdiff1d(np.arange(of_old.size), matched).tolist():
         is_gone = not table[:, q].any()
-        into = None if is_gone else number[table[:, q].argmax()]
+        into = None if is_gone else number[np.argmax(table[:, q])]
         rows.append((of_old[q], "gone" if is_gone else "merged", into, 0, sizes_before[q], 0))
     rows.sort(key=lambda row: int(row[0]))
     numbers = np.full(int(of_new[-1]) + 1, -1)

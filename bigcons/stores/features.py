@@ -263,7 +263,7 @@ class Features:
             finite = np.isfinite(values)
             if not finite.all() and (not gaps or np.isinf(values).any()):
                 refused = np.isinf(values) if gaps else ~finite
-                row, column = np.unravel_index(int(refused.argmax()), refused.shape)
+                row, column = np.unravel_index(int(np.argmax(refused)), refused.shape)
                 raise self._not_finite(values[row, column], block.start + int(row), self.names[column])
             yield block, values
 
@@ -349,7 +349,7 @@ class Features:
                             continue
                         found = numbers_of(column, codes[c], self.where)
                         if c not in infinite and np.isinf(found).any():
-                            infinite[c] = n_rows + int(np.isinf(found).argmax())
+                            infinite[c] = n_rows + int(np.argmax(np.isinf(found)))
                         if c in numbers:
                             numbers[c].add(found)
                 n_rows += n_here

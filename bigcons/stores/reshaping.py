@@ -361,7 +361,7 @@ def read_long(
         n_labeled += np.bincount(votes["partition"], minlength=n_partitions)
         present = np.union1d(present, votes["partition"] * np.int64(len(values)) + votes["label"])
     if not n_labeled.all():
-        raise EmptyPartitionError(names[int(n_labeled.argmin())])
+        raise EmptyPartitionError(names[int(np.argmin(n_labeled))])
     of_partition = np.searchsorted(present, np.arange(n_partitions + 1) * np.int64(len(values)))
     n_clusters = np.diff(of_partition)
     categories: Categories = []

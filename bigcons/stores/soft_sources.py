@@ -74,7 +74,7 @@ class SoftSources:
         for block in self.blocks(rows):
             n_labeled += np.count_nonzero(observed(block, self.offsets), axis=0)
         if not may_be_empty and not n_labeled.all():
-            raise EmptyPartitionError(self.names[int(n_labeled.argmin())])
+            raise EmptyPartitionError(self.names[int(np.argmin(n_labeled))])
         return n_labeled
 
 
@@ -151,7 +151,7 @@ def _on_the_simplex(rows: np.ndarray, block: Block, name: str) -> np.ndarray:
     sums = rows.sum(axis=1)
     bad = ~missing & ~((np.abs(sums - 1.0) <= SUM_TOLERANCE) & (rows >= 0).all(axis=1))
     if bad.any():
-        i = int(bad.argmax())
+        i = int(np.argmax(bad))
         raise InvalidInputError(
             f"memberships of object {block.start + i} in {name!r} have sum {sums[i]:g} and minimum "
             f"{rows[i].min():g}; give probabilities, or NaN in all columns where it is missing."

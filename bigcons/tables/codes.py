@@ -67,7 +67,7 @@ class EncodingBuilder:
     ) -> None:
         self._name = name
         self._known = np.empty(0, np.int64) if known is None else known
-        if rule.numbers is None and self._known.dtype != object and self._known.min(initial=0) < 0:
+        if rule.numbers is None and self._known.dtype != object and np.min(self._known, initial=0) < 0:
             rule = rule._replace(numbers=frozenset())
         self._rule = rule
         self._may_be_numbers = is_text and self._known.dtype != object
@@ -277,7 +277,8 @@ def _negative(raw: Column) -> int | None:
     if isinstance(raw, np.ndarray):
         raw = unmasked(raw)
         if raw.dtype.kind in "fiu" and raw.size:
-            least = np.fmin.reduce(raw)
+            smallest: Any = np.fmin.reduce  # of no overload, by its types
+            least = smallest(raw)
         elif raw.dtype.kind == "O":
             least = min((value for value in raw if isinstance(value, (int, float, np.number))), default=None)
     elif pa.types.is_integer(raw.type) or pa.types.is_floating(raw.type):

@@ -234,7 +234,7 @@ def refuse_long(codes: np.ndarray, names: Sequence[str], where: str) -> None:
         return
     for thing, voter, label in candidates:
         things, voted_by = codes[:, thing].astype(np.int64), codes[:, voter]
-        if len({thing, voter, label}) < 3 or things.min() < 0 or voted_by.min() < 0:
+        if len({thing, voter, label}) < 3 or np.min(things) < 0 or np.min(voted_by) < 0:
             continue
         counts = [len(np.unique(column)) for column in (things, voted_by)]
         n_pairs = len(np.unique(things * (int(voted_by.max()) + 1) + voted_by))
