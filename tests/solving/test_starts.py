@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from bigcons import METHODS, Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.metrics import adjusted_rand
-from bigcons.solving import pass_clusterer
 from bigcons.solving.passes import best_start
 from bigcons.solving.survey import start_rows
 
@@ -41,16 +40,12 @@ def test_start_rows__are_few_where_partitions_are_many():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["kcc", "mixture"])
-def test_starts__on_a_larger_sample_find_more_of_many_classes(name, monkeypatch):
+@pytest.mark.parametrize(("name", "least"), [("kcc", 0.67), ("mixture", 0.75)])
+def test_starts__find_many_classes(name, least):
+    """On 4,096 objects, starts lead to .61 (KCC) and .72 (mixture model); on 9,616 to .72 and .78."""
     K = 300
     ensemble, classes = planted_ensemble(
         12_000, 16, shares=[1 / K] * K, n_clusters=(K // 6, K // 2), missing=0.5, random_state=0
     )
-    found = {}
-    for n_rows in (4096, start_rows(ensemble, K)):
-        monkeypatch.setattr(pass_clusterer, "start_rows", lambda *_, n_rows=n_rows: n_rows)
-        model = METHODS[name](K, n_init=2, max_iter=30, random_state=0).fit(ensemble)
-        found[n_rows] = adjusted_rand(classes, model.labels_)
-    few, enough = found.values()
-    assert enough > few + 0.03
+    model = METHODS[name](K, n_init=2, max_iter=30, random_state=0).fit(ensemble)
+    assert adjusted_rand(classes, model.labels_) > least

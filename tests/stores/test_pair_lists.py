@@ -22,7 +22,10 @@ from bigcons.errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
+from bigcons.memory import row_blocks
+from bigcons.stores.pair_lists import PairList, sorted_rows
 from bigcons.stores.pairs import import_pairs
+from bigcons.tables.intake import open_table
 from tests.stores.test_pairs import N_OBJECTS, a_table, assert_same_table, pair_lists, table_of
 from tests.support.stores import names_in
 
@@ -89,24 +92,52 @@ def test_from_table__of_any_frame(kind, tmp_path):
 
 
 @settings(max_examples=25, deadline=None)
-@given(
-    rows=pair_lists().filter(len),
-    chunk_rows=st.sampled_from([1, 5, 1 << 18]),
-    end_bytes=st.sampled_from([72, 3000]),
-    ranges=st.sampled_from([4, 1 << 16]),
-)
-def test_import_pairs__equals_from_arrays(rows, chunk_rows, end_bytes, ranges, tmp_path_factory):
+@given(rows=pair_lists().filter(len))
+def test_import_pairs__equals_from_arrays(rows, tmp_path_factory):
     rows = [(min(i, j), max(i, j), *counts) for i, j, *counts in rows]
     path = tmp_path_factory.mktemp("pairs") / "pairs.zarr"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bigcons.stores.pair_lists.MAX_CHUNK_ROWS", chunk_rows)
-        patch.setattr("bigcons.stores.pair_lists.END_BYTES", end_bytes)
-        patch.setattr("bigcons.stores.pair_lists.RANGES", ranges)
-        table = import_pairs(pd.DataFrame(columns_of(rows)), path, n_objects=N_OBJECTS, memory="200kB")
+    table = import_pairs(pd.DataFrame(columns_of(rows)), path, n_objects=N_OBJECTS, memory="200kB")
     table.verify()
     table.provenance = {}
     assert_same_table(table, table_of(rows))
     assert names_in(path.parent) == ["pairs.zarr"]
+
+
+def test_import_pairs__in_several_chunks_and_parts(tmp_path, caplog):
+    rng = np.random.default_rng(0)
+    i, j = np.triu_indices(64, 1)
+    order, counts = rng.permutation(len(i)), rng.integers(0, 9, len(i))
+    frame = pd.DataFrame({"i": i, "j": j, "n_agree": counts, "n_seen": 9}).iloc[order]
+    with caplog.at_level("INFO", "bigcons"):
+        table = import_pairs(frame, tmp_path / "pairs.zarr", n_objects=64, memory="200kB")
+    assert "in 4 parts" in caplog.text
+    table.provenance = {}
+    assert_same_table(table, PairTable.from_arrays(i, j, counts, np.full(len(i), 9), n_objects=64))
+
+
+def list_of(columns):
+    return PairList(open_table(pd.DataFrame(columns), "pairs"), n_objects=N_OBJECTS + 1)
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=pair_lists().filter(len), chunk_rows=st.sampled_from([1, 5]), block_rows=st.sampled_from([1, 5]))
+def test_sorted_rows__of_any_chunks_and_blocks(rows, chunk_rows, block_rows, tmp_path_factory):
+    rows = [(min(i, j), max(i, j), *counts) for i, j, *counts in rows]
+    pairs, folder = list_of(columns_of(rows)), tmp_path_factory.mktemp("parts")
+    scan, blocks = pairs.scan(chunk_rows), row_blocks(N_OBJECTS + 1, block_rows)
+    expected = PairTable.from_table(pd.DataFrame(columns_of(rows)), n_objects=N_OBJECTS + 1)
+    for block, part in zip(blocks, sorted_rows(pairs, scan, blocks, chunk_rows, folder), strict=True):
+        for found, wanted in zip(part, expected.read(block.start, block.stop), strict=True):
+            np.testing.assert_array_equal(found, wanted)
+    assert names_in(folder) == []
+
+
+def test_scan__counts_the_pairs_of_many_objects_by_ranges():
+    i, j = np.array([0, 7, 8, 70_000]), np.array([9, 300_000, 131_072, 400_000])
+    columns = {"i": i, "j": j, "n_agree": [0] * 4, "n_seen": [1] * 4}
+    scan = PairList(open_table(pd.DataFrame(columns), "pairs"), n_objects=500_000).scan(2)
+    assert scan.width == 8
+    np.testing.assert_array_equal(scan.ends, np.bincount(np.concatenate([i, j]) // 8, minlength=62_500))
 
 
 def test_import_pairs__other_names(tmp_path):
@@ -198,13 +229,14 @@ def test_bad_rows__of_part_files_and_frames(case, tmp_path):
             PairTable.open(tmp_path / "parts", n_objects=6).verify()
 
 
-def test_bad_rows__a_pair_twice_far_apart(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigcons.stores.pair_lists.MAX_CHUNK_ROWS", 3)
-    monkeypatch.setattr("bigcons.stores.pair_lists.END_BYTES", 3000)
+def test_bad_rows__a_pair_twice_far_apart(tmp_path):
     columns, _ = a_list()
     frame = pd.DataFrame(columns)[1:]
-    frame = pd.concat([frame, frame[20:21]])
-    assert_refused(frame, tmp_path, "rows 20 and 66 of pairs both list", row=66)
+    pairs = list_of(pd.concat([frame, frame[20:21]]))
+    parts = sorted_rows(pairs, pairs.scan(3), row_blocks(N_OBJECTS + 1, 2), 3, tmp_path)
+    with pytest.raises(InvalidPairsError, match="rows 20 and 66 of pairs both list") as caught:
+        list(parts)
+    assert caught.value.row == 66
 
 
 BAD_COLUMNS = {

@@ -118,12 +118,12 @@ def test_open__reads_no_pairs_until_asked(stored, monkeypatch):
 
 
 def test_open__converts_large_tables_in_a_temporary_folder(stored, monkeypatch, tmp_path):
-    expected = stored.load()
+    expected = stored.load().read(0, N_OBJECTS)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("bigcons.stores.pairs.PAIR_BYTES", 10**9)
     before = names_in(tmp_path)
     table = PairTable.open(stored.path)
-    assert_same_table(table, expected)
+    for found, wanted in zip(table._converted(memory=0), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
     assert len(names_in(tmp_path)) == len(before) + 1
     del table
     assert names_in(tmp_path) == before
