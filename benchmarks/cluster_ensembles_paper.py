@@ -61,7 +61,6 @@ from bigcons.generate.diverse import CLUSTERERS, SETS
 from bigcons.methods import Supra
 from bigcons.methods.consensus import AS_IN_PAPER
 from bigcons.metrics import anmi, nmi
-from bigcons.partitioners import partition_hypergraph
 from bigcons.seeding import generator
 
 # Noise
@@ -356,39 +355,10 @@ def odc_part(names: Sequence[str], numbers: Sequence[int], n_runs: int) -> dict[
 # Ten algorithms
 
 
-def self_organizing_map(points: Points, draw: np.random.Generator) -> np.ndarray:
-    """Cluster by the units of a self-organizing map in a row, in 10 rounds of the online rule."""
-    x, k = points.features, points.n_clusters
-    units = x[draw.choice(len(x), k)] + 0.01 * x.std() * draw.normal(size=(k, x.shape[1]))
-    n_steps, place = 10 * len(x), np.arange(k)
-    for step in range(n_steps):
-        left = 1 - step / n_steps
-        row = x[draw.integers(len(x))]
-        winner = ((units - row) ** 2).sum(axis=1).argmin()
-        width = 0.3 + left * k / 4
-        near = np.exp(-((place - winner) ** 2) / (2 * width**2))
-        units += (0.5 * left * near)[:, None] * (row - units)
-    return np.asarray(((units**2).sum(axis=1) - 2 * x @ units.T).argmin(axis=1))
-
-
-def hypergraph_of_features(points: Points, draw: np.random.Generator) -> np.ndarray:
-    """Cut the hypergraph of features: of the objects above the median, or of the documents of a word."""
-    x = points.features
-    above = x > np.median(x, axis=0)
-    pins = [np.flatnonzero(column) for column in above.T if column.any()]
-    seed = int(draw.integers(2**31))
-    parts, _ = partition_hypergraph(pins, np.ones(len(pins)), len(x), points.n_clusters, 0.05, seed, "km1")
-    return parts
-
-
 def ten_algorithms(points: Points, draw: np.random.Generator) -> dict[str, np.ndarray]:
     """Return the labels of the paper's ten algorithms."""
-    found = {
+    return {
         name: CLUSTERERS[name].make(points.features, [points.n_clusters], draw)[0] for name in SETS["rcc"]
-    }
-    return found | {
-        "self-organizing map": self_organizing_map(points, draw),
-        "hypergraph": hypergraph_of_features(points, draw),
     }
 
 
