@@ -114,7 +114,12 @@ def noisy(noise: float, seed: int) -> tuple[np.ndarray, Ensemble]:
     return truth, noisy_copies(truth, n_partitions=N_COPIES, noise=noise, random_state=seed)
 
 
-def recovered(tried: Tried, noise: float, seeds: Sequence[int]) -> tuple[list[float], list[float]]:
+def recovered(tried: Tried, noise: float, seeds: Sequence[int]) -> list[float]:
+    """Return the NMI of each original with the consensus of its noisy copies."""
+    return recovered_and_agreed(tried, noise, seeds)[0]
+
+
+def recovered_and_agreed(tried: Tried, noise: float, seeds: Sequence[int]) -> tuple[list[float], list[float]]:
     """Return the NMI of each original with the consensus of its noisy copies, and the ANMI of the latter."""
     values, agreements = [], []
     for seed in seeds:
@@ -142,7 +147,7 @@ def noise_part(n_runs: int) -> dict[str, Any]:
 def noise_row(name: str, seeds: Sequence[int]) -> dict[str, Any]:
     """Measure a method at every share of noise and print its row of the table."""
     tried, began = TRIED[name], time.process_time()
-    both = {noise: recovered(tried, noise, seeds) for noise in NOISE}
+    both = {noise: recovered_and_agreed(tried, noise, seeds) for noise in NOISE}
     found = {noise: values for noise, (values, _) in both.items()}
     cells = (
         f"{np.mean(values):.3f} ({tried.prototype[noise]:.3f})"
