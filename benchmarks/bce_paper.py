@@ -399,6 +399,7 @@ def rounded(value: Any) -> float:
     return round(float(value), 4)
 
 
+SINGLE_DATA = ("iris", "wdbc", "ionosphere", "glass", "bupa", "wine")
 MISSING_DATA = ("iris", "wine", "wdbc")
 GROWING_DATA = ("iris", "wine", "wdbc", "glass", "ionosphere")
 ROW_DATA = ("iris", "wine", "wdbc", "glass", "bupa", "pima", "ionosphere", "balance")
@@ -410,7 +411,7 @@ if __name__ == "__main__":
         "bce_paper",
         lambda n_runs: {
             "general": lambda: general(list(DATA), n_runs),
-            "single": lambda: single([name for name in DATA if name != "magic04"], n_runs, 10),
+            "single": lambda: single(SINGLE_DATA, 1, 10),
             "missing": lambda: missing(MISSING_DATA, np.round(np.arange(0, 0.91, 0.09), 2).tolist(), 3),
             "growing": lambda: growing(GROWING_DATA, (1, 2, 3, 5, 10, 20), 4),
             "rows": lambda: rows(ROW_DATA, (1, 2, 5, 10), 1),

@@ -61,7 +61,6 @@ from bigcons.generate.diverse import CLUSTERERS, SETS
 from bigcons.methods import Supra
 from bigcons.methods.consensus import AS_IN_PAPER
 from bigcons.metrics import anmi, nmi
-from bigcons.partitioners import partition_hypergraph
 from bigcons.seeding import generator
 
 # Noise
@@ -115,7 +114,12 @@ def noisy(noise: float, seed: int) -> tuple[np.ndarray, Ensemble]:
     return truth, noisy_copies(truth, n_partitions=N_COPIES, noise=noise, random_state=seed)
 
 
-def recovered(tried: Tried, noise: float, seeds: Sequence[int]) -> tuple[list[float], list[float]]:
+def recovered(tried: Tried, noise: float, seeds: Sequence[int]) -> list[float]:
+    """Return the NMI of each original with the consensus of its noisy copies."""
+    return recovered_and_agreed(tried, noise, seeds)[0]
+
+
+def recovered_and_agreed(tried: Tried, noise: float, seeds: Sequence[int]) -> tuple[list[float], list[float]]:
     """Return the NMI of each original with the consensus of its noisy copies, and the ANMI of the latter."""
     values, agreements = [], []
     for seed in seeds:
@@ -143,7 +147,7 @@ def noise_part(n_runs: int) -> dict[str, Any]:
 def noise_row(name: str, seeds: Sequence[int]) -> dict[str, Any]:
     """Measure a method at every share of noise and print its row of the table."""
     tried, began = TRIED[name], time.process_time()
-    both = {noise: recovered(tried, noise, seeds) for noise in NOISE}
+    both = {noise: recovered_and_agreed(tried, noise, seeds) for noise in NOISE}
     found = {noise: values for noise, (values, _) in both.items()}
     cells = (
         f"{np.mean(values):.3f} ({tried.prototype[noise]:.3f})"
@@ -356,39 +360,10 @@ def odc_part(names: Sequence[str], numbers: Sequence[int], n_runs: int) -> dict[
 # Ten algorithms
 
 
-def self_organizing_map(points: Points, draw: np.random.Generator) -> np.ndarray:
-    """Cluster by the units of a self-organizing map in a row, in 10 rounds of the online rule."""
-    x, k = points.features, points.n_clusters
-    units = x[draw.choice(len(x), k)] + 0.01 * x.std() * draw.normal(size=(k, x.shape[1]))
-    n_steps, place = 10 * len(x), np.arange(k)
-    for step in range(n_steps):
-        left = 1 - step / n_steps
-        row = x[draw.integers(len(x))]
-        winner = ((units - row) ** 2).sum(axis=1).argmin()
-        width = 0.3 + left * k / 4
-        near = np.exp(-((place - winner) ** 2) / (2 * width**2))
-        units += (0.5 * left * near)[:, None] * (row - units)
-    return np.asarray(((units**2).sum(axis=1) - 2 * x @ units.T).argmin(axis=1))
-
-
-def hypergraph_of_features(points: Points, draw: np.random.Generator) -> np.ndarray:
-    """Cut the hypergraph of features: of the objects above the median, or of the documents of a word."""
-    x = points.features
-    above = x > np.median(x, axis=0)
-    pins = [np.flatnonzero(column) for column in above.T if column.any()]
-    seed = int(draw.integers(2**31))
-    parts, _ = partition_hypergraph(pins, np.ones(len(pins)), len(x), points.n_clusters, 0.05, seed, "km1")
-    return parts
-
-
 def ten_algorithms(points: Points, draw: np.random.Generator) -> dict[str, np.ndarray]:
     """Return the labels of the paper's ten algorithms."""
-    found = {
+    return {
         name: CLUSTERERS[name].make(points.features, [points.n_clusters], draw)[0] for name in SETS["rcc"]
-    }
-    return found | {
-        "self-organizing map": self_organizing_map(points, draw),
-        "hypergraph": hypergraph_of_features(points, draw),
     }
 
 

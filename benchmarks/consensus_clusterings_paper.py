@@ -44,9 +44,9 @@ METHODS_TRIED: Named = {
     "BEST": ("best", {}),
     "FC": ("furthest", {}),
     "CSPA": ("cspa", {}),
-    "HGPA": ("hgpa", {}),
-    "MCLA": ("mcla", {}),
-    "EM": ("mixture", {}),
+    "HGPA": ("hgpa", {"objective": "km1"}),
+    "MCLA": ("mcla", {"ties": "lowest"}),
+    "EM": ("mixture", {"init": "partition"}),
     "CCC": ("ccc", {}),
     "CCU": ("ccu", {}),
 }

@@ -95,12 +95,13 @@ def partition_graph(graph: Graph, n_parts: int, imbalance: float, seed: int) -> 
         options = pymetis.Options(seed=drawn, ufactor=max(1, math.ceil(1000 * allowed)))
         found = []
         for recursive in (False, True):
-            cut, parts = pymetis.part_graph(
+            cut, of_vertices = pymetis.part_graph(
                 n_parts, edges, eweights=graph.weights, recursive=recursive, options=options
             )
+            parts = np.asarray(of_vertices, np.int32)
             sizes = np.bincount(parts, minlength=n_parts)
             excess = max(int(sizes.max()) - most, 0) + np.count_nonzero(sizes == 0)
-            found.append((excess, cut, np.asarray(parts, np.int32)))
+            found.append((excess, cut, parts))
         excess, cut, parts = min(found, key=lambda one: one[:2])
         if not excess:
             break

@@ -128,7 +128,7 @@ def _trained_on(value: str) -> int | str:
     type=_names,
     metavar="NAME,...",
     help="diverse: pcc (linkages, k-means, spectral), rcc (k-means and graph partitioning with four "
-    "similarities), or names separated by commas.  [default: pcc]",
+    "similarities, som, hypergraph), or names separated by commas.  [default: pcc]",
 )
 @click.option(
     "--standardize/--no-standardize",

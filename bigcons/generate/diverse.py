@@ -18,7 +18,7 @@ from bigcons.generate.planning import matrix_copies
 from bigcons.generate.scaling import measure
 from bigcons.generate.scratch import find_finished, take_finished
 from bigcons.memory import format_size, parse_size
-from bigcons.partitioners import graph_of, partition_graph
+from bigcons.partitioners import graph_of, partition_graph, partition_hypergraph
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator, resolve_seed
 from bigcons.stores.encoding import Scaling
@@ -66,10 +66,9 @@ def diverse(
         "centroid" linkage, "kmeans", and "spectral" by Ng, Jordan and Weiss;
 
         "rcc" (robust centralized clustering of Strehl and Ghosh 2002): k-means by four distances,
-        "kmeans", "kmeans-cosine", "kmeans-correlation", "kmeans-jaccard", and balanced graph
-        partitioning by four similarities, "graph-euclidean", "graph-cosine", "graph-correlation",
-        "graph-jaccard". Two of their ten algorithms, the self-organizing map and hypergraph
-        partitioning, are omitted because no maintained library provides them;
+        "kmeans", "kmeans-cosine", "kmeans-correlation", "kmeans-jaccard", balanced graph partitioning by
+        four similarities, "graph-euclidean", "graph-cosine", "graph-correlation", "graph-jaccard", a
+        self-organizing map, "som", and "hypergraph", a balanced cut of the hypergraph of features;
 
         and "random", their baseline of random labels.
     id, columns, drop, log
@@ -95,9 +94,9 @@ def diverse(
 
     Raises MemoryBudgetError, with the required size, if an algorithm on all pairs does not fit (beyond
     10,000 objects for linkage within 1 GB); InvalidInputError, StoreExistsError, and
-    MissingDependencyError for graph partitioning without pymetis. Cost: linkage, spectral clustering and
-    graph partitioning take at least ``n_objects ** 2`` time, and 8, 36 and 48 bytes per ordered pair of
-    objects.
+    MissingDependencyError for graph partitioning without pymetis or "hypergraph" without mtkahypar. Cost:
+    linkage, spectral clustering and graph partitioning take at least ``n_objects ** 2`` time, and 8, 36 and
+    48 bytes per ordered pair of objects.
 
     Examples
     --------
@@ -176,12 +175,13 @@ def _check_algorithms(algorithms: str | Sequence[str]) -> list[str]:
             )
     if not names or len(set(names)) < len(names):
         raise InvalidInputError(f"algorithms={names} is empty or has duplicates; name each once.")
-    graphs = [name for name in names if name.startswith("graph")]
-    if graphs and importlib.util.find_spec("pymetis") is None:
-        raise MissingDependencyError(
-            f"algorithm {graphs[0]!r} needs pymetis; install bigcons[graph], or name algorithms without it.",
-            extra="graph",
-        )
+    for name in names:
+        package = {"graph": "pymetis", "hypergraph": "mtkahypar"}.get(name.partition("-")[0])
+        if package and importlib.util.find_spec(package) is None:
+            raise MissingDependencyError(
+                f"algorithm {name!r} needs {package}; install bigcons[graph], or name algorithms without it.",
+                extra="graph",
+            )
     return names
 
 
@@ -334,6 +334,38 @@ def graph_partition(
     return [partition_graph(graph, k, 0.05, int(rng.integers(2**31)))[0] for k in numbers]
 
 
+def self_organizing_map(
+    points: np.ndarray, numbers: Sequence[int], rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Cluster by the units of a self-organizing map in a row, in 10 rounds of the online rule."""
+    partitions = []
+    for k in numbers:
+        units = points[rng.choice(len(points), k)]
+        units += 0.01 * points.std() * rng.normal(size=units.shape)
+        n_steps, place = 10 * len(points), np.arange(k)
+        for step in range(n_steps):
+            left = 1 - step / n_steps
+            row = points[rng.integers(len(points))]
+            winner = ((units - row) ** 2).sum(axis=1).argmin()
+            near = np.exp(-((place - winner) ** 2) / (2 * (0.3 + left * k / 4) ** 2))
+            units += (0.5 * left * near)[:, None] * (row - units)
+        partitions.append(((units**2).sum(axis=1) - 2 * points @ units.T).argmin(axis=1))
+    return partitions
+
+
+def hypergraph_of_features(
+    points: np.ndarray, numbers: Sequence[int], rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Cut the hypergraph of features, each an edge of the objects above its median, by Mt-KaHyPar.
+
+    Of counts, most of which are 0, these are the documents with a word.
+    """
+    above = points > np.median(points, axis=0)
+    pins = [np.flatnonzero(column) for column in above.T if column.any()]
+    cut = partial(partition_hypergraph, pins, np.ones(len(pins)), len(points))
+    return [cut(k, 0.05, int(rng.integers(2**31)), "km1")[0] for k in numbers]
+
+
 def random_labels(points: np.ndarray, numbers: Sequence[int], rng: np.random.Generator) -> list[np.ndarray]:
     """Draw every label uniformly at random."""
     return [rng.integers(k, size=len(points)) for k in numbers]
@@ -392,11 +424,13 @@ CLUSTERERS: dict[str, Clusterer] = {
     "graph-cosine": Clusterer(partial(graph_partition, cosine), pair_bytes=48),
     "graph-correlation": Clusterer(partial(graph_partition, correlation), pair_bytes=48),
     "graph-jaccard": Clusterer(partial(graph_partition, jaccard), pair_bytes=48),
+    "som": Clusterer(self_organizing_map),
+    "hypergraph": Clusterer(hypergraph_of_features),
     "random": Clusterer(random_labels),
 }
 
 SETS: dict[str, tuple[str, ...]] = {
     "pcc": (*LINKAGES, "kmeans", "spectral"),
-    "rcc": tuple(name for name in CLUSTERERS if name.startswith(("kmeans", "graph"))),
+    "rcc": tuple(name for name in CLUSTERERS if name.startswith(("kmeans", "graph", "som", "hyper"))),
 }
 """Sets of algorithms by name."""

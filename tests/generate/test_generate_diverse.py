@@ -27,7 +27,7 @@ from bigcons.generate.diverse import (
 from bigcons.metrics import matching_accuracy
 from bigcons.partitioners import LARGEST_TOTAL, graph_of
 
-WITHOUT_METIS = [name for name in CLUSTERERS if not name.startswith("graph")]
+WITHOUT_METIS = [name for name in CLUSTERERS if not name.startswith(("graph", "hyper"))]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,8 @@ def test_diverse__does_not_depend_on_workers_store_or_the_other_algorithms(blobs
 
 
 @pytest.mark.parametrize(
-    "name", ["single", "average", "ward", "centroid", "spectral", "kmeans", "kmeans-cosine", "kmeans-jaccard"]
+    "name",
+    ["single", "average", "ward", "centroid", "spectral", "kmeans", "kmeans-cosine", "kmeans-jaccard", "som"],
 )
 def test_diverse__finds_blobs(blobs, name):
     x, truth = blobs
@@ -194,6 +195,7 @@ class TestGraphs:
         assert matching_accuracy(truth, labels) > 0.95
 
     def test_graph__the_same_on_any_engine(self, blobs):
+        pytest.importorskip("mtkahypar")
         threads, serial = (
             make(blobs[0], n_clusters=(2, 4), algorithms="rcc", client=client)
             for client in ("threads", "serial")
@@ -235,14 +237,24 @@ def test_diverse__graphs_without_pymetis_name_the_extra(blobs, monkeypatch):
         make(blobs[0], algorithms="rcc")
 
 
+def test_hypergraph__parts_of_features_are_balanced_and_good():
+    pytest.importorskip("mtkahypar")
+    truth = np.repeat([0, 1, 2], 40)
+    shares = np.where(truth[:, None] == np.arange(30) % 3, 0.4, 0.002)
+    words = (np.random.default_rng(0).random((120, 30)) < shares).astype(float)
+    found = make(words, n_clusters=3, algorithms="hypergraph", standardize=False)["hypergraph-3"]
+    assert np.bincount(found).max() <= 1.05 * 40 + 1
+    assert matching_accuracy(truth, found) > 0.95
+
+
 # Errors
 
 
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"algorithms": "som"}, "algorithms='som' is unknown"),
-        ({"algorithms": ["kmeans", "som"]}, "algorithms='som' is unknown"),
+        ({"algorithms": "gas"}, "algorithms='gas' is unknown"),
+        ({"algorithms": ["kmeans", "gas"]}, "algorithms='gas' is unknown"),
         ({"algorithms": ["kmeans", "pcc"]}, "mixes the set 'pcc' with names"),
         ({"algorithms": ["kmeans", "kmeans"]}, "has duplicates"),
         ({"algorithms": []}, "is empty"),
