@@ -51,6 +51,7 @@ HALVES = {
     "choosing": [*GROUPS["choosing"], *GROUPS["pools-choosing"]],
     "reporting": [*GROUPS["reporting"], *GROUPS["pools-reporting"], *GROUPS["networks"]],
 }
+MEASURED = ("given", "auto")
 EVERY = 9
 """Of so many ensembles one is used."""
 
@@ -103,7 +104,7 @@ def table_of(rows: list[dict[str, Any]]) -> str:
     columns = [
         (half, what, [key for key in default if key[0] in names])
         for half, names in HALVES.items()
-        for what in ("given", "auto")
+        for what in MEASURED
     ]
     columns = [column for column in columns if column[2]]
 
@@ -117,8 +118,8 @@ def table_of(rows: list[dict[str, Any]]) -> str:
     for (name, factor), of in scores.items():
         if name and of.keys() >= default.keys():
             cells = [f"{mean(of, what, keys) - mean(default, what, keys):+.3f}" for _, what, keys in columns]
-            n_differ = sum(
-                of[key][what] != default[key][what] for key in default for what in ("given", "auto")
+            n_differ = sum(of[key][what] != row[what] for key, row in default.items() for what in MEASURED)
+                of[key][what] != default[key][what] for key in default for what in MEASURED
             )
             lines.append(f"| `{name}` | {factor:g} | " + " | ".join([*cells, str(n_differ)]) + " |")
     return "\n".join(lines) + "\n"
