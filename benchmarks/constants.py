@@ -119,16 +119,14 @@ def table_of(rows: list[dict[str, Any]]) -> str:
         if name and of.keys() >= default.keys():
             cells = [f"{mean(of, what, keys) - mean(default, what, keys):+.3f}" for _, what, keys in columns]
             n_differ = sum(of[key][what] != row[what] for key, row in default.items() for what in MEASURED)
-                of[key][what] != default[key][what] for key in default for what in MEASURED
-            )
             lines.append(f"| `{name}` | {factor:g} | " + " | ".join([*cells, str(n_differ)]) + " |")
     return "\n".join(lines) + "\n"
 
 
 INTRODUCTION = """# What the constants of the consensus tree decide
 
-Mean adjusted Rand index of `ConsensusTree`, given the number of classes and with `n_clusters="auto"`, and what
-it changes by when one constant is halved or doubled (`benchmarks/constants.py`; number of ensembles in
+Mean adjusted Rand index of `ConsensusTree`, given the number of classes and with `n_clusters="auto"`, and
+what this changes by when one constant is halved or doubled (`benchmarks/constants.py`; number of ensembles in
 brackets); the last column counts the fits that differ at all.
 
 """
