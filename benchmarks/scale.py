@@ -1,9 +1,9 @@
 """Is the size of an ensemble limited by the disk and not by memory?
 
 Planted ensembles (100 partitions, or ``--partitions``, half the labels missing, six unbalanced classes) are
-written directly to disk; the default PCC then solves each at K = 10 in a new process, from stored ensemble
-to stored labels.
-Reports seconds, passes, bytes read, the peak memory of the process tree, and the accuracy.
+written directly to disk; the consensus tree and PCC then solve each at K = 10, each in a new process, from
+stored ensemble to stored labels with their confidence. Reports seconds, passes, the peak memory of the
+process tree, and the accuracy.
 """
 
 from __future__ import annotations
@@ -64,22 +64,19 @@ def labels_in_order(
         yield labels
 
 
-def solve(path: str, out: str, memory: str) -> dict:
+def solve(method: str, path: str, out: str, memory: str) -> dict:
     """Solve in this process, the child."""
     import warnings
 
-    from bigcons import PCC
+    from bigcons.methods import METHODS
 
     warnings.simplefilter("ignore")  # of the six classes that ten clusters are
-    model = PCC(N_CLUSTERS, random_state=0, memory=memory)
+    model = METHODS[method](N_CLUSTERS, random_state=0, memory=memory)
     began = time.perf_counter()
     model.fit(path, out=out)
     return {
         "seconds": time.perf_counter() - began,
         "passes": model.n_passes_,
-        "converged": model.converged_,
-        "gap": model.gap_,
-        "objective": model.objective_,
         "clusters_found": model.n_clusters_,
     }
 
@@ -137,22 +134,22 @@ def accuracy(out: Path, truth_path: Path) -> dict:
     return {"ARI": adjusted_rand(truth, labels), "H": matching_accuracy(truth, labels)}
 
 
-def measure(n_objects: int, folder: Path, arguments: argparse.Namespace) -> dict:
+def measure(method: str, n_objects: int, folder: Path, arguments: argparse.Namespace) -> dict:
     path, truth_path = plant(n_objects, folder, arguments.partitions)
     out = folder / f"consensus-{n_objects}.zarr"
     if out.exists():
         import shutil
 
         shutil.rmtree(out)
-    result = measured_child(["--child", str(path), str(out), "--memory", arguments.memory])
+    result = measured_child(["--child", method, str(path), str(out), "--memory", arguments.memory])
     stored = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     row = {
+        "method": method,
         "n_objects": n_objects,
         "n_partitions": arguments.partitions,
         **result,
         "microseconds_per_object": 1e6 * result["seconds"] / n_objects,
         "bytes_stored": stored,
-        "bytes_read": stored * (result["passes"] + 2),  # the survey and the start read the labels once each
         **accuracy(out, truth_path),
     }
     print(json.dumps(row), flush=True)
@@ -165,13 +162,14 @@ def main() -> None:
     parser.add_argument(
         "--millions", type=float, nargs="+", default=[1, 4, 10], help="sizes; 100 is full size"
     )
+    parser.add_argument("--methods", nargs="+", default=["tree", "pcc"])
     parser.add_argument("--partitions", type=int, default=N_PARTITIONS)
     parser.add_argument("--memory", default="4GB")
     parser.add_argument(
         "--folder", type=Path, help="keep ensembles and results there; default a temporary one"
     )
     parser.add_argument("-o", "--out", type=Path, help="write the results there as JSON")
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         print(json.dumps(solve(*arguments.child, arguments.memory)))
@@ -181,7 +179,7 @@ def main() -> None:
         folder = arguments.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         results = {"machine": describe(), "memory": arguments.memory}
-        results["runs"] = [measure(n, folder, arguments) for n in sizes]
+        results["runs"] = [measure(of, n, folder, arguments) for n in sizes for of in arguments.methods]
     if arguments.out:
         arguments.out.write_text(json.dumps(results, indent=1) + "\n")
 
