@@ -80,7 +80,8 @@ class PassMethod(Protocol[S, T]):
     def visit(self, run: Run, at: Iterate[S]) -> Callable[[Block], T]:
         """Return the task of a pass: it reads generation ``at.generation`` of a block and writes the next."""
 
-    def add(self, total: T, part: T) -> T:
+    @staticmethod
+    def add(total: T, part: T) -> T:
         """Return the sum of what two blocks report; it may change ``total``."""
 
     def step(self, run: Run, at: Iterate[S], total: T) -> Step[S]:
@@ -476,7 +477,8 @@ class BestOfStarts:
         states = at.state.following
         return run.visit(visit_all, self.problem, states, reads=reads, writes=at.generation + 1)
 
-    def add(self, total: list[Stats], part: list[Stats]) -> list[Stats]:
+    @staticmethod
+    def add(total: list[Stats], part: list[Stats]) -> list[Stats]:
         """Add the statistics of a further block, in place."""
         return add_all(total, part)
 

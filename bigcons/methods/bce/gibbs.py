@@ -405,7 +405,8 @@ class BlockSweeps:
         rule = sampler.rule(run.sample, chains.number) if chains.sweep < 0 else None
         return partial(self._visit_block, run.data, run.arrays, at.generation, chains, rule)
 
-    def add(self, total: Counts, part: Counts) -> Counts:
+    @staticmethod
+    def add(total: Counts, part: Counts) -> Counts:
         """Return the sum of what two blocks report."""
         return Counts(
             total.by_label + part.by_label,

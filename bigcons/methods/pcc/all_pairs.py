@@ -98,7 +98,8 @@ class AllPairs:
         arguments = at.state, run.data.offsets, threshold, relaxation
         return run.visit(update_block, *arguments, reads=reads, writes=writes)
 
-    def add(self, total: Change, part: Change) -> Change:
+    @staticmethod
+    def add(total: Change, part: Change) -> Change:
         """Add the change of a further block, in place."""
         return add_changes(total, part)
 

@@ -174,7 +174,8 @@ class BlockedPairs:
         left = None if self.max_steps is None else self.max_steps - sum(int(r["steps"]) for r in at.records)
         return StretchOfBlock(near, run.arrays, at.generation, n_rounds, threshold * self.scale, left)
 
-    def add(self, total: Stretch, part: Stretch) -> Stretch:
+    @staticmethod
+    def add(total: Stretch, part: Stretch) -> Stretch:
         """Combine the reports of two stretches."""
         return Stretch(
             total.n_steps + part.n_steps,

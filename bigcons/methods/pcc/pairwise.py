@@ -70,7 +70,8 @@ class Pairwise:
         threshold = threshold_after(at.state.gap / self.mean_weight, run.tol) * self.mean_weight
         return UpdateBlock(self._everything(run, at.generation), threshold, self.divergence)
 
-    def add(self, total: int, part: int) -> int:
+    @staticmethod
+    def add(total: int, part: int) -> int:
         """Add up how many objects moved."""
         return total + part
 

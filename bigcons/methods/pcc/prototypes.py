@@ -100,7 +100,8 @@ class Prototypes:
         arguments = at.state.tables, run.data.offsets, threshold, self.divergence
         return run.visit(update_block, *arguments, reads=[at.generation], writes=at.generation + 1)
 
-    def add(self, total: Change, part: Change) -> Change:
+    @staticmethod
+    def add(total: Change, part: Change) -> Change:
         """Add the change of a further block, in place."""
         return add_changes(total, part)
 
