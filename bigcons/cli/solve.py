@@ -263,7 +263,7 @@ def parse_method(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tu
         accepted = str(parameters["n_clusters"].annotation)
         if "None" in accepted:
             given["n_clusters"] = None
-        elif "str" not in accepted:
+        elif "auto" not in accepted:
             raise click.UsageError(
                 f"Method {name!r} does not choose the number of clusters; give it with -k."
             )

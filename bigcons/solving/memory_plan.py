@@ -89,6 +89,8 @@ class PlannedEnsemble(Ensemble):
     """
 
     def __init__(self, path: str, n_objects: int, n_clusters: np.ndarray) -> None:
+        import bigcons.storage.chunks  # noqa: F401 - with Zarr, which the process that solves has imported
+
         names = [f"p{u}" for u in range(len(n_clusters))]
         sizes = np.full(len(n_clusters), n_objects)
         chunk_rows = default_chunk_rows(n_objects, len(names))

@@ -138,7 +138,7 @@ def test_generate__refuses_what_a_scheme_does_not_have(run, options, words):
         ("--scheme zipf --alpha-range 2:1", "alpha_range[1]=1.0"),
         ("--scheme feature-views --n-features 9 --n-clusters 2", "only 5 features vary"),
         ("--scheme object-views --n-clusters 2 --n-partitions 3 --repetition 4", "repetition=4"),
-        ("--scheme diverse --algorithms som", "algorithms='som'"),
+        ("--scheme diverse --algorithms soms", "algorithms='soms'"),
         ("--scheme diverse --memory 100kB", "memory=100 kB cannot hold"),
     ],
 )
