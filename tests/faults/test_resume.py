@@ -247,7 +247,9 @@ def test_fit__finds_the_result_of_a_finished_run(
     assert again.history_ == model.history_
     assert fit_results(again) == fit_results(model)
     assert hasattr(again, "memberships_") == hasattr(model, "memberships_") == model.info.soft
-    if hasattr(model, "predict"):
+    if Consensus.open(out).has_placing:
+        np.testing.assert_array_equal(again.predict(stored), model.labels_)
+    elif hasattr(model, "predict"):
         with pytest.raises(InvalidInputError, match="overwrite=True"):
             again.predict(stored)
     for other, labels, named in (
