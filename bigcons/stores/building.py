@@ -91,11 +91,9 @@ def hold(content: Content) -> tuple[np.ndarray, Header, Categories]:
     header = content.header
     rows = np.empty((header.n_objects, header.n_columns), header.dtype)
     start = 0
-    with progress("label the objects", header.n_objects) as listener:
-        for block in content.blocks:
-            rows[start : start + len(block)] = block
-            start += len(block)
-            listener.advance(len(block))
+    for block in content.blocks:
+        rows[start : start + len(block)] = block
+        start += len(block)
     return rows, held(header), content.categories
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -26,6 +26,7 @@ from bigcons.errors import (
 )
 from bigcons.layout import FORMAT_VERSION
 from bigcons.memory import Block, format_size, parse_size, row_blocks
+from bigcons.progress import Progress, progress
 from bigcons.storage.commit import (
     PARQUET_MANIFEST,
     is_finished_import,
@@ -1061,9 +1062,16 @@ def ensemble_of_content(
 ) -> Ensemble:
     """Read consecutive blocks, which a header describes, into memory or a store, in one pass."""
     if out is None:
-        return Ensemble(*building.hold(content))
+        with progress("label the objects", content.header.n_objects) as listener:
+            return Ensemble(*building.hold(content._replace(blocks=_told(content.blocks, listener))))
     write_store(out, content, overwrite)
     return Ensemble.open(out)
+
+
+def _told(blocks: Iterable[np.ndarray], listener: Progress) -> Iterator[np.ndarray]:
+    for block in blocks:
+        yield block
+        listener.advance(len(block))
 
 
 def _table_of(x: Any, *, are_objects: bool = False, usual_id: str | None = None) -> Table:

@@ -173,13 +173,13 @@ class PickledTasks(SerialEngine):
 
     def map(self, task, items):
         items = list(items)
-        results = {}
-        for item in reversed([*items, *items]):
-            sent = cloudpickle.dumps((task, item))
+        results = [None] * len(items)
+        for number in reversed([*range(len(items))] * 2):
+            sent = cloudpickle.dumps((task, items[number]))
             assert len(sent) < 20_000
             again, item = cloudpickle.loads(sent)
-            results[item] = again(item)
-        yield from [results[item] for item in items]
+            results[number] = again(item)
+        yield from results
 
 
 @pytest.mark.parametrize("rounding", [1e-7, -1.0], ids=["full passes", "shortened passes"])
