@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from bigcons import Consensus, Ensemble, metrics
 from bigcons.cli import main
 from bigcons.metrics.clusterings import OF_TRUTH, OF_TWO_CLUSTERINGS
+from bigcons.stores.store import Store
 
 N_OBJECTS = 200
 
@@ -88,13 +89,14 @@ def test_score__by_ensemble_prints_every_criterion(world, ran):
 
 def test_score__never_reads_more_memberships_than_a_block(world, ran, monkeypatch):
     expected = ran("score soft.zarr --ensemble ensemble.zarr")
-    read, most = Consensus.read_memberships, []
+    read, most = Store.read, []
 
-    def read_and_tell(consensus, start, stop):
-        most.append(stop - start)
-        return read(consensus, start, stop)
+    def read_and_tell(store, name, start, stop):
+        if name == "memberships":
+            most.append(stop - start)
+        return read(store, name, start, stop)
 
-    monkeypatch.setattr(Consensus, "read_memberships", read_and_tell)
+    monkeypatch.setattr(Store, "read", read_and_tell)
     assert ran("score soft.zarr --ensemble ensemble.zarr --truth truth.npy").items() >= expected.items()
     assert max(most) == 50
 
