@@ -204,9 +204,11 @@ class Sample:
 
         All partitions count the same by default, and reliabilities are by the labels.
         """
-        self.given = self.labels = labels
-        """What the sample was made of, and what of it counts here."""
-        self.offsets = offsets
+        self.given: np.ndarray = labels
+        """What the sample was made of."""
+        self.labels: np.ndarray = labels
+        """What of it counts here."""
+        self.offsets: np.ndarray = offsets
         self.counts: np.ndarray = np.ones(offsets.size - 1) if counts is None else counts
         self._by_column = np.repeat(self.counts, np.diff(offsets))
         incidence = incidence_of(labels, offsets)
