@@ -224,10 +224,10 @@ def draw(found: dict[str, Any], path: Path, kind: str = "coarse") -> None:
                 x = [row["n_objects"] for row in rows]
                 y = [row[name] / (1e9 if name == "peak" else 1) for row in rows]
                 axes.plot(x, y, color=color, lw=3.5 if ours else 1.5, zorder=3 if ours else 2)
-                axes.plot(x[-1], y[-1], "o" if ours else "x", color=color, ms=7, mew=2, zorder=4)
+                axes.plot(x[-1], y[-1], "o" if ours else "x", color=color, ms=7, mew=2, zorder=6)
                 is_early = not ours and x[-1] < 10**6  # its name would cross other lines
                 axes.annotate(
-                    words, (x[-1], y[-1]), (0, 8) if is_early else (8, 0), textcoords="offset points",
+                    words, (x[-1], y[-1]), (0, 8) if is_early else (8, -3 * ours), textcoords="offset points",
                     color=color, ha="center" if is_early else "left", va="bottom" if is_early else "center",
                     fontsize=12 if ours else 8.5, weight="bold" if ours else "normal",
                     path_effects=[withStroke(linewidth=3, foreground="white")], zorder=5,
