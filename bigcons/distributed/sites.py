@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
-from bigcons.solving.passes import History, Record, State, Stats, add_all, as_history
+from bigcons.solving.passes import History, Record, State, Stats, add_stats, as_history
 from bigcons.validation import check_choice, check_flag, check_int
 
 if TYPE_CHECKING:
@@ -118,10 +118,10 @@ def check_model(method: str, n_clusters: int, update_alpha: bool) -> None:
 
 def added(parts: Sequence[Mapping[str, Any]]) -> Stats:
     """Return the sum of named arrays, in their order."""
-    total = [{name: np.array(values) for name, values in parts[0].items()}]
+    total: Stats = {name: np.array(values) for name, values in parts[0].items()}
     for part in parts[1:]:
-        add_all([*total], [part])
-    return total[0]
+        add_stats(total, part)
+    return total
 
 
 def warn_unless_settled(run: Run) -> None:

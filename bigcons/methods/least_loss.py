@@ -10,16 +10,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from bigcons.coassociation.factorized import Weights, by_partition
-from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import count_assigned, in_whole_vectors, padded, summed_rows
 from bigcons.kernels.least_loss import N_LEVELS, merge_costs, propose
-from bigcons.methods.tree import FineStart
+from bigcons.methods.tree import cut_of_all, survey_for_tree
 from bigcons.metrics.loss import check_loss
 from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.spectral_start import check_embedding_plan, is_fine
+from bigcons.overlaps.spectral_start import check_embedding_plan
 from bigcons.overlaps.tree import (
-    FEWEST_LABELS,
     GROUPS_PER_CLUSTER,
     MOST_GROUPS,
     TREES,
@@ -42,10 +40,9 @@ from bigcons.solving.passes import (
     Stats,
     Winner,
 )
-from bigcons.solving.survey import Survey, labeled_objects, start_rows, take_survey, warn_of_dissent
+from bigcons.solving.survey import Survey, start_rows
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.ensemble_store import observed
 
 ROUNDING = 1e-12
 """A smaller difference of losses is rounding."""
@@ -275,7 +272,8 @@ class LossStart(BestOfStarts):
         """Return the clusters of the sample, or of groups of all objects where it says too little."""
         problem: Any = self.problem
         if self.fine:
-            return FineStart(problem).start(run)
+            first = cut_of_all(run, problem.n_clusters, problem.weights)
+            return Finalists([], [problem.state(first.T, first.sizes)], [[]], carries=False), []
         problem.cut_trees(run.sample)
         found = super().start(run)
         problem.cuts = []
@@ -410,13 +408,9 @@ class LeastLoss(ChoosingClusterer, PassClusterer):
         problem, counted = self._make_problem(ensemble), self._partition_weights()
         in_memory = out is None and engine.shares_memory
         self._check_memory(ensemble, engine, LossStart(problem, fine=False), in_memory=in_memory)
-        survey = take_survey(ensemble, engine, seed, self._n_sampled(ensemble), counted)
-        warn_of_dissent(survey, ensemble, counted, "leave them out, or give them weights= of 0")
-        if not labeled_objects(observed(survey.sample, ensemble.offsets), counted).any():
-            raise InvalidInputError(
-                f"none of the {len(survey.sample)} sampled objects has a label; leave out those without any."
-            )
-        fine = is_fine(ensemble, survey.sample, self.n_clusters, FEWEST_LABELS)
+        survey, fine = survey_for_tree(
+            ensemble, engine, seed, self._n_sampled(ensemble), self.n_clusters, counted
+        )
         if fine:
             n_groups = GROUPS_PER_CLUSTER * self.n_clusters
             check_embedding_plan(type(self).__name__, ensemble, engine, self.memory, n_groups)

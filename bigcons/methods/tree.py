@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -50,25 +50,19 @@ from bigcons.overlaps.tree import (
     plan_bytes,
     rows_for,
 )
+from bigcons.progress import expect_steps
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import ContinuingClusterer, MethodInfo
-from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
-from bigcons.solving.pass_clusterer import SoftPassClusterer
-from bigcons.solving.passes import (
-    BestOfStarts,
-    Finalists,
-    Iterate,
-    Record,
-    Run,
-    State,
-    Stats,
-    Step,
-    Winner,
-    add_all,
+from bigcons.solving.estimator import (
+    ContinuingClusterer,
+    MethodInfo,
+    ResumingClusterer,
+    SoftPredictingClusterer,
 )
+from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
+from bigcons.solving.passes import Iterate, Run, State, Stats, Step, Visit, add_stats, run_passes
 from bigcons.solving.results import Found, Results, by_size
 from bigcons.solving.survey import Survey, labeled_objects, take_survey, warn_of_dissent
-from bigcons.solving.workspace import Output
+from bigcons.solving.workspace import Output, open_workspace
 from bigcons.stores.aligning import Start
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
@@ -92,31 +86,17 @@ class Placed(NamedTuple):
 
 
 class Placement:
-    """Naive Bayes placement of all objects in the clusters of a sample, a `Problem` of one pass.
+    """Naive Bayes placement of objects in clusters.
 
     The labels of an object are evidence for its cluster, ``P(k | labels) ~ P(k) prod_u P(label in u | k)``,
-    with the shares of base clusters in the clusters of the other objects. The pass places all objects by the
-    table of the sample and counts the table anew; results, and how far to trust them, are by that.
+    with the shares of base clusters in the clusters of the other objects.
     """
-
-    name = "tree"
-    n_carried = 1
-    carried_dtype = "<i4"
-    lower_is_better = False
 
     def __init__(self, offsets: np.ndarray, n_clusters: int, weights: Weights | None):
         self.offsets = offsets
         self.n_clusters = n_clusters
         self.weights = weights
         self.half: np.ndarray = random_half(offsets.size - 1)
-
-    def start(self, _labels: np.ndarray, _seed: int, _number: int) -> tuple[State, np.ndarray | None]:
-        """Not called: the tree is the start."""
-        raise NotImplementedError
-
-    def for_all(self, state: State) -> State:
-        """Return the state itself."""
-        return state
 
     def state(self, T: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         """Return the evidence of labels from the objects T (B, K) and sizes (K,) of the clusters."""
@@ -201,24 +181,16 @@ class Placement:
             assigned, memberships, trust_rows(assigned, shares, others, other_shares, factor), stats
         )
 
-    def visit(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> tuple[Stats, np.ndarray]:
-        """Place the objects of a block and count them in their clusters."""
+    def memberships(self, state: State, labels: np.ndarray) -> np.ndarray:
+        """Return the memberships (rows, K) float32 of objects that the state does not count."""
+        return self.place(state, labels, None, soft=True).memberships
+
+    def count(
+        self, state: State, labels: np.ndarray, carried: np.ndarray | None = None
+    ) -> tuple[Stats, np.ndarray]:
+        """Place the objects of a block and count them; return the counts and the clusters (rows, 1)."""
         placed = self.place(state, labels, carried)
         return placed.stats, placed.clusters[:, None]
-
-    def finish(self, state: State, stats: Stats) -> tuple[State, Record]:
-        """Return the evidence by all objects, and the record of the state before."""
-        log_likelihood, moved = stats["totals"][:2]
-        following = {**self.state(stats["T"], stats["sizes"]), "tree": state["tree"]}
-        return following, {"objective": float(log_likelihood), "moved": float(moved)}
-
-    def is_settled(self, _previous: Record | None, _record: Record, _tol: float) -> bool:
-        """Return True: the table is counted anew once."""
-        return True
-
-    def results(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
-        """Return the memberships (rows, K) float32 of a block."""
-        return self.place(state, labels, carried, soft=True).memberships
 
 
 def count_memberships(labels: np.ndarray, assigned: np.ndarray, T: np.ndarray, sizes: np.ndarray) -> None:
@@ -229,120 +201,137 @@ def count_memberships(labels: np.ndarray, assigned: np.ndarray, T: np.ndarray, s
         sizes[k] += len(inside)
 
 
-class TreeStart(BestOfStarts):
-    """The pass that follows from the clusters of a sample."""
+class First(NamedTuple):
+    """The clusters by which all objects are placed."""
+
+    T: np.ndarray
+    """(B, K): their objects in each base cluster."""
+    sizes: np.ndarray
+    """(K,)"""
+    tree: str | None = None
+    """The tree that was cut, if one was."""
+    clusters: np.ndarray | None = None
+    """(n,) of the objects, if all are in the sample."""
+
+
+class TreePass:
+    """The pass over all objects that follows from the first clusters, a `PassMethod`.
+
+    It places all objects by the table of the first clusters and counts the table anew; results, and how far
+    to trust them, are by that.
+    """
+
+    name = "tree"
 
     def __init__(
-        self,
-        problem: Placement,
-        judged: Judged | None = None,
-        sample: Sample | None = None,
-        *,
-        is_chosen: bool = False,
+        self, placement: Placement, first: Callable[[Run], First], judged: Judged | None = None
     ) -> None:
-        super().__init__(problem, 1)
-        self.placement = problem
+        self.placement = placement
+        self.first = first
         self.judged = judged
-        self.sample = sample
-        self.is_chosen = is_chosen
 
-    def n_held(self, _n_init: int) -> int:
-        """Return 0: no start is run on the sample."""
-        return 0
-
-    def start(self, run: Run) -> tuple[Finalists, list[float]]:
-        """Return the evidence of the clusters of the sample; nothing else is tried."""
-        placement, K, sample = self.placement, self.placement.n_clusters, self.sample
-        assert sample is not None  # noqa: S101 - without one, only memory is planned
-        groups = sample.groups(n_groups_for(K))
-        cut = groups.cut(K, groups.least if self.is_chosen else 0)  # as the number was counted
-        clusters = groups.clusters_of(cut)
-        T, sizes = placement.counted(run.sample, clusters)
-        carries = len(run.sample) == run.data.n_objects
-        if carries:
+    def start(self, run: Run) -> tuple[State, list[float]]:
+        """Return the evidence of the first clusters; they are written where they are of all objects."""
+        T, sizes, tree, clusters = self.first(run)
+        if clusters is not None:
             for block in run.blocks:
                 run.arrays.write(0, block, clusters[block.start : block.stop, None].astype(np.int32))
-        return self._following(T, sizes, cut.tree, carries=carries), []
+        is_known, number = clusters is not None, -1 if tree is None else TREES.index(tree)
+        return {**self.placement.state(T, sizes), "tree": np.array([number, is_known])}, []
 
-    def _following(self, T: np.ndarray, sizes: np.ndarray, tree: str | None, *, carries: bool) -> Finalists:
-        """Return the evidence of the clusters of a tree, by their objects T (B, K) and sizes (K,)."""
-        number = -1 if tree is None else TREES.index(tree)
-        state = {**self.placement.state(T, sizes), "tree": np.array([number])}
-        return Finalists([], [state], [[]], carries)
+    def visit(self, run: Run, at: Iterate[State]) -> Visit:
+        """Return the task that places the objects of a block and counts them in their clusters."""
+        reads = [0] if at.state["tree"][1] else []
+        return run.visit(self.placement.count, at.state, reads=reads, writes=1)
 
-    def step(self, run: Run, at: Iterate[Finalists], total: list[Stats]) -> Step[Finalists]:
-        """Take the step, and temper the evidence, because partitions of the same data repeat each other.
+    add = staticmethod(add_stats)
 
-        Also find the support of the clusters in the sample that halves of the partitions have grouped.
+    def step(self, run: Run, at: Iterate[State], total: Stats) -> Step[State]:
+        """Return the evidence by all objects, tempered because partitions of the same data repeat each other.
+
+        With the support of the clusters in the sample that halves of the partitions have grouped.
         """
-        step, placement = super().step(run, at, total), self.placement
-        (state,) = step.state.following
+        placement, K = self.placement, self.placement.n_clusters
+        state = {**placement.state(total["T"], total["sizes"]), "tree": at.state["tree"]}
         if len(run.sample) == run.data.n_objects:
-            clusters = np.concatenate([run.arrays.read(at.generation + 1, b)[:, 0] for b in run.blocks])
+            clusters = np.concatenate([run.arrays.read(1, block)[:, 0] for block in run.blocks])
         else:
             clusters = placement.place(state, run.sample, None).clusters
-        table = np.ascontiguousarray(total[0]["T"][:, : placement.n_clusters].T)
-        rates = np.ascontiguousarray(state["rates"][:, : placement.n_clusters])
-        own = rates + state["without"][:, : placement.n_clusters]
+        table = np.ascontiguousarray(total["T"][:, :K].T)
+        rates = np.ascontiguousarray(state["rates"][:, :K])
+        own = rates + state["without"][:, :K]
         weights = None if placement.weights is None else placement.weights.partitions
         share = independent_share(run.sample, clusters, placement.offsets, table, rates, own, weights)
-        tempered, judged = {**state, "temperature": np.array([share])}, self.judged
-        support = ClusterSupport.unknown(placement.n_clusters)
-        if judged is not None:
-            found = placement.place(tempered, judged.labels, None, soft=True)
+        state["temperature"], support = np.array([share]), ClusterSupport.unknown(K)
+        if self.judged is not None:
+            found = placement.place(state, self.judged.labels, None, soft=True)
             if found.trust is not None:
-                confidence = found.trust["confidence"]
-                support = judged.support_of(found.clusters, confidence, placement.n_clusters)
-        tempered |= {"support": support.clusters, "divisions": support.divisions}
-        return step._replace(state=step.state._replace(following=[tempered]))
+                support = self.judged.support_of(found.clusters, found.trust["confidence"], K)
+        state |= {"support": support.clusters, "divisions": support.divisions}
+        log_likelihood, moved = total["totals"][:2].tolist()
+        return Step(state, {"objective": log_likelihood, "moved": moved}, is_settled=True)
 
-    def winner(self, run: Run, at: Iterate[Finalists]) -> Winner:
-        """Return the evidence of all objects, counted by the pass, and the clusters it counts them in."""
-        found = super().winner(run, at)
-        return found._replace(state=at.state.following[0])
+    def pack(self, state: State) -> tuple[State, dict[str, Any]]:
+        """Return the arrays of the state."""
+        return state, {}
+
+    def unpack(self, arrays: dict[str, np.ndarray], _facts: dict[str, Any]) -> State:
+        """Return the state of a snapshot; raises KeyError for another."""
+        return {**arrays, "tree": arrays["tree"]}
 
 
-class FineStart(TreeStart):
-    """The pass that follows from clusters of all objects, where a sample says too little of base clusters."""
+def cut_sample(sample: Sample, placement: Placement, is_chosen: bool, run: Run) -> First:
+    """Return clusters of a sample, cut from its trees; into a chosen number, as that was counted."""
+    groups = sample.groups(n_groups_for(placement.n_clusters))
+    cut = groups.cut(placement.n_clusters, groups.least if is_chosen else 0)
+    clusters = groups.clusters_of(cut)
+    T, sizes = placement.counted(run.sample, clusters)
+    return First(T, sizes, cut.tree, clusters if len(clusters) == run.data.n_objects else None)
 
-    def start(self, run: Run) -> tuple[Finalists, list[float]]:
-        """Return the evidence of the clusters of all objects, merged from groups of their embedding.
 
-        All base clusters count as equally reliable.
-        """
-        offsets, weights, K = self.placement.offsets, self.placement.weights, self.placement.n_clusters
-        counts = np.ones(offsets.size - 1) if weights is None else weights.partitions
-        embedding = bipartite_embedding(
-            *(run.data, run.engine, GROUPS_PER_CLUSTER * K, weights), more_objects=MORE_OBJECTS
+def count_start(earlier: Start, placement: Placement, run: Run) -> First:
+    """Return the clusters of an earlier consensus, counted over all objects; no tree is cut."""
+    return First(*count_earlier(run, earlier, placement.counted))
+
+
+def cut_of_all(run: Run, n_clusters: int, weights: Weights | None) -> First:
+    """Return clusters of all objects, merged from groups of their embedding.
+
+    For fine base clusters, of which a sample says too little; all count as equally reliable.
+    """
+    offsets, K = run.data.offsets, n_clusters
+    counts = np.ones(offsets.size - 1) if weights is None else weights.partitions
+    embedding = bipartite_embedding(
+        *(run.data, run.engine, GROUPS_PER_CLUSTER * K, weights), more_objects=MORE_OBJECTS
+    )
+    rows, labeled = embedding.rows_of(run.sample)
+    with one_thread(user_api="blas"):
+        groups = np.unique(nearest_pivots(rows[labeled]), return_inverse=True)[1]
+        centers = one_hot(groups, int(np.max(groups)) + 1).T @ rows[labeled]
+        centers /= np.bincount(groups)[:, None]
+    assign = partial(count_clusters, Centers(embedding, centers, 0.0, {}, 0, []), len(centers), weights)
+    stats = run.fold(run.visit(assign, reads=[]), add_stats)
+    table = np.ascontiguousarray(stats["counts"].T)
+    merged = merge_groups(table, offsets, counts, np.ones(table.shape[1]))
+    cut = Groups(groups, table, offsets, counts, *merged).cut(K)
+    inside = one_hot(cut.clusters, K)
+    return First(stats["counts"] @ inside, stats["sizes"] @ inside, cut.tree)
+
+
+def survey_for_tree(
+    ensemble: Ensemble, engine: Engine, seed: int, n_rows: int, n_clusters: int, weights: np.ndarray | None
+) -> tuple[Survey, bool]:
+    """Return a survey with a sample to group, and whether that says too little of the base clusters."""
+    survey = take_survey(ensemble, engine, seed, n_rows, weights)
+    warn_of_dissent(survey, ensemble, weights, "leave them out, or give them weights= of 0")
+    if not labeled_objects(observed(survey.sample, ensemble.offsets), weights).any():
+        raise InvalidInputError(
+            f"none of the {len(survey.sample)} sampled objects has a label; leave out those without any."
         )
-        rows, labeled = embedding.rows_of(run.sample)
-        with one_thread(user_api="blas"):
-            groups = np.unique(nearest_pivots(rows[labeled]), return_inverse=True)[1]
-            centers = one_hot(groups, int(np.max(groups)) + 1).T @ rows[labeled]
-            centers /= np.bincount(groups)[:, None]
-        assign = partial(count_clusters, Centers(embedding, centers, 0.0, {}, 0, []), len(centers), weights)
-        stats = run.fold(run.visit(assign, reads=[]), lambda total, part: add_all([total], [part])[0])
-        table = np.ascontiguousarray(stats["counts"].T)
-        merged = merge_groups(table, offsets, counts, np.ones(table.shape[1]))
-        cut = Groups(groups, table, offsets, counts, *merged).cut(K)
-        inside = one_hot(cut.clusters, K)
-        return self._following(stats["counts"] @ inside, stats["sizes"] @ inside, cut.tree, carries=False), []
+    return survey, not ensemble.is_soft and is_fine(ensemble, survey.sample, n_clusters, FEWEST_LABELS)
 
 
-class ContinuedTree(TreeStart):
-    """The pass that follows from the clusters of an earlier consensus."""
-
-    def __init__(self, problem: Placement, earlier: Start, judged: Judged | None) -> None:
-        super().__init__(problem, judged)
-        self.earlier = earlier
-
-    def start(self, run: Run) -> tuple[Finalists, list[float]]:
-        """Return the evidence of the earlier clusters by all objects; no tree is made."""
-        T, sizes = count_earlier(run, self.earlier, self.placement.counted)
-        return self._following(T, sizes, None, carries=False), []
-
-
-class ConsensusTree(ChoosingClusterer, SoftPassClusterer, ContinuingClusterer):
+class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, ContinuingClusterer):
     """Merge small groups of objects into a tree, cut it, and place all objects by their labels.
 
     The default method: it has no start to choose and the same answer for every seed as far as the sample is
@@ -423,39 +412,22 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer, ContinuingClusterer):
         client: object = None,
     ) -> None:
         super().__init__(
-            n_clusters,
-            n_init=1,
-            max_iter=1,
-            tol=0.0,
-            resume=resume,
-            random_state=random_state,
-            memory=memory,
-            out=out,
-            client=client,
+            n_clusters, resume=resume, random_state=random_state, memory=memory, out=out, client=client
         )
         self.weights = weights
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        self.__dict__.pop("_problem", None)
+        K, name = self.n_clusters, type(self).__name__
         self._weights = Weights.given(self.weights, ensemble.offsets)
-        counted = self._partition_weights()
-        method = TreeStart(Placement(ensemble.offsets, self.n_clusters, self._weights))
-        self._check_memory(ensemble, engine, method, in_memory=out is None and engine.shares_memory)
-        survey = take_survey(ensemble, engine, seed, rows_for(self.n_clusters), counted)
-        warn_of_dissent(survey, ensemble, counted, "leave them out, or give them weights= of 0")
-        if not labeled_objects(observed(survey.sample, ensemble.offsets), counted).any():
-            raise InvalidInputError(
-                f"none of the {len(survey.sample)} sampled objects has a label; leave out those without any."
-            )
-        is_too_fine = not ensemble.is_soft and is_fine(
-            ensemble, survey.sample, self.n_clusters, FEWEST_LABELS
-        )
-        if is_too_fine and self._start is None:
-            name, n_groups = type(self).__name__, GROUPS_PER_CLUSTER * self.n_clusters
-            check_embedding_plan(name, ensemble, engine, self.memory, n_groups)
-            method = FineStart(method.placement)
-        else:
-            K = self.n_clusters
+        placement, counted = Placement(ensemble.offsets, K, self._weights), self._partition_weights()
+        in_memory = out is None and engine.shares_memory
+        plans = self._memory_plans(ensemble, in_memory=in_memory)
+        plan = max(plans, key=lambda plan: plan.n_bytes(engine, ensemble))
+        remedy = " or write the result to a store with out=" if in_memory else ""
+        plan.check(name, engine, ensemble, self.memory, remedy)
+        survey, is_too_fine = survey_for_tree(ensemble, engine, seed, rows_for(K), K, counted)
+        first: Callable[[Run], First] = partial(cut_of_all, n_clusters=K, weights=self._weights)
+        if not is_too_fine:
             sample = Sample.of(survey.sample, ensemble.offsets, self._weights, n_groups_for(K))
             told = self._judge_structure(ensemble, survey, sample, MOST_GROUPS)
             if told is not None and told.is_clear and told.n_clusters < K:
@@ -464,30 +436,45 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer, ContinuingClusterer):
                     SurplusClustersWarning,
                 )
             is_chosen = hasattr(self, "n_clusters_choice_")
-            method = TreeStart(method.placement, self._judged, sample, is_chosen=is_chosen)
-        if self._start is not None:
-            method = ContinuedTree(method.placement, self._start, self._judged)
-        self._run_passes(ensemble, engine, seed, out, survey, method)
+            first = partial(cut_sample, sample, placement, is_chosen)
+        if (earlier := self._start) is not None:
+            first = partial(count_start, earlier, placement)
+        elif is_too_fine:
+            check_embedding_plan(name, ensemble, engine, self.memory, GROUPS_PER_CLUSTER * K)
+        with open_workspace(out, engine, 1, "<i4") as workspace:
+            run = Run(ensemble, engine, seed, 1, 0.0, survey.sample)
+            run.arrays, run.snapshots = workspace
+            expect_steps({TreePass.name: (None, 1.0), "results": (ensemble.n_objects, 0.7)})
+            at = run_passes(run, TreePass(placement, first, None if is_too_fine else self._judged))
+            (record,), self._placement, self._state = at.records, placement, at.state
+            self.objective_: float = record["objective"]
+            self.n_passes_: int = 1
+            history = {name: [record[name]] for name in ("pass", "objective", "moved")}
+            self.history_: dict[str, list[Any]] = history
+            tree, share = int(at.state["tree"][0]), float(at.state["temperature"][0])
+            self.chosen_tree_: str | None = None if tree < 0 else TREES[tree]
+            self.temperature_: float = share
+            self._publish_placed(run, survey, out)
 
-    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> Placement:
-        return Placement(ensemble.offsets, self.n_clusters, self._weights)
-
-    def _memory_plans(self, ensemble: Ensemble, method: BestOfStarts, *, in_memory: bool) -> list[MemoryPlan]:
-        n, B, K = ensemble.n_objects, ensemble.n_base_clusters, self.n_clusters
-        (passes,) = super()._memory_plans(ensemble, method, in_memory=in_memory)
-        tables = 8 * 8 * B * padded(K)  # to temper the evidence
+    def _memory_plans(self, ensemble: Ensemble, *, in_memory: bool) -> list[MemoryPlan]:
+        """Return what the pass and the results need, and what grouping the sample does."""
+        n, B, K, rows = ensemble.n_objects, ensemble.n_base_clusters, self.n_clusters, ensemble.chunk_rows
+        state, tables = 8 * B * (K + 8), 8 * 8 * B * padded(K)  # tables: to temper the evidence
+        result = 4 * K + 2 * TRUST_ROW.itemsize  # memberships, and how far to trust the labels, twice
         n_rows = min(n, rows_for(K))
-        start = plan_bytes(ensemble, n_rows, max(n_groups_for(K), MOST_GROUPS), K)
         sample = 2 * label_bytes(ensemble, n_rows)
-        trust = 2 * TRUST_ROW.itemsize
-        return [
-            passes._replace(
-                held=passes.held + tables + sample + (trust * n if in_memory else 0),
-                per_block=passes.per_block + 2 * trust * ensemble.chunk_rows,
-                per_result=passes.per_result + (trust * ensemble.chunk_rows if in_memory else 0),
-            ),
-            MemoryPlan(4 * n + sample + start, block_label_bytes(ensemble), sample),
-        ]
+        start = plan_bytes(ensemble, n_rows, max(n_groups_for(K), MOST_GROUPS), K)
+        passes = MemoryPlan(
+            held=(4 if self._start is None else 8) * n
+            + (n * (8 + result) if in_memory else 0)
+            + (4 * state + tables + sample),
+            per_block=block_label_bytes(ensemble) + rows * (16 + 2 * result) + 2 * state,
+            per_result=state + rows * ((result if in_memory else 0) + 8),
+        )
+        return [passes, MemoryPlan(4 * n + sample + start, block_label_bytes(ensemble), sample)]
+
+    def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
+        return partial(self._placement.memberships, self._state)
 
     def _placing_parts(self) -> dict[str, np.ndarray]:
         return {name: self._state[name] for name in _EVIDENCE}
@@ -500,29 +487,20 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer, ContinuingClusterer):
         if any(parts[name].shape != shape or parts[name].dtype != float for name, shape in shapes.items()):
             raise ValueError("arrays of other shapes")
         self._weights = Weights.given(self.weights, offsets)
-        self._problem = Placement(offsets, n_clusters, self._weights)
+        self._placement = Placement(offsets, n_clusters, self._weights)
         self._state = {name: parts[name] for name in _EVIDENCE}
 
-    def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:
-        super()._set_results(records, start_objectives, converged=converged)
-        del self.start_objectives_, self.converged_  # there is one start, and one pass
-
-    def _publish_winner(
-        self, ensemble: Ensemble, engine: Engine, winner: Winner, survey: Survey, out: Output | None
-    ) -> None:
-        placement: Any = self._problem
-        state = winner.state
-        tree = int(state["tree"][0])
-        self.chosen_tree_: str | None = None if tree < 0 else TREES[tree]
-        self.temperature_: float = float(state["temperature"][0])
+    def _publish_placed(self, run: Run, survey: Survey, out: Output | None) -> None:
+        """Publish memberships, and which labels to trust, by the evidence of all objects."""
+        ensemble, engine, placement, state = run.data, run.engine, self._placement, self._state
 
         def read(block: Block) -> Found:
             labels = ensemble.read(block.start, block.stop)
-            placed = placement.place(state, labels, winner.carried(block), soft=True)
+            placed = placement.place(state, labels, run.arrays.read(1, block), soft=True)
             return Found(placed.memberships, placed.trust if trusted else None, placed.stats)
 
         def collect(stats: Stats) -> None:
-            total[:] = add_all(total, [stats]) if total else [stats]
+            total[:] = [add_stats(*total, stats) if total else stats]
 
         def tables(results: Results) -> tuple[Any, Any, float]:
             (stats,), numbers = total, np.flatnonzero(results.sizes)

@@ -29,7 +29,7 @@ from bigcons.seeding import generator
 from bigcons.solving.assignment import counts_of
 from bigcons.solving.estimator import ContinuingClusterer
 from bigcons.solving.pass_clusterer import PassClusterer
-from bigcons.solving.passes import BestOfStarts, CountedProblem, Finalists, Problem, Run, Stats, add_all
+from bigcons.solving.passes import BestOfStarts, CountedProblem, Finalists, Problem, Run, Stats, add_stats
 from bigcons.solving.survey import Survey
 from bigcons.stores.aligning import Start
 from bigcons.stores.ensemble import Ensemble
@@ -114,7 +114,7 @@ class SpectralStart(CountedStart):
         """Return those of the clusters of k-means."""
         centers = spectral_centers(run, self.n_clusters, self.weights)
         count = partial(count_clusters, centers, self.n_clusters, self.weights)
-        stats = run.fold(run.visit(count, reads=[]), lambda total, part: add_all([total], [part])[0])
+        stats = run.fold(run.visit(count, reads=[]), add_stats)
         return stats["counts"], stats["sizes"]
 
 

@@ -577,10 +577,14 @@ def visit_all(
 
 
 def add_all(total: list[Stats], more: list[Stats]) -> list[Stats]:
+    """Add the statistics of a further block under every state, in place."""
+    return [add_stats(*of_both) for of_both in zip(total, more, strict=True)]
+
+
+def add_stats(total: Stats, more: Stats) -> Stats:
     """Add the statistics of a further block, in place."""
-    for stats, further in zip(total, more, strict=True):
-        for name, values in further.items():
-            stats[name][...] += values
+    for name, values in more.items():
+        total[name][...] += values
     return total
 
 

@@ -67,7 +67,7 @@ def test_place__takes_the_most_probable_cluster_by_the_labels_of_the_others(labe
     expected = [naive.scores(labels, clusters, i, K, given, own=own) for i in range(n)]
     for rows in (labels, one_hot(labels, offsets)):
         assigned, _, _, stats = placement.place(state, rows, carried)
-        memberships = placement.results(state, rows, carried)
+        memberships = placement.place(state, rows, carried, soft=True).memberships
         for i in np.flatnonzero(labeled):
             assert expected[i][assigned[i]] >= expected[i].max() - 1e-9
             shares = naive.probabilities(expected[i], temper)
