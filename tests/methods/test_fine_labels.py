@@ -84,7 +84,7 @@ def test_fit__warns_below_the_share_that_is_enough_and_only_there(scale):
     n_clusters = scale * ENOUGH / share  # not whole: the bound itself is what is asked
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warn_of_fine_labels(survey_of(labels), n_clusters, None, np.zeros(1))
+        warn_of_fine_labels(survey_of(labels), n_clusters, None)
     least = least_joined_share(n_clusters, len(labels))
     assert bool(caught) == (share < ENOUGH * least)
 

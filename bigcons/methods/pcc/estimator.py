@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -24,7 +25,7 @@ from bigcons.methods.pcc.start import SUBSAMPLE, entropy_weights
 from bigcons.methods.pcc.variants import Solution, choose_variant, keeps_labels
 from bigcons.metrics.confidence import can_weigh
 from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.tree import N_GROUPS, Sample
+from bigcons.overlaps.tree import N_GROUPS, Sample, n_groups_for
 from bigcons.progress import expect_steps
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import (
@@ -207,7 +208,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
             earlier=self._start,
         )
         variant.check_memory(ensemble, engine, in_memory=out is None and engine.shares_memory)
-        n, K, weights = ensemble.n_objects, self.n_clusters, variant.weights
+        n, K = ensemble.n_objects, self.n_clusters
         trusts = not ensemble.is_soft and can_weigh(ensemble, K)
         if steps := variant.steps(ensemble):
             n_trusted = n if trusts else 0
@@ -222,20 +223,22 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
                 }
             )
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
-        given = weights.partitions if isinstance(weights, Weights) else None
+        given = variant.weights.partitions if isinstance(variant.weights, Weights) else None
         survey = take_survey(labels, engine, seed, SUBSAMPLE, given)
+        weights = variant.weights
+        if isinstance(weights, str):
+            weights = entropy_weights(survey.sample, ensemble.offsets)
         self._is_limit: bool = variant.calibrates
         if not ensemble.is_soft and not variant.calibrates:
-            warn_of_fine_labels(survey, K, weights, ensemble.offsets)
+            warn_of_fine_labels(survey, K, weights)
             self._is_limit = warn_of_coarse_labels(ensemble, K, weights)
             warn_of_dissent(survey, ensemble, given, "leave them out")
-        of_partitions = weights if isinstance(weights, Weights) else None
-        sample = Sample.of(survey.sample, ensemble.offsets, of_partitions)
+        sample = Sample.of(survey.sample, ensemble.offsets, weights, n_groups_for(K))
         self._judge_structure(ensemble, survey, sample, N_GROUPS)
         with open_workspace(out, engine, K) as workspace:
             run = Run(labels, engine, seed, variant.n_passes(n), self.tol, survey.sample)
             run.arrays, run.snapshots = workspace
-            solution = variant.solve(run, survey, out)
+            solution = variant.solve(run, survey, partial(variant.begin, sample, weights), out)
             self._keep(solution)
             share = engine if out is not None else None  # rows held in memory need no workers
             trust = engine if trusts else None
@@ -303,15 +306,13 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
 # Whether labels suit the model of the paper: far coarser or finer ones than the consensus mislead it
 
 
-def warn_of_coarse_labels(ensemble: Ensemble, n_clusters: int, weights: Weights | str | None) -> bool:
+def warn_of_coarse_labels(ensemble: Ensemble, n_clusters: int, weights: Weights | None) -> bool:
     """Warn if the partitions have far fewer clusters than asked for, and so join different ones by chance.
 
     The paper's model of the co-association has no term for that. Return whether it is so.
     """
-    counted = ensemble.n_clusters
-    if isinstance(weights, Weights):
-        counted = counted[weights.partitions > 0]
-    mean = float(np.mean(counted))
+    counted = slice(None) if weights is None else weights.partitions > 0
+    mean = float(np.mean(ensemble.n_clusters[counted]))
     # Measured on 5 to 20 planted classes of equal size, with noise: below a third the paper's model lost
     # all of them, up to a half most, while the calibrated one found all.
     is_coarse = mean <= 0.5 * n_clusters
@@ -333,16 +334,12 @@ def warn_of_coarse_labels(ensemble: Ensemble, n_clusters: int, weights: Weights 
 ENOUGH = 0.4
 
 
-def warn_of_fine_labels(
-    survey: Survey, n_clusters: int, weights: Weights | str | None, offsets: np.ndarray
-) -> None:
+def warn_of_fine_labels(survey: Survey, n_clusters: int, weights: Weights | None) -> None:
     """Warn if the labels join too few pairs of objects for memberships to explain.
 
     The mean of ``y_i.y_j`` is at least about ``1 / n_clusters``, attained by clusters of equal size: a fit to
     a much lower share of joined pairs tends to them. O(m M log m) time for a sample of ``m`` objects.
     """
-    if isinstance(weights, str):
-        weights = entropy_weights(survey.sample, offsets)
     joined = survey.joined_share(None if weights is None else weights.partitions)
     least = least_joined_share(n_clusters, float(survey.n_seen.mean()))
     if n_clusters > 1 and joined < ENOUGH * least:

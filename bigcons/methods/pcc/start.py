@@ -94,16 +94,14 @@ def solve_sample(
     calibrates: bool = False,
     clusters: np.ndarray | None = None,
 ) -> Solved:
-    """Solve a sample (rows, M) from ``n_init`` starts, the clusters of its tree first; keep the best.
+    """Solve a sample (rows, M) from ``n_init`` starts, first from ``clusters`` (rows,); keep the best.
 
-    Or from given ``clusters`` (rows,) alone. Its squared divergence is over all pairs. If it ``calibrates``,
-    the rates are found first, from the clusters.
+    By default these are of its tree. Its squared divergence is over all pairs. If it ``calibrates``, the
+    rates are found first, from the clusters.
     """
     counts = None if weights is None else weights.partitions
     if clusters is None:
         clusters = tree_clusters(labels, offsets, n_clusters, counts)
-    else:
-        n_init = 1
     first = of_clusters(clusters, n_clusters)
     how: Weights | Rates | None = weights
     if calibrates:

@@ -49,9 +49,9 @@ from bigcons.methods.pcc.pairwise import Pairwise, sampled_gap
 from bigcons.methods.pcc.prototypes import ByPrototypes, Prototypes, default_prototypes
 from bigcons.methods.pcc.start import (
     SUBSAMPLE,
+    Begin,
     First,
     Solved,
-    entropy_weights,
     perturbed_uniform,
     sample_bytes,
     softened,
@@ -59,6 +59,7 @@ from bigcons.methods.pcc.start import (
 )
 from bigcons.methods.tree import Placement
 from bigcons.overlaps.spectral_start import count_earlier
+from bigcons.overlaps.tree import Sample, n_groups_for
 from bigcons.solving.memory_plan import (
     DEFAULT_DATA_BYTES,
     MemoryPlan,
@@ -151,18 +152,18 @@ class Variant(ABC):
         """Return the largest number of passes."""
         return 100 if self.max_iter is None else int(self.max_iter)
 
-    def begin(self, run: Run) -> Solved:
-        """Solve the sample of a run over the labels."""
-        offsets, weights = run.data.offsets, self.weights
-        if isinstance(weights, str):
-            weights = entropy_weights(run.sample, offsets)
-        asked = run.sample, offsets, self.n_clusters, self.n_init, run.seed, run.engine
-        clusters = None
-        if self.earlier is not None:
-            placement = Placement(offsets, self.n_clusters, weights)
+    def begin(self, sample: Sample, weights: Weights | None, run: Run) -> Solved:
+        """Solve the sample of a run over the labels, from clusters of its tree or of an earlier consensus."""
+        offsets, K, n_init = run.data.offsets, self.n_clusters, self.n_init
+        if self.earlier is None:
+            groups = sample.groups(n_groups_for(K))
+            clusters = groups.clusters_of(groups.cut(K))
+        else:
+            placement, n_init = Placement(offsets, K, weights), 1
             state = placement.state(*count_earlier(run, self.earlier, placement.counted))
             clusters = placement.place(state, run.sample, None).clusters
-        return solve_sample(*asked, weights, calibrates=self.calibrates, clusters=clusters)
+        asked = run.sample, offsets, K, n_init, run.seed, run.engine, weights
+        return solve_sample(*asked, calibrates=self.calibrates, clusters=clusters)
 
     @abstractmethod
     def statistics_bytes(self, ensemble: Ensemble) -> int:
@@ -212,8 +213,8 @@ class Variant(ABC):
         return {}
 
     @abstractmethod
-    def solve(self, run: Run, survey: Survey, out: Output | None) -> Solution:
-        """Solve, given a run over the labels."""
+    def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:
+        """Solve, given a run over the labels, from the memberships of ``begin``."""
 
 
 class Squares(Variant):
@@ -232,9 +233,9 @@ class Squares(Variant):
         of_pass = 0.8 + 0.06 * self.n_clusters
         return {"start of PCC": (ensemble.n_objects, 1.7 * of_pass), AllPairs.name: (None, of_pass)}
 
-    def solve(self, run: Run, survey: Survey, out: Output | None) -> Solution:  # noqa: ARG002
+    def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
         """Solve, given a run over the labels."""
-        at = run_passes(run, AllPairs(survey.n_seen, self.begin))
+        at = run_passes(run, AllPairs(survey.n_seen, begin))
         counted, gap = at.state.weights, at.records[-1]["gap"]
         weights = np.ones(len(survey.n_seen)) if counted is None else counted.partitions
         attributes: dict[str, Any] = {"weights_": weights}
@@ -255,9 +256,9 @@ class EveryPair(Variant):
         n = ensemble.n_objects
         return label_bytes(ensemble, n) + 20 * n * self.n_clusters + 32 * n
 
-    def solve(self, run: Run, survey: Survey, out: Output | None) -> Solution:  # noqa: ARG002
+    def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
         """Solve, given a run over the labels."""
-        at = run_passes(run, Pairwise(self.n_clusters, self.divergence, survey.mean_weight, self.begin))
+        at = run_passes(run, Pairwise(self.n_clusters, self.divergence, survey.mean_weight, begin))
         gap, memberships = at.records[-1]["gap"], BlockMemberships(run.arrays, at.generation)
         place = placer_of(run, memberships, self.divergence, None, np.empty(0, np.int64))
         return Solution(memberships, at, gap, gap <= self.tol, place, {})
@@ -273,10 +274,10 @@ class Grouped(Variant):
         n_tables = ensemble.n_base_clusters + ensemble.n_partitions
         return 8 * (default_prototypes(self.n_clusters) + 8) * n_tables
 
-    def solve(self, run: Run, survey: Survey, out: Output | None) -> Solution:  # noqa: ARG002
+    def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
         """Solve, given a run over the labels."""
         K, scale = self.n_clusters, survey.mean_weight
-        method = Prototypes(K, self.divergence, default_prototypes(K), scale, self.begin)
+        method = Prototypes(K, self.divergence, default_prototypes(K), scale, begin)
         at = run_passes(run, method)
         gap = sampled_gap(run, at.generation, self.divergence) / scale
         last = at.records[-1]
@@ -301,9 +302,9 @@ class Listed(Variant):
     def blocks(self, pairs: PairTable) -> list[Block]:
         """Return the blocks that are solved one by one."""
 
-    def first(self, run: Run) -> FirstRows:
+    def first(self, run: Run, begin: Begin) -> FirstRows:
         """Return the first memberships: those of a solved sample, extended to all objects."""
-        solved = self.begin(run)
+        solved = begin(run)
         first, rates = First.of(run.data, solved), solved.sums.weights
         is_squared = self.divergence.label == "l2"
 
@@ -314,12 +315,12 @@ class Listed(Variant):
         given = (rates.a, rates.d) if isinstance(rates, Rates) else None
         return FirstRows(of_block, given, tuple(solved.start_objectives))
 
-    def solve(self, run: Run, survey: Survey, out: Output | None) -> Solution:  # noqa: ARG002
+    def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
         """Solve, given a run over the labels; objects that are in no pair are placed over all pairs."""
         with scratch_place(out) as scratch:
-            return self._solve(run, scratch)
+            return self._solve(run, begin, scratch)
 
-    def _solve(self, run: Run, scratch: Place) -> Solution:
+    def _solve(self, run: Run, begin: Begin, scratch: Place) -> Solution:
         ensemble, n, K = run.data, run.data.n_objects, self.n_clusters
         pairs = resolve_pairs(self.pairs, ensemble, run.seed, run.engine)
         warn_of_few_pairs(pairs, K)
@@ -334,7 +335,7 @@ class Listed(Variant):
         over_pairs = Run(pairs, engine, run.seed, run.max_passes, self.tol, rounds=rounds)
         over_pairs.arrays, over_pairs.snapshots = run.arrays, run.snapshots
         scale = mean_weight(borders.total_weight, n)
-        method = BlockedPairs(near, scale, partial(self.first, run), self.max_steps(n))
+        method = BlockedPairs(near, scale, partial(self.first, run, begin), self.max_steps(n))
         at = run_passes(over_pairs, method)
         memberships = BlockMemberships(run.arrays, at.generation, near.blocks)
         gap, rates, place = at.records[-1]["gap"], at.state.rates, None
@@ -393,10 +394,10 @@ class Heap(Listed):
         """Return the pairs in memory."""
         return pairs.load() if isinstance(pairs, ParquetPairTable) else pairs, local_engine(engine)
 
-    def first(self, run: Run) -> FirstRows:
+    def first(self, run: Run, begin: Begin) -> FirstRows:
         """Return the first memberships: by the limit of the paper, its uniform ones, perturbed."""
         if self.max_iter != PAPER:
-            return super().first(run)
+            return super().first(run, begin)
         return FirstRows(lambda b: perturbed_uniform(b.n_rows, self.n_clusters, run.seed, b.index))
 
 
