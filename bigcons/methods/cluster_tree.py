@@ -19,6 +19,7 @@ from bigcons.overlaps.null import Reference
 from bigcons.overlaps.tree import TREES
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, resolve_seed
+from bigcons.solving.assignment import counts_of
 from bigcons.solving.results import by_size, renumbered, sizes_of
 from bigcons.stores.cluster_tree import ClusterTree
 from bigcons.stores.ensemble import Ensemble, as_ensemble
@@ -39,7 +40,7 @@ class Placer:
         placement = Placement(self.ensemble.offsets, K, self.weights)
         sample = self.found.sample
         of_sample = np.append(clusters, -1)[self.found.groups.groups].astype(np.int32)
-        T, sizes = placement.counted(sample, of_sample)
+        T, sizes = counts_of(sample, self.ensemble.offsets, of_sample, K, self.weights)
         labels = np.full(n, -1, np.int32)
         if len(sample) == n:
             labels[:] = of_sample

@@ -11,7 +11,7 @@ import numpy as np
 
 from bigcons.coassociation.factorized import Weights, by_partition
 from bigcons.execution.engine import Engine
-from bigcons.kernels.cluster_tables import count_assigned, in_whole_vectors, padded, summed_rows
+from bigcons.kernels.cluster_tables import in_whole_vectors, padded, summed_rows
 from bigcons.kernels.least_loss import N_LEVELS, merge_costs, propose
 from bigcons.methods.tree import cut_of_all, survey_for_tree
 from bigcons.metrics.loss import check_loss
@@ -27,6 +27,7 @@ from bigcons.overlaps.tree import (
     rows_for,
 )
 from bigcons.seeding import SeedLike
+from bigcons.solving.assignment import counts_of
 from bigcons.solving.estimator import AUTO, MethodInfo
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.pass_clusterer import PassClusterer
@@ -119,8 +120,7 @@ class LossProblem:
     def start(self, labels: np.ndarray, _seed: int, number: int) -> tuple[State, np.ndarray]:
         """Return the clusters of the sample by one of the trees, and their state."""
         clusters = self.cuts[number]
-        T, sizes = np.zeros((self.offsets[-1], self.n_clusters)), np.zeros(self.n_clusters)
-        count_assigned(self.counted(labels), self.offsets, clusters, T, sizes)
+        T, _ = counts_of(labels, self.offsets, clusters, self.n_clusters, self.weights)
         return self._state(T), np.stack([clusters, np.full_like(clusters, -1)], axis=1)
 
     def counted(self, labels: np.ndarray) -> np.ndarray:

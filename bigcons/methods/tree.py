@@ -13,7 +13,7 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError, SurplusClustersWarning, warn_user
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine
-from bigcons.kernels.cluster_tables import count_assigned, in_whole_vectors, padded
+from bigcons.kernels.cluster_tables import in_whole_vectors, padded
 from bigcons.memory import Block
 from bigcons.metrics.confidence import (
     ClusterSupport,
@@ -52,6 +52,7 @@ from bigcons.overlaps.tree import (
 )
 from bigcons.progress import expect_steps
 from bigcons.seeding import SeedLike
+from bigcons.solving.assignment import count_memberships, counts_of
 from bigcons.solving.estimator import (
     ContinuingClusterer,
     MethodInfo,
@@ -117,16 +118,6 @@ class Placement:
             "support": np.full(K, np.nan),
         }
 
-    def counted(self, labels: np.ndarray, clusters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what `state` takes, T (B, K) and sizes (K,), of rows in clusters (rows,), -1 for in none."""
-        labels = labels if self.weights is None else self.weights.counted(labels)
-        T, sizes = np.zeros((self.offsets[-1], self.n_clusters)), np.zeros(self.n_clusters)
-        if labels.dtype.kind == "f":
-            count_memberships(labels, clusters, T, sizes)
-        else:
-            count_assigned(labels, self.offsets, clusters.astype(np.int32), T, sizes)
-        return T, sizes
-
     def place(
         self, state: State, labels: np.ndarray, carried: np.ndarray | None, *, soft: bool = False
     ) -> Placed:
@@ -191,14 +182,6 @@ class Placement:
         """Place the objects of a block and count them; return the counts and the clusters (rows, 1)."""
         placed = self.place(state, labels, carried)
         return placed.stats, placed.clusters[:, None]
-
-
-def count_memberships(labels: np.ndarray, assigned: np.ndarray, T: np.ndarray, sizes: np.ndarray) -> None:
-    """Add memberships (rows, B) of objects to their clusters in T (B, K) and sizes (K,); -1 adds nothing."""
-    for k in range(sizes.size):
-        inside = labels[assigned == k]
-        T[:, k] += inside.sum(axis=0, dtype=np.float64)
-        sizes[k] += len(inside)
 
 
 class First(NamedTuple):
@@ -285,13 +268,13 @@ def cut_sample(sample: Sample, placement: Placement, is_chosen: bool, run: Run) 
     groups = sample.groups(n_groups_for(placement.n_clusters))
     cut = groups.cut(placement.n_clusters, groups.least if is_chosen else 0)
     clusters = groups.clusters_of(cut)
-    T, sizes = placement.counted(run.sample, clusters)
+    T, sizes = counts_of(run.sample, placement.offsets, clusters, placement.n_clusters, placement.weights)
     return First(T, sizes, cut.tree, clusters if len(clusters) == run.data.n_objects else None)
 
 
-def count_start(earlier: Start, placement: Placement, run: Run) -> First:
-    """Return the clusters of an earlier consensus, counted over all objects; no tree is cut."""
-    return First(*count_earlier(run, earlier, placement.counted))
+def count_start(earlier: Start, weights: Weights | None, run: Run) -> First:
+    """Return the clusters of an earlier consensus; no tree is cut."""
+    return First(*count_earlier(earlier, weights, run))
 
 
 def cut_of_all(run: Run, n_clusters: int, weights: Weights | None) -> First:
@@ -438,7 +421,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
             is_chosen = hasattr(self, "n_clusters_choice_")
             first = partial(cut_sample, sample, placement, is_chosen)
         if (earlier := self._start) is not None:
-            first = partial(count_start, earlier, placement)
+            first = partial(count_start, earlier, self._weights)
         elif is_too_fine:
             check_embedding_plan(name, ensemble, engine, self.memory, GROUPS_PER_CLUSTER * K)
         with open_workspace(out, engine, 1, "<i4") as workspace:

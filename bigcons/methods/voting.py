@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -18,8 +19,8 @@ from bigcons.seeding import SeedLike
 from bigcons.solving.assignment import (
     AssignmentClusterer,
     FirstClusters,
-    GivenStart,
     TableProblem,
+    count_given,
     first_partition,
     given_clusters,
     random_clusters,
@@ -27,7 +28,7 @@ from bigcons.solving.assignment import (
 )
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.memory_plan import check_matrix_plan
-from bigcons.solving.passes import BestOfStarts, Problem, Record, Stats, best_start
+from bigcons.solving.passes import BestOfStarts, CountedStart, Problem, Record, Stats, best_start
 from bigcons.solving.survey import Survey
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
@@ -119,7 +120,7 @@ class VotingClusterer(SpectrallyStarted, AssignmentClusterer):
     def _starts(self, problem: Problem, ensemble: Ensemble, engine: Engine, survey: Survey) -> BestOfStarts:
         first, own = self._first_clusters(ensemble), cast("TableProblem", problem)
         if isinstance(first, np.ndarray):
-            return GivenStart(own, first)
+            return CountedStart(own, partial(count_given, own, first), carries=True)
         own.first = first
         return super()._starts(problem, ensemble, engine, survey)
 

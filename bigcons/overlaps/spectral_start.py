@@ -9,8 +9,6 @@ sample costs as much as on all objects. Both kinds of ensembles start from k-mea
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 
@@ -18,7 +16,6 @@ import numpy as np
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.execution.engine import Engine
-from bigcons.kernels.cluster_tables import count_assigned
 from bigcons.memory import Block
 from bigcons.overlaps.eigenvectors import check_passes_plan, takes_passes
 from bigcons.overlaps.embedding import Centers, bipartite_embedding
@@ -29,7 +26,16 @@ from bigcons.seeding import generator
 from bigcons.solving.assignment import counts_of
 from bigcons.solving.estimator import ContinuingClusterer
 from bigcons.solving.pass_clusterer import PassClusterer
-from bigcons.solving.passes import BestOfStarts, CountedProblem, Finalists, Problem, Run, Stats, add_stats
+from bigcons.solving.passes import (
+    BestOfStarts,
+    CountedProblem,
+    CountedStart,
+    Counts,
+    Problem,
+    Run,
+    Stats,
+    add_stats,
+)
 from bigcons.solving.survey import Survey
 from bigcons.stores.aligning import Start
 from bigcons.stores.ensemble import Ensemble
@@ -72,79 +78,25 @@ def check_embedding_plan(
         check_overlaps_plan(name, ensemble, engine, memory, columns=n_clusters, in_memory=False)
 
 
-def spectral_centers(run: Run, n_clusters: int, weights: Weights | None) -> Centers:
-    """Return the centers of k-means of the sample in the spectral embedding of all objects."""
+def count_spectral(n_clusters: int, weights: Weights | None, run: Run) -> Counts:
+    """Return the counts of the clusters of k-means of the sample in the spectral embedding of all objects."""
     embedding = bipartite_embedding(run.data, run.engine, n_clusters, weights, more_objects=MORE_OBJECTS)
     rows, labeled = embedding.rows_of(run.sample)
     rows = rows[labeled]
     draw = int(generator(run.seed, "spectral_start.kmeans").integers(2**31))
     found, _ = kmeans_of_unit_rows(rows, min(n_clusters, n_distinct_rows(rows)), 1, draw)
-    return Centers(embedding, found.centers, 0.0, {}, 0, [])
+    centers = Centers(embedding, found.centers, 0.0, {}, 0, [])
+    stats = run.fold(run.visit(count_clusters, centers, n_clusters, weights, reads=[]), add_stats)
+    return stats["counts"], stats["sizes"]
 
 
-class CountedStart(BestOfStarts):
-    """Passes that start from all objects in given clusters; nothing else is tried."""
+def count_earlier(earlier: Start, weights: Weights | None, run: Run) -> Counts:
+    """Return the counts of the clusters of an earlier consensus, over all blocks."""
+    data, K = run.data, earlier.n_clusters
 
-    def __init__(self, problem: CountedProblem) -> None:
-        super().__init__(problem, 1)
-        self.counted = problem
-
-    def n_held(self, _n_init: int) -> int:
-        """Return 0: none starts on the sample."""
-        return 0
-
-    def start(self, run: Run) -> tuple[Finalists, list[float]]:
-        """Return the state that follows from all objects in their clusters."""
-        return Finalists([], [self.counted.state_of_counts(*self.counts(run))], [[]], carries=False), []
-
-    @abstractmethod
-    def counts(self, run: Run) -> tuple[np.ndarray, np.ndarray]:
-        """Return how many objects of each base cluster are in each cluster (B, K), and how many in all."""
-
-
-class SpectralStart(CountedStart):
-    """Passes that start from k-means in the spectral embedding."""
-
-    def __init__(self, problem: CountedProblem, n_clusters: int, weights: Weights | None) -> None:
-        super().__init__(problem)
-        self.n_clusters = n_clusters
-        self.weights = weights
-
-    def counts(self, run: Run) -> tuple[np.ndarray, np.ndarray]:
-        """Return those of the clusters of k-means."""
-        centers = spectral_centers(run, self.n_clusters, self.weights)
-        count = partial(count_clusters, centers, self.n_clusters, self.weights)
-        stats = run.fold(run.visit(count, reads=[]), add_stats)
-        return stats["counts"], stats["sizes"]
-
-
-class ContinuedPasses(CountedStart):
-    """Passes that start from the clusters of an earlier consensus."""
-
-    def __init__(self, problem: CountedProblem, earlier: Start, weights: Weights | None) -> None:
-        super().__init__(problem)
-        self.earlier = earlier
-        self.weights = weights
-
-    def counts(self, run: Run) -> tuple[np.ndarray, np.ndarray]:
-        """Return those of the earlier clusters."""
-        K, offsets, weights = self.earlier.n_clusters, run.data.offsets, self.weights
-
-        def count(labels: np.ndarray, clusters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            return counts_of(labels if weights is None else weights.counted(labels), offsets, clusters, K)
-
-        return count_earlier(run, self.earlier, count)
-
-
-def count_earlier(
-    run: Run, earlier: Start, count: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sums over all blocks of ``count`` of their labels and of their earlier clusters (rows,)."""
-    data = run.data
-
-    def of_block(part: tuple[Block, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    def of_block(part: tuple[Block, np.ndarray]) -> Counts:
         block, clusters = part
-        return count(data.read(block.start, block.stop), clusters)
+        return counts_of(data.read(block.start, block.stop), data.offsets, clusters, K, weights)
 
     parts = [(block, earlier.clusters[block.start : block.stop]) for block in run.blocks]
     total = np.zeros((int(data.offsets[-1]), earlier.n_clusters)), np.zeros(earlier.n_clusters)
@@ -161,10 +113,8 @@ def count_earlier(
 
 def count_clusters(centers: Centers, n_clusters: int, weights: Weights | None, labels: np.ndarray) -> Stats:
     """Return how many objects of each base cluster of a block are in each cluster, and how many in all."""
-    offsets = centers.embedding.offsets
     clusters = centers.labels_of(labels)
-    counts, sizes = np.zeros((offsets[-1], n_clusters)), np.zeros(n_clusters)
-    count_assigned(labels if weights is None else weights.counted(labels), offsets, clusters, counts, sizes)
+    counts, sizes = counts_of(labels, centers.embedding.offsets, clusters, n_clusters, weights)
     return {"counts": counts, "sizes": sizes}
 
 
@@ -173,7 +123,7 @@ class SpectrallyStarted(PassClusterer, ContinuingClusterer):
 
     def _starts(self, problem: Problem, ensemble: Ensemble, engine: Engine, survey: Survey) -> BestOfStarts:
         if self._start is not None and isinstance(problem, CountedProblem):
-            return ContinuedPasses(problem, self._start, self._weights)
+            return CountedStart(problem, partial(count_earlier, self._start, self._weights))
         from_partitions = all(getattr(self, name, way) == way for name, way in FROM_PARTITIONS.items())
         if not (
             isinstance(problem, CountedProblem)
@@ -182,4 +132,4 @@ class SpectrallyStarted(PassClusterer, ContinuingClusterer):
         ):
             return super()._starts(problem, ensemble, engine, survey)
         check_embedding_plan(type(self).__name__, ensemble, engine, self.memory, self.n_clusters)
-        return SpectralStart(problem, self.n_clusters, self._weights)
+        return CountedStart(problem, partial(count_spectral, self.n_clusters, self._weights))

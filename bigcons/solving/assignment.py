@@ -15,7 +15,7 @@ from bigcons.kernels.cluster_tables import assign, count_assigned, padded
 from bigcons.memory import Block
 from bigcons.seeding import generator
 from bigcons.solving.pass_clusterer import PassClusterer
-from bigcons.solving.passes import BestOfStarts, Finalists, Record, Run, State, Stats, Winner, add_all
+from bigcons.solving.passes import Counts, Record, Run, State, Stats, Winner, add_stats
 from bigcons.solving.results import Found
 from bigcons.solving.survey import Survey
 from bigcons.solving.workspace import Output
@@ -186,12 +186,32 @@ def row_keys(labels: np.ndarray) -> np.ndarray:
 
 
 def counts_of(
-    labels: np.ndarray, offsets: np.ndarray, clusters: np.ndarray, n_clusters: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many objects of each base cluster are in each cluster, (B, K), and the sizes (K,)."""
+    labels: np.ndarray,
+    offsets: np.ndarray,
+    clusters: np.ndarray,
+    n_clusters: int,
+    weights: Weights | None = None,
+) -> Counts:
+    """Return how many objects of each base cluster are in each cluster, (B, K), and the sizes (K,).
+
+    By labels (rows, M), or memberships (rows, B), and clusters (rows,), -1 for in none; those of partitions
+    of weight 0 do not count.
+    """
+    labels = labels if weights is None else weights.counted(labels)
     counts, sizes = np.zeros((offsets[-1], n_clusters)), np.zeros(n_clusters)
-    count_assigned(labels, offsets, clusters, counts, sizes)
+    if labels.dtype.kind == "f":
+        count_memberships(labels, clusters, counts, sizes)
+    else:
+        count_assigned(labels, offsets, clusters.astype(np.int32), counts, sizes)
     return counts, sizes
+
+
+def count_memberships(labels: np.ndarray, assigned: np.ndarray, T: np.ndarray, sizes: np.ndarray) -> None:
+    """Add memberships (rows, B) of objects to their clusters in T (B, K) and sizes (K,); -1 adds nothing."""
+    for k in range(sizes.size):
+        inside = labels[assigned == k]
+        T[:, k] += inside.sum(axis=0, dtype=np.float64)
+        sizes[k] += len(inside)
 
 
 def expected_counts(
@@ -244,31 +264,17 @@ def given_clusters(init: Any, n_objects: int, n_clusters: int, names: str) -> np
     return given.astype(np.int32)
 
 
-class GivenStart(BestOfStarts):
-    """Passes that start from given clusters of all objects."""
+def count_given(problem: TableProblem, clusters: np.ndarray, run: Run) -> Counts:
+    """Return the counts of given clusters of all objects, which become the first rows of these."""
 
-    def __init__(self, problem: TableProblem, clusters: np.ndarray) -> None:
-        super().__init__(problem, 1)
-        self.counted = problem
-        self.clusters = clusters
+    def count(block: Block) -> Stats:
+        labels, own = run.data.read(block.start, block.stop), clusters[block.start : block.stop]
+        run.arrays.write(0, block, own[:, None])
+        counts, sizes = counts_of(labels, problem.offsets, own, problem.n_clusters, problem.weights)
+        return {"counts": counts, "sizes": sizes}
 
-    def n_held(self, _n_init: int) -> int:
-        """Return 0: none starts on the sample."""
-        return 0
-
-    def start(self, run: Run) -> tuple[Finalists, list[float]]:
-        """Return the state that follows from the clusters, which become the first rows of the objects."""
-        problem = self.counted
-
-        def count(block: Block) -> list[Stats]:
-            labels = problem.counted(run.data.read(block.start, block.stop))
-            own = self.clusters[block.start : block.stop]
-            run.arrays.write(0, block, own[:, None])
-            counts, sizes = counts_of(labels, problem.offsets, own, problem.n_clusters)
-            return [{"counts": counts, "sizes": sizes}]
-
-        (stats,) = run.fold(count, add_all)
-        return Finalists([], [problem.state(stats["counts"], stats["sizes"])], [[]], carries=True), []
+    stats = run.fold(count, add_stats)
+    return stats["counts"], stats["sizes"]
 
 
 PartitionRule = list[tuple[int, np.ndarray]]

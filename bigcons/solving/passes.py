@@ -193,7 +193,8 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
             expected = None if n_left is None else number - 1 + n_left
             listener.expect(None if expected is None else run.data.n_objects * (expected - first + 1))
             of = "" if expected is None else f" of about {expected}"
-            note(", ".join([f"pass {number}{of}", *_progress_of(at.records)]))
+            gap = [f"gap {record['gap']:.1e}" for record in at.records[-1:] if "gap" in record]
+            note(", ".join([f"pass {number}{of}", *gap]))
             began = time.perf_counter()
             total = run.fold(method.visit(run, at), method.add, listener)
             step = method.step(run, at, total)
@@ -243,11 +244,6 @@ def until(sizes: Sequence[float], end: float) -> int | None:
         return None
     last = float(logarithms.mean()) - shrinks * (len(latest) - 1) / 2
     return max(1, math.ceil((last - math.log(end)) / shrinks))
-
-
-def _progress_of(records: list[Record]) -> list[str]:
-    """Return the gap after the last pass in words, if there is one."""
-    return [f"gap {record['gap']:.1e}" for record in records[-1:] if "gap" in record]
 
 
 def _commit(run: Run, method: PassMethod[S, T], at: Iterate[S]) -> None:
@@ -520,6 +516,31 @@ class BestOfStarts:
     def _rank(self, finalists: Finalists, f: int = 0) -> float:
         objective = finalists.records[f][-1]["objective"]
         return objective if self.problem.lower_is_better else -objective
+
+
+Counts = tuple[np.ndarray, np.ndarray]
+"""How many objects of each base cluster are in each cluster (B, K), and how many in all (K,)."""
+
+
+class CountedStart(BestOfStarts):
+    """Passes that start from all objects in given clusters, which are counted; nothing else is tried."""
+
+    def __init__(
+        self, problem: CountedProblem, counts: Callable[[Run], Counts], *, carries: bool = False
+    ) -> None:
+        super().__init__(problem, 1)
+        self.counted = problem
+        self.counts = counts
+        self.carries = carries
+        """Whether ``counts`` writes the first rows of the objects."""
+
+    def n_held(self, _n_init: int) -> int:
+        """Return 0: none starts on the sample."""
+        return 0
+
+    def start(self, run: Run) -> tuple[Finalists, list[float]]:
+        """Return the state that follows from the counts."""
+        return Finalists([], [self.counted.state_of_counts(*self.counts(run))], [[]], self.carries), []
 
 
 class OnSample(NamedTuple):

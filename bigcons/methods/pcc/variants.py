@@ -160,7 +160,7 @@ class Variant(ABC):
             clusters = groups.clusters_of(groups.cut(K))
         else:
             placement, n_init = Placement(offsets, K, weights), 1
-            state = placement.state(*count_earlier(run, self.earlier, placement.counted))
+            state = placement.state(*count_earlier(self.earlier, weights, run))
             clusters = placement.place(state, run.sample, None).clusters
         asked = run.sample, offsets, K, n_init, run.seed, run.engine, weights
         return solve_sample(*asked, calibrates=self.calibrates, clusters=clusters)
