@@ -28,6 +28,7 @@ from bigcons.execution.engine import ThreadsEngine
 from bigcons.methods.pcc.prototypes import Prototypes
 from bigcons.methods.pcc.start import SUBSAMPLE, Begin, Solved, solve_sample
 from bigcons.metrics import pcc_objective
+from bigcons.overlaps.tree import Groups, n_groups_for
 from bigcons.solving.passes import Iterate, Run, run_passes
 from bigcons.solving.survey import take_survey
 
@@ -48,7 +49,9 @@ def solved(
     survey = take_survey(ensemble, engine, 0, SUBSAMPLE)
 
     def of_sample(run: Run) -> Solved:
-        return solve_sample(run.sample, ensemble.offsets, n_clusters, 8, 0, engine)
+        groups = Groups.of(run.sample, ensemble.offsets, n_groups_for(n_clusters))
+        clusters = groups.clusters_of(groups.cut(n_clusters))
+        return solve_sample(run.sample, ensemble.offsets, clusters, n_clusters, 8, 0, engine)
 
     run = Run(ensemble, engine, 0, max_passes, tol, survey.sample)
     asked = n_clusters, resolve_divergence("kl"), n_prototypes, survey.mean_weight

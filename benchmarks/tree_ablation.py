@@ -87,7 +87,7 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
     ensemble, K = Ensemble.from_labels(labels), int(classes.max()) + 1
     n, offsets = ensemble.n_objects, ensemble.offsets
     labels = ensemble.read(0, n)
-    rows = np.sort(generator(seed, "tree_ablation.rows").permutation(n)[: rows_for(K)])
+    rows = np.sort(generator(seed, "tree_ablation.rows").permutation(n)[: rows_for(n_groups_for(K))])
     sample = labels[rows]
     groups = Groups.of(sample, offsets, n_groups_for(K))
     single = {tree: groups._replace(trees={tree: merged}).cut(K) for tree, merged in groups.trees.items()}

@@ -426,7 +426,7 @@ class LeastLoss(ChoosingClusterer, PassClusterer):
 
     def _n_sampled(self, ensemble: Ensemble) -> int:
         K = self.n_clusters
-        return max(start_rows(ensemble, K), min(ensemble.n_objects, rows_for(K)))
+        return max(start_rows(ensemble, K), min(ensemble.n_objects, rows_for(n_groups_for(K))))
 
     def _memory_plans(self, ensemble: Ensemble, method: BestOfStarts, *, in_memory: bool) -> list[MemoryPlan]:
         K, n_rows = self.n_clusters, self._n_sampled(ensemble)

@@ -408,7 +408,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         plan = max(plans, key=lambda plan: plan.n_bytes(engine, ensemble))
         remedy = " or write the result to a store with out=" if in_memory else ""
         plan.check(name, engine, ensemble, self.memory, remedy)
-        survey, is_too_fine = survey_for_tree(ensemble, engine, seed, rows_for(K), K, counted)
+        survey, is_too_fine = survey_for_tree(ensemble, engine, seed, rows_for(n_groups_for(K)), K, counted)
         first: Callable[[Run], First] = partial(cut_of_all, n_clusters=K, weights=self._weights)
         if not is_too_fine:
             sample = Sample.of(survey.sample, ensemble.offsets, self._weights, n_groups_for(K))
@@ -444,7 +444,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         n, B, K, rows = ensemble.n_objects, ensemble.n_base_clusters, self.n_clusters, ensemble.chunk_rows
         state, tables = 8 * B * (K + 8), 8 * 8 * B * padded(K)  # tables: to temper the evidence
         result = 4 * K + 2 * TRUST_ROW.itemsize  # memberships, and how far to trust the labels, twice
-        n_rows = min(n, rows_for(K))
+        n_rows = min(n, rows_for(n_groups_for(K)))
         sample = 2 * label_bytes(ensemble, n_rows)
         start = plan_bytes(ensemble, n_rows, max(n_groups_for(K), MOST_GROUPS), K)
         passes = MemoryPlan(

@@ -34,12 +34,14 @@ from bigcons.overlaps.tree import (
     FIRST_GROUPS,
     LEAST_OBJECTS,
     MOST_PRODUCTS,
+    N_ROWS,
+    ROWS_PER_GROUP,
     Groups,
     Sample,
     Tree,
+    n_groups_for,
     plan_bytes,
     rows_for,
-    rows_for_groups,
 )
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, draw_rows, resolve_seed
@@ -139,7 +141,7 @@ def search(
 
     def sample_for(n_groups: int) -> Sample:
         nonlocal sample
-        n_rows = min(rows_for_groups(n_groups), ensemble.n_objects)
+        n_rows = min(rows_for(n_groups), ensemble.n_objects)
         plan = MemoryPlan(
             held=2 * label_bytes(ensemble, n_rows) + plan_bytes(ensemble, n_rows, n_groups, most or n_groups),
             per_block=block_label_bytes(ensemble),
@@ -307,7 +309,7 @@ class ChoosingClusterer(ConsensusClusterer):
         so judged with all others.
         """
         K = self.n_clusters
-        if hasattr(self, "n_clusters_choice_") or rows_for(K) > rows_for(1):
+        if hasattr(self, "n_clusters_choice_") or n_groups_for(K) * ROWS_PER_GROUP > N_ROWS:
             return None
         if not ensemble.is_soft and is_fine(ensemble, survey.sample, K, FEWEST_LABELS):
             return None

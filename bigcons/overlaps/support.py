@@ -161,7 +161,8 @@ class Halves(NamedTuple):
         for tree in half.trees.values():
             top = tree.cut(K)
             left = tree.merges[max(len(top) - K, 0) :]
-            clades = clades_of(Tree(top[left], np.zeros(len(left)))) if len(left) else np.ones((1, 1), bool)
+            sides = sides_of(Tree(top[left], np.zeros(len(left))))
+            clades = np.concatenate(sides) if len(left) else np.ones((1, 1), bool)
             n_placed = clades.shape[1]
             placed = self._placed(np.append(top, -1)[half.groups], n_placed)[given]
             at = placed >= 0
@@ -242,11 +243,6 @@ def sides_of(tree: Tree) -> tuple[np.ndarray, np.ndarray]:
         sides[0, at], sides[1, at] = members[kept], members[merged]
         members[kept] |= members[merged]
     return sides[0], sides[1]
-
-
-def clades_of(tree: Tree) -> np.ndarray:
-    """Return the groups of all clusters of a tree but that of all, (2 (G - 1), G) bool."""
-    return np.concatenate(sides_of(tree))
 
 
 def common_objects(first: np.ndarray, second: np.ndarray) -> np.ndarray:

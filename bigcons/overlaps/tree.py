@@ -348,12 +348,7 @@ def n_groups_for(n_clusters: int) -> int:
     return max(N_GROUPS, GROUPS_PER_CLUSTER * n_clusters)
 
 
-def rows_for(n_clusters: int) -> int:
-    """Return how many objects are sampled for a tree that is cut into ``n_clusters``."""
-    return rows_for_groups(n_groups_for(n_clusters))
-
-
-def rows_for_groups(n_groups: int) -> int:
+def rows_for(n_groups: int) -> int:
     """Return how many objects are sampled for so many groups."""
     return max(N_ROWS, ROWS_PER_GROUP * n_groups)
 
@@ -454,15 +449,3 @@ def mean_nmi(table: np.ndarray, offsets: np.ndarray, counts: np.ndarray) -> floa
 def _over_root(values: np.ndarray) -> np.ndarray:
     """Return ``values^(-1/2)``, 0 where there is nothing."""
     return np.divide(1.0, np.sqrt(values), out=np.zeros(values.shape), where=values > 0)
-
-
-def tree_clusters(
-    labels: np.ndarray, offsets: np.ndarray, n_clusters: int, counts: np.ndarray | None = None
-) -> np.ndarray:
-    """Return the clusters (rows,) int64 of objects by their labels (rows, M), at most ``n_clusters``.
-
-    -1 for objects without any label. Of soft clusterings, ``labels`` are memberships (rows, B). ``counts``
-    (M,): the weights of the partitions, None if all count the same.
-    """
-    groups = Groups.of(labels, offsets, n_groups_for(n_clusters), counts)
-    return groups.clusters_of(groups.cut(n_clusters))

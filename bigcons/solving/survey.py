@@ -73,9 +73,11 @@ def agreements(sample: np.ndarray) -> np.ndarray:
     NaN with itself, and for fewer objects than 50 or than ``(k - 1) (l - 1)``. O(m M) time for ``m`` rows.
     """
     spaced = sample[:: max(len(sample) // 1024, 1)][:1024]
-    columns = [_compact(column) for column in spaced.T]
+    columns = np.full(spaced.T.shape, -1)  # codes without gaps
+    for u, column in enumerate(spaced.T):
+        columns[u, column >= 0] = np.unique(column[column >= 0], return_inverse=True)[1]
     M = len(columns)
-    sizes = np.array([column.max(initial=-1) + 1 for column in columns])
+    sizes = columns.max(axis=1, initial=-1) + 1
     others = np.unique(np.linspace(0, M - 1, min(M, 17)).astype(np.int64))
     others = others[np.argsort(sizes[others], kind="stable")]
     marks = np.concatenate([_one_hot(columns[v]) for v in others], axis=1)
@@ -90,14 +92,6 @@ def agreements(sample: np.ndarray) -> np.ndarray:
                 found[u, :told] = _agreement(tables, starts[:told], n_cells[:told])
     found[others, np.arange(others.size)] = np.nan
     return found[:, np.argsort(others)]
-
-
-def _compact(column: np.ndarray) -> np.ndarray:
-    """Return labels (rows,) as codes without gaps, -1 where missing."""
-    codes = np.full(column.size, -1, np.int64)
-    known = column >= 0
-    codes[known] = np.unique(column[known], return_inverse=True)[1]
-    return codes
 
 
 def _one_hot(codes: np.ndarray) -> np.ndarray:
@@ -249,9 +243,12 @@ def take_survey(
         unlabeled = np.flatnonzero(~counted.any(axis=1)) + block.start
         return seen.sum(axis=0), [unlabeled], [labels[block.rows_of(chosen)]], Links.of(counted)
 
+    def add(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+        return *(x + y for x, y in zip(a[:3], b[:3], strict=True)), a[3].plus(b[3])
+
     with progress("survey", n) as listener:
         n_seen, unlabeled, sampled, links = fold(
-            engine, ensemble.blocks(), survey_block, _add_parts, progress=listener
+            engine, ensemble.blocks(), survey_block, add, progress=listener
         )
     sample = np.ascontiguousarray(np.concatenate(sampled))
     survey = Survey(n, n_seen, np.concatenate(unlabeled), sample, links.sizes(), chosen)
@@ -273,7 +270,3 @@ def take_survey(
             DisconnectedWarning,
         )
     return survey
-
-
-def _add_parts(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
-    return *(x + y for x, y in zip(a[:3], b[:3], strict=True)), a[3].plus(b[3])

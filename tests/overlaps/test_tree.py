@@ -16,7 +16,6 @@ from bigcons.overlaps.tree import (
     least_distinctness,
     mean_nmi,
     merge_groups,
-    tree_clusters,
 )
 from tests.naive import tree as naive
 from tests.support.strategies import label_matrices
@@ -189,7 +188,8 @@ def test_planted_classes__are_found(shares, missing, least):
     for seed in range(3):
         labels, truth = planted(shares, 1000, missing=missing, seed=seed)
         ensemble = Ensemble.from_labels(labels)
-        clusters = tree_clusters(ensemble.read(0, 1000), ensemble.offsets, len(shares))
+        groups = Groups.of(ensemble.read(0, 1000), ensemble.offsets, 60)
+        clusters = groups.clusters_of(groups.cut(len(shares)))
         labeled = clusters >= 0
         assert adjusted_rand(truth[labeled], clusters[labeled]) > least
 

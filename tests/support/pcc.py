@@ -24,6 +24,7 @@ from bigcons.methods.pcc.pairs import (
 from bigcons.methods.pcc.pairwise import Pairwise
 from bigcons.methods.pcc.prototypes import Prototypes
 from bigcons.methods.pcc.start import Solved, solve_sample
+from bigcons.overlaps.tree import Groups, n_groups_for
 from bigcons.solving.passes import Run, as_history, run_passes
 from bigcons.solving.survey import take_survey
 
@@ -67,7 +68,10 @@ def from_sample(n_clusters, n_init=2, **how):
     """Return a beginning of a run from its sample."""
 
     def begin(run):
-        return solve_sample(run.sample, run.data.offsets, n_clusters, n_init, run.seed, run.engine, **how)
+        offsets = run.data.offsets
+        groups = Groups.of(run.sample, offsets, n_groups_for(n_clusters))
+        clusters = groups.clusters_of(groups.cut(n_clusters))
+        return solve_sample(run.sample, offsets, clusters, n_clusters, n_init, run.seed, run.engine, **how)
 
     return begin
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -163,8 +163,8 @@ class BlockedPairs:
             pace = pace._replace(objective=float(self._measure(run, pace, (0, 0))[0]))
         return pace, list(first.start_objectives)
 
-    def visit(self, run: Run, at: Iterate[Pace]) -> StretchOfBlock:
-        """Return the task that takes a stretch of steps with the objects of a block."""
+    def visit(self, run: Run, at: Iterate[Pace]) -> Callable[[Block], Stretch]:
+        """Return the task that takes a stretch of steps with the objects of a block, see `move_block`."""
         near, n_rounds = self.near._replace(rates=at.state.rates), at.state.n_rounds
         run.rounds = near.in_rounds(n_rounds)
         # a near-uniform start is a saddle, where gaps mean nothing until all have moved
@@ -172,7 +172,8 @@ class BlockedPairs:
         if at.records and self.n_colors > 1:
             threshold = threshold_after(at.records[-1]["gap"], run.tol)
         left = None if self.max_steps is None else self.max_steps - sum(int(r["steps"]) for r in at.records)
-        return StretchOfBlock(near, run.arrays, at.generation, n_rounds, threshold * self.scale, left)
+        asked = near, run.arrays, at.generation, n_rounds, threshold * self.scale, left
+        return partial(move_block, *asked)
 
     @staticmethod
     def add(total: Stretch, part: Stretch) -> Stretch:
@@ -220,9 +221,9 @@ class BlockedPairs:
         lengths: tuple[float, ...] = (0.0,),
         n_rounds: int | None = None,
     ) -> np.ndarray:
-        """Return the objective as `Measure` tells it, over all blocks."""
+        """Return the objective as `measure_pairs` tells it, over all blocks."""
         near = self.near._replace(rates=pace.rates)
-        task = Measure(near, run.arrays, generations, lengths, n_rounds)
+        task = partial(measure_pairs, near, run.arrays, generations, lengths, n_rounds)
         return fold(run.engine, run.blocks, task, np.add)
 
     def pack(self, state: Pace) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -321,71 +322,62 @@ def fewest_rounds(colors: list[int]) -> int:
 # Tasks
 
 
-@dataclass(frozen=True)
-class StretchOfBlock:
-    """A task: take a stretch of steps with the objects of a block, and write them to the next generation.
+def move_block(
+    near: Neighborhoods,
+    arrays: BlockArrays,
+    generation: int,
+    n_rounds: int,
+    threshold: float,
+    most: int | None,
+    block: Block,
+) -> Stretch:
+    """Take a stretch of at most so many steps with the objects of a block; write the next generation.
 
     The objective covers the pairs inside the block and those with blocks of earlier rounds: summed over all
     blocks, every pair at the end of the pass except those that different blocks of one round share.
     """
-
-    near: Neighborhoods
-    arrays: BlockArrays
-    generation: int
-    n_rounds: int
-    threshold: float
-    most: int | None
-    """Steps to take at most."""
-
-    def __call__(self, block: Block) -> Stretch:
-        """Move the objects of a block."""
-        near, rounds = self.near, self.near.rounds(self.n_rounds)
-        memberships = self.arrays.read(self.generation, block)
-        known = [near.blocks[b] for b in sorted(near.neighbors[block.index], key=lambda b: (rounds[b], b))]
-        moved = [other for other in known if rounds[other.index] < rounds[block.index]]
-        generations = [self.generation + 1] * len(moved) + [self.generation] * (len(known) - len(moved))
-        others = _read_rows(self.arrays, generations, known, memberships.shape[1])
-        graph = graph_of(_numbered(near, [block, *known]), near.rates, others)
-        n_counted, n_steps = sum(other.n_rows for other in moved), stretch_steps(*memberships.shape)
-        n_steps = n_steps if self.most is None else min(n_steps, self.most)
-        updated, done = take_stretch(graph, memberships, near.divergence, n_steps, self.threshold, n_counted)
-        self.arrays.write(self.generation + 1, block, updated)
-        return done
+    rounds, memberships = near.rounds(n_rounds), arrays.read(generation, block)
+    known = [near.blocks[b] for b in sorted(near.neighbors[block.index], key=lambda b: (rounds[b], b))]
+    moved = [other for other in known if rounds[other.index] < rounds[block.index]]
+    generations = [generation + 1] * len(moved) + [generation] * (len(known) - len(moved))
+    others = _read_rows(arrays, generations, known, memberships.shape[1])
+    graph = graph_of(_numbered(near, [block, *known]), near.rates, others)
+    n_counted, n_steps = sum(other.n_rows for other in moved), stretch_steps(*memberships.shape)
+    n_steps = n_steps if most is None else min(n_steps, most)
+    updated, done = take_stretch(graph, memberships, near.divergence, n_steps, threshold, n_counted)
+    arrays.write(generation + 1, block, updated)
+    return done
 
 
-@dataclass(frozen=True)
-class Measure:
-    """A task: the objective over the pairs of a block with itself and later blocks, which has all pairs once.
+def measure_pairs(
+    near: Neighborhoods,
+    arrays: BlockArrays,
+    generations: tuple[int, int],
+    lengths: tuple[float, ...],
+    n_rounds: int | None,
+    block: Block,
+) -> np.ndarray:
+    """Return the objective over the pairs of a block with itself and later blocks, which has all pairs once.
 
     It is measured at steps of some ``lengths`` from one generation to another; float64, one for each. With
     ``n_rounds``, over the pairs that different blocks of one round share.
     """
-
-    near: Neighborhoods
-    arrays: BlockArrays
-    generations: tuple[int, int]
-    lengths: tuple[float, ...]
-    n_rounds: int | None
-
-    def __call__(self, block: Block) -> np.ndarray:
-        """Measure a block."""
-        near, within = self.near, self.n_rounds is None
-        known = [near.blocks[b] for b in near.neighbors[block.index] if b > block.index]
-        if self.n_rounds is not None:
-            rounds = near.rounds(self.n_rounds)
-            known = [other for other in known if rounds[other.index] == rounds[block.index]]
-        totals = np.zeros(len(self.lengths))
-        if known or within:
-            own = {generation: self.arrays.read(generation, block) for generation in self.generations}
-            others = {g: _read_rows(self.arrays, [g] * len(known), known, own[g].shape[1]) for g in own}
-            before, after = self.generations
-            rows, theirs = (own[before], own[after]), (others[before], others[after])
-            graph = graph_of(_numbered(near, [block, *known], within=within), near.rates)
-            value, _, _, parameter = near.divergence.compiled
-            pair_descent.values_along(
-                *rows, *graph[:4], *theirs, np.array(self.lengths), totals, value, parameter
-            )
-        return totals
+    known = [near.blocks[b] for b in near.neighbors[block.index] if b > block.index]
+    if n_rounds is not None:
+        rounds = near.rounds(n_rounds)
+        known = [other for other in known if rounds[other.index] == rounds[block.index]]
+    totals = np.zeros(len(lengths))
+    if known or n_rounds is None:
+        own = {generation: arrays.read(generation, block) for generation in generations}
+        others = {g: _read_rows(arrays, [g] * len(known), known, own[g].shape[1]) for g in own}
+        before, after = generations
+        graph = graph_of(_numbered(near, [block, *known], within=n_rounds is None), near.rates)
+        value, _, _, parameter = near.divergence.compiled
+        pair_descent.values_along(
+            *(own[before], own[after], *graph[:4], others[before], others[after]),
+            *(np.array(lengths), totals, value, parameter),
+        )
+    return totals
 
 
 def _read_rows(

@@ -7,8 +7,7 @@ objects, tell how far a solve by prototypes is from the optimum over all pairs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,10 +64,24 @@ class Pairwise:
         write_start(run, softened(solved.memberships), self.divergence, n_prototypes)
         return self._evaluate(run, 0), solved.start_objectives
 
-    def visit(self, run: Run, at: Iterate[Exact]) -> UpdateBlock:
-        """Return the task that updates every object of a block given all others."""
+    def visit(self, run: Run, at: Iterate[Exact]) -> Callable[[Block], int]:
+        """Return the task that updates every object of a block given all others, and tells how many moved."""
         threshold = threshold_after(at.state.gap / self.mean_weight, run.tol) * self.mean_weight
-        return UpdateBlock(self._everything(run, at.generation), threshold, self.divergence)
+        data, arrays, blocks, divergence = run.data, run.arrays, run.blocks, self.divergence
+        generation = at.generation
+
+        def update_block(block: Block) -> int:
+            everything = read_all(data, arrays, blocks, generation)
+            updated, totals = np.array(arrays.read(generation, block)), np.zeros(2)
+            _, slope, curvature, parameter = divergence.compiled
+            kernel.sweep(
+                *(*everything, block.start, updated, threshold, totals, divergence.is_double_convex),
+                *(slope, curvature, general_search(divergence), parameter),
+            )
+            arrays.write(generation + 1, block, updated)
+            return int(totals[1])
+
+        return update_block
 
     @staticmethod
     def add(total: int, part: int) -> int:
@@ -106,64 +119,25 @@ class Pairwise:
         return Exact(**facts)
 
     def _evaluate(self, run: Run, generation: int) -> Exact:
-        task = EvaluateBlock(self._everything(run, generation), self.divergence)
-        return run.fold(task, lambda a, b: Exact(a.objective + b.objective, max(a.gap, b.gap)))
+        """Return the objective, and the largest gap, of a generation."""
+        data, arrays, blocks, divergence = run.data, run.arrays, run.blocks, self.divergence
 
-    def _everything(self, run: Run, generation: int) -> Everything:
-        return Everything(run.data, run.arrays, run.blocks, generation)
+        def evaluate_block(block: Block) -> Exact:
+            totals = np.zeros(2)
+            value, slope, _, parameter = divergence.compiled
+            everything = read_all(data, arrays, blocks, generation)
+            kernel.evaluate(*everything, block.start, block.stop, totals, value, slope, parameter)
+            return Exact(*totals.tolist())
 
-
-@dataclass(frozen=True)
-class Everything:
-    """Labels and memberships of all objects, read by every task."""
-
-    ensemble: Ensemble
-    arrays: BlockArrays
-    blocks: Sequence[Block]
-    generation: int
-
-    def read(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return labels (n, M) and memberships (n, K) float64, of sum one."""
-        labels = self.ensemble.read(0, self.ensemble.n_objects)
-        rows = [self.arrays.read(self.generation, block) for block in self.blocks]
-        return labels, exactly(np.concatenate(rows))
+        return run.fold(evaluate_block, lambda a, b: Exact(a.objective + b.objective, max(a.gap, b.gap)))
 
 
-@dataclass(frozen=True)
-class UpdateBlock:
-    """A task: update the objects of a block in turn, and write them to the next generation."""
-
-    everything: Everything
-    threshold: float
-    divergence: Divergence
-
-    def __call__(self, block: Block) -> int:
-        """Update a block; return how many of its objects moved."""
-        labels, rows = self.everything.read()
-        arrays, generation = self.everything.arrays, self.everything.generation
-        updated, totals = np.array(arrays.read(generation, block)), np.zeros(2)
-        _, slope, curvature, parameter = self.divergence.compiled
-        kernel.sweep(
-            *(labels, rows, block.start, updated, self.threshold, totals, self.divergence.is_double_convex),
-            *(slope, curvature, general_search(self.divergence), parameter),
-        )
-        arrays.write(generation + 1, block, updated)
-        return int(totals[1])
-
-
-@dataclass(frozen=True)
-class EvaluateBlock:
-    """A task: sum the objective over the objects of a block, and find their largest gap."""
-
-    everything: Everything
-    divergence: Divergence
-
-    def __call__(self, block: Block) -> Exact:
-        """Evaluate a block."""
-        totals = np.zeros(2)
-        value, slope, _, parameter = self.divergence.compiled
-        kernel.evaluate(*self.everything.read(), block.start, block.stop, totals, value, slope, parameter)
-        return Exact(*totals.tolist())
+def read_all(
+    ensemble: Ensemble, arrays: BlockArrays, blocks: Sequence[Block], generation: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels (n, M) and memberships (n, K) float64, of sum one, of all objects."""
+    rows = [arrays.read(generation, block) for block in blocks]
+    return ensemble.read(0, ensemble.n_objects), exactly(np.concatenate(rows))
 
 
 def exactly(memberships: np.ndarray) -> np.ndarray:

@@ -18,7 +18,6 @@ from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.memory import Block
 from bigcons.methods.pcc.updates import RELAXATION, apply_change, place_block, update_block
 from bigcons.metrics.clusterings import mutual_information_of_table
-from bigcons.overlaps.tree import tree_clusters
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.passes import Run, best_start
@@ -85,6 +84,7 @@ def normalized(rows: np.ndarray) -> np.ndarray:
 def solve_sample(
     labels: np.ndarray,
     offsets: np.ndarray,
+    clusters: np.ndarray,
     n_clusters: int,
     n_init: int,
     seed: int,
@@ -92,20 +92,17 @@ def solve_sample(
     weights: Weights | None = None,
     *,
     calibrates: bool = False,
-    clusters: np.ndarray | None = None,
 ) -> Solved:
     """Solve a sample (rows, M) from ``n_init`` starts, first from ``clusters`` (rows,); keep the best.
 
-    By default these are of its tree. Its squared divergence is over all pairs. If it ``calibrates``, the
-    rates are found first, from the clusters.
+    Its squared divergence is over all pairs. If it ``calibrates``, the rates are found first, from the
+    clusters.
     """
-    counts = None if weights is None else weights.partitions
-    if clusters is None:
-        clusters = tree_clusters(labels, offsets, n_clusters, counts)
     first = of_clusters(clusters, n_clusters)
     how: Weights | Rates | None = weights
     if calibrates:
-        how = calibrated(labels, offsets, first, np.ones(offsets.size - 1) if counts is None else counts)
+        counts = np.ones(offsets.size - 1) if weights is None else weights.partitions
+        how = calibrated(labels, offsets, first, counts)
 
     def solve_start(number: int) -> Solved:
         drawn = first if number == 0 else dirichlet(len(labels), n_clusters, seed, number)

@@ -162,8 +162,8 @@ class Variant(ABC):
             placement, n_init = Placement(offsets, K, weights), 1
             state = placement.state(*count_earlier(self.earlier, weights, run))
             clusters = placement.place(state, run.sample, None).clusters
-        asked = run.sample, offsets, K, n_init, run.seed, run.engine, weights
-        return solve_sample(*asked, calibrates=self.calibrates, clusters=clusters)
+        asked = run.sample, offsets, clusters, K, n_init, run.seed, run.engine, weights
+        return solve_sample(*asked, calibrates=self.calibrates)
 
     @abstractmethod
     def statistics_bytes(self, ensemble: Ensemble) -> int:
