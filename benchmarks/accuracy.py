@@ -299,6 +299,17 @@ def kept_ensemble(name: str, kind: str, seed: int, folder: Path | None) -> tuple
 KINDS = ("halves-10", "halves-20", "all-20", "sqrt", "projections", "views", "mixed", "sparse", "useless")
 
 
+def data_at_hand() -> set[str]:
+    """Return the data sets that are made, come with scikit-learn, or are in the folder of BIGCONS_DATA."""
+    return {
+        *PLANTED,
+        *NETWORKS,
+        "iris",
+        "digits",
+        *([*REAL, *POOLS] if os.environ.get("BIGCONS_DATA") else ()),
+    }
+
+
 def kinds_of(name: str) -> tuple[str, ...]:
     """Return the kinds of ensembles of a data set, of which pools and networks have one."""
     return ("pool",) if name in POOLS else ("louvain",) if name in NETWORKS else KINDS
@@ -548,9 +559,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON lines, one a solve; results/accuracy.jsonl")
     arguments = parser.parse_args()
     out = arguments.out or Path(__file__).parent / "results" / "accuracy.jsonl"
-    at_hand = {*PLANTED, *NETWORKS, "iris", "digits"}
-    if os.environ.get("BIGCONS_DATA"):
-        at_hand.update(REAL, POOLS)
+    at_hand = data_at_hand()
     data = arguments.data or [name for group in arguments.groups for name in GROUPS[group] if name in at_hand]
     kinds, seeds, asked = (*arguments.kinds, "pool", "louvain"), arguments.seeds, arguments.contenders
     if arguments.smallest:

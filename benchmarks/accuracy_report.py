@@ -59,9 +59,9 @@ Key = tuple[str, str, int]
 """Data set, kind of ensemble and seed."""
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file of JSON lines, compressed or not; none if it does not exist."""
-    if not path.exists():
+def read_rows(path: Path | None) -> list[dict[str, Any]]:
+    """Return the rows of a file of JSON lines, compressed or not; none if there is none."""
+    if path is None or not path.exists():
         return []
     opened: Callable[..., Any] = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
     with opened(path, "rt", encoding="utf-8") as file:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from accuracy import GROUPS, KINDS, NETWORKS, PLANTED, POOLS, REAL, append, kept_ensemble, kinds_of
+from accuracy import GROUPS, KINDS, append, data_at_hand, kept_ensemble, kinds_of
 from accuracy_report import read_rows
 
 from bigcons import ConsensusTree, Ensemble
@@ -43,9 +42,9 @@ CONSTANTS = {
         "FEWEST_LABELS",
     ),
     "bigcons.overlaps.reliability": ("THETA",),
-    "bigcons.overlaps.n_clusters": ("FIRST_GROUPS", "LEAST_OBJECTS"),
+    "bigcons.overlaps.n_clusters": ("FIRST_GROUPS", "LEAST_OBJECTS", "HALF_WAY"),
     "bigcons.overlaps.support": ("TIE",),
-    "bigcons.metrics.confidence": ("HALF_WAY", "EXTRA"),
+    "bigcons.metrics.confidence": ("EXTRA",),
 }
 HALVES = {
     "choosing": [*GROUPS["choosing"], *GROUPS["pools-choosing"]],
@@ -141,15 +140,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON lines, one a fit")
     parser.add_argument("--write", action="store_true", help=f"write results/{TABLE}")
     arguments = parser.parse_args()
-    at_hand = {*PLANTED, *NETWORKS, "iris", "digits"}
-    at_hand |= {*REAL, *POOLS} if os.environ.get("BIGCONS_DATA") else set()
-    keys = keys_of(at_hand, EVERY)
+    keys = keys_of(data_at_hand(), EVERY)
     varied = [
         (module, name, factor) for module, of in CONSTANTS.items() for name in of for factor in (0.5, 2.0)
     ]
     if arguments.smallest:
         keys, varied = [("iris", KINDS[0])], varied[:2]
-    rows = read_rows(arguments.out) if arguments.out else []
+    rows = read_rows(arguments.out)
     done = {(row["constant"], row["factor"], row["data"], row["kind"]) for row in rows}
     warnings.simplefilter("ignore", ConsensusWarning)
     for module, name, factor in [("bigcons", "", 1.0), *varied]:

@@ -11,13 +11,12 @@ results/tree_ablation.md of them, the table of docs/methods.md. ``--ensembles`` 
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from accuracy import GROUPS, KINDS, PLANTED, POOLS, REAL, append, kept_ensemble, kinds_of
+from accuracy import GROUPS, KINDS, PLANTED, POOLS, append, data_at_hand, kept_ensemble, kinds_of
 from accuracy_report import read_rows
 
 from bigcons import Ensemble
@@ -163,12 +162,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON lines, one a variant of an ensemble")
     parser.add_argument("--write", action="store_true", help=f"write results/{TABLE}")
     arguments = parser.parse_args()
-    at_hand = {*PLANTED, "iris", "digits"} | ({*REAL, *POOLS} if os.environ.get("BIGCONS_DATA") else set())
+    at_hand = data_at_hand()
     data = [name for names in COLUMNS.values() for name in names if name in at_hand]
     kinds: tuple[str, ...] = ("pool", *KINDS)
     if arguments.smallest:
         data, kinds = ["iris", "blobs-5", "Ecoli"], ("halves-10", "pool")
-    rows = read_rows(arguments.out) if arguments.out else []
+    rows = read_rows(arguments.out)
     done = {(row["data"], row["kind"], row["seed"]) for row in rows}
     for seed, kind in ((seed, kind) for seed in range(arguments.seeds) for kind in kinds):
         for name in dict.fromkeys(data):

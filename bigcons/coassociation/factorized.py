@@ -141,11 +141,10 @@ class AgreementSums(NamedTuple):
         return float(np.einsum("uq,uq,q,u->", A, B, counts, self.weights.partitions))
 
 
-def no_sums(
-    n_base_clusters: int, n_partitions: int, n_clusters: int, weights: Weights | Rates | None = None
-) -> AgreementSums:
+def no_sums(offsets: np.ndarray, n_clusters: int, weights: Weights | Rates | None = None) -> AgreementSums:
     """Return the sums over no objects."""
-    n_rows = n_base_clusters + n_partitions if isinstance(weights, Rates) else n_base_clusters
+    n_partitions = offsets.size - 1
+    n_rows = int(offsets[-1]) + (n_partitions if isinstance(weights, Rates) else 0)
     S = np.zeros((n_rows, padded(n_clusters)))
     T = np.zeros((n_partitions, padded(kernel.triangle(n_clusters))))
     return AgreementSums(n_clusters, S, T, 0.0, 0.0, weights)
@@ -158,7 +157,7 @@ def agreement_sums(
     weights: Weights | Rates | None = None,
 ) -> AgreementSums:
     """Return the sums over a block's objects under the given memberships (rows, K) float32."""
-    sums = no_sums(*sizes_of(offsets, memberships), weights)
+    sums = no_sums(offsets, memberships.shape[1], weights)
     powers = np.zeros(2)
     kernels_for(labels).accumulate(
         *(labels, offsets, sums.partition_weights, memberships, sums.S, sums.T, powers), *sums.gains
@@ -185,40 +184,23 @@ def add_sums(a: AgreementSums, b: AgreementSums) -> AgreementSums:
     return a._replace(squares=a.squares + b.squares, quartics=a.quartics + b.quartics)
 
 
-def sizes_of(offsets: np.ndarray, memberships: np.ndarray) -> tuple[int, int, int]:
-    """Return the numbers of base clusters, partitions and clusters."""
-    return int(offsets[-1]), offsets.size - 1, memberships.shape[1]
-
-
 def aligned_copy(table: np.ndarray) -> np.ndarray:
     """Return a copy of a table whose rows begin at cache lines, since kernels add whole lines."""
-    copy = aligned_zeros(*table.shape)
+    line = 8 * padded(1)
+    room = np.empty(table.nbytes + line, np.uint8)
+    start = -room.ctypes.data % line
+    copy = room[start : start + table.nbytes].view(np.float64).reshape(table.shape)
     copy[...] = table
     return copy
 
 
-def aligned_zeros(n_rows: int, width: int) -> np.ndarray:
-    """Return a table of zeros whose rows begin at cache lines."""
-    line = 8 * padded(1)
-    room = np.zeros(8 * n_rows * width + line, np.uint8)
-    start = -room.ctypes.data % line
-    return room[start : start + 8 * n_rows * width].view(np.float64).reshape(n_rows, width)
-
-
-def clusters_in_order(S: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Return a copy of a table such as S with cluster ``order[k]`` as its ``k``-th."""
-    columns = np.arange(S.shape[1])
-    columns[: order.size] = order
-    return np.take(S, columns, axis=1)
-
-
-def triangles_in_order(T: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Return a copy of a table such as T with cluster ``order[k]`` as its ``k``-th."""
+def in_order(S: np.ndarray, T: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return copies of tables such as S and T with cluster ``order[k]`` as their ``k``-th."""
     first, second = (order[index] for index in np.tril_indices(order.size))
     larger, smaller = np.maximum(first, second), np.minimum(first, second)
-    columns = np.arange(T.shape[1])
-    columns[: larger.size] = larger * (larger + 1) // 2 + smaller
-    return np.take(T, columns, axis=1)
+    of_S, of_T = np.arange(S.shape[1]), np.arange(T.shape[1])
+    of_S[: order.size], of_T[: larger.size] = order, larger * (larger + 1) // 2 + smaller
+    return np.take(S, of_S, axis=1), np.take(T, of_T, axis=1)
 
 
 def incidence_of(rows: np.ndarray, offsets: np.ndarray) -> Any:

@@ -10,6 +10,7 @@ Spherical k-means runs on a sample, then in passes over the blocks.
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +35,7 @@ from bigcons.overlaps.incidence import (
 from bigcons.overlaps.kmeans import RowSums, assign, kmeans_of_unit_rows, n_distinct_rows
 from bigcons.progress import progress
 from bigcons.seeding import generator
-from bigcons.solving.passes import History, as_history, timed_passes
+from bigcons.solving.passes import History, as_history, timed
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
 
@@ -270,18 +271,19 @@ def _lloyd_passes(
     engine: Engine,
 ) -> Centers:
     """Make Lloyd passes from the given centers; the result has the centers that the last pass evaluated."""
-    evaluated, records, move = centers, [], np.inf
+    what, evaluated, records = "k-means of the embedding", centers, []
 
-    def one_pass(_number: int) -> dict[str, float]:
-        nonlocal centers, evaluated, move
-        evaluated = centers
-        found = _sums_over(embedding, ensemble, extra, evaluated, engine)
+    def visit(block: Block) -> RowSums:
+        return assign(*embedding.rows_of(ensemble.read(block.start, block.stop)), evaluated)[1]
+
+    for number in range(1, settings.max_iter + 1):
+        began, evaluated = time.perf_counter(), centers
+        with progress(what, ensemble.n_objects) as listener:
+            found = fold(engine, ensemble.blocks(), visit, RowSums.plus, progress=listener)
+        found = found.plus(assign(*extra, evaluated)[1])
         centers = found.means(evaluated)
         move = float(((centers - evaluated) ** 2).sum())
-        return {"objective": found.inertia, "move": move}
-
-    for record in timed_passes(one_pass, max_passes=settings.max_iter, what="k-means of the embedding"):
-        records.append(record)
+        records.append(timed(what, number, {"objective": found.inertia, "move": move}, began))
         if move <= threshold:
             break
     else:
@@ -291,18 +293,3 @@ def _lloyd_passes(
             ConvergenceWarning,
         )
     return Centers(embedding, evaluated, records[-1]["objective"], as_history(records), len(records), [])
-
-
-def _sums_over(
-    embedding: Embedding,
-    ensemble: Ensemble,
-    extra: tuple[np.ndarray, np.ndarray],
-    centers: np.ndarray,
-    engine: Engine,
-) -> RowSums:
-    def visit(block: Block) -> RowSums:
-        return assign(*embedding.rows_of(ensemble.read(block.start, block.stop)), centers)[1]
-
-    with progress("k-means of the embedding", ensemble.n_objects) as listener:
-        found = fold(engine, ensemble.blocks(), visit, RowSums.plus, progress=listener)
-    return found.plus(assign(*extra, centers)[1])

@@ -13,11 +13,10 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError, SoftEnsembleError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
-from bigcons.overlaps.eigenvectors import check_passes_plan, takes_passes
 from bigcons.overlaps.embedding import Centers, Embedding, KMeansSettings, find_centers
-from bigcons.overlaps.incidence import check_overlaps_plan
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.reliability import weights_of
+from bigcons.overlaps.spectral_start import check_embedding_plan
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ConsensusClusterer, PredictingClusterer
 from bigcons.solving.memory_plan import check_held_plan
@@ -89,10 +88,7 @@ class GraphClusterer(ChoosingClusterer, PredictingClusterer):
         name, K = type(self).__name__, self.n_clusters
         n_rows = start_rows(ensemble, K)
         held = n_rows * (4 * 8 * K + ensemble.row_bytes)  # QR with pivots copies the embedded sample
-        if takes_passes(ensemble, K):
-            check_passes_plan(name, ensemble, engine, self.memory, columns=K, held=held)
-        else:
-            check_overlaps_plan(name, ensemble, engine, self.memory, columns=K, in_memory=False, held=held)
+        check_embedding_plan(name, ensemble, engine, self.memory, K, held)
         settings = KMeansSettings(K, self.n_init, self.max_iter, self.tol)
         settings.check()
         self._weights = weights_of(name, self.weights, ensemble, engine, self.memory)

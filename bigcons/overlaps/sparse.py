@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -111,14 +111,6 @@ def _check_plan(
     plan.check(name, engine, ensemble, memory, f" for {n_pairs:,} pairs of base clusters, or use PCC or HBGF")
 
 
-class Strip(NamedTuple):
-    """A task: list the overlaps of the clusters of a range of partitions in some blocks."""
-
-    blocks: tuple[Block, ...]
-    first: int
-    last: int
-
-
 def fold_sparse(
     ensemble: Ensemble, engine: Engine, name: str, most_pairs: int, labels_at_once: int = LABELS_AT_ONCE
 ) -> Any:
@@ -130,22 +122,24 @@ def fold_sparse(
 
     offsets, B = ensemble.offsets, ensemble.n_base_clusters
     rows = max(labels_at_once // ensemble.n_partitions, 1)
-    groups = [tuple(group) for group in _groups(ensemble.blocks(), rows)]
-    bounds = strips_of(ensemble.n_partitions)
-    strips = [Strip(group, *bound) for group in groups for bound in bounds]
+    groups, ranges = _groups(ensemble.blocks(), rows), strips_of(ensemble.n_partitions)
+    strips = [(blocks, *bounds) for blocks in groups for bounds in ranges]
 
-    def overlaps_of(strip: Strip) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        parts = [ensemble.read(block.start, block.stop) for block in strip.blocks]
-        return list_strip(np.concatenate(parts), offsets, strip.first, strip.last)
+    def overlaps_of(
+        strip: tuple[list[Block], int, int],
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        blocks, first, last = strip
+        parts = [ensemble.read(block.start, block.stop) for block in blocks]
+        return list_strip(np.concatenate(parts), offsets, first, last)
 
     total, parts = None, []
     with (
         progress("overlaps of base clusters", len(strips), "parts") as listener,
         closing(engine.map(overlaps_of, strips)) as found,
     ):
-        for strip, part in zip(strips, found, strict=True):
+        for (_, _, last), part in zip(strips, found, strict=True):
             parts.append(part)
-            if strip.last == ensemble.n_partitions:  # the last of its group
+            if last == ensemble.n_partitions:  # the last of its group
                 lengths, columns, values = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
                 indptr = np.concatenate([[0], np.cumsum(lengths)])
                 of_group = scipy.sparse.csr_array((values, columns, indptr), (B, B))

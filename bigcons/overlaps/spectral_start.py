@@ -69,13 +69,13 @@ def is_fine(ensemble: Ensemble, sample: np.ndarray, n_clusters: int, fewest_labe
 
 
 def check_embedding_plan(
-    name: str, ensemble: Ensemble, engine: Engine, memory: str | float | None, n_clusters: int
+    name: str, ensemble: Ensemble, engine: Engine, memory: str | float | None, n_clusters: int, held: int = 0
 ) -> None:
-    """Refuse a budget that cannot hold the embedding of a start."""
+    """Refuse a budget that cannot hold an embedding in so many columns, and ``held`` more bytes."""
     if takes_passes(ensemble, n_clusters):
-        check_passes_plan(name, ensemble, engine, memory, columns=n_clusters)
+        check_passes_plan(name, ensemble, engine, memory, columns=n_clusters, held=held)
     else:
-        check_overlaps_plan(name, ensemble, engine, memory, columns=n_clusters, in_memory=False)
+        check_overlaps_plan(name, ensemble, engine, memory, columns=n_clusters, in_memory=False, held=held)
 
 
 def count_spectral(n_clusters: int, weights: Weights | None, run: Run) -> Counts:

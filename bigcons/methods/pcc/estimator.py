@@ -288,7 +288,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
     def _restore_placing(self, parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int) -> None:
         given = {name: of.item() if of.ndim == 0 else of for name, of in parts.items() if name != "order"}
         sums = unpacked_sums(given)
-        expected = no_sums(int(offsets[-1]), offsets.size - 1, n_clusters, sums.weights)
+        expected = no_sums(offsets, n_clusters, sums.weights)
         counted = np.ones(offsets.size - 1) if sums.partition_weights is None else sums.partition_weights
         gains = len(expected.S) if sums.weights is None else len(sums.weights.base_clusters)
         if (

@@ -103,7 +103,9 @@ class Prototypes:
     @staticmethod
     def add(total: Change, part: Change) -> Change:
         """Add the change of a further block, in place."""
-        return add_changes(total, part)
+        for table, further in zip(total.tables[1:], part.tables[1:], strict=True):
+            np.add(table, further, out=table)
+        return Change(total.tables, max(total.gap, part.gap), total.n_moved + part.n_moved)
 
     def step(self, run: Run, at: Iterate[Grouped], total: Change) -> Step[Grouped]:
         """Take the first step length that lowers the objective, if any; renew the centers if worthwhile."""
@@ -272,13 +274,6 @@ def update_block(
     for changed, before in zip(now[1:], tables[1:], strict=True):
         np.subtract(changed, before, out=changed)
     return Change(now, float(totals[0]), int(totals[1])), updated
-
-
-def add_changes(a: Change, b: Change) -> Change:
-    """Return the sum of both changes, in the tables of ``a``."""
-    for total, part in zip(a.tables[1:], b.tables[1:], strict=True):
-        np.add(total, part, out=total)
-    return Change(a.tables, max(a.gap, b.gap), a.n_moved + b.n_moved)
 
 
 def apply_change(tables: Tables, change: Change) -> Tables:

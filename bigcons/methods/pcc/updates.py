@@ -15,11 +15,9 @@ import numpy as np
 from bigcons.coassociation.factorized import (
     AgreementSums,
     aligned_copy,
-    clusters_in_order,
+    in_order,
     kernels_for,
     no_sums,
-    sizes_of,
-    triangles_in_order,
 )
 
 # Successive over-relaxation speeds up convergence within a block, whose objects move in turn (below 2, every
@@ -59,13 +57,13 @@ def update_block(
     """
     order, totals = _heaviest_first(sums), np.zeros(4)
     updated = np.empty_like(memberships)
-    S, T = aligned_copy(clusters_in_order(sums.S, order)), aligned_copy(triangles_in_order(sums.T, order))
+    S, T = map(aligned_copy, in_order(sums.S, sums.T, order))
     S_before, T_before = S.copy(), T.copy()
     kernels_for(labels).sweep(
         *(labels, offsets, sums.partition_weights, S, T, S, T, order, memberships, updated),
         *(threshold, relaxation, False, totals, *sums.gains),
     )
-    S, T = _columns_back(S - S_before, T - T_before, order)
+    S, T = in_order(S - S_before, T - T_before, np.argsort(order))
     squares, quartics, gap, n_moved = totals.tolist()
     change = Change(S, T, squares, quartics, gap, int(n_moved), predicted=0.0)
     return change._replace(predicted=objective_change(sums, change)), updated
@@ -76,24 +74,15 @@ def place_block(
 ) -> AgreementSums:
     """Write each object's best membership given an estimate to ``placed``; return the block's sums."""
     order, totals = _heaviest_first(estimate), np.zeros(4)
-    S, T = (
-        aligned_copy(clusters_in_order(estimate.S, order)),
-        aligned_copy(triangles_in_order(estimate.T, order)),
-    )
-    found = no_sums(*sizes_of(offsets, placed), estimate.weights)
+    S, T = map(aligned_copy, in_order(estimate.S, estimate.T, order))
+    found = no_sums(offsets, placed.shape[1], estimate.weights)
     kernels_for(labels).sweep(
         *(labels, offsets, estimate.partition_weights, S, T, found.S, found.T, order, placed, placed),
         *(0.0, 1.0, True, totals, *estimate.gains),
     )
-    S, T = _columns_back(found.S, found.T, order)
+    S, T = in_order(found.S, found.T, np.argsort(order))
     squares, quartics = totals[:2].tolist()
     return AgreementSums(estimate.n_clusters, S, T, squares, quartics, estimate.weights)
-
-
-def _columns_back(S: np.ndarray, T: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return tables whose ``k``-th cluster is ``order[k]`` with the clusters in their own order."""
-    back = np.argsort(order)
-    return clusters_in_order(S, back), triangles_in_order(T, back)
 
 
 def _heaviest_first(sums: AgreementSums) -> np.ndarray:
