@@ -43,7 +43,6 @@ CONSTANTS = {
     ),
     "bigcons.overlaps.reliability": ("THETA",),
     "bigcons.overlaps.n_clusters": ("FIRST_GROUPS", "LEAST_OBJECTS", "HALF_WAY"),
-    "bigcons.overlaps.support": ("TIE",),
     "bigcons.metrics.confidence": ("EXTRA",),
 }
 HALVES = {

@@ -227,7 +227,10 @@ class TreePass:
         reads = [0] if at.state["tree"][1] else []
         return run.visit(self.placement.count, at.state, reads=reads, writes=1)
 
-    add = staticmethod(add_stats)
+    @staticmethod
+    def add(total: Stats, part: Stats) -> Stats:
+        """Add the statistics of a further block, in place."""
+        return add_stats(total, part)
 
     def step(self, run: Run, at: Iterate[State], total: Stats) -> Step[State]:
         """Return the evidence by all objects, tempered because partitions of the same data repeat each other.
@@ -483,7 +486,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
             return Found(placed.memberships, placed.trust if trusted else None, placed.stats)
 
         def collect(stats: Stats) -> None:
-            total[:] = [add_stats(*total, stats) if total else stats]
+            total[:] = [add_stats(total[0], stats) if total else stats]
 
         def tables(results: Results) -> tuple[Any, Any, float]:
             (stats,), numbers = total, np.flatnonzero(results.sizes)

@@ -38,9 +38,6 @@ from bigcons.overlaps.tree import Groups, Sample, Tree, by_spectrum
 from bigcons.seeding import generator
 from bigcons.stores.ensemble_store import observed
 
-TIE = 1e-9
-"""What the evidence for another cluster must exceed, so that rounding settles no tie."""
-
 
 class Support(NamedTuple):
     """How far halves of the partitions reproduce the splits of a tree, NaN where nothing is known."""
@@ -201,7 +198,8 @@ class Halves(NamedTuple):
             T, sizes = np.zeros_like(T), np.zeros(K)
             place(
                 *(labels, current, False, offsets, half, *evidence),
-                *(np.where(held, 0.0, -np.inf), np.where(held, TIE, -np.inf), 1.0),
+                # rounding settles no tie: the evidence for another cluster must be larger by this
+                *(np.where(held, 0.0, -np.inf), np.where(held, 1e-9, -np.inf), 1.0),
                 *(found, no_shares, none, np.empty(0, np.int32), none, T, sizes),
                 *(np.zeros(2 + K), np.zeros((3, 2, K))),
             )

@@ -98,7 +98,10 @@ class AllPairs:
         arguments = at.state, run.data.offsets, threshold, relaxation
         return run.visit(update_block, *arguments, reads=reads, writes=writes)
 
-    add = staticmethod(add_changes)
+    @staticmethod
+    def add(total: Change, part: Change) -> Change:
+        """Add the change of a further block, in place."""
+        return add_changes(total, part)
 
     def step(self, run: Run, at: Iterate[AgreementSums], total: Change) -> Step[AgreementSums]:
         """Take the full step if the objective decreases enough, else the best shorter one."""
