@@ -478,11 +478,12 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
 
     def _publish_placed(self, run: Run, survey: Survey, out: Output | None) -> None:
         """Publish memberships, and which labels to trust, by the evidence of all objects."""
-        ensemble, engine, placement, state = run.data, run.engine, self._placement, self._state
+        ensemble, arrays, engine = run.data, run.arrays, run.engine
+        placement, state = self._placement, self._state
 
         def read(block: Block) -> Found:
             labels = ensemble.read(block.start, block.stop)
-            placed = placement.place(state, labels, run.arrays.read(1, block), soft=True)
+            placed = placement.place(state, labels, arrays.read(1, block), soft=True)
             return Found(placed.memberships, placed.trust if trusted else None, placed.stats)
 
         def collect(stats: Stats) -> None:

@@ -267,9 +267,11 @@ def given_clusters(init: Any, n_objects: int, n_clusters: int, names: str) -> np
 def count_given(problem: TableProblem, clusters: np.ndarray, run: Run) -> Counts:
     """Return the counts of given clusters of all objects, which become the first rows of these."""
 
+    data, arrays = run.data, run.arrays
+
     def count(block: Block) -> Stats:
-        labels, own = run.data.read(block.start, block.stop), clusters[block.start : block.stop]
-        run.arrays.write(0, block, own[:, None])
+        labels, own = data.read(block.start, block.stop), clusters[block.start : block.stop]
+        arrays.write(0, block, own[:, None])
         counts, sizes = counts_of(labels, problem.offsets, own, problem.n_clusters, problem.weights)
         return {"counts": counts, "sizes": sizes}
 
