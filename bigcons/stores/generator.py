@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.errors import CorruptStoreError
 from bigcons.kernels.nearest import label_nearest, mean_distances, pack_centers
 from bigcons.layout import MISSING
 from bigcons.memory import Block
@@ -113,8 +113,11 @@ class Generator:
         parts = [*map(self.task(), data.iterate(gaps=True, sparse=True))]
         return Assigned(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def of_partitions(self, names: Sequence[str]) -> Generator:
-        """Return the generator of partitions with these names, in this order, without centers of others."""
+    def of_partitions(self, names: Sequence[str]) -> Generator | None:
+        """Return the generator of partitions with these names, in this order, without centers of others.
+
+        None if it generated none of them.
+        """
         if list(names) == self.names:
             return self
         places = {name: u for u, name in enumerate(self.names)}
@@ -122,7 +125,7 @@ class Generator:
         chosen = [places.get(name) for name in names]
         centers = [none if u is None else self.centers[u] for u in chosen]
         if not any(map(len, centers)):
-            raise InvalidInputError("none of the partitions was generated; assign needs one that was.")
+            return None
         squares = self.squares if len(self.squares) == 1 else self.squares[[u or 0 for u in chosen]]
         return replace(self, names=list(names), centers=centers, squares=squares)
 
