@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any, NamedTuple
@@ -19,17 +18,17 @@ import numpy as np
 from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.layout import GROUPS, TRUST, Group, arrays_of, checksum_of
 from bigcons.memory import BLOCK_ROWS, Block, format_size, row_blocks
-from bigcons.storage.arrays import create_array, create_group, open_array
-from bigcons.storage.commit import new_store, write_manifest
+from bigcons.storage.arrays import open_array
+from bigcons.storage.commit import new_store
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import place_of
 from bigcons.stores.cluster_tree import ClusterTree
 from bigcons.stores.display import facts_table
 from bigcons.stores.export import export_to
 from bigcons.stores.generator import packed_parts, unpacked_parts
-from bigcons.stores.ids import StoredIds, array_names, id_array, ids_of, write_ids
+from bigcons.stores.ids import StoredIds, id_array, ids_of, write_ids
 from bigcons.stores.lazy import dask_rows, dataset_of_consensus
-from bigcons.stores.store import Column, Store, consistent
+from bigcons.stores.store import Column, Store, commit, consistent, create_arrays, write_file
 from bigcons.stores.trust import TRUST_ROW, Trust, cluster_rows, cluster_table, partition_table
 from bigcons.tables.ids import Ids
 from bigcons.tables.select import INDEX
@@ -210,10 +209,7 @@ class Consensus:
             writer = ConsensusWriter(ConsensusRows(folder, n_objects, n_clusters, chunk_rows, memberships))
             entry = None if ids is None else write_ids(folder, "", ids, n_objects, writer.rows.chunk_rows)
             yield writer
-            body = {**writer.body(), "ids": entry}
-            of_ids = () if ids is None else array_names(ids.facts.dtype, "")
-            create_group(folder, [*writer.rows.arrays, *of_ids])
-            write_manifest(folder, KIND, body)
+            commit(folder, KIND, {**writer.body(), "ids": entry}, writer.rows.arrays)
 
     @property
     def labels(self) -> np.ndarray:
@@ -617,8 +613,7 @@ class ConsensusRows:
             "has_memberships": self.has_memberships,
             "trust": True,
         }
-        for name, array in arrays_of(KIND, group, body).items():
-            self.arrays[name] = create_array(self.folder / name, *array)
+        self.arrays |= create_arrays(self.folder, arrays_of(KIND, group, body))
 
     def add_trust(self) -> None:
         """Create the arrays that `write_trust` fills."""
@@ -744,9 +739,7 @@ class ConsensusWriter:
         self._write_parts(TREE, "tree_checksum", *tree.parts())
 
     def _write_parts(self, name: str, entry: str, facts: Any, arrays: dict[str, np.ndarray]) -> None:
-        data = packed_parts(facts, arrays)
-        (self.rows.folder / name).write(data)
-        self._description[entry] = zlib.crc32(data)
+        self._description[entry] = write_file(self.rows.folder / name, packed_parts(facts, arrays))
 
     def describe(
         self,

@@ -36,9 +36,6 @@ from bigcons.validation import check_int
 _TEXT_CHUNK = 1 << 20
 _RESTORE = "restore the store from a copy."
 
-PREFIXES = tuple(f"{name}-" for name in IDS)
-"""What the names of the arrays of a generation begin with."""
-
 
 def ids_of(source: Any) -> Ids | None:
     """Return the ids of an ensemble, or an array or column of ids; None stays."""
