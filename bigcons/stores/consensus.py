@@ -28,7 +28,7 @@ from bigcons.stores.export import export_to
 from bigcons.stores.generator import packed_parts, unpacked_parts
 from bigcons.stores.ids import StoredIds, id_array, ids_of, write_ids
 from bigcons.stores.lazy import dask_rows, dataset_of_consensus
-from bigcons.stores.store import Column, Store, commit, consistent, create_arrays, write_file
+from bigcons.stores.store import Column, Objects, Store, commit, consistent, create_arrays, write_file
 from bigcons.stores.trust import TRUST_ROW, Trust, cluster_rows, cluster_table, partition_table
 from bigcons.tables.ids import Ids
 from bigcons.tables.select import INDEX
@@ -42,7 +42,7 @@ OF_ROWS, OF_TRUST = GROUPS[KIND]
 _RESTORE = "compute it again or restore the store from a copy."
 
 
-class Consensus:
+class Consensus(Objects):
     """A stored consensus; arrays are read on demand.
 
     Attributes: ``path``, ``n_objects``, ``n_clusters`` (including empty ones), ``has_memberships`` (methods
@@ -81,7 +81,6 @@ class Consensus:
         self._has_tree: bool = body["tree_checksum"] is not None
         self._store = store
         self.id_column: StoredIds | None = store.ids
-        self.id_name: str | None = None if store.ids is None else store.ids.facts.name
 
     @classmethod
     def open(cls, path: StorePath) -> Consensus:
@@ -277,7 +276,7 @@ class Consensus:
         Raises InvalidInputError if the store has none.
         """
         found = self._stored_trust()
-        confidence, second, second_confidence = (self._read(name, 0, self.n_objects) for name in TRUST)
+        confidence, second, second_confidence = (self.read_array(name, 0, self.n_objects) for name in TRUST)
         return Trust(confidence, second, second_confidence, *self.trust_tables, found["temperature"])
 
     @property
@@ -307,7 +306,7 @@ class Consensus:
 
     def read_labels(self, start: int, stop: int) -> np.ndarray:
         """Return the labels of a range of rows, ``(rows,)`` int32."""
-        return self._read("labels", start, stop)
+        return self.read_array("labels", start, stop)
 
     def read_memberships(self, start: int, stop: int) -> np.ndarray:
         """Return the memberships of a range of rows, ``(rows, n_clusters)`` float32.
@@ -319,14 +318,14 @@ class Consensus:
                 f"{self.path} has labels only, because its method has no memberships; "
                 "read its labels, or use a method with soft output."
             )
-        return self._read("memberships", start, stop)
+        return self.read_array("memberships", start, stop)
 
     def read_trust(self, start: int, stop: int) -> np.ndarray:
         """Return the `trust` of a range of rows: ``(rows,)`` with the fields of its first three arrays."""
         self._stored_trust()  # raises if there is none
         rows = np.empty(stop - start, TRUST_ROW)
         for name in TRUST:
-            rows[name] = self._read(name, start, stop)
+            rows[name] = self.read_array(name, start, stop)
         return rows
 
     def export(
@@ -398,8 +397,8 @@ class Consensus:
             columns = [] if found is None else [found.as_they_came(found.read(*rows))]
             labels = self.read_labels(*rows)
             if least is not None:
-                labels = np.where(self._read("confidence", *rows) < least, np.int32(-1), labels)
-            columns += [labels, *(self._read(name, *rows) for name in (TRUST if confidence else ()))]
+                labels = np.where(self.read_array("confidence", *rows) < least, np.int32(-1), labels)
+            columns += [labels, *(self.read_array(name, *rows) for name in (TRUST if confidence else ()))]
             soft = self.read_memberships(*rows) if memberships else None
             if soft is not None and memberships is not True:
                 order = np.argsort(-soft, axis=1, kind="stable")[:, :memberships].astype(np.int32)
@@ -516,12 +515,9 @@ class Consensus:
             "n_unlabeled": n_unlabeled,
         }
 
-    def _read(self, name: str, start: int, stop: int) -> np.ndarray:
-        if not 0 <= start <= stop <= self.n_objects:
-            raise InvalidInputError(
-                f"rows {start} to {stop} are not within a consensus of n_objects={self.n_objects}; "
-                f"use 0 <= start <= stop <= {self.n_objects}."
-            )
+    def read_array(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Return a range of rows of one of the arrays."""
+        self.refuse_outside(start, stop)
         return self._store.read(name, start, stop)
 
     def _broken(self, start: int, n_rows: int, what: str) -> CorruptStoreError:

@@ -57,6 +57,7 @@ from bigcons.stores.pair_parquet import holds_pairs
 from bigcons.stores.parquet_ensemble import GivenRows, given_rows, refuse_wide
 from bigcons.stores.reshaping import read_long, read_runs
 from bigcons.stores.soft_sources import SoftSources, listed
+from bigcons.stores.store import Objects
 from bigcons.tables.encode import chunk_rows_within, label_dtype, warn_of_suspects
 from bigcons.tables.files import ParquetTable, describe, is_parquet, provenance_of_files
 from bigcons.tables.ids import Ids
@@ -67,7 +68,7 @@ from bigcons.tables.table import Table
 from bigcons.validation import check_choice, check_int
 
 
-class Ensemble:
+class Ensemble(Objects):
     """Partitions of the same objects: labels ``(n_objects, n_partitions)``, -1 where missing.
 
     Created by ``from_labels``, ``from_runs``, ``from_long``, ``open`` or ``import_labels``. The labels of
@@ -307,7 +308,7 @@ class Ensemble:
         return ensemble
 
     @property
-    def n_objects(self) -> int:
+    def n_objects(self) -> int:  # type: ignore[override]
         """Number of objects."""
         return self._header.n_objects
 
@@ -384,12 +385,7 @@ class Ensemble:
         return list(self._header.names)
 
     @property
-    def id_name(self) -> str | None:
-        """Name of the column that identifies the objects; None if they have no ids."""
-        return None if self._header.ids is None else self._header.ids.facts.name
-
-    @property
-    def id_column(self) -> Ids | None:
+    def id_column(self) -> Ids | None:  # type: ignore[override]
         """What identifies the objects, block by block."""
         return self._header.ids
 
@@ -441,11 +437,7 @@ class Ensemble:
         Of soft clusterings, the memberships ``(stop - start, n_base_clusters)`` float32.
         In memory, this is a view that must not be modified. Raises CorruptStoreError for damaged chunks.
         """
-        if not 0 <= start <= stop <= self.n_objects:
-            raise InvalidInputError(
-                f"rows {start} to {stop} are not within the {self.n_objects} objects; "
-                f"use 0 <= start <= stop <= {self.n_objects}."
-            )
+        self.refuse_outside(start, stop)
         if isinstance(self._labels, np.ndarray):
             return self._labels[start:stop]
         return self._labels.read(start, stop)

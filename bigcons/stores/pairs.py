@@ -22,7 +22,6 @@ import numpy as np
 
 from bigcons.errors import (
     CorruptStoreError,
-    InvalidInputError,
     InvalidPairsError,
     StoreExistsError,
     StoreNotFoundError,
@@ -60,7 +59,7 @@ from bigcons.stores.pair_store import (
     open_pairs,
     write_pairs,
 )
-from bigcons.stores.store import Store
+from bigcons.stores.store import Objects, Store
 from bigcons.tables.files import describe, footer_of, is_parquet, provenance_of_files
 from bigcons.tables.intake import open_table
 
@@ -68,7 +67,7 @@ DEFAULT_MEMORY = 10**9
 """Budget for converting Parquet to rows where none is given."""
 
 
-class PairTable:
+class PairTable(Objects):
     """Pairs of objects, with the number of partitions that cluster them together and that label both.
 
     Stored as compressed sparse rows: row ``r`` has the neighbors ``indices[indptr[r]:indptr[r + 1]]`` in
@@ -293,11 +292,7 @@ class PairTable:
 
         Raises CorruptStoreError if rows of a stored table are invalid.
         """
-        if not 0 <= start <= stop <= self.n_objects:
-            raise InvalidInputError(
-                f"rows {start} to {stop} are not within a table of n_objects={self.n_objects}; "
-                f"use 0 <= start <= stop <= {self.n_objects}."
-            )
+        self.refuse_outside(start, stop)
         indptr = self._part("indptr", start, stop + 1)
         entries = (int(indptr[0]), int(indptr[-1]))
         columns = (self._part(name, *entries) for name in ("indices", "n_agree", "n_seen"))

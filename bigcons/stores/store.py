@@ -13,13 +13,14 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, StoreError
+from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError
 from bigcons.layout import PARQUET, Array, Layout, Piece, layout_of
 from bigcons.storage.arrays import SharedChunks, create_array, create_group, open_declared, refuse_links
 from bigcons.storage.commit import PARQUET_MANIFEST, load_manifest, manifest_of, write_manifest
 from bigcons.storage.interface import Place
 from bigcons.storage.reading import MOST_BYTES
 from bigcons.stores.ids import StoredIds, array_names
+from bigcons.tables.ids import Ids
 
 INCONSISTENT = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
 """What reading the body of a manifest raises that is not consistent."""
@@ -154,6 +155,27 @@ class Store:
             if checksum is not None:
                 self.read_file(name)
         refuse_links(self.place)
+
+
+class Objects:
+    """What has a row for each object and is read block by block: ensembles, pairs, consensuses, features."""
+
+    n_objects: int
+    id_column: Ids | None = None
+    """What identifies the objects, block by block; None if they have no ids."""
+
+    @property
+    def id_name(self) -> str | None:
+        """Name of the column that identifies the objects; None if they have no ids."""
+        return None if self.id_column is None else self.id_column.facts.name
+
+    def refuse_outside(self, start: int, stop: int) -> None:
+        """Raise InvalidInputError unless the rows ``start`` to ``stop`` are there."""
+        if not 0 <= start <= stop <= self.n_objects:
+            raise InvalidInputError(
+                f"rows {start} to {stop} are not within the {self.n_objects} objects; "
+                f"use 0 <= start <= stop <= {self.n_objects}."
+            )
 
 
 # Writing

@@ -206,13 +206,18 @@ def partition_names(table: Table, names: Sequence[str] | None, first: int = 0) -
     chosen = names if names is not None else table.names
     if chosen is None:
         return [f"p{u}" for u in range(first, first + table.n_columns)]
-    chosen = [str(name) for name in chosen]
-    if len(chosen) != table.n_columns:
+    return given_names(chosen, table.n_columns, "partitions")
+
+
+def given_names(names: Sequence[object], n: int, what: str) -> list[str]:
+    """Return names as text; raise InvalidInputError if there is not one for each, or one is repeated."""
+    if len(names) != n:
         raise InvalidInputError(
-            f"names has {len(chosen)} entries but labels has {table.n_columns} partitions; pass one for each."
+            f"names has {len(names)} entries but there are {n} {what}; pass one for each."
         )
-    check_distinct(chosen)
-    return chosen
+    found = [str(name) for name in names]
+    check_distinct(found)
+    return found
 
 
 def check_distinct(names: Sequence[str]) -> None:
