@@ -2,12 +2,12 @@
 
 Planted labels of one size, a tenth missing, in stores of bigcons:
 
-- types: 100 partitions, int8 (20 clusters each) and int32 (40,000 clusters), in Zarr also in a bucket of S3: a
-  server of moto on this machine, so that the time is that of the protocol, not of a network
+- types: 100 partitions, int8 (20 clusters each) and int32 (40,000 clusters), in Zarr also in a bucket of S3,
+  a server of moto on this machine, so that the time is that of the protocol, not of a network
 - partitions: 100 to 32,768 of int8, as many labels in all, for the limit of Parquet; a file of it is opened
 
-A pass reads all blocks on two threads; the faster of two is reported, the least processor time of its process,
-the stored bytes of the chunks and the rise of the peak memory. Writes ``results/stores.json``.
+A pass reads all blocks on two threads. Reported are the faster of two, the least processor time of its
+process, the bytes stored and the rise of the peak memory. Writes ``results/stores.json``.
 """
 
 from __future__ import annotations

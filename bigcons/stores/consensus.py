@@ -28,7 +28,16 @@ from bigcons.stores.export import export_to
 from bigcons.stores.generator import packed_parts, unpacked_parts
 from bigcons.stores.ids import StoredIds, id_array, ids_of, write_ids
 from bigcons.stores.lazy import dask_rows, dataset_of_consensus
-from bigcons.stores.store import Column, Objects, Store, commit, consistent, create_arrays, write_file
+from bigcons.stores.store import (
+    Column,
+    Objects,
+    Store,
+    commit,
+    consistent,
+    create_arrays,
+    reopened,
+    write_file,
+)
 from bigcons.stores.trust import TRUST_ROW, Trust, cluster_rows, cluster_table, partition_table
 from bigcons.tables.ids import Ids
 from bigcons.tables.select import INDEX
@@ -524,7 +533,7 @@ class Consensus(Objects):
         return self._store.broken("labels", start, start + n_rows, what)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self.path,)
+        return reopened, (Consensus, self.path)
 
     def clusters_in_words(self) -> str:
         """Return how many clusters were found and how many of them are tiny, as far as stored, as one line.
@@ -557,11 +566,6 @@ class Consensus(Objects):
         else:
             return shown
         return shown + cluster_rows(sizes.tolist(), clusters)
-
-
-def _reopened(path: str) -> Consensus:
-    """Open a stored result where it is unpickled: a class method would be pickled as its bytecode."""
-    return Consensus.open(path)
 
 
 def _on_simplex(memberships: np.ndarray) -> bool:

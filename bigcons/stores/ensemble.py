@@ -57,7 +57,7 @@ from bigcons.stores.pair_parquet import holds_pairs
 from bigcons.stores.parquet_ensemble import GivenRows, given_rows, refuse_wide
 from bigcons.stores.reshaping import read_long, read_runs
 from bigcons.stores.soft_sources import SoftSources, listed
-from bigcons.stores.store import Objects
+from bigcons.stores.store import Objects, reopened
 from bigcons.tables.encode import chunk_rows_within, label_dtype, warn_of_suspects
 from bigcons.tables.files import ParquetTable, describe, is_parquet, provenance_of_files
 from bigcons.tables.ids import Ids
@@ -827,7 +827,7 @@ class Ensemble(Objects):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is not None and not isinstance(self._labels, GivenRows):
-            return _reopened, (self.path, self._mode)
+            return reopened, (Ensemble, self.path, self._mode)
         categories = None if isinstance(self._labels, GivenRows) else self._categories
         return Ensemble, (self._labels, self._header, categories)
 
@@ -866,11 +866,6 @@ class Ensemble(Objects):
     @property
     def _n_bytes(self) -> int:
         return self._labels.nbytes if isinstance(self._labels, np.ndarray) else self._labels.n_bytes
-
-
-def _reopened(path: str, mode: str) -> Ensemble:
-    """Open a stored ensemble where it is unpickled: a class method would be pickled as its bytecode."""
-    return Ensemble.open(path, mode)
 
 
 def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None, *, soft: bool = False) -> Ensemble:

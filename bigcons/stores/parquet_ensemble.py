@@ -47,7 +47,7 @@ from bigcons.stores.ensemble_store import (
 from bigcons.stores.ids import StoredIds
 from bigcons.stores.store import consistent
 from bigcons.tables.codes import Encoding, integer_lookup, text_lookup
-from bigcons.tables.encode import default_chunk_rows, label_dtype, partition_names, scan_labels
+from bigcons.tables.encode import counts_of, default_chunk_rows, label_dtype, partition_names, scan_labels
 from bigcons.tables.files import MADE_FOR_ENSEMBLE, ParquetTable, footer_of, is_within
 from bigcons.tables.ids import canonical, parts_of
 from bigcons.tables.reading import rule_of_values
@@ -451,14 +451,10 @@ class GivenRows(StoredRows):
         n_objects, self._encodings = scan_labels(table, names)
         self._table, self._files = table, files
         self.path: Any = table.where
+        n_clusters, n_labeled, self._values = counts_of(self._encodings)
+        chunk_rows = default_chunk_rows(n_objects, len(names))
         self.header: Header = Header(
-            n_objects,
-            names,
-            np.array([len(encoding.values) for encoding in self._encodings], np.int64),
-            np.array([encoding.n_labeled for encoding in self._encodings], np.int64),
-            default_chunk_rows(n_objects, len(names)),
-            provenance,
-            ids=table.ids,
+            *(n_objects, names, n_clusters, n_labeled, chunk_rows, provenance), ids=table.ids
         )
         self.dtype: np.dtype = label_dtype(self.header.n_clusters)
         self.n_bytes: int = sum(file.stat().st_size for file in files.files())
@@ -532,7 +528,7 @@ class GivenRows(StoredRows):
 
     def categories(self) -> Categories:
         """Return the values found when the files were opened."""
-        return [encoding.categories for encoding in self._encodings]
+        return self._values
 
     def verify(self) -> int:
         """Read everything; return the number of chunks. Pages have checksums, if any; the files have none."""

@@ -21,6 +21,7 @@ from bigcons.tables.codes import Encoding, EncodingBuilder, is_dense
 from bigcons.tables.encode import (
     check_distinct,
     chunk_rows_within,
+    counts_of,
     default_chunk_rows,
     encode_labels,
     given_names,
@@ -80,16 +81,10 @@ def read_runs(
     assert n_objects is not None  # noqa: S101 - there was a run
     if objects is not None and ids is None and _are_positions(objects):
         objects = None
-    header = Header(
-        n_objects,
-        names,
-        np.array([len(encoding.values) for encoding in encodings], np.int64),
-        np.array([encoding.n_labeled for encoding in encodings], np.int64),
-        default_chunk_rows(n_objects, len(names)),
-        {},
-        ids=objects,
-    )
-    return Content(header, [encoding.categories for encoding in encodings], _side_by_side(columns, header))
+    n_clusters, n_labeled, categories = counts_of(encodings)
+    chunk_rows = default_chunk_rows(n_objects, len(names))
+    header = Header(n_objects, names, n_clusters, n_labeled, chunk_rows, {}, ids=objects)
+    return Content(header, categories, _side_by_side(columns, header))
 
 
 def _side_by_side(columns: Sequence[np.ndarray], header: Header) -> Iterator[np.ndarray]:

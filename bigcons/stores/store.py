@@ -178,6 +178,11 @@ class Objects:
             )
 
 
+def reopened(kind: Any, *given: Any) -> Any:
+    """Open a store where it is unpickled: a class method would be pickled as its bytecode."""
+    return kind.open(*given)
+
+
 # Writing
 
 

@@ -78,6 +78,13 @@ def scan_labels(
     return LabelScan(n_objects, encodings)
 
 
+def counts_of(encodings: Sequence[Encoding]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray | None]]:
+    """Return the numbers of clusters and of labeled objects of each partition, and the categories."""
+    n_clusters = np.array([len(encoding.values) for encoding in encodings], np.int64)
+    n_labeled = np.array([encoding.n_labeled for encoding in encodings], np.int64)
+    return n_clusters, n_labeled, [encoding.categories for encoding in encodings]
+
+
 def _refuse_labels_as_names(table: Table, encodings: Sequence[Encoding]) -> None:
     """Raise InvalidInputError if a name of a column, from the first line of a file, is a label in it, too."""
     for name, encoding in zip(table.names or [], encodings, strict=True):

@@ -66,7 +66,7 @@ def test_export__can_be_imported_again(tmp_path, stored, solution, suffix):
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_export__reads_no_more_than_a_block(tmp_path, stored, monkeypatch, suffix):
     read = Mock(side_effect=stored._read)
-    monkeypatch.setattr(stored, "_read", read)
+    monkeypatch.setattr(stored, "read_array", read)
     stored.export(tmp_path / f"l{suffix}", memberships=True)
     assert max(stop - start for _, start, stop in (call.args for call in read.call_args_list)) == 64
 
@@ -86,7 +86,7 @@ def test_export__that_fails_leaves_what_was_there(tmp_path, stored, monkeypatch,
             raise error
         return original(name, start, stop)
 
-    monkeypatch.setattr(stored, "_read", fail_late)
+    monkeypatch.setattr(stored, "read_array", fail_late)
     with pytest.raises((KeyboardInterrupt, StoreError)):
         stored.export(path, overwrite=True)
     assert {name: Path(path.parent, name).read_bytes() for name in names_in(path.parent)} == (
