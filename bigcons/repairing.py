@@ -386,10 +386,10 @@ def _make_ensemble(how: _How, body: dict[str, Any], scratch: Path) -> _Made:
         again = place_of(scratch / "ensemble.parquet")
         made.save(scratch / "ensemble.parquet", chunk_rows=body["chunk_rows"])
         return _Made(_DIFFERS, files={name: again / name for name in again.names()})
-    stored, again = (
+    stored, first = (
         file_names("ensemble", f"-{number}")["categories_checksum"] for number in (body["generation"], 1)
     )
-    files = {stored: place_of(out) / again}
+    files = {stored: place_of(out) / first}
     return _Made(_DIFFERS, lambda _: Labels(), made.id_column, files)
 
 

@@ -449,7 +449,7 @@ class GivenRows(StoredRows):
         names = partition_names(table, None)
         self._stamps = _stamps(files)
         n_objects, self._encodings = scan_labels(table, names)
-        self._table, self._files = table, files
+        self._table, self._source = table, files
         self.path: Any = table.where
         n_clusters, n_labeled, self._values = counts_of(self._encodings)
         chunk_rows = default_chunk_rows(n_objects, len(names))
@@ -539,7 +539,7 @@ class GivenRows(StoredRows):
         self._check_unchanged()
 
     def _check_unchanged(self) -> None:
-        if _stamps(self._files) != self._stamps:
+        if _stamps(self._source) != self._stamps:
             raise StoreError(f"{self.path} has changed since it was opened; open it again.", path=self.path)
 
 
