@@ -2,24 +2,29 @@
 
 Planted labels of one size, a tenth missing, in stores of bigcons:
 
-- types: 100 partitions, int8 (20 clusters each) and int32 (40,000 clusters)
+- types: 100 partitions, int8 (20 clusters each) and int32 (40,000 clusters), in Zarr also in a bucket of S3,
+  a server of moto on this machine, so that the time is that of the protocol, not of a network
 - partitions: 100 to 32,768 of int8, as many labels in all, for the limit of Parquet; a file of it is opened
 
-A pass reads all blocks on two threads; the faster of two is reported, and the rise of the peak memory of its
-process. Writes ``results/stores.json``.
+A pass reads all blocks on two threads. Reported are the faster of two, the least processor time of its
+process, the bytes stored and the rise of the peak memory. Writes ``results/stores.json``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import logging
 import multiprocessing
+import os
 import re
 import tempfile
 import time
+import urllib.request
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +34,7 @@ from pyarrow import parquet
 from bigcons import Ensemble
 from bigcons.errors import SuspiciousLabelsWarning
 from bigcons.memory import row_blocks
+from bigcons.storage.places import place_of
 from bigcons.stores import parquet_ensemble
 from bigcons.stores.building import write_store
 from bigcons.stores.ensemble_store import Content, Header
@@ -36,7 +42,7 @@ from bigcons.tables.encode import default_chunk_rows
 from bigcons.tables.files import footer_of
 
 RESULTS = Path(__file__).parent / "results"
-SUFFIXES = ("zarr", "parquet")
+BUCKET = "bucket"
 THREADS = 2
 
 
@@ -62,13 +68,13 @@ def peak() -> int:
     return int(found[1]) * 1024 if found else 0
 
 
-def read_all(ensemble: Ensemble) -> float:
-    """Return the seconds of a pass."""
-    start = time.perf_counter()
+def read_all(ensemble: Ensemble) -> tuple[float, float]:
+    """Return the seconds of a pass, and those of the processor in this process."""
+    start, used = time.perf_counter(), time.process_time()
     with ThreadPoolExecutor(THREADS) as pool:
         for _ in pool.map(lambda block: ensemble.read(block.start, block.stop).shape, ensemble.blocks()):
             pass
-    return time.perf_counter() - start
+    return time.perf_counter() - start, time.process_time() - used
 
 
 def measure_reading(path: str) -> dict[str, float]:
@@ -78,10 +84,12 @@ def measure_reading(path: str) -> dict[str, float]:
     ensemble.read(0, 1)  # imports what it needs
     Path("/proc/self/clear_refs").write_text("5")
     before = peak()
-    seconds = [read_all(ensemble) for _ in range(2)]
+    seconds, used = map(min, zip(*(read_all(ensemble) for _ in range(2)), strict=True))
     assert ensemble.stored is not None
     return {
-        "read_seconds": round(min(seconds), 3),
+        "read_seconds": round(seconds, 3),
+        "cpu_seconds": round(used, 3),
+        "stored_mb": round(ensemble.info()["n_bytes"] / 1e6, 2),
         "memory_mb": round((peak() - before) / 1e6, 1),
         "planned_mb": round(
             (ensemble.stored.reading_bytes(1, THREADS) + THREADS * block_bytes(ensemble)) / 1e6, 1
@@ -104,8 +112,32 @@ def block_bytes(ensemble: Ensemble) -> int:
     return min(ensemble.chunk_rows, ensemble.n_objects) * ensemble.row_bytes
 
 
-def measure(folder: Path, n_objects: int, n_partitions: int, n_clusters: int, dtype: str) -> list[dict]:
-    """Write the same labels to a store of each kind, and read them."""
+@contextmanager
+def s3_server() -> Iterator[str]:
+    """Run a server of S3 on this machine with an empty bucket; yield its URL."""
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    os.environ |= {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": url,
+        "AWS_ALLOW_HTTP": "true",
+    }
+    try:
+        with urllib.request.urlopen(urllib.request.Request(f"{url}/{BUCKET}", method="PUT")):
+            yield f"s3://{BUCKET}"
+    finally:
+        server.stop()
+
+
+def measure(folders: dict[str, str], n_objects: int, n_partitions: int, n_clusters: int, dtype: str) -> list:
+    """Write the same labels to a store of each kind in its folder, and read them."""
     header = Header(
         n_objects,
         [f"p{u}" for u in range(n_partitions)],
@@ -115,20 +147,20 @@ def measure(folder: Path, n_objects: int, n_partitions: int, n_clusters: int, dt
         {},
     )
     rows = []
-    for suffix in SUFFIXES:
-        path = folder / f"ensemble.{suffix}"
+    for kind, folder in folders.items():
+        path = f"{folder}/ensemble.{'parquet' if kind == 'parquet' else 'zarr'}"
         source = blocks(n_objects, n_partitions, n_clusters, dtype)
         start = time.perf_counter()
         write_store(path, Content(header, [None] * n_partitions, source), True)
         written = time.perf_counter() - start
         with multiprocessing.get_context("spawn").Pool(1) as process:
-            found = process.apply(measure_reading, (str(path),))
-        n_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-        files = sorted(path.glob("*.parquet"))
+            found = process.apply(measure_reading, (path,))
+        n_bytes = place_of(path).n_bytes()
+        files = sorted(Path(path).glob("*.parquet"))
         footers = sum(map(len, map(footer_of, files)))
         rows.append(
             {
-                "store": suffix,
+                "store": kind,
                 "n_objects": n_objects,
                 "n_partitions": n_partitions,
                 "dtype": dtype,
@@ -157,10 +189,13 @@ def main() -> None:
         n_objects, n_labels, widths = 2_000, 200_000, (128, 256)
     parquet_ensemble.MOST_PARTITIONS = max(widths)  # measured beyond the limit
     with tempfile.TemporaryDirectory() as name:
+        folders = {"zarr": name, "parquet": name}
         kinds = (("int8", 20), ("int32", 40_000 if not options.smallest else 1_500))
-        types = [row for dtype, k in kinds for row in measure(Path(name), n_objects, 100, k, dtype)]
+        with s3_server() as bucket:
+            every = {**folders, "zarr in S3": bucket}
+            types = [row for dtype, k in kinds for row in measure(every, n_objects, 100, k, dtype)]
         partitions = [
-            row for width in widths for row in measure(Path(name), n_labels // width, width, 20, "int8")
+            row for width in widths for row in measure(folders, n_labels // width, width, 20, "int8")
         ]
     result = {"machine": describe(), "threads": THREADS, "types": types, "partitions": partitions}
     if options.out is not None or not options.smallest:

@@ -394,6 +394,11 @@ FILES = {
 """The files besides the arrays: the entry with the CRC-32 of one, null without it, and what it is."""
 
 
+def file_names(kind: str, suffix: str = "") -> dict[str, str]:
+    """Return the names of the files besides the arrays, by the entry of their checksum."""
+    return {entry: name.format(suffix=suffix) for name, (entry, _) in FILES[kind].items()}
+
+
 # What a manifest says
 
 

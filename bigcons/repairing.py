@@ -34,10 +34,10 @@ from bigcons.errors import (
     StoreNotFoundError,
     first_line,
 )
-from bigcons.layout import IDS, Piece
+from bigcons.layout import IDS, Piece, file_names
 from bigcons.methods import METHODS
 from bigcons.solving.workspace import Output
-from bigcons.storage.arrays import create_array, create_group, open_array
+from bigcons.storage.arrays import create_array, open_array
 from bigcons.storage.checkpoint import Snapshots, differences
 from bigcons.storage.commit import (
     manifest_of,
@@ -52,12 +52,11 @@ from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import place_of
 from bigcons.stores.consensus import PLACING, TREE, Consensus
 from bigcons.stores.ensemble import Ensemble, as_ensemble, import_labels
-from bigcons.stores.ids import StoredIds, array_names, write_ids
+from bigcons.stores.ids import StoredIds, write_ids
 from bigcons.stores.opening import is_unfinished, open_store, partial_folder, verify_store
 from bigcons.stores.pair_lists import scratch_beside
 from bigcons.stores.pairs import PairTable, ParquetPairTable, import_pairs
-from bigcons.stores.store import Manifested, read_layout
-from bigcons.stores.zarr_ensemble import categories_name
+from bigcons.stores.store import Manifested, create_arrays, list_arrays, read_layout
 from bigcons.tables.files import IN_MEMORY, STANDARD_INPUT, footer_of, is_parquet
 from bigcons.tables.ids import Ids
 
@@ -172,7 +171,7 @@ def _write_anew(how: _How, content: dict[str, Any], scratch: Path) -> list[str]:
     with new_store(how.place, overwrite=True, kind=content["kind"]) as folder:
         if read_manifest(how.place) != content:
             raise StoreError(f"{how.place} has changed since it was opened; try again.", path=how.place)
-        new = {name: create_array(folder / name, *array) for name, array in layout.arrays.items()}
+        new = create_arrays(folder, layout.arrays)
         stored = _Whole(found, scratch / "metadata")
         lost: list[Piece] = []
         for piece in layout.pieces():
@@ -196,8 +195,7 @@ def _write_anew(how: _How, content: dict[str, Any], scratch: Path) -> list[str]:
                 rows = [piece.rows for piece in _joined(still) if piece.rows is not None]
                 raise NotRepairableError(how.place, missing, made.reason, rows)
         if layout.arrays:
-            of_ids = {} if body.get("ids") is None else array_names(body["ids"]["dtype"], layout.suffix)
-            create_group(folder, [*layout.arrays, *of_ids.values()])
+            list_arrays(folder, body, layout.arrays, layout.suffix)
         write_manifest(folder, content["kind"], body, name=manifest_of(how.place).name)
         open_store(str(folder)).verify()
     repaired = [str(piece) for piece in (*_joined(lost), *_joined(stored.derived))]
@@ -388,7 +386,10 @@ def _make_ensemble(how: _How, body: dict[str, Any], scratch: Path) -> _Made:
         again = place_of(scratch / "ensemble.parquet")
         made.save(scratch / "ensemble.parquet", chunk_rows=body["chunk_rows"])
         return _Made(_DIFFERS, files={name: again / name for name in again.names()})
-    files = {categories_name(body["generation"]): place_of(out) / categories_name(1)}
+    stored, first = (
+        file_names("ensemble", f"-{number}")["categories_checksum"] for number in (body["generation"], 1)
+    )
+    files = {stored: place_of(out) / first}
     return _Made(_DIFFERS, lambda _: Labels(), made.id_column, files)
 
 

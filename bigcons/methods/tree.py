@@ -463,7 +463,9 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         return partial(self._placement.memberships, self._state)
 
     def _placing_parts(self) -> dict[str, np.ndarray]:
-        return {name: self._state[name] for name in _EVIDENCE}
+        weights = self._partition_weights()
+        given = {} if weights is None else {"weights": weights}
+        return {**{name: self._state[name] for name in _EVIDENCE}, **given}
 
     def _restore_placing(self, parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int) -> None:
         table = int(offsets[-1]), padded(n_clusters)
@@ -472,7 +474,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         shapes["support"] = (n_clusters,)
         if any(parts[name].shape != shape or parts[name].dtype != float for name, shape in shapes.items()):
             raise ValueError("arrays of other shapes")
-        self._weights = Weights.given(self.weights, offsets)
+        self._weights = Weights.given(parts.get("weights"), offsets)
         self._placement = Placement(offsets, n_clusters, self._weights)
         self._state = {name: parts[name] for name in _EVIDENCE}
 

@@ -35,11 +35,11 @@ from bigcons.stores.ensemble_store import (
 from bigcons.stores.generator import Generator
 from bigcons.stores.ids import AppendedIds
 from bigcons.stores.soft_sources import SoftSources
-from bigcons.tables.codes import Encoding
 from bigcons.tables.encode import (
     MIN_CHUNK_ROWS,
     check_distinct,
     chunk_rows_within,
+    counts_of,
     default_chunk_rows,
     encode_labels,
     label_dtype,
@@ -142,7 +142,7 @@ def content_of(
         names = partition_names(source, names)
         most = None if budget is None else budget // 4
         n_objects, encodings = scan_labels(source, names, known=known, rows=rows, values_budget=most)
-        n_clusters, n_labeled, categories = _counts_of(encodings)
+        n_clusters, n_labeled, categories = counts_of(encodings)
         blocks = encode_labels(source, encodings, label_dtype(n_clusters), rows)
     is_soft = isinstance(source, SoftSources)
     header = Header(
@@ -157,13 +157,6 @@ def content_of(
             fitting = chunk_rows_within(n_objects, header.n_columns, row_bytes, budget)
             chunk_rows = min(chunk_rows, fitting)
     return Content(header._replace(chunk_rows=check_int("chunk_rows", chunk_rows)), categories, blocks)
-
-
-def _counts_of(encodings: Sequence[Encoding]) -> tuple[np.ndarray, np.ndarray, Categories]:
-    """Return the numbers of clusters and of labeled objects of each partition, and the categories."""
-    n_clusters = np.array([len(encoding.values) for encoding in encodings], np.int64)
-    n_labeled = np.array([encoding.n_labeled for encoding in encodings], np.int64)
-    return n_clusters, n_labeled, [encoding.categories for encoding in encodings]
 
 
 def _chunk_rows(header: Header) -> int:
@@ -204,7 +197,7 @@ def with_objects(source: Table | SoftSources, header: Header, categories: Catego
             for k, values in zip(header.n_clusters, categories, strict=True)
         ]
         n_new, encodings = scan_labels(source, header.names, known=known)
-        n_clusters, n_labeled, categories = _counts_of(encodings)
+        n_clusters, n_labeled, categories = counts_of(encodings)
         where, blocks = source.where, encode_labels(source, encodings, label_dtype(n_clusters))
     grown = header._replace(
         n_objects=header.n_objects + n_new,
@@ -248,7 +241,7 @@ def with_partitions(
                 f"labels has {n_objects} objects but the ensemble has {header.n_objects}; "
                 f"give one row for each, -1 where the label is missing{by_id}."
             )
-        n_clusters, n_labeled, new = _counts_of(encodings)
+        n_clusters, n_labeled, new = counts_of(encodings)
         blocks = encode_labels(source, encodings, label_dtype(n_clusters))
         if rows is not None:
             blocks = _joined_by_ids(blocks, rows)

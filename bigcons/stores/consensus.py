@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any, NamedTuple
@@ -19,17 +18,26 @@ import numpy as np
 from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.layout import GROUPS, TRUST, Group, arrays_of, checksum_of
 from bigcons.memory import BLOCK_ROWS, Block, format_size, row_blocks
-from bigcons.storage.arrays import create_array, create_group, open_array
-from bigcons.storage.commit import new_store, write_manifest
+from bigcons.storage.arrays import open_array
+from bigcons.storage.commit import new_store
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import place_of
 from bigcons.stores.cluster_tree import ClusterTree
 from bigcons.stores.display import facts_table
 from bigcons.stores.export import export_to
 from bigcons.stores.generator import packed_parts, unpacked_parts
-from bigcons.stores.ids import StoredIds, array_names, id_array, ids_of, write_ids
+from bigcons.stores.ids import StoredIds, id_array, ids_of, write_ids
 from bigcons.stores.lazy import dask_rows, dataset_of_consensus
-from bigcons.stores.store import Column, Store, consistent
+from bigcons.stores.store import (
+    Column,
+    Objects,
+    Store,
+    commit,
+    consistent,
+    create_arrays,
+    reopened,
+    write_file,
+)
 from bigcons.stores.trust import TRUST_ROW, Trust, cluster_rows, cluster_table, partition_table
 from bigcons.tables.ids import Ids
 from bigcons.tables.select import INDEX
@@ -43,7 +51,7 @@ OF_ROWS, OF_TRUST = GROUPS[KIND]
 _RESTORE = "compute it again or restore the store from a copy."
 
 
-class Consensus:
+class Consensus(Objects):
     """A stored consensus; arrays are read on demand.
 
     Attributes: ``path``, ``n_objects``, ``n_clusters`` (including empty ones), ``has_memberships`` (methods
@@ -82,7 +90,6 @@ class Consensus:
         self._has_tree: bool = body["tree_checksum"] is not None
         self._store = store
         self.id_column: StoredIds | None = store.ids
-        self.id_name: str | None = None if store.ids is None else store.ids.facts.name
 
     @classmethod
     def open(cls, path: StorePath) -> Consensus:
@@ -210,10 +217,7 @@ class Consensus:
             writer = ConsensusWriter(ConsensusRows(folder, n_objects, n_clusters, chunk_rows, memberships))
             entry = None if ids is None else write_ids(folder, "", ids, n_objects, writer.rows.chunk_rows)
             yield writer
-            body = {**writer.body(), "ids": entry}
-            of_ids = () if ids is None else array_names(ids.facts.dtype, "")
-            create_group(folder, [*writer.rows.arrays, *of_ids])
-            write_manifest(folder, KIND, body)
+            commit(folder, KIND, {**writer.body(), "ids": entry}, writer.rows.arrays)
 
     @property
     def labels(self) -> np.ndarray:
@@ -281,7 +285,7 @@ class Consensus:
         Raises InvalidInputError if the store has none.
         """
         found = self._stored_trust()
-        confidence, second, second_confidence = (self._read(name, 0, self.n_objects) for name in TRUST)
+        confidence, second, second_confidence = (self.read_array(name, 0, self.n_objects) for name in TRUST)
         return Trust(confidence, second, second_confidence, *self.trust_tables, found["temperature"])
 
     @property
@@ -311,7 +315,7 @@ class Consensus:
 
     def read_labels(self, start: int, stop: int) -> np.ndarray:
         """Return the labels of a range of rows, ``(rows,)`` int32."""
-        return self._read("labels", start, stop)
+        return self.read_array("labels", start, stop)
 
     def read_memberships(self, start: int, stop: int) -> np.ndarray:
         """Return the memberships of a range of rows, ``(rows, n_clusters)`` float32.
@@ -323,14 +327,14 @@ class Consensus:
                 f"{self.path} has labels only, because its method has no memberships; "
                 "read its labels, or use a method with soft output."
             )
-        return self._read("memberships", start, stop)
+        return self.read_array("memberships", start, stop)
 
     def read_trust(self, start: int, stop: int) -> np.ndarray:
         """Return the `trust` of a range of rows: ``(rows,)`` with the fields of its first three arrays."""
         self._stored_trust()  # raises if there is none
         rows = np.empty(stop - start, TRUST_ROW)
         for name in TRUST:
-            rows[name] = self._read(name, start, stop)
+            rows[name] = self.read_array(name, start, stop)
         return rows
 
     def export(
@@ -402,8 +406,8 @@ class Consensus:
             columns = [] if found is None else [found.as_they_came(found.read(*rows))]
             labels = self.read_labels(*rows)
             if least is not None:
-                labels = np.where(self._read("confidence", *rows) < least, np.int32(-1), labels)
-            columns += [labels, *(self._read(name, *rows) for name in (TRUST if confidence else ()))]
+                labels = np.where(self.read_array("confidence", *rows) < least, np.int32(-1), labels)
+            columns += [labels, *(self.read_array(name, *rows) for name in (TRUST if confidence else ()))]
             soft = self.read_memberships(*rows) if memberships else None
             if soft is not None and memberships is not True:
                 order = np.argsort(-soft, axis=1, kind="stable")[:, :memberships].astype(np.int32)
@@ -520,19 +524,16 @@ class Consensus:
             "n_unlabeled": n_unlabeled,
         }
 
-    def _read(self, name: str, start: int, stop: int) -> np.ndarray:
-        if not 0 <= start <= stop <= self.n_objects:
-            raise InvalidInputError(
-                f"rows {start} to {stop} are not within a consensus of n_objects={self.n_objects}; "
-                f"use 0 <= start <= stop <= {self.n_objects}."
-            )
+    def read_array(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Return a range of rows of one of the arrays."""
+        self.refuse_outside(start, stop)
         return self._store.read(name, start, stop)
 
     def _broken(self, start: int, n_rows: int, what: str) -> CorruptStoreError:
         return self._store.broken("labels", start, start + n_rows, what)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self.path,)
+        return reopened, (Consensus, self.path)
 
     def clusters_in_words(self) -> str:
         """Return how many clusters were found and how many of them are tiny, as far as stored, as one line.
@@ -565,11 +566,6 @@ class Consensus:
         else:
             return shown
         return shown + cluster_rows(sizes.tolist(), clusters)
-
-
-def _reopened(path: str) -> Consensus:
-    """Open a stored result where it is unpickled: a class method would be pickled as its bytecode."""
-    return Consensus.open(path)
 
 
 def _on_simplex(memberships: np.ndarray) -> bool:
@@ -617,8 +613,7 @@ class ConsensusRows:
             "has_memberships": self.has_memberships,
             "trust": True,
         }
-        for name, array in arrays_of(KIND, group, body).items():
-            self.arrays[name] = create_array(self.folder / name, *array)
+        self.arrays |= create_arrays(self.folder, arrays_of(KIND, group, body))
 
     def add_trust(self) -> None:
         """Create the arrays that `write_trust` fills."""
@@ -744,9 +739,7 @@ class ConsensusWriter:
         self._write_parts(TREE, "tree_checksum", *tree.parts())
 
     def _write_parts(self, name: str, entry: str, facts: Any, arrays: dict[str, np.ndarray]) -> None:
-        data = packed_parts(facts, arrays)
-        (self.rows.folder / name).write(data)
-        self._description[entry] = zlib.crc32(data)
+        self._description[entry] = write_file(self.rows.folder / name, packed_parts(facts, arrays))
 
     def describe(
         self,

@@ -9,23 +9,22 @@ import json
 import math
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, StoreError
-from bigcons.layout import ENSEMBLE, MISSING
+from bigcons.layout import ENSEMBLE, MISSING, file_names
 from bigcons.memory import row_blocks
 from bigcons.storage.arrays import MAX_CHUNK_BYTES, damaged
 from bigcons.storage.commit import manifest_of
 from bigcons.storage.interface import Place
 from bigcons.storage.reading import MOST_JSON_BYTES, parse_json
 from bigcons.stores.generator import Generator, StoredGenerator
-from bigcons.stores.ids import StoredIds
+from bigcons.stores.store import Store, consistent, write_file
 from bigcons.tables.encode import label_dtype
 from bigcons.tables.ids import Ids
-from bigcons.validation import check_int
 
 KIND = "ensemble"
 MAX_CHUNK_COLUMNS = 128
@@ -97,34 +96,44 @@ class StoredRows(ABC):
     n_bytes: int
     remedy: str = ""
     """How else than by more memory reading would fit into a budget; continues "raise it to X"."""
+    store: Store
     _stamp: Hashable = None
-    _categories_checksum: int | None = None
     _checksums: np.ndarray | None = None
 
-    def take(self, body: dict[str, Any]) -> None:
+    def __init__(self, path: Place) -> None:
+        self.path = path
+        self._stamp = stamp_of(path)
+        store = self.store = Store(path, KIND, RESTORE)
+        self._files = file_names(store.manifest.kind, store.layout.suffix)
+        with consistent(path, RESTORE):
+            self._take(store.body)
+
+    def _take(self, body: dict[str, Any]) -> None:
         """Set what the body of a manifest says; raises KeyError, TypeError or ValueError if inconsistent."""
-        self.header = _read_header(body)
-        types = ENSEMBLE["memberships" if self.header.is_soft else "labels"].dtypes
-        require(body["dtype"] in types, f"dtype {body['dtype']!r}")
+        n_objects, chunk_rows, names = body["n_objects"], body["chunk_rows"], list(map(str, body["names"]))
+        n_clusters, n_labeled = (np.array(body[name], np.int64) for name in ("n_clusters", "n_labeled"))
+        require(n_clusters.shape == n_labeled.shape == (len(names),) != (0,), "the number of names")
+        require(body["n_partitions"] == len(names), "the number of names")
+        require(bool((n_clusters >= 1).all() and (n_labeled >= 1).all()), "the number of clusters")
+        require(bool((n_labeled <= n_objects).all()), "the number of labels")
+        soft, hard = ENSEMBLE["memberships"].dtypes, ENSEMBLE["labels"].dtypes
+        require(body["dtype"] in (*soft, *hard), f"dtype {body['dtype']!r}")
         self.dtype = np.dtype(body["dtype"])
-        self.chunk_columns = check_int("chunk_columns", body["chunk_columns"])
+        self.chunk_columns = body["chunk_columns"]
+        self.n_bytes = body["n_bytes"]
+        generator = self._files["generator_checksum"]
+        self.header = Header(
+            *(n_objects, names, n_clusters, n_labeled, chunk_rows, body["provenance"]),
+            *(body["dtype"] in soft, self.store.ids),
+            None if body["generator_checksum"] is None else StoredGenerator(self.store, generator),
+        )
         self._checksums = np.array(body["checksums"], np.int64)
-        self.n_bytes = int(body["n_bytes"])
-        self._categories_checksum = body["categories_checksum"]
-        require(body["n_partitions"] == len(self.header.names), "the number of names")
-        n_objects, chunk_rows = self.header.n_objects, self.header.chunk_rows
         grid = (math.ceil(n_objects / chunk_rows), math.ceil(self.header.n_columns / self.chunk_columns))
         require(self.checksums.shape == grid, "the number of chunks")
         chunk_bytes = chunk_rows * self.chunk_columns * self.dtype.itemsize
         require(chunk_bytes <= MAX_CHUNK_BYTES, "the size of chunks")
         if not self.header.is_soft:
-            require(int(self.header.n_clusters.max()) - 1 <= np.iinfo(self.dtype).max, "the type")
-
-    def take_generator(self, file: Place, body: dict[str, Any]) -> None:
-        """Set what labels new rows, which is in ``file``, if the body of the manifest says so."""
-        if body["generator_checksum"] is not None:
-            stored = StoredGenerator(file, int(body["generator_checksum"]))
-            self.header = self.header._replace(generator=stored)
+            require(int(n_clusters.max()) - 1 <= np.iinfo(self.dtype).max, "the type")
 
     @property
     def checksums(self) -> np.ndarray:
@@ -146,13 +155,26 @@ class StoredRows(ABC):
         ``n_threads`` threads, in all of ``n_processes`` processes, read at a time.
         """
 
-    @abstractmethod
     def categories(self) -> Categories:
         """Return the original label values of every partition; None where values and labels are the same."""
+        n_clusters, name = self.header.n_clusters, self._files["categories_checksum"]
+        if self.store.layout.files[name][0] is None:
+            return [None] * len(n_clusters)
+        file = self.store.data / name
+        try:
+            entries = parse_json(self.store.read_file(name, MOST_JSON_BYTES), file)
+            values = [None if entry is None else _category_array(entry) for entry in entries]
+            fits = len(values) == len(n_clusters) and all(
+                entry is None or entry.shape == (k,) for entry, k in zip(values, n_clusters, strict=True)
+            )
+            require(fits, "inconsistent with the manifest")
+        except (ValueError, TypeError, RecursionError) as error:
+            raise damaged(file, error) from None
+        return values
 
-    @abstractmethod
     def check_files(self) -> None:
-        """Raise CorruptStoreError if the files of the store are not those of the manifest."""
+        """Raise CorruptStoreError if ids and files are not those of the manifest."""
+        self.store.check_rest()
 
     def read(self, start: int, stop: int, first_column: int = 0) -> np.ndarray:
         """Return rows ``start`` to ``stop`` from ``first_column`` on.
@@ -207,8 +229,6 @@ class StoredRows(ABC):
             raise CorruptStoreError(
                 f"{self.path}: the labels do not match the counts in the manifest; {RESTORE}", path=self.path
             )
-        if isinstance(header.ids, StoredIds):
-            header.ids.verify()
         if isinstance(header.generator, StoredGenerator):
             header.generator.load()
         self.check_files()
@@ -265,19 +285,6 @@ def stamp_of(path: Place) -> Hashable:
     return manifest_of(path).stamp()
 
 
-def _read_header(body: dict[str, Any]) -> Header:
-    n_objects, chunk_rows = (check_int(name, body[name]) for name in ("n_objects", "chunk_rows"))
-    names = [str(name) for name in body["names"]]
-    n_clusters = np.array(body["n_clusters"], np.int64)
-    n_labeled = np.array(body["n_labeled"], np.int64)
-    require(len(names) > 0 and n_clusters.shape == n_labeled.shape == (len(names),), "the number of names")
-    require(bool((n_clusters >= 1).all() and (n_labeled >= 1).all()), "the number of clusters")
-    require(bool((n_labeled <= n_objects).all()), "the number of labels")
-    require(isinstance(body["provenance"], dict), "the provenance")
-    is_soft = body["dtype"] in ENSEMBLE["memberships"].dtypes
-    return Header(n_objects, names, n_clusters, n_labeled, chunk_rows, body["provenance"], is_soft)
-
-
 def require(condition: bool, what: str) -> None:
     """Raise ValueError that ``what`` is inconsistent unless the condition holds."""
     if not condition:
@@ -285,48 +292,6 @@ def require(condition: bool, what: str) -> None:
 
 
 # The original values of labels
-
-
-def read_categories(file: Place, checksum: int | None, header: Header) -> Categories:
-    """Return the original label values in a file; raises CorruptStoreError if they are not those expected."""
-    if checksum is None:
-        return [None] * len(header.names)
-    try:
-        data = file.read(MOST_JSON_BYTES)
-        if zlib.crc32(data) != checksum:
-            raise ValueError("wrong checksum")
-        values = [None if entry is None else _category_array(entry) for entry in parse_json(data, file)]
-        fits = len(values) == len(header.n_clusters) and all(
-            entry is None or entry.shape == (k,) for entry, k in zip(values, header.n_clusters, strict=True)
-        )
-        require(fits, "inconsistent with the manifest")
-    except (ValueError, TypeError, FileNotFoundError, RecursionError) as error:
-        raise damaged(file, error) from None
-    return values
-
-
-def write_categories(file: Place, categories: Sequence[np.ndarray | None]) -> int | None:
-    """Write the original label values, if any differ from their codes; return the checksum of the file."""
-    if all(values is None for values in categories):
-        return None
-    entries = [None if values is None else values.tolist() for values in categories]
-    data = json.dumps(entries).encode()
-    if len(data) > MOST_JSON_BYTES:
-        raise InvalidInputError(
-            f"the names of the base clusters take {len(data):,} bytes, more than the {MOST_JSON_BYTES:,} "
-            "that are read again; use shorter labels, such as numbers."
-        )
-    file.write(data)
-    return zlib.crc32(data)
-
-
-def write_generator(file: Place, header: Header) -> int | None:
-    """Write what labels new rows, if that is known; return the checksum of the file."""
-    if header.generator is None:
-        return None
-    data = header.generator.to_bytes()
-    file.write(data)
-    return zlib.crc32(data)
 
 
 def _category_array(entry: list[Any]) -> np.ndarray:
@@ -338,19 +303,74 @@ def _category_array(entry: list[Any]) -> np.ndarray:
 # Writing
 
 
-class RowsWriter(Protocol):
+class RowsWriter(ABC):
     """Writes the rows of a new store, or of a grown one, chunk by chunk."""
 
-    n_kept: int
+    n_kept: int = 0
     """Objects whose rows are taken from the store before, if objects are appended."""
-    first_column: int
+    first_column: int = 0
     """Columns before it are taken from the store before, if partitions are appended."""
+
+    def __init__(
+        self, folder: Place, header: Header, categories: Categories, files: dict[str, str], columns: int
+    ) -> None:
+        """Prepare to write to ``folder``; ``files`` has the names of those besides the rows, by their entry.
+
+        A checksum covers ``columns`` columns.
+        """
+        self._folder, self._header, self._categories, self._files = folder, header, categories, files
+        self._chunk_columns = columns
+        self._checksums: list[list[int]] = []
+        self._kept_checksums: list[list[int]] = []
+        """Of the columns of chunks that are kept, by rows of chunks."""
+        self._next_row = 0
+
+    @abstractmethod
+    def put(self, start: int, block: np.ndarray) -> None:
+        """Write the rows from ``start`` on."""
 
     def write(self, block: np.ndarray) -> None:
         """Write the next ``chunk_rows`` rows, fewer at the end, from ``first_column`` on."""
+        stop = self._next_row + len(block)
+        if stop > self._header.n_objects:
+            refuse_other_length(stop, self._header.n_objects)
+        self.put(self._next_row, block)
+        kept = self._kept_checksums[len(self._checksums)] if self.first_column else []
+        self._checksums.append([*kept, *tile_checksums(block, self._chunk_columns)])
+        self._next_row = stop
 
+    @abstractmethod
     def commit(self) -> None:
         """Write what belongs to the rows, and make all of it valid by the manifest."""
+
+    def body(self, own: dict[str, Any]) -> dict[str, Any]:
+        """Write the files besides the rows; return all entries of the manifest, with the ``own`` ones."""
+        header = self._header
+        values = [None if known is None else known.tolist() for known in self._categories]
+        data = b"" if all(known is None for known in values) else json.dumps(values).encode()
+        if len(data) > MOST_JSON_BYTES:
+            raise InvalidInputError(
+                f"the names of the base clusters take {len(data):,} bytes, more than the "
+                f"{MOST_JSON_BYTES:,} that are read again; use shorter labels, such as numbers."
+            )
+        contents = {
+            "categories_checksum": data,
+            "generator_checksum": b"" if header.generator is None else header.generator.to_bytes(),
+        }
+        return {
+            **base_body(header, self._chunk_columns),
+            **own,
+            **{
+                entry: write_file(self._folder / self._files[entry], content) if content else None
+                for entry, content in contents.items()
+            },
+            "checksums": self._checksums,
+        }
+
+    def refuse_missing(self) -> None:
+        """Raise InvalidInputError unless all rows were written."""
+        if self._next_row != self._header.n_objects:
+            refuse_other_length(self._next_row, self._header.n_objects)
 
 
 class Appending(NamedTuple):
@@ -361,7 +381,7 @@ class Appending(NamedTuple):
     """Returns the writer of a grown header with its categories; with more objects, or partitions."""
 
 
-def base_body(header: Header, chunks: tuple[int, int]) -> dict[str, Any]:
+def base_body(header: Header, chunk_columns: int) -> dict[str, Any]:
     """Return the entries of a manifest that follow from the header."""
     return {
         "n_objects": header.n_objects,
@@ -371,8 +391,8 @@ def base_body(header: Header, chunks: tuple[int, int]) -> dict[str, Any]:
         "n_labeled": header.n_labeled,
         "provenance": header.provenance,
         "dtype": header.dtype.name,
-        "chunk_rows": chunks[0],
-        "chunk_columns": chunks[1],
+        "chunk_rows": header.chunk_rows,
+        "chunk_columns": chunk_columns,
     }
 
 

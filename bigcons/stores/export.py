@@ -8,6 +8,7 @@ import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from typing import IO, Any
 
 import numpy as np
@@ -67,39 +68,21 @@ def _is_label(kind: Any) -> bool:
 
 
 @contextmanager
-def _text(file: IO[bytes] | gzip.GzipFile, types: Types, delimiter: str) -> Iterator[Write]:
+def _text(
+    file: IO[bytes], _n_rows: int, types: Types, delimiter: str = ",", *, is_compressed: bool = False
+) -> Iterator[Write]:
     import pyarrow as pa
     from pyarrow import csv as arrow
 
     header = io.StringIO()
     csv.writer(header, delimiter=delimiter, lineterminator="\n").writerow(types)
-    file.write(header.getvalue().encode())  # pyarrow would quote all names
     schema = _schema(types)
     options = arrow.WriteOptions(include_header=False, delimiter=delimiter)
-    with arrow.CSVWriter(file, schema, write_options=options) as writer:
+    with ExitStack() as stack:
+        sink: Any = stack.enter_context(gzip.GzipFile("", "wb", 6, file, 0)) if is_compressed else file
+        sink.write(header.getvalue().encode())  # pyarrow would quote all names
+        writer = stack.enter_context(arrow.CSVWriter(sink, schema, write_options=options))
         yield lambda columns: writer.write_batch(pa.record_batch(columns, schema=schema))
-
-
-def _csv(file: IO[bytes], _n_rows: int, types: Types) -> AbstractContextManager[Write]:
-    return _text(file, types, ",")
-
-
-def _tsv(file: IO[bytes], _n_rows: int, types: Types) -> AbstractContextManager[Write]:
-    return _text(file, types, "\t")
-
-
-@contextmanager
-def _gzipped(file: IO[bytes], types: Types, delimiter: str) -> Iterator[Write]:
-    with gzip.GzipFile("", "wb", 6, file, 0) as inner, _text(inner, types, delimiter) as write:
-        yield write
-
-
-def _csv_gz(file: IO[bytes], _n_rows: int, types: Types) -> AbstractContextManager[Write]:
-    return _gzipped(file, types, ",")
-
-
-def _tsv_gz(file: IO[bytes], _n_rows: int, types: Types) -> AbstractContextManager[Write]:
-    return _gzipped(file, types, "\t")
 
 
 def _schema(types: Types) -> Any:
@@ -132,10 +115,10 @@ def _npy(file: IO[bytes], n_rows: int, types: Types) -> Iterator[Write]:
 
 _WRITERS: dict[str, Callable[[IO[bytes], int, Types], AbstractContextManager[Write]]] = {
     ".parquet": _parquet,
-    ".csv": _csv,
+    ".csv": _text,
     ".npy": _npy,
-    ".tsv": _tsv,
-    ".csv.gz": _csv_gz,
-    ".tsv.gz": _tsv_gz,
+    ".tsv": partial(_text, delimiter="\t"),
+    ".csv.gz": partial(_text, is_compressed=True),
+    ".tsv.gz": partial(_text, delimiter="\t", is_compressed=True),
 }
 """By how the name of the file ends."""

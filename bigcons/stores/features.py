@@ -31,6 +31,7 @@ from bigcons.stores.encoding import (
     refuse_columns,
     texts_of,
 )
+from bigcons.stores.store import Objects
 from bigcons.tables.encode import NAME_OF_IDS
 from bigcons.tables.ids import Ids, SeenIds
 from bigcons.tables.intake import open_table
@@ -122,7 +123,7 @@ def _refuse_types(table: Table) -> None:
     refuse_columns(problems, table.where, f"{remedy}, or convert to numbers, dates or text")
 
 
-class Features:
+class Features(Objects):
     """A feature matrix ``(n_objects, n_features)`` read by rows; created by `open_features`.
 
     Attributes
@@ -160,6 +161,7 @@ class Features:
         self._may_be_missing = may_be_missing
         self.where: str = table.where
         self.ids: Ids | None = table.ids
+        self.id_column = self.ids
         self.is_sparse: bool = table.is_sparse
         if table.n_columns == 0:
             raise InvalidInputError(f"{self.where} has no columns; features need at least one.")
@@ -225,10 +227,7 @@ class Features:
 
         Reading from the middle of a CSV file parses everything before it; `iterate` reads any source once.
         """
-        if not 0 <= start < stop <= self.n_objects:
-            raise InvalidInputError(
-                f"rows {start}:{stop} are not within the {self.n_objects} rows; use 0 <= start < stop."
-            )
+        self.refuse_outside(start, stop)
         return next(values for _, values in self._stream([Block(0, start, stop)], self._may_be_missing))
 
     def iterate(

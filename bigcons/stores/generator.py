@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.errors import CorruptStoreError
 from bigcons.kernels.nearest import label_nearest, mean_distances, pack_centers
 from bigcons.layout import MISSING
 from bigcons.memory import Block
-from bigcons.storage.interface import Place
 from bigcons.stores.encoding import FeatureEncoding
 from bigcons.stores.features import Features, encoded_features
+from bigcons.stores.store import Store
 from bigcons.tables.encode import label_dtype
 from bigcons.tables.select import Column
 
@@ -113,8 +113,11 @@ class Generator:
         parts = [*map(self.task(), data.iterate(gaps=True, sparse=True))]
         return Assigned(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def of_partitions(self, names: Sequence[str]) -> Generator:
-        """Return the generator of partitions with these names, in this order, without centers of others."""
+    def of_partitions(self, names: Sequence[str]) -> Generator | None:
+        """Return the generator of partitions with these names, in this order, without centers of others.
+
+        None if it generated none of them.
+        """
         if list(names) == self.names:
             return self
         places = {name: u for u, name in enumerate(self.names)}
@@ -122,7 +125,7 @@ class Generator:
         chosen = [places.get(name) for name in names]
         centers = [none if u is None else self.centers[u] for u in chosen]
         if not any(map(len, centers)):
-            raise InvalidInputError("none of the partitions was generated; assign needs one that was.")
+            return None
         squares = self.squares if len(self.squares) == 1 else self.squares[[u or 0 for u in chosen]]
         return replace(self, names=list(names), centers=centers, squares=squares)
 
@@ -173,30 +176,22 @@ class Generator:
 class StoredGenerator(NamedTuple):
     """A generator in a file of a store, read when asked for."""
 
-    file: Place
-    checksum: int
+    store: Store
+    name: str
 
     def to_bytes(self) -> bytes:
         """Return the content of the file; raises CorruptStoreError if it has changed."""
-        try:
-            data = self.file.read()
-        except FileNotFoundError:
-            raise CorruptStoreError(f"{self.file} is missing; {_RESTORE}", path=self.file) from None
-        if zlib.crc32(data) != self.checksum:
-            raise CorruptStoreError(f"{self.file} is damaged (wrong checksum); {_RESTORE}", path=self.file)
-        return bytes(data)
+        return self.store.read_file(self.name)
 
     def load(self) -> Generator:
         """Return the generator; raises CorruptStoreError for a file that has none."""
         try:
             return Generator.from_bytes(self.to_bytes())
         except (KeyError, TypeError, ValueError, OverflowError, EOFError, RecursionError) as error:
+            file = self.store.data / self.name
             raise CorruptStoreError(
-                f"{self.file} holds no generator ({error}); {_RESTORE}", path=self.file
+                f"{file} holds no generator ({error}); {self.store.remedy}", path=file
             ) from None
-
-
-_RESTORE = "generate the ensemble again or restore the store from a copy."
 
 
 def packed_parts(facts: Any, arrays: dict[str, np.ndarray]) -> bytes:

@@ -36,9 +36,6 @@ from bigcons.validation import check_int
 _TEXT_CHUNK = 1 << 20
 _RESTORE = "restore the store from a copy."
 
-PREFIXES = tuple(f"{name}-" for name in IDS)
-"""What the names of the arrays of a generation begin with."""
-
 
 def ids_of(source: Any) -> Ids | None:
     """Return the ids of an ensemble, or an array or column of ids; None stays."""
@@ -78,11 +75,7 @@ def ids_at(ids: Ids, rows: np.ndarray) -> HeldIds:
         low, high = np.searchsorted(rows, (start, start + len(block)), sorter=order)
         parts.append(block.take(pa.array(rows[order[low:high]] - start)))
         start += len(block)
-    values = pa.concat_arrays(parts).take(pa.array(np.argsort(order)))
-    digest = Digest()
-    digest.add(values)
-    n_bytes = digest.n_bytes if ids.facts.dtype == TEXT else 8 * len(rows)
-    return HeldIds(values, ids.facts._replace(n_bytes=n_bytes, digest=digest.value))
+    return HeldIds.of(pa.concat_arrays(parts).take(pa.array(np.argsort(order))), ids.facts)
 
 
 def array_names(dtype: str, suffix: str) -> dict[str, str]:

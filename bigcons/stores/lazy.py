@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,7 +71,7 @@ def dataset_of_consensus(consensus: Consensus) -> Any:
     if consensus.has_trust:
         for name in TRUST:
             dtype = TRUST_ROW[name]
-            found = dask_rows(_Field(consensus, name), consensus.blocks(), (), dtype)
+            found = dask_rows(partial(consensus.read_array, name), consensus.blocks(), (), dtype)
             rows[name] = ("object", found, {})
     attributes = {
         name: int(value) if isinstance(value, bool) else value
@@ -81,16 +82,6 @@ def dataset_of_consensus(consensus: Consensus) -> Any:
         name: json.dumps(getattr(consensus, name), default=str) for name in ("parameters", "provenance")
     }
     return _dataset(rows, by_cluster, consensus.ids, attributes)
-
-
-class _Field:
-    """Reads one array of the trust of a consensus."""
-
-    def __init__(self, consensus: Consensus, name: str) -> None:
-        self._consensus, self._name = consensus, name
-
-    def __call__(self, start: int, stop: int) -> np.ndarray:
-        return np.ascontiguousarray(self._consensus.read_trust(start, stop)[self._name])
 
 
 def _dataset(rows: Mapping[str, Any], coords: Mapping[str, Any], ids: Any, attributes: Any) -> Any:

@@ -241,16 +241,12 @@ class PairList:
                 part = _seen(part)
                 largest = max(largest, int(part.n_seen.max(initial=0)))
                 n_pairs += len(part.i)
-                while last >= width * RANGES:
-                    ends = np.concatenate([ends.reshape(-1, 2).sum(axis=1), np.zeros(RANGES // 2, np.int64)])
-                    width *= 2
+                ends, width = _widened(ends, width, last + 1)
                 for column in (part.i, part.j):
                     ends += np.bincount(column // width, minlength=RANGES)
         _release_arrow()
         n_objects = self._n_objects(last, n_rows)
-        while n_objects > width * RANGES:  # the last are in no pair
-            ends = np.concatenate([ends.reshape(-1, 2).sum(axis=1), np.zeros(RANGES // 2, np.int64)])
-            width *= 2
+        ends, width = _widened(ends, width, n_objects)  # the last may be in no pair
         return Scan(
             n_rows, n_pairs, n_objects, largest, is_soft, is_sorted, ends[: -(-n_objects // width)], width
         )
@@ -291,6 +287,13 @@ class PairList:
                 path=self.table.where,
             )
         return last + 1
+
+
+def _widened(ends: np.ndarray, width: int, n_objects: int) -> tuple[np.ndarray, int]:
+    """Return the counts of ends in ranges so wide that they cover so many objects, and their width."""
+    while n_objects > width * RANGES:
+        ends, width = np.append(ends.reshape(-1, 2).sum(axis=1), np.zeros(RANGES // 2, np.int64)), 2 * width
+    return ends, width
 
 
 def _pair_numbers(i: np.ndarray, j: np.ndarray) -> np.ndarray:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from bigcons.layout import PAIRS, ArraySpec, checksum_of
-from bigcons.storage.arrays import create_array, create_group
-from bigcons.storage.commit import new_store, write_manifest
+from bigcons.storage.arrays import create_array
+from bigcons.storage.commit import new_store
 from bigcons.storage.interface import Place, StorePath
 from bigcons.stores.pair_rows import MAX_OBJECTS, Rows
-from bigcons.stores.store import Store, consistent
+from bigcons.stores.store import Store, commit, consistent
 from bigcons.validation import check_int
 
 KIND = "pairs"
@@ -66,8 +66,7 @@ def write_pairs(
             "chunk_entries": chunk_entries,
             "checksums": {name: column.checksums for name, column in columns.items()},
         }
-        create_group(folder, PAIRS)
-        write_manifest(folder, KIND, body)
+        commit(folder, KIND, body, PAIRS)
 
 
 class ColumnWriter:

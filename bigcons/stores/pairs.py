@@ -14,7 +14,7 @@ import os
 import shutil
 import weakref
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,6 @@ import numpy as np
 
 from bigcons.errors import (
     CorruptStoreError,
-    InvalidInputError,
     InvalidPairsError,
     StoreExistsError,
     StoreNotFoundError,
@@ -60,7 +59,7 @@ from bigcons.stores.pair_store import (
     open_pairs,
     write_pairs,
 )
-from bigcons.stores.store import Store
+from bigcons.stores.store import Objects, Store
 from bigcons.tables.files import describe, footer_of, is_parquet, provenance_of_files
 from bigcons.tables.intake import open_table
 
@@ -68,7 +67,7 @@ DEFAULT_MEMORY = 10**9
 """Budget for converting Parquet to rows where none is given."""
 
 
-class PairTable:
+class PairTable(Objects):
     """Pairs of objects, with the number of partitions that cluster them together and that label both.
 
     Stored as compressed sparse rows: row ``r`` has the neighbors ``indices[indptr[r]:indptr[r + 1]]`` in
@@ -225,35 +224,14 @@ class PairTable:
         parts must have ``n_objects`` rows and contain every pair in the rows of both of its objects. The
         table is Parquet if the path ends in .parquet, written from a temporary store next to it.
         """
-        if names_parquet(path):
-            refuse_existing_pairs(path, overwrite)
-            with scratch_beside(path) as folder:
-                table = cls.store_blocks(
-                    folder / "pairs.zarr",
-                    parts,
-                    n_objects=n_objects,
-                    counts_dtype=counts_dtype,
-                    agree_dtype=agree_dtype,
-                    rows_per_block=rows_per_block,
-                    chunk_entries=chunk_entries,
-                    provenance=provenance,
-                )
-                return table.to_parquet(path, overwrite=overwrite)
         facts = {
             "n_objects": n_objects,
             "rows_per_block": rows_per_block,
             "provenance": dict(provenance or {}),
         }
-        write_pairs(
-            path,
-            parts,
-            counts_dtype,
-            counts_dtype if agree_dtype is None else agree_dtype,
-            chunk_entries or CHUNK_ENTRIES,
-            facts,
-            overwrite=overwrite,
-        )
-        return cls.open(path)
+        agree = counts_dtype if agree_dtype is None else agree_dtype
+        how = (counts_dtype, agree, chunk_entries or CHUNK_ENTRIES, facts)
+        return _written(path, overwrite, lambda out, over: write_pairs(out, parts, *how, overwrite=over))
 
     @cached_property
     def indptr(self) -> np.ndarray:
@@ -293,11 +271,7 @@ class PairTable:
 
         Raises CorruptStoreError if rows of a stored table are invalid.
         """
-        if not 0 <= start <= stop <= self.n_objects:
-            raise InvalidInputError(
-                f"rows {start} to {stop} are not within a table of n_objects={self.n_objects}; "
-                f"use 0 <= start <= stop <= {self.n_objects}."
-            )
+        self.refuse_outside(start, stop)
         indptr = self._part("indptr", start, stop + 1)
         entries = (int(indptr[0]), int(indptr[-1]))
         columns = (self._part(name, *entries) for name in ("indices", "n_agree", "n_seen"))
@@ -627,11 +601,21 @@ def _store(
     pairs: PairList, out: StorePath, provenance: dict[str, Any], *, memory: int | str, overwrite: bool
 ) -> PairTable:
     """Store a list of pairs at ``out`` within ``memory``: as rows or, if it ends in .parquet, as Parquet."""
-    refuse_existing_pairs(out, overwrite)
     facts, budget = _facts(pairs, provenance), parse_size(memory)
-    if names_parquet(out):
-        with scratch_beside(out) as folder:
-            store_list(pairs, folder / "pairs.zarr", facts, budget=budget, overwrite=False)
-            return PairTable.open(folder / "pairs.zarr").to_parquet(out, overwrite=overwrite)
-    store_list(pairs, out, facts, budget=budget, overwrite=overwrite)
-    return PairTable.open(out)
+    return _written(
+        out, overwrite, lambda at, over: store_list(pairs, at, facts, budget=budget, overwrite=over)
+    )
+
+
+def _written(out: StorePath, overwrite: bool, write: Callable[[StorePath, bool], None]) -> PairTable:
+    """Let ``write`` store rows at ``out`` or, if it ends in .parquet, beside it, from where they are listed.
+
+    It takes the path and whether to overwrite.
+    """
+    refuse_existing_pairs(out, overwrite)
+    if not names_parquet(out):
+        write(out, overwrite)
+        return PairTable.open(out)
+    with scratch_beside(out) as folder:
+        write(folder / "pairs.zarr", False)
+        return PairTable.open(folder / "pairs.zarr").to_parquet(out, overwrite=overwrite)

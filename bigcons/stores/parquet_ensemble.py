@@ -21,9 +21,8 @@ from typing import IO, Any
 import numpy as np
 
 from bigcons.errors import CorruptStoreError, DamagedFileError, InvalidInputError, StoreError
-from bigcons.layout import MISSING
+from bigcons.layout import MISSING, PARQUET, file_names
 from bigcons.memory import BLOCK_ROWS
-from bigcons.storage.arrays import refuse_links
 from bigcons.storage.commit import (
     PARQUET_MANIFEST,
     names_parquet,
@@ -32,7 +31,6 @@ from bigcons.storage.commit import (
 )
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import DiskPlace, link, place_of
-from bigcons.storage.reading import open_file
 from bigcons.stores.ensemble_store import (
     KIND,
     MAX_CHUNK_COLUMNS,
@@ -40,21 +38,16 @@ from bigcons.stores.ensemble_store import (
     Appending,
     Categories,
     Header,
+    RowsWriter,
     StoredRows,
-    base_body,
     observed,
-    read_categories,
     refuse_other_length,
     require,
-    stamp_of,
-    tile_checksums,
-    write_categories,
-    write_generator,
 )
 from bigcons.stores.ids import StoredIds
-from bigcons.stores.store import consistent, read_layout
+from bigcons.stores.store import consistent
 from bigcons.tables.codes import Encoding, integer_lookup, text_lookup
-from bigcons.tables.encode import default_chunk_rows, label_dtype, partition_names, scan_labels
+from bigcons.tables.encode import counts_of, default_chunk_rows, label_dtype, partition_names, scan_labels
 from bigcons.tables.files import MADE_FOR_ENSEMBLE, ParquetTable, footer_of, is_within
 from bigcons.tables.ids import canonical, parts_of
 from bigcons.tables.reading import rule_of_values
@@ -66,7 +59,6 @@ MOST_PARTITIONS = 4_096
 a file grows faster than their number, and its description takes more memory than is planned: measured by
 ``benchmarks/stores.py``."""
 
-_CATEGORIES, _GENERATOR = "_categories.json", "_generator.npz"
 _TOGETHER = 16
 """Columns that a thread decodes at a time."""
 
@@ -92,21 +84,16 @@ class ParquetRows(StoredRows):
     """The files of a store, open for reading."""
 
     def __init__(self, path: Place) -> None:
-        self.path: Place = path
-        self._stamp = stamp_of(path)
-        body = read_layout(path, KIND, RESTORE).body
+        super().__init__(path)
+        body, sizes = self.store.body, (self.header.n_objects, self.header.chunk_rows)
         with consistent(path, RESTORE):
-            self.take(body)
             self.file_checksums: list[int] = [int(checksum) for checksum in body["files"]]
             self.footers: list[int] = [int(checksum) for checksum in body["footers"]]
             require(len(self.file_checksums) == len(self.checksums), "the number of files")
             require(len(self.footers) == len(self.checksums), "the number of footers")
             if body["ids"] is not None:
-                ids = ParquetIds(
-                    *(path, body["ids"], self.footers, self.header.n_objects, self.header.chunk_rows)
-                )
-                self.header: Header = self.header._replace(ids=ids)
-            self.take_generator(path / _GENERATOR, body)
+                self.store.ids = ParquetIds(path, body["ids"], self.footers, *sizes)
+                self.header = self.header._replace(ids=self.store.ids)
         self._encodings: list[Encoding] = []
         """Those of the partitions, made when a label is looked up."""
 
@@ -148,7 +135,7 @@ class ParquetRows(StoredRows):
         """Return the codes of a partition's labels, -1 where they are missing."""
         import pyarrow as pa
 
-        if self._categories_checksum is None:
+        if self.store.body["categories_checksum"] is None:
             require(column.type == pa.from_numpy_dtype(self.dtype), f"labels of type {column.type}")
             return whole_numbers(column)
         if not self._encodings:
@@ -168,19 +155,9 @@ class ParquetRows(StoredRows):
         label_bytes = 12 + 5 * self.dtype.itemsize  # of Parquet's 32 bits and levels, of Arrow, and codes
         return n_threads * (20_000_000 + self.header.chunk_rows * n_columns * label_bytes)
 
-    def categories(self) -> Categories:
-        """Return the original values in their file."""
-        return read_categories(self.path / _CATEGORIES, self._categories_checksum, self.header)
-
     def check_files(self) -> None:
-        """Compare the checksums of the files, and refuse others beside them."""
-        for number, checksum in enumerate(self.file_checksums):
-            file, found = _file_of(self.path, number), 0
-            with open_file(file) as content:
-                while part := content.read(1 << 20):
-                    found = zlib.crc32(part, found)
-            if found != checksum:
-                raise self.broken_file(number, "differs from its checksum")
+        """Compare ids and files with their checksums, and refuse others beside them."""
+        super().check_files()
         known = {_file_of(self.path, number).name for number in range(len(self.file_checksums))}
         for name in self.path.names():
             if name not in known and not name.startswith(("_", ".")):
@@ -189,7 +166,6 @@ class ParquetRows(StoredRows):
                     "remove it.",
                     path=self.path / name,
                 )
-        refuse_links(self.path)
 
     def broken_file(self, number: int, what: str) -> CorruptStoreError:
         """Return the error of a file that is not as the manifest says."""
@@ -290,51 +266,45 @@ class ParquetIds(StoredIds):
 # Writing
 
 
-class ParquetWriter:
+class ParquetWriter(RowsWriter):
     """Writes the files of a store to an empty ``folder``.
 
     ``kept`` is the store before, to which objects are appended: the files of its full chunks are linked,
     unless the type of a column changes.
     """
 
-    first_column: int = 0
-
     def __init__(
         self, folder: Place, header: Header, categories: Categories, kept: ParquetRows | None = None
     ) -> None:
-        self._folder, self._header, self._categories = folder, header, categories
+        columns = min(header.n_columns, MAX_CHUNK_COLUMNS)
+        super().__init__(folder, header, categories, file_names(PARQUET), columns)
         self._schema = _schema(header, categories, header.dtype)
-        self._chunks = (header.chunk_rows, min(header.n_columns, MAX_CHUNK_COLUMNS))
-        self._checksums: list[list[int]] = []
-        self._files: list[int] = []
+        self._parts: list[int] = []
         self._footers: list[int] = []
         self._id_checksums: list[int] = []
         n_kept = 0
         if kept is not None and _schema(kept.header, kept.categories(), kept.dtype) == self._schema:
             n_kept = kept.header.n_objects // header.chunk_rows
             self._checksums = kept.checksums[:n_kept].tolist()
-            self._files, self._footers = kept.file_checksums[:n_kept], kept.footers[:n_kept]
+            self._parts, self._footers = kept.file_checksums[:n_kept], kept.footers[:n_kept]
             for number in range(n_kept):
                 try:
                     link(_file_of(kept.path, number), _file_of(folder, number))
                 except FileNotFoundError:
                     raise kept.broken_file(number, "is missing") from None
-        self.n_kept: int = n_kept * header.chunk_rows
-        self._next_row = self.n_kept
+        self.n_kept = self._next_row = n_kept * header.chunk_rows
         self._ids: Iterator[Any] | None = None
         if header.ids is not None:
             self._ids = header.ids.blocks(header.chunk_rows)
             for _ in range(n_kept):
                 self._next_ids()
 
-    def write(self, block: np.ndarray) -> None:
-        """Write the next chunk as a file."""
+    def put(self, start: int, block: np.ndarray) -> None:
+        """Write a chunk as a file."""
         import pyarrow as pa
         from pyarrow import parquet
 
-        header, number = self._header, len(self._files)
-        if self._next_row + len(block) > header.n_objects:
-            refuse_other_length(self._next_row + len(block), header.n_objects)
+        header, number = self._header, len(self._parts)
         columns: list[Any] = []
         if header.is_soft:
             labeled = observed(block, header.offsets)
@@ -347,7 +317,7 @@ class ParquetWriter:
         if header.ids is not None:
             ids = self._next_ids()
             if len(ids) != len(block):
-                refuse_other_length(self._next_row + len(ids), header.n_objects)
+                refuse_other_length(start + len(ids), header.n_objects)
             columns.insert(0, header.ids.as_they_came(ids))
         table = pa.Table.from_arrays(columns, schema=self._schema)
         with _file_of(self._folder, number).open("wb") as file:
@@ -361,29 +331,17 @@ class ParquetWriter:
                 write_page_checksum=True,
             ) as writer:
                 writer.write_table(table, row_group_size=max(len(block), 1))
-        self._files.append(checked.checksum)
+        self._parts.append(checked.checksum)
         self._footers.append(zlib.crc32(footer_of(_file_of(self._folder, number))))
-        self._checksums.append(tile_checksums(block, self._chunks[1]))
-        self._next_row += len(block)
 
     def commit(self) -> None:
         """Write the categories and the manifest."""
+        self.refuse_missing()
         header = self._header
-        if self._next_row != header.n_objects:
-            refuse_other_length(self._next_row, header.n_objects)
         ids = None if header.ids is None else {**header.ids.facts._asdict(), "checksums": self._id_checksums}
-        categories = write_categories(self._folder / _CATEGORIES, self._categories)
-        sizes = [_file_of(self._folder, number).stat().st_size for number in range(len(self._files))]
-        body = {
-            **base_body(header, self._chunks),
-            "files": self._files,
-            "footers": self._footers,
-            "categories_checksum": categories,
-            "generator_checksum": write_generator(self._folder / _GENERATOR, header),
-            "checksums": self._checksums,
-            "n_bytes": sum(sizes),
-            "ids": ids,
-        }
+        sizes = [_file_of(self._folder, number).stat().st_size for number in range(len(self._parts))]
+        body = self.body({"files": self._parts, "footers": self._footers})
+        body |= {"n_bytes": sum(sizes), "ids": ids}
         write_manifest(self._folder, KIND, body, name=PARQUET_MANIFEST)
 
     def _next_ids(self) -> Any:
@@ -491,16 +449,12 @@ class GivenRows(StoredRows):
         names = partition_names(table, None)
         self._stamps = _stamps(files)
         n_objects, self._encodings = scan_labels(table, names)
-        self._table, self._files = table, files
+        self._table, self._source = table, files
         self.path: Any = table.where
+        n_clusters, n_labeled, self._values = counts_of(self._encodings)
+        chunk_rows = default_chunk_rows(n_objects, len(names))
         self.header: Header = Header(
-            n_objects,
-            names,
-            np.array([len(encoding.values) for encoding in self._encodings], np.int64),
-            np.array([encoding.n_labeled for encoding in self._encodings], np.int64),
-            default_chunk_rows(n_objects, len(names)),
-            provenance,
-            ids=table.ids,
+            *(n_objects, names, n_clusters, n_labeled, chunk_rows, provenance), ids=table.ids
         )
         self.dtype: np.dtype = label_dtype(self.header.n_clusters)
         self.n_bytes: int = sum(file.stat().st_size for file in files.files())
@@ -574,7 +528,7 @@ class GivenRows(StoredRows):
 
     def categories(self) -> Categories:
         """Return the values found when the files were opened."""
-        return [encoding.categories for encoding in self._encodings]
+        return self._values
 
     def verify(self) -> int:
         """Read everything; return the number of chunks. Pages have checksums, if any; the files have none."""
@@ -585,7 +539,7 @@ class GivenRows(StoredRows):
         self._check_unchanged()
 
     def _check_unchanged(self) -> None:
-        if _stamps(self._files) != self._stamps:
+        if _stamps(self._source) != self._stamps:
             raise StoreError(f"{self.path} has changed since it was opened; open it again.", path=self.path)
 
 

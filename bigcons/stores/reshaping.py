@@ -21,13 +21,15 @@ from bigcons.tables.codes import Encoding, EncodingBuilder, is_dense
 from bigcons.tables.encode import (
     check_distinct,
     chunk_rows_within,
+    counts_of,
     default_chunk_rows,
     encode_labels,
+    given_names,
     label_dtype,
     scan_labels,
 )
 from bigcons.tables.files import is_table_path
-from bigcons.tables.ids import TEXT, Digest, HeldIds, IdFacts, Ids, canonical, whole_or_text
+from bigcons.tables.ids import TEXT, HeldIds, IdFacts, Ids, canonical, whole_or_text
 from bigcons.tables.intake import open_table
 from bigcons.tables.memory import is_communities, map_npy, release_pages
 from bigcons.tables.select import Column, SelectedTable, select
@@ -79,16 +81,10 @@ def read_runs(
     assert n_objects is not None  # noqa: S101 - there was a run
     if objects is not None and ids is None and _are_positions(objects):
         objects = None
-    header = Header(
-        n_objects,
-        names,
-        np.array([len(encoding.values) for encoding in encodings], np.int64),
-        np.array([encoding.n_labeled for encoding in encodings], np.int64),
-        default_chunk_rows(n_objects, len(names)),
-        {},
-        ids=objects,
-    )
-    return Content(header, [encoding.categories for encoding in encodings], _side_by_side(columns, header))
+    n_clusters, n_labeled, categories = counts_of(encodings)
+    chunk_rows = default_chunk_rows(n_objects, len(names))
+    header = Header(n_objects, names, n_clusters, n_labeled, chunk_rows, {}, ids=objects)
+    return Content(header, categories, _side_by_side(columns, header))
 
 
 def _side_by_side(columns: Sequence[np.ndarray], header: Header) -> Iterator[np.ndarray]:
@@ -129,12 +125,7 @@ def _listed_runs(runs: Any, names: Sequence[str] | None) -> tuple[list[Any], lis
         stems = [Path(run).name.partition(".")[0] for run in found if isinstance(run, (str, os.PathLike))]
         is_new = len(set(stems)) == len(found)
         return found, stems if is_new else [f"p{u}" for u in range(len(found))]
-    if len(names) != len(found):
-        raise InvalidInputError(
-            f"names has {len(names)} entries but there are {len(found)} runs; pass one for each."
-        )
-    check_distinct(list(map(str, names)))
-    return found, list(map(str, names))
+    return found, given_names(names, len(found), "runs")
 
 
 def _are_bare_communities(runs: Sequence[Any]) -> bool:
@@ -270,7 +261,7 @@ def _objects_of(tables: Sequence[Table], names: Sequence[str], *, is_ordered: bo
     values = pa.concat_arrays([block for ids in given for block in ids.blocks()]).unique()
     if not is_ordered:
         values = values.take(pc.array_sort_indices(values))
-    objects = _held(values, first.facts)
+    objects = HeldIds.of(values, first.facts)
     if lengths and not (lengths == {objects.n_objects} and _are_positions(objects)):
         name = next(name for table, name in zip(tables, names, strict=True) if table.ids is None)
         raise InvalidInputError(
@@ -278,13 +269,6 @@ def _objects_of(tables: Sequence[Table], names: Sequence[str], *, is_ordered: bo
             "them ids, or pass ids= with those of all objects in the order of the labels."
         )
     return objects
-
-
-def _held(values: Any, facts: IdFacts) -> HeldIds:
-    digest = Digest()
-    digest.add(values)
-    n_bytes = digest.n_bytes if facts.dtype == TEXT else 8 * len(values)
-    return HeldIds(values, facts._replace(n_bytes=n_bytes, digest=digest.value))
 
 
 def _are_positions(ids: Ids) -> bool:
@@ -438,7 +422,7 @@ class _Distinct:
 
     def ids(self) -> HeldIds:
         kind = "string" if self.dtype == TEXT else str(self.dtype)
-        return _held(self.values, IdFacts(self.name, kind, False, str(self.dtype), 0, ""))
+        return HeldIds.of(self.values, IdFacts(self.name, kind, False, str(self.dtype), 0, ""))
 
 
 class _Long:

@@ -15,7 +15,7 @@ from bigcons.storage.commit import is_store
 from bigcons.stores.consensus import Consensus
 from bigcons.stores.ensemble_store import SUM_TOLERANCE, observed
 from bigcons.stores.features import Features
-from bigcons.tables.encode import check_distinct
+from bigcons.tables.encode import given_names
 from bigcons.tables.ids import Ids, refuse_other_ids
 from bigcons.tables.intake import open_table
 from bigcons.tables.select import Column, select
@@ -94,12 +94,7 @@ def listed(
     sources = [source if _is_consensus(source) else select(source, id=id) for source in sources]
     if names is None:
         return sources, [f"p{first + u}" for u in range(len(sources))]
-    if len(names) != len(sources):
-        raise InvalidInputError(
-            f"names has {len(names)} entries but there are {len(sources)} tables; pass one for each."
-        )
-    check_distinct([str(name) for name in names])
-    return sources, [str(name) for name in names]
+    return sources, given_names(names, len(sources), "tables")
 
 
 def _is_consensus(source: Any) -> bool:

@@ -1,21 +1,26 @@
-"""A store in Zarr that is open for reading: its arrays, files and ids, as `bigcons.layout` declares them."""
+"""A store of any kind: its arrays, files and ids are opened, read, verified and written as declared.
+
+`bigcons.layout` has the declarations.
+"""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, StoreError
-from bigcons.layout import PARQUET, Layout, Piece, layout_of
-from bigcons.storage.arrays import SharedChunks, open_declared, refuse_links
-from bigcons.storage.commit import PARQUET_MANIFEST, load_manifest, manifest_of
+from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError
+from bigcons.layout import PARQUET, Array, Layout, Piece, layout_of
+from bigcons.storage.arrays import SharedChunks, create_array, create_group, open_declared, refuse_links
+from bigcons.storage.commit import PARQUET_MANIFEST, load_manifest, manifest_of, write_manifest
 from bigcons.storage.interface import Place
-from bigcons.stores.ids import StoredIds
+from bigcons.storage.reading import MOST_BYTES
+from bigcons.stores.ids import StoredIds, array_names
+from bigcons.tables.ids import Ids
 
 INCONSISTENT = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
 """What reading the body of a manifest raises that is not consistent."""
@@ -35,6 +40,8 @@ def consistent(place: Place, remedy: str) -> Iterator[None]:
 class Manifested(NamedTuple):
     """What the manifest of a store says."""
 
+    kind: str
+    """Also ``PARQUET``, of an ensemble."""
     place: Place
     data: Place
     body: dict[str, Any]
@@ -51,12 +58,13 @@ class Manifested(NamedTuple):
 def read_layout(place: Place, kind: str, remedy: str) -> Manifested:
     """Return what the manifest of a store of this kind says; raises CorruptStoreError if inconsistent."""
     data, body, folders = load_manifest(place, kind)
-    is_parquet = manifest_of(place).name == PARQUET_MANIFEST
+    if manifest_of(place).name == PARQUET_MANIFEST:
+        kind = PARQUET
     with consistent(place, remedy):
-        layout = layout_of(PARQUET if is_parquet else kind, body)
+        layout = layout_of(kind, body)
         grid = layout.covered[0].checksums.shape if layout.covered else (0, 0)
         shared = SharedChunks.from_manifest(body.get("shared"), folders, grid)
-    return Manifested(place, data, body, layout, shared)
+    return Manifested(kind, place, data, body, layout, shared)
 
 
 class Store:
@@ -79,7 +87,7 @@ class Store:
         self.body: dict[str, Any] = self.manifest.body
         self.layout: Layout = self.manifest.layout
         self.ids: StoredIds | None = None
-        if self.body.get("ids") is not None:
+        if self.layout.arrays and self.body.get("ids") is not None:  # files of Parquet hold their ids
             with consistent(place, remedy):
                 sizes = (self.body["n_objects"], self.body["chunk_rows"])
                 self.ids = StoredIds(self.data, self.layout.suffix, self.body["ids"], *sizes)
@@ -128,11 +136,11 @@ class Store:
                 raise self.broken(piece.arrays[0], start, stop, "differ from their checksum")
             yield piece, values
 
-    def read_file(self, name: str) -> bytes:
+    def read_file(self, name: str, at_most: int = MOST_BYTES) -> bytes:
         """Return a file besides the arrays; raises CorruptStoreError if it does not have its checksum."""
         file, (checksum, _) = self.data / name, self.layout.files[name]
         try:
-            content = bytes(file.read())
+            content = bytes(file.read(at_most))
         except FileNotFoundError:
             raise CorruptStoreError(f"{file} is missing; {self.remedy}", path=file) from None
         if zlib.crc32(content) != checksum:
@@ -147,6 +155,61 @@ class Store:
             if checksum is not None:
                 self.read_file(name)
         refuse_links(self.place)
+
+
+class Objects:
+    """What has a row for each object and is read block by block: ensembles, pairs, consensuses, features."""
+
+    n_objects: int
+    id_column: Ids | None = None
+    """What identifies the objects, block by block; None if they have no ids."""
+
+    @property
+    def id_name(self) -> str | None:
+        """Name of the column that identifies the objects; None if they have no ids."""
+        return None if self.id_column is None else self.id_column.facts.name
+
+    def refuse_outside(self, start: int, stop: int) -> None:
+        """Raise InvalidInputError unless the rows ``start`` to ``stop`` are there."""
+        if not 0 <= start <= stop <= self.n_objects:
+            raise InvalidInputError(
+                f"rows {start} to {stop} are not within the {self.n_objects} objects; "
+                f"use 0 <= start <= stop <= {self.n_objects}."
+            )
+
+
+def reopened(kind: Any, *given: Any) -> Any:
+    """Open a store where it is unpickled: a class method would be pickled as its bytecode."""
+    return kind.open(*given)
+
+
+# Writing
+
+
+def create_arrays(folder: Place, arrays: Mapping[str, Array]) -> dict[str, Any]:
+    """Create declared arrays in a folder, empty."""
+    return {name: create_array(folder / name, *array) for name, array in arrays.items()}
+
+
+def write_file(file: Place, data: bytes) -> int:
+    """Write a file besides the arrays; return its checksum."""
+    file.write(data)
+    return zlib.crc32(data)
+
+
+def commit(folder: Place, kind: str, body: dict[str, Any], arrays: Iterable[str], suffix: str = "") -> None:
+    """List the arrays of a new store, and those of its ids, for other tools, and write its manifest."""
+    list_arrays(folder, body, arrays, suffix)
+    write_manifest(folder, kind, body)
+
+
+def list_arrays(folder: Place, body: Mapping[str, Any], arrays: Iterable[str], suffix: str = "") -> None:
+    """Make a folder a group of Zarr that lists the arrays, and those of the ids in the body."""
+    ids = body.get("ids")
+    create_group(folder, [*arrays, *(array_names(ids["dtype"], suffix).values() if ids else ())])
+
+
+# Arrays that are read when sliced
 
 
 class Readable(Protocol):

@@ -14,15 +14,13 @@ from contextlib import contextmanager
 import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidInputError
-from bigcons.layout import ENSEMBLE
+from bigcons.layout import ENSEMBLE, GROUPS, IDS, arrays_of, file_names
 from bigcons.storage.arrays import (
     METADATA,
     SharedChunks,
     bytes_kept_by_decoding,
-    create_array,
     create_group,
     listed_arrays,
-    refuse_links,
 )
 from bigcons.storage.commit import (
     discarded_on_failure,
@@ -44,15 +42,9 @@ from bigcons.stores.ensemble_store import (
     RowsWriter,
     StoredRows,
     base_body,
-    read_categories,
-    refuse_other_length,
-    stamp_of,
-    tile_checksums,
-    write_categories,
-    write_generator,
 )
-from bigcons.stores.ids import PREFIXES, array_names, write_ids
-from bigcons.stores.store import Store, consistent
+from bigcons.stores.ids import write_ids
+from bigcons.stores.store import create_arrays, list_arrays
 
 # Reading
 
@@ -61,19 +53,12 @@ class ZarrRows(StoredRows):
     """One generation of a store, open for reading."""
 
     def __init__(self, path: Place) -> None:
-        self.path: Place = path
-        self._stamp = stamp_of(path)
-        store = Store(path, KIND, RESTORE)
-        self.store: Store = store
-        with consistent(path, RESTORE):
-            self.take(store.body)
-            self.header: Header = self.header._replace(ids=store.ids)
-            self.take_generator(store.data / generator_name(self.generation), store.body)
-        ((name, self._array),) = store.arrays.items()
-        file = store.data / name
+        super().__init__(path)
+        ((name, self._array),) = self.store.arrays.items()
+        file = self.store.data / name
         if self._array.chunks != (self.header.chunk_rows, self.chunk_columns):
             raise CorruptStoreError(f"{file} does not have the chunks in the manifest; {RESTORE}", path=file)
-        if zlib.crc32((file / METADATA).read()) != store.body["metadata_checksum"]:
+        if zlib.crc32((file / METADATA).read()) != self.store.body["metadata_checksum"]:
             raise CorruptStoreError(f"{file} has damaged metadata (wrong checksum); {RESTORE}", path=file)
 
     @property
@@ -90,15 +75,6 @@ class ZarrRows(StoredRows):
         row_bytes = self.header.n_columns * self.dtype.itemsize
         return reading_bytes(self.header.chunk_rows, row_bytes, self.dtype, n_processes)
 
-    def categories(self) -> Categories:
-        """Return the original values in the file of this generation."""
-        file = self.store.data / categories_name(self.generation)
-        return read_categories(file, self._categories_checksum, self.header)
-
-    def check_files(self) -> None:
-        """Refuse symbolic links."""
-        refuse_links(self.path)
-
 
 def reading_bytes(chunk_rows: int, row_bytes: int, dtype: np.dtype, n_processes: int) -> int:
     """Return the buffers that reading an array of such rows leaves in as many processes.
@@ -110,25 +86,10 @@ def reading_bytes(chunk_rows: int, row_bytes: int, dtype: np.dtype, n_processes:
     return n_processes * n_at_once * bytes_kept_by_decoding(chunk_rows * min(row_bytes, chunk_row))
 
 
-def array_name(header: Header, generation: int) -> str:
-    """Return the name of a generation's array."""
-    return f"{'memberships' if header.is_soft else 'labels'}-{generation}"
-
-
-def categories_name(generation: int) -> str:
-    """Return the name of a generation's file of original label values."""
-    return f"categories-{generation}.json"
-
-
-def generator_name(generation: int) -> str:
-    """Return the name of a generation's file of what labels new rows."""
-    return f"generator-{generation}.npz"
-
-
 # Writing
 
 
-class ArrayWriter:
+class ArrayWriter(RowsWriter):
     """Writes one generation to ``folder`` and commits it as the valid one of the store at ``place``.
 
     ``kept`` is the previous generation, whose full rows of chunks (or, with more ``partitions``, full columns
@@ -146,70 +107,46 @@ class ArrayWriter:
         partitions: bool = False,
         check_lock: Callable[[], None] = lambda: None,
     ) -> None:
-        self._folder, self._place, self._check_lock = folder, place, check_lock
-        self._header, self._categories, dtype = header, categories, header.dtype
+        self._place, self._check_lock = place, check_lock
         self._generation = 1 if kept is None else kept.generation + 1
         grows = kept is not None and not partitions
-        self._chunks = (
-            header.chunk_rows,
-            kept.chunk_columns if kept is not None and grows else min(header.n_columns, MAX_CHUNK_COLUMNS),
-        )
-        self._path = folder / array_name(header, self._generation)
-        spec = ENSEMBLE["memberships" if header.is_soft else "labels"]
-        shape = (header.n_objects, header.n_columns)
-        self._array = create_array(self._path, spec, shape, self._chunks, dtype)
-        self._checksums: list[list[int]] = []
-        self._kept_checksums: list[list[int]] = []
+        columns = min(header.n_columns, MAX_CHUNK_COLUMNS)
+        if kept is not None and grows:
+            columns = kept.chunk_columns
+        self._suffix = f"-{self._generation}"
+        super().__init__(folder, header, categories, file_names(KIND, self._suffix), columns)
+        body = {**base_body(header, columns), "generation": self._generation}
+        ((name, self._array),) = create_arrays(folder, arrays_of(KIND, GROUPS[KIND][0], body)).items()
+        self._path = folder / name
         self._kept_bytes = 0
         self._shared = SharedChunks.none(self._array.cdata_shape)
         kept_rows = kept_columns = 0
-        if kept is not None and kept.dtype == dtype:
+        if kept is not None and kept.dtype == header.dtype:
             if grows:
                 kept_rows = kept.header.n_objects // header.chunk_rows
             elif kept.chunk_columns == MAX_CHUNK_COLUMNS:
                 kept_columns = kept.header.n_columns // MAX_CHUNK_COLUMNS
-        self.n_kept: int = kept_rows * header.chunk_rows
-        self.first_column: int = kept_columns * MAX_CHUNK_COLUMNS
-        self._next_row = self.n_kept
-        if kept_rows or kept_columns:
-            assert kept is not None  # noqa: S101 - of which they are
-            self._keep(kept, kept_rows, kept_columns)
+            if kept_rows or kept_columns:
+                self._keep(kept, kept_rows, kept_columns)
+        self.n_kept = self._next_row = kept_rows * header.chunk_rows
+        self.first_column = kept_columns * MAX_CHUNK_COLUMNS
 
-    def write(self, block: np.ndarray) -> None:
-        """Write the next ``chunk_rows`` rows (fewer at the end of the matrix)."""
-        stop = self._next_row + len(block)
-        if stop > self._header.n_objects:
-            refuse_other_length(stop, self._header.n_objects)
-        self._array[self._next_row : stop, self.first_column :] = block
-        kept = self._kept_checksums[len(self._checksums)] if self.first_column else []
-        self._checksums.append(kept + tile_checksums(block, self._chunks[1]))
-        self._next_row = stop
+    def put(self, start: int, block: np.ndarray) -> None:
+        """Write rows to the array."""
+        self._array[start : start + len(block), self.first_column :] = block
 
     def commit(self) -> None:
         """Write ids and categories, and make this generation the valid one."""
-        header, generation = self._header, self._generation
-        if self._next_row != header.n_objects:
-            refuse_other_length(self._next_row, header.n_objects)
-        ids = None
+        self.refuse_missing()
+        header, ids = self._header, None
         if header.ids is not None:
-            suffix = f"-{generation}"
-            ids = write_ids(self._folder, suffix, header.ids, header.n_objects, header.chunk_rows)
+            ids = write_ids(self._folder, self._suffix, header.ids, header.n_objects, header.chunk_rows)
         self._check_lock()
-        categories = write_categories(self._folder / categories_name(generation), self._categories)
-        body = {
-            **base_body(header, self._chunks),
-            "generation": generation,
-            "metadata_checksum": zlib.crc32((self._path / METADATA).read()),
-            "categories_checksum": categories,
-            "generator_checksum": write_generator(self._folder / generator_name(generation), header),
-            "checksums": self._checksums,
-            "n_bytes": self._path.n_bytes() + self._kept_bytes,
-            "ids": ids,
-        }
-        of_ids = array_names(ids["dtype"], f"-{generation}") if ids else {}
-        names = [self._path.name, *of_ids.values()]
+        metadata = zlib.crc32((self._path / METADATA).read())
+        body = self.body({"generation": self._generation, "metadata_checksum": metadata})
+        body |= {"n_bytes": self._path.n_bytes() + self._kept_bytes, "ids": ids}
         if not (self._folder / METADATA).is_file():  # else an append on a disk: `_sweep` lists the arrays
-            create_group(self._folder, names)
+            list_arrays(self._folder, body, [self._path.name], self._suffix)
         if isinstance(self._folder, DiskPlace) or self._place is self._folder:
             write_manifest(self._place, KIND, body)
             return
@@ -222,7 +159,7 @@ class ArrayWriter:
         n_rows, n_columns = (n_rows, kept_columns) if kept_columns else (kept_rows, n_columns)
         if isinstance(kept.store.data, DiskPlace):
             assert isinstance(self._path, DiskPlace)  # noqa: S101 - next to the generation before
-            before = (kept.store.data / array_name(kept.header, kept.generation)).path
+            before = kept.store.data.path / next(iter(kept.store.layout.arrays))
             for row, column in np.ndindex(n_rows, n_columns):
                 source, target = before / f"c/{row}/{column}", self._path.path / f"c/{row}/{column}"
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -280,10 +217,10 @@ def _sweep(place: Place) -> None:
     if not isinstance(place, DiskPlace):
         sweep_folders(place)
         return
-    generation = load_manifest(place, KIND).body["generation"]
-    prefixes = ("labels-", "memberships-", "categories-", "generator-", *PREFIXES)
-    keep = {f"{prefix}{generation}" for prefix in prefixes}
-    keep |= {categories_name(generation), generator_name(generation)}
+    suffix = f"-{load_manifest(place, KIND).body['generation']}"
+    generated = [*ENSEMBLE, *IDS, *file_names(KIND, ".").values()]
+    prefixes = tuple(name.partition(".")[0] + "-" for name in generated)
+    keep = {*(name + suffix for name in (*ENSEMBLE, *IDS)), *file_names(KIND, suffix).values()}
     names = place.names()
     arrays = [name for name in names if name in keep and (place / name / METADATA).is_file()]
     if listed_arrays(place) != arrays:

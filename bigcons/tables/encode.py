@@ -78,6 +78,13 @@ def scan_labels(
     return LabelScan(n_objects, encodings)
 
 
+def counts_of(encodings: Sequence[Encoding]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray | None]]:
+    """Return the numbers of clusters and of labeled objects of each partition, and the categories."""
+    n_clusters = np.array([len(encoding.values) for encoding in encodings], np.int64)
+    n_labeled = np.array([encoding.n_labeled for encoding in encodings], np.int64)
+    return n_clusters, n_labeled, [encoding.categories for encoding in encodings]
+
+
 def _refuse_labels_as_names(table: Table, encodings: Sequence[Encoding]) -> None:
     """Raise InvalidInputError if a name of a column, from the first line of a file, is a label in it, too."""
     for name, encoding in zip(table.names or [], encodings, strict=True):
@@ -206,13 +213,18 @@ def partition_names(table: Table, names: Sequence[str] | None, first: int = 0) -
     chosen = names if names is not None else table.names
     if chosen is None:
         return [f"p{u}" for u in range(first, first + table.n_columns)]
-    chosen = [str(name) for name in chosen]
-    if len(chosen) != table.n_columns:
+    return given_names(chosen, table.n_columns, "partitions")
+
+
+def given_names(names: Sequence[object], n: int, what: str) -> list[str]:
+    """Return names as text; raise InvalidInputError if there is not one for each, or one is repeated."""
+    if len(names) != n:
         raise InvalidInputError(
-            f"names has {len(chosen)} entries but labels has {table.n_columns} partitions; pass one for each."
+            f"names has {len(names)} entries but there are {n} {what}; pass one for each."
         )
-    check_distinct(chosen)
-    return chosen
+    found = [str(name) for name in names]
+    check_distinct(found)
+    return found
 
 
 def check_distinct(names: Sequence[str]) -> None:

@@ -106,6 +106,14 @@ class HeldIds(Ids):
         self.n_objects: int = len(values)
         self.values: Any = values
 
+    @classmethod
+    def of(cls, values: Any, facts: IdFacts) -> HeldIds:
+        """Return other ids than those of ``facts``, in a column of the same name and type."""
+        digest = Digest()
+        digest.add(values)
+        n_bytes = digest.n_bytes if facts.dtype == TEXT else 8 * len(values)
+        return cls(values, facts._replace(n_bytes=n_bytes, digest=digest.value))
+
     def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[Any]:
         """Yield slices."""
         for start in range(0, self.n_objects, rows):

@@ -138,13 +138,6 @@ def _read_h5ad(path: str) -> Any:
         ) from None
 
 
-def _dense(x: Any, role: str) -> Any:
-    """Return an array that is not sparse; raise InvalidInputError for one that is, of other than features."""
-    if is_sparse(x):
-        raise InvalidInputError(f"{role} is a sparse {type(x).__name__}; pass it dense, such as x.toarray().")
-    return x
-
-
 def is_sparse(x: Any) -> bool:
     """Return whether ``x`` is a sparse matrix of scipy, or rows of one that an AnnData keeps on a disk."""
     return _package(x) == "scipy" or (hasattr(x, "format") and hasattr(x, "indptr"))
@@ -187,7 +180,8 @@ def _open(x: Any, role: str, how: Reading) -> Table:
     is_array = all(hasattr(x, name) for name in ("shape", "dtype", "__getitem__"))
     if is_array and package not in ("pandas", "polars", "scipy"):
         return memory.ArrayTable(x, role)
-    _dense(x, role)
+    if is_sparse(x):
+        raise InvalidInputError(f"{role} is a sparse {type(x).__name__}; pass it dense, such as x.toarray().")
     kind = f"{package}.{type(x).__name__}" if package in ("pandas", "polars") else type(x).__name__
     if kind == "polars.LazyFrame":
         raise InvalidInputError(f"{role} is a polars LazyFrame, which has no rows yet; pass its collect().")

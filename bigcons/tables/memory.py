@@ -39,15 +39,12 @@ class ArrayTable(SlicedTable):
     def __init__(self, array: Any, where: str) -> None:
         check_matrix(array.shape, where)
         check_size(array.shape, where)
-        self.where = where
         self.dtype: np.dtype | None = np.dtype(array.dtype)
-        self.n_rows: int | None = int(array.shape[0])
-        self.n_columns: int = int(array.shape[1])
-        self._array = array
         chunks = getattr(array, "chunks", None)
-        self.least_rows: int = chunks[0] if chunks else 1
         copies = 3 if chunks else 2  # as decoded, as read, as columns
-        self.row_bytes: float = float(copies * self.dtype.itemsize * self.n_columns)
+        super().__init__(where, array.shape, column_bytes=copies * self.dtype.itemsize)
+        self.least_rows: int = chunks[0] if chunks else 1
+        self._array = array
 
     @property
     def held_bytes(self) -> int:
@@ -75,16 +72,11 @@ class SparseTable(SlicedTable):
     def __init__(self, matrix: Any, where: str) -> None:
         check_matrix(matrix.shape, where)
         check_size(matrix.shape, where)
-        if hasattr(matrix, "tocsr"):
-            matrix = matrix.tocsr()
-        self.where = where
+        super().__init__(where, matrix.shape)
+        self._matrix = matrix.tocsr() if hasattr(matrix, "tocsr") else matrix
         self.dtype: np.dtype | None = np.dtype(matrix.dtype)
-        self.n_rows: int | None = int(matrix.shape[0])
-        self.n_columns: int = int(matrix.shape[1])
-        self._matrix = matrix
-        stored = getattr(matrix, "nnz", None)
-        of_row = self.n_columns if stored is None else stored / max(self.n_rows, 1)
-        self.row_bytes: float = 16.0 * of_row
+        if (stored := getattr(self._matrix, "nnz", None)) is not None:
+            self.row_bytes = 16.0 * stored / max(matrix.shape[0], 1)
 
     def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:  # noqa: ARG002 - a matrix
         """Return some rows, compressed."""
@@ -185,15 +177,11 @@ class TransposedTable(SlicedTable):
     def __init__(self, table: Table, names: Table | None = None) -> None:
         blocks = [rows if isinstance(rows, np.ndarray) else _stacked(rows) for rows in table.blocks(1024)]
         self._matrix = np.concatenate(blocks) if blocks else np.empty((0, table.n_columns))
-        self.where: str = table.where
-        self.is_text: bool = table.is_text
+        found = None
         if names is not None:
-            self.names: list[str] | None = as_names(
-                [row for b in names.blocks(1024) for row in _stacked(b)[:, 0]]
-            )
-        self.n_columns: int = self._matrix.shape[0]
-        self.n_rows: int | None = self._matrix.shape[1]
-        self.row_bytes: float = 16.0 * self.n_columns
+            found = as_names([row for b in names.blocks(1024) for row in _stacked(b)[:, 0]])
+        super().__init__(table.where, self._matrix.T.shape, found)
+        self.is_text: bool = table.is_text
         self.fixed_bytes: int = self._matrix.nbytes
 
     def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:
@@ -216,11 +204,7 @@ class PandasTable(SlicedTable):
     """A pandas DataFrame."""
 
     def __init__(self, frame: Any, where: str) -> None:
-        self.where = where
-        self.names: list[str] | None = as_names(frame.columns)
-        self.n_rows: int | None = frame.shape[0]
-        self.n_columns: int = frame.shape[1]
-        self.row_bytes: float = 16.0 * self.n_columns
+        super().__init__(where, frame.shape, as_names(frame.columns))
         self.has_plain_index: bool = type(frame.index).__name__ == "RangeIndex"
         self._frame = frame
 
@@ -282,12 +266,8 @@ class ArrowTable(SlicedTable):
                 f"{where} has type {type(source).__name__}, which is not a table ({first_line(error)}); "
                 "give a table with one row per object."
             ) from None
-        self.where = where
-        self.names: list[str] | None = table.column_names
-        self.n_rows: int | None = table.shape[0]
-        self.n_columns: int = table.shape[1]
+        super().__init__(where, table.shape, table.column_names)
         self.index_position: int | None = pandas_index(table.schema)
-        self.row_bytes: float = 16.0 * self.n_columns
         self._columns = [_without_views(column) for column in table.columns]
 
     def column_types(self) -> list[pa.DataType]:
@@ -438,17 +418,12 @@ class DaskFrameTable(PartedTable):
 class ColumnsTable(SlicedTable):
     """One ``(n_rows,)`` array or .npy file per column."""
 
-    where = "labels"
-
     def __init__(
         self, columns: Sequence[Any], n_rows: int, names: list[str] | None = None, ids: Ids | None = None
     ) -> None:
+        super().__init__("labels", (n_rows, len(columns)), names, column_bytes=8.0)
         self._columns = columns
         self.ids: Ids | None = ids
-        self.names = names
-        self.n_rows: int | None = n_rows
-        self.n_columns: int = len(columns)
-        self.row_bytes: float = 8.0 * self.n_columns
         for index in range(self.n_columns):
             self._open(index)
 
@@ -478,12 +453,8 @@ class EnsembleTable(SlicedTable):
     """An ensemble, read with its original label values."""
 
     def __init__(self, ensemble: Any, where: str) -> None:
-        self.where = where
-        self.names: list[str] | None = list(ensemble.names)
-        self.n_rows: int | None = ensemble.n_objects
-        self.n_columns: int = ensemble.n_partitions
+        super().__init__(where, ensemble.shape, list(ensemble.names), column_bytes=8.0)
         self.least_rows: int = ensemble.chunk_rows
-        self.row_bytes: float = 8.0 * self.n_columns
         self.ids: Ids | None = ensemble.id_column
         self.rules: Sequence[MissingRule] | None = [rule_of_values(values) for values in ensemble.categories]
         self._ensemble = ensemble
@@ -495,37 +466,25 @@ class EnsembleTable(SlicedTable):
         return [values_of(codes[c], values[c]) for c in columns]
 
 
-class HardenedTable(Table):
+class HardenedTable(SlicedTable):
     """The largest membership in each partition of an ensemble of soft clusterings, -1 where missing."""
 
     def __init__(self, ensemble: Any) -> None:
-        self.where = "memberships"
-        self.names: list[str] | None = list(ensemble.names)
-        self.n_rows: int | None = ensemble.n_objects
-        self.n_columns: int = ensemble.n_partitions
+        super().__init__("memberships", ensemble.shape, list(ensemble.names), column_bytes=8.0)
         self.dtype: np.dtype | None = np.dtype(np.int64)
         self.least_rows: int = ensemble.chunk_rows
-        self.row_bytes: float = 8.0 * self.n_columns + 2.0 * ensemble.row_bytes
+        self.row_bytes += 2.0 * ensemble.row_bytes
         self.ids: Ids | None = ensemble.id_column
         self._ensemble = ensemble
 
-    def blocks(
-        self,
-        rows: int,
-        start: int = 0,
-        stop: int | None = None,
-        columns: Sequence[int] | None = None,  # noqa: ARG002 - a matrix ignores it
-    ) -> Iterator[Rows]:
-        """Yield matrices of labels."""
-        offsets = self._ensemble.offsets
-        rows = max(rows - rows % self.least_rows, self.least_rows)
-        for first, end in self.ranges(rows, start, stop):
-            memberships = self._ensemble.read(first, end)
-            labels = np.empty((end - first, self.n_columns), np.int64)
-            for u, (left, right) in enumerate(pairwise(offsets)):
-                own = memberships[:, left:right]
-                labels[:, u] = np.where(own.any(axis=1), own.argmax(axis=1), -1)
-            yield labels
+    def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:  # noqa: ARG002 - a matrix
+        """Return labels as a matrix."""
+        memberships = self._ensemble.read(start, stop)
+        labels = np.empty((stop - start, self.n_columns), np.int64)
+        for u, (left, right) in enumerate(pairwise(self._ensemble.offsets)):
+            own = memberships[:, left:right]
+            labels[:, u] = np.where(own.any(axis=1), own.argmax(axis=1), -1)
+        return labels
 
 
 def values_of(codes: np.ndarray, values: np.ndarray | None) -> np.ndarray:

@@ -242,6 +242,13 @@ def _position(table: Table, column: Column) -> int:
     return number
 
 
+_KEPT = (
+    *("dtype", "is_text", "is_sparse", "fixed_bytes", "least_rows"),
+    *("names_are_guessed", "is_given", "may_be_long"),
+)
+"""What a choice of columns does not change."""
+
+
 class SelectedTable(Table):
     """Some columns of a table, in another order."""
 
@@ -253,21 +260,15 @@ class SelectedTable(Table):
         self.names: list[str] | None = (
             None if table.names is None else [table.names[c] for c in self._positions]
         )
-        self.dtype: np.dtype | None = table.dtype
-        self.is_text: bool = table.is_text
-        self.is_sparse: bool = table.is_sparse
+        for name in _KEPT:
+            setattr(self, name, getattr(table, name))
         share = 1.0 if table.dtype is not None else len(positions) / max(table.n_columns, 1)
         self.row_bytes: float = table.row_bytes * share  # a matrix is read with all columns
-        self.fixed_bytes: int = table.fixed_bytes
-        self.least_rows: int = table.least_rows
         self.ids: Ids | None = ids
         self.rules: Sequence[MissingRule] | None = (
             None if table.rules is None else [table.rules[c] for c in self._positions]
         )
         self.is_named: bool = table.is_named or table.index_position is not None
-        self.names_are_guessed: bool = table.names_are_guessed
-        self.is_given: bool = table.is_given
-        self.may_be_long: bool = table.may_be_long
         kept = table.index_position in self._positions
         self.index_position: int | None = (
             self._positions.index(table.index_position) if kept else None  # type: ignore[arg-type]

@@ -148,6 +148,21 @@ class Table(ABC):
 class SlicedTable(Table):
     """A table of which any rows can be read at once."""
 
+    def __init__(
+        self,
+        where: str,
+        shape: tuple[int, ...],
+        names: list[str] | None = None,
+        *,
+        column_bytes: float = 16.0,
+    ) -> None:
+        """Take the name in messages, the shape, the names of columns, and the memory to read one of a row."""
+        self.where = where
+        self.names = names
+        self.n_rows: int | None = int(shape[0])
+        self.n_columns = int(shape[1])
+        self.row_bytes = column_bytes * self.n_columns
+
     @abstractmethod
     def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:
         """Return rows ``start`` to ``stop`` of the columns at these positions; a matrix has all columns."""

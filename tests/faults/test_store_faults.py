@@ -21,7 +21,7 @@ from bigcons.storage import arrays, commit
 from bigcons.storage.arrays import listed_arrays
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import DiskPlace, disk_errors
-from bigcons.stores import zarr_ensemble
+from bigcons.stores import ensemble_store, zarr_ensemble
 from tests.support.stores import names_in
 
 LABELS = np.random.default_rng(0).integers(-1, 6, (4000, 30))
@@ -278,7 +278,7 @@ def test_append__is_refused_while_another_writes(store):
 def test_write__on_a_full_disk_leaves_the_old_store(store, monkeypatch, action, code):
     ensemble = Ensemble.open(store, "a")
     before = ensemble.read(0, 4000)
-    checksums = zarr_ensemble.tile_checksums
+    checksums = ensemble_store.tile_checksums
     calls = iter(range(100))
 
     def full_at_the_third_chunk(*arguments):
@@ -286,7 +286,7 @@ def test_write__on_a_full_disk_leaves_the_old_store(store, monkeypatch, action, 
             raise OSError(code, os.strerror(code))
         return checksums(*arguments)
 
-    monkeypatch.setattr(zarr_ensemble, "tile_checksums", full_at_the_third_chunk)
+    monkeypatch.setattr(ensemble_store, "tile_checksums", full_at_the_third_chunk)
     write = {
         "append_objects": lambda: ensemble.append_objects(Ensemble.from_labels(LABELS)),
         "append_partitions": lambda: ensemble.append_partitions(Ensemble.from_labels(LABELS)),

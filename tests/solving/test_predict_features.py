@@ -87,3 +87,15 @@ def test_take_placing__refuses_arrays_of_other_shapes(ensemble, tmp_path):
     for wrong in ({"rates": parts["rates"][1:]}, {"prior": np.zeros(2)}, {"temperature": np.ones(1, "f4")}):
         with pytest.raises(ValueError, match="shapes"):
             bc.ConsensusTree()._restore_placing({**parts, **wrong}, ensemble.offsets, 3)
+
+
+def test_take_placing__leaves_objects_of_partitions_without_weight_unlabeled(ensemble, tmp_path):
+    weights = np.r_[0.0, np.ones(11)]
+    fitted = bc.ConsensusTree(3, weights=weights, random_state=0).fit(ensemble, out=tmp_path / "c.zarr")
+    stored = bc.ConsensusTree()
+    stored.take_placing(bc.Consensus.open(tmp_path / "c.zarr"), ensemble)
+    rows = ensemble.read(0, 2).astype(int)
+    rows[0, 1:] = -1  # only the first partition, which counts for nothing, labels this object
+    for model in (fitted, stored):
+        place = model._place_task(model._recoding.tables(ensemble))
+        assert (place(rows)[0] >= 0).tolist() == [False, True]

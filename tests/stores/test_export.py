@@ -65,8 +65,8 @@ def test_export__can_be_imported_again(tmp_path, stored, solution, suffix):
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_export__reads_no_more_than_a_block(tmp_path, stored, monkeypatch, suffix):
-    read = Mock(side_effect=stored._read)
-    monkeypatch.setattr(stored, "_read", read)
+    read = Mock(side_effect=stored.read_array)
+    monkeypatch.setattr(stored, "read_array", read)
     stored.export(tmp_path / f"l{suffix}", memberships=True)
     assert max(stop - start for _, start, stop in (call.args for call in read.call_args_list)) == 64
 
@@ -79,14 +79,14 @@ def test_export__that_fails_leaves_what_was_there(tmp_path, stored, monkeypatch,
     path.parent.mkdir()
     if before is not None:
         path.write_bytes(before)
-    original = stored._read
+    original = stored.read_array
 
     def fail_late(name, start, stop):
         if start > N_OBJECTS // 2:
             raise error
         return original(name, start, stop)
 
-    monkeypatch.setattr(stored, "_read", fail_late)
+    monkeypatch.setattr(stored, "read_array", fail_late)
     with pytest.raises((KeyboardInterrupt, StoreError)):
         stored.export(path, overwrite=True)
     assert {name: Path(path.parent, name).read_bytes() for name in names_in(path.parent)} == (

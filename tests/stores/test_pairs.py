@@ -163,7 +163,7 @@ def test_from_arrays__rejects_columns(columns, message):
 
 @pytest.mark.parametrize("ends", [(-1, 2), (3, 2), (0, N_OBJECTS + 1)])
 def test_read__rejects_rows_outside(ends):
-    with pytest.raises(InvalidInputError, match="are not within a table of n_objects=12"):
+    with pytest.raises(InvalidInputError, match="are not within the 12 objects"):
         a_table().read(*ends)
 
 
