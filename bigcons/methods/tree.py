@@ -245,6 +245,8 @@ class TreeStart(BestOfStarts):
         self.judged = judged
         self.sample = sample
         self.is_chosen = is_chosen
+        self.trees: tuple[str, ...] = TREES
+        """Those that may be cut."""
 
     def n_held(self, _n_init: int) -> int:
         """Return 0: no start is run on the sample."""
@@ -255,7 +257,7 @@ class TreeStart(BestOfStarts):
         placement, K, sample = self.placement, self.placement.n_clusters, self.sample
         assert sample is not None  # noqa: S101 - without one, only memory is planned
         groups = sample.groups(n_groups_for(K))
-        cut = groups.cut(K, groups.least if self.is_chosen else 0)  # as the number was counted
+        cut = groups.cut(K, groups.least if self.is_chosen else 0, self.trees)  # as the number was counted
         clusters = groups.clusters_of(cut)
         T, sizes = placement.counted(run.sample, clusters)
         carries = len(run.sample) == run.data.n_objects
@@ -324,7 +326,7 @@ class FineStart(TreeStart):
         stats = run.fold(run.visit(assign, reads=[]), lambda total, part: add_all([total], [part])[0])
         table = np.ascontiguousarray(stats["counts"].T)
         merged = merge_groups(table, offsets, counts, np.ones(table.shape[1]))
-        cut = Groups(groups, table, offsets, counts, *merged).cut(K)
+        cut = Groups(groups, table, offsets, counts, *merged).cut(K, trees=self.trees)
         inside = one_hot(cut.clusters, K)
         return self._following(stats["counts"] @ inside, stats["sizes"] @ inside, cut.tree, carries=False), []
 
@@ -464,9 +466,13 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer, ContinuingClusterer):
                     SurplusClustersWarning,
                 )
             is_chosen = hasattr(self, "n_clusters_choice_")
+            if not self._is_local:
+                all_alike = np.ones(sample.offsets[-1])
+                sample = Sample(sample.labels, sample.offsets, sample.counts, all_alike)
             method = TreeStart(method.placement, self._judged, sample, is_chosen=is_chosen)
         if self._start is not None:
             method = ContinuedTree(method.placement, self._start, self._judged)
+        method.trees = self._trees
         self._run_passes(ensemble, engine, seed, out, survey, method)
 
     def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> Placement:
@@ -543,5 +549,9 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer, ContinuingClusterer):
             collect=collect,
         )
 
+    _trees: ClassVar[tuple[str, ...]] = TREES
+    """The trees that may be cut."""
+    _is_local: ClassVar[bool] = True
+    """Whether base clusters of a sample count by their reliability."""
     _states_probabilities: ClassVar[bool] = True
     """Memberships are the probabilities of clusters, by which `bigcons.metrics.trust` goes."""
