@@ -167,7 +167,7 @@ def least_cut(graph: Graph, n_parts: int, fewest: int, most: int) -> tuple[np.nd
 def partition_hypergraph(
     pins: Sequence[np.ndarray],
     weights: np.ndarray,
-    n_vertices: int,
+    sizes: np.ndarray,
     n_parts: int,
     imbalance: float,
     seed: int,
@@ -176,12 +176,14 @@ def partition_hypergraph(
     """Return Mt-KaHyPar's parts (n_vertices,) int32 of a hypergraph, and the objective that they reach.
 
     ``pins`` are the vertices of each hyperedge, ``weights`` numbers > 0; unless all are whole, they are
-    rounded to a 10,000th of the largest, and no less. ``objective`` is "cut", the weight of the hyperedges
-    in more than one part, or "km1", which counts a hyperedge once for every part it is in beyond the first.
-    No part has more than ``(1 + imbalance)`` times its equal share of the vertices, rounded up. The
-    deterministic modes give the same parts with any number of threads, and do not use the seed of
+    rounded to a 10,000th of the largest, and no less; ``sizes`` (n_vertices,) int64 are what vertices weigh.
+    ``objective`` is "cut", the weight of the hyperedges in more than one part, or "km1", which counts a
+    hyperedge once for every part it is in beyond the first. No part has more than ``(1 + imbalance)`` times
+    its equal share of the sizes, rounded up. The deterministic modes give the same parts with any number of
+    threads, and do not use the seed of
     Mt-KaHyPar: ``seed`` shuffles the hypergraph.
     """
+    n_vertices = len(sizes)
     if n_parts == 1:
         return np.zeros(n_vertices, np.int32), 0.0
     mtkahypar, session = _mtkahypar()
@@ -201,7 +203,7 @@ def partition_hypergraph(
             n_vertices,
             len(pins),
             _Shuffled(pins, order, place),
-            [1] * n_vertices,
+            sizes[np.argsort(place)].tolist(),
             rounded[order].tolist(),
         )
         found = hypergraph.partition(context)

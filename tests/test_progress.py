@@ -203,9 +203,9 @@ def test_bar__is_told_by_kernels_that_no_cache_holds(screen, monkeypatch):
     cache = object.__new__(KernelCache)
     with ProgressBar(screen, after=-1.0), job("PCC"), task("survey", 4) as listener:
         listener.advance(1)
-        assert cache._load_overload("sweep", None) is in_cache["sweep"]
+        assert cache.load_overload("sweep", None) is in_cache["sweep"]
         assert not any(COMPILING in line for line in screen.lines())
-        assert cache._load_overload("update", None) is None
+        assert cache.load_overload("update", None) is None
         assert screen.lines()[-1].endswith(COMPILING)
 
 

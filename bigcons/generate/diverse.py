@@ -362,7 +362,7 @@ def hypergraph_of_features(
     """
     above = points > np.median(points, axis=0)
     pins = [np.flatnonzero(column) for column in above.T if column.any()]
-    cut = partial(partition_hypergraph, pins, np.ones(len(pins)), len(points))
+    cut = partial(partition_hypergraph, pins, np.ones(len(pins)), np.ones(len(points), np.int64))
     return [cut(k, 0.05, int(rng.integers(2**31)), "km1")[0] for k in numbers]
 
 

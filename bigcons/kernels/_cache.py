@@ -18,8 +18,11 @@ belong to one of them and not be writable by others. From any other folder nothi
 
 Undocumented behavior of numba that this module relies on:
 
-- ``numba.core.caching.FunctionCache`` loads and saves through ``_load_overload(sig, target_context)`` and
+- ``numba.core.caching.FunctionCache`` loads and saves through ``load_overload(sig, target_context)`` and
   ``_save_overload(sig, data)``, which are overridden here;
+- compiled code needs nothing of a process but what importing numba registers and
+  ``numba.core.runtime.rtsys.initialize(target_context)``: the declarations of all of NumPy, which numba reads
+  first, take a quarter of a second and are for compiling, which reads them itself;
 - its ``_impl`` turns a compiled function into something to pickle (``check_cachable``, ``reduce``) and back
   (``rebuild``), and ``numba.core.serialize.dumps`` pickles it;
 - a dispatcher accepts a cache as ``_cache`` and an identity by ``_set_uuid``, and its type refers to it as
@@ -52,6 +55,7 @@ from numba import types
 from numba.core.caching import FunctionCache
 from numba.core.codegen import CPUCodegen
 from numba.core.dispatcher import Dispatcher
+from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 
 from bigcons.progress import COMPILING, note
@@ -68,7 +72,8 @@ class KernelCache(FunctionCache):
         self._variant = variant
         self._serializer = self._impl
 
-    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the compiled kernel, None if it has to be compiled."""
         found = self._loaded(sig, target_context)
         if found is None:
             note(COMPILING)
@@ -93,6 +98,7 @@ class KernelCache(FunctionCache):
         if _seal(path, content) != digest:
             return None
         try:
+            rtsys.initialize(target_context)
             entry = pickle.loads(content)  # noqa: S301 - the user's own files, as checked above
             return self._serializer.rebuild(target_context, entry)
         except Exception:  # whatever cannot be read is compiled again
@@ -197,12 +203,13 @@ def broken_assumptions() -> list[str]:
     """Return the assumptions of this module that do not hold, one line each."""
     impl = FunctionCache._impl_class
     needed = [  # what is used, with its arguments if it is called or overridden
-        (FunctionCache, "_load_overload", ("sig", "target_context")),
+        (FunctionCache, "load_overload", ("sig", "target_context")),
         (FunctionCache, "_save_overload", ("sig", "data")),
         (impl, "check_cachable", ("compile_result",)),
         (impl, "reduce", ("compile_result",)),
         (impl, "rebuild", ("target_context", "reduced")),
         (Dispatcher, "_set_uuid", ("uuid",)),
+        (type(rtsys), "initialize", ("ctx",)),
         (types.Dispatcher, "dispatcher", ()),
         (CPUCodegen, "magic_tuple", ()),
     ]

@@ -202,36 +202,48 @@ def place(
     the partitions the objects of each cluster that it knows, those that it alone would assign to it, and
     both.
     """
-    n, M = labels.shape
+    M = labels.shape[1]
     K, width, is_told = prior.shape[0], rates.shape[1], confidence.shape[0] > 0
-    together = rows_together(n, offsets, width, 0)
-    at, at_rest, n_labels = np.empty(M, np.uint64), np.empty(M, np.uint64), np.empty((2, together), np.int64)
+    together = rows_together(labels.shape[0], offsets, width, 0)
+    at, n_labels = np.empty(M, np.uint64), np.empty((2, together), np.int64)
     sums = np.empty((2, together, width))
     flat, own, counts = rates.ravel(), without.ravel(), T.ravel()
-    for start in range(0, n, together):
-        n_rows = min(together, n - start)
+    # the partitions of the first half, then the others: as unsigned numbers, which need no check for < 0
+    column, begins, from_here = np.empty(M, np.uint64), np.empty(M, np.uint64), np.zeros(M + 1, np.int64)
+    ends = np.zeros(3, np.int64)
+    n = 0
+    for h in range(2):
+        for u in range(M):
+            if half[u] == (h == 0):
+                column[n], begins[n] = np.uint64(u), np.uint64(offsets[u] * width)
+                from_here[n + 1] = from_here[n] + offsets[u + 1] - offsets[u]
+                n += 1
+        ends[h + 1] = n
+    row_entries, m = np.uint64(width), np.uint64(0)
+    for start in range(0, labels.shape[0], together):
+        n_rows = min(together, labels.shape[0] - start)
         for r in range(n_rows):
             for h in range(2):
                 n_labels[h, r] = 0
                 for k in range(width):
                     sums[h, r, k] = 0.0
-        first, m, m_rest = 0, 0, 0
+        first = 0
         while first < M:  # a slice of the partitions after the other, whose rates stay in the cache
-            last = end_of_slice(offsets, first, width, 0) if together > 1 else M
+            last = end_of_slice(from_here, first, width, 0) if together > 1 else M
             for r in range(n_rows):
                 i = start + r
-                m, m_rest = 0, 0
-                for u in range(first, last):
-                    label = labels[i, u]
-                    begins = np.uint64((offsets[u] + label) * width)
-                    at[m] = begins  # overwritten by the next unless this one is in
-                    at_rest[m_rest] = begins
-                    m += (label >= 0) & half[u]
-                    m_rest += (label >= 0) & (not half[u])
-                add_evidence(flat, own, at, m, current[i], sums[0, r], width)
-                add_evidence(flat, own, at_rest, m_rest, current[i], sums[1, r], width)
-                n_labels[0, r] += m
-                n_labels[1, r] += m_rest
+                row, m = labels[i], np.uint64(0)
+                for h in range(2):
+                    listed = np.int64(m)
+                    for position in range(max(first, ends[h]), min(last, ends[h + 1])):
+                        j = np.uint64(position)
+                        label = np.int64(row[column[j]])
+                        # overwritten by the next unless the label is there
+                        at[m] = begins[j] + np.uint64(label) * row_entries
+                        m += np.uint64(label >= 0)
+                    found = np.int64(m) - listed
+                    add_evidence(flat, own, at[listed:], found, current[i], sums[h, r], width)
+                    n_labels[h, r] += found
             first = last
         for r in range(n_rows):
             i = start + r
@@ -284,11 +296,9 @@ def place(
                             agreed[2, h, cluster] += winners[h] == cluster
             if T.shape[0]:
                 if together > 1:
-                    m, m_rest = find_rows(labels, i, 0, M, offsets, width, at), 0
-                for e in range(m):
+                    m = np.uint64(find_rows(labels, i, 0, M, offsets, width, at))
+                for e in range(np.int64(m)):
                     counts[at[e] + np.uint64(cluster)] += 1.0
-                for e in range(m_rest):
-                    counts[at_rest[e] + np.uint64(cluster)] += 1.0
 
 
 @leaf

@@ -40,6 +40,7 @@ _REGISTRY = {
     "eac": "evidence:EAC",
     "eac-single": "evidence:EACSingle",
     "eac-average": "evidence:EACAverage",
+    "eac-groups": "evidence:EACGroups",
     "furthest": "furthest:Furthest",
     "did": "did:DID",
 }
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from bigcons.methods.did import DID as DID
     from bigcons.methods.evidence import EAC as EAC
     from bigcons.methods.evidence import EACAverage as EACAverage
+    from bigcons.methods.evidence import EACGroups as EACGroups
     from bigcons.methods.evidence import EACSingle as EACSingle
     from bigcons.methods.furthest import Furthest as Furthest
     from bigcons.methods.greedy import GreedyANMI as GreedyANMI

@@ -33,7 +33,9 @@ from bigcons.coassociation.linkage import (
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.memory import DataBudget
+from bigcons.methods.tree import ConsensusTree
 from bigcons.overlaps.reliability import weights_of
+from bigcons.overlaps.tree import AVERAGE
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.memory_plan import data_budget
@@ -197,7 +199,7 @@ class EAC(ConsensusClusterer):
         budget = data_budget(self.memory, engine)
         weights = weights_of(type(self).__name__, self.weights, ensemble, engine, self.memory)
         survey = take_survey(ensemble, engine, seed, 0, None if weights is None else weights.partitions)
-        remedy = "use pcc, which reads the labels block by block"
+        remedy = "use eac-groups or pcc, which read the labels block by block"
         rows = unique_rows(ensemble, engine, budget=budget, remedy=remedy, weights=weights)
         logger.info("%s distinct rows of %s objects", f"{len(rows.labels):,}", f"{ensemble.n_objects:,}")
         within = _within(rows, self.normalize, weights)
@@ -286,9 +288,9 @@ class EAC(ConsensusClusterer):
             many = len(rows.labels) > EXHAUSTIVE_ROWS
             if self.normalize == "pooled" or (many and (is_complete or self.normalize == "all")):
                 needed = held + average_link_bytes(rows.labels, engine, pooled=pooled)
-                budget.check(needed, f"the profiles of {of_rows}", "use pcc")
+                budget.check(needed, f"the profiles of {of_rows}", "use eac-groups or pcc")
                 return average_link(rows.labels, rows.weights, engine, weights, pooled=pooled)
-            remedy = f"use normalize='pooled', {others}"
+            remedy = f"use eac-groups, normalize='pooled', {others}"
         needed = held + condensed_bytes(len(rows.labels), engine)
         budget.check(needed, f"the distances of {of_rows}", remedy)
         distances = condensed_distances(rows.labels, self.normalize, engine, weights)
@@ -529,6 +531,52 @@ class EACAverage(EAC):
             out=out,
             client=client,
         )
+
+
+class EACGroups(ConsensusTree):
+    """Evidence accumulation with average linkage of groups of objects, for any number of objects.
+
+    `EACAverage` of the groups that `ConsensusTree` merges, by its tree of average link with all base clusters
+    counted alike, which is normalize="pooled"; all objects are then placed as by that method.
+
+    Parameters
+    ----------
+    n_clusters : int or "auto", default=8
+        Number of clusters. "auto": by `bigcons.choose_n_clusters`.
+    weights : array of shape (n_partitions,) or None, default=None
+        Weights of the partitions, as for `ConsensusTree`.
+    resume, random_state, memory, out, client
+        As for `ConsensusTree`.
+
+    Attributes
+    ----------
+    labels_, memberships_, n_clusters_, trust_, temperature_, objective_, history_, n_passes_
+        As for `ConsensusTree`, whose ``chosen_tree_`` is "average" here.
+
+    Notes
+    -----
+    An approximation that leaves out what the exact method makes clusters of first: single objects and small
+    groups of them, of which average link of all objects has many where labels are noisy. On planted ensembles
+    of 2,000 to 4,000 objects and 30 noisy partitions, six classes, its adjusted Rand index with `EACAverage`
+    was .60 to .83, and with the classes .91 to .92, against .60 to .81 of the exact method; on 5,000 objects
+    in 50 partitions of about 50 base clusters, twelve clear classes, all three were 1. Time and memory are
+    those of `ConsensusTree`, linear in the objects.
+
+    References
+    ----------
+    Fred and Jain (2005), *Combining multiple clusterings using evidence accumulation*.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> bc.EACGroups(n_clusters=2).fit(labels).labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
+    """
+
+    info: ClassVar[MethodInfo] = ConsensusTree.info._replace(paper=EAC.info.paper)
+    _trees: ClassVar[tuple[str, ...]] = (AVERAGE,)
+    _is_local: ClassVar[bool] = False
 
 
 def _within(rows: UniqueRows, normalize: str, weights: Weights | None) -> np.ndarray:

@@ -266,10 +266,12 @@ class TreePass:
         return {**arrays, "tree": arrays["tree"]}
 
 
-def cut_sample(sample: Sample, placement: Placement, is_chosen: bool, run: Run) -> First:
+def cut_sample(
+    sample: Sample, placement: Placement, is_chosen: bool, trees: tuple[str, ...], run: Run
+) -> First:
     """Return clusters of a sample, cut from its trees; into a chosen number, as that was counted."""
     groups = sample.groups(n_groups_for(placement.n_clusters))
-    cut = groups.cut(placement.n_clusters, groups.least if is_chosen else 0)
+    cut = groups.cut(placement.n_clusters, groups.least if is_chosen else 0, trees)
     clusters = groups.clusters_of(cut)
     T, sizes = counts_of(run.sample, placement.offsets, clusters, placement.n_clusters, placement.weights)
     return First(T, sizes, cut.tree, clusters if len(clusters) == run.data.n_objects else None)
@@ -280,7 +282,7 @@ def count_start(earlier: Start, weights: Weights | None, run: Run) -> First:
     return First(*count_earlier(earlier, weights, run))
 
 
-def cut_of_all(run: Run, n_clusters: int, weights: Weights | None) -> First:
+def cut_of_all(run: Run, n_clusters: int, weights: Weights | None, trees: tuple[str, ...] = TREES) -> First:
     """Return clusters of all objects, merged from groups of their embedding.
 
     For fine base clusters, of which a sample says too little; all count as equally reliable.
@@ -299,7 +301,7 @@ def cut_of_all(run: Run, n_clusters: int, weights: Weights | None) -> First:
     stats = run.fold(run.visit(assign, reads=[]), add_stats)
     table = np.ascontiguousarray(stats["counts"].T)
     merged = merge_groups(table, offsets, counts, np.ones(table.shape[1]))
-    cut = Groups(groups, table, offsets, counts, *merged).cut(K)
+    cut = Groups(groups, table, offsets, counts, *merged).cut(K, trees=trees)
     inside = one_hot(cut.clusters, K)
     return First(stats["counts"] @ inside, stats["sizes"] @ inside, cut.tree)
 
@@ -412,7 +414,9 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         remedy = " or write the result to a store with out=" if in_memory else ""
         plan.check(name, engine, ensemble, self.memory, remedy)
         survey, is_too_fine = survey_for_tree(ensemble, engine, seed, rows_for(n_groups_for(K)), K, counted)
-        first: Callable[[Run], First] = partial(cut_of_all, n_clusters=K, weights=self._weights)
+        first: Callable[[Run], First] = partial(
+            cut_of_all, n_clusters=K, weights=self._weights, trees=self._trees
+        )
         if not is_too_fine:
             sample = Sample.of(survey.sample, ensemble.offsets, self._weights, n_groups_for(K))
             told = self._judge_structure(ensemble, survey, sample, MOST_GROUPS)
@@ -421,8 +425,11 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
                     f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={K}: {told!r}.",
                     SurplusClustersWarning,
                 )
+            if not self._is_local:
+                all_alike = np.ones(sample.offsets[-1])
+                sample = Sample(sample.labels, sample.offsets, sample.counts, all_alike)
             is_chosen = hasattr(self, "n_clusters_choice_")
-            first = partial(cut_sample, sample, placement, is_chosen)
+            first = partial(cut_sample, sample, placement, is_chosen, self._trees)
         if (earlier := self._start) is not None:
             first = partial(count_start, earlier, self._weights)
         elif is_too_fine:
@@ -510,5 +517,9 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
             collect=collect,
         )
 
+    _trees: ClassVar[tuple[str, ...]] = TREES
+    """The trees that may be cut."""
+    _is_local: ClassVar[bool] = True
+    """Whether base clusters of a sample count by their reliability."""
     _states_probabilities: ClassVar[bool] = True
     """Memberships are the probabilities of clusters, by which `bigcons.metrics.trust` goes."""

@@ -23,6 +23,7 @@ mean, over the objects, of the distinctness of their cluster from the least dist
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -150,14 +151,15 @@ class Groups(NamedTuple):
         heights = np.maximum.accumulate(self.trees[DISTINCTNESS].heights)[::-1]
         return np.pad(heights[:most], (0, max(most - len(heights), 0)))
 
-    def cut(self, n_clusters: int, least: int = 0) -> Cut:
-        """Return the better cut of the two trees into ``n_clusters``, that of average link if equal.
+    def cut(self, n_clusters: int, least: int = 0, trees: Sequence[str] = TREES) -> Cut:
+        """Return the best cut of ``trees`` into ``n_clusters``, that of average link if equal.
 
         With ``least``, into so many clusters of at least so many objects, where a tree has them; what is in
         smaller ones is in no cluster.
         """
         cuts = []
-        for name, tree in self.trees.items():
+        for name in trees:
+            tree = self.trees[name]
             is_enough = self.n_large(name, least) >= n_clusters
             clusters = tree.cut(int(is_enough.argmax()) + 1 if is_enough.any() else n_clusters)
             if is_enough.any():

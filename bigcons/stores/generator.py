@@ -11,7 +11,7 @@ import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,11 +19,13 @@ from bigcons.errors import CorruptStoreError
 from bigcons.kernels.nearest import label_nearest, mean_distances, pack_centers
 from bigcons.layout import MISSING
 from bigcons.memory import Block
-from bigcons.stores.encoding import FeatureEncoding
-from bigcons.stores.features import Features, encoded_features
 from bigcons.stores.store import Store
 from bigcons.tables.encode import label_dtype
 from bigcons.tables.select import Column
+
+if TYPE_CHECKING:  # they import Arrow, which few fits need
+    from bigcons.stores.encoding import FeatureEncoding
+    from bigcons.stores.features import Features
 
 FAR = 0.99
 """Share of the rows that an ensemble was made of within whose distances to the centers others are not far."""
@@ -99,6 +101,8 @@ class Generator:
 
     def open(self, features: Any, *, id: Column | None = None) -> Features:
         """Open the features of new rows; see `assign`."""
+        from bigcons.stores.features import encoded_features
+
         return encoded_features(features, self.encoding, id)
 
     def assign(self, features: Any, *, id: Column | None = None) -> Assigned:
@@ -151,6 +155,8 @@ class Generator:
     @classmethod
     def from_bytes(cls, data: bytes) -> Generator:
         """Return the generator of `to_bytes`; raises KeyError, TypeError or ValueError for others."""
+        from bigcons.stores.encoding import FeatureEncoding
+
         facts, arrays = unpacked_parts(data)
         encoding = FeatureEncoding.from_dict(facts["encoding"])
         names = [str(name) for name in facts["names"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,11 +14,13 @@ from bigcons.memory import Block, row_blocks
 from bigcons.storage.commit import is_store
 from bigcons.stores.consensus import Consensus
 from bigcons.stores.ensemble_store import SUM_TOLERANCE, observed
-from bigcons.stores.features import Features
 from bigcons.tables.encode import given_names
 from bigcons.tables.ids import Ids, refuse_other_ids
 from bigcons.tables.intake import open_table
 from bigcons.tables.select import Column, select
+
+if TYPE_CHECKING:  # it imports Arrow, which few fits need
+    from bigcons.stores.features import Features
 
 
 class SoftSources:
@@ -110,10 +112,10 @@ class _Source(NamedTuple):
 
     @property
     def ids(self) -> Ids | None:
-        return self.table.ids if isinstance(self.table, Features) else self.table.id_column
+        return self.table.id_column if isinstance(self.table, Consensus) else self.table.ids
 
     def iterate(self, rows: int) -> Iterator[tuple[Block, np.ndarray]]:
-        if isinstance(self.table, Features):
+        if not isinstance(self.table, Consensus):
             yield from self.table.iterate(rows)
             return
         for block in row_blocks(self.n_objects, rows):
@@ -130,6 +132,8 @@ def _open(source: Any, name: str) -> _Source:
         return _Source(source.n_objects, source.n_clusters, source)
     if isinstance(source, (list, tuple)):
         source = np.asarray(source)
+    from bigcons.stores.features import Features
+
     table = Features(open_table(source, "memberships"), may_be_missing=True)
     if table.categories:
         raise InvalidInputError(

@@ -144,8 +144,8 @@ print(json.dumps({
 # How a release of numba or llvmlite may take a private part away, and what the warning has to name.
 LOSSES = {
     "cache hook": (
-        "from numba.core import caching; del caching.Cache._load_overload",
-        "_load_overload",
+        "from numba.core import caching; del caching.Cache._save_overload",
+        "_save_overload",
         {"disk": False, "vectors": True},
     ),
     "cache class": (

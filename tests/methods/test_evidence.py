@@ -37,7 +37,7 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabeledObject
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.kernels.neighbors import mark_owners
 from bigcons.memory import DataBudget
-from bigcons.methods.evidence import EAC, EACAverage, EACSingle
+from bigcons.methods.evidence import EAC, EACAverage, EACGroups, EACSingle
 from bigcons.metrics import adjusted_rand
 from tests.naive import linkage as naive
 from tests.naive.agreement import counts
@@ -509,7 +509,7 @@ def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do():
     assert EACSingle(4, memory="390MB").fit(labels).n_clusters_ == 4
     with pytest.raises(MemoryBudgetError, match="neighbors of"):
         EACSingle(4, neighbors=8, memory="371MB").fit(labels)
-    with pytest.raises(MemoryBudgetError, match=r"distinct rows need .* use pcc"):
+    with pytest.raises(MemoryBudgetError, match=r"distinct rows need .* use eac-groups or pcc"):
         EACSingle(4, memory=370_050_000).fit(labels)
 
 
@@ -545,3 +545,13 @@ def test_eac__warns_of_objects_without_labels():
         model = EACAverage(2).fit(labels)
     assert model.labels_.tolist() == [0, 1, 0, 1, 0, 0, -1]
     assert model.row_of_object_[6] == -1
+
+
+@pytest.mark.parametrize(("wrong", "least"), [(0.1, 0.99), (0.4, 0.8)])
+def test_eac_groups__is_near_average_link_of_all_objects_with_all_base_clusters_alike(wrong, least):
+    groups, labels = planted(n_objects=600, wrong=wrong)
+    model = EACGroups(4, client="serial").fit(labels)
+    exact = EACAverage(4, normalize="pooled").fit(labels)
+    assert model.chosen_tree_ == "average"
+    assert adjusted_rand(model.labels_, exact.labels_) >= least
+    assert adjusted_rand(groups, model.labels_) >= adjusted_rand(groups, exact.labels_) - 0.02
