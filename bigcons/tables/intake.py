@@ -188,6 +188,11 @@ def _open(x: Any, role: str, how: Reading) -> Table:
     if is_array and package not in ("pandas", "polars", "scipy"):
         return memory.ArrayTable(x, role)
     _dense(x, role)
+    if isinstance(x, dict):
+        raise InvalidInputError(
+            f"{role} is a dict; pass pandas.DataFrame(x) if its entries are columns, or, of labels, "
+            "Ensemble.from_runs(x) if each is a partition."
+        )
     kind = f"{package}.{type(x).__name__}" if package in ("pandas", "polars") else type(x).__name__
     if kind == "polars.LazyFrame":
         raise InvalidInputError(f"{role} is a polars LazyFrame, which has no rows yet; pass its collect().")
