@@ -492,14 +492,14 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer, ContinuingClusterer):
     def _placing_parts(self) -> dict[str, np.ndarray]:
         return {name: self._state[name] for name in _EVIDENCE}
 
-    def _restore_placing(self, parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int) -> None:
+    def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
+        offsets = ensemble.offsets
         table = int(offsets[-1]), padded(n_clusters)
         shapes: dict[str, tuple[int, ...]] = {"rates": table, "without": table}
         shapes |= {"prior": (n_clusters,), "own_prior": (n_clusters,), "temperature": (1,)}
         shapes["support"] = (n_clusters,)
         if any(parts[name].shape != shape or parts[name].dtype != float for name, shape in shapes.items()):
             raise ValueError("arrays of other shapes")
-        self._weights = Weights.given(self.weights, offsets)
         self._problem = Placement(offsets, n_clusters, self._weights)
         self._state = {name: parts[name] for name in _EVIDENCE}
 
