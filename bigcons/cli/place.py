@@ -71,9 +71,9 @@ def place(
     `bigcons generate`, as they were then, in any order; other columns are not read. They are encoded and
     scaled as they were, labeled by the centers of all partitions, and placed by these labels, block by block.
 
-    The file has a row for each of them: its id, if it has one, its label, the confidence in it, of a method
-    with memberships, and whether the row is farther from its centers than 99 % of the rows that the centers were made of. If that is so of
-    far more than 1 % of the rows, the data have changed.
+    The file has a row for each of them: its id, if it has one, its label, of a method with memberships the
+    confidence in it, and whether the row is farther from its centers than 99 % of the rows that the centers
+    were made of. If that is so of far more than 1 % of the rows, the data have changed.
     """
     from bigcons.execution.engine import open_engine
     from bigcons.metrics.confidence import ClusterSupport

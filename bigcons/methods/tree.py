@@ -34,7 +34,6 @@ from bigcons.overlaps.spectral_start import (
     MORE_OBJECTS,
     check_embedding_plan,
     count_clusters,
-    count_earlier,
     is_fine,
 )
 from bigcons.overlaps.tree import (
@@ -202,7 +201,10 @@ class Placement:
         )
 
     def visit(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> tuple[Stats, np.ndarray]:
-        """Place the objects of a block and count them in their clusters."""
+        """Place the objects of a block and count them in their clusters; without evidence, they stay."""
+        if carried is not None and "rates" not in state:
+            T, sizes = self.counted(labels, carried[:, 0])
+            return {"T": T, "sizes": sizes, "totals": np.zeros(2)}, carried
         placed = self.place(state, labels, carried)
         return placed.stats, placed.clusters[:, None]
 
@@ -330,16 +332,24 @@ class FineStart(TreeStart):
 
 
 class ContinuedTree(TreeStart):
-    """The pass that follows from the clusters of an earlier consensus."""
+    """The pass that counts all objects in the clusters of an earlier consensus; results are by that."""
 
     def __init__(self, problem: Placement, earlier: Start, judged: Judged | None) -> None:
         super().__init__(problem, judged)
         self.earlier = earlier
 
     def start(self, run: Run) -> tuple[Finalists, list[float]]:
-        """Return the evidence of the earlier clusters by all objects; no tree is made."""
-        T, sizes = count_earlier(run, self.earlier, self.placement.counted)
-        return self._following(T, sizes, None, carries=False), []
+        """Return no evidence, but the earlier clusters as the rows of the objects; no tree is made."""
+        for block in run.blocks:
+            run.arrays.write(0, block, self.earlier.clusters[block.start : block.stop, None])
+        return Finalists([], [{"tree": np.array([-1])}], [[]], carries=True), []
+
+    def step(self, run: Run, at: Iterate[Finalists], total: list[Stats]) -> Step[Finalists]:
+        """Take the step; the objective is that of the sample, of as many objects as there are."""
+        state = self.placement.state(total[0]["T"], total[0]["sizes"])
+        of_sample = self.placement.place(state, run.sample, None).stats["totals"][0]
+        total[0]["totals"][0] = of_sample * run.data.n_objects / len(run.sample)
+        return super().step(run, at, total)
 
 
 class ConsensusTree(ChoosingClusterer, SoftPassClusterer, ContinuingClusterer):
@@ -377,7 +387,8 @@ class ConsensusTree(ChoosingClusterer, SoftPassClusterer, ContinuingClusterer):
     has_structure_ : whether some number of clusters stands out: see `bigcons.choose_n_clusters`; of up to 33
         clusters, where the sample says enough of base clusters
     temperature_ : by what the evidence of the labels is multiplied, because partitions repeat each other
-    objective_ : log-probability of the labels of all objects by the clusters of the sample
+    objective_ : log-probability of the labels of all objects by the clusters of the sample; from a start, as
+        that of the sample by all objects in the earlier clusters is
     history_, n_passes_
 
     Notes

@@ -165,8 +165,9 @@ class ConsensusClusterer(Estimator):
         that of the ensemble before objects or partitions were appended. The solve starts from its clusters
         instead of those that it would find itself, whatever ``n_init`` and ``init``, and they keep their
         numbers; ``n_clusters`` is theirs, or "auto". `bigcons.match` tells how many objects have moved.
-        Labels are read once more, and as many passes are made as by another start: the time is about the
-        same. Methods without ``partial_fit`` refuse it.
+        Objects are counted in its clusters in one pass, which is all that the tree does before results; the
+        passes of other methods follow, so that the time is about that of a solve without it. Methods without
+        ``partial_fit`` refuse it.
         """
         path = out if out is not None else self.out
         resume = not overwrite and bool(getattr(self, "resume", True))
