@@ -190,7 +190,7 @@ def _open(x: Any, role: str, how: Reading) -> Table:
     _dense(x, role)
     if isinstance(x, dict):
         raise InvalidInputError(
-            f"{role} is a dict; pass pandas.DataFrame(x) if its entries are columns, or, of labels, "
+            f"{role} has type dict; pass pandas.DataFrame(x) if its entries are columns, or, of labels, "
             "Ensemble.from_runs(x) if each is a partition."
         )
     kind = f"{package}.{type(x).__name__}" if package in ("pandas", "polars") else type(x).__name__
