@@ -71,11 +71,9 @@ def __getattr__(name: str) -> Any:
     elif name in _MODULES:
         value = importlib.import_module(f"bigcons.{name}")
     else:
-        from bigcons.errors import nearest
+        from bigcons.errors import no_attribute
 
-        near = nearest(name, __dir__())
-        guess = "" if near is None else f"; did you mean {near}?"
-        raise AttributeError(f"module 'bigcons' has no attribute {name!r}{guess}")
+        raise no_attribute(__name__, name, __dir__())
     globals()[name] = value
     return value
 

@@ -270,6 +270,14 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return plain[near[0]] if near else None
 
 
+def no_attribute(module: str, name: str, known: Iterable[str]) -> AttributeError:
+    """Return the error that a module has no such name, with the one that may be meant."""
+    near = nearest(name, known)
+    return AttributeError(
+        f"module {module!r} has no attribute {name!r}" + ("" if near is None else f"; did you mean {near}?")
+    )
+
+
 def first_line(error: Exception) -> str:
     """Return the first line of an error, to quote in a message."""
     return next(filter(None, str(error).splitlines()), type(error).__name__).rstrip(".")[:160]

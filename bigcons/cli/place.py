@@ -71,9 +71,9 @@ def place(
     `bigcons generate`, as they were then, in any order; other columns are not read. They are encoded and
     scaled as they were, labeled by the centers of all partitions, and placed by these labels, block by block.
 
-    The file has a row for each of them: its id, if it has one, its label, the confidence in it, and whether
-    the row is farther from its centers than 99 % of the rows that the centers were made of. If that is so of
-    far more than 1 % of the rows, the data have changed.
+    The file has a row for each of them: its id, if it has one, its label, of a method with memberships the
+    confidence in it, and whether the row is farther from its centers than 99 % of the rows that the centers
+    were made of. If that is so of far more than 1 % of the rows, the data have changed.
     """
     from bigcons.execution.engine import open_engine
     from bigcons.metrics.confidence import ClusterSupport
@@ -95,7 +95,8 @@ def place(
     if memberships and not model.info.soft:
         consensus.read_memberships(0, 0)  # raises
     ids = None if out.lower().endswith(".npy") else data.ids
-    types: dict[str, Any] = {"label": np.dtype(np.int32), "confidence": np.dtype(np.float32)}
+    types: dict[str, Any] = {"label": np.dtype(np.int32)}
+    types |= {"confidence": np.dtype(np.float32)} if model.info.soft else {}
     types["is_far"] = np.dtype(bool)
     types |= {f"cluster_{k}": np.dtype(np.float32) for k in range(consensus.n_clusters if memberships else 0)}
     if ids is not None:
@@ -110,10 +111,10 @@ def place(
 
     def rows_of(placed: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
         for labels, soft, is_far in placed:
-            sure = confidence_of(labels, soft, support)
+            sure = [] if soft is None else [confidence_of(labels, soft, support)]
             of_ids = [] if ids is None else [ids.as_they_came(next(known))]
             columns = map(np.ascontiguousarray, soft.T) if memberships else ()
-            yield labels, sure, is_far, [*of_ids, labels, sure, is_far, *columns]
+            yield labels, sure, is_far, [*of_ids, labels, *sure, is_far, *columns]
 
     with (
         open_engine(client) as engine,
@@ -124,7 +125,8 @@ def place(
         for labels, sure, is_far, columns in rows_of(place_features(generator, task, data, engine)):
             write(columns)
             sizes += np.bincount(labels[labels >= 0], minlength=len(sizes))
-            n_far, summed = n_far + int(is_far.sum()), summed + float(sure.sum(dtype=np.float64))
+            n_far += int(is_far.sum())
+            summed += sum(float(of_rows.sum(dtype=np.float64)) for of_rows in sure)
     if to_stream:
         sys.stdout.flush()
         return
@@ -133,17 +135,21 @@ def place(
         "path": out,
         "n_objects": data.n_objects,
         "sizes": sizes.tolist(),
-        "mean_confidence": summed / data.n_objects,
+        "mean_confidence": summed / data.n_objects if model.info.soft else None,
         "far_share": n_far / data.n_objects,
     }
     emit(
         result,
-        f"{out}: {amount(data.n_objects, 'row')} placed, with a mean confidence of "
-        f"{result['mean_confidence']:.3f}.\n"
+        f"{out}: {amount(data.n_objects, 'row')} placed"
+        + (f", with a mean confidence of {result['mean_confidence']:.3f}.\n" if model.info.soft else ".\n")
         + facts({f"cluster {k}": size for k, size in enumerate(sizes.tolist()) if size})
         + f"\nFar from the centers: {n_far:,} ({n_far / data.n_objects:.1%}); about 1 % are expected of rows "
         "like those of the ensemble.",
     )
+
+
+_PLAIN = (bool, int, float, str)
+"""Values of parameters that a store gives back as they were."""
 
 
 def open_placing(folder: str) -> tuple[PredictingClusterer, Consensus]:
@@ -161,5 +167,8 @@ def open_placing(folder: str) -> tuple[PredictingClusterer, Consensus]:
     ensemble = Ensemble.open(beside if is_store(beside) else source)
     classes = {method.__name__: method for method in METHODS.values()}
     model: Any = classes[consensus.parameters["method"]]()
+    given = {name: value for name, value in consensus.parameters.items() if isinstance(value, _PLAIN)}
+    known = set(model.get_params()) - {"memory", "client", "out", "pairs", "weights"}
+    model.set_params(**{name: value for name, value in given.items() if name in known})
     model.take_placing(consensus, ensemble)
     return model, consensus

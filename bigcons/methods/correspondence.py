@@ -130,6 +130,8 @@ class Correspondence(SoftPredictingClusterer):
     def _group(self, base: BaseClusters, seed: int, engine: Engine) -> tuple[Grouping, list[float]]:
         """Return the best grouping, and the objectives of all starts; empty without starts."""
 
+    _placed_by = ("_groups", "_nearest")
+
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         offsets, groups, K = self._recoding.offsets, self._groups, self.n_clusters
         times = None if self._weights is None else self._weights.base_clusters

@@ -191,6 +191,8 @@ class CumulativeVoting(SoftPredictingClusterer):
         self._publish(ensemble, read, survey.unlabeled, out, engine)
         self.merged_: np.ndarray = renumbered(merged, self._order)
 
+    _placed_by = ("_table",)
+
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         offsets, table = self._recoding.offsets, self._table
         return lambda labels: shares(votes_of(labels, offsets, table)[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -209,6 +209,12 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
             return memberships
 
         self._publish(ensemble, read, unlabeled, out, engine)
+
+    _placed_by = ("_groups",)
+
+    def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
+        super()._restore_placing(parts, ensemble, n_clusters)
+        self._n_groups = n_clusters
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         offsets, weights = self._recoding.offsets, self._weights

@@ -34,7 +34,6 @@ from bigcons.overlaps.spectral_start import (
     MORE_OBJECTS,
     check_embedding_plan,
     count_clusters,
-    count_earlier,
     is_fine,
 )
 from bigcons.overlaps.tree import (
@@ -64,7 +63,6 @@ from bigcons.solving.passes import Iterate, Run, State, Stats, Step, Visit, add_
 from bigcons.solving.results import Found, Results, by_size
 from bigcons.solving.survey import Survey, labeled_objects, take_survey, warn_of_dissent
 from bigcons.solving.workspace import Output, open_workspace
-from bigcons.stores.aligning import Start
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
 from bigcons.stores.trust import TRUST_ROW
@@ -179,7 +177,13 @@ class Placement:
     def count(
         self, state: State, labels: np.ndarray, carried: np.ndarray | None = None
     ) -> tuple[Stats, np.ndarray]:
-        """Place the objects of a block and count them; return the counts and the clusters (rows, 1)."""
+        """Place the objects of a block and count them; return the counts and the clusters (rows, 1).
+
+        Without evidence, they stay in the clusters they have.
+        """
+        if carried is not None and "rates" not in state:
+            T, sizes = counts_of(labels, self.offsets, carried[:, 0], self.n_clusters, self.weights)
+            return {"T": T, "sizes": sizes, "totals": np.zeros(2)}, carried
         placed = self.place(state, labels, carried)
         return placed.stats, placed.clusters[:, None]
 
@@ -187,14 +191,14 @@ class Placement:
 class First(NamedTuple):
     """The clusters by which all objects are placed."""
 
-    T: np.ndarray
-    """(B, K): their objects in each base cluster."""
-    sizes: np.ndarray
+    T: np.ndarray | None = None
+    """(B, K): their objects in each base cluster; None if they are still to be counted, of all objects."""
+    sizes: np.ndarray | None = None
     """(K,)"""
     tree: str | None = None
     """The tree that was cut, if one was."""
     clusters: np.ndarray | None = None
-    """(n,) of the objects, if all are in the sample."""
+    """(n,) of the objects, if those of all are known."""
 
 
 class TreePass:
@@ -220,7 +224,8 @@ class TreePass:
             for block in run.blocks:
                 run.arrays.write(0, block, clusters[block.start : block.stop, None].astype(np.int32))
         is_known, number = clusters is not None, -1 if tree is None else TREES.index(tree)
-        return {**self.placement.state(T, sizes), "tree": np.array([number, is_known])}, []
+        evidence = {} if T is None or sizes is None else self.placement.state(T, sizes)
+        return {**evidence, "tree": np.array([number, is_known])}, []
 
     def visit(self, run: Run, at: Iterate[State]) -> Visit:
         """Return the task that places the objects of a block and counts them in their clusters."""
@@ -255,6 +260,9 @@ class TreePass:
                 support = self.judged.support_of(found.clusters, found.trust["confidence"], K)
         state |= {"support": support.clusters, "divisions": support.divisions}
         log_likelihood, moved = total["totals"][:2].tolist()
+        if "rates" not in at.state:  # all objects were counted, none was placed
+            of_sample = placement.place(state, run.sample, None).stats["totals"][0]
+            log_likelihood = float(of_sample) * run.data.n_objects / len(run.sample)
         return Step(state, {"objective": log_likelihood, "moved": moved}, is_settled=True)
 
     def pack(self, state: State) -> tuple[State, dict[str, Any]]:
@@ -275,11 +283,6 @@ def cut_sample(
     clusters = groups.clusters_of(cut)
     T, sizes = counts_of(run.sample, placement.offsets, clusters, placement.n_clusters, placement.weights)
     return First(T, sizes, cut.tree, clusters if len(clusters) == run.data.n_objects else None)
-
-
-def count_start(earlier: Start, weights: Weights | None, run: Run) -> First:
-    """Return the clusters of an earlier consensus; no tree is cut."""
-    return First(*count_earlier(earlier, weights, run))
 
 
 def cut_of_all(run: Run, n_clusters: int, weights: Weights | None, trees: tuple[str, ...] = TREES) -> First:
@@ -354,7 +357,8 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
     has_structure_ : whether some number of clusters stands out: see `bigcons.choose_n_clusters`; of up to 33
         clusters, where the sample says enough of base clusters
     temperature_ : by what the evidence of the labels is multiplied, because partitions repeat each other
-    objective_ : log-probability of the labels of all objects by the clusters of the sample
+    objective_ : log-probability of the labels of all objects by the clusters of the sample; from a start, as
+        that of the sample by all objects in the earlier clusters is
     history_, n_passes_
 
     Notes
@@ -431,7 +435,11 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
             is_chosen = hasattr(self, "n_clusters_choice_")
             first = partial(cut_sample, sample, placement, is_chosen, self._trees)
         if (earlier := self._start) is not None:
-            first = partial(count_start, earlier, self._weights)
+            clusters = earlier.clusters
+
+            def first(_run: Run) -> First:
+                return First(clusters=clusters)
+
         elif is_too_fine:
             check_embedding_plan(name, ensemble, engine, self.memory, GROUPS_PER_CLUSTER * K)
         with open_workspace(out, engine, 1, "<i4") as workspace:
@@ -470,18 +478,16 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         return partial(self._placement.memberships, self._state)
 
     def _placing_parts(self) -> dict[str, np.ndarray]:
-        weights = self._partition_weights()
-        given = {} if weights is None else {"weights": weights}
-        return {**{name: self._state[name] for name in _EVIDENCE}, **given}
+        return {name: self._state[name] for name in _EVIDENCE}
 
-    def _restore_placing(self, parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int) -> None:
+    def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
+        offsets = ensemble.offsets
         table = int(offsets[-1]), padded(n_clusters)
         shapes: dict[str, tuple[int, ...]] = {"rates": table, "without": table}
         shapes |= {"prior": (n_clusters,), "own_prior": (n_clusters,), "temperature": (1,)}
         shapes["support"] = (n_clusters,)
         if any(parts[name].shape != shape or parts[name].dtype != float for name, shape in shapes.items()):
             raise ValueError("arrays of other shapes")
-        self._weights = Weights.given(parts.get("weights"), offsets)
         self._placement = Placement(offsets, n_clusters, self._weights)
         self._state = {name: parts[name] for name in _EVIDENCE}
 

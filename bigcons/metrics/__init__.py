@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from bigcons.errors import no_attribute
+
 _MODULES = {
     "clusterings": "adjusted_rand consistency_index contingency matching_accuracy micro_precision nmi purity "
     "rand_index relative_nmi van_dongen variation_of_information",
@@ -59,7 +61,7 @@ else:  # type checkers take the names from the imports above
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'bigcons.metrics' has no attribute {name!r}")
+        raise no_attribute(__name__, name, _HOMES)
     value = getattr(importlib.import_module(f"bigcons.metrics.{_HOMES[name]}"), name)
     globals()[name] = value
     return value

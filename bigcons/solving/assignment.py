@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -144,15 +144,33 @@ class AssignmentClusterer(PassClusterer):
             keys, first = np.unique(row_keys(labels[stayed]), return_index=True)
             return Found(clusters, report=(keys, clusters[stayed[first]]))
 
-        ties: list[tuple[np.ndarray, np.ndarray]] = []
-        self._publish(ensemble, read, survey.unlabeled, out, engine, collect=ties.append)
-        keys, first = np.unique(np.concatenate([keys for keys, _ in ties]), return_index=True)
-        clusters = np.concatenate([clusters for _, clusters in ties])[first]
-        self._ties = Ties(keys, clusters, ensemble.dtype)
+        self._tied: list[tuple[np.ndarray, np.ndarray]] = []
+        self._label_type = ensemble.dtype
+        self._publish(ensemble, read, survey.unlabeled, out, engine, collect=self._tied.append)
+        self._ties()
+
+    def _ties(self) -> Ties:
+        """Return the ties of all blocks, which are held together from then on."""
+        keys, first = np.unique(np.concatenate([keys for keys, _ in self._tied]), return_index=True)
+        clusters = np.concatenate([clusters for _, clusters in self._tied])[first]
+        self._tied = [(keys, clusters)]
+        return Ties(keys, clusters, self._label_type)
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
-        place, ties = super()._placer(), self._ties
+        place, ties = super()._placer(), self._ties()
         return lambda labels: ties.settle(labels, place(labels))
+
+    def _placing_parts(self) -> dict[str, np.ndarray] | None:
+        if (parts := super()._placing_parts()) is None:
+            return None
+        keys, clusters, _ = self._ties()
+        tied = keys.view(np.uint8).reshape(len(keys), keys.dtype.itemsize)
+        return {**parts, "tied": tied, "tied_clusters": clusters}
+
+    def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
+        super()._restore_placing(parts, ensemble, n_clusters)
+        self._label_type = ensemble.dtype
+        self._tied = [(row_keys(parts["tied"]), parts["tied_clusters"])]
 
 
 class Ties(NamedTuple):

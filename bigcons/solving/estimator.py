@@ -165,8 +165,9 @@ class ConsensusClusterer(Estimator):
         that of the ensemble before objects or partitions were appended. The solve starts from its clusters
         instead of those that it would find itself, whatever ``n_init`` and ``init``, and they keep their
         numbers; ``n_clusters`` is theirs, or "auto". `bigcons.match` tells how many objects have moved.
-        Labels are read once more, and as many passes are made as by another start: the time is about the
-        same. Methods without ``partial_fit`` refuse it.
+        Objects are counted in its clusters in one pass, which is all that the tree does before results; the
+        passes of other methods follow, so that the time is about that of a solve without it. Methods without
+        ``partial_fit`` refuse it.
         """
         path = out if out is not None else self.out
         resume = not overwrite and bool(getattr(self, "resume", True))
@@ -383,7 +384,9 @@ class ConsensusClusterer(Estimator):
             parts = self._placing_parts() if isinstance(self, PredictingClusterer) else None
             if parts is not None:
                 facts = {"method": type(self).__name__, "labels": out.fingerprint["labels"]}
-                writer.write_placing(facts, {**parts, "order": self._order})
+                weights = self._partition_weights()  # type: ignore[attr-defined]  # it predicts
+                counted = {} if weights is None else {"counted": weights}
+                writer.write_placing(facts, {**parts, "order": self._order, **counted})
             if (tree := getattr(self, "tree_", None)) is not None:
                 writer.write_tree(tree)
             committing.enter_context(progress("write to disk", ensemble.n_objects))
@@ -659,13 +662,17 @@ class PredictingClusterer(ConsensusClusterer):
 
     # What predict needs, in a store
 
+    _placed_by: ClassVar[tuple[str, ...]] = ()
+    """The fitted arrays that `_placer` needs besides parameters, of methods that store nothing else."""
+
     def _placing_parts(self) -> dict[str, np.ndarray] | None:
         """Return the arrays of which `_restore_placing` makes this method place objects; None without any."""
-        return None
+        return {name: getattr(self, name) for name in self._placed_by} or None
 
-    def _restore_placing(self, parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int) -> None:
+    def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:  # noqa: ARG002
         """Take the arrays of `_placing_parts`; raises KeyError or ValueError for any others."""
-        raise NotImplementedError
+        for name in self._placed_by:
+            setattr(self, name, parts[name])
 
     def take_placing(self, consensus: Consensus, ensemble: Ensemble) -> None:
         """Place new objects by what is in the store of a consensus of ``ensemble``, as if it had been fitted.
@@ -681,10 +688,11 @@ class PredictingClusterer(ConsensusClusterer):
         self._recoding, self._generator = Recoding(ensemble), ensemble.generator
         self._n_columns, self._found_at = consensus.n_clusters, None
         try:
-            self._order = parts["order"]
+            self._order, counted = parts.pop("order"), parts.pop("counted", None)
             if sorted(self._order.tolist()) != list(range(self._n_columns)):
                 raise ValueError("the order of clusters")
-            self._restore_placing(parts, ensemble.offsets, self._n_columns)
+            self._weights = Weights.given(counted, ensemble.offsets)
+            self._restore_placing(parts, ensemble, self._n_columns)
         except (KeyError, ValueError, TypeError) as error:
             raise CorruptStoreError(
                 f"{consensus.path} cannot place objects ({error}); solve again with overwrite=True.",

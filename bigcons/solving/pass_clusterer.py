@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -61,8 +61,11 @@ class PassClusterer(ResumingClusterer):
         self.tol = tol
 
     @abstractmethod
-    def _make_problem(self, ensemble: Ensemble, survey: Survey) -> Problem:
-        """Check the method's own parameters and return its problem on this ensemble."""
+    def _make_problem(self, ensemble: Ensemble, survey: Any) -> Problem:
+        """Check the method's own parameters and return its problem on this ensemble.
+
+        ``survey``: its `Survey`; None where a stored solve is to place objects.
+        """
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()
@@ -145,6 +148,14 @@ class PassClusterer(ResumingClusterer):
             )
         problem, state = self._problem, self._state
         return lambda labels: problem.results(state, labels, None)
+
+    def _placing_parts(self) -> dict[str, np.ndarray] | None:
+        return dict(self._state) if hasattr(self, "_problem") else None
+
+    def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
+        solved = self.unfitted()
+        solved.n_clusters, solved._weights = n_clusters, self._weights
+        self._problem, self._state = solved._make_problem(ensemble, None), parts
 
     def _check(self) -> None:
         check_int("n_init", self.n_init)

@@ -426,9 +426,9 @@ class Consensus(Objects):
         if not self.has_placing:
             method = self.parameters.get("method", "its method")
             raise InvalidInputError(
-                f"{self.path} does not have what places new objects, because {method} does not store it; "
-                "solve with ConsensusTree (-m tree) or PCC over all pairs (-m pcc), or keep the fitted model "
-                "in Python and call predict_features."
+                f"{self.path} does not have what places new objects, because {method} did not store it; "
+                "solve by another method, such as ConsensusTree (-m tree), or call predict_features of the "
+                "fitted model."
             )
         return self._read_parts(PLACING)
 

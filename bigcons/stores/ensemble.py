@@ -166,7 +166,8 @@ class Ensemble(Objects):
             of objects), a mapping from objects to labels, or a clustering of igraph, leidenalg, cdlib or
             scikit-learn.
         names : default=None
-            Names of the partitions; by default the keys of a mapping, the names of files, or ``p0, p1, ...``
+            Names of the partitions; by default the keys of a mapping, or the names of files or columns if
+            all have different ones, else ``p0, p1, ...``
         ids : default=None
             What identifies the objects, in order. By default, communities and mappings have the objects that
             occur in any of them, ascending, whose names are the ids unless these are 0, 1, 2, ...

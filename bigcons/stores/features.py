@@ -32,9 +32,10 @@ from bigcons.stores.encoding import (
     texts_of,
 )
 from bigcons.stores.store import Objects
-from bigcons.tables.encode import NAME_OF_IDS
+from bigcons.tables.encode import MISSING_AS_TEXT, NAME_OF_IDS
 from bigcons.tables.ids import Ids, SeenIds
 from bigcons.tables.intake import open_table
+from bigcons.tables.reading import number_of
 from bigcons.tables.select import Column, Columns, choices_of, select
 from bigcons.tables.table import Rows, Table
 
@@ -362,10 +363,12 @@ class Features(Objects):
                 problems.append((code.name, f"is infinite at row {infinite[c]} (from 0)"))
             elif c in like_ids:
                 problems.append((code.name, "has a different whole number in every row"))
-            elif c in texts and not are_chosen and texts[c].are_ids(n_rows, code.name):
-                problems.append((code.name, "has a different text in every row"))
             elif c in texts and (date := texts[c].ambiguous_date):
                 problems.append((code.name, f"has dates such as {date!r}, whose day and month are not clear"))
+            elif c in texts and (word := texts[c].gap_of_numbers):
+                problems.append((code.name, f"has {word!r} among numbers"))
+            elif c in texts and not are_chosen and texts[c].are_ids(n_rows, code.name):
+                problems.append((code.name, "has a different text in every row"))
         refuse_columns(problems, self.where, _remedy_of(problems))
         return [texts[c].code(code) if c in texts else code for c, code in enumerate(codes)]
 
@@ -389,6 +392,8 @@ def _remedy_of(problems: list[tuple[str, str]]) -> str:
         )
     if any("dates" in what for _, what in problems):
         parts.append("write dates as 2024-12-31")
+    if any("among numbers" in what for _, what in problems):
+        parts.append("leave the cells of missing numbers empty")
     if any("infinite" in what for _, what in problems):
         parts.append("features must be finite: replace what is infinite")
     return ", and ".join(parts)
@@ -457,6 +462,7 @@ class _Texts:
         self._all_differ, self._keys = True, set[int]()
         self._are_iso = self._are_dates = True
         self._example = ""
+        self._are_numbers, self._has_number, self._gap = True, False, ""
 
     def add(self, texts: list[str | None], rows: np.ndarray) -> None:
         """Look at the next rows: the different texts, and which each row has."""
@@ -470,6 +476,11 @@ class _Texts:
             self._are_iso = self._are_iso and all(map(_ISO_DATE.fullmatch, known))
             self._are_dates = self._are_dates and all(map(_OTHER_DATE.fullmatch, known))
             self._example = self._example or min(known)
+            if self._are_numbers:
+                others = {text for text in known if number_of(text) is None}
+                self._are_numbers = all(text.lower() in MISSING_AS_TEXT for text in others)
+                self._has_number = self._has_number or len(others) < len(known)
+                self._gap = self._gap or min(others, default="")
         if not self._is_hashed:
             self._levels |= known
             self._is_hashed = len(self._levels) > LEVELS
@@ -487,6 +498,11 @@ class _Texts:
     def ambiguous_date(self) -> str:
         """A date whose day and month are not clear, if all texts are such; else empty."""
         return self._example if self._are_dates and self._example else ""
+
+    @property
+    def gap_of_numbers(self) -> str:
+        """What stands where a number is missing, such as "?", if all other texts are numbers; else empty."""
+        return self._gap if self._are_numbers and self._has_number else ""
 
     def code(self, code: ColumnCode) -> ColumnCode:
         """Return what the column becomes."""

@@ -97,7 +97,7 @@ def _side_by_side(columns: Sequence[np.ndarray], header: Header) -> Iterator[np.
 
 
 def _listed_runs(runs: Any, names: Sequence[str] | None) -> tuple[list[Any], list[str]]:
-    """Return the runs as a list, and their names: given, keys of a mapping, those of files, or p0, p1, ..."""
+    """Return the runs as a list, and their names: given, keys of a mapping, their own, or p0, p1, ..."""
     wanted = (
         "pass a list with an entry for each partition: its labels, a file of them, or its communities, lists "
         "or sets of objects"
@@ -122,10 +122,17 @@ def _listed_runs(runs: Any, names: Sequence[str] | None) -> tuple[list[Any], lis
     if any(map(_is_label, found)):
         raise InvalidInputError(f"runs is a list of {len(found)} labels, a single run; pass [runs].")
     if names is None:
-        stems = [Path(run).name.partition(".")[0] for run in found if isinstance(run, (str, os.PathLike))]
-        is_new = len(set(stems)) == len(found)
-        return found, stems if is_new else [f"p{u}" for u in range(len(found))]
+        own = {name for run in found if (name := _own_name(run))}
+        return found, [_own_name(run) if len(own) == len(found) else f"p{u}" for u, run in enumerate(found)]
     return found, given_names(names, len(found), "runs")
+
+
+def _own_name(run: Any) -> str:
+    """Return the name of a file, or of a column of pandas or polars; "" without one."""
+    if isinstance(run, (str, os.PathLike)):
+        return Path(run).name.partition(".")[0]
+    name = getattr(run, "name", None)
+    return "" if name is None or not hasattr(run, "to_frame") else str(name)
 
 
 def _are_bare_communities(runs: Sequence[Any]) -> bool:

@@ -22,7 +22,12 @@ MIN_CHUNK_ROWS = 1_024
 _CHUNK_LABELS = 16_000_000
 
 NAME_OF_IDS = re.compile(r"(?i:(.*[^a-z])?(id|ids|key|uuid|index|unnamed: \d+))|.*I[dD]")
-_MISSING_AS_TEXT = frozenset(("?", ".", "-", "none", "unknown", "unassigned", "missing"))
+MISSING_AS_TEXT = frozenset(
+    (
+        *("?", ".", "-", "--", "na", "n.a.", "none", "missing", "undefined", "noise", "outlier"),
+        *("unknown", "unassigned", "unclassified"),
+    )
+)
 """Text in lower case that often stands for a missing label, but can be a name."""
 
 
@@ -250,7 +255,9 @@ def warn_of_suspects(
         )
     all_differ = (n_clusters == n_objects) & (n_objects > 1)
     if n_objects < 200:  # may legitimately have as many partitions, or only singleton clusters
-        all_differ &= [NAME_OF_IDS.fullmatch(name) is not None for name in names]
+        is_text = np.array([values is not None and values.dtype == object for values in categories])
+        is_name = is_text & (not is_text.all() and n_objects >= 20)  # text beside numbers
+        all_differ &= [NAME_OF_IDS.fullmatch(name) is not None for name in names] | is_name
     (ids,) = np.nonzero(all_differ)
     # fewer than four objects that share a label, on average, are hardly a partition
     is_fine = (n_clusters >= 200) & (4 * n_clusters > n_labeled)
@@ -274,7 +281,7 @@ def warn_of_suspects(
     for name, values in zip(names, categories, strict=True):
         if values is None or values.dtype != object:
             continue
-        if found := [value for value in values if value.lower() in _MISSING_AS_TEXT]:
+        if found := [value for value in values if value.lower() in MISSING_AS_TEXT]:
             warn_user(
                 f"partition {name!r} has the text {min(found)!r} as a label of its own; "
                 f"pass missing={min(found)!r} (--missing) if it means that there is none.",

@@ -182,6 +182,11 @@ def _open(x: Any, role: str, how: Reading) -> Table:
         return memory.ArrayTable(x, role)
     if is_sparse(x):
         raise InvalidInputError(f"{role} is a sparse {type(x).__name__}; pass it dense, such as x.toarray().")
+    if isinstance(x, dict):
+        raise InvalidInputError(
+            f"{role} has type dict; pass pandas.DataFrame(x) if its entries are columns, or, of labels, "
+            "Ensemble.from_runs(x) if each is a partition."
+        )
     kind = f"{package}.{type(x).__name__}" if package in ("pandas", "polars") else type(x).__name__
     if kind == "polars.LazyFrame":
         raise InvalidInputError(f"{role} is a polars LazyFrame, which has no rows yet; pass its collect().")

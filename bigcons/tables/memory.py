@@ -206,6 +206,7 @@ class PandasTable(SlicedTable):
     def __init__(self, frame: Any, where: str) -> None:
         super().__init__(where, frame.shape, as_names(frame.columns))
         self.has_plain_index: bool = type(frame.index).__name__ == "RangeIndex"
+        self.is_named = frame.index.inferred_type == "string" and frame.index.is_unique
         self._frame = frame
 
     @property
@@ -220,9 +221,10 @@ class PandasTable(SlicedTable):
         try:
             return list(pa.Schema.from_pandas(self._frame, preserve_index=False).types)
         except (pa.ArrowException, ValueError) as error:
+            mixed = [name for c, name in enumerate(self.names or []) if _is_mixed(self._frame.iloc[:, c])]
             raise InvalidInputError(
-                f"{self.where} has a column of mixed types or names ({first_line(error)}); "
-                "convert it to one type."
+                f"{self.where} has mixed types in {', '.join(map(repr, mixed)) or 'its names'} "
+                f"({first_line(error)}); convert each column to one type."
             ) from None
 
     def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:
@@ -242,6 +244,16 @@ class PandasTable(SlicedTable):
                 f"column {str(series.name)!r} of {self.where} has type {series.dtype}; "
                 "convert it to numbers or text."
             ) from None
+
+
+def _is_mixed(series: Any) -> bool:
+    import pyarrow as pa
+
+    try:
+        pa.array(series, from_pandas=True)
+    except (pa.ArrowException, ValueError):
+        return True
+    return False
 
 
 def _index_frame(index: Any, where: str) -> Any:

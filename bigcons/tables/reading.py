@@ -141,6 +141,12 @@ def header_names(
     head = list(islice(lines, 1))
     is_short = bool(head) and len(head[0]) == len(first) + 1 and head[0][-1] != ""
     names = ["", *first] if is_short else first
+    is_uneven = any(len(line) != len(first) for line in head)
+    if header is None and is_uneven and first[0].startswith("#"):
+        raise InvalidInputError(
+            f"{where} begins with a comment, {first[0]!r}; delete such lines, or pass header=True (--header) "
+            "if it has names of columns."
+        )
     if header is None:
         header = is_short or not named.isdisjoint(first)
         if not header and not _may_be_header(first, role):

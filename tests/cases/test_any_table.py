@@ -25,9 +25,16 @@ NAMED_GAPS = ("Unknown", "?")
 
 ROUTES = (
     *("array", "object array", "list", "pandas", "pandas nullable", "categorical", "polars", "arrow", "dask"),
-    *("csv", "csv without header", "tsv.gz", "r.csv", "parquet", "parquet with index", "npy", "zarr"),
-    *("runs", "runs of files", "long", "long csv", "rows are partitions"),
+    *("csv", "csv without header", "tsv.gz", "r.csv", "parquet", "npy", "npz", "zarr"),
+    *("pandas with index", "parquet with index", "runs", "runs of files", "runs of series"),
+    *("long", "long csv", "rows are partitions"),
 )
+WITH_NAMES = (
+    *("pandas", "pandas nullable", "categorical", "polars", "arrow", "csv", "tsv.gz", "r.csv", "parquet"),
+    *("pandas with index", "parquet with index", "runs of files", "runs of series", "long", "long csv"),
+)
+WITH_IDS = ("r.csv", "pandas with index", "parquet with index", "runs of series")
+NAMES = ("r0", "r1", "r2", "r3"), ("2", "5", "10", "20")  # as a sweep over the number of clusters has
 
 
 @st.composite
@@ -54,18 +61,21 @@ def written_tables(draw):
         gap = st.just(-2) if names_gaps else st.sampled_from([-1, -7])
         cells = [[draw(gap) if v is None else v for v in c] for c in columns]
     missing = None if not names_gaps else [*NAMED_GAPS] if is_text else -2
-    return columns, cells, missing, draw(st.sampled_from(ROUTES))
+    return columns, cells, missing, draw(st.sampled_from(ROUTES)), draw(st.sampled_from(NAMES))
 
 
-def write(cells, route, folder):
+def write(cells, route, folder, names=NAMES[0]):
     """Return a source with these cells by columns, the way to read it, and the parameters to pass."""
     is_text = isinstance(cells[0][0], str)
-    frame = pd.DataFrame({f"r{u}": column for u, column in enumerate(cells)})
+    frame = pd.DataFrame(dict(zip(names, cells, strict=False)))
+    named = frame.set_axis([f"row {i}" for i in range(len(frame))])
     matrix = frame.to_numpy(dtype="U" if is_text else None)
     path = folder / "x"
-    if route in ("array", "dask", "npy", "zarr"):
+    if route in ("array", "dask", "npy", "npz", "zarr"):
         if route == "npy":
             np.save(path := folder / "x.npy", matrix)
+        elif route == "npz":
+            np.savez(path := folder / "x.npz", labels=matrix)
         elif route == "zarr" and not is_text:
             zarr.create_array(str(path := folder / "x.zarr"), data=matrix)
         elif route == "dask":
@@ -80,6 +90,7 @@ def write(cells, route, folder):
         return rows, Ensemble.from_labels, {"orientation": "objects" if route == "list" else "partitions"}
     if route.startswith("pandas") or route == "categorical":
         made = {"pandas": lambda: frame, "pandas nullable": frame.convert_dtypes}
+        made["pandas with index"] = lambda: named
         return made.get(route, lambda: frame.astype("category"))(), Ensemble.from_labels, {}
     if route == "polars":
         return pl.from_pandas(frame), Ensemble.from_labels, {}
@@ -89,23 +100,26 @@ def write(cells, route, folder):
         has_header = route != "csv without header"
         path = folder / f"x.{route.split()[0]}"
         frame.to_csv(path, index=False, header=has_header, sep="\t" if route == "tsv.gz" else ",", quoting=1)
-        return path, Ensemble.from_labels, {} if has_header else {"header": False}
+        return path, Ensemble.from_labels, {"header": has_header}
     if route in ("r.csv", "parquet with index"):
-        named = frame.set_axis([f"row {i}" for i in range(len(frame))])
         path = folder / ("x.csv" if route == "r.csv" else "x.parquet")
         (named.to_csv if route == "r.csv" else named.to_parquet)(path)
-        return path, Ensemble.from_labels, {}
+        return path, Ensemble.from_labels, {"header": True} if route == "r.csv" else {}
     if route == "parquet":
         frame.to_parquet(folder / "x.parquet", index=False)
         return folder / "x.parquet", Ensemble.from_labels, {}
     if route.startswith("runs"):
         runs = list(cells)
         if route == "runs of files":
-            runs = [folder / f"run{u}.parquet" for u in range(len(cells))]
+            runs = [folder / f"{name}.parquet" for name, _ in zip(names, cells, strict=False)]
             for run, column in zip(runs, cells, strict=True):
                 pd.DataFrame({"label": column}).to_parquet(run)
+        elif route == "runs of series":
+            runs = [named[name] for name in frame]
         return runs, Ensemble.from_runs, {}
-    rows = [(i, f"r{u}", label) for u, column in enumerate(cells) for i, label in enumerate(column)]
+    rows = [
+        (i, name, label) for name, column in zip(names, cells, strict=False) for i, label in enumerate(column)
+    ]
     long = pd.DataFrame(rows, columns=["object", "run", "label"]).sample(frac=1, random_state=0)
     by = {"object": "object", "partition": "run", "label": "label"}
     if route == "long":
@@ -118,12 +132,18 @@ def write(cells, route, folder):
 @settings(max_examples=300, deadline=None)
 @pytest.mark.filterwarnings("ignore:partition .* as its only label")
 def test_a_table_of_any_sort_has_the_meaning_it_was_written_with(table):
-    columns, cells, missing, route = table
+    columns, cells, missing, route, names = table
     meant = [list(row) for row in zip(*columns, strict=True)]
     with tempfile.TemporaryDirectory() as directory:
-        source, read, how = write(cells, route, Path(directory))
+        source, read, how = write(cells, route, Path(directory), names)
         found = read(source, missing=missing, **how)
         assert values_of(found) == meant, route
+        if route in WITH_NAMES:
+            assert sorted(found.names) == sorted(names[: len(cells)]), route
+        if route in WITH_IDS:
+            assert found.ids.tolist() == [f"row {i}" for i in range(len(meant))], route
+        else:
+            assert found.ids is None or route.startswith("long"), route
         if read == Ensemble.from_labels:
             stored = import_labels(source, Path(directory, "e.zarr"), missing=missing, **how)
             assert values_of(stored) == meant, route
@@ -138,7 +158,7 @@ UNCLEAR = ("csv", "csv without header", "list", "one-column files", "long csv")
 @settings(max_examples=200, deadline=None)
 @pytest.mark.filterwarnings("ignore:partition .* as its only label")
 def test_a_table_that_is_not_explained_is_read_as_it_was_meant_or_refused(table, route):
-    columns, cells, missing, _ = table
+    columns, cells, missing, *_ = table
     meant = [list(row) for row in zip(*columns, strict=True)]
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)

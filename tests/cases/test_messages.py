@@ -67,3 +67,7 @@ def test_public_names__that_are_misspelt():
     with pytest.raises(AttributeError, match=r"no attribute 'PPC'; did you mean PCC\?"):
         bigcons.PPC  # noqa: B018
     assert not hasattr(bigcons, "zzz")
+    with pytest.raises(
+        AttributeError, match=r"no attribute 'adjusted_rand_score'; did you mean adjusted_rand\?"
+    ):
+        bigcons.metrics.adjusted_rand_score  # noqa: B018

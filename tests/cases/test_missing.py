@@ -167,7 +167,7 @@ def test_missing__is_for_tables_of_labels(tmp_path):
             Ensemble.from_labels(source, missing=0)
 
 
-@pytest.mark.parametrize("word", ["Unknown", "?", ".", "none", "unassigned"])
+@pytest.mark.parametrize("word", ["Unknown", "?", ".", "none", "unassigned", "Noise"])
 def test_text_that_may_mean_missing_is_told(word):
     frame = pd.DataFrame({"a": ["x", word, "y"]})
     with pytest.warns(SuspiciousLabelsWarning, match=f"pass missing='[{word}]+'"):

@@ -88,6 +88,15 @@ def test_a_first_line_that_cannot_be_a_header_is_an_object(tmp_path, text):
     assert Ensemble.from_labels(tmp_path / "x.csv").n_objects == 2
 
 
+@pytest.mark.parametrize("text", ["# made by R\na,b\n0,1\n1,1\n", "#k,runs,seed\na,b\n0,1\n1,1\n"])
+def test_a_comment_is_no_header(tmp_path, text):
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(InvalidInputError, match=r"begins with a comment, '#.*; delete such lines"):
+        Ensemble.from_labels(tmp_path / "x.csv")
+    (tmp_path / "x.csv").write_text("#OTU,a,b\nx,0,1\ny,1,1\n")
+    assert Ensemble.from_labels(tmp_path / "x.csv", id=0).names == ["a", "b"]
+
+
 def test_numbers_in_the_first_line_of_features(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("0,1,2\n0.5,1.5,2.5\n")
@@ -252,6 +261,11 @@ def test_rows_that_are_numbered_as_partitions_are_refused(runs):
 )
 def test_rows_that_are_numbered_as_objects_are_read(rows):
     assert values_of(Ensemble.from_labels(rows)) == rows
+
+
+def test_a_dict_is_refused_with_both_readings():
+    with pytest.raises(InvalidInputError, match=r"pandas\.DataFrame\(x\) .* Ensemble\.from_runs\(x\)"):
+        Ensemble.from_labels({"a": [0, 1], "b": [0, 0]})
 
 
 def test_communities_are_refused_as_labels():

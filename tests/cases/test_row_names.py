@@ -11,7 +11,13 @@ import pytest
 
 import bigcons as bc
 from bigcons import Ensemble
-from bigcons.errors import InvalidIdsError, InvalidInputError, MissingDependencyError, UnknownColumnError
+from bigcons.errors import (
+    InvalidIdsError,
+    InvalidInputError,
+    MissingDependencyError,
+    SuspiciousLabelsWarning,
+    UnknownColumnError,
+)
 from bigcons.stores.ensemble import import_labels
 from bigcons.stores.features import open_features
 from tests.support.stores import values_of
@@ -61,6 +67,22 @@ def test_names_of_rows_in_files_are_the_ids(name, tmp_path):
         bc.METHODS["best"](2).fit(path, out=tmp_path / "c") and bc.Consensus.open(tmp_path / "c").to_pandas()
     )
     assert frame.index.tolist() == list("pqr")
+
+
+def test_text_in_the_index_of_a_data_frame_is_the_ids():
+    ensemble = Ensemble.from_labels(NAMED.rename_axis("cell"))
+    assert (ensemble.id_name, ensemble.ids.tolist()) == ("cell", list("pqr"))
+    assert Ensemble.from_labels(NAMED, drop="index").ids is None
+    for index in (["a", "a", "b"], [7, 3, 5], pd.MultiIndex.from_product([["s"], list("abc")])):
+        assert Ensemble.from_labels(NAMED.set_axis(index)).ids is None
+    ensemble.append_partitions(pd.DataFrame({"w": [0, 1]}, index=["r", "p"]))
+    assert [row[2] for row in values_of(ensemble)] == [1, None, 0]
+
+
+def test_text_that_names_every_row_beside_numbers_is_told():
+    frame = pd.DataFrame({"cell": [f"AAC{i}" for i in range(40)], "a": np.arange(40) % 3})
+    with pytest.warns(SuspiciousLabelsWarning, match="'cell' has a different label for every object"):
+        Ensemble.from_labels(frame)
 
 
 def test_names_of_rows_give_way_to_other_ids(tmp_path):

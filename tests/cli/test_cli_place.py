@@ -124,15 +124,28 @@ def test_place__of_pcc_is_what_the_fitted_model_says(made):
         np.testing.assert_array_equal(placed.filter(like="cluster_"), expected.memberships)
 
 
+def test_place__of_a_method_without_memberships_has_no_confidence(made):
+    assert bigcons(made, "solve out/ensemble.zarr -m qmi -k 3 -o qmi.zarr").exit_code == 0
+    result = bigcons(made, "place new.csv --with qmi.zarr -o qmi.csv")
+    assert "200 rows placed.\n" in result.stdout
+    placed = pd.read_csv(made / "qmi.csv")
+    assert placed.columns.tolist() == ["customer_id", "label", "is_far"]
+    assert bc.metrics.adjusted_rand(customers(200, 1)[1], placed["label"].to_numpy()) > 0.95
+
+
 def test_place__refuses_what_it_cannot_do_in_one_line(made):
     (made / "short.csv").write_text("city,age\nBern,3\n")
     result = bigcons(made, "place short.csv --with out/ -o x.csv")
     assert "short.csv has no column 'joined', 'active'; give the columns" in result.output
-    solved = bigcons(made, "solve out/ensemble.zarr -m ivc -k 3 -o ivc.zarr")
-    assert solved.exit_code == 0, solved.output
-    result = bigcons(made, "place new.csv --with ivc.zarr -o x.csv")
-    assert result.exit_code == 1
-    assert "because IVC does not store it; solve with ConsensusTree (-m tree) or PCC" in result.output
+    for method, words in (
+        ("best", "because BEST did not store it; solve by another method, such as ConsensusTree"),
+        ("ivc", "memberships"),
+    ):
+        solved = bigcons(made, f"solve out/ensemble.zarr -m {method} -k 3 -o {method}.zarr")
+        assert solved.exit_code == 0, solved.output
+        result = bigcons(made, f"place new.csv --with {method}.zarr -o x.csv --memberships")
+        assert result.exit_code == 1
+        assert words in result.output
     assert not (made / "x.csv").exists()
     result = bigcons(made, "run customers.csv -k 3 -o other/")
     assert "column 'customer_id'" in result.output

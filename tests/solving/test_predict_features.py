@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 import bigcons as bc
+from bigcons.cli.place import open_placing
 from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.solving.placing import tables_of_generator
 
 N = 600
 
@@ -75,8 +77,8 @@ def test_fit__of_a_finished_store_predicts_as_before(table, ensemble, tmp_path):
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(CorruptStoreError, match=r"placing.npz is damaged \(wrong checksum\)"):
         bc.Consensus.open(tmp_path / "c.zarr").verify()
-    bc.IVC(3, random_state=0).fit(ensemble, out=tmp_path / "i.zarr")
-    found = bc.IVC(3, random_state=0).fit(ensemble, out=tmp_path / "i.zarr")
+    bc.HBGF(3, random_state=0).fit(ensemble, out=tmp_path / "i.zarr")
+    found = bc.HBGF(3, random_state=0).fit(ensemble, out=tmp_path / "i.zarr")
     with pytest.raises(InvalidInputError, match="does not store what predict needs"):
         found.predict_features(table)
 
@@ -86,7 +88,7 @@ def test_take_placing__refuses_arrays_of_other_shapes(ensemble, tmp_path):
     parts = model._placing_parts()
     for wrong in ({"rates": parts["rates"][1:]}, {"prior": np.zeros(2)}, {"temperature": np.ones(1, "f4")}):
         with pytest.raises(ValueError, match="shapes"):
-            bc.ConsensusTree()._restore_placing({**parts, **wrong}, ensemble.offsets, 3)
+            bc.ConsensusTree()._restore_placing({**parts, **wrong}, ensemble, 3)
 
 
 def test_take_placing__leaves_objects_of_partitions_without_weight_unlabeled(ensemble, tmp_path):
@@ -99,3 +101,25 @@ def test_take_placing__leaves_objects_of_partitions_without_weight_unlabeled(ens
     for model in (fitted, stored):
         place = model._place_task(model._recoding.tables(ensemble))
         assert (place(rows)[0] >= 0).tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *(("tree", {"weights": True}), ("mixture", {"background": False}), ("bce", {}), ("nmf", {})),
+        *(("qmi", {"weights": True}), ("kcc", {"utility": "uc"}), ("kmeans", {"encode": "integer"})),
+        *(("ivc", {}), ("ipvc", {}), ("ipc", {"normalize": "all"}), ("least-loss", {})),
+        *(("mcla", {"weights": True}), ("ccsvd", {}), ("cumulative", {})),
+    ],
+)
+def test_place__of_a_stored_consensus_is_what_the_fitted_model_says(name, options, ensemble, table, tmp_path):
+    if "weights" in options:
+        options = {"weights": [0.0, *[2.0] * (ensemble.n_partitions - 1)]}
+    ensemble.save(tmp_path / "e.zarr")
+    stored = bc.Ensemble.open(tmp_path / "e.zarr")
+    model = bc.METHODS[name](2, random_state=0, **options).fit(stored, out=tmp_path / "c.zarr")
+    expected, (placing, _) = model.predict_features(table), open_placing(str(tmp_path / "c.zarr"))
+    place = placing._place_task(tables_of_generator(stored.generator, placing._recoding.values))
+    labels, memberships = place(stored.generator.assign(table).labels)
+    np.testing.assert_array_equal(labels, expected.labels)
+    np.testing.assert_array_equal(memberships, expected.memberships)

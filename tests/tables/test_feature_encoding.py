@@ -173,6 +173,25 @@ def test_features__tell_all_that_is_wrong_before_any_id_is_read():
         open_features(more)
 
 
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (
+            ["4", "?", "2.5", "?"],
+            r"x.csv has '\?' among numbers; leave the cells of missing numbers empty",
+        ),
+        ([*map(str, range(80)), "Unknown"], "x.csv has 'Unknown' among numbers"),
+        ([f"{day}/01/2020" for day in range(1, 29)] * 9, "day and month are not clear; write dates as"),
+    ],
+)
+def test_features__refuse_text_that_is_meant_as_numbers_or_dates(column, message, tmp_path):
+    pd.DataFrame({"x": column, "y": np.arange(len(column)) % 3}).to_csv(tmp_path / "x.csv", index=False)
+    with pytest.raises(InvalidInputError, match=message):
+        open_features(tmp_path / "x.csv")
+    levels = pd.DataFrame({"x": ["1", "K", "2", "?"]})
+    assert open_features(levels).names == ["x=1", "x=2", "x=?", "x=K"]
+
+
 @pytest.mark.parametrize("is_text", [False, True])
 def test_features__refuse_a_column_of_different_whole_numbers_unless_it_is_chosen(is_text):
     rows = np.random.default_rng(0).permutation(300)

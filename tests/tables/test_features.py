@@ -220,7 +220,7 @@ def test_read__missing_numbers_of_csv_are_refused_and_missing_text_is_a_value(tm
         (np.array([[1, None]]), "must be real numbers"),
         (pd.Series([1.0]), "pandas.Series"),
         (pl.LazyFrame({"x": [1]}), "polars.LazyFrame"),
-        (pd.DataFrame({"x": ["a", 1]}), "mixed types"),
+        (pd.DataFrame({"x": ["a", 1], "y": [1, "b"]}), "mixed types in 'x', 'y'"),
         (pd.DataFrame([[1, 2]], columns=["x", "x"]), "x"),
         (
             pd.DataFrame({"id": [str(row) for row in range(1001)]}),

@@ -285,8 +285,9 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         arrays, facts = packed_sums(self._placing.sums)
         return {**arrays, **{name: np.array(value) for name, value in facts.items()}}
 
-    def _restore_placing(self, parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int) -> None:
-        given = {name: of.item() if of.ndim == 0 else of for name, of in parts.items() if name != "order"}
+    def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
+        offsets = ensemble.offsets
+        given = {name: of.item() if of.ndim == 0 else of for name, of in parts.items()}
         sums = unpacked_sums(given)
         expected = no_sums(offsets, n_clusters, sums.weights)
         counted = np.ones(offsets.size - 1) if sums.partition_weights is None else sums.partition_weights
