@@ -354,8 +354,8 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
     n_clusters_ : number of clusters with at least one object in ``labels_``
     trust_ : how far the labels can be trusted: see `bigcons.metrics.trust`. Not of soft clusterings
     chosen_tree_ : which tree was cut, "average" or "distinctness"; None from a start
-    has_structure_ : whether some number of clusters stands out: see `bigcons.choose_n_clusters`; of up to 33
-        clusters, where the sample says enough of base clusters
+    has_structure_ : whether some number of clusters stands out: see `bigcons.choose_n_clusters`; where the
+        sample says enough of base clusters
     temperature_ : by what the evidence of the labels is multiplied, because partitions repeat each other
     objective_ : log-probability of the labels of all objects by the clusters of the sample; from a start, as
         that of the sample by all objects in the earlier clusters is

@@ -9,7 +9,9 @@ to the distinctness of the most distinct two groups: of labels without structure
 it outlives all other numbers.
 
 A lifetime counts as far as others would find it, too: times the agreement at that number with as many other
-partitions, by halves of them (`bigcons.overlaps.support`). A single cluster is what everyone finds.
+partitions, by halves of them (`bigcons.overlaps.support`). What others would not find, of this number and of
+all smaller ones, counts against it: a continuum is divided again and again, each time elsewhere, before some
+number of its parts seems to live. A single cluster is what everyone finds.
 """
 
 from __future__ import annotations
@@ -34,8 +36,6 @@ from bigcons.overlaps.tree import (
     FIRST_GROUPS,
     LEAST_OBJECTS,
     MOST_PRODUCTS,
-    N_ROWS,
-    ROWS_PER_GROUP,
     Groups,
     Sample,
     Tree,
@@ -48,7 +48,7 @@ from bigcons.seeding import SeedLike, draw_rows, resolve_seed
 from bigcons.solving.estimator import AUTO, ConsensusClusterer, logger
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.survey import Survey
-from bigcons.stores.cluster_tree import ClusterTree, NClustersChoice, reproduced_lifetime
+from bigcons.stores.cluster_tree import ClusterTree, NClustersChoice, evidence
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.stores.trust import HALF_WAY
 from bigcons.validation import check_int
@@ -246,7 +246,7 @@ def choice_of_tree(
         "lifetime": lifetime[numbers],
         "agreement": agreement[numbers],
     }
-    order = np.argsort(-reproduced_lifetime(table["lifetime"], table["agreement"]), kind="stable")
+    order = np.argsort(-evidence(table["lifetime"], table["agreement"]), kind="stable")
     best = numbers[order].tolist()
     n_sampled = int((groups.groups >= 0).sum())
     return NClustersChoice(best[0], best[1] if len(best) > 1 else None, table, float(lifetime[1]), n_sampled)
@@ -304,16 +304,16 @@ class ChoosingClusterer(ConsensusClusterer):
     ) -> NClustersChoice | None:
         """Return what stands out in the sample of a survey, and warn if nothing does.
 
-        Of at most so many groups, which tell half as many clusters apart. None where more than 33 are asked
-        for, where the sample says too little of many base clusters, or where the number has been chosen, and
-        so judged with all others.
+        Of at most so many groups, or as many as the clusters asked for need, which tell half as many clusters
+        apart. None where the sample says too little of many base clusters, or where the number has been
+        chosen, and so judged with all others.
         """
         K = self.n_clusters
-        if hasattr(self, "n_clusters_choice_") or n_groups_for(K) * ROWS_PER_GROUP > N_ROWS:
+        if hasattr(self, "n_clusters_choice_"):
             return None
         if not ensemble.is_soft and is_fine(ensemble, survey.sample, K, FEWEST_LABELS):
             return None
-        n_objects = min(len(survey.sample), LEAST_OBJECTS * most_groups)
+        n_objects = min(len(survey.sample), LEAST_OBJECTS * max(most_groups, n_groups_for(K)))
         found = search_sample(lambda _: sample, n_objects, 1, None)
         self._judged = Judged(survey.rows, survey.sample, found.halves.of_clusters, K)
         self._note_structure(found.choice, is_asked=K > 1)

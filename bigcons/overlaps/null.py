@@ -1,11 +1,11 @@
 """Would data without clusters look like this? A Monte Carlo reference, where the features are at hand.
 
 The evidence for a number of clusters is its lifetime in the tree of distinctness, as far as halves of the
-partitions agree on it (`bigcons.overlaps.n_clusters`). How much there is without clusters depends on the
-features and on the generator: partitions that all divide a long cloud across, or all into eight, agree on
-more than others. So the same generator makes partitions of a sample of the objects, and of as many points of
-one Gaussian with the covariance of the sample, again and again (M3C, John et al. 2020); and the share of the
-draws with as much evidence is a p-value.
+partitions agree on it and on smaller ones (`bigcons.overlaps.n_clusters`). How much there is without clusters
+depends on the features and on the generator: partitions that all divide a long cloud across, or all into
+eight, agree on more than others. So the same generator makes partitions of a sample of the objects, and of as
+many points of one Gaussian with the covariance of the sample, again and again (M3C, John et al. 2020); and
+the share of the draws with as much evidence is a p-value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bigcons.overlaps.n_clusters import search
 from bigcons.overlaps.tree import N_ROWS
 from bigcons.progress import progress
 from bigcons.seeding import draw_rows, generator
-from bigcons.stores.cluster_tree import NClustersChoice, reproduced_lifetime
+from bigcons.stores.cluster_tree import NClustersChoice, evidence
 from bigcons.stores.ensemble import Ensemble
 
 
@@ -69,7 +69,7 @@ class Reference(NamedTuple):
 
 def evidence_of(choice: NClustersChoice) -> np.ndarray:
     """Return the largest evidence for 2, 3, ... clusters or more, (most,), 0 of more than are compared."""
-    found = reproduced_lifetime(choice.table["lifetime"], choice.table["agreement"])
+    found = np.maximum(evidence(choice.table["lifetime"], choice.table["agreement"]), 0.0)
     return np.append(np.maximum.accumulate(found[1:][::-1])[::-1], 0.0)
 
 

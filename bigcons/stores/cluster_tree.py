@@ -45,7 +45,7 @@ class NClustersChoice:
     least distinct two, from 0 to 1, NaN for one cluster; ``lifetime``, what that exceeds the distinctness of
     one cluster more by, while outliers fall out of the clusters; ``agreement``, the adjusted Rand index with
     the clusters that as many partitions more would give, as halves tell, NaN if none can be compared. The
-    product of the last two decides, or the lifetime alone.
+    last two decide: see `evidence`.
     """
     lifetime_of_one: float
     """Lifetime of a single cluster."""
@@ -54,21 +54,21 @@ class NClustersChoice:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the number lives longer than a single cluster does, as far as halves agree on it.
+        """Whether there is more `evidence` for the number than a single cluster has, its lifetime.
 
-        Where it does not, the labels look like those of a continuum, which has no clusters.
+        Where there is not, the labels look like those of a continuum, which has no clusters.
         """
-        return self.n_clusters > 1 and self._reproduced(self.n_clusters) > self.lifetime_of_one
+        at = int(np.searchsorted(self.table["n_clusters"], self.n_clusters))
+        return self.n_clusters > 1 and bool(self._evidence[at] > self.lifetime_of_one)
 
     def row(self, n_clusters: int) -> dict[str, float]:
         """Return the evidence for one number of clusters."""
         at = int(np.searchsorted(self.table["n_clusters"], n_clusters))
         return {name: float(values[at]) for name, values in self.table.items()}
 
-    def _reproduced(self, n_clusters: int) -> float:
-        """Return the lifetime of a number times the agreement on it."""
-        row = self.row(n_clusters)
-        return float(reproduced_lifetime(row["lifetime"], row["agreement"]))
+    @property
+    def _evidence(self) -> np.ndarray:
+        return evidence(self.table["lifetime"], self.table["agreement"])
 
     def __repr__(self) -> str:
         best = self.row(self.n_clusters)
@@ -88,9 +88,7 @@ class NClustersChoice:
             "next best": self.runner_up,
             "objects sampled": f"{self.n_sampled:,}",
         }
-        order = np.argsort(
-            -reproduced_lifetime(self.table["lifetime"], self.table["agreement"]), kind="stable"
-        )
+        order = np.argsort(-self._evidence, kind="stable")
         best = {name: values[order] for name, values in self.table.items()}
         shown = {"clusters": [f"{K:,}" for K in best["n_clusters"]]}
         for name in ("lifetime", "agreement", "distinctness"):
@@ -98,9 +96,15 @@ class NClustersChoice:
         return facts_table(repr(self), facts) + first_rows("Numbers of clusters, the best first", shown)
 
 
-def reproduced_lifetime(lifetime: Any, agreement: Any) -> np.ndarray:
-    """Return lifetimes as far as others would find them: times the agreement, where that is known."""
-    return np.asarray(lifetime * np.where(np.isnan(agreement), 1.0, agreement))
+def evidence(lifetime: np.ndarray, agreement: np.ndarray) -> np.ndarray:
+    """Return the evidence for ascending numbers of clusters, by lifetimes and agreements, NaN if unknown.
+
+    Lifetimes count as far as others would find the clusters, times the agreement. The rest of a lifetime, in
+    which each would divide the objects elsewhere, speaks for a continuum: that of a number and of all smaller
+    ones, whose clusters it divides, is taken off.
+    """
+    found = lifetime * np.where(np.isnan(agreement), 1.0, agreement)
+    return np.asarray(found - np.cumsum(lifetime - found))
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -13,6 +13,7 @@ from bigcons.overlaps.eigenvectors import Spectrum
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.tree import Groups, first_largest, nearest_pivots, normalized
 from bigcons.solving.estimator import ConsensusClusterer
+from bigcons.stores.cluster_tree import NClustersChoice, evidence
 
 
 def planted(n_classes, n_objects=240, n_partitions=40, missing=0.0, seed=0):
@@ -75,6 +76,25 @@ def test_table__has_a_row_for_each_number_and_its_longest_lifetime_is_the_recomm
     assert "5" in repr(choice)
     assert "Numbers of clusters, the best first" in choice._repr_html_()
     assert choice.n_sampled == 240
+
+
+def test_evidence__counts_what_is_not_agreed_on_against_a_number_and_all_larger_ones():
+    lifetime, agreement = np.array([0.1, 0.3, 0.0, 0.5]), np.array([1.0, 0.9, np.nan, 0.6])
+    np.testing.assert_allclose(evidence(lifetime, agreement), [0.1, 0.24, -0.03, 0.3 - 0.2 - 0.03])
+    table = {"n_clusters": np.arange(1, 5), "lifetime": lifetime, "agreement": agreement}
+    told = [NClustersChoice(k, None, table, 0.1, 9).is_clear for k in (1, 2, 4)]
+    assert told == [False, True, False]
+
+
+@pytest.mark.filterwarnings("ignore::bigcons.errors.ConsensusWarning")
+@pytest.mark.parametrize("method", [ConsensusTree, PCC])
+def test_fits__of_many_clusters_know_which_are_real(method):
+    labels, _ = planted(40, n_objects=1_200, n_partitions=20)
+    noise = np.random.default_rng(0).integers(40, size=labels.shape)
+    real, unreal = (method(40, random_state=0, client="serial").fit(of) for of in (labels, noise))
+    assert (real.has_structure_, unreal.has_structure_) == (True, False)
+    assert np.median(real.trust_.clusters["support"]) > 0.9
+    assert np.nanmean(unreal.trust_.confidence) < 0.1
 
 
 def test_weights__count_partitions_as_if_they_occurred_that_often(five):
