@@ -336,7 +336,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         if given.smallest:
-            found = soak(4000, 0.0, 6.0, 512, Path(folder))
+            found = soak(2000, 0.0, 25.0, 256, Path(folder))
         else:
             n_objects = int(given.millions * 1e6)
             found = soak(n_objects, given.minutes, given.kill_seconds, None, Path(folder))
