@@ -124,7 +124,10 @@ def compared(engines: list[str], rounds: list[list[dict]]) -> dict:
     in_passes = {
         name: [sum(results[at]["pass_seconds"]) for results in rounds] for at, name in enumerate(engines)
     }
-    found = {"seconds": {name: statistics.median(values) for name, values in seconds.items()}, "same_bits": True}
+    found = {
+        "seconds": {name: statistics.median(values) for name, values in seconds.items()},
+        "same_bits": True,
+    }
     for ratio, (one, other) in RATIOS.items():
         if one in engines and other in engines:
             found[ratio] = middle_ratio(seconds[one], seconds[other])

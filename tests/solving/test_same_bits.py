@@ -49,7 +49,9 @@ def expected(fit):
 def workers(n_workers):
     """Yield the client of a cluster of as many processes of one thread."""
     with (
-        distributed.LocalCluster(dashboard_address=":0", n_workers=n_workers, threads_per_worker=1) as cluster,
+        distributed.LocalCluster(
+            dashboard_address=":0", n_workers=n_workers, threads_per_worker=1
+        ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         yield client
