@@ -12,6 +12,8 @@ from bigcons.errors import ConsensusWarning, ConvergenceWarning, UnlabeledObject
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.solving.assignment import AssignmentClusterer
 
+pytestmark = pytest.mark.slow
+
 # Starts see 4,096 of the objects, so that passes have something left to do.
 N_OBJECTS, N_PARTITIONS, CHUNK_ROWS, K = 4500, 12, 1024, 4
 UNLABELED = [5, 1500]
@@ -62,7 +64,7 @@ def stored(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two threads in a process of their own, which loads each kernel once; `test_same_bits` has two processes."""
+    """Two threads of another process, which loads each kernel once; `test_same_bits` has two processes."""
     with (
         distributed.LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
         distributed.Client(cluster, set_as_default=False) as client,

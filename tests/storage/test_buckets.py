@@ -47,7 +47,10 @@ from tests.support.stores import values_of
 FOLDER = r"data-[0-9a-f]{32}"
 SOLVE = {"n_clusters": 5, "random_state": 3, "tol": 0.0, "max_iter": 4}
 
-pytestmark = pytest.mark.filterwarnings("ignore:PCC stopped at max_iter:bigcons.errors.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:PCC stopped at max_iter:bigcons.errors.ConvergenceWarning"),
+]
 
 # A solve that is killed at a moment given by its arguments.
 DYING_SOLVE = """
@@ -494,7 +497,6 @@ def test_solve__has_the_bits_of_a_disk(url, stored, on_disk, client):
     np.testing.assert_array_equal(Consensus.open(f"{url}.predicted").labels, labels)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:objects are in 8 pairs:bigcons.errors.ConsensusWarning")
 def test_solve__on_a_cluster_has_the_bits_of_a_disk(url, stored, on_disk):
     from distributed import Client, LocalCluster
