@@ -52,7 +52,7 @@ RESULTS = Path(__file__).parent / "results" / "soak.json"
 MARK = "BIGCONS_SOAK"
 """Environment variable by which the processes started here are known."""
 SHARES = (0.8, 0.9, 1.0)
-"""Of the objects that are there at each solve of a round."""
+"""The share of the objects that are there at each solve of a round."""
 N_PARTITIONS, N_CLUSTERS, TOL, SEED = 20, 6, 1e-7, 0
 LEAK_MB = 1.0
 MOST_STOPS = 20
