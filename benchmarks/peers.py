@@ -227,7 +227,8 @@ def draw(found: dict[str, Any], path: Path, kind: str = "coarse") -> None:
                 axes.plot(x[-1], y[-1], "o" if ours else "x", color=color, ms=7, mew=2, zorder=6)
                 is_early = not ours and x[-1] < 10**6  # its name would cross other lines
                 axes.annotate(
-                    words, (x[-1], y[-1]), (0, 8) if is_early else (8, -3 if ours else 4), textcoords="offset points",
+                    words, (x[-1], y[-1]), (0, 8) if is_early else (8, -3 if ours else 4),
+                    textcoords="offset points",
                     color=color, ha="center" if is_early else "left", va="bottom" if is_early else "center",
                     fontsize=12 if ours else 8.5, weight="bold" if ours else "normal",
                     path_effects=[withStroke(linewidth=3, foreground="white")], zorder=5,

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 # The first example of a test may compile a kernel, so none has a deadline; the draws are the same every run,
 # but for --hypothesis-profile=thorough.
 COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("bigcons", derandomize=True, max_examples=30, **COMMON)
+settings.register_profile("bigcons", derandomize=True, max_examples=40, **COMMON)
 settings.register_profile("thorough", max_examples=400, **COMMON)
 settings.load_profile("bigcons")
 
@@ -35,7 +35,7 @@ FIRST = {"solving/test_estimator_contract.py": 0, "faults/test_engine_faults.py"
 
 
 def pytest_xdist_auto_num_workers():
-    """Take a process more than there are processors: many tests wait, for other processes and for clusters."""
+    """Take a process more than there are processors: tests wait for other processes and for clusters."""
     return os.cpu_count() + 1
 
 
