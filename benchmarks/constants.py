@@ -51,7 +51,7 @@ HALVES = {
 }
 MEASURED = ("given", "auto")
 EVERY = 9
-"""Of so many ensembles one is used."""
+"""One in so many ensembles is used."""
 
 
 @contextmanager

@@ -41,14 +41,20 @@ SPREADS = ((1.0, 3.0, 1.0), (0.0, 3.0, 1.0), (0.5, 2.0, 1.0), (0.0, 1.0, 0.5))
 """Least and largest coordinate of the means, and standard deviation, from little to much overlap."""
 
 
-def simulation(n_data_sets: int, spreads: Sequence[tuple[float, float, float]] = SPREADS) -> dict[str, Any]:
+def simulation(
+    n_data_sets: int,
+    spreads: Sequence[tuple[float, float, float]] = SPREADS,
+    size: tuple[int, int] = (200, 1000),  # points of a Gaussian, and partitions
+) -> dict[str, Any]:
     """Return J and the number of clusters that win objects at each overlap, by divergence."""
     rows: list[dict[str, Any]] = []
     for low, high, sigma in spreads:
         J: dict[str, list[float]] = {name: [] for name in (*DIVERGENCES, "frequencies")}
         clusters, entropies = [], []
         for seed in range(n_data_sets):
-            labels, truth = simulated_soft_partitions(low=low, high=high, sigma=sigma, random_state=seed)
+            labels, truth = simulated_soft_partitions(
+                *size, low=low, high=high, sigma=sigma, random_state=seed
+            )
             entropies.append(-(truth * np.log2(np.maximum(truth, 1e-300))).sum(axis=1).mean())
             shares = np.stack([(labels == h).mean(axis=1) for h in range(truth.shape[1])], axis=1)
             J["frequencies"].append(jensen_shannon(truth, shares))
@@ -174,7 +180,7 @@ if __name__ == "__main__":
             "convergence": lambda: convergence("segmentation"),
         },
         {
-            "simulation": lambda: simulation(1, SPREADS[:1]),
+            "simulation": lambda: simulation(1, SPREADS[:1], size=(50, 100)),
             "uci": lambda: uci(["iris"], 1),
             "uci raw": lambda: uci(["iris"], 1, raw=True),
             "convergence": lambda: convergence("iris", 3),

@@ -227,14 +227,17 @@ def draw(found: dict[str, Any], path: Path, kind: str = "coarse") -> None:
                 axes.plot(x[-1], y[-1], "o" if ours else "x", color=color, ms=7, mew=2, zorder=6)
                 is_early = not ours and x[-1] < 10**6  # its name would cross other lines
                 axes.annotate(
-                    words, (x[-1], y[-1]), (0, 8) if is_early else (8, -3 * ours), textcoords="offset points",
+                    words, (x[-1], y[-1]), (0, 8) if is_early else (8, -3 if ours else 4),
+                    textcoords="offset points",
                     color=color, ha="center" if is_early else "left", va="bottom" if is_early else "center",
                     fontsize=12 if ours else 8.5, weight="bold" if ours else "normal",
                     path_effects=[withStroke(linewidth=3, foreground="white")], zorder=5,
                 )  # fmt: skip
-            axes.set(xscale="log", yscale="log", xlim=(700, 4e9))
-            axes.set_xticks([10.0**power for power in range(3, 9)])
-            axes.set_xticklabels(["1k", "10k", "100k", "1M", "10M", "100M"])
+            most = max(row["n_objects"] for row in found["rows"] if row["kind"] == kind)
+            ticks = {"1k": 1e3, "10k": 1e4, "100k": 1e5, "1M": 1e6, "10M": 1e7, "100M": 1e8}
+            ticks = {name: size for name, size in ticks.items() if size <= most}
+            axes.set(xscale="log", yscale="log", xlim=(700, 40 * most))  # with room for the last name
+            axes.set_xticks(list(ticks.values()), list(ticks))
             axes.margins(y=0.12)
             axes.yaxis.set_major_formatter("{x:g}")
             axes.set_title(PANELS[name].capitalize().replace("gb", "GB"), loc="left", fontsize=11)

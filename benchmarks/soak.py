@@ -52,7 +52,7 @@ RESULTS = Path(__file__).parent / "results" / "soak.json"
 MARK = "BIGCONS_SOAK"
 """Environment variable by which the processes started here are known."""
 SHARES = (0.8, 0.9, 1.0)
-"""Of the objects that are there at each solve of a round."""
+"""The share of the objects that are there at each solve of a round."""
 N_PARTITIONS, N_CLUSTERS, TOL, SEED = 20, 6, 1e-7, 0
 LEAK_MB = 1.0
 MOST_STOPS = 20
@@ -336,7 +336,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         if given.smallest:
-            found = soak(4000, 0.0, 6.0, 512, Path(folder))
+            found = soak(2000, 0.0, 25.0, 256, Path(folder))
         else:
             n_objects = int(given.millions * 1e6)
             found = soak(n_objects, given.minutes, given.kill_seconds, None, Path(folder))

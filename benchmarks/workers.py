@@ -101,32 +101,38 @@ def run(name: str, path: Path, folder: Path) -> dict:
     return result
 
 
-def measure(n_objects: int, repeats: int, folder: Path) -> dict:
+def measure(n_objects: int, engines: list[str], repeats: int, folder: Path) -> dict:
     path, _ = plant(n_objects, folder)
-    rounds = [[run(name, path, folder) for name in ENGINES] for _ in range(repeats)]
+    rounds = [[run(name, path, folder) for name in engines] for _ in range(repeats)]
     if len({result["bits"] for results in rounds for result in results}) != 1:
         raise SystemExit("the engines do not agree on the bits of the result")
-    return {"n_objects": n_objects, "passes": PASSES, "rounds": rounds, **compared(rounds)}
+    return {"n_objects": n_objects, "passes": PASSES, "rounds": rounds, **compared(engines, rounds)}
 
 
-def compared(rounds: list[list[dict]]) -> dict:
+RATIOS = {
+    "speed_up_of_second_thread": ("threads-1", "threads-2"),
+    "speed_up_of_second_process": ("processes-1", "processes-2"),
+    "one_process_by_one_thread": ("processes-1", "threads-1"),
+    "two_processes_by_two_threads": ("processes-2", "threads-2"),
+}
+"""Engines whose seconds are compared, the first by the second."""
+
+
+def compared(engines: list[str], rounds: list[list[dict]]) -> dict:
     """Return what the engines took in each round, by another, as medians over the rounds."""
-    seconds = {name: [results[at]["seconds"] for results in rounds] for at, name in enumerate(ENGINES)}
+    seconds = {name: [results[at]["seconds"] for results in rounds] for at, name in enumerate(engines)}
     in_passes = {
-        name: [sum(results[at]["pass_seconds"]) for results in rounds] for at, name in enumerate(ENGINES)
+        name: [sum(results[at]["pass_seconds"]) for results in rounds] for at, name in enumerate(engines)
     }
-    return {
+    found = {
         "seconds": {name: statistics.median(values) for name, values in seconds.items()},
-        "speed_up_of_second_thread": middle_ratio(seconds["threads-1"], seconds["threads-2"]),
-        "speed_up_of_second_process": middle_ratio(seconds["processes-1"], seconds["processes-2"]),
-        "speed_up_of_second_thread_in_passes": middle_ratio(in_passes["threads-1"], in_passes["threads-2"]),
-        "speed_up_of_second_process_in_passes": middle_ratio(
-            in_passes["processes-1"], in_passes["processes-2"]
-        ),
-        "overhead_of_one_process": middle_ratio(seconds["processes-1"], seconds["threads-1"]) - 1.0,
-        "overhead_of_two_processes": middle_ratio(seconds["processes-2"], seconds["threads-2"]) - 1.0,
         "same_bits": True,
     }
+    for ratio, (one, other) in RATIOS.items():
+        if one in engines and other in engines:
+            found[ratio] = middle_ratio(seconds[one], seconds[other])
+            found[f"{ratio}_in_passes"] = middle_ratio(in_passes[one], in_passes[other])
+    return found
 
 
 def middle_ratio(seconds: list[float], others: list[float]) -> float:
@@ -212,7 +218,8 @@ def main() -> None:
         folder = arguments.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         repeats = 1 if arguments.smallest else arguments.repeats
-        results = {"machine": describe(), **measure(n_objects, repeats, folder)}
+        engines = ["threads-1", "processes-2"] if arguments.smallest else ENGINES
+        results = {"machine": describe(), **measure(n_objects, engines, repeats, folder)}
     print(json.dumps({name: value for name, value in results.items() if name not in ("machine", "rounds")}))
     out = arguments.out or (None if arguments.smallest else Path(__file__).parent / "results" / "dask.json")
     if out:

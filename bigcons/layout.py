@@ -91,7 +91,7 @@ class Entry(NamedTuple):
     """An entry of the body of a manifest."""
 
     type: str
-    """Of JSON; a count is an integer from 1, a size one from 0."""
+    """A type of JSON; a count is an integer from 1, a size one from 0."""
     meaning: str
 
     def fits(self, value: Any) -> bool:

@@ -94,14 +94,40 @@ def _sections(report: Content) -> Iterable[tuple[str, str]]:
 
 
 def _glance(report: Content) -> str:
-    facts = "".join(
-        f"<div><dt>{_text(name)}</dt><dd>{_text(_fact(name, value))}</dd></div>"
-        for name, value in report.facts.items()
-        if value is not None
-    )
+    of_all = ("objects", "objects without a label", "clusters", "clusters by the tree", "mean confidence")
+    known = {name: value for name, value in report.facts.items() if value is not None}
+    shown = {name: value for name, value in known.items() if name in of_all}
+    solver = {name: value for name, value in known.items() if name not in of_all}
     minded = "".join(f"<li>{_text(warning)}</li>" for warning in report.warnings)
     mind = f"<h3>Warnings</h3><ul class='mind'>{minded}</ul>" if minded else ""
-    return f"<dl class='facts'>{facts}</dl>{mind}"
+    folded = f"<details><summary>What the solver says</summary>{_cards(solver)}</details>" if solver else ""
+    return f"<p>{_in_a_sentence(report)}</p>{_cards(shown)}{mind}{folded}"
+
+
+def _in_a_sentence(report: Content) -> str:
+    sizes = [size for size in report.clusters["size"].to_pylist() if size]
+    if not sizes:
+        return f"None of the {report.n_objects:,} objects has a label."
+    kinds = (
+        "one cluster"
+        if len(sizes) == 1
+        else f"{len(sizes):,} clusters of {min(sizes):,} to {max(sizes):,} objects"
+    )
+    sure = sum(count for _, count in report.levels[:2])
+    trust = (
+        f", and {sure / sum(sizes):.1%} of the labels have a confidence of 0.9 or more"
+        if report.levels
+        else ""
+    )
+    return f"The {sum(sizes):,} labeled objects fall into {kinds}{trust}."
+
+
+def _cards(facts: Mapping[str, Any]) -> str:
+    cards = "".join(
+        f"<div><dt>{_text(name)}</dt><dd>{_text(_fact(name, value))}</dd></div>"
+        for name, value in facts.items()
+    )
+    return f"<dl class='facts'>{cards}</dl>"
 
 
 def _told_clusters(report: Content) -> str:

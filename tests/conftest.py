@@ -34,6 +34,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 FIRST = {"solving/test_estimator_contract.py": 0, "faults/test_engine_faults.py": 1}
 
 
+def pytest_xdist_auto_num_workers():
+    """Take a process more than there are processors: tests wait for other processes and for clusters."""
+    return os.cpu_count() + 1
+
+
 def pytest_collection_modifyitems(items):
     """Begin with `FIRST`, and go on with the other solves and files of slow tests.
 

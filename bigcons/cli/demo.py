@@ -283,11 +283,13 @@ def _table(result: dict[str, Any]) -> str:
 def _notes(result: dict[str, Any]) -> str:
     n_different = round((1 - result["starts_agreement"]) * result["n_objects"])
     labels = f"labels that differ on {amount(n_different, 'object')}" if n_different else "the same labels"
+    has_tiny = any(step["n_tiny_clusters"] for step in result["solves"])
+    tiny = "Tiny: of less than a tenth of the mean size.\n" if has_tiny else ""
     return (
         f"PCC over all pairs, {N_STARTS} random states: {labels}, up to renaming of the clusters.\n"
         "Sampled pairs: Algorithm 1 of the paper, stopped after objects x clusters steps, as there.\n"
         "H: share of objects in the correct cluster (for base partitions: of the objects they saw,\n"
-        "averaged). ARI: adjusted Rand index. Tiny: of less than a tenth of the mean size. Peak memory:\n"
-        "of the whole process during the step, sampled every 10 ms. Paper: Lourenço et al. 2015, 120,000\n"
-        "objects of KDD Cup 1999, sampled pairs, one 2.8 GHz core."
+        f"averaged). ARI: adjusted Rand index. {tiny}Peak memory: of the whole process during the step,\n"
+        "sampled every 10 ms. Paper: Lourenço et al. 2015, 120,000 objects of KDD Cup 1999, sampled pairs,\n"
+        "one 2.8 GHz core."
     )

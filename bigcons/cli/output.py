@@ -155,7 +155,7 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, int):
         return str(value) if name.endswith(("checksum", "random_state", "seed")) else f"{value:,}"
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return f"{value:,.2f}" if name == "seconds" else f"{value:.6g}"
     if isinstance(value, (list, tuple)):
         words = [_text("", item) for item in value]
         if len(words) > 2 and len(set(words)) == 1:

@@ -22,7 +22,7 @@ N_FEATURES = 10
 @overwrite_option
 @reporting
 def sample_data(file: str, size: int, truth: str | None, random_state: int, overwrite: bool) -> None:
-    """Write a table of simulated features to FILE (.csv or .parquet).
+    """Write simulated features to FILE (.csv, .parquet).
 
     Its objects have an id and ten features, and belong to three overlapping classes of unequal size: 60, 25
     and 15 percent.

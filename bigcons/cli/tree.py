@@ -44,7 +44,7 @@ def tree(
     client: str | None,
     overwrite: bool,
 ) -> None:
-    """Show the tree of clusters of an ensemble, and how well each split is supported.
+    """Show the tree of clusters and the support of its splits.
 
     STORE is an ensemble, or a consensus whose number of clusters was chosen, which has kept the tree.
 

@@ -142,7 +142,7 @@ class ClusterTree:
     choice: NClustersChoice
     """The number of clusters recommended, and why."""
     n_objects: int
-    """Of the ensemble."""
+    """Objects of the ensemble."""
     p_values: np.ndarray | None = None
     """(G - 1,), in the order of ``merges``: of as many clusters as there are after the split, or more.
 

@@ -582,7 +582,7 @@ class Written(NamedTuple):
     """The checksums of rows that were written, for the manifest."""
 
     name: str
-    """Of the first of the arrays that they cover."""
+    """The first of the arrays that the checksums cover."""
     first_chunk: int
     checksums: list[int]
 

@@ -324,6 +324,8 @@ class FeatureEncoding:
     def summary(self) -> str:
         """Return one line that tells how many columns are of which kind, and names those of text."""
         counts = {kind: [c for c in self.columns if c.kind == kind] for kind in _KINDS}
+        if len(counts[NUMBER]) == len(self.columns):
+            return f"{len(self.columns):,} columns of numbers"
         plural = {BOOLEAN: "booleans", CATEGORY: "categories", HASHED: "hashed"}
         parts = []
         for kind, found in counts.items():

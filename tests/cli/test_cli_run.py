@@ -78,7 +78,6 @@ def test_run__again_finds_its_results_and_other_parameters_are_refused(run, tmp_
     assert "seed=0, not 1" in other.stderr
     assert run("--random-state 1 --overwrite --base-clusters 4 -m mixture").exit_code == 0
     assert Ensemble.open("out/ensemble.zarr").provenance["n_clusters"] == [4, 4]
-    assert run("--random-state 1 --base-clusters 4 -m mixture").exit_code == 0
     by_k = run("--random-state 1 -k 7 -m mixture")
     assert by_k.exit_code == 1
     assert "made with --base-clusters 4:4, not 2:14 (by default 2 to twice -k)" in by_k.stderr

@@ -88,6 +88,7 @@ def leave_killed(stored: Path, tmp_path_factory: pytest.TempPathFactory) -> Call
     return leave
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning")
 @pytest.mark.parametrize("solve", SOLVES)
 def test_resume__a_solve_killed_in_any_pass_ends_with_the_same_bits(solve: str, tmp_path: Path) -> None:

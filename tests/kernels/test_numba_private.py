@@ -102,17 +102,15 @@ def test_plain__twins_of_the_llvm_functions_give_the_same() -> None:
         assert first[1:] == second[1:] == (2.0**exponent, word.bit_count())
 
 
-# Kernels that count bits, compare labels and sum vectors, in leaves and around them, and, unless told
-# otherwise, one of many leaves and vectors, which takes ten times as long to compile; each on the same input.
+# Kernels that count bits, compare labels and sum vectors, in leaves and around them, on the same input.
 RESULTS = """
-import json, logging, sys
+import json, logging
 import numpy as np
 logged = []
 handler = logging.Handler()
 handler.emit = lambda record: logged.append(record.getMessage())
 logging.getLogger("bigcons").addHandler(handler)
 from bigcons.kernels import _jit
-from bigcons.kernels.bce import e_step
 from bigcons.kernels.cluster_tables import sum_votes
 from bigcons.kernels.label_rows import count_tile
 from bigcons.kernels.overlaps import count_overlaps
@@ -127,11 +125,6 @@ count_overlaps(labels, offsets, overlaps)
 counts = np.zeros((2, 150, 150), np.int32)
 count_tile(labels, labels, *counts)
 found = [scores, overlaps, counts.sum(axis=2)]
-if "few" not in sys.argv:
-    beta = draw.dirichlet(np.ones(5), (12, 5)).transpose(0, 2, 1).reshape(60, 5)
-    gamma, shares, logs = np.full((150, 5), 3.3), np.zeros((60, 5)), np.zeros(5)
-    bound, _ = e_step(labels, offsets, beta, np.full(5, 0.3), gamma, gamma, shares, logs, 1e-4, 100)
-    found += [gamma, shares, logs, np.array(bound)]
 print(json.dumps({
     "results": [value for array in found for value in array.ravel().tolist()],
     "logged": logged,
@@ -176,9 +169,9 @@ LOSSES = {
 }
 
 
-def run(tmp_path: Path, prelude: str = "", kernels: str = "all", **environment: str) -> dict:
+def run(tmp_path: Path, prelude: str = "", **environment: str) -> dict:
     done = subprocess.run(
-        [sys.executable, "-c", prelude + RESULTS, kernels],
+        [sys.executable, "-c", prelude + RESULTS],
         env={
             **{k: v for k, v in os.environ.items() if not k.startswith("BIGCONS_JIT")},
             "NUMBA_CACHE_DIR": str(tmp_path),
@@ -218,16 +211,15 @@ def test_jit__a_kernel_gives_the_same_bits_where_it_was_compiled_and_where_it_wa
 @pytest.mark.parametrize("loss", LOSSES)
 def test_jit__without_a_private_part_kernels_give_the_same_and_one_warning_names_it(loss, whole, tmp_path):
     prelude, named, rests_on = LOSSES[loss]
-    found = run(tmp_path, prelude + "\n", "all" if loss == "instruction" else "few")
-    expected = whole["results"][: len(found["results"])]
-    np.testing.assert_allclose(found["results"], expected, rtol=1e-12, atol=1e-12)
+    found = run(tmp_path, prelude + "\n")
+    np.testing.assert_allclose(found["results"], whole["results"], rtol=1e-12, atol=1e-12)
     assert len(found["logged"]) == 1
     assert named in found["logged"][0]
     assert {part: found[part] for part in rests_on} == rests_on
 
 
 def test_jit__environment_chooses_plain_vectors_which_have_entries_of_their_own(whole, cache) -> None:
-    found = [run(cache, kernels="few", BIGCONS_JIT_VECTORS="0") for _ in range(2)]
+    found = [run(cache, BIGCONS_JIT_VECTORS="0") for _ in range(2)]
     for result in found:
         expected = whole["results"][: len(result["results"])]
         np.testing.assert_allclose(result["results"], expected, rtol=1e-12, atol=1e-12)
@@ -237,6 +229,6 @@ def test_jit__environment_chooses_plain_vectors_which_have_entries_of_their_own(
 
 
 def test_jit__environment_keeps_nothing_on_disk(whole, tmp_path) -> None:
-    found = run(tmp_path, kernels="few", BIGCONS_JIT_CACHE="0")
-    assert found["results"] == whole["results"][: len(found["results"])]
+    found = run(tmp_path, BIGCONS_JIT_CACHE="0")
+    assert found["results"] == whole["results"]
     assert not list(tmp_path.rglob("*.nbc"))

@@ -19,13 +19,13 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-N_PARTITIONS, CHUNK_ROWS, K = 250, 16_384, 4
-N_OBJECTS = {"cluster": 800_000, "serial": 480_000}  # more labels than the plan says, by the engine
+N_PARTITIONS, CHUNK_ROWS, K = 250, 8192, 4
+N_OBJECTS = {"cluster": 400_000, "serial": 240_000}  # more labels than the plan says, by the engine
 
 
 @pytest.fixture(scope="module")
 def ensembles(tmp_path_factory):
-    """Stores of 200 and 120 MB of labels, by the engine, and one of the same kind for warming up."""
+    """Stores of 100 and 60 MB of labels, by the engine, and one of the same kind for warming up."""
     folder = tmp_path_factory.mktemp("ensembles")
     labels = np.random.default_rng(0).integers(-1, 2, (max(N_OBJECTS.values()), N_PARTITIONS), np.int8)
     for name, n_objects in N_OBJECTS.items():
@@ -56,12 +56,12 @@ def test_fit__adds_no_more_than_its_plan_says(ensembles, tmp_path, engine, metho
 
 @pytest.mark.parametrize("method", ["kcc", "mixture"])
 def test_starts__of_many_clusters_add_no_more_than_the_plan_says(method, tmp_path):
-    """Ten starts, of which each holds tables of all base clusters by all clusters, and a large sample."""
+    """Five starts, of which each holds tables of all base clusters by all clusters, and a large sample."""
     labels = np.random.default_rng(0).integers(0, 100, (20_000, 20), np.int8)
     Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=2048)
     Ensemble.from_labels(labels[:2000]).save(tmp_path / "small.zarr", chunk_rows=2048)
     stores = {name: str(tmp_path / f"{name}.zarr") for name in ("ensemble", "small")}
-    asked = {"n_clusters": 600, "n_init": 10}
+    asked = {"n_clusters": 600, "n_init": 5}
     grown, stated = growth(tmp_path, method=method, engine="serial", parameters=asked, **stores)
     print(f"grown {grown / 1e6:.0f} MB of {stated / 1e6:.0f} MB")
     assert grown <= stated, f"{grown / 1e6:.0f} MB more in use, and the plan says {stated / 1e6:.0f} MB"

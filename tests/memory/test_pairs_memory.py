@@ -1,4 +1,4 @@
-"""Pair tables that just fit the budget, and five times it: sampled and solved, against the measured peak."""
+"""Pair tables that just fit the budget, and three times it: sampled and solved, against the measured peak."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-N_OBJECTS, PER_OBJECT, K = 210_000, 60, 2
-BUDGET = "15MB"  # the table of 6.3 million pairs takes 76 MB in memory
+N_OBJECTS, PER_OBJECT, K = 126_000, 60, 2
+BUDGET = "15MB"  # the table of 3.8 million pairs takes 45 MB in memory
 
 PEAK = """
 import json, re, sys
@@ -89,7 +89,7 @@ def run(script, *arguments):
     return json.loads(done.stdout.splitlines()[-1])["used"]
 
 
-def test_sample_and_solve__of_five_times_the_budget_stay_within_it(tmp_path):
+def test_sample_and_solve__of_three_times_the_budget_stay_within_it(tmp_path):
     labels = np.random.default_rng(0).integers(-1, 3, (N_OBJECTS, 6)).astype(np.int8)
     Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=4096)
     Ensemble.from_labels(labels[:5000]).save(tmp_path / "small.zarr")
@@ -104,7 +104,7 @@ def test_sample_and_solve__of_five_times_the_budget_stay_within_it(tmp_path):
     }
     sampled = used("sample", options)
     table = PairTable.open(tmp_path / "p.zarr")
-    assert table.n_pairs * 12 >= 5 * parse_size(BUDGET)
+    assert table.n_pairs * 12 >= 3 * parse_size(BUDGET)
     solved = used("solve", {**options, "warm": str(tmp_path / "warm-again.zarr")})
     assert (sampled <= parse_size(BUDGET), solved <= parse_size(BUDGET)) == (True, True), (sampled, solved)
 

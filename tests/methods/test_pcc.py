@@ -342,9 +342,7 @@ def test_fit__of_kl_agrees_with_l2_on_the_labels():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("pairs", "divergence"), [("all", "l2"), ("all", "kl"), ("dense", "l2"), ("dense", "kl")]
-)
+@pytest.mark.parametrize(("pairs", "divergence"), [("all", "l2"), ("dense", "kl")])
 def test_fit__recovers_simulated_soft_partitions(pairs, divergence):
     labels, truth = simulated_soft_partitions(random_state=0)
     model = quiet(PCC(8, pairs=pairs, divergence=divergence, n_init=1, random_state=0), labels)

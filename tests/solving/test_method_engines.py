@@ -12,6 +12,8 @@ from bigcons.errors import ConsensusWarning, ConvergenceWarning, UnlabeledObject
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.solving.assignment import AssignmentClusterer
 
+pytestmark = pytest.mark.slow
+
 # Starts see 4,096 of the objects, so that passes have something left to do.
 N_OBJECTS, N_PARTITIONS, CHUNK_ROWS, K = 4500, 12, 1024, 4
 UNLABELED = [5, 1500]
@@ -37,11 +39,11 @@ SOLVES = {
     "mcla random ties": ("mcla", {"ties": "random"}),
     "pcc kl": ("pcc", {"divergence": "kl"}),
     "supra": ("supra", {"members": "cspa, mcla, best"}),
-    "pcc kl of pairs": ("pcc", {"divergence": "kl", "pairs": 0.05, "solver": "blocked", "max_iter": 4}),
+    "pcc kl of pairs": ("pcc", {"divergence": "kl", "pairs": 0.05, "solver": "blocked", "max_iter": 2}),
     "pcc calibrated": ("pcc", {"coassociation": "calibrated"}),
     "pcc calibrated pairs": (
         "pcc",
-        {"coassociation": "calibrated", "pairs": 0.05, "solver": "blocked", "max_iter": 4},
+        {"coassociation": "calibrated", "pairs": 0.05, "solver": "blocked", "max_iter": 2},
     ),
     "pcc of the heap": ("pcc", {"pairs": 0.05, "solver": "heap", "max_iter": 5000}),
 }
@@ -62,8 +64,9 @@ def stored(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster():
+    """Two threads of another process, which loads each kernel once; `test_same_bits` has two processes."""
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         yield client
@@ -71,7 +74,7 @@ def cluster():
 
 def fit(solve, stored, client, out=None):
     name, parameters = SOLVES[solve]
-    few = {"n_init": 3, "max_iter": 20}
+    few = {"n_init": 2, "max_iter": 6}
     few = {key: value for key, value in few.items() if key in METHODS[name]().get_params()}
     few = {} if solve == "hgpa km1" else few
     model = METHODS[name](**{"n_clusters": K, "random_state": 3, "client": client, **few, **parameters})

@@ -46,22 +46,19 @@ def expected(fit):
     return {solve: fit(solve, "serial") for solve in (*SOLVES, *WEIGHTED)}
 
 
-# Every solve with two processes, and one solve with one process; of those by weights the one that finds
-# them itself. A kill costs the start of a process, so two of the solves stand for all.
-ON_A_CLUSTER = [(1, "l2"), *((2, solve) for solve in SOLVES), (2, "by entropy")]
-KILLED = [(1, "l2"), (2, "kl of tiles")]
-
-
-@pytest.fixture(scope="module")
-def client(request):
-    """A cluster of as many processes of one thread as the test says."""
+def workers(n_workers):
+    """Yield the client of a cluster of as many processes of one thread."""
     with (
         distributed.LocalCluster(
-            dashboard_address=":0", n_workers=request.param, threads_per_worker=1
+            dashboard_address=":0", n_workers=n_workers, threads_per_worker=1
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         yield client
+
+
+one_worker = pytest.fixture(scope="module")(lambda: (yield from workers(1)))
+client = pytest.fixture(scope="module")(lambda: (yield from workers(2)))
 
 
 def test_data__have_several_blocks_and_gaps(folder):
@@ -72,17 +69,17 @@ def test_data__have_several_blocks_and_gaps(folder):
 
 
 @pytest.mark.parametrize("solve", [*SOLVES, *WEIGHTED])
-@pytest.mark.parametrize("n_workers", [1, 2, 5])
+@pytest.mark.parametrize("n_workers", [1, 5])
 def test_fit__threads_give_the_bits_of_serial(solve, fit, expected, n_workers):
     assert fit(solve, ThreadsEngine(n_workers)) == expected[solve]
 
 
-@pytest.mark.parametrize(("client", "solve"), ON_A_CLUSTER, indirect=["client"])
+# of the solves by weights the one that finds them itself
+@pytest.mark.parametrize("solve", [*SOLVES, "by entropy"])
 def test_fit__dask_gives_the_bits_of_serial(solve, fit, expected, client, tmp_path):
     assert fit(solve, client, out=tmp_path / "consensus.zarr") == expected[solve]
 
 
-@pytest.mark.parametrize("client", [2], indirect=True)
 def test_fit__dask_gives_the_bits_of_serial_in_memory_too(fit, expected, client):
     assert fit("l2", client) == expected["l2"]
 
@@ -111,7 +108,6 @@ def test_fit__pairs_in_parquet_are_converted_again_after_a_kill(fit, expected, f
     assert names_in(tmp_path) == ["c.zarr", "p.parquet"]
 
 
-@pytest.mark.parametrize("client", [2], indirect=True)
 def test_fit__pairs_in_parquet_on_dask_give_the_bits_of_zarr(fit, expected, client, folder, tmp_path):
     PairTable.open(folder / "pairs.zarr").to_parquet(tmp_path / "p.parquet")
     assert fit("kl of tiles", client, pairs=tmp_path / "p.parquet") == expected["kl of tiles"]
@@ -142,9 +138,10 @@ class Killing(DaskEngine):
         return super().map(deadly, items)
 
 
-@pytest.mark.parametrize(("client", "solve"), KILLED, indirect=["client"])
-def test_fit__a_killed_worker_changes_no_bit(solve, fit, expected, client, tmp_path):
-    assert fit(solve, Killing(client, tmp_path)) == expected[solve]
+# A kill costs the start of a process, so two of the solves stand for all.
+@pytest.mark.parametrize(("workers", "solve"), [("one_worker", "l2"), ("client", "kl of tiles")])
+def test_fit__a_killed_worker_changes_no_bit(workers, solve, fit, expected, request, tmp_path):
+    assert fit(solve, Killing(request.getfixturevalue(workers), tmp_path)) == expected[solve]
     assert (tmp_path / "killed").exists()
 
 

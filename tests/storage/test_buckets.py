@@ -45,7 +45,12 @@ from tests.support.s3 import keys_below, s3_server
 from tests.support.stores import values_of
 
 FOLDER = r"data-[0-9a-f]{32}"
-SOLVE = {"n_clusters": 5, "random_state": 3, "tol": 1e-5}
+SOLVE = {"n_clusters": 5, "random_state": 3, "tol": 0.0, "max_iter": 4}
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:PCC stopped at max_iter:bigcons.errors.ConvergenceWarning"),
+]
 
 # A solve that is killed at a moment given by its arguments.
 DYING_SOLVE = """
@@ -54,7 +59,7 @@ from bigcons import PCC
 from tests.support.deaths import die_after
 what, n_writes, ensemble, out = sys.argv[1:]
 die_after(what, int(n_writes))
-PCC(n_clusters=5, random_state=3, tol=1e-5).fit(ensemble, out=out)
+PCC(n_clusters=5, random_state=3, tol=0.0, max_iter=4).fit(ensemble, out=out)
 """
 
 _numbers = itertools.count()
@@ -492,15 +497,14 @@ def test_solve__has_the_bits_of_a_disk(url, stored, on_disk, client):
     np.testing.assert_array_equal(Consensus.open(f"{url}.predicted").labels, labels)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:objects are in 8 pairs:bigcons.errors.ConsensusWarning")
 def test_solve__on_a_cluster_has_the_bits_of_a_disk(url, stored, on_disk):
     from distributed import Client, LocalCluster
 
-    few_passes = {"n_clusters": 5, "random_state": 3, "solver": "blocked", "max_iter": 5, "tol": 0}
+    few_passes = {"n_clusters": 5, "random_state": 3, "solver": "blocked", "max_iter": 2, "tol": 0}
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
+        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
     ):
         assert_same_solve(PCC(**SOLVE, client=client).fit(stored.path, out=url), on_disk)
         pairs = coassociation.sample(stored, per_object=8, tiles=2, random_state=0, out=f"{url}.pairs")
