@@ -125,7 +125,9 @@ def _unknown(name: object) -> str:
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'bigcons.methods' has no attribute {name!r}")
+        from bigcons.errors import no_attribute
+
+        raise no_attribute(__name__, name, _HOMES)
     value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
