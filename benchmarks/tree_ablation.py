@@ -89,7 +89,7 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
     rows = np.sort(generator(seed, "tree_ablation.rows").permutation(n)[: rows_for(n_groups_for(K))])
     sample = labels[rows]
     groups = Groups.of(sample, offsets, n_groups_for(K))
-    single = {tree: groups._replace(trees={tree: merged}).cut(K) for tree, merged in groups.trees.items()}
+    single = {tree: groups.cut(K, trees=(tree,)) for tree in groups.trees}
     unweighted, _ = merge_groups(groups.table, offsets, groups.counts, np.ones(offsets[-1]))
     cuts = {
         DEFAULT: groups.cut(K),

@@ -172,7 +172,7 @@ class LabelKMeans(ChoosingClusterer, SpectrallyStarted, AssignmentClusterer):
         self.encode = encode
         self.weights = weights
 
-    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
+    def _make_problem(self, ensemble: Ensemble) -> TableProblem:
         if self.encode == "onehot":
             return CategoryUtility("k-means", ensemble.offsets, self.n_clusters, self._weights)
         return IntegerLabels("k-means", ensemble.offsets, self.n_clusters, self._weights)

@@ -41,7 +41,7 @@ from bigcons.solving.passes import (
     Stats,
     Winner,
 )
-from bigcons.solving.survey import Survey, start_rows
+from bigcons.solving.survey import start_rows
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 
@@ -420,7 +420,7 @@ class LeastLoss(ChoosingClusterer, PassClusterer):
         super()._set_results(records, start_objectives, converged=converged)
         del self.start_objectives_  # the two starts are no choice of the user's
 
-    def _make_problem(self, ensemble: Ensemble, _survey: Survey | None = None) -> LossProblem:
+    def _make_problem(self, ensemble: Ensemble) -> LossProblem:
         loss, split_cost = check_loss(self.loss, self.split_cost)
         return LossProblem(ensemble.offsets, self.n_clusters, loss, split_cost, self._weights)
 

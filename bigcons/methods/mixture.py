@@ -15,7 +15,6 @@ from bigcons.solving.assignment import CERTAINTY, first_partition, spread
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.pass_clusterer import SoftPassClusterer
 from bigcons.solving.passes import Record, State, Stats, gains_little
-from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag
 
@@ -222,7 +221,7 @@ class MixtureModel(ChoosingClusterer, SpectrallyStarted, SoftPassClusterer):
         self.init = init
         self.background = background
 
-    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> MixtureProblem:
+    def _make_problem(self, ensemble: Ensemble) -> MixtureProblem:
         check_choice("init", self.init, ("partition", "dirichlet"))
         background = check_flag("background", self.background)
         return MixtureProblem(ensemble.offsets, self.n_clusters, self.init, background=background)

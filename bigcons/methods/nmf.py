@@ -15,7 +15,6 @@ from bigcons.solving.assignment import CERTAINTY, first_partition
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.pass_clusterer import SoftPassClusterer
 from bigcons.solving.passes import Record, State, Stats, gains_little
-from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
 
 
@@ -207,5 +206,5 @@ class NMF(ChoosingClusterer, SoftPassClusterer):
             client=client,
         )
 
-    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> NMFProblem:
+    def _make_problem(self, ensemble: Ensemble) -> NMFProblem:
         return NMFProblem(ensemble.offsets, self.n_clusters)

@@ -20,7 +20,6 @@ from bigcons.solving.assignment import (
 )
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.passes import State, Stats
-from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 
@@ -176,7 +175,7 @@ class QMI(ChoosingClusterer, SpectrallyStarted, AssignmentClusterer):
         )
         self.weights = weights
 
-    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
+    def _make_problem(self, ensemble: Ensemble) -> TableProblem:
         return CategoryUtility("QMI", ensemble.offsets, self.n_clusters, self._weights)
 
 
@@ -279,7 +278,7 @@ class KCC(QMI):
         )
         self.utility = utility
 
-    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
+    def _make_problem(self, ensemble: Ensemble) -> TableProblem:
         check_choice("utility", self.utility, ("uc", "uh"))
         utility = CategoryUtility if self.utility == "uc" else EntropyUtility
         return utility("KCC", ensemble.offsets, self.n_clusters, self._weights)

@@ -189,7 +189,7 @@ class IVC(VotingClusterer):
 
     info: ClassVar[MethodInfo] = _INFO
 
-    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
+    def _make_problem(self, ensemble: Ensemble) -> TableProblem:
         return MajorityLabels("IVC", ensemble.offsets, self.n_clusters)
 
 
@@ -255,7 +255,7 @@ class IPVC(VotingClusterer):
 
     info: ClassVar[MethodInfo] = _INFO
 
-    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
+    def _make_problem(self, ensemble: Ensemble) -> TableProblem:
         return LabelFrequencies("IPVC", ensemble.offsets, self.n_clusters)
 
 
@@ -355,7 +355,7 @@ class IPC(VotingClusterer):
         )
         self.normalize = normalize
 
-    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> TableProblem:
+    def _make_problem(self, ensemble: Ensemble) -> TableProblem:
         return MeanSimilarity("IPC", ensemble.offsets, self.n_clusters)
 
     def _solve_surveyed(

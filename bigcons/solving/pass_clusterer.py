@@ -61,11 +61,8 @@ class PassClusterer(ResumingClusterer):
         self.tol = tol
 
     @abstractmethod
-    def _make_problem(self, ensemble: Ensemble, survey: Any) -> Problem:
-        """Check the method's own parameters and return its problem on this ensemble.
-
-        ``survey``: its `Survey`; None where a stored solve is to place objects.
-        """
+    def _make_problem(self, ensemble: Ensemble) -> Problem:
+        """Check the method's own parameters and return its problem on this ensemble."""
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()
@@ -80,7 +77,7 @@ class PassClusterer(ResumingClusterer):
     def _solve_surveyed(
         self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, survey: Survey
     ) -> None:
-        problem = self._make_problem(ensemble, survey)
+        problem = self._make_problem(ensemble)
         method = self._starts(problem, ensemble, engine, survey)
         self._check_memory(ensemble, engine, method, in_memory=out is None and engine.shares_memory)
         self._run_passes(ensemble, engine, seed, out, survey, method)
@@ -155,7 +152,7 @@ class PassClusterer(ResumingClusterer):
     def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
         solved = self.unfitted()
         solved.n_clusters, solved._weights = n_clusters, self._weights
-        self._problem, self._state = solved._make_problem(ensemble, None), parts
+        self._problem, self._state = solved._make_problem(ensemble), parts
 
     def _check(self) -> None:
         check_int("n_init", self.n_init)

@@ -24,7 +24,6 @@ from bigcons.solving.assignment import counts_of, expected_counts, first_partiti
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.pass_clusterer import SoftPassClusterer
 from bigcons.solving.passes import Record, State, Stats, gains_little
-from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag, check_number
 
@@ -160,7 +159,7 @@ class BCE(ChoosingClusterer, SpectrallyStarted, SoftPassClusterer):
         self.update_alpha = update_alpha
         self.smoothing = smoothing
 
-    def _make_problem(self, ensemble: Ensemble, _survey: Survey) -> VariationalBCE:
+    def _make_problem(self, ensemble: Ensemble) -> VariationalBCE:
         return VariationalBCE(
             ensemble.offsets,
             self.n_clusters,
