@@ -683,7 +683,8 @@ class PredictingClusterer(ConsensusClusterer):
         if facts["labels"] != ensemble.digest() or facts["method"] != type(self).__name__:
             raise InvalidInputError(
                 f"{consensus.path} is of another ensemble than {ensemble.path or 'the one in memory'}; give "
-                "the one that it was solved from."
+                "the one that it was solved from or, where that has grown since, a consensus solved anew, "
+                f"such as by --start {consensus.path}."
             )
         self._recoding, self._generator = Recoding(ensemble), ensemble.generator
         self._n_columns, self._found_at = consensus.n_clusters, None
