@@ -15,7 +15,7 @@ from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.methods import CSPA, HBGF, HGPA
 from bigcons.metrics import adjusted_rand
-from bigcons.overlaps import eigenvectors, embedding, graph_clusterer
+from bigcons.overlaps import eigenvectors, embedding, spectral_start
 from bigcons.overlaps.eigenvectors import (
     check_passes_plan,
     groups_of,
@@ -165,7 +165,7 @@ def test_methods__find_the_same_by_passes_as_by_the_table(model, weights, monkey
     model.set_params(random_state=0, client="serial", weights=weights)
     by_overlaps = model.fit(ensemble)
     labels, values = by_overlaps.labels_, by_overlaps.singular_values_
-    for module in (embedding, graph_clusterer):
+    for module in (embedding, spectral_start):
         monkeypatch.setattr(module, "takes_passes", lambda *_: True)
     by_passes = model.fit(ensemble)
     np.testing.assert_allclose(by_passes.singular_values_, values, rtol=1e-6)
