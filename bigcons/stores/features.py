@@ -162,7 +162,7 @@ class Features(Objects):
         self._may_be_missing = may_be_missing
         self.where: str = table.where
         self.ids: Ids | None = table.ids
-        self.id_column = self.ids
+        self.id_column: Ids | None = self.ids
         self.is_sparse: bool = table.is_sparse
         if table.n_columns == 0:
             raise InvalidInputError(f"{self.where} has no columns; features need at least one.")

@@ -93,7 +93,7 @@ class ParquetRows(StoredRows):
             require(len(self.footers) == len(self.checksums), "the number of footers")
             if body["ids"] is not None:
                 self.store.ids = ParquetIds(path, body["ids"], self.footers, *sizes)
-                self.header = self.header._replace(ids=self.store.ids)
+                self.header: Header = self.header._replace(ids=self.store.ids)
         self._encodings: list[Encoding] = []
         """Those of the partitions, made when a label is looked up."""
 
@@ -292,7 +292,8 @@ class ParquetWriter(RowsWriter):
                     link(_file_of(kept.path, number), _file_of(folder, number))
                 except FileNotFoundError:
                     raise kept.broken_file(number, "is missing") from None
-        self.n_kept = self._next_row = n_kept * header.chunk_rows
+        self.n_kept: int = n_kept * header.chunk_rows
+        self._next_row = self.n_kept
         self._ids: Iterator[Any] | None = None
         if header.ids is not None:
             self._ids = header.ids.blocks(header.chunk_rows)

@@ -128,8 +128,9 @@ class ArrayWriter(RowsWriter):
                 kept_columns = kept.header.n_columns // MAX_CHUNK_COLUMNS
             if kept_rows or kept_columns:
                 self._keep(kept, kept_rows, kept_columns)
-        self.n_kept = self._next_row = kept_rows * header.chunk_rows
-        self.first_column = kept_columns * MAX_CHUNK_COLUMNS
+        self.n_kept: int = kept_rows * header.chunk_rows
+        self._next_row = self.n_kept
+        self.first_column: int = kept_columns * MAX_CHUNK_COLUMNS
 
     def put(self, start: int, block: np.ndarray) -> None:
         """Write rows to the array."""

@@ -76,7 +76,7 @@ class SparseTable(SlicedTable):
         self._matrix = matrix.tocsr() if hasattr(matrix, "tocsr") else matrix
         self.dtype: np.dtype | None = np.dtype(matrix.dtype)
         if (stored := getattr(self._matrix, "nnz", None)) is not None:
-            self.row_bytes = 16.0 * stored / max(matrix.shape[0], 1)
+            self.row_bytes: float = 16.0 * stored / max(matrix.shape[0], 1)
 
     def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:  # noqa: ARG002 - a matrix
         """Return some rows, compressed."""
@@ -206,7 +206,7 @@ class PandasTable(SlicedTable):
     def __init__(self, frame: Any, where: str) -> None:
         super().__init__(where, frame.shape, as_names(frame.columns))
         self.has_plain_index: bool = type(frame.index).__name__ == "RangeIndex"
-        self.is_named = frame.index.inferred_type == "string" and frame.index.is_unique
+        self.is_named: bool = frame.index.inferred_type == "string" and frame.index.is_unique
         self._frame = frame
 
     @property
@@ -485,7 +485,7 @@ class HardenedTable(SlicedTable):
         super().__init__("memberships", ensemble.shape, list(ensemble.names), column_bytes=8.0)
         self.dtype: np.dtype | None = np.dtype(np.int64)
         self.least_rows: int = ensemble.chunk_rows
-        self.row_bytes += 2.0 * ensemble.row_bytes
+        self.row_bytes: float = self.row_bytes + 2.0 * ensemble.row_bytes
         self.ids: Ids | None = ensemble.id_column
         self._ensemble = ensemble
 

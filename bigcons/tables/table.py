@@ -160,8 +160,8 @@ class SlicedTable(Table):
         self.where = where
         self.names = names
         self.n_rows: int | None = int(shape[0])
-        self.n_columns = int(shape[1])
-        self.row_bytes = column_bytes * self.n_columns
+        self.n_columns: int = int(shape[1])
+        self.row_bytes: float = column_bytes * self.n_columns
 
     @abstractmethod
     def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:
