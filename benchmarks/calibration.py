@@ -1,10 +1,10 @@
 """Is the stated confidence of a label the probability that it is right? Reliability on planted classes.
 
 On data with known classes, labels of confidence .8 should be right eight times in ten. Compared are the
-largest memberships of PCC with the paper's and a calibrated co-association, the confidence of `PCC.trust_`,
-which is naive Bayes with a temperature, and naive Bayes with temperature 1, as if partitions were
-independent. Reported is the expected calibration error in 15 bins; a label is right if its cluster is matched
-with the object's class.
+largest memberships of the tree and of PCC with the paper's and a calibrated co-association, the confidence of
+``trust_``, which is naive Bayes with a temperature times the support of clusters, and naive Bayes with
+temperature 1, as if partitions were independent. Reported is the expected calibration error in 15 bins; a
+label is right if its cluster is matched with the object's class.
 
 Ensembles: planted labels whose errors are independent, and k-means and other partitions of Gaussian classes
 of several overlaps, of the kinds of `accuracy.py`. The number of clusters is that of the classes. Where the
@@ -16,19 +16,20 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from accuracy import ensemble_of
 
-from bigcons import PCC, plots
+from bigcons import PCC, ConsensusTree, plots
 from bigcons.datasets import planted_ensemble
 from bigcons.metrics import reliability, trust
 from bigcons.metrics.confidence import Reliability
 from bigcons.seeding import generator
 
-MODELS = ("paper", "calibrated")
+MODELS = ("tree", "paper", "calibrated")
 Made = tuple[np.ndarray, np.ndarray]
 """Labels (n, M), -1 missing, and classes (n,)."""
 
@@ -93,9 +94,10 @@ REPORTING: dict[str, Callable[[int], Made]] = {
 """Data on which calibration is reported."""
 
 
-def stated(labels: np.ndarray, n_clusters: int, seed: int, model: str) -> tuple[PCC, dict[str, np.ndarray]]:
-    """Return a fitted PCC, and the confidence in its labels (n,) by each way to state it."""
-    pcc = PCC(n_clusters, coassociation=model, random_state=seed, client="serial").fit(labels)
+def stated(labels: np.ndarray, n_clusters: int, seed: int, model: str) -> tuple[Any, dict[str, np.ndarray]]:
+    """Return a fitted tree or PCC, and the confidence in its labels (n,) by each way to state it."""
+    method = ConsensusTree if model == "tree" else partial(PCC, coassociation=model)
+    pcc = method(n_clusters, random_state=seed, client="serial").fit(labels)
     plain = trust(labels, pcc, client="serial", temperature=1.0)
     return pcc, {
         "memberships": pcc.memberships_.max(axis=1),
