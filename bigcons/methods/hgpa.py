@@ -73,12 +73,11 @@ class HGPA(GraphClusterer):
     -----
     Objects without any label are left out of the hypergraph, and an object is in no hyperedge of a partition
     that does not label it. Objects of equal labels are one vertex, or several of at most ``imbalance`` times
-    an equal share of the objects, so that parts can be balanced: 240,000 objects in 8 partitions, 60,745
-    different rows, take 24 s of a core. The hypergraph is held in memory, 80 bytes a label, and cut in this
-    process by Mt-KaHyPar in its deterministic mode of high quality; hMETIS, which the paper uses, is not
-    free. The objective is weak on noisy labels, and clusters of uneven sizes are split: of the paper's noisy
-    copies it recovers the original with an NMI of 0.59, 0.42 and 0.25 at 10, 25 and 50 % noise, where `MCLA`
-    and `CSPA` reach 1.00, 0.99 and 0.86.
+    an equal share of the objects, so that parts can be balanced. The hypergraph is held in memory, 80 bytes a
+    label, and cut in this process by Mt-KaHyPar in its deterministic mode of high quality; hMETIS, which the
+    paper uses, is not free. The objective is weak on noisy labels, and clusters of uneven sizes are split: of
+    the paper's noisy copies it recovers the original with an NMI of 0.59, 0.42 and 0.25 at 10, 25 and 50 %
+    noise, where `MCLA` and `CSPA` reach 1.00, 0.99 and 0.86.
 
     With weights w_e the Laplacian is that of the graph ``H W D_e^-1 H^T``; so "laplacian" embeds the objects
     as `HBGF` does if ``edge_weight="unit"``, and as `CSPA` with ``normalize="all"`` if "size", at their

@@ -63,6 +63,7 @@ from bigcons.solving.passes import Iterate, Run, State, Stats, Step, Visit, add_
 from bigcons.solving.results import Found, Results, by_size
 from bigcons.solving.survey import Survey, labeled_objects, take_survey, warn_of_dissent
 from bigcons.solving.workspace import Output, open_workspace
+from bigcons.stores.aligning import Start
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
 from bigcons.stores.trust import TRUST_ROW
@@ -285,6 +286,11 @@ def cut_sample(
     return First(T, sizes, cut.tree, clusters if len(clusters) == run.data.n_objects else None)
 
 
+def of_earlier(earlier: Start, _run: Run) -> First:
+    """Return the clusters of an earlier consensus, in which all objects are still to be counted."""
+    return First(clusters=earlier.clusters)
+
+
 def cut_of_all(run: Run, n_clusters: int, weights: Weights | None, trees: tuple[str, ...] = TREES) -> First:
     """Return clusters of all objects, merged from groups of their embedding.
 
@@ -418,9 +424,8 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         remedy = " or write the result to a store with out=" if in_memory else ""
         plan.check(name, engine, ensemble, self.memory, remedy)
         survey, is_too_fine = survey_for_tree(ensemble, engine, seed, rows_for(n_groups_for(K)), K, counted)
-        first: Callable[[Run], First] = partial(
-            cut_of_all, n_clusters=K, weights=self._weights, trees=self._trees
-        )
+        earlier = self._start
+        first: Callable[[Run], First]
         if not is_too_fine:
             sample = Sample.of(survey.sample, ensemble.offsets, self._weights, n_groups_for(K))
             told = self._judge_structure(ensemble, survey, sample, MOST_GROUPS)
@@ -429,19 +434,17 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
                     f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={K}: {told!r}.",
                     SurplusClustersWarning,
                 )
+        if earlier is not None:
+            first = partial(of_earlier, earlier)
+        elif is_too_fine:
+            check_embedding_plan(name, ensemble, engine, self.memory, GROUPS_PER_CLUSTER * K)
+            first = partial(cut_of_all, n_clusters=K, weights=self._weights, trees=self._trees)
+        else:
             if not self._is_local:
                 all_alike = np.ones(sample.offsets[-1])
                 sample = Sample(sample.labels, sample.offsets, sample.counts, all_alike)
             is_chosen = hasattr(self, "n_clusters_choice_")
             first = partial(cut_sample, sample, placement, is_chosen, self._trees)
-        if (earlier := self._start) is not None:
-            clusters = earlier.clusters
-
-            def first(_run: Run) -> First:
-                return First(clusters=clusters)
-
-        elif is_too_fine:
-            check_embedding_plan(name, ensemble, engine, self.memory, GROUPS_PER_CLUSTER * K)
         with open_workspace(out, engine, 1, "<i4") as workspace:
             run = Run(ensemble, engine, seed, 1, 0.0, survey.sample)
             run.arrays, run.snapshots = workspace
