@@ -180,8 +180,7 @@ def partition_hypergraph(
     ``objective`` is "cut", the weight of the hyperedges in more than one part, or "km1", which counts a
     hyperedge once for every part it is in beyond the first. No part has more than ``(1 + imbalance)`` times
     its equal share of the sizes, rounded up. The deterministic modes give the same parts with any number of
-    threads, and do not use the seed of
-    Mt-KaHyPar: ``seed`` shuffles the hypergraph.
+    threads, and do not use the seed of Mt-KaHyPar: ``seed`` shuffles the hypergraph.
     """
     n_vertices = len(sizes)
     if n_parts == 1:
