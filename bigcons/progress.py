@@ -15,12 +15,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import NamedTuple, TextIO
+from typing import TextIO
 
 
 class Progress:
-    """Listener of a task, called from one thread except for `note`; this one, the default, ignores it all."""
+    """Listener of a task, called from one thread except for `note`; this one ignores it all."""
 
     def start(self, what: str, total: int, unit: str) -> None:
         """Begin a task of ``total`` units."""
@@ -41,90 +42,51 @@ class Progress:
 # Jobs, and how long they still take
 
 
+@dataclass
 class Step:
     """A step of a job: the tasks of one name."""
 
-    def __init__(self, units: float | None, cost: float = 1.0) -> None:
-        self.units: float | None = units
-        """Expected in all; None where it cannot be told."""
-        self.cost: float = cost
-        """Cost of a unit relative to those of the other steps, until some have been timed."""
-        self.done: float = 0.0
-        self.is_over: bool = False
-        self.timed: float = 0.0
-        """Units that were timed; earlier ones count less, as the load of a machine changes."""
-        self.seconds: float = 0.0
-        """What these took."""
-
-    @property
-    def left(self) -> float | None:
-        """Units that are left."""
-        if self.is_over:
-            return 0.0
-        return None if self.units is None else max(self.units - self.done, 0.0)
+    units: float | None
+    """Expected in all; None where it cannot be told."""
+    cost: float = 1.0
+    """Cost of a unit relative to those of the other steps, until some have been timed."""
+    done: float = 0.0
+    is_over: bool = False
+    timed: float = 0.0
+    """Units that were timed; earlier ones count less, as the load of a machine changes."""
+    seconds: float = 0.0
+    """What these took."""
 
 
+@dataclass
 class Job:
     """The time left of a call: its steps in their order, and what they have taken so far.
 
     Steps that have been timed go on at their speed. The others take what they cost relative to these.
     """
 
-    def __init__(self, what: str, began: float, *, is_inner: bool = False) -> None:
-        self.what: str = what
-        self.began: float = began
-        self.is_inner: bool = is_inner
-        """Whether it is part of another job, of which it cannot tell the time left."""
-        self.steps: dict[str, Step] = {}
-        self._begun, self._since = 0.0, began
-
-    def begin(self, what: str, total: int, now: float) -> None:
-        """Begin a task, which ends the steps before it; 0 units if their number is not known."""
-        self._since = now
-        if what not in self.steps:
-            return
-        for name, step in self.steps.items():
-            step.is_over = name != what
-            if name == what:
-                break
-        self._begun = step.done
-        if total:
-            step.units = step.done + total
-
-    def expect(self, what: str, total: int | None) -> None:
-        """Correct the units of the task that has begun; None where they cannot be told."""
-        if (step := self.steps.get(what)) is not None:
-            step.units = None if total is None else self._begun + total
-
-    def advance(self, what: str, n: int, now: float, *, is_timed: bool = True) -> None:
-        """Count units; ``is_timed`` is false if kernels were compiled since the units before."""
-        seconds, self._since = now - self._since, now
-        if (step := self.steps.get(what)) is None or n <= 0:
-            return
-        step.done += n
-        if is_timed:
-            # after 15 % of the step, what it took before counts e times less
-            fade = math.exp(-n / (0.15 * max(step.units or 0.0, step.done)))
-            step.timed, step.seconds = step.timed * fade + n, step.seconds * fade + seconds
-
-    def finish(self, what: str) -> None:
-        """End a task, and its step unless another task of this name begins."""
-        if what in self.steps:
-            self.steps[what].is_over = True
+    what: str
+    began: float
+    is_inner: bool = False
+    """Whether it is part of another job, of which it cannot tell the time left."""
+    steps: dict[str, Step] = field(default_factory=dict)
 
     def seconds_left(self) -> float | None:
         """Return how long the steps that are left take; None where too little is known."""
-        steps = [(step, step.left) for step in self.steps.values()]
-        done = sum(step.cost * step.done for step, _ in steps if step.timed)
+        steps = self.steps.values()
+        done = sum(step.cost * step.done for step in steps if step.timed)
         if self.is_inner or not done:
             return None
-        speed = sum(step.seconds for step, _ in steps) / sum(step.cost * step.timed for step, _ in steps)
+        speed = sum(step.seconds for step in steps) / sum(step.cost * step.timed for step in steps)
         total, ahead = 0.0, 0.0
-        for step, left in steps:
-            if left is None:
+        for step in steps:
+            if step.is_over:
+                continue
+            if step.units is None:
                 return None
+            left = max(step.units - step.done, 0.0)
             # the stated cost counts as much as 5 % of the step, beside the time that its units took
-            prior = 0.05 * max(step.units or 0.0, 1.0)
+            prior = 0.05 * max(step.units, 1.0)
             total += left * (step.seconds + prior * step.cost * speed) / (step.timed + prior)
             ahead += 0.0 if step.timed else step.cost * left
         return total if done >= 0.1 * (done + ahead) else None
@@ -167,22 +129,52 @@ def _clock(seconds: float) -> str:
 # Tasks
 
 
-class Begun(NamedTuple):
-    """A task that has begun and not ended."""
+@dataclass(eq=False)
+class Task:
+    """A task that has begun and not ended: it is told how far it is, and tells its job and its listener."""
 
     what: str
-    listener: Progress
-    states: list[str]
-    """What it was said to be at; the last one holds."""
     job: Job
     """Which it is a step of, or its own."""
+    listener: Progress | None
+    step: Step
+    """Of the job; one of its own where the job does not state it."""
+    before: float
+    """Units of the step when the task began."""
+    since: float
+    """When the last units were done."""
+    n_compiled: int
+    """Kernels that had been compiled by then."""
+    states: list[str] = field(default_factory=list)
+    """What it was said to be at; the last one holds."""
+
+    def advance(self, n: int) -> None:
+        """Report that ``n`` more units are done; not timed if kernels were compiled meanwhile."""
+        now, step = time.monotonic(), self.step
+        seconds, is_timed = now - self.since, self.n_compiled == _n_compiled
+        self.since, self.n_compiled = now, _n_compiled
+        step.done += n
+        if is_timed and n > 0:
+            # after 15 % of the step, what it took before counts e times less
+            fade = math.exp(-n / (0.15 * max(step.units or 0.0, step.done)))
+            step.timed, step.seconds = step.timed * fade + n, step.seconds * fade + seconds
+        if self.listener is not None:
+            self.listener.advance(n)
+
+    def expect(self, total: int | None, state: str) -> None:
+        """Correct the number of units, None where it cannot be told, and say what the task is at."""
+        self.step.units = None if total is None else self.before + total
+        self.states.append(state)
+        if self.listener is not None:
+            self.listener.expect(total)
+            self.listener.note(state)
 
 
-_factory: ContextVar[Callable[[], Progress]] = ContextVar("bigcons_progress", default=Progress)
+_factory: ContextVar[Callable[[], Progress] | None] = ContextVar("bigcons_progress", default=None)
 
-_current: ContextVar[Begun | None] = ContextVar("bigcons_task", default=None)
+_current: ContextVar[Task | None] = ContextVar("bigcons_task", default=None)
 
-_begun: list[Begun] = []
+_begun: list[Task] = []
 """The tasks of this process, for threads that do not know which is theirs."""
 
 _n_compiled = 0
@@ -200,61 +192,50 @@ def report_progress_to(factory: Callable[[], Progress]) -> Iterator[None]:
 
 
 @contextmanager
-def progress(what: str, total: int, unit: str = "rows") -> Iterator[Progress]:
-    """Begin a task and yield the listener to advance."""
-    now, own = time.monotonic(), _job.get()
+def progress(what: str, total: int, unit: str = "rows") -> Iterator[Task]:
+    """Begin a task of ``total`` units, 0 if their number is not known, and yield it, to be advanced.
+
+    It ends the steps of the job before it.
+    """
+    now, own, factory = time.monotonic(), _job.get(), _factory.get()
     if own is None or not (own.steps or own.is_inner):
-        own = Job(what, now)
-        own.steps[what] = Step(total or None)
-    own.begin(what, total, now)
-    listener = _factory.get()()
-    task = Begun(what, listener, [], own)
+        own = Job(what, now, steps={what: Step(None)})
+    step = own.steps.get(what, Step(None))
+    for earlier in own.steps.values() if what in own.steps else ():
+        earlier.is_over = earlier is not step
+        if earlier is step:
+            break
+    if total:
+        step.units = step.done + total
+    task = Task(what, own, None if factory is None else factory(), step, step.done, now, _n_compiled)
     _begun.append(task)
     token = _current.set(task)
     try:
-        listener.start(what, total, unit)
-        yield _Reporter(task)
+        if task.listener is not None:
+            task.listener.start(what, total, unit)
+        yield task
     finally:
         _current.reset(token)
         _begun.remove(task)
-        own.finish(what)
-        listener.finish()
+        step.is_over = True
+        if task.listener is not None:
+            task.listener.finish()
 
 
-class _Reporter(Progress):
-    """Tells the job of a task, and its listener."""
-
-    def __init__(self, task: Begun) -> None:
-        self._task, self._n_compiled = task, _n_compiled
-
-    def advance(self, n: int) -> None:
-        is_timed, self._n_compiled = self._n_compiled == _n_compiled, _n_compiled
-        self._task.job.advance(self._task.what, n, time.monotonic(), is_timed=is_timed)
-        self._task.listener.advance(n)
-
-    def expect(self, total: int | None) -> None:
-        self._task.job.expect(self._task.what, total)
-        self._task.listener.expect(total)
-
-
-def note(state: str) -> None:
-    """Say what the innermost task of the caller, or else of this process, is at; `COMPILING` is of all."""
+def note_compiling() -> None:
+    """Say to all tasks that a kernel is compiled: the thread that does it may not know which is its own."""
     global _n_compiled
-    _n_compiled += state == COMPILING
-    for task in list(_begun) if state == COMPILING else _tasks():
-        if state != COMPILING:
-            task.states.append(state)
-        task.listener.note(state)
+    _n_compiled += 1
+    for task in list(_begun):
+        if task.listener is not None:
+            task.listener.note(COMPILING)
 
 
 def current_work() -> str:
     """Return what the innermost task of the caller, or else of this process, is, and is at."""
-    return "".join(", ".join([task.what, *task.states[-1:]]) for task in _tasks())
-
-
-def _tasks() -> list[Begun]:
     current = _current.get()
-    return _begun[-1:] if current is None else [current]
+    tasks = _begun[-1:] if current is None else [current]
+    return "".join(", ".join([task.what, *task.states[-1:]]) for task in tasks)
 
 
 # On the screen
@@ -287,7 +268,7 @@ class ProgressBar:
         self.after = after
         self._on_screen: _Bar | None = None
         self._is_compiling = False
-        self._tokens: list[Token[Callable[[], Progress]]] = []
+        self._tokens: list[Token[Callable[[], Progress] | None]] = []
 
     def __enter__(self) -> ProgressBar:
         self._tokens.append(_factory.set(lambda: _Bar(self)))

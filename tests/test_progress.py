@@ -10,7 +10,7 @@ import pytest
 
 from bigcons import PCC, Ensemble, ProgressBar, progress
 from bigcons.kernels._cache import KernelCache
-from bigcons.progress import COMPILING, Job, Step, expect_steps, job, note
+from bigcons.progress import COMPILING, expect_steps, job, note_compiling
 from bigcons.progress import progress as task
 from bigcons.solving.passes import until
 
@@ -40,30 +40,38 @@ GAPS = [
 # fmt: on
 
 
-def replay(n_passes, expected, slower=lambda now: 1.0):
+class Clock:
+    """The clock of progress, which tests set."""
+
+    now = 0.0
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    found = Clock()
+    monkeypatch.setattr(progress.time, "monotonic", lambda: found.now)
+    return found
+
+
+def replay(clock, n_passes, expected, slower=lambda now: 1.0):
     """Return (now, seconds left as told) after every eighth of a visit, and when the job ended."""
-    whole = Job("PCC", 0.0)
     units = dict.fromkeys(SECONDS, N) | {"passes": expected([]), "results": 2 * N}
-    whole.steps = {name: Step(units[name], cost) for name, cost in COSTS.items()}
-    now, told = 0.0, []
-
-    def visit(name):
-        nonlocal now
-        for _ in range(8):
-            now += SECONDS[name] * slower(now) / 8
-            whole.advance(name, N // 8, now)
-            told.append((now, whole.seconds_left()))
-
-    for name in SECONDS:
-        whole.begin(name, 0 if name == "passes" else int(units[name]), now)
-        for number in range({"passes": n_passes, "results": 2}.get(name, 1)):
-            if name == "passes":
-                whole.expect(name, expected(range(number)))
-            visit(name)
-        whole.finish(name)
-        if name == "survey":
-            now += SAMPLE_SECONDS
-    return told, now
+    told = []
+    with job("PCC"):
+        expect_steps({name: (units[name], cost) for name, cost in COSTS.items()})
+        whole = progress._job.get()
+        for name in SECONDS:
+            with task(name, 0 if name == "passes" else int(units[name])) as listener:
+                for number in range({"passes": n_passes, "results": 2}.get(name, 1)):
+                    if name == "passes":
+                        listener.expect(expected(range(number)), f"pass {number + 1}")
+                    for _ in range(8):
+                        clock.now += SECONDS[name] * slower(clock.now) / 8
+                        listener.advance(N // 8)
+                        told.append((clock.now, whole.seconds_left()))
+            if name == "survey":
+                clock.now += SAMPLE_SECONDS
+    return told, clock.now
 
 
 def ratios(told, end):
@@ -73,27 +81,27 @@ def ratios(told, end):
 
 @pytest.mark.parametrize("n_passes", [3, 4, 5])
 @pytest.mark.parametrize("slower", [1.0, 3.0])
-def test_job__tells_the_time_left_of_the_whole_solve(n_passes, slower):
-    told, end = replay(n_passes, lambda done: max(4, len(done) + 1) * N, lambda _: slower)
+def test_job__tells_the_time_left_of_the_whole_solve(clock, n_passes, slower):
+    told, end = replay(clock, n_passes, lambda done: max(4, len(done) + 1) * N, lambda _: slower)
     assert told[0][1] is None  # the survey says nothing of the passes
     found = ratios(told, end)
     assert 1 / 1.5 < min(found) <= max(found) < 1.5
 
 
-def test_job__follows_a_load_that_comes_in_the_middle():
-    told, end = replay(40, lambda _: 40 * N, lambda now: 1.0 if now < 40 else 2.0)
+def test_job__follows_a_load_that_comes_in_the_middle(clock):
+    told, end = replay(clock, 40, lambda _: 40 * N, lambda now: 1.0 if now < 40 else 2.0)
     late = [left / (end - now) for now, left in told if 65 <= now <= end - 1.0]
     assert 1 / 1.5 < min(late) <= max(late) < 1.5
 
 
-def test_job__tells_a_solve_of_many_passes_by_its_gap():
+def test_job__tells_a_solve_of_many_passes_by_its_gap(clock):
     """All but the last few of 58 passes, where it ends sooner than the gap foretells."""
 
     def expected(done):
         left = until(GAPS[: len(done)], 3e-5)
         return None if left is None else (len(done) + left) * N
 
-    told, end = replay(len(GAPS), expected)
+    told, end = replay(clock, len(GAPS), expected)
     assert all(left is None for now, left in told if now < 12.0)
     found = ratios(told, end)
     assert None not in found
@@ -102,23 +110,27 @@ def test_job__tells_a_solve_of_many_passes_by_its_gap():
     assert max(found) < 2.0
 
 
-def test_job__leaves_out_what_compiling_took():
-    whole = Job("PCC", 0.0)
-    whole.steps = {"a": Step(10)}
-    whole.begin("a", 10, 0.0)
-    whole.advance("a", 1, 60.0, is_timed=False)
-    assert whole.seconds_left() is None
-    whole.advance("a", 1, 61.0)
-    assert whole.seconds_left() == pytest.approx(8.0)
+def test_job__leaves_out_what_compiling_took(clock):
+    with job("PCC"):
+        expect_steps({"a": (10, 1.0)})
+        with task("a", 10) as listener:
+            clock.now = 60.0
+            note_compiling()
+            listener.advance(1)
+            assert progress._job.get().seconds_left() is None
+            clock.now = 61.0
+            listener.advance(1)
+            assert progress._job.get().seconds_left() == pytest.approx(8.0)
 
 
-def test_job__forgets_steps_that_a_resumed_solve_skips():
-    whole = Job("PCC", 0.0)
-    whole.steps = {"start": Step(N, 3.0), "passes": Step(None), "confidence": Step(N, 2.0)}
-    whole.begin("passes", 0, 0.0)
-    whole.expect("passes", 2 * N)
-    whole.advance("passes", N, 1.0)
-    assert whole.seconds_left() == pytest.approx(1.0 + 2.0)
+def test_job__forgets_steps_that_a_resumed_solve_skips(clock):
+    with job("PCC"):
+        expect_steps({"start": (N, 3.0), "passes": (None, 1.0), "confidence": (N, 2.0)})
+        with task("passes", 0) as listener:
+            listener.expect(2 * N, "pass 2")
+            clock.now = 1.0
+            listener.advance(N)
+            assert progress._job.get().seconds_left() == pytest.approx(1.0 + 2.0)
 
 
 class Terminal(io.StringIO):
@@ -141,12 +153,11 @@ def test_bar__shows_the_whole_job_and_its_steps(screen):
         with task("survey", 4) as listener:
             listener.advance(4)
         with task("passes", 0) as listener:
-            listener.expect(8)
-            note("pass 1 of about 2")
+            listener.expect(8, "pass 1 of about 2")
             for number in range(8):
                 listener.advance(1)
                 if number == 4:
-                    note("pass 2 of about 2, gap 1.0e-03")
+                    listener.expect(8, "pass 2 of about 2, gap 1.0e-03")
         with task("confidence", 4) as listener:
             listener.advance(4)
     lines = screen.lines()
@@ -188,8 +199,8 @@ def test_bar__of_a_job_within_a_job_tells_no_time(screen):
 def test_bar__says_that_kernels_are_compiled(screen):
     with ProgressBar(screen, after=-1.0), job("PCC"), task("survey", 4) as listener:
         listener.advance(2)
-        note(COMPILING)
-        note(COMPILING)
+        note_compiling()
+        note_compiling()
         said = screen.lines()
         listener.advance(2)
         after = screen.lines()[len(said) :]

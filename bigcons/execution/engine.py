@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import MOST_TOGETHER, Block
-from bigcons.progress import Progress
+from bigcons.progress import Task
 
 if TYPE_CHECKING:
     import distributed
@@ -222,7 +222,7 @@ def fold(
     sums_of_block: Callable[[Block], Sums],
     combine: Callable[[Sums, Sums], Sums],
     *,
-    progress: Progress | None = None,
+    progress: Task | None = None,
 ) -> Sums:
     """Return ``sums_of_block`` of all blocks combined: within groups first, then those of the groups.
 

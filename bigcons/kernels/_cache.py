@@ -58,7 +58,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 
-from bigcons.progress import COMPILING, note
+from bigcons.progress import note_compiling
 
 logger = logging.getLogger("bigcons")
 
@@ -76,7 +76,7 @@ class KernelCache(FunctionCache):
         """Return the compiled kernel, None if it has to be compiled."""
         found = self._loaded(sig, target_context)
         if found is None:
-            note(COMPILING)
+            note_compiling()
         return found
 
     def _loaded(self, sig: Any, target_context: Any) -> Any:

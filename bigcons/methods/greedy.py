@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -21,7 +22,7 @@ from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.assignment import given_clusters
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
-from bigcons.solving.passes import as_history, best_start, timed_passes
+from bigcons.solving.passes import as_history, best_start, timed
 from bigcons.solving.survey import take_survey
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble, as_ensemble
@@ -174,22 +175,20 @@ class GreedyANMI(ConsensusClusterer):
         """Sweep over all objects, for every search at once, until a greedy sweep moves none."""
         blocks = ensemble.blocks()
 
-        def one_sweep(number: int) -> dict[str, float]:
-            temperature = temperatures[number - 1] if number <= len(temperatures) else 0.0
-            moved = 0
-            for search in searches:
-                search.refresh()
-            for block in blocks:
-                labels = ensemble.read(block.start, block.stop)
-                moved += sum(search.visit(block, labels, temperature) for search in searches)
-                listener.advance(block.n_rows)
-            return {"objective": max(search.anmi for search in searches), "moved": float(moved)}
-
-        records = []
+        records: list[dict[str, float]] = []
         with progress("greedy ANMI", ensemble.n_objects * self.max_iter) as listener:
-            for record in timed_passes(one_sweep, max_passes=self.max_iter, what="greedy ANMI"):
-                records.append(record)
-                if not record["moved"] and len(records) > len(temperatures):
+            for number in range(1, self.max_iter + 1):
+                began, moved = time.perf_counter(), 0
+                temperature = temperatures[number - 1] if number <= len(temperatures) else 0.0
+                for search in searches:
+                    search.refresh()
+                for block in blocks:
+                    labels = ensemble.read(block.start, block.stop)
+                    moved += sum(search.visit(block, labels, temperature) for search in searches)
+                    listener.advance(block.n_rows)
+                record = {"objective": max(search.anmi for search in searches), "moved": float(moved)}
+                records.append(timed("greedy ANMI", number, record, began))
+                if not moved and number > len(temperatures):
                     break
         return records
 

@@ -15,7 +15,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -25,7 +25,7 @@ import numpy as np
 from bigcons.errors import CorruptStoreError, first_line
 from bigcons.execution.engine import Engine, fold, stop_if_cancelled
 from bigcons.memory import Block, resident_bytes
-from bigcons.progress import Progress, note, progress, time_left
+from bigcons.progress import Task, progress, time_left
 from bigcons.storage.checkpoint import BlockArrays, MemoryBlocks, Snapshot, Snapshots
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -69,7 +69,7 @@ class Step(NamedTuple, Generic[S]):
 class PassMethod(Protocol[S, T]):
     """The mathematics of a method that runs in passes.
 
-    A method may define ``passes_left(run, records)`` where the function of that name would estimate wrongly.
+    A method whose passes do not end before ``max_passes`` says so by ``takes_all_passes = True``.
     """
 
     name: str
@@ -145,9 +145,7 @@ class Run:
         self.rounds = self.rounds or [self.data.blocks()]
         self.blocks: list[Block] = sorted(block for blocks in self.rounds for block in blocks)
 
-    def fold(
-        self, task: Callable[[Block], T], add: Callable[[T, T], T], listener: Progress | None = None
-    ) -> T:
+    def fold(self, task: Callable[[Block], T], add: Callable[[T, T], T], listener: Task | None = None) -> T:
         """Return the sum of a task's reports on the blocks, round by round, in order."""
         total = fold(self.engine, self.rounds[0], task, add, progress=listener)
         for blocks in self.rounds[1:]:
@@ -179,25 +177,26 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
     no pass reads any more are dropped, with snapshots one pass later: should the last pass be damaged, a run
     resumes from the one before.
     """
-    at = _resume(run, method)
+    at = None if run.snapshots is None else _resume(run, run.snapshots, method)
     if at is None:
         state, start_objectives = method.start(run)
         at = Iterate(state, 0, False, [], start_objectives)
         _commit(run, method, at)
     first, dropped = len(at.records) + 1, 0
-    with progress(method.name, 0) as listener:
+    takes_all = getattr(method, "takes_all_passes", False)
+    with progress(method.name, 0) as task:
         for number in range(first, run.max_passes + 1):
             if at.is_settled:
                 break
-            n_left = passes_left(run, method, at.records)
+            most = run.max_passes - len(at.records)
+            n_left = most if takes_all else passes_left(at.records, run.tol, most)
             expected = None if n_left is None else number - 1 + n_left
-            listener.expect(None if expected is None else run.data.n_objects * (expected - first + 1))
             of = "" if expected is None else f" of about {expected}"
             gap = [f"gap {record['gap']:.1e}" for record in at.records[-1:] if "gap" in record]
-            note(", ".join([f"pass {number}{of}", *gap]))
+            total = None if expected is None else run.data.n_objects * (expected - first + 1)
+            task.expect(total, ", ".join([f"pass {number}{of}", *gap]))
             began = time.perf_counter()
-            total = run.fold(method.visit(run, at), method.add, listener)
-            step = method.step(run, at, total)
+            step = method.step(run, at, run.fold(method.visit(run, at), method.add, task))
             records = [*at.records, timed(method.name, number, step.record, began)]
             before, generation = at.generation, at.generation + step.n_generations
             at = Iterate(step.state, generation, bool(step.is_settled), records, at.start_objectives)
@@ -209,22 +208,18 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
     return at
 
 
-def passes_left(run: Run, method: PassMethod[S, T], records: list[Record]) -> int | None:
-    """Return about how many more passes a solve takes, this one included; None where it cannot be told."""
-    own = getattr(method, "passes_left", None)
-    n_left = until(sizes_of(records), run.tol) if own is None else own(run, records)
-    most = run.max_passes - len(records)
+def passes_left(records: list[Record], tol: float, most: int) -> int | None:
+    """Return about how many more passes a solve takes, this one included; None where it cannot be told.
+
+    What usually falls to the tolerance is the gap, else the share that moved, else the gain.
+    """
+    names = [name for name in ("gap", "moved_share") if records and name in records[0]]
+    values = [record.get(names[0] if names else "objective", math.nan) for record in records]
+    if not names:
+        values = [abs(after - before) / abs(after or 1.0) for before, after in itertools.pairwise(values)]
+    n_left = until(values, tol)
     # five are usual, before a solve has shown how fast it converges
     return n_left if n_left is None and most > 5 else min(n_left or most, most)
-
-
-def sizes_of(records: list[Record]) -> list[float]:
-    """Return what usually falls to the tolerance: the gap, else the share that moved, else the gain."""
-    for name in ("gap", "moved_share"):
-        if records and name in records[0]:
-            return [record[name] for record in records]
-    values = [record.get("objective", math.nan) for record in records]
-    return [abs(after - before) / abs(after or 1.0) for before, after in itertools.pairwise(values)]
 
 
 def until(sizes: Sequence[float], end: float) -> int | None:
@@ -253,27 +248,25 @@ def _commit(run: Run, method: PassMethod[S, T], at: Iterate[S]) -> None:
         run.snapshots.save(arrays, {**at._asdict(), "state": dict(facts), "n_blocks": n_kept})
 
 
-def _resume(run: Run, method: PassMethod[S, T]) -> Iterate[S] | None:
+def _resume(run: Run, snapshots: Snapshots, method: PassMethod[S, T]) -> Iterate[S] | None:
     """Return the iterate after the last complete pass that is whole; None if there is none.
 
     Its blocks are all read, before any pass. If one is lost or damaged, that of the pass before is returned;
     raises CorruptStoreError if that is not whole either.
     """
-    if run.snapshots is None:
-        return None
     lost: CorruptStoreError | None = None
-    for kept in run.snapshots.kept():
+    for kept in snapshots.kept():
         try:
-            at = _whole_iterate(run, run.snapshots, method, kept)
+            at = _whole_iterate(run, snapshots, method, kept)
         except CorruptStoreError as error:
             lost = lost or error
             continue
         if not kept.is_last:
             logger.warning(
                 "The last pass in %s is damaged: going on from the one before, after %d passes",
-                *(run.snapshots.folder, len(at.records)),
+                *(snapshots.folder, len(at.records)),
             )
-            run.snapshots.go_back()
+            snapshots.go_back()
         return at
     if lost is not None:
         raise lost
@@ -295,13 +288,6 @@ def _whole_iterate(run: Run, snapshots: Snapshots, method: PassMethod[S, T], kep
             if fault is not None:
                 raise snapshots.damaged(fault, n_passes)
     return at
-
-
-def timed_passes(one_pass: Callable[[int], Record], *, max_passes: int, what: str) -> Iterator[Record]:
-    """Yield the record of each pass with its ``seconds``, until the caller stops: for in-memory loops."""
-    for number in range(1, max_passes + 1):
-        began = time.perf_counter()
-        yield timed(what, number, one_pass(number), began)
 
 
 def timed(what: str, number: int, record: Record, began: float) -> Record:

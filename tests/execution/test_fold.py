@@ -18,7 +18,7 @@ from bigcons.execution.engine import (
 )
 from bigcons.memory import row_blocks
 from bigcons.progress import Progress, progress, report_progress_to
-from bigcons.solving.passes import as_history, timed_passes
+from bigcons.solving.passes import as_history
 
 ENGINES = [SerialEngine(), ThreadsEngine(1), ThreadsEngine(2), ThreadsEngine(5)]
 NAMES = ["serial", "1 thread", "2 threads", "5 threads"]
@@ -208,21 +208,6 @@ def test_progress__ends_when_the_work_fails():
     ):
         raise RuntimeError("broken")
     assert listener.heard[-1] == ("finish",)
-
-
-def test_timed_passes__numbers_and_times_each_pass():
-    records = list(timed_passes(lambda number: {"gap": 1 / number}, max_passes=3, what="test"))
-    assert [record["pass"] for record in records] == [1, 2, 3]
-    assert [record["gap"] for record in records] == [1, 1 / 2, 1 / 3]
-    assert all(record["seconds"] >= 0 for record in records)
-
-
-def test_timed_passes__runs_no_pass_that_is_not_asked_for():
-    numbers = []
-    passes = timed_passes(lambda number: numbers.append(number) or {}, max_passes=5, what="test")
-    next(passes)
-    next(passes)
-    assert numbers == [1, 2]
 
 
 def test_as_history__has_one_list_for_each_quantity():

@@ -20,7 +20,7 @@ from bigcons.errors import (
 )
 from bigcons.execution.engine import SerialEngine
 from bigcons.solving.pass_clusterer import PassClusterer
-from bigcons.solving.passes import Run, passes_left, sizes_of, until
+from bigcons.solving.passes import Run, passes_left, until
 
 NAMES = [
     name
@@ -138,9 +138,9 @@ def test_until__is_exact_for_a_gap_that_shrinks_evenly():
 
 @pytest.mark.parametrize("gain", [lambda i: {"objective": -1.0 - 0.1**i}, lambda i: {"moved_share": 0.1**i}])
 def test_until__follows_gains_where_there_is_no_gap(gain):
-    sizes = sizes_of([gain(i) for i in range(6)])
-    assert 1 <= until(sizes[:4], 1e-6) <= 5
-    assert until(sizes, 1.0) == 1
+    records = [gain(i) for i in range(6)]
+    assert 1 <= passes_left(records, 1e-6, 100) <= 5
+    assert passes_left(records, 1.0, 100) == 1
 
 
 def test_until__follows_a_gap_that_rises_in_every_other_pass():
@@ -153,11 +153,10 @@ def test_until__follows_a_gap_that_rises_in_every_other_pass():
 def test_until__says_nothing_if_nothing_shrinks():
     assert until([0.1] * 7, 1e-4) is None
     assert until([0.5**i for i in range(7)], 0.0) is None
-    assert until(sizes_of([{"pass": 1.0}] * 7), 1e-4) is None
+    assert passes_left([{"pass": 1.0}] * 7, 1e-4, 100) is None
 
 
-def test_passes_left__is_at_most_what_is_allowed(stored):
-    run = Run(Ensemble.open(stored), SerialEngine(), 0, 9, 1e-6)
-    assert passes_left(run, None, [{"gap": 0.9**i} for i in range(6)]) == 3
-    assert passes_left(run, None, [{"gap": 0.1}] * 3) is None
-    assert passes_left(run, None, [{"gap": 0.1}] * 6) == 3
+def test_passes_left__is_at_most_what_is_allowed():
+    assert passes_left([{"gap": 0.9**i} for i in range(6)], 1e-6, 3) == 3
+    assert passes_left([{"gap": 0.1}] * 3, 1e-6, 6) is None
+    assert passes_left([{"gap": 0.1}] * 6, 1e-6, 3) == 3

@@ -21,7 +21,7 @@ from bigcons.seeding import SeedLike, generator
 from bigcons.solving.assignment import PartitionRule, clusters_by, partition_rule
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.memory_plan import DEFAULT_DATA_BYTES, MemoryPlan, block_label_bytes, label_bytes
-from bigcons.solving.passes import Iterate, Record, Run, Step, best_start, run_passes
+from bigcons.solving.passes import Iterate, Run, Step, best_start, run_passes
 from bigcons.solving.survey import Survey, start_rows, take_survey
 from bigcons.solving.workspace import Output, open_workspace
 from bigcons.storage.checkpoint import BlockArrays
@@ -385,6 +385,7 @@ class BlockSweeps:
     sampler: Sampler
     n_chains: int
     name: str = "GibbsBCE"
+    takes_all_passes: bool = True
 
     @property
     def n_passes(self) -> int:
@@ -435,10 +436,6 @@ class BlockSweeps:
         best = chains.log_likelihoods if is_best else chains.best
         following = self._first_state(run, chains.number + 1, best, objectives, is_best)
         return Step(following, record, following.number == self.n_chains)
-
-    def passes_left(self, run: Run, records: list[Record]) -> int:
-        """Return how many more passes there are."""
-        return run.max_passes - len(records)
 
     def pack(self, state: Chains) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return the state as arrays and facts."""
