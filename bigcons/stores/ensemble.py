@@ -95,10 +95,43 @@ class Ensemble(Objects):
     def __init__(
         self, labels: np.ndarray | StoredRows, header: Header, categories: Categories | None
     ) -> None:
-        self._labels = labels
-        self._header = header
-        self._categories = categories
         self._mode = "a" if isinstance(labels, np.ndarray) else "r"
+        self._take(labels, header, categories)
+
+    def _take(self, labels: np.ndarray | StoredRows, header: Header, categories: Categories | None) -> None:
+        """Take labels, and set what their header says; ``categories`` are None until they are read."""
+        self._labels, self._header, self._categories = labels, header, categories
+        self.n_objects: int = header.n_objects
+        """Number of objects."""
+        self.n_partitions: int = len(header.names)
+        """Number of partitions."""
+        self.names: list[str] = list(header.names)
+        """Names of the partitions."""
+        self.is_soft: bool = header.is_soft
+        """Whether the ensemble has memberships in place of labels."""
+        self.n_clusters: np.ndarray = header.n_clusters
+        """Number of clusters of each partition: ``(n_partitions,)`` int64."""
+        self.offsets: np.ndarray = header.offsets
+        """First base cluster of each partition: ``(n_partitions + 1,)`` int64.
+
+        The base cluster of label ``l`` in partition ``u`` is ``offsets[u] + l``.
+        """
+        self.n_base_clusters: int = int(self.offsets[-1])
+        """Total number of clusters of all partitions."""
+        self.n_labeled: np.ndarray = header.n_labeled
+        """Number of objects that each partition labels: ``(n_partitions,)`` int64."""
+        self.dtype: np.dtype = labels.dtype
+        """Type of the labels, the smallest signed integer that can represent them, or float32."""
+        self.row_bytes: int = (
+            self.n_base_clusters if self.is_soft else self.n_partitions
+        ) * self.dtype.itemsize
+        """Bytes of the labels or memberships of one object."""
+        self.chunk_rows: int = header.chunk_rows
+        """Rows per chunk of the store; in memory, the default of ``save``."""
+        self.path: str | None = str(labels.path) if isinstance(labels, StoredRows) else None
+        """Path or URL of the store; None in memory."""
+        self.id_column: Ids | None = header.ids
+        """What identifies the objects, block by block."""
 
     @classmethod
     def from_labels(
@@ -309,21 +342,6 @@ class Ensemble(Objects):
         return ensemble
 
     @property
-    def n_objects(self) -> int:  # type: ignore[override]
-        """Number of objects."""
-        return self._header.n_objects
-
-    @property
-    def n_partitions(self) -> int:
-        """Number of partitions."""
-        return len(self._header.names)
-
-    @property
-    def is_soft(self) -> bool:
-        """Whether the ensemble has memberships in place of labels."""
-        return self._header.is_soft
-
-    @property
     def shape(self) -> tuple[int, int]:
         """Shape of the label matrix: ``(n_objects, n_partitions)``."""
         return self.n_objects, self.n_partitions
@@ -333,62 +351,9 @@ class Ensemble(Objects):
         return self.n_objects
 
     @property
-    def n_clusters(self) -> np.ndarray:
-        """Number of clusters of each partition: ``(n_partitions,)`` int64."""
-        return self._header.n_clusters
-
-    @property
-    def offsets(self) -> np.ndarray:
-        """First base cluster of each partition: ``(n_partitions + 1,)`` int64.
-
-        The base cluster of label ``l`` in partition ``u`` is ``offsets[u] + l``.
-        """
-        return self._header.offsets
-
-    @property
-    def n_base_clusters(self) -> int:
-        """Total number of clusters of all partitions."""
-        return int(self._header.n_clusters.sum())
-
-    @property
-    def n_labeled(self) -> np.ndarray:
-        """Number of objects that each partition labels: ``(n_partitions,)`` int64."""
-        return self._header.n_labeled
-
-    @property
     def missing_share(self) -> float:
         """Share of labels that are missing."""
         return 1.0 - int(self._header.n_labeled.sum()) / (self.n_objects * self.n_partitions)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Type of the labels, the smallest signed integer that can represent them, or float32."""
-        return self._labels.dtype
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of the labels or memberships of one object."""
-        return self._header.n_columns * self.dtype.itemsize
-
-    @property
-    def chunk_rows(self) -> int:
-        """Rows per chunk of the store; in memory, the default of ``save``."""
-        return self._header.chunk_rows
-
-    @property
-    def path(self) -> str | None:
-        """Path or URL of the store; None in memory."""
-        return str(self._labels.path) if isinstance(self._labels, StoredRows) else None
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the partitions."""
-        return list(self._header.names)
-
-    @property
-    def id_column(self) -> Ids | None:  # type: ignore[override]
-        """What identifies the objects, block by block."""
-        return self._header.ids
 
     @property
     def ids(self) -> np.ndarray | None:
@@ -760,18 +725,15 @@ class Ensemble(Objects):
         """Append what ``grow`` returns for the header and categories; a store is locked, then reopened."""
         if isinstance(self._labels, np.ndarray):
             grown = grow(self._header, self.categories)
-            self._labels, self._header, self._categories = building.append_in_memory(
-                self._labels, grown, partitions=partitions
-            )
+            self._take(*building.append_in_memory(self._labels, grown, partitions=partitions))
             return self
         if self._mode != "a":
             raise InvalidInputError(f"{self.path} is open for reading; open it with mode='a' to append.")
         with appending(place_of(self._labels.path)) as append:
             grown = grow(append.stored.header, append.stored.categories())
             building.append_to_store(append, grown, partitions=partitions)
-        self._labels = open_labels(append.stored.path)
-        self._header = self._labels.header
-        self._categories = None
+        stored = open_labels(append.stored.path)
+        self._take(stored, stored.header, None)
         return self
 
     def verify(self) -> dict[str, Any]:

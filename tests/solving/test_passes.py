@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pytest
 
-from bigcons import METHODS, Consensus, Ensemble
+from bigcons import METHODS, Consensus
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import (
     ConvergenceWarning,
@@ -20,7 +20,7 @@ from bigcons.errors import (
 )
 from bigcons.execution.engine import SerialEngine
 from bigcons.solving.pass_clusterer import PassClusterer
-from bigcons.solving.passes import Run, passes_left, until
+from bigcons.solving.passes import passes_left, until
 
 NAMES = [
     name
