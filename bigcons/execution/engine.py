@@ -18,14 +18,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
+from typing import Any, Protocol, TypeGuard, TypeVar
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import MOST_TOGETHER, Block
 from bigcons.progress import Task
-
-if TYPE_CHECKING:
-    import distributed
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -168,18 +165,22 @@ def resolve_engine(client: object = None) -> Engine:
     ``distributed.Client``; an Engine. Within a Dask task None is serial, since the worker's other threads
     have work of their own.
     """
-    if client is None:
-        return _surrounding_engine()
     if client == "threads":
         return ThreadsEngine()
     if client == "serial":
         return SerialEngine()
     if hasattr(client, "map") and hasattr(client, "in_flight"):
         return client  # type: ignore[return-value]
-    if _is_dask_client(client):
-        from bigcons.execution.dask_engine import DaskEngine
+    distributed: Any = sys.modules.get("distributed")  # to import it would take half a second
+    if client is None and distributed is None:
+        return ThreadsEngine()
+    if client is None or (distributed is not None and isinstance(client, distributed.Client)):
+        from bigcons.execution.dask_engine import DaskEngine, active_client, is_within_task
 
-        return DaskEngine(client)
+        if client is None and is_within_task():
+            return SerialEngine()
+        found = active_client() if client is None else client
+        return ThreadsEngine() if found is None else DaskEngine(found)
     if _is_address(client):
         raise InvalidInputError(
             f"client={client!r} is an address, not accepted here; pass distributed.Client({client!r})."
@@ -199,23 +200,6 @@ def _is_address(client: object) -> TypeGuard[str]:
     return isinstance(client, str) and re.fullmatch(r".*://.*|[\w.-]+:[0-9]+", client) is not None
 
 
-def _surrounding_engine() -> Engine:
-    """Return the engine of the Dask client or task around the caller, else threads."""
-    if "distributed" not in sys.modules:  # no client, and importing it would take half a second
-        return ThreadsEngine()
-    from bigcons.execution.dask_engine import DaskEngine, active_client, is_within_task
-
-    if is_within_task():
-        return SerialEngine()
-    client = active_client()
-    return ThreadsEngine() if client is None else DaskEngine(client)
-
-
-def _is_dask_client(client: object) -> TypeGuard[distributed.Client]:
-    module: Any = sys.modules.get("distributed")
-    return module is not None and isinstance(client, module.Client)
-
-
 def fold(
     engine: Engine,
     blocks: Sequence[Block],
@@ -226,13 +210,19 @@ def fold(
 ) -> Sums:
     """Return ``sums_of_block`` of all blocks combined: within groups first, then those of the groups.
 
-    A worker combines a group of consecutive blocks in their order, and returns one result. The groups depend
+    A worker combines a group of consecutive blocks in their order, and returns one result. A group has up to
+    `MOST_TOGETHER` blocks, one of fewer than 128, which is enough for an engine to collect. The groups depend
     on the number of blocks alone and are combined from the first to the last, so that floating-point sums are
     equal bit for bit on every engine. ``combine`` may modify and return its first argument.
     """
     if not blocks:
         raise ValueError("a fold needs at least one block")
-    groups = _groups(blocks)
+    groups: list[Sequence[Block]] = []
+    first = 0
+    while first < len(blocks):  # fewer together near the end, so that workers finish together
+        n_together = min(max((len(blocks) - first) // 64, 1), MOST_TOGETHER)
+        groups.append(blocks[first : first + n_together])
+        first += n_together
     total: Sums | None = None
     with closing(engine.map(partial(_sums_of_group, sums_of_block, combine), groups)) as results:
         for group, sums in zip(groups, results, strict=True):
@@ -251,17 +241,3 @@ def _sums_of_group(
         stop_if_cancelled()
         sums = combine(sums, sums_of_block(block))
     return sums
-
-
-def _groups(blocks: Sequence[Block]) -> list[Sequence[Block]]:
-    """Return blocks in groups of up to `MOST_TOGETHER`; fewer near the end, so that workers finish together.
-
-    Every block is a group if they are fewer than 128, which is enough for an engine to collect.
-    """
-    groups: list[Sequence[Block]] = []
-    first = 0
-    while first < len(blocks):
-        n_together = min(max((len(blocks) - first) // 64, 1), MOST_TOGETHER)
-        groups.append(blocks[first : first + n_together])
-        first += n_together
-    return groups

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -85,9 +85,8 @@ class Results:
     collect: Callable[[Any], None] = lambda _: None
     """Takes the report of every block, in order."""
 
-    def __post_init__(self) -> None:
-        self.sizes: np.ndarray = np.zeros(self.n_clusters, np.int64)
-        """(n_clusters,) int64, once computed: the objects of each cluster, falling."""
+    sizes: np.ndarray = field(init=False)
+    """(n_clusters,) int64, once computed: the objects of each cluster, falling."""
 
     def hold(self) -> Rows:
         """Return the results of all objects."""
@@ -98,20 +97,19 @@ class Results:
             np.empty(n_objects, TRUST_ROW) if self.trusted else None,
         )
 
-        def keep(block: Block, rows: Rows) -> None:
-            for values, of_block in zip(held, rows, strict=True):
-                if values is not None:
-                    values[block.start : block.stop] = of_block
-            self.sizes += sizes_of(rows.labels, K)
-
-        for block, rows in self._map(lambda _, rows: rows):
-            keep(block, rows)
-        while (order := self._next_order()) is not None:
-            for block in self.ensemble.blocks():
-                part = slice(block.start, block.stop)
-                soft, trust = (None if values is None else values[part] for values in held[1:])
-                keep(block, Rows(held.labels[part], soft, trust).renumbered(order))
-        return held
+        found = self._map(lambda _, rows: rows)
+        while True:
+            for block, rows in found:
+                for values, of_block in zip(held, rows, strict=True):
+                    if values is not None:
+                        values[block.start : block.stop] = of_block
+                self.sizes += sizes_of(rows.labels, K)
+            if (order := self._next_order()) is None:
+                return held
+            found = (
+                (b, Rows(*(None if v is None else v[b.start : b.stop] for v in held)).renumbered(order))
+                for b in self.ensemble.blocks()
+            )
 
     def write(self, writer: ConsensusWriter) -> np.ndarray | None:
         """Write the rows of a consensus in the tasks; return its labels if it has no memberships.
@@ -161,6 +159,7 @@ class Results:
     def _map(self, use: Callable[[Block, Rows], Use]) -> Iterator[tuple[Block, Use]]:
         """Yield every block, in order, with ``use(block, rows)``, part of its task; collect its report."""
         read, order, soft = self.read, self.order, self.soft
+        self.sizes = np.zeros(self.n_clusters, np.int64)
 
         def task(part: tuple[Block, np.ndarray]) -> tuple[Use, Any]:
             block, unlabeled = part
