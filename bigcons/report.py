@@ -342,7 +342,7 @@ def _read(
     told = _Told(source.n_clusters, n_objects, "trust")
     with open_engine(client) as engine:
         evidence = Evidence(ensemble, LabelColumn("labels", source.labels), engine)
-        for block, rows in evidence.weigh_blocks(engine, lambda _, rows: rows):
+        for block, rows in evidence.weigh_blocks(lambda _, rows: rows):
             told.add(block.start, source.labels[block.start : block.stop], rows)
         return told, evidence.tables()
 

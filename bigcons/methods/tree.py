@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -24,8 +25,9 @@ from bigcons.metrics.confidence import (
     log_rates,
     random_half,
     support_factor,
+    table_of_clusters,
+    table_of_partitions,
     trust_rows,
-    trust_tables,
 )
 from bigcons.overlaps.embedding import Centers, bipartite_embedding
 from bigcons.overlaps.incidence import one_hot, votes_of
@@ -85,6 +87,7 @@ class Placed(NamedTuple):
     """What the kernel adds up."""
 
 
+@dataclass
 class Placement:
     """Naive Bayes placement of objects in clusters.
 
@@ -92,11 +95,9 @@ class Placement:
     with the shares of base clusters in the clusters of the other objects.
     """
 
-    def __init__(self, offsets: np.ndarray, n_clusters: int, weights: Weights | None):
-        self.offsets = offsets
-        self.n_clusters = n_clusters
-        self.weights = weights
-        self.half: np.ndarray = random_half(offsets.size - 1)
+    offsets: np.ndarray
+    n_clusters: int
+    weights: Weights | None
 
     def state(self, T: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         """Return the evidence of labels from the objects T (B, K) and sizes (K,) of the clusters."""
@@ -116,6 +117,16 @@ class Placement:
             "temperature": np.ones(1),
             "support": np.full(K, np.nan),
         }
+
+    def restored(self, parts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return stored evidence; raises KeyError or ValueError for other names, types or shapes."""
+        K = self.n_clusters
+        table = int(self.offsets[-1]), padded(K)
+        shapes = {"rates": table, "without": table, "prior": (K,), "own_prior": (K,), "temperature": (1,)}
+        shapes |= {"support": (K,), "divisions": (K, K)}
+        if any(of.shape != shapes[name] or of.dtype != float for name, of in parts.items()):
+            raise ValueError("arrays of other shapes")
+        return dict(parts)
 
     def place(
         self, state: State, labels: np.ndarray, carried: np.ndarray | None, *, soft: bool = False
@@ -159,7 +170,7 @@ class Placement:
         shares, other_shares = np.empty((2, rows if soft else 0), np.float32)
         others = np.empty(shares.size, np.int32)
         place(
-            *(labels, current, False, self.offsets, self.half),
+            *(labels, current, False, self.offsets, random_half(self.offsets.size - 1)),
             *(state["rates"], state["without"], state["prior"], state["own_prior"], temperature),
             *(assigned, memberships, shares, others, other_shares, *stats.values()),
         )
@@ -202,6 +213,7 @@ class First(NamedTuple):
     """(n,) of the objects, if those of all are known."""
 
 
+@dataclass
 class TreePass:
     """The pass over all objects that follows from the first clusters, a `PassMethod`.
 
@@ -209,14 +221,12 @@ class TreePass:
     to trust them, are by that.
     """
 
-    name = "tree"
+    placement: Placement
+    first: Callable[[Run], First]
+    judged: Judged | None = None
 
-    def __init__(
-        self, placement: Placement, first: Callable[[Run], First], judged: Judged | None = None
-    ) -> None:
-        self.placement = placement
-        self.first = first
-        self.judged = judged
+    name: ClassVar[str] = "tree"
+    add = staticmethod(add_stats)
 
     def start(self, run: Run) -> tuple[State, list[float]]:
         """Return the evidence of the first clusters; they are written where they are of all objects."""
@@ -233,11 +243,6 @@ class TreePass:
         reads = [0] if at.state["tree"][1] else []
         return run.visit(self.placement.count, at.state, reads=reads, writes=1)
 
-    @staticmethod
-    def add(total: Stats, part: Stats) -> Stats:
-        """Add the statistics of a further block, in place."""
-        return add_stats(total, part)
-
     def step(self, run: Run, at: Iterate[State], total: Stats) -> Step[State]:
         """Return the evidence by all objects, tempered because partitions of the same data repeat each other.
 
@@ -245,25 +250,26 @@ class TreePass:
         """
         placement, K = self.placement, self.placement.n_clusters
         state = {**placement.state(total["T"], total["sizes"]), "tree": at.state["tree"]}
-        if len(run.sample) == run.data.n_objects:
+        log_likelihood, moved = total["totals"][:2].tolist()
+        n = run.data.n_objects
+        if len(run.sample) < n or "rates" not in at.state:
+            placed = placement.place(state, run.sample, None)
+            clusters = placed.clusters
+            if "rates" not in at.state:  # all objects were counted, none was placed
+                log_likelihood = float(placed.stats["totals"][0]) * n / len(run.sample)
+        if len(run.sample) == n:
             clusters = np.concatenate([run.arrays.read(1, block)[:, 0] for block in run.blocks])
-        else:
-            clusters = placement.place(state, run.sample, None).clusters
         table = np.ascontiguousarray(total["T"][:, :K].T)
         rates = np.ascontiguousarray(state["rates"][:, :K])
         own = rates + state["without"][:, :K]
         weights = None if placement.weights is None else placement.weights.partitions
         share = independent_share(run.sample, clusters, placement.offsets, table, rates, own, weights)
-        state["temperature"], support = np.array([share]), ClusterSupport.unknown(K)
+        state |= {"temperature": np.array([share]), "divisions": np.full((K, K), np.nan)}
         if self.judged is not None:
             found = placement.place(state, self.judged.labels, None, soft=True)
             if found.trust is not None:
                 support = self.judged.support_of(found.clusters, found.trust["confidence"], K)
-        state |= {"support": support.clusters, "divisions": support.divisions}
-        log_likelihood, moved = total["totals"][:2].tolist()
-        if "rates" not in at.state:  # all objects were counted, none was placed
-            of_sample = placement.place(state, run.sample, None).stats["totals"][0]
-            log_likelihood = float(of_sample) * run.data.n_objects / len(run.sample)
+                state |= {"support": support.clusters, "divisions": support.divisions}
         return Step(state, {"objective": log_likelihood, "moved": moved}, is_settled=True)
 
     def pack(self, state: State) -> tuple[State, dict[str, Any]]:
@@ -271,8 +277,12 @@ class TreePass:
         return state, {}
 
     def unpack(self, arrays: dict[str, np.ndarray], _facts: dict[str, Any]) -> State:
-        """Return the state of a snapshot; raises KeyError for another."""
-        return {**arrays, "tree": arrays["tree"]}
+        """Return the state of a snapshot; raises KeyError or ValueError for another."""
+        tree = arrays["tree"]
+        if tree.shape != (2,) or not -1 <= tree[0] < len(TREES):
+            raise ValueError("another tree")
+        evidence = {name: of for name, of in arrays.items() if name != "tree"}
+        return {**self.placement.restored(evidence), "tree": tree}
 
 
 def cut_sample(
@@ -484,15 +494,8 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         return {name: self._state[name] for name in _EVIDENCE}
 
     def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
-        offsets = ensemble.offsets
-        table = int(offsets[-1]), padded(n_clusters)
-        shapes: dict[str, tuple[int, ...]] = {"rates": table, "without": table}
-        shapes |= {"prior": (n_clusters,), "own_prior": (n_clusters,), "temperature": (1,)}
-        shapes["support"] = (n_clusters,)
-        if any(parts[name].shape != shape or parts[name].dtype != float for name, shape in shapes.items()):
-            raise ValueError("arrays of other shapes")
-        self._placement = Placement(offsets, n_clusters, self._weights)
-        self._state = {name: parts[name] for name in _EVIDENCE}
+        self._placement = Placement(ensemble.offsets, n_clusters, self._weights)
+        self._state = self._placement.restored({name: parts[name] for name in _EVIDENCE})
 
     def _publish_placed(self, run: Run, survey: Survey, out: Output | None) -> None:
         """Publish memberships, and which labels to trust, by the evidence of all objects."""
@@ -515,7 +518,8 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
                 *(stats["totals"][2:][found], stats["agreed"][..., found], survey.sample),
                 ClusterSupport(state["support"], state["divisions"]).take(found),
             )
-            return *trust_tables(ensemble, told, engine), self.temperature_
+            of_clusters = table_of_clusters(told, ensemble.offsets)
+            return of_clusters, table_of_partitions(told, ensemble, engine), self.temperature_
 
         total: list[Stats] = []
         trusted = not ensemble.is_soft and can_weigh(ensemble, self.n_clusters)

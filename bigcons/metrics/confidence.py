@@ -28,7 +28,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, local_engine, open_engine
-from bigcons.layout import TRUST
+from bigcons.layout import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
 from bigcons.memory import Block, row_blocks
 from bigcons.metrics.clusterings import (
     MAX_TABLE_BYTES,
@@ -45,7 +45,7 @@ from bigcons.seeding import generator
 from bigcons.stores.consensus import ConsensusWriter
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.stores.ensemble_store import observed
-from bigcons.stores.trust import TRUST_ROW, Trust, cluster_table, partition_table
+from bigcons.stores.trust import TRUST_ROW, Trust, arrow_table
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
@@ -184,35 +184,7 @@ def trust(
         known = labels.trust_tables[0] if getattr(labels, "has_trust", False) else None
         known = getattr(getattr(labels, "trust_", None), "clusters", known)
         told = None if known is None else ClusterSupport.of_table(known, column.values)
-        evidence = Evidence(ensemble, column, engine, temperature, memberships, told=told)
-        return _weighed(evidence, engine)
-
-
-def _weighed(evidence: Evidence, engine: Engine) -> Trust:
-    """Return which labels to trust, all objects in memory."""
-    columns = {name: np.empty(evidence.n_objects, TRUST_ROW[name]) for name in TRUST_ROW.names or ()}
-    for block, rows in evidence.weigh_blocks(engine, lambda _, rows: rows):
-        for name, column_of in columns.items():
-            column_of[block.start : block.stop] = rows[name]
-    confidence, second, second_confidence = columns.values()
-    return Trust(confidence, second, second_confidence, *evidence.tables(), evidence.temperature)
-
-
-def trust_of_fit(ensemble: Ensemble, labels: np.ndarray, engine: Engine, judged: Judged | None) -> Trust:
-    """Return which labels of a fit to trust, with the support of clusters in a sample."""
-    return _weighed(Evidence(ensemble, LabelColumn("labels", labels), engine, judged=judged), engine)
-
-
-def write_trust(
-    ensemble: Ensemble, writer: ConsensusWriter, engine: Engine, judged: Judged | None = None
-) -> None:
-    """Write which labels to trust to a consensus whose rows have been written, block by block in tasks."""
-    rows = writer.rows
-    evidence = Evidence(ensemble, LabelColumn("labels", rows.label_rows), engine, judged=judged)
-    rows.add_trust()
-    for _, written in evidence.weigh_blocks(engine, lambda b, r: rows.write_trust(b.start, r)):
-        writer.note(written)
-    writer.describe_trust(*evidence.tables(), evidence.temperature)
+        return Evidence(ensemble, column, engine, temperature, memberships, told=told).trust()
 
 
 def can_weigh(ensemble: Ensemble, n_clusters: int) -> bool:
@@ -263,8 +235,9 @@ class Told(NamedTuple):
 class Weighing:
     """The task that weighs the labels of a block of objects as evidence for their clusters."""
 
-    ensemble: Ensemble
-    column: LabelColumn
+    offsets: np.ndarray
+    values: np.ndarray
+    """(K,): the labels of the clusters."""
     half: np.ndarray
     """(M,) bool: see `random_half`."""
     log_rates: np.ndarray
@@ -278,18 +251,13 @@ class Weighing:
     """(K,) float32: by what the support of clusters multiplies probabilities."""
 
     def __call__(
-        self, block: Block, memberships: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the rows of a block (rows,) `TRUST_ROW`, the summed confidence of the clusters (K,), and
-        which of their objects halves of the partitions know, as in `Told`.
-        """
-        clusters = self.column.codes(block.start, block.stop)
-        return self.weigh(self.ensemble.read(block.start, block.stop), clusters, memberships)
-
-    def weigh(
         self, labels: np.ndarray, clusters: np.ndarray, memberships: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the same of objects by their labels (rows, M) and clusters (rows,), -1 for none."""
+        """Return the rows (rows,) `TRUST_ROW` of objects by their labels (rows, M) and clusters (rows,).
+
+        These are -1 for none. Also the summed confidence of the clusters (K,), and which of their objects
+        halves of the partitions know, as in `Told`.
+        """
         from bigcons.kernels.tree import place
 
         n_rows, K = len(labels), self.log_prior.size
@@ -298,16 +266,16 @@ class Weighing:
         second, assigned = np.empty((2, n_rows), np.int32)
         sizes, totals, agreed = np.zeros(K), np.zeros(2 + K), np.zeros((3, 2, K))
         place(
-            *(labels, clusters, True, self.ensemble.offsets, self.half),
+            *(labels, clusters, True, self.offsets, self.half),
             *(self.log_rates, self.without, self.log_prior, self.own_log_prior, 1.0),
             *(assigned, np.empty((0, K), np.float32), shares, second, other_shares),
             *(np.zeros((0, self.log_rates.shape[1])), sizes, totals, agreed),
         )
         if memberships is not None:
-            shares, second, other_shares = two_largest(memberships[:, self.column.values], clusters)
+            shares, second, other_shares = two_largest(memberships[:, self.values], clusters)
             totals[2:] = np.bincount(clusters[clusters >= 0], shares[clusters >= 0], K)
         rows = trust_rows(clusters, shares, second, other_shares, self.factor)
-        rows["second_labels"] = np.where(second >= 0, self.column.values[second], -1)
+        rows["second_labels"] = np.where(second >= 0, self.values[second], -1)
         return rows, totals[2:] * self.factor, agreed
 
 
@@ -360,9 +328,9 @@ class Evidence:
 
         if temperature is not None:
             check_number("temperature", temperature, at_least=0, at_most=1)
-        self._ensemble, self._values, self._engine = ensemble, column.values, engine
-        self.n_objects: int = ensemble.n_objects
-        if self._values.dtype.kind not in "iu" or self._values.max() > np.iinfo(np.int32).max:
+        self._ensemble, self._column, self._engine = ensemble, column, engine
+        values = column.values
+        if values.dtype.kind not in "iu" or values.max() > np.iinfo(np.int32).max:
             raise InvalidInputError("labels must be whole numbers below 2^31; pass those of a consensus.")
         self._table: np.ndarray = table_with_partitions(ensemble, column, engine)[1:]
         """(K, B) int64: how many objects of each cluster are in each base cluster."""
@@ -384,37 +352,35 @@ class Evidence:
         self._memberships = memberships
         rates, without = (in_whole_vectors(self.temperature * of) for of in (rates, own_rates - rates))
         weighing = Weighing(
-            *(ensemble, column, random_half(ensemble.n_partitions), rates, without),
+            *(ensemble.offsets, values, random_half(ensemble.n_partitions), rates, without),
             *(*prior, np.ones(K, np.float32)),
         )
-        self._support = ClusterSupport.unknown(K) if told is None else told
         if judged is not None:
             clusters = column.codes_of(judged.rows)
-            confidence = weighing.weigh(judged.labels, clusters)[0]["confidence"]
-            found = judged.support_of(clusters, confidence, max(K, judged.n_clusters))
-            self._support = found.take(np.arange(K))
+            confidence = weighing(judged.labels, clusters)[0]["confidence"]
+            told = judged.support_of(clusters, confidence, max(K, judged.n_clusters)).take(np.arange(K))
+        self._support = ClusterSupport.unknown(K) if told is None else told
         self._weighing = replace(weighing, factor=support_factor(self._support.clusters))
         self._confidence, self._agreed = np.zeros(K), np.zeros((3, 2, K))
 
-    def weigh_blocks(
-        self, engine: Engine, use: Callable[[Block, np.ndarray], Use]
-    ) -> Iterator[tuple[Block, Use]]:
+    def weigh_blocks(self, use: Callable[[Block, np.ndarray], Use]) -> Iterator[tuple[Block, Use]]:
         """Yield every block with ``use(block, rows)``, part of its task."""
-        weigh, blocks, memberships = self._weighing, self._ensemble.blocks(), self._memberships
+        ensemble, column, weighing = self._ensemble, self._column, self._weighing
+        blocks, memberships = ensemble.blocks(), self._memberships
 
         def task(part: tuple[Block, np.ndarray | None]) -> tuple[Use, np.ndarray, np.ndarray]:
-            block = part[0]
-            rows, confidence, agreed = weigh(*part)
+            block, stated = part
+            labels, clusters = ensemble.read(block.start, block.stop), column.codes(block.start, block.stop)
+            rows, confidence, agreed = weighing(labels, clusters, stated)
             return use(block, rows), confidence, agreed
 
         parts = (
             (block, None if memberships is None else np.asarray(memberships[block.start : block.stop]))
             for block in blocks
         )
-
         with (
-            closing(engine.map(task, parts)) as done,
-            progress("confidence", self._ensemble.n_objects) as listener,
+            closing(self._engine.map(task, parts)) as done,
+            progress("confidence", ensemble.n_objects) as listener,
         ):
             for block, (used, confidence, agreed) in zip(blocks, done, strict=True):
                 self._confidence += confidence
@@ -424,16 +390,32 @@ class Evidence:
 
     def tables(self) -> tuple[pa.Table, pa.Table]:
         """Return the tables of clusters and of partitions, once all blocks have been weighed."""
-        found = self._values, self._sizes, self._table, self._confidence, self._agreed, self._sample
-        return trust_tables(self._ensemble, Told(*found, self._support), self._engine)
+        found = self._column.values, self._sizes, self._table, self._confidence, self._agreed, self._sample
+        told = Told(*found, self._support)
+        return table_of_clusters(told, self._ensemble.offsets), table_of_partitions(
+            told, self._ensemble, self._engine
+        )
+
+    def trust(self) -> Trust:
+        """Return which labels to trust, all objects in memory."""
+        n = self._ensemble.n_objects
+        confidence, second, second_confidence = (np.empty(n, TRUST_ROW[name]) for name in TRUST)
+        for block, rows in self.weigh_blocks(lambda _, rows: rows):
+            for name, values in zip(TRUST, (confidence, second, second_confidence), strict=True):
+                values[block.start : block.stop] = rows[name]
+        return Trust(confidence, second, second_confidence, *self.tables(), self.temperature)
+
+    def write(self, writer: ConsensusWriter) -> None:
+        """Write which labels to trust to a consensus whose rows have been written, in the tasks."""
+        store = writer.rows
+        store.add_trust()
+        for _, written in self.weigh_blocks(lambda block, rows: store.write_trust(block.start, rows)):
+            writer.note(written)
+        writer.describe_trust(*self.tables(), self.temperature)
 
 
-def trust_tables(ensemble: Ensemble, told: Told, engine: Engine) -> tuple[pa.Table, pa.Table]:
-    """Return the tables of clusters and of partitions of `trust`."""
-    return _cluster_table(told, ensemble.offsets), _partition_table(told, ensemble, engine)
-
-
-def _cluster_table(told: Told, offsets: np.ndarray) -> pa.Table:
+def table_of_clusters(told: Told, offsets: np.ndarray) -> pa.Table:
+    """Return the table of clusters of `trust`."""
     known, assigned, shared = told.agreed
     jaccard = ratio(shared, known + assigned - shared, 0.0)
     joined, seen = joined_pairs(told.table, offsets)
@@ -443,7 +425,8 @@ def _cluster_table(told: Told, offsets: np.ndarray) -> pa.Table:
     across = np.where(apart & (seen > 0), share, -1.0)
     nearest, closest = across.argmax(axis=1), across.max(axis=1)
     has_other = closest >= 0
-    return cluster_table(
+    return arrow_table(
+        CLUSTER_COLUMNS,
         {
             "cluster": told.values,
             "size": told.sizes,
@@ -455,25 +438,27 @@ def _cluster_table(told: Told, offsets: np.ndarray) -> pa.Table:
             "nearest": np.where(has_other, told.values[nearest], -1),
             "support": told.support.clusters,
             "division": np.where(has_other, told.support.divisions[own[0], nearest], np.nan),
-        }
+        },
     )
 
 
-def _partition_table(told: Told, ensemble: Ensemble, engine: Engine) -> pa.Table:
+def table_of_partitions(told: Told, ensemble: Ensemble, engine: Engine) -> pa.Table:
+    """Return the table of partitions of `trust`."""
     offsets, names = ensemble.offsets, np.array([*ensemble.names, None], object)
-    n_labeled = np.add.reduceat(told.table.sum(axis=0), offsets[:-1])
+    of_partition = np.add.reduceat(told.table, offsets[:-1], axis=1)
+    n_labeled = of_partition.sum(axis=0)
     information = of_each(mutual_information_of_table, told.table, offsets)
     by_chance = (told.sizes.size - 1) * (np.diff(offsets) - 1) / (2.0 * np.maximum(n_labeled, 1))
     information = np.maximum(information - by_chance, 0.0)
-
-    def by_partition(counts: np.ndarray) -> np.ndarray:
-        return np.asarray(np.add.reduceat(counts, offsets[:-1], axis=-1))
-
-    hits = by_partition(pairs_of(told.table).sum(axis=0))
-    joins = by_partition(pairs_of(told.table.sum(axis=0)))
-    in_cluster = pairs_of(by_partition(told.table)).sum(axis=0)
-    redundancy, twin = most_alike(told.sample, offsets, engine)
-    return partition_table(
+    hits = np.add.reduceat(pairs_of(told.table).sum(axis=0), offsets[:-1])
+    joins = np.add.reduceat(pairs_of(told.table.sum(axis=0)), offsets[:-1])
+    in_cluster = pairs_of(of_partition).sum(axis=0)
+    index, others = adjusted_rand_of_partitions(told.sample, offsets, engine)
+    index = np.where(np.isnan(index), -np.inf, index)
+    redundancy = index.max(axis=1)
+    has_other = np.isfinite(redundancy)
+    return arrow_table(
+        PARTITION_COLUMNS,
         {
             "partition": names[:-1],
             "n_labeled": n_labeled,
@@ -485,9 +470,9 @@ def _partition_table(told: Told, ensemble: Ensemble, engine: Engine) -> pa.Table
             "hit_rate": ratio(hits, in_cluster),
             "false_join_rate": ratio(joins - hits, pairs_of(n_labeled) - in_cluster),
             "weight": ratio(information, information.mean(), 0.0),
-            "redundancy": redundancy,
-            "most_alike": names[twin],
-        }
+            "redundancy": np.where(has_other, redundancy, np.nan),
+            "most_alike": names[np.where(has_other, others[index.argmax(axis=1)], -1)],
+        },
     )
 
 
@@ -595,27 +580,13 @@ def joined_pairs(table: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np
 
     A pair counts once for each partition that labels, or joins, both of its objects.
     """
-    of_partitions = np.add.reduceat(table, offsets[:-1], axis=1)
-
-    def pairs(counts: np.ndarray) -> np.ndarray:
+    found = []
+    for counts in (table, np.add.reduceat(table, offsets[:-1], axis=1)):
         counts = counts.astype(np.float64)
         products = np.einsum("kb,lb->kl", counts, counts)  # not BLAS, whose sums depend on its threads
         np.fill_diagonal(products, pairs_of(counts).sum(axis=1))
-        return products
-
-    return pairs(table), pairs(of_partitions)
-
-
-def most_alike(labels: np.ndarray, offsets: np.ndarray, engine: Engine) -> tuple[np.ndarray, np.ndarray]:
-    """Return the largest adjusted Rand index of each partition with another (M,), and which that is.
-
-    NaN and -1 for partitions that share no pair of objects with any other they are compared with.
-    """
-    index, others = adjusted_rand_of_partitions(labels, offsets, engine)
-    index = np.where(np.isnan(index), -np.inf, index)
-    most = index.max(axis=1)
-    has_other = np.isfinite(most)
-    return np.where(has_other, most, np.nan), np.where(has_other, others[index.argmax(axis=1)], -1)
+        found.append(products)
+    return found[0], found[1]
 
 
 def adjusted_rand_of_partitions(

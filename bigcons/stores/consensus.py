@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidInputError
-from bigcons.layout import GROUPS, TRUST, Group, arrays_of, checksum_of
+from bigcons.layout import CLUSTER_COLUMNS, GROUPS, PARTITION_COLUMNS, TRUST, Group, arrays_of, checksum_of
 from bigcons.memory import BLOCK_ROWS, Block, format_size, row_blocks
 from bigcons.storage.arrays import open_array
 from bigcons.storage.commit import new_store
@@ -38,7 +38,7 @@ from bigcons.stores.store import (
     reopened,
     write_file,
 )
-from bigcons.stores.trust import TRUST_ROW, Trust, cluster_rows, cluster_table, partition_table
+from bigcons.stores.trust import TRUST_ROW, Trust, arrow_table, cluster_rows
 from bigcons.tables.ids import Ids
 from bigcons.tables.select import INDEX
 from bigcons.validation import check_int, check_number
@@ -102,11 +102,11 @@ class Consensus(Objects):
         if (trust := store.body["trust"]) is not None:
             with consistent(store.place, _RESTORE):
                 check_number("temperature", trust["temperature"], at_least=0, at_most=1)
-                numbers = cluster_table(trust["clusters"])["cluster"].to_pylist()
+                numbers = arrow_table(CLUSTER_COLUMNS, trust["clusters"])["cluster"].to_pylist()
                 n_clusters = store.body["n_clusters"]
                 if not all(number is not None and 0 <= number < n_clusters for number in numbers):
                     raise ValueError("the numbers of clusters")
-                partition_table(trust["partitions"])
+                arrow_table(PARTITION_COLUMNS, trust["partitions"])
         return cls(store)
 
     @classmethod
@@ -292,7 +292,8 @@ class Consensus(Objects):
     def trust_tables(self) -> tuple[Any, Any]:
         """The tables of clusters and of partitions of `trust`; no array is read."""
         found = self._stored_trust()
-        return cluster_table(found["clusters"]), partition_table(found["partitions"])
+        clusters = arrow_table(CLUSTER_COLUMNS, found["clusters"])
+        return clusters, arrow_table(PARTITION_COLUMNS, found["partitions"])
 
     def _stored_trust(self) -> dict[str, Any]:
         if self._trust is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigcons.layout import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
+from bigcons.layout import TRUST
 from bigcons.stores.display import first_rows
 
 if TYPE_CHECKING:
@@ -96,39 +96,27 @@ def cluster_rows(sizes: Sequence[int], clusters: Any = None) -> str:
     return first_rows("Clusters", columns)
 
 
-def cluster_table(columns: Mapping[str, Any]) -> pa.Table:
-    """Return the table of clusters with these columns; NaN becomes null."""
-    return _table(CLUSTER_COLUMNS, columns)
+def arrow_table(types: Mapping[str, tuple[str, str]], columns: Mapping[str, Any]) -> pa.Table:
+    """Return a table of these types, `CLUSTER_COLUMNS` or `PARTITION_COLUMNS`; NaN and None become null.
 
-
-def partition_table(columns: Mapping[str, Any]) -> pa.Table:
-    """Return the table of partitions with these columns; NaN becomes null."""
-    return _table(PARTITION_COLUMNS, columns)
-
-
-def _table(types: Mapping[str, tuple[str, str]], columns: Mapping[str, Any]) -> pa.Table:
-    """Raises ValueError for wrong columns, and for values of wrong types."""
+    Raises ValueError for other columns, and for values of other types. Arrays of NumPy are taken without
+    ``pa.array``, which imports pandas: that takes half a second.
+    """
     import pyarrow as pa
 
     if set(columns) != set(types):
         raise ValueError(f"the columns {sorted(columns)}")
-    arrays = [_array(columns[name], kind) for name, (kind, _) in types.items()]
+    arrays = []
+    for name, (kind, _) in types.items():
+        values, of_kind = columns[name], getattr(pa, kind)()
+        if not isinstance(values, np.ndarray):
+            arrays.append(pa.array(values, of_kind, from_pandas=True))
+        elif kind == "string":
+            texts = pa.lib.StringBuilder()
+            texts.append_values(values.tolist())
+            arrays.append(texts.finish())
+        else:
+            values = np.ascontiguousarray(values, kind)
+            known = pa.py_buffer(np.packbits(~np.isnan(values), bitorder="little"))
+            arrays.append(pa.Array.from_buffers(of_kind, values.size, [known, pa.py_buffer(values)]))
     return pa.Table.from_arrays(arrays, names=list(types))
-
-
-def _array(values: Any, kind: str) -> pa.Array:
-    """Return values as an array of Arrow of this type, NaN and None as null.
-
-    Arrays of NumPy without ``pa.array``, which imports pandas: that takes half a second.
-    """
-    import pyarrow as pa
-
-    if not isinstance(values, np.ndarray):
-        return pa.array(values, getattr(pa, kind)(), from_pandas=True)
-    if kind == "string":
-        texts = pa.lib.StringBuilder()
-        texts.append_values(values.tolist())
-        return texts.finish()
-    values = np.ascontiguousarray(values, kind)
-    known = pa.py_buffer(np.packbits(~np.isnan(values), bitorder="little"))
-    return pa.Array.from_buffers(getattr(pa, kind)(), values.size, [known, pa.py_buffer(values)])

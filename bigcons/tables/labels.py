@@ -13,28 +13,37 @@ from bigcons.tables.codes import Encoding, EncodingBuilder
 
 
 class LabelColumn:
-    """Labels ``(n_objects,)`` of a clustering, recoded to 0 .. n_clusters - 1 as they are read."""
+    """Labels ``(n_objects,)`` of a clustering, recoded to 0 .. n_clusters - 1 as they are read.
 
-    def __init__(self, name: str, labels: Any) -> None:
+    ``values`` are the different ones, ascending, if they are known to be whole numbers from 0, -1 for none.
+    """
+
+    def __init__(self, name: str, labels: Any, values: np.ndarray | None = None) -> None:
         self.name = name
         self._labels = _sliceable(labels)
         shape = self._labels.shape if hasattr(self._labels, "shape") else (len(self._labels),)
         if len(shape) != 1:
             raise InvalidInputError(f"{name} has shape {shape}; pass one label per object, (n_objects,).")
         self.n_objects: int = shape[0]
+        self._values = values
+        if values is not None:
+            self._code_of = np.full(int(values.max(initial=-1)) + 2, -1)  # the last entry is that of -1
+            self._code_of[values] = np.arange(values.size)
 
     @property
     def n_clusters(self) -> int:
         """Number of different labels."""
-        return len(self._encoding.values)
+        return len(self.values)
 
     @property
     def values(self) -> np.ndarray:
         """The different labels ``(n_clusters,)``, ascending: those of codes 0, 1, ..."""
-        return self._encoding.values
+        return self._encoding.values if self._values is None else self._values
 
     def codes(self, start: int, stop: int) -> np.ndarray:
         """Return the codes ``(stop - start,)`` int64 of a range of objects, -1 where missing."""
+        if self._values is not None:
+            return self._code_of[self._labels[start:stop]]
         return self._encoding.encode(self._labels[start:stop]).astype(np.int64, copy=False)
 
     def codes_of(self, rows: np.ndarray) -> np.ndarray:

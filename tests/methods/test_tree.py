@@ -19,7 +19,7 @@ from bigcons.errors import (
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.methods.tree import Placement
 from bigcons.metrics import adjusted_rand, reliability, trust
-from bigcons.metrics.confidence import independent_share
+from bigcons.metrics.confidence import independent_share, random_half
 from bigcons.overlaps.tree import MOST_LABELS, Groups, enough_labels
 from tests.naive import tree as naive
 from tests.support.strategies import label_matrices
@@ -95,7 +95,8 @@ def test_place__takes_the_most_probable_cluster_by_the_labels_of_the_others(labe
     sums = np.bincount(soft.clusters[labeled], soft.trust["confidence"][labeled], K)
     np.testing.assert_allclose(stats["totals"][2:], sums)
     known, assigned, shared = np.zeros((3, 2, K))
-    for h, half in enumerate((placement.half, ~placement.half)):
+    first = random_half(M)
+    for h, half in enumerate((first, ~first)):
         part = np.where(half, labels, -1)
         for i in np.flatnonzero((part >= 0).any(axis=1)):
             by_half = naive.scores(part, clusters, i, K, given, own=own)

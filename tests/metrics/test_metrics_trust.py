@@ -12,9 +12,10 @@ from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import SerialEngine
 from bigcons.kernels.trust import compare_partitions
+from bigcons.layout import CLUSTER_COLUMNS
 from bigcons.metrics import adjusted_rand, confidence, matching_accuracy, nmi, reliability, trust
 from bigcons.metrics.confidence import EXTRA, random_half
-from bigcons.stores.trust import cluster_table, mergers
+from bigcons.stores.trust import arrow_table, mergers
 from tests.naive import trust as naive
 from tests.support.strategies import label_matrices
 
@@ -65,7 +66,7 @@ def test_trust__says_which_clusters_could_be_merged_at_no_cost():
     assert "could be merged" not in found._repr_html_()
     of = {"nearest": [1, 0, 1], "division": [0.9, None, 0.2]}
     rows = {name: of.get(name, found.clusters[name]) for name in found.clusters.column_names}
-    told = found._replace(clusters=cluster_table(rows))
+    told = found._replace(clusters=arrow_table(CLUSTER_COLUMNS, rows))
     assert mergers(told.clusters) == {2: 1}
     assert repr(told).endswith(", 2 could be merged with 1 at no cost)")
     assert "could be merged at no cost with" in told._repr_html_()

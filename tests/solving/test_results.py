@@ -14,7 +14,7 @@ from bigcons.layout import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
 from bigcons.memory import row_blocks
 from bigcons.metrics.confidence import trust_rows
 from bigcons.solving.results import Found, Results, renumbered
-from bigcons.stores.trust import cluster_table, partition_table
+from bigcons.stores.trust import arrow_table
 from tests.support.numbering import numbered_by_size, order_by_size
 
 CHUNK = 4
@@ -54,8 +54,10 @@ def stored(results, path):
     ) as writer:
         labels = results.write(writer)
         if results.trusted:
-            of_clusters = cluster_table({name: [] for name in CLUSTER_COLUMNS})
-            writer.describe_trust(of_clusters, partition_table({name: [] for name in PARTITION_COLUMNS}), 1.0)
+            of_clusters = arrow_table(CLUSTER_COLUMNS, {name: [] for name in CLUSTER_COLUMNS})
+            writer.describe_trust(
+                of_clusters, arrow_table(PARTITION_COLUMNS, {name: [] for name in PARTITION_COLUMNS}), 1.0
+            )
     found = Consensus.open(path)
     assert labels is None or (labels == found.labels).all()
     if not results.soft:
