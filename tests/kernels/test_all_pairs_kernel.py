@@ -13,7 +13,7 @@ from bigcons.coassociation.factorized import (
     no_sums,
 )
 from bigcons.kernels import all_pairs as kernel
-from bigcons.methods.pcc.updates import (
+from bigcons.methods.pcc.all_pairs import (
     add_changes,
     add_step_sums,
     apply_change,

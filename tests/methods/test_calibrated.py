@@ -12,8 +12,7 @@ from bigcons.coassociation import sample
 from bigcons.coassociation.factorized import Rates, add_sums, agreement_sums
 from bigcons.errors import ConsensusWarning, ConvergenceWarning, SoftEnsembleError, UndersegmentationWarning
 from bigcons.execution.engine import ThreadsEngine
-from bigcons.methods.pcc.start import calibrated, dirichlet, of_clusters, rates_of
-from bigcons.methods.pcc.updates import (
+from bigcons.methods.pcc.all_pairs import (
     add_changes,
     add_step_sums,
     apply_change,
@@ -24,6 +23,7 @@ from bigcons.methods.pcc.updates import (
     place_block,
     update_block,
 )
+from bigcons.methods.pcc.start import calibrated, dirichlet, of_clusters, rates_of
 from bigcons.metrics import adjusted_rand, pcc_objective
 from tests.naive import calibrated as naive_calibrated
 from tests.naive import pcc as naive

@@ -13,8 +13,7 @@ from bigcons.coassociation.factorized import Weights, add_sums, agreement_sums
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConsensusWarning, ConvergenceWarning, InvalidInputError, UnlabeledObjectsWarning
 from bigcons.execution.engine import ThreadsEngine
-from bigcons.methods.pcc.start import dirichlet, entropy_weights
-from bigcons.methods.pcc.updates import (
+from bigcons.methods.pcc.all_pairs import (
     add_changes,
     add_step_sums,
     apply_change,
@@ -25,6 +24,7 @@ from bigcons.methods.pcc.updates import (
     place_block,
     update_block,
 )
+from bigcons.methods.pcc.start import dirichlet, entropy_weights
 from bigcons.metrics import adjusted_rand, pcc_objective
 from tests.naive import pcc as naive
 from tests.naive import simplex as naive_simplex

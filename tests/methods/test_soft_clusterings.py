@@ -14,7 +14,7 @@ from bigcons.coassociation.factorized import agreement_sums
 from bigcons.errors import InvalidInputError, SoftEnsembleError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.kernels.soft import add_soft_overlaps, sum_soft_votes
-from bigcons.methods.pcc.updates import apply_change, apply_part, measure_block, update_block
+from bigcons.methods.pcc.all_pairs import apply_change, apply_part, measure_block, update_block
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps.incidence import cluster_sizes, fold_overlaps
 from tests.naive import hypergraph as noisy

@@ -16,7 +16,7 @@ from bigcons.divergences import Divergence
 from bigcons.kernels import pairwise as kernel
 from bigcons.kernels.prototypes import ABOVE_FLOOR
 from bigcons.memory import Block
-from bigcons.methods.pcc.all_pairs import threshold_after
+from bigcons.methods.pcc.all_pairs import Begin, threshold_after
 from bigcons.methods.pcc.prototypes import (
     STEPS,
     default_prototypes,
@@ -24,7 +24,7 @@ from bigcons.methods.pcc.prototypes import (
     least_membership,
     write_start,
 )
-from bigcons.methods.pcc.start import SUBSAMPLE, Begin, softened
+from bigcons.methods.pcc.start import SUBSAMPLE, softened
 from bigcons.seeding import generator
 from bigcons.solving.passes import Iterate, Record, Run, Step
 from bigcons.storage.checkpoint import BlockArrays

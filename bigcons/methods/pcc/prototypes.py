@@ -26,8 +26,8 @@ from bigcons.kernels.line_search import newton_search, sampling_search
 from bigcons.kernels.objective import over_votes
 from bigcons.kernels.prototypes import Tables
 from bigcons.memory import Block
-from bigcons.methods.pcc.all_pairs import threshold_after
-from bigcons.methods.pcc.start import Begin, softened
+from bigcons.methods.pcc.all_pairs import Begin, threshold_after
+from bigcons.methods.pcc.start import softened
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.passes import Iterate, Record, Run, Step, Visit

@@ -7,43 +7,21 @@ objects: each gets its best membership given the sample.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
-
 import numpy as np
 
-from bigcons.coassociation.factorized import AgreementSums, Rates, Weights, agreement_sums, by_partition
+from bigcons.coassociation.factorized import Rates, Weights, agreement_sums, by_partition
 from bigcons.execution.engine import Engine, stop_if_cancelled
-from bigcons.memory import Block
-from bigcons.methods.pcc.updates import RELAXATION, apply_change, place_block, update_block
+from bigcons.methods.pcc.all_pairs import RELAXATION, Solved, apply_change, update_block
 from bigcons.metrics.clusterings import mutual_information_of_table
 from bigcons.progress import progress
 from bigcons.seeding import generator
-from bigcons.solving.passes import Run, best_start
 from bigcons.solving.survey import mean_pair_weight
-from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
 
 SUBSAMPLE = 2048
 
 # Passes and largest relative gap of a start: enough to rank it.
 RANKING = (50, 1e-3)
-
-
-class Solved(NamedTuple):
-    """Memberships of a sample, or of all objects, from which all others follow."""
-
-    memberships: np.ndarray
-    """(rows, K) float32"""
-    sums: AgreementSums
-    """Agreement sums of these objects, with the weights of partitions and the rates they were solved by."""
-    start_objectives: list[float]
-    """Objective of every start at the time of choice."""
-
-
-Begin = Callable[[Run], Solved]
-"""Finds the first memberships of a run."""
 
 
 def perturbed_uniform(n_rows: int, n_clusters: int, seed: int, *index: int) -> np.ndarray:
@@ -108,16 +86,16 @@ def solve_sample(
         drawn = first if number == 0 else dirichlet(len(labels), n_clusters, seed, number)
         return descend(labels, offsets, drawn, how, *RANKING)
 
+    best, objectives = first, [np.inf]
     with progress("starts of PCC", n_init, "starts") as listener:
-
-        def counted(start: Solved) -> float:
+        for start in engine.map(solve_start, range(n_init)):
+            objective = start.sums.objective
+            best = start.memberships if objective < min(objectives) else best
+            objectives.append(objective)
             listener.advance(1)
-            return start.sums.objective
-
-        best, objectives = best_start(engine.map(solve_start, range(n_init)), counted)
     # so far that extending the best start takes no further passes over all objects
-    solved = descend(labels, offsets, best.memberships, how, 200, 1e-4)
-    return solved._replace(start_objectives=objectives)
+    solved = descend(labels, offsets, best, how, 200, 1e-4)
+    return solved._replace(start_objectives=objectives[1:])
 
 
 def descend(
@@ -139,40 +117,6 @@ def descend(
         if change.n_moved == 0:
             break
     return Solved(memberships, sums, [])
-
-
-@dataclass(frozen=True)
-class First:
-    """A task: the first memberships (rows, K) float32 of a block, and their sums."""
-
-    ensemble: Ensemble
-    memberships: np.ndarray | None
-    """Memberships of all objects, if they are known."""
-    sums: AgreementSums
-    """Over all objects, as estimated from a sample."""
-
-    @classmethod
-    def of(cls, ensemble: Ensemble, solved: Solved) -> First:
-        """Return the extension of a solved sample to all objects."""
-        n, n_solved = ensemble.n_objects, len(solved.memberships)
-        if n_solved == n:
-            return cls(ensemble, solved.memberships, solved.sums)
-        return cls(ensemble, None, solved.sums.scaled(n / n_solved))
-
-    def __call__(self, block: Block) -> tuple[np.ndarray, AgreementSums]:
-        """Find those of a block."""
-        labels, offsets = self.ensemble.read(block.start, block.stop), self.ensemble.offsets
-        if self.memberships is not None:
-            rows = self.memberships[block.start : block.stop]
-            return rows, agreement_sums(labels, offsets, rows, self.sums.weights)
-        placed = np.empty((block.n_rows, self.sums.n_clusters), np.float32)
-        return placed, place_block(self.sums, labels, offsets, placed)
-
-
-def sample_bytes(n_rows: int, n_partitions: int, n_base_clusters: int, n_clusters: int) -> int:
-    """Return the memory of solving a sample: its incidence matrix, overlaps and groups, and a start."""
-    square = min(n_rows, n_base_clusters)
-    return 32 * n_rows * n_partitions + 24 * square**2 + 8 * n_rows * (200 + 4 * n_clusters)
 
 
 # Rates of a calibrated co-association

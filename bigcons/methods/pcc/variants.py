@@ -30,7 +30,7 @@ from bigcons.errors import (
 )
 from bigcons.execution.engine import Engine, local_engine
 from bigcons.memory import Block, enough_for, format_size, parse_size
-from bigcons.methods.pcc.all_pairs import AllPairs, BlockMemberships, BySquares
+from bigcons.methods.pcc.all_pairs import AllPairs, Begin, BlockMemberships, BySquares, First, Solved
 from bigcons.methods.pcc.pairs import (
     BlockedPairs,
     FirstRows,
@@ -47,16 +47,7 @@ from bigcons.methods.pcc.pairs import (
 )
 from bigcons.methods.pcc.pairwise import Pairwise, sampled_gap
 from bigcons.methods.pcc.prototypes import ByPrototypes, Prototypes, default_prototypes
-from bigcons.methods.pcc.start import (
-    SUBSAMPLE,
-    Begin,
-    First,
-    Solved,
-    perturbed_uniform,
-    sample_bytes,
-    softened,
-    solve_sample,
-)
+from bigcons.methods.pcc.start import SUBSAMPLE, perturbed_uniform, softened, solve_sample
 from bigcons.methods.tree import Placement
 from bigcons.overlaps.spectral_start import count_earlier
 from bigcons.overlaps.tree import Sample, n_groups_for
@@ -181,7 +172,9 @@ class Variant(ABC):
             4 * self.n_generations * n * K + TRUST_ROW.itemsize * n if in_memory else 0
         )
         held += label_bytes(ensemble, n) if keeps_labels(ensemble, engine) else 0
-        held += sample_bytes(n_sampled, ensemble.n_partitions, ensemble.n_base_clusters, K)
+        # of the sample: its incidence matrix, overlaps and groups, and a start
+        square = min(n_sampled, ensemble.n_base_clusters)
+        held += 32 * n_sampled * ensemble.n_partitions + 24 * square**2 + 8 * n_sampled * (200 + 4 * K)
         return MemoryPlan(
             held=held + self.held_bytes(ensemble),
             # including the memberships before and after, and their change
@@ -201,12 +194,7 @@ class Variant(ABC):
             )
         remedy = f"{' or write the result to a store with out=,' if in_memory else ''} or use {self.instead}"
         plan = self.plan(ensemble, engine, in_memory=in_memory)
-        plan.check("PCC", engine, ensemble, self.budget, remedy)
-
-    @property
-    def budget(self) -> str | float | None:
-        """What may be used in all."""
-        return self.memory
+        plan.check("PCC", engine, ensemble, self.memory, remedy)
 
     def steps(self, ensemble: Ensemble) -> dict[str, tuple[int | None, float]]:  # noqa: ARG002
         """Return the steps of the solve after the survey: objects, None if unknown, and cost of each."""
@@ -370,12 +358,6 @@ class Heap(Listed):
         # a pair end: index, two counts, share, weight, and temporaries
         return 16 * n * self.n_clusters + 36 * n_pair_ends(self.pairs, n)
 
-    @property
-    def budget(self) -> str | float | None:
-        """What may be used in all; all pairs as a list have one of their own."""
-        is_dense = isinstance(self.pairs, str) and self.pairs == "dense"
-        return DEFAULT_DATA_BYTES if self.memory is None and is_dense else self.memory
-
     def max_steps(self, n_objects: int) -> int:
         """Return the largest number of steps: n K in the paper, short of the optimum, else 10 n K."""
         if isinstance(self.max_iter, int):
@@ -522,6 +504,8 @@ def choose_variant(
         raise InvalidInputError(f"weights={weights!r} is unknown; use 'entropy', numbers or None.")
     counted = weights if isinstance(weights, str) else Weights.given(weights, ensemble.offsets)
     kind = _choose_class(solver, pairs, divergence, ensemble, heap_only=max_iter == PAPER)
+    if kind is Heap and memory is None and isinstance(pairs, str) and pairs == "dense":
+        memory = DEFAULT_DATA_BYTES  # all pairs as a list
     asked = (n_clusters, divergence, pairs, max_iter, tol, n_starts, counted, calibrates, memory, earlier)
     variant = kind(*asked)
     if kind is Heap and solver == "auto" and max_iter != PAPER and _is_stored(pairs):
