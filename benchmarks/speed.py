@@ -34,7 +34,7 @@ from bigcons.errors import ConvergenceWarning
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.generate import kmeans
 from bigcons.memory import Block
-from bigcons.methods.pcc.pairs import BlockedPairs, FirstRows, Neighborhoods, mean_weight, stretch_steps
+from bigcons.methods.pcc.pairs import BlockedPairs, FirstRows, Neighborhoods, stretch_steps
 from bigcons.methods.pcc.start import dirichlet, perturbed_uniform
 from bigcons.metrics import matching_accuracy, pcc_objective
 from bigcons.solving.passes import Run, run_passes
@@ -87,11 +87,10 @@ def heap_against_c(pairs: PairTable, binary: Path | None, folder: Path, repeats:
                 n, draw = pairs.n_objects, dirichlet if start == "dirichlet" else perturbed_uniform
                 steps = steps or n * n_clusters
                 block, engine = Block(0, 0, n), SerialEngine()
-                near, borders = Neighborhoods.of(pairs, [block], engine, resolve_divergence(divergence))
+                near = Neighborhoods.of(pairs, [block], engine, resolve_divergence(divergence))
                 run = Run(pairs, engine, 0, -(-steps // stretch_steps(n, n_clusters)), 0.0, rounds=[[block]])
                 first = FirstRows(lambda block: draw(block.n_rows, n_clusters, 0, block.index))
-                scale = mean_weight(borders.total_weight, n)
-                at = run_passes(run, BlockedPairs(near, scale, lambda: first, steps))
+                at = run_passes(run, BlockedPairs(near, lambda: first, steps))
                 return at.records[-1]["objective"]
 
             ours("uniform", steps=1000)  # compile or load the kernels

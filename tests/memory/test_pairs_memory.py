@@ -43,12 +43,12 @@ def draw(ensemble, out, **options):
 
 def solve(pairs, folder, memory):
     table, K, engine = PairTable.open(pairs), options["K"], SerialEngine()
-    near, borders = pcc.Neighborhoods.of(table, pcc.cut_blocks(table), engine, resolve_divergence("l2"))
-    pcc.check_tasks(near, borders, K, engine, memory)
-    run = Run(table, engine, 0, 1, 1e-3, rounds=near.in_rounds(pcc.fewest_rounds(near.colors)))
+    near = pcc.Neighborhoods.of(table, pcc.cut_blocks(table), engine, resolve_divergence("l2"))
+    pcc.check_tasks(near, K, engine, memory)
+    run = Run(table, engine, 0, 1, 1e-3, rounds=near.in_rounds())
     run.arrays = FileBlocks(folder, K)
     first = pcc.FirstRows(lambda block: dirichlet(block.n_rows, K, 0, block.index))
-    return run_passes(run, pcc.BlockedPairs(near, 1.0, lambda: first))
+    return run_passes(run, pcc.BlockedPairs(near, lambda: first))
 
 options = json.loads(sys.argv[1])
 draw(options["small"], options["warm"], per_object=4)

@@ -15,7 +15,6 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.memory import row_blocks
 from bigcons.methods.pcc.pairs import (
-    Borders,
     Neighborhoods,
     color_blocks,
     cut_blocks,
@@ -234,8 +233,9 @@ def test_cut_blocks__cover_all_objects_and_cost_about_the_same(data, n_objects, 
 def test_neighborhoods__of_tiles():
     i, j = [0, 1, 4, 5], [1, 2, 9, 3]
     table = PairTable.from_arrays(i, j, [1, 1, 1, 1], [2, 2, 3, 3], n_objects=10)
-    _, borders = Neighborhoods.of(table, row_blocks(10, 2), SerialEngine(), resolve_divergence("l2"))
-    assert borders == Borders([[1], [0, 2], [1, 4], [], [2]], 20.0, 3)
+    near = Neighborhoods.of(table, row_blocks(10, 2), SerialEngine(), resolve_divergence("l2"))
+    assert near.neighbors == [[1], [0, 2], [1, 4], [], [2]]
+    assert (near.mean_weight, near.task_entries) == (2.0, 3)
 
 
 def test_solve__refuses_what_does_not_fit():
@@ -246,8 +246,8 @@ def test_solve__refuses_what_does_not_fit():
 def test_solve__one_block_needs_memory_once_on_any_number_of_workers():
     table = table_of()[0]
     blocks = row_blocks(table.n_objects, table.n_objects)
-    _, borders = Neighborhoods.of(table, blocks, SerialEngine(), resolve_divergence("l2"))
-    task = task_bytes(borders, blocks, K)
+    near = Neighborhoods.of(table, blocks, SerialEngine(), resolve_divergence("l2"))
+    task = task_bytes(near, K)
     solve(table, rows=table.n_objects, engine=ThreadsEngine(4), memory=task)
     with pytest.raises(MemoryBudgetError):
         solve(table, rows=table.n_objects, engine=ThreadsEngine(4), memory=task - 1)

@@ -18,8 +18,6 @@ from bigcons.methods.pcc.pairs import (
     Neighborhoods,
     check_tasks,
     cut_blocks,
-    fewest_rounds,
-    mean_weight,
 )
 from bigcons.methods.pcc.pairwise import Pairwise
 from bigcons.methods.pcc.prototypes import Prototypes
@@ -102,15 +100,13 @@ def solve_listed(
     """Solve a table of pairs from memberships (n, K), in the blocks given or those that PCC cuts."""
     engine, start = engine or SerialEngine(), np.asarray(start, np.float32)
     blocks = cut_blocks(table) if blocks is None else blocks
-    near, borders = Neighborhoods.of(table, blocks, engine, resolve_divergence(divergence))
-    check_tasks(near, borders, n_clusters, engine, memory)
-    rounds = near.in_rounds(fewest_rounds(near.colors))
-    run = Run(table, engine, seed, max_passes, tol, rounds=rounds, snapshots=snapshots)
+    near = Neighborhoods.of(table, blocks, engine, resolve_divergence(divergence))
+    check_tasks(near, n_clusters, engine, memory)
+    run = Run(table, engine, seed, max_passes, tol, rounds=near.in_rounds(), snapshots=snapshots)
     run.arrays = arrays or run.arrays
 
     def begin():
         return FirstRows(lambda block: start[block.start : block.stop], rates)
 
-    scale = mean_weight(borders.total_weight, table.n_objects)
-    method = BlockedPairs(near, scale, begin, max_steps, **how)
+    method = BlockedPairs(near, begin, max_steps, **how)
     return found(run, run_passes(run, method), blocks)

@@ -22,8 +22,9 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -53,54 +54,53 @@ logger: logging.Logger = logging.getLogger("bigcons")
 N_BLOCKS = 16
 
 
-class Borders(NamedTuple):
-    """Which blocks share pairs, and the weight of all pairs."""
-
-    neighbors: list[list[int]]
-    """For each block, the other blocks that it shares pairs with, ascending."""
-    total_weight: float
-    task_entries: int
-    """The largest number of pair ends in a block."""
-
-
 class Neighborhoods(NamedTuple):
     """The blocks of a pair table and which of them share pairs, as sent to every task."""
 
     pairs: PairTable
     blocks: list[Block]
     neighbors: list[list[int]]
+    """For each block, the other blocks that it shares pairs with, ascending."""
     colors: list[int]
     divergence: Divergence
+    mean_weight: float
+    """Mean over the objects of ``sum_j N_ij``: the scale of a KKT gap over these pairs."""
+    task_entries: int
+    """The largest number of pair ends in a block."""
     rates: tuple[float, float] | None = None
     """False-join rate and scale of a calibrated co-association, ``(c / N - a) / d``."""
 
     @classmethod
     def of(
         cls, pairs: PairTable, blocks: list[Block], engine: Engine, divergence: Divergence
-    ) -> tuple[Neighborhoods, Borders]:
+    ) -> Neighborhoods:
         """Read all pairs once to find which blocks share some."""
         starts = [block.start for block in blocks]
 
-        def find_borders(block: Block) -> Borders:
+        def find_borders(block: Block) -> tuple[list[list[int]], float, int]:
             rows = pairs.read(block.start, block.stop)
             known = np.zeros(len(starts), bool)
             known[np.searchsorted(starts, rows.indices, "right") - 1] = True
             known[block.index] = False
             weight = float(rows.n_seen.sum(dtype=np.float64))
-            return Borders([np.flatnonzero(known).tolist()], weight, len(rows.indices))
+            return [np.flatnonzero(known).tolist()], weight, len(rows.indices)
 
         with progress("blocks of pairs", pairs.n_objects) as listener:
-            borders = fold(engine, blocks, find_borders, _add_borders, progress=listener)
-        neighbors = borders.neighbors
-        return cls(pairs, blocks, neighbors, color_blocks(neighbors), divergence), borders
+            neighbors, weight, entries = fold(
+                *(engine, blocks, find_borders),
+                lambda a, b: (a[0] + b[0], a[1] + b[1], max(a[2], b[2])),
+                progress=listener,
+            )
+        mean_weight = max(weight / pairs.n_objects, 1.0)
+        return cls(pairs, blocks, neighbors, color_blocks(neighbors), divergence, mean_weight, entries)
 
     def rounds(self, n_rounds: int) -> list[int]:
         """Return the round of each block if a pass has ``n_rounds``."""
         return [color % n_rounds for color in self.colors]
 
-    def in_rounds(self, n_rounds: int) -> list[list[Block]]:
-        """Return the blocks of each round."""
-        rounds = self.rounds(n_rounds)
+    def in_rounds(self, n_rounds: int | None = None) -> list[list[Block]]:
+        """Return the blocks of each round; None: of `fewest_rounds`."""
+        rounds = self.rounds(n_rounds or fewest_rounds(self.colors))
         return [[b for b in self.blocks if rounds[b.index] == number] for number in range(max(rounds) + 1)]
 
 
@@ -123,6 +123,7 @@ class FirstRows(NamedTuple):
     start_objectives: tuple[float, ...] = ()
 
 
+@dataclass
 class BlockedPairs:
     """The passes of PCC on blocks of pairs; objects carry memberships (rows, K) float32.
 
@@ -131,27 +132,18 @@ class BlockedPairs:
     tolerance, which changes nothing.
     """
 
-    name = "PCC on pairs"
+    near: Neighborhoods
+    begin: Callable[[], FirstRows]
+    max_steps: int | None = None
+    """Most steps of all passes over a single block; None for any number."""
+    lengths: tuple[float, ...] = (0.75, 0.5, 0.25, 0.125)
+    """Step lengths tried if a full pass raises the objective by more than its share ``rounding``."""
+    rounding: float = 1e-7
 
-    def __init__(
-        self,
-        near: Neighborhoods,
-        scale: float,
-        begin: Callable[[], FirstRows],
-        max_steps: int | None = None,
-        lengths: tuple[float, ...] = (0.75, 0.5, 0.25, 0.125),
-        rounding: float = 1e-7,
-    ) -> None:
-        self.near = near
-        self.scale = scale
-        """The mean weight of an object over the pairs, the unit of the gap."""
-        self.begin = begin
-        self.max_steps = max_steps
-        """Most steps of all passes over a single block; None for any number."""
-        self.lengths = lengths
-        """Step lengths tried if a full pass raises the objective by more than its share ``rounding``."""
-        self.rounding = rounding
-        self.n_colors: int = max(near.colors) + 1
+    name: ClassVar[str] = "PCC on pairs"
+
+    def __post_init__(self) -> None:
+        self.n_colors: int = max(self.near.colors) + 1
 
     def start(self, run: Run) -> tuple[Pace, list[float]]:
         """Write the first memberships."""
@@ -172,7 +164,7 @@ class BlockedPairs:
         if at.records and self.n_colors > 1:
             threshold = threshold_after(at.records[-1]["gap"], run.tol)
         left = None if self.max_steps is None else self.max_steps - sum(int(r["steps"]) for r in at.records)
-        asked = near, run.arrays, at.generation, n_rounds, threshold * self.scale, left
+        asked = near, run.arrays, at.generation, n_rounds, threshold * self.near.mean_weight, left
         return partial(move_block, *asked)
 
     @staticmethod
@@ -188,7 +180,7 @@ class BlockedPairs:
     def step(self, run: Run, at: Iterate[Pace], total: Stretch) -> Step[Pace]:
         """Keep the pass, whose memberships are already written, or shorten it if the objective has risen."""
         pace, length, is_alone = at.state, 1.0, self.n_colors == 1
-        gap = (total.gap if is_alone else total.gap_before) / self.scale
+        gap = (total.gap if is_alone else total.gap_before) / self.near.mean_weight
         still = gap <= run.tol if is_alone else total.n_steps == 0
         objective = total.objective
         if pace.n_rounds < self.n_colors:
@@ -236,12 +228,10 @@ class BlockedPairs:
         return Pace(facts["n_rounds"], facts["objective"], None if rates is None else (rates[0], rates[1]))
 
 
-def check_tasks(
-    near: Neighborhoods, borders: Borders, n_clusters: int, engine: Engine, memory: int | None
-) -> None:
+def check_tasks(near: Neighborhoods, n_clusters: int, engine: Engine, memory: int | None) -> None:
     """Raise MemoryBudgetError if the blocks being processed at once exceed ``memory``."""
-    rounds = near.in_rounds(fewest_rounds(near.colors))
-    n_tasks, task = min(engine.n_workers, max(map(len, rounds))), task_bytes(borders, near.blocks, n_clusters)
+    rounds = near.in_rounds()
+    n_tasks, task = min(engine.n_workers, max(map(len, rounds))), task_bytes(near, n_clusters)
     logger.info(
         "PCC on pairs: %d blocks in %d rounds, %d concurrent tasks of %s",
         *(len(near.blocks), len(rounds), n_tasks, format_size(task)),
@@ -283,22 +273,17 @@ def cut_blocks(
     return [Block(b, start, stop) for b, (start, stop) in enumerate(itertools.pairwise(bounds))]
 
 
-def task_bytes(borders: Borders, blocks: list[Block], n_clusters: int) -> int:
+def task_bytes(near: Neighborhoods, n_clusters: int) -> int:
     """Return the peak memory of a task: its pairs, its own objects and those of neighbor blocks."""
-    rows = max(block.n_rows for block in blocks)
-    others = max(sum(blocks[b].n_rows for b in known) for known in borders.neighbors)
+    rows = max(block.n_rows for block in near.blocks)
+    others = max(sum(near.blocks[b].n_rows for b in known) for known in near.neighbors)
     to_move = rows * (28 * n_clusters + 32) + 4 * n_clusters * others
     to_measure = 8 * n_clusters * (rows + others)  # two generations
     # counts, index, index in the task, share, weight, and temporaries
-    return 28 * borders.task_entries + max(to_move, to_measure)
+    return 28 * near.task_entries + max(to_move, to_measure)
 
 
 # Which blocks share pairs, and so the order in which they move
-
-
-def _add_borders(a: Borders, b: Borders) -> Borders:
-    a.neighbors.extend(b.neighbors)
-    return Borders(a.neighbors, a.total_weight + b.total_weight, max(a.task_entries, b.task_entries))
 
 
 def color_blocks(neighbors: list[list[int]]) -> list[int]:
@@ -450,11 +435,6 @@ def stretch_steps(n_objects: int, n_clusters: int) -> int:
     Between stretches gradients are computed anew, which bounds their drift, and the objective is recorded.
     """
     return max(n_objects * n_clusters // 4, n_objects, 1)
-
-
-def mean_weight(total_weight: float, n_objects: int) -> float:
-    """Return the mean over the objects of ``sum_j N_ij``: the scale of a KKT gap over sampled pairs."""
-    return max(total_weight / n_objects, 1.0)
 
 
 def take_stretch(

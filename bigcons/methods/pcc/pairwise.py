@@ -7,8 +7,10 @@ objects, tell how far a solve by prototypes is from the optimum over all pairs.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -40,6 +42,7 @@ class Exact(NamedTuple):
     """The largest KKT gap."""
 
 
+@dataclass
 class Pairwise:
     """The passes of PCC over all pairs, one by one; objects carry memberships (rows, K) float32.
 
@@ -49,13 +52,14 @@ class Pairwise:
     objective any more.
     """
 
-    name = "all-pairs PCC"
+    n_clusters: int
+    divergence: Divergence
+    mean_weight: float
+    begin: Begin
 
-    def __init__(self, n_clusters: int, divergence: Divergence, mean_weight: float, begin: Begin) -> None:
-        self.n_clusters = n_clusters
-        self.divergence = divergence
-        self.mean_weight = mean_weight
-        self.begin = begin
+    name: ClassVar[str] = "all-pairs PCC"
+    add = staticmethod(operator.add)
+    """Adds up how many objects moved."""
 
     def start(self, run: Run) -> tuple[Exact, list[float]]:
         """Write the first memberships: those of a sample, refined by their own divergence."""
@@ -82,11 +86,6 @@ class Pairwise:
             return int(totals[1])
 
         return update_block
-
-    @staticmethod
-    def add(total: int, part: int) -> int:
-        """Add up how many objects moved."""
-        return total + part
 
     def step(self, run: Run, at: Iterate[Exact], total: int) -> Step[Exact]:
         """Take the first step length that lowers the objective, if any."""

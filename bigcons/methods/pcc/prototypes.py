@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -61,6 +61,7 @@ class Grouped(NamedTuple):
     gap: float
 
 
+@dataclass
 class Prototypes:
     """The passes of PCC over all pairs with any divergence; objects carry memberships (rows, K) float32.
 
@@ -71,16 +72,13 @@ class Prototypes:
     update and to evaluate.
     """
 
-    name = "all-pairs PCC"
+    n_clusters: int
+    divergence: Divergence
+    n_prototypes: int
+    mean_weight: float
+    begin: Begin
 
-    def __init__(
-        self, n_clusters: int, divergence: Divergence, n_prototypes: int, mean_weight: float, begin: Begin
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.divergence = divergence
-        self.n_prototypes = n_prototypes
-        self.mean_weight = mean_weight
-        self.begin = begin
+    name: ClassVar[str] = "all-pairs PCC"
 
     def start(self, run: Run) -> tuple[Grouped, list[float]]:
         """Write and group the first memberships: those of a sample, refined by their own divergence."""

@@ -37,9 +37,7 @@ from bigcons.methods.pcc.pairs import (
     Neighborhoods,
     check_tasks,
     cut_blocks,
-    fewest_rounds,
     isolated_objects,
-    mean_weight,
     place_isolated,
     placer_of,
     refuse_isolated,
@@ -316,14 +314,12 @@ class Listed(Variant):
         pairs, engine = self.ready(pairs, run.engine, scratch)
         if not can_place:
             refuse_isolated(ensemble, pairs)
-        near, borders = Neighborhoods.of(pairs, self.blocks(pairs), engine, self.divergence)
+        near = Neighborhoods.of(pairs, self.blocks(pairs), engine, self.divergence)
         left = None if self.memory is None else max(parse_size(self.memory) - process_bytes(run.engine), 0)
-        check_tasks(near, borders, K, engine, left if self.kind == BLOCKED else None)
-        rounds = near.in_rounds(fewest_rounds(near.colors))
-        over_pairs = Run(pairs, engine, run.seed, run.max_passes, self.tol, rounds=rounds)
+        check_tasks(near, K, engine, left if self.kind == BLOCKED else None)
+        over_pairs = Run(pairs, engine, run.seed, run.max_passes, self.tol, rounds=near.in_rounds())
         over_pairs.arrays, over_pairs.snapshots = run.arrays, run.snapshots
-        scale = mean_weight(borders.total_weight, n)
-        method = BlockedPairs(near, scale, partial(self.first, run, begin), self.max_steps(n))
+        method = BlockedPairs(near, partial(self.first, run, begin), self.max_steps(n))
         at = run_passes(over_pairs, method)
         memberships = BlockMemberships(run.arrays, at.generation, near.blocks)
         gap, rates, place = at.records[-1]["gap"], at.state.rates, None
