@@ -80,42 +80,31 @@ def agreements(sample: np.ndarray) -> np.ndarray:
     sizes = columns.max(axis=1, initial=-1) + 1
     others = np.unique(np.linspace(0, M - 1, min(M, 17)).astype(np.int64))
     others = others[np.argsort(sizes[others], kind="stable")]
-    marks = np.concatenate([_one_hot(columns[v]) for v in others], axis=1)
+    # codes as zeros and ones (rows, codes), of which products are exact
+    marks = np.concatenate([columns[v][:, None] == np.arange(max(sizes[v], 1)) for v in others], axis=1)
+    marks = marks.astype(np.float32)
     starts = np.cumsum([0, *np.maximum(sizes[others], 1)])
     found = np.full((M, others.size), np.nan)
     with one_thread(user_api="blas"):  # on a busy machine, more would wait for each other
-        for u, column in enumerate(columns):
+        for u in range(M):
             n_cells = (sizes[u] - 1) * (sizes[others] - 1)
             told = np.count_nonzero(n_cells <= len(spaced))  # the first ones, with the fewest clusters
-            if told:
-                tables = _one_hot(column).T @ marks[:, : starts[told]]
-                found[u, :told] = _agreement(tables, starts[:told], n_cells[:told])
+            if not told:
+                continue
+            own = (np.arange(max(sizes[u], 1))[:, None] == columns[u]).astype(np.float32)
+            tables = (own @ marks[:, : starts[told]]).astype(np.float64)
+            first, width = starts[:told], np.diff(starts[: told + 1])
+            rows, totals = np.add.reduceat(tables, first, axis=1), tables.sum(axis=0)
+            n = rows.sum(axis=0)  # only the objects that both label are counted
+            other = np.add.reduceat((totals > 0).astype(np.int64), first)
+            freedom = ((rows > 0).sum(axis=0) - 1) * (other - 1)
+            expected = np.maximum(np.repeat(rows, width, axis=1) * totals, 1.0)
+            chi = np.add.reduceat((tables**2 / expected).sum(axis=0), first)
+            known = np.flatnonzero((n >= np.maximum(50, n_cells[:told])) & (freedom != 0))
+            d = freedom[known]
+            found[u, known] = (chi[known] - 1.0 - d / (n[known] - 1)) / np.sqrt(d)
     found[others, np.arange(others.size)] = np.nan
     return found[:, np.argsort(others)]
-
-
-def _one_hot(codes: np.ndarray) -> np.ndarray:
-    """Return codes (rows,) as zeros and ones (rows, codes), of which products are exact."""
-    return (codes[:, None] == np.arange(max(int(codes.max(initial=0)) + 1, 1))).astype(np.float32)
-
-
-def _agreement(tables: np.ndarray, starts: np.ndarray, n_cells: np.ndarray) -> np.ndarray:
-    """Return the agreement of a partition with others, by their tables, which begin at columns ``starts``.
-
-    Only the objects that both label are counted; ``n_cells``: the fewest of them that tell.
-    """
-    tables = tables.astype(np.float64)
-    sizes = np.diff(starts, append=tables.shape[1])
-    rows, columns = np.add.reduceat(tables, starts, axis=1), tables.sum(axis=0)
-    n = rows.sum(axis=0)
-    freedom = ((rows > 0).sum(axis=0) - 1) * (np.add.reduceat((columns > 0).astype(np.int64), starts) - 1)
-    expected = np.maximum(np.repeat(rows, sizes, axis=1) * columns, 1.0)
-    chi = np.add.reduceat((tables**2 / expected).sum(axis=0), starts)
-    known = (n >= np.maximum(50, n_cells)) & (freedom != 0)
-    found = np.full(starts.size, np.nan)
-    d = freedom[known]
-    found[known] = (chi[known] - 1.0 - d / (n[known] - 1)) / np.sqrt(d)
-    return found
 
 
 def dissenting(sample: np.ndarray) -> np.ndarray:
@@ -173,54 +162,42 @@ def start_rows(ensemble: Ensemble, n_clusters: int) -> int:
     return min(n, max(4096, min(enough, (1 << 21) * n // n_labels)))
 
 
-class Links(NamedTuple):
-    """Which partitions label some of the same objects, directly or by way of others."""
+def linked(seen: np.ndarray) -> np.ndarray:
+    """Return the first partition (M,) that each is linked to by what is labeled, ``seen`` (rows, M).
 
-    group: np.ndarray
-    """(M,) int64: the first partition that each is linked to."""
-    counts: np.ndarray
-    """(M,): number of objects whose first label each has."""
+    Those are linked that label some of the same objects, directly or by way of others. O(rows M) time a
+    group.
+    """
+    M = seen.shape[1]
+    # a part of the objects of a block that nearly always links all of its partitions
+    few = seen[: len(seen) // 32]
+    if len(few) and not (group := linked(few)).any():
+        return group  # the rest can link no more
+    group, left = np.arange(M), seen[seen.any(axis=1)]
+    while len(left):
+        found = left[np.argmax(left.sum(axis=1))]
+        while True:
+            touching = left[:, found].any(axis=1)
+            wider = left[touching].any(axis=0)
+            if (wider == found).all():
+                break
+            found = wider
+        group[found] = np.flatnonzero(found)[0]
+        left = left[~touching]
+    return group
 
-    @classmethod
-    def of(cls, seen: np.ndarray) -> Links:
-        """Return those of a block, given what is labeled, ``seen`` (rows, M); O(rows M) time a group."""
-        M, labeled = seen.shape[1], seen.any(axis=1)
-        counts = np.bincount(seen.argmax(axis=1)[labeled], minlength=M)
-        # a part of the objects of a block that nearly always links all of its partitions
-        few = seen[: len(seen) // 32]
-        if len(few) and not (group := cls.of(few).group).any():
-            return cls(group, counts)  # the rest can link no more
-        group, left = np.arange(M), seen[labeled]
-        while len(left):
-            linked = left[np.argmax(left.sum(axis=1))]
-            while True:
-                touching = left[:, linked].any(axis=1)
-                wider = left[touching].any(axis=0)
-                if (wider == linked).all():
-                    break
-                linked = wider
-            group[linked] = np.flatnonzero(linked)[0]
-            left = left[~touching]
-        return cls(group, counts)
 
-    def plus(self, other: Links) -> Links:
-        """Return those of both blocks."""
-        counts = self.counts + other.counts
-        if not (self.group.any() and other.group.any()):  # one of them links all
-            return Links(np.zeros_like(self.group), counts)
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
+def linked_by_either(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the first partition (M,) that each is linked to by two of `linked`."""
+    if not (a.any() and b.any()):  # one of them links all
+        return np.zeros_like(a)
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
 
-        M = len(self.group)
-        ends = np.concatenate([self.group, other.group]), np.tile(np.arange(M), 2)
-        _, component = connected_components(coo_array((np.ones(2 * M), ends), (M, M)), directed=False)
-        first = np.unique(component, return_index=True)[1]
-        return Links(first[component], counts)
-
-    def sizes(self) -> np.ndarray:
-        """Return the numbers of objects of the groups, largest first."""
-        sizes = np.bincount(self.group, self.counts).astype(np.int64)
-        return np.sort(sizes[sizes > 0])[::-1]
+    M = len(a)
+    ends = np.concatenate([a, b]), np.tile(np.arange(M), 2)
+    _, component = connected_components(coo_array((np.ones(2 * M), ends), (M, M)), directed=False)
+    return np.unique(component, return_index=True)[1][component]
 
 
 def take_survey(
@@ -236,22 +213,27 @@ def take_survey(
     n = ensemble.n_objects
     chosen = draw_rows(n, sample_size, seed, "survey.sample")
 
-    def survey_block(block: Block) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray], Links]:
+    def survey_block(block: Block) -> tuple[Any, ...]:
         labels = ensemble.read(block.start, block.stop)
         seen = observed(labels, ensemble.offsets)
         counted = seen if weights is None else seen[:, weights > 0]
-        unlabeled = np.flatnonzero(~counted.any(axis=1)) + block.start
-        return seen.sum(axis=0), [unlabeled], [labels[block.rows_of(chosen)]], Links.of(counted)
+        labeled = counted.any(axis=1)
+        firsts = np.bincount(counted.argmax(axis=1)[labeled], minlength=counted.shape[1])
+        unlabeled = np.flatnonzero(~labeled) + block.start
+        sampled = labels[block.rows_of(chosen)]
+        return seen.sum(axis=0), firsts, [unlabeled], [sampled], linked(counted)
 
     def add(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
-        return *(x + y for x, y in zip(a[:3], b[:3], strict=True)), a[3].plus(b[3])
+        return *(x + y for x, y in zip(a[:4], b[:4], strict=True)), linked_by_either(a[4], b[4])
 
     with progress("survey", n) as listener:
-        n_seen, unlabeled, sampled, links = fold(
+        n_seen, firsts, unlabeled, sampled, group = fold(
             engine, ensemble.blocks(), survey_block, add, progress=listener
         )
     sample = np.ascontiguousarray(np.concatenate(sampled))
-    survey = Survey(n, n_seen, np.concatenate(unlabeled), sample, links.sizes(), chosen)
+    sizes = np.bincount(group, firsts).astype(np.int64)  # of objects, by their first labels
+    groups = np.sort(sizes[sizes > 0])[::-1]
+    survey = Survey(n, n_seen, np.concatenate(unlabeled), sample, groups, chosen)
     if survey.unlabeled.size == n:
         raise InvalidInputError(
             f"all {n} objects are unlabeled; at least one partition must label some of them."

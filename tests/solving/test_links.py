@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from bigcons import METHODS, Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import DisconnectedWarning
-from bigcons.solving.survey import Links
+from bigcons.solving.survey import linked, linked_by_either
 
 
 def components(seen):
@@ -30,17 +30,15 @@ def components(seen):
     n_objects=st.integers(1, 100), n_partitions=st.integers(1, 8), share=st.floats(0.02, 0.6),
     rows=st.integers(1, 100), seed=st.integers(0, 999),
 )  # fmt: skip
-def test_links__of_any_blocks_have_the_groups_of_objects(n_objects, n_partitions, share, rows, seed):
+def test_linked__of_any_blocks_has_the_groups_of_objects(n_objects, n_partitions, share, rows, seed):
     seen = np.random.default_rng(seed).random((n_objects, n_partitions)) < share
-    parts = [Links.of(seen[start : start + rows]) for start in range(0, n_objects, rows)]
-    links = parts[0]
+    parts = [linked(seen[start : start + rows]) for start in range(0, n_objects, rows)]
+    found = parts[0]
     for part in parts[1:]:
-        links = links.plus(part)
-    groups = components(seen)
-    assert links.sizes().tolist() == sorted(map(len, groups), reverse=True)
-    for group in groups:
+        found = linked_by_either(found, part)
+    for group in components(seen):
         own = np.flatnonzero(seen[sorted(group)].any(axis=0))
-        assert (links.group[own] == own[0]).all()
+        assert (found[own] == own[0]).all()
 
 
 @pytest.mark.parametrize("name", ["pcc", "hbgf", "mixture", "mcla", "eac-average"])

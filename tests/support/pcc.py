@@ -87,7 +87,7 @@ def solve_all(
     if n_prototypes is not None:
         method = Prototypes(n_clusters, divergence, n_prototypes, survey.mean_weight, begin)
     elif divergence.label == "l2":
-        method = AllPairs(survey.n_seen, begin)
+        method = AllPairs(ensemble.offsets, n_clusters, survey.n_seen, begin)
     else:
         method = Pairwise(n_clusters, divergence, survey.mean_weight, begin)
     return found(run, run_passes(run, method))

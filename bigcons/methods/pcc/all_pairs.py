@@ -280,6 +280,8 @@ class AllPairs:
     which no object has a gap above the tolerance. That pass changes nothing, so the gap it reports is exact.
     """
 
+    offsets: np.ndarray
+    n_clusters: int
     n_seen: np.ndarray
     """(M,): number of objects that each partition labels."""
     begin: Begin
@@ -307,7 +309,7 @@ class AllPairs:
         scale = mean_pair_weight(self.n_seen, run.data.n_objects, at.state.partition_weights)
         relaxation = RELAXATION if len(run.blocks) == 1 else 1.0
         reads, writes = [at.generation], at.generation + 1
-        arguments = at.state, run.data.offsets, threshold_after(gap, run.tol) * scale, relaxation
+        arguments = at.state, self.offsets, threshold_after(gap, run.tol) * scale, relaxation
         return run.visit(update_block, *arguments, reads=reads, writes=writes)
 
     def step(self, run: Run, at: Iterate[AgreementSums], total: Change) -> Step[AgreementSums]:
@@ -316,7 +318,7 @@ class AllPairs:
         reached = apply_change(sums, total)
         if len(run.blocks) > 1 and total.n_moved > 0 and not decreases_enough(sums, total):
             reads = [at.generation, at.generation + 1]
-            along = run.fold(run.visit(measure_block, sums, run.data.offsets, reads=reads), add_step_sums)
+            along = run.fold(run.visit(measure_block, sums, self.offsets, reads=reads), add_step_sums)
             length, _ = line_search(sums, total, along)
             if length < 1.0:
                 run.shorten(at.generation, length)
@@ -335,7 +337,7 @@ class AllPairs:
 
     def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> AgreementSums:
         """Return the sums of a snapshot."""
-        return unpacked_sums({**arrays, **facts})
+        return unpacked_sums({**arrays, **facts}, self.offsets, self.n_clusters)
 
 
 # Results
@@ -371,11 +373,19 @@ def packed_sums(sums: AgreementSums) -> tuple[dict[str, np.ndarray], dict[str, A
     return arrays, facts
 
 
-def unpacked_sums(given: dict[str, Any]) -> AgreementSums:
-    """Return the sums of `packed_sums`; raises TypeError or KeyError for anything else."""
+def unpacked_sums(given: dict[str, Any], offsets: np.ndarray, n_clusters: int) -> AgreementSums:
+    """Return the sums of `packed_sums`; raises TypeError, KeyError or ValueError for anything else."""
     kind = Rates if "a" in given else Weights if "partitions" in given else None
     weights = None if kind is None else kind(**{name: given.pop(name) for name in kind._fields})
-    return AgreementSums(**given, weights=weights)
+    sums = AgreementSums(**given, weights=weights)
+    expected = no_sums(offsets, n_clusters, weights)
+    sizes = expected.S.shape, expected.T.shape, n_clusters
+    if (sums.S.shape, sums.T.shape, sums.n_clusters) != sizes or (
+        weights is not None
+        and (len(weights.partitions), len(weights.base_clusters)) != (offsets.size - 1, len(expected.S))
+    ):
+        raise ValueError("arrays of other shapes")
+    return sums
 
 
 @dataclass(frozen=True)

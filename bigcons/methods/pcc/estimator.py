@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights, no_sums
+from bigcons.coassociation.factorized import Weights
 from bigcons.divergences import Divergence
 from bigcons.errors import (
     ConvergenceWarning,
@@ -274,19 +274,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         return {**arrays, **{name: np.array(value) for name, value in facts.items()}}
 
     def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
-        offsets = ensemble.offsets
         given = {name: of.item() if of.ndim == 0 else of for name, of in parts.items()}
-        sums = unpacked_sums(given)
-        expected = no_sums(offsets, n_clusters, sums.weights)
-        counted = np.ones(offsets.size - 1) if sums.partition_weights is None else sums.partition_weights
-        gains = len(expected.S) if sums.weights is None else len(sums.weights.base_clusters)
-        if (
-            (sums.S.shape, sums.T.shape) != (expected.S.shape, expected.T.shape)
-            or (counted.size, gains) != (offsets.size - 1, len(expected.S))
-            or sums.n_clusters != n_clusters
-        ):
-            raise ValueError("arrays of other shapes")
-        self._placing = BySquares(sums, offsets)
+        self._placing = BySquares(unpacked_sums(given, ensemble.offsets, n_clusters), ensemble.offsets)
 
     def _partition_weights(self) -> np.ndarray | None:
         return None if self._placing is None else self._placing.weights

@@ -221,7 +221,7 @@ class Squares(Variant):
 
     def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
         """Solve, given a run over the labels."""
-        at = run_passes(run, AllPairs(survey.n_seen, begin))
+        at = run_passes(run, AllPairs(run.data.offsets, self.n_clusters, survey.n_seen, begin))
         counted, gap = at.state.weights, at.records[-1]["gap"]
         weights = np.ones(len(survey.n_seen)) if counted is None else counted.partitions
         attributes: dict[str, Any] = {"weights_": weights}
