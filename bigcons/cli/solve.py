@@ -217,8 +217,8 @@ def shown_results(results: Mapping[str, Any], solved: Consensus) -> dict[str, An
     """Return the results that are shown: the clusters in words, and what concerns the solver with ``-v``."""
     is_verbose = logging.getLogger("bigcons").isEnabledFor(logging.INFO)
     shown = {name: value for name, value in results.items() if is_verbose or name not in _OF_THE_SOLVER}
-    if choice := shown.pop("n_clusters_choice", None):
-        shown["why so many"] = choice.removeprefix("NClustersChoice(").removesuffix(")").partition(": ")[2]
+    if shown.pop("n_clusters_choice", None) and (tree := solved.tree) is not None:
+        shown["why so many"] = tree.choice.in_words
     return with_clusters(shown, solved.clusters_in_words())
 
 

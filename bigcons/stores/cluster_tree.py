@@ -70,7 +70,9 @@ class NClustersChoice:
     def _evidence(self) -> np.ndarray:
         return evidence(self.table["lifetime"], self.table["agreement"])
 
-    def __repr__(self) -> str:
+    @property
+    def in_words(self) -> str:
+        """Why this number was chosen."""
         best = self.row(self.n_clusters)
         why = f"lifetime {best['lifetime']:.2f}"
         if self.n_clusters > 1:
@@ -79,7 +81,10 @@ class NClustersChoice:
             other = self.row(self.runner_up)
             why += f"; next {self.runner_up} with {other['lifetime']:.2f} and {other['agreement']:.2f}"
         doubt = "" if self.is_clear else "no number stands out; "
-        return f"NClustersChoice({self.n_clusters}: {doubt}{why})"
+        return doubt + why
+
+    def __repr__(self) -> str:
+        return f"NClustersChoice({self.n_clusters}: {self.in_words})"
 
     def _repr_html_(self) -> str:
         facts = {
