@@ -167,6 +167,8 @@ def resolve_divergence(divergence: str | Divergence) -> Divergence:
 
     Names are "l2", "kl", "power:1.5", "exponential" and "exponential:2".
     """
+    if divergence in ("l2", "kl"):
+        return _Family(str(divergence))
     if isinstance(divergence, str):
         divergence = _parse(divergence)
     if not isinstance(divergence, Divergence):
@@ -189,11 +191,9 @@ def resolve_divergence(divergence: str | Divergence) -> Divergence:
 
 
 def _parse(text: str) -> Divergence:
-    match = re.fullmatch(r"(l2|kl|power|exponential)(?::([+-]?\d+\.?\d*(?:[eE][+-]?\d+)?))?", text)
+    match = re.fullmatch(r"(power|exponential)(?::([+-]?\d+\.?\d*(?:[eE][+-]?\d+)?))?", text)
     if match:
         name, parameter = match.groups()
-        if name in ("l2", "kl") and parameter is None:
-            return _Family(name)
         if name == "power" and parameter is not None:
             return Divergence.power(float(parameter))
         if name == "exponential":

@@ -60,7 +60,7 @@ from bigcons.solving.estimator import (
     ResumingClusterer,
     SoftPredictingClusterer,
 )
-from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
+from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
 from bigcons.solving.passes import Iterate, Run, State, Stats, Step, Visit, add_stats, run_passes
 from bigcons.solving.results import Found, Results, by_size
 from bigcons.solving.survey import Survey, labeled_objects, take_survey, warn_of_dissent
@@ -226,6 +226,7 @@ class TreePass:
     judged: Judged | None = None
 
     name: ClassVar[str] = "tree"
+    takes_all_passes: ClassVar[bool] = True
     add = staticmethod(add_stats)
 
     def start(self, run: Run) -> tuple[State, list[float]]:
@@ -476,7 +477,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         state, tables = 8 * B * (K + 8), 8 * 8 * B * padded(K)  # tables: to temper the evidence
         result = 4 * K + 2 * TRUST_ROW.itemsize  # memberships, and how far to trust the labels, twice
         n_rows = min(n, rows_for(n_groups_for(K)))
-        sample = 2 * label_bytes(ensemble, n_rows)
+        sample = 2 * n_rows * ensemble.row_bytes
         start = plan_bytes(ensemble, n_rows, max(n_groups_for(K), MOST_GROUPS), K)
         passes = MemoryPlan(
             held=(4 if self._start is None else 8) * n
@@ -507,11 +508,8 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
             placed = placement.place(state, labels, arrays.read(1, block), soft=True)
             return Found(placed.memberships, placed.trust if trusted else None, placed.stats)
 
-        def collect(stats: Stats) -> None:
-            total[:] = [add_stats(total[0], stats) if total else stats]
-
         def tables(results: Results) -> tuple[Any, Any, float]:
-            (stats,), numbers = total, np.flatnonzero(results.sizes)
+            stats, numbers = results.total, np.flatnonzero(results.sizes)
             found = results.order[numbers]
             told = Told(
                 *(numbers, results.sizes[numbers], stats["T"].T[found].astype(np.int64)),
@@ -521,13 +519,12 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
             of_clusters = table_of_clusters(told, ensemble.offsets)
             return of_clusters, table_of_partitions(told, ensemble, engine), self.temperature_
 
-        total: list[Stats] = []
         trusted = not ensemble.is_soft and can_weigh(ensemble, self.n_clusters)
         self._publish(
             *(ensemble, read, survey.unlabeled, out, engine),
             tables=tables if trusted else None,
             order=by_size(state["prior"]),
-            collect=collect,
+            add=add_stats,
         )
 
     _trees: ClassVar[tuple[str, ...]] = TREES

@@ -317,17 +317,17 @@ def van_dongen_of_table(tables: np.ndarray) -> Any:
 def joined_pairs(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return how many pairs both clusterings join, the rows join, the columns join, and there are."""
     return (
-        _pairs(tables).sum(axis=(-2, -1)),
-        _pairs(tables.sum(axis=-1)).sum(axis=-1),
-        _pairs(tables.sum(axis=-2)).sum(axis=-1),
-        _pairs(tables.sum(axis=(-2, -1))),
+        pairs_of(tables).sum(axis=(-2, -1)),
+        pairs_of(tables.sum(axis=-1)).sum(axis=-1),
+        pairs_of(tables.sum(axis=-2)).sum(axis=-1),
+        pairs_of(tables.sum(axis=(-2, -1))),
     )
 
 
-def _pairs(n_objects: np.ndarray) -> np.ndarray:
-    """Return ``n (n - 1) / 2`` as floats, since it may not fit an integer."""
+def pairs_of(n_objects: Any) -> np.ndarray:
+    """Return ``n (n - 1) / 2``, the number of pairs of n objects, as floats: it may not fit an integer."""
     n = np.asarray(n_objects, dtype=np.float64)
-    return n * (n - 1) / 2
+    return np.asarray(n * (n - 1) / 2)
 
 
 def nmi_of_table(tables: np.ndarray) -> Any:

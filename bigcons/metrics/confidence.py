@@ -38,6 +38,7 @@ from bigcons.metrics.clusterings import (
     adjusted_rand_of_table,
     mutual_information_of_table,
     nmi_of_table,
+    pairs_of,
 )
 from bigcons.metrics.ensemble import table_with_partitions
 from bigcons.progress import progress
@@ -617,12 +618,6 @@ def adjusted_rand_of_partitions(
     index[others] = np.fmax(index[others], index[others].T)  # two of the others are compared once
     index[others, np.arange(n_others)] = np.nan
     return index, others
-
-
-def pairs_of(n: Any) -> np.ndarray:
-    """Return ``n (n - 1) / 2``, the number of pairs of n objects."""
-    n = np.asarray(n, np.float64)
-    return np.asarray(n * (n - 1.0) / 2.0)
 
 
 def ratio(a: Any, b: Any, otherwise: float = np.nan) -> Any:

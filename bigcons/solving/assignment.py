@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from bigcons.memory import Block
 from bigcons.seeding import generator
 from bigcons.solving.pass_clusterer import PassClusterer
 from bigcons.solving.passes import Counts, Record, Run, State, Stats, Winner, add_stats
-from bigcons.solving.results import Found
+from bigcons.solving.results import Found, Results
 from bigcons.solving.survey import Survey
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
@@ -142,12 +143,15 @@ class AssignmentClusterer(PassClusterer):
             labels, carried = ensemble.read(block.start, block.stop), np.asarray(winner.carried(block))[:, 0]
             clusters, stayed = clusters_of(carried), np.flatnonzero(carried < -1)
             keys, first = np.unique(row_keys(labels[stayed]), return_index=True)
-            return Found(clusters, report=(keys, clusters[stayed[first]]))
+            return Found(clusters, report=[(keys, clusters[stayed[first]])])
 
-        self._tied: list[tuple[np.ndarray, np.ndarray]] = []
         self._label_type = ensemble.dtype
-        self._publish(ensemble, read, survey.unlabeled, out, engine, collect=self._tied.append)
+        self._publish(ensemble, read, survey.unlabeled, out, engine, add=operator.iadd)
         self._ties()
+
+    def _note(self, results: Results) -> None:
+        super()._note(results)
+        self._tied: list[tuple[np.ndarray, np.ndarray]] = results.total
 
     def _ties(self) -> Ties:
         """Return the ties of all blocks, which are held together from then on."""

@@ -325,7 +325,7 @@ class ConsensusClusterer(Estimator):
         judged: confidence.Judged | None = None,
         tables: Callable[[Results], tuple[Any, Any, float]] | None = None,
         order: np.ndarray | None = None,
-        collect: Callable[[Any], None] = lambda _: None,
+        add: Callable[[Any, Any], Any] | None = None,
     ) -> None:
         """Set labels, number of clusters and, if the method is soft, memberships; store them at ``out``.
 
@@ -333,7 +333,7 @@ class ConsensusClusterer(Estimator):
         It is mapped on ``engine``, by default in this thread. ``unlabeled`` are the sorted indices of the
         objects that get label -1 and uniform memberships. Labels are below ``n_clusters``, by default the
         parameter of that name. ``order`` is that of the clusters by falling size, as far as it is known, and
-        ``collect`` as in `Results`. Which labels to trust is found on the engine ``trust``, if given, with
+        ``add`` as in `Results`. Which labels to trust is found on the engine ``trust``, if given, with
         the support of clusters by a sample ``judged``; or it is found by ``read``, and ``tables`` gives the
         rest of `Trust`.
 
@@ -346,7 +346,7 @@ class ConsensusClusterer(Estimator):
             np.arange(self._n_columns) if order is None or self._start is not None else order,
             sorts=self._start is None,
             trusted=tables is not None,
-            collect=collect,
+            add=add,
         )
         if out is None:
             self.labels_, self._memberships, rows = results.hold()

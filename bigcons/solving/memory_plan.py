@@ -191,7 +191,7 @@ def reading_bytes(engine: Engine | EngineSizes, ensemble: Ensemble) -> int:
 
 def block_label_bytes(ensemble: Ensemble) -> int:
     """Return the memory of one block's labels and their mask, doubled for (measured) allocator overhead."""
-    return 4 * label_bytes(ensemble, ensemble.chunk_rows)
+    return 4 * ensemble.chunk_rows * ensemble.row_bytes
 
 
 def label_bytes(ensemble: Ensemble, n_rows: int) -> int:

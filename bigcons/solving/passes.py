@@ -181,7 +181,8 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
     if at is None:
         state, start_objectives = method.start(run)
         at = Iterate(state, 0, False, [], start_objectives)
-        _commit(run, method, at)
+        if run.snapshots is not None:
+            _commit(run, run.snapshots, method, at)
     first, dropped = len(at.records) + 1, 0
     takes_all = getattr(method, "takes_all_passes", False)
     with progress(method.name, 0) as task:
@@ -200,7 +201,8 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
             records = [*at.records, timed(method.name, number, step.record, began)]
             before, generation = at.generation, at.generation + step.n_generations
             at = Iterate(step.state, generation, bool(step.is_settled), records, at.start_objectives)
-            _commit(run, method, at)
+            if run.snapshots is not None:
+                _commit(run, run.snapshots, method, at)
             kept = before if run.snapshots is not None else generation
             for old in (*range(dropped, kept), *range(kept + 1, generation)):
                 run.arrays.drop(old)
@@ -241,11 +243,10 @@ def until(sizes: Sequence[float], end: float) -> int | None:
     return max(1, math.ceil((last - math.log(end)) / shrinks))
 
 
-def _commit(run: Run, method: PassMethod[S, T], at: Iterate[S]) -> None:
-    if run.snapshots is not None:
-        arrays, facts = method.pack(at.state)
-        n_kept = run.arrays.n_kept(at.generation)
-        run.snapshots.save(arrays, {**at._asdict(), "state": dict(facts), "n_blocks": n_kept})
+def _commit(run: Run, snapshots: Snapshots, method: PassMethod[S, T], at: Iterate[S]) -> None:
+    arrays, facts = method.pack(at.state)
+    n_kept = run.arrays.n_kept(at.generation)
+    snapshots.save(arrays, {**at._asdict(), "state": dict(facts), "n_blocks": n_kept})
 
 
 def _resume(run: Run, snapshots: Snapshots, method: PassMethod[S, T]) -> Iterate[S] | None:
@@ -297,10 +298,11 @@ def timed(what: str, number: int, record: Record, began: float) -> Record:
     """
     spent = {"seconds": time.perf_counter() - began, "memory": resident_bytes()}
     record = {"pass": number, **record, **spent}
-    words = [f"{name} {value:.6g}" for name, value in record.items()]
-    if left := time_left():
-        words.append(f"about {left} left")
-    logger.info("%s: %s", what, ", ".join(words))
+    if logger.isEnabledFor(logging.INFO):
+        words = [f"{name} {value:.6g}" for name, value in record.items()]
+        if left := time_left():
+            words.append(f"about {left} left")
+        logger.info("%s: %s", what, ", ".join(words))
     return record
 
 

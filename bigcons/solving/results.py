@@ -28,7 +28,7 @@ class Found(NamedTuple):
     trust: np.ndarray | None = None
     """How far to trust the labels, (rows,) `TRUST_ROW`."""
     report: Any = None
-    """Anything else, for ``collect`` of `Results`."""
+    """Anything else, which `Results` add up."""
 
 
 class Rows(NamedTuple):
@@ -82,8 +82,10 @@ class Results:
     """Whether clusters are numbered by size; else ``order`` stays."""
     trusted: bool = False
     """Whether ``read`` says how far to trust the labels."""
-    collect: Callable[[Any], None] = lambda _: None
-    """Takes the report of every block, in order."""
+    add: Callable[[Any, Any], Any] | None = None
+    """Adds up the reports of two blocks; None without reports. It may change the first."""
+    total: Any = field(init=False, default=None)
+    """The sum of the reports, once computed."""
 
     sizes: np.ndarray = field(init=False)
     """(n_clusters,) int64, once computed: the objects of each cluster, falling."""
@@ -157,7 +159,7 @@ class Results:
         return order
 
     def _map(self, use: Callable[[Block, Rows], Use]) -> Iterator[tuple[Block, Use]]:
-        """Yield every block, in order, with ``use(block, rows)``, part of its task; collect its report."""
+        """Yield every block, in order, with ``use(block, rows)``, part of its task; add its report."""
         read, order, soft = self.read, self.order, self.soft
         self.sizes = np.zeros(self.n_clusters, np.int64)
 
@@ -186,7 +188,8 @@ class Results:
             progress("results", self.ensemble.n_objects) as listener,
         ):
             for block, (used, report) in zip(blocks, done, strict=True):
-                self.collect(report)
+                if self.add is not None:
+                    self.total = report if self.total is None else self.add(self.total, report)
                 yield block, used
                 listener.advance(block.n_rows)
 

@@ -25,8 +25,9 @@ class LabelColumn:
         if len(shape) != 1:
             raise InvalidInputError(f"{name} has shape {shape}; pass one label per object, (n_objects,).")
         self.n_objects: int = shape[0]
-        self._values = values
+        self._code_of: np.ndarray | None = None
         if values is not None:
+            self.values = values
             self._code_of = np.full(int(values.max(initial=-1)) + 2, -1)  # the last entry is that of -1
             self._code_of[values] = np.arange(values.size)
 
@@ -35,14 +36,14 @@ class LabelColumn:
         """Number of different labels."""
         return len(self.values)
 
-    @property
+    @cached_property
     def values(self) -> np.ndarray:
         """The different labels ``(n_clusters,)``, ascending: those of codes 0, 1, ..."""
-        return self._encoding.values if self._values is None else self._values
+        return self._encoding.values
 
     def codes(self, start: int, stop: int) -> np.ndarray:
         """Return the codes ``(stop - start,)`` int64 of a range of objects, -1 where missing."""
-        if self._values is not None:
+        if self._code_of is not None:
             return self._code_of[self._labels[start:stop]]
         return self._encoding.encode(self._labels[start:stop]).astype(np.int64, copy=False)
 

@@ -1,5 +1,6 @@
 """Results: clusters numbered by falling size, held in memory or written to a store, with the same bits."""
 
+import operator
 from types import SimpleNamespace
 
 import numpy as np
@@ -31,16 +32,14 @@ def results_of(read, n_objects, n_clusters, unlabeled, engine=None):
             seconds = np.argsort(part, axis=1)[:, 0]
             factor = np.ones(n_clusters, np.float32)
             trust = trust_rows(part.argmax(axis=1), part.max(axis=1), seconds, part.min(axis=1), factor)
-        return Found(part, trust, block.index)
+        return Found(part, trust, [block.index])
 
-    reports = []
-    results = Results(
+    return Results(
         *(ensemble, unlabeled, n_clusters, read.ndim == 2, found, engine or SerialEngine()),
         np.random.default_rng(n_objects).permutation(n_clusters) if read.ndim == 2 else np.arange(n_clusters),
         trusted=read.ndim == 2,
-        collect=reports.append,
+        add=operator.iadd,
     )
-    return results, reports
 
 
 def stored(results, path):
@@ -73,7 +72,7 @@ def test_memberships__are_in_columns_of_falling_size(tmp_path_factory, data, n_o
     rng = np.random.default_rng(seed)
     given_rows = rng.choice([0.0, 0.25, 0.5], (n_objects, n_clusters)).astype(np.float32)
     unlabeled = np.flatnonzero(rng.random(n_objects) < 0.2)
-    held, reports = results_of(given_rows, n_objects, n_clusters, unlabeled)
+    held = results_of(given_rows, n_objects, n_clusters, unlabeled)
     labels, rows, trust = held.hold()
     labeled = np.setdiff1d(np.arange(n_objects), unlabeled)
     np.testing.assert_array_equal(rows[labeled], given_rows[labeled][:, held.order])
@@ -84,15 +83,15 @@ def test_memberships__are_in_columns_of_falling_size(tmp_path_factory, data, n_o
     assert held.sizes.tolist() == sizes.tolist() == sorted(sizes, reverse=True)
     np.testing.assert_array_equal(held.order[trust["second_labels"]], given_rows.argsort(axis=1)[:, 0])
     np.testing.assert_array_equal(trust["confidence"], given_rows.max(axis=1))
-    assert reports == list(range(-(-n_objects // CHUNK)))
-    written, reports = results_of(given_rows, n_objects, n_clusters, unlabeled, ThreadsEngine(2))
+    assert held.total == list(range(-(-n_objects // CHUNK)))
+    written = results_of(given_rows, n_objects, n_clusters, unlabeled, ThreadsEngine(2))
     found, memberships, of_store = stored(written, tmp_path_factory.getbasetemp() / "results.zarr")
     np.testing.assert_array_equal(found, labels)
     np.testing.assert_array_equal(memberships, rows)
     np.testing.assert_array_equal(written.order, held.order)
     np.testing.assert_array_equal(written.sizes, held.sizes)
     np.testing.assert_array_equal(of_store, trust)
-    assert reports == list(range(-(-n_objects // CHUNK)))
+    assert written.total == list(range(-(-n_objects // CHUNK)))
 
 
 @given(st.lists(st.sampled_from([-1, 0, 2, 3, 6]), min_size=1, max_size=14))
@@ -100,15 +99,15 @@ def test_memberships__are_in_columns_of_falling_size(tmp_path_factory, data, n_o
 def test_labels__are_numbered_by_falling_size(tmp_path_factory, given_labels):
     given_labels = np.array(given_labels, np.int64)
     unlabeled = np.flatnonzero(given_labels < 0)
-    held, _ = results_of(given_labels, len(given_labels), 8, unlabeled)
+    held = results_of(given_labels, len(given_labels), 8, unlabeled)
     labels, rows, trust = held.hold()
     assert rows is trust is None
     np.testing.assert_array_equal(labels, numbered_by_size(given_labels))
     np.testing.assert_array_equal(held.order, order_by_size(given_labels, 8))
-    written, reports = results_of(given_labels, len(given_labels), 8, unlabeled)
+    written = results_of(given_labels, len(given_labels), 8, unlabeled)
     found, _, _ = stored(written, tmp_path_factory.getbasetemp() / "results.zarr")
     np.testing.assert_array_equal(found, labels)
-    assert reports == list(range(-(-len(given_labels) // CHUNK)))
+    assert written.total == list(range(-(-len(given_labels) // CHUNK)))
     np.testing.assert_array_equal(renumbered(given_labels, held.order), labels)
 
 
