@@ -225,8 +225,8 @@ class TreePass:
     first: Callable[[Run], First]
     judged: Judged | None = None
 
-    name: ClassVar[str] = "tree"
-    takes_all_passes: ClassVar[bool] = True
+    name = "tree"
+    takes_all_passes = True
     add = staticmethod(add_stats)
 
     def start(self, run: Run) -> tuple[State, list[float]]:

@@ -31,8 +31,8 @@ import numpy as np
 from bigcons.coassociation.factorized import incidence_of
 from bigcons.execution.blas import one_thread
 from bigcons.kernels.cluster_tables import count_assigned, in_whole_vectors, padded
-from bigcons.metrics.clusterings import adjusted_rand_of_pairs
-from bigcons.metrics.confidence import SEED, ClusterSupport, log_rates, pairs_of, random_half, ratio
+from bigcons.metrics.clusterings import adjusted_rand_of_pairs, pairs_of
+from bigcons.metrics.confidence import SEED, ClusterSupport, log_rates, random_half, ratio
 from bigcons.overlaps.reliability import reliability_of_table
 from bigcons.overlaps.tree import Groups, Sample, Tree, by_spectrum
 from bigcons.seeding import generator

@@ -80,9 +80,9 @@ class PassMethod(Protocol[S, T]):
     def visit(self, run: Run, at: Iterate[S]) -> Callable[[Block], T]:
         """Return the task of a pass: it reads generation ``at.generation`` of a block and writes the next."""
 
-    @staticmethod
-    def add(total: T, part: T) -> T:
-        """Return the sum of what two blocks report; it may change ``total``."""
+    @property
+    def add(self) -> Callable[[T, T], T]:
+        """A function that returns the sum of what two blocks report; it may change the first."""
 
     def step(self, run: Run, at: Iterate[S], total: T) -> Step[S]:
         """Return the result of the pass; change nothing in place, as an interrupted pass is repeated."""

@@ -109,7 +109,7 @@ class Results:
             if (order := self._next_order()) is None:
                 return held
             found = (
-                (b, Rows(*(None if v is None else v[b.start : b.stop] for v in held)).renumbered(order))
+                (b, Rows._make(None if v is None else v[b.start : b.stop] for v in held).renumbered(order))
                 for b in self.ensemble.blocks()
             )
 

@@ -245,9 +245,9 @@ def take_survey(
             UnlabeledObjectsWarning,
         )
     if survey.groups.size > 1:
-        sizes = ", ".join(f"{size:,}" for size in survey.groups[:5]) + (", ..." * (survey.groups.size > 5))
+        listed = ", ".join(f"{size:,}" for size in survey.groups[:5]) + (", ..." * (survey.groups.size > 5))
         warn_user(
-            f"the objects are in {survey.groups.size} groups ({sizes}) that no partition labels together: "
+            f"the objects are in {survey.groups.size} groups ({listed}) that no partition labels together: "
             "nothing tells how their clusters correspond, so compare clusters within a group only.",
             DisconnectedWarning,
         )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -286,7 +286,7 @@ class AllPairs:
     """(M,): number of objects that each partition labels."""
     begin: Begin
 
-    name: ClassVar[str] = "all-pairs PCC"
+    name = "all-pairs PCC"
     add = staticmethod(add_changes)
 
     def start(self, run: Run) -> tuple[AgreementSums, list[float]]:

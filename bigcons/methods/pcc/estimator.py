@@ -192,8 +192,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         self.coassociation = coassociation
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        given = ("divergence", "pairs", "solver", "max_iter", "tol", "n_init", "weights", "coassociation")
-        asked = {name: getattr(self, name) for name in (*given, "memory")}
+        names = ("divergence", "pairs", "solver", "max_iter", "tol", "n_init", "weights", "coassociation")
+        asked = {name: getattr(self, name) for name in (*names, "memory")}
         variant = choose_variant(self.n_clusters, ensemble, engine, earlier=self._start, **asked)
         variant.check_memory(ensemble, engine, in_memory=out is None and engine.shares_memory)
         n, K = ensemble.n_objects, self.n_clusters

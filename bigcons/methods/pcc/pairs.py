@@ -24,7 +24,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -140,7 +140,7 @@ class BlockedPairs:
     """Step lengths tried if a full pass raises the objective by more than its share ``rounding``."""
     rounding: float = 1e-7
 
-    name: ClassVar[str] = "PCC on pairs"
+    name = "PCC on pairs"
 
     def __post_init__(self) -> None:
         self.n_colors: int = max(self.near.colors) + 1

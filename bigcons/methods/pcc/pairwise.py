@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class Pairwise:
     mean_weight: float
     begin: Begin
 
-    name: ClassVar[str] = "all-pairs PCC"
+    name = "all-pairs PCC"
     add = staticmethod(operator.add)
     """Adds up how many objects moved."""
 

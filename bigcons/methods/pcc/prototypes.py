@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -78,7 +78,7 @@ class Prototypes:
     mean_weight: float
     begin: Begin
 
-    name: ClassVar[str] = "all-pairs PCC"
+    name = "all-pairs PCC"
 
     def start(self, run: Run) -> tuple[Grouped, list[float]]:
         """Write and group the first memberships: those of a sample, refined by their own divergence."""
