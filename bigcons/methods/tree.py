@@ -227,7 +227,7 @@ class TreePass:
 
     name = "tree"
     takes_all_passes = True
-    add = staticmethod(add_stats)
+    add: ClassVar[staticmethod[[Stats, Stats], Stats]] = staticmethod(add_stats)
 
     def start(self, run: Run) -> tuple[State, list[float]]:
         """Return the evidence of the first clusters; they are written where they are of all objects."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -287,7 +287,7 @@ class AllPairs:
     begin: Begin
 
     name = "all-pairs PCC"
-    add = staticmethod(add_changes)
+    add: ClassVar[staticmethod[[Change, Change], Change]] = staticmethod(add_changes)
 
     def start(self, run: Run) -> tuple[AgreementSums, list[float]]:
         """Write the first memberships and return their sums."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class Pairwise:
     begin: Begin
 
     name = "all-pairs PCC"
-    add = staticmethod(operator.add)
+    add: ClassVar[staticmethod[[int, int], int]] = staticmethod(operator.add)
     """Adds up how many objects moved."""
 
     def start(self, run: Run) -> tuple[Exact, list[float]]:
