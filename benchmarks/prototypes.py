@@ -25,9 +25,8 @@ from bigcons.datasets import planted_ensemble
 from bigcons.divergences import resolve_divergence
 from bigcons.errors import ConvergenceWarning
 from bigcons.execution.engine import ThreadsEngine
-from bigcons.methods.pcc.all_pairs import Begin, Solved
+from bigcons.methods.pcc.all_pairs import SUBSAMPLE, Begin, Solved, solve_sample
 from bigcons.methods.pcc.prototypes import Prototypes
-from bigcons.methods.pcc.start import SUBSAMPLE, solve_sample
 from bigcons.metrics import pcc_objective
 from bigcons.overlaps.tree import Groups, n_groups_for
 from bigcons.solving.passes import Iterate, Run, run_passes

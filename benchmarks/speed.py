@@ -34,8 +34,8 @@ from bigcons.errors import ConvergenceWarning
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.generate import kmeans
 from bigcons.memory import Block
+from bigcons.methods.pcc.all_pairs import dirichlet, perturbed_uniform
 from bigcons.methods.pcc.pairs import BlockedPairs, FirstRows, Neighborhoods, stretch_steps
-from bigcons.methods.pcc.start import dirichlet, perturbed_uniform
 from bigcons.metrics import matching_accuracy, pcc_objective
 from bigcons.solving.passes import Run, run_passes
 

@@ -13,6 +13,7 @@ from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.kernels.objective import over_votes
 from bigcons.methods import PCC
+from bigcons.methods.pcc.all_pairs import dirichlet
 from bigcons.methods.pcc.prototypes import (
     Evaluation,
     approximation_error,
@@ -20,7 +21,6 @@ from bigcons.methods.pcc.prototypes import (
     place_block,
     update_block,
 )
-from bigcons.methods.pcc.start import dirichlet
 from bigcons.metrics import adjusted_rand, pcc_objective
 from bigcons.storage.checkpoint import MemoryBlocks, Snapshots
 from bigcons.stores.ensemble import Ensemble

@@ -31,7 +31,7 @@ from bigcons.divergences import resolve_divergence
 from bigcons.execution.engine import SerialEngine
 from bigcons.memory import parse_size
 from bigcons.methods.pcc import pairs as pcc
-from bigcons.methods.pcc.start import dirichlet
+from bigcons.methods.pcc.all_pairs import dirichlet
 from bigcons.solving.passes import Run, run_passes
 from bigcons.storage.checkpoint import FileBlocks
 

@@ -14,6 +14,7 @@ from bigcons.divergences import resolve_divergence
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.memory import row_blocks
+from bigcons.methods.pcc.all_pairs import dirichlet, perturbed_uniform
 from bigcons.methods.pcc.pairs import (
     Neighborhoods,
     color_blocks,
@@ -24,7 +25,6 @@ from bigcons.methods.pcc.pairs import (
     take_stretch,
     task_bytes,
 )
-from bigcons.methods.pcc.start import dirichlet, perturbed_uniform
 from bigcons.methods.pcc.variants import Blocked, Heap, choose_variant
 from bigcons.metrics import adjusted_rand
 from bigcons.storage.checkpoint import FileBlocks, Snapshots

@@ -17,13 +17,16 @@ from bigcons.methods.pcc.all_pairs import (
     add_step_sums,
     apply_change,
     apply_part,
+    calibrated,
+    dirichlet,
     line_search,
     measure_block,
     objective_change,
+    of_clusters,
     place_block,
+    rates_of,
     update_block,
 )
-from bigcons.methods.pcc.start import calibrated, dirichlet, of_clusters, rates_of
 from bigcons.metrics import adjusted_rand, pcc_objective
 from tests.naive import calibrated as naive_calibrated
 from tests.naive import pcc as naive

@@ -14,7 +14,7 @@ from bigcons.datasets import planted_ensemble
 from bigcons.divergences import resolve_divergence
 from bigcons.errors import ConsensusWarning, ConvergenceWarning
 from bigcons.kernels import pairwise as kernel
-from bigcons.methods.pcc import pairwise
+from bigcons.methods.pcc import prototypes
 from bigcons.methods.pcc.prototypes import LEAST_PART, general_search
 from bigcons.seeding import generator
 from tests.naive import divergences as naive_divergences
@@ -49,7 +49,7 @@ def problems(draw):
     labels = draw(label_matrices(min_objects=2, max_objects=8, max_clusters=3))
     seed, n_clusters = draw(st.integers(0, 2**16)), draw(st.integers(2, 4))
     rows = np.random.default_rng(seed).dirichlet(np.ones(n_clusters), len(labels))
-    return labels, pairwise.exactly((0.95 * rows + 0.05 / n_clusters).astype(np.float32))
+    return labels, prototypes.exactly((0.95 * rows + 0.05 / n_clusters).astype(np.float32))
 
 
 def noisy(n_objects, n_partitions=20, seed=0, noise=0.3):
@@ -97,7 +97,7 @@ def test_sweep__leaves_each_object_at_its_optimum(problem, name):
             *(labels, moved, j, updated, -1.0, np.zeros(2), divergence.is_double_convex),
             *(slope, curvature, general_search(divergence), parameter),
         )
-        np.testing.assert_allclose(moved[j], pairwise.exactly(updated)[0], rtol=1e-12)
+        np.testing.assert_allclose(moved[j], prototypes.exactly(updated)[0], rtol=1e-12)
         own = [pair for pair in pairs if j in pair[:2]]
         weight = sum(n_seen for *_, n_seen in own)
         after = naive.objective(own, moved, value_of(name))
@@ -127,7 +127,7 @@ def test_add_gradients__sums_over_blocks_to_the_gradient(problem, name):
 def test_fit__of_few_objects_reports_the_exact_gap(divergence):
     labels = noisy(60)
     model = quiet(PCC(3, divergence=divergence, random_state=0), labels)
-    pairs, Y = naive.all_pairs(labels), pairwise.exactly(model.memberships_)
+    pairs, Y = naive.all_pairs(labels), prototypes.exactly(model.memberships_)
     gradients = naive.gradient(pairs, Y, slope_of(divergence))
     gaps = np.where(Y > 0.0, gradients, -np.inf).max(axis=1) - gradients.min(axis=1)
     assert model.gap_ == pytest.approx(gaps.max() / naive.mean_weight(pairs, 60), abs=1e-7)
@@ -143,7 +143,7 @@ def test_fit__of_few_objects_is_no_worse_than_the_heap():
     assert model.converged_
     pairs = naive.all_pairs(labels)
     found, expected = (
-        naive_votes.exact_objective(pairs, pairwise.exactly(m.memberships_), value_of("kl"))
+        naive_votes.exact_objective(pairs, prototypes.exactly(m.memberships_), value_of("kl"))
         for m in (model, heap)
     )
     assert model.objective_ == pytest.approx(found, rel=1e-6)
@@ -154,7 +154,7 @@ def test_fit__of_few_objects_is_no_worse_than_the_heap():
 def test_solve__of_kl_rules_out_no_observed_pair(n_prototypes):
     labels = noisy(300, noise=0.1)
     found = solve_all(labels, 4, from_sample(4), "kl", n_prototypes=n_prototypes)
-    Y = pairwise.exactly(found.memberships)
+    Y = prototypes.exactly(found.memberships)
     for i, j, n_agree, n_seen in naive.all_pairs(labels):
         assert n_agree == 0 or Y[i] @ Y[j] > 0.1 * LEAST_PART / 4
         assert n_agree == n_seen or Y[i] @ Y[j] < 1 - 0.1 * LEAST_PART / 4
@@ -164,7 +164,7 @@ def test_fit__of_many_objects_measures_the_gap_of_a_fixed_sample():
     ensemble, _ = planted_ensemble(2300, 20, missing=0.4, random_state=3)
     model = quiet(PCC(3, divergence="kl", n_init=1, max_iter=3, random_state=5), ensemble)
     sampled = np.sort(generator(5, "pcc.gap.sample").choice(2300, 128, replace=False))
-    labels, Y = ensemble.read(0, 2300), pairwise.exactly(model.memberships_)
+    labels, Y = ensemble.read(0, 2300), prototypes.exactly(model.memberships_)
     gaps, seen, total = [], (labels >= 0).astype(np.float64), 0.0
     for i in range(2300):
         n_seen = seen @ seen[i]
@@ -185,7 +185,7 @@ def test_solve__with_as_many_prototypes_as_objects_ends_at_the_exact_objective()
     grouped = solve_all(labels, 3, from_sample(3), "kl", n_prototypes=150, tol=1e-6)
     pairs = naive.all_pairs(labels)
     found, expected = (
-        naive_votes.exact_objective(pairs, pairwise.exactly(f.memberships), value_of("kl"))
+        naive_votes.exact_objective(pairs, prototypes.exactly(f.memberships), value_of("kl"))
         for f in (grouped, whole)
     )
     assert found == pytest.approx(expected, rel=1e-3)
@@ -199,13 +199,13 @@ def test_fit__of_few_objects_has_the_same_bits_on_any_engine_and_after_a_kill(tm
     threads = PCC(4, **{**asked, "client": "threads"}).fit(tmp_path / "e.zarr")
     np.testing.assert_array_equal(threads.memberships_, expected.memberships_)
 
-    def stop(self, run, at, total, step=pairwise.Pairwise.step):
+    def stop(self, run, at, total, step=prototypes.Pairwise.step):
         if len(at.records) == 2:
             raise KeyboardInterrupt
         return step(self, run, at, total)
 
     with monkeypatch.context() as patch:
-        patch.setattr(pairwise.Pairwise, "step", stop)
+        patch.setattr(prototypes.Pairwise, "step", stop)
         with pytest.raises(KeyboardInterrupt):
             PCC(4, **asked).fit(tmp_path / "e.zarr", out=tmp_path / "c.zarr")
     resumed = PCC(4, **asked).fit(tmp_path / "e.zarr", out=tmp_path / "c.zarr")

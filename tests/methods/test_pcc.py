@@ -20,7 +20,7 @@ from bigcons.errors import (
 )
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.memory import Block
-from bigcons.methods.pcc.start import dirichlet, perturbed_uniform, softened
+from bigcons.methods.pcc.all_pairs import dirichlet, perturbed_uniform, softened
 from bigcons.metrics import adjusted_rand, jensen_shannon, pcc_objective
 from bigcons.seeding import resolve_seed
 from tests.naive import pcc as naive

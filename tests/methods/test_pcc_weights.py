@@ -18,13 +18,14 @@ from bigcons.methods.pcc.all_pairs import (
     add_step_sums,
     apply_change,
     apply_part,
+    dirichlet,
+    entropy_weights,
     line_search,
     measure_block,
     objective_change,
     place_block,
     update_block,
 )
-from bigcons.methods.pcc.start import dirichlet, entropy_weights
 from bigcons.metrics import adjusted_rand, pcc_objective
 from tests.naive import pcc as naive
 from tests.naive import simplex as naive_simplex

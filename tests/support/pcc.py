@@ -11,7 +11,7 @@ from bigcons.coassociation.factorized import agreement_sums
 from bigcons.divergences import resolve_divergence
 from bigcons.execution.engine import SerialEngine
 from bigcons.memory import row_blocks
-from bigcons.methods.pcc.all_pairs import AllPairs, BlockMemberships, Solved
+from bigcons.methods.pcc.all_pairs import AllPairs, BlockMemberships, Solved, solve_sample
 from bigcons.methods.pcc.pairs import (
     BlockedPairs,
     FirstRows,
@@ -19,9 +19,7 @@ from bigcons.methods.pcc.pairs import (
     check_tasks,
     cut_blocks,
 )
-from bigcons.methods.pcc.pairwise import Pairwise
-from bigcons.methods.pcc.prototypes import Prototypes
-from bigcons.methods.pcc.start import solve_sample
+from bigcons.methods.pcc.prototypes import Pairwise, Prototypes
 from bigcons.overlaps.tree import Groups, n_groups_for
 from bigcons.solving.passes import Run, as_history, run_passes
 from bigcons.solving.survey import take_survey

@@ -19,9 +19,8 @@ from bigcons.errors import (
     warn_user,
 )
 from bigcons.execution.engine import Engine
-from bigcons.methods.pcc.all_pairs import BySquares, packed_sums, unpacked_sums
+from bigcons.methods.pcc.all_pairs import SUBSAMPLE, BySquares, entropy_weights, packed_sums, unpacked_sums
 from bigcons.methods.pcc.prototypes import ByPrototypes
-from bigcons.methods.pcc.start import SUBSAMPLE, entropy_weights
 from bigcons.methods.pcc.variants import Solution, choose_variant, keeps_labels
 from bigcons.metrics.confidence import can_weigh
 from bigcons.overlaps.n_clusters import ChoosingClusterer

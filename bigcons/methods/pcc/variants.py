@@ -30,7 +30,18 @@ from bigcons.errors import (
 )
 from bigcons.execution.engine import Engine, local_engine
 from bigcons.memory import Block, enough_for, format_size, parse_size
-from bigcons.methods.pcc.all_pairs import AllPairs, Begin, BlockMemberships, BySquares, First, Solved
+from bigcons.methods.pcc.all_pairs import (
+    SUBSAMPLE,
+    AllPairs,
+    Begin,
+    BlockMemberships,
+    BySquares,
+    First,
+    Solved,
+    perturbed_uniform,
+    softened,
+    solve_sample,
+)
 from bigcons.methods.pcc.pairs import (
     BlockedPairs,
     FirstRows,
@@ -43,19 +54,11 @@ from bigcons.methods.pcc.pairs import (
     refuse_isolated,
     stretch_steps,
 )
-from bigcons.methods.pcc.pairwise import Pairwise, sampled_gap
-from bigcons.methods.pcc.prototypes import ByPrototypes, Prototypes, default_prototypes
-from bigcons.methods.pcc.start import SUBSAMPLE, perturbed_uniform, softened, solve_sample
+from bigcons.methods.pcc.prototypes import ByPrototypes, Pairwise, Prototypes, default_prototypes, sampled_gap
 from bigcons.methods.tree import Placement
 from bigcons.overlaps.spectral_start import count_earlier
 from bigcons.overlaps.tree import Sample, n_groups_for
-from bigcons.solving.memory_plan import (
-    DEFAULT_DATA_BYTES,
-    MemoryPlan,
-    block_label_bytes,
-    label_bytes,
-    process_bytes,
-)
+from bigcons.solving.memory_plan import DEFAULT_DATA_BYTES, MemoryPlan, block_label_bytes, process_bytes
 from bigcons.solving.passes import Iterate, Run, run_passes
 from bigcons.solving.survey import Survey
 from bigcons.solving.workspace import Output, scratch_place
@@ -69,7 +72,7 @@ from bigcons.validation import check_choice, check_int, check_number
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
-ALL, PAPER, ENTROPY, CALIBRATED = "all", "paper", "entropy", "calibrated"
+ALL, DENSE, PAPER, ENTROPY, CALIBRATED = "all", "dense", "paper", "entropy", "calibrated"
 SQUARES, DIVERGENCES, HEAP, BLOCKED = "squares", "divergences", "heap", "blocked"
 
 
@@ -169,7 +172,7 @@ class Variant(ABC):
         held = (4 if self.earlier is None else 8) * n + (
             4 * self.n_generations * n * K + TRUST_ROW.itemsize * n if in_memory else 0
         )
-        held += label_bytes(ensemble, n) if keeps_labels(ensemble, engine) else 0
+        held += n * ensemble.row_bytes if keeps_labels(ensemble, engine) else 0
         # of the sample: its incidence matrix, overlaps and groups, and a start
         square = min(n_sampled, ensemble.n_base_clusters)
         held += 32 * n_sampled * ensemble.n_partitions + 24 * square**2 + 8 * n_sampled * (200 + 4 * K)
@@ -240,7 +243,7 @@ class EveryPair(Variant):
     def statistics_bytes(self, ensemble: Ensemble) -> int:
         """Return the size of labels and memberships of all objects, and of the terms of one of them."""
         n = ensemble.n_objects
-        return label_bytes(ensemble, n) + 20 * n * self.n_clusters + 32 * n
+        return n * ensemble.row_bytes + 20 * n * self.n_clusters + 32 * n
 
     def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
         """Solve, given a run over the labels."""
@@ -308,7 +311,7 @@ class Listed(Variant):
 
     def _solve(self, run: Run, begin: Begin, scratch: Place) -> Solution:
         ensemble, n, K = run.data, run.data.n_objects, self.n_clusters
-        pairs = resolve_pairs(self.pairs, ensemble, run.seed, run.engine)
+        pairs = counted_pairs(self.pairs, ensemble, run.seed, run.engine)
         warn_of_few_pairs(pairs, K)
         can_place = not ensemble.is_soft or self.divergence.label == "l2"
         pairs, engine = self.ready(pairs, run.engine, scratch)
@@ -386,8 +389,9 @@ class Blocked(Listed):
 
     def held_bytes(self, ensemble: Ensemble) -> int:
         """Return the size of pairs that are yet to be counted."""
-        is_counted = isinstance(self.pairs, Real) or (isinstance(self.pairs, str) and self.pairs == "dense")
-        return PAIR_BYTES * n_pair_ends(self.pairs, ensemble.n_objects) // 2 if is_counted else 0
+        if isinstance(self.pairs, PairTable):
+            return 0
+        return PAIR_BYTES * n_pair_ends(self.pairs, ensemble.n_objects) // 2
 
     def blocks(self, pairs: PairTable) -> list[Block]:
         """Return blocks of equal cost."""
@@ -427,26 +431,18 @@ def n_pair_ends(pairs: Any, n_objects: int) -> int:
     """Return the approximate number of pair ends of listed pairs."""
     if isinstance(pairs, PairTable):
         return 2 * pairs.n_pairs
-    if isinstance(pairs, Real):
-        return int(float(pairs) * n_objects * (n_objects - 1))
-    return n_objects * (n_objects - 1) if pairs == "dense" else 2 * PairTable.open(pairs).n_pairs
+    return int((1.0 if pairs == DENSE else float(pairs)) * n_objects * (n_objects - 1))
 
 
-def resolve_pairs(pairs: Any, ensemble: Ensemble, seed: int, engine: Engine) -> PairTable:
-    """Return the pair table of a ``pairs`` argument for this ensemble."""
-    if isinstance(pairs, str) and pairs == "dense":
+def counted_pairs(pairs: Any, ensemble: Ensemble, seed: int, engine: Engine) -> PairTable:
+    """Return the table of a variant's ``pairs``: given, or counted now."""
+    if isinstance(pairs, PairTable):
+        return pairs
+    if pairs == DENSE:
         i, j = np.triu_indices(ensemble.n_objects, 1)
         return count(ensemble, i, j, client=engine)
-    if isinstance(pairs, Real):
-        # labels of up to a gigabyte are held while pairs are counted
-        return sample_in_memory(ensemble, {"share": float(pairs)}, seed, 10**9, engine)
-    table = pairs_of(pairs, ensemble.n_objects)
-    if table.n_objects != ensemble.n_objects:
-        raise InvalidInputError(
-            f"pairs are of n_objects={table.n_objects} but the ensemble has n_objects={ensemble.n_objects}; "
-            "sample pairs of this ensemble."
-        )
-    return table
+    # labels of up to a gigabyte are held while pairs are counted
+    return sample_in_memory(ensemble, {"share": float(pairs)}, seed, 10**9, engine)
 
 
 def warn_of_few_pairs(pairs: PairTable, n_clusters: int) -> None:
@@ -470,7 +466,7 @@ def warn_of_few_pairs(pairs: PairTable, n_clusters: int) -> None:
 
 def keeps_labels(ensemble: Ensemble, engine: Engine) -> bool:
     """Return whether labels are read once and kept: for few objects reading costs more than solving."""
-    return engine.shares_memory and label_bytes(ensemble, ensemble.n_objects) <= 32_000_000
+    return engine.shares_memory and ensemble.n_objects * ensemble.row_bytes <= 32_000_000
 
 
 def choose_variant(
@@ -499,12 +495,13 @@ def choose_variant(
     if isinstance(weights, str) and weights != ENTROPY:
         raise InvalidInputError(f"weights={weights!r} is unknown; use 'entropy', numbers or None.")
     counted = weights if isinstance(weights, str) else Weights.given(weights, ensemble.offsets)
+    pairs = _checked_pairs(pairs, ensemble)
     kind = _choose_class(solver, pairs, divergence, ensemble, heap_only=max_iter == PAPER)
-    if kind is Heap and memory is None and isinstance(pairs, str) and pairs == "dense":
+    if kind is Heap and memory is None and pairs == DENSE:
         memory = DEFAULT_DATA_BYTES  # all pairs as a list
     asked = (n_clusters, divergence, pairs, max_iter, tol, n_starts, counted, calibrates, memory, earlier)
     variant = kind(*asked)
-    if kind is Heap and solver == "auto" and max_iter != PAPER and _is_stored(pairs):
+    if kind is Heap and solver == "auto" and max_iter != PAPER and getattr(pairs, "path", None) is not None:
         # at most: with memberships in memory
         needed = variant.plan(ensemble, engine, in_memory=True).n_bytes(engine, ensemble)
         if memory is not None and needed > parse_size(memory):
@@ -543,6 +540,24 @@ def _refuse_others(variant: Variant, ensemble: Ensemble, given: dict[str, bool])
             )
 
 
+def _checked_pairs(pairs: Any, ensemble: Ensemble) -> Any:
+    """Return the parameter ``pairs`` with a table opened; refuse anything that is not one, or of others."""
+    is_share = isinstance(pairs, Real) and pairs is not True and 0 < float(pairs) <= 1  # not NaN
+    if is_share or (isinstance(pairs, str) and pairs in (ALL, DENSE)):
+        return pairs
+    if not isinstance(pairs, (str, os.PathLike, PairTable)):
+        raise InvalidInputError(
+            f"pairs={pairs!r}; use 'all', 'dense', a share of the pairs in (0, 1], a PairTable or a path."
+        )
+    table = pairs_of(pairs, ensemble.n_objects)
+    if table.n_objects != ensemble.n_objects:
+        raise InvalidInputError(
+            f"pairs are of n_objects={table.n_objects} but the ensemble has n_objects={ensemble.n_objects}; "
+            "sample pairs of this ensemble."
+        )
+    return table
+
+
 def _choose_class(
     asked: str, pairs: Any, divergence: Divergence, ensemble: Ensemble, *, heap_only: bool
 ) -> type[Variant]:
@@ -551,34 +566,19 @@ def _choose_class(
     "auto" solves pairs block by block if they are in tiles, or at least a million: it depends on the
     pairs alone, as by the number of workers a cluster would find other bits than one thread.
     """
-    is_share = isinstance(pairs, Real) and pairs is not True and 0 < float(pairs) <= 1  # not NaN
-    if not (is_share or isinstance(pairs, (str, os.PathLike, PairTable))):
-        raise InvalidInputError(
-            f"pairs={pairs!r}; use 'all', 'dense', a share of the pairs in (0, 1], a PairTable or a path."
-        )
     check_choice("solver", asked, ("auto", ALL, HEAP, BLOCKED))
-    takes_all = isinstance(pairs, str) and pairs == ALL
-    if asked in ((HEAP, BLOCKED) if takes_all else (ALL,)):
+    if asked in ((HEAP, BLOCKED) if pairs == ALL else (ALL,)):
         raise InvalidInputError(
             f"solver={asked!r} is incompatible with pairs={pairs!r}; "
             "use solver='all' with pairs='all', and 'heap' or 'blocked' with sampled or dense pairs."
         )
-    if takes_all:
+    if pairs == ALL:
         if divergence.label == "l2":
             return Squares
         return EveryPair if ensemble.n_objects <= SUBSAMPLE else Grouped
     if asked != "auto":
         return Heap if asked == HEAP else Blocked
-    if heap_only or (isinstance(pairs, str) and pairs == "dense"):
+    if heap_only or pairs == DENSE:
         return Heap
-    is_tiled = _is_stored(pairs) and _opened(pairs).rows_per_block is not None
+    is_tiled = getattr(pairs, "path", None) is not None and pairs.rows_per_block is not None
     return Blocked if is_tiled or n_pair_ends(pairs, ensemble.n_objects) >= 2_000_000 else Heap
-
-
-def _opened(pairs: Any) -> PairTable:
-    return pairs if isinstance(pairs, PairTable) else PairTable.open(pairs)
-
-
-def _is_stored(pairs: Any) -> bool:
-    is_listed = isinstance(pairs, PairTable) or (not isinstance(pairs, Real) and pairs not in (ALL, "dense"))
-    return is_listed and _opened(pairs).path is not None
