@@ -142,7 +142,7 @@ def open_engine(client: object = None) -> Iterator[Engine]:
     while Numba loads a kernel leaves the block as the KeyboardInterrupt it is.
     """
     try:
-        if _is_address(client):
+        if client is not None and _is_address(client):
             from bigcons.execution.dask_engine import connect
 
             with connect(client) as engine:

@@ -60,7 +60,7 @@ from bigcons.solving.estimator import (
     ResumingClusterer,
     SoftPredictingClusterer,
 )
-from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
+from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, is_planned
 from bigcons.solving.passes import Iterate, Run, State, Stats, Step, Visit, add_stats, run_passes
 from bigcons.solving.results import Found, Results, by_size
 from bigcons.solving.survey import Survey, labeled_objects, take_survey, warn_of_dissent
@@ -429,11 +429,8 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         K, name = self.n_clusters, type(self).__name__
         self._weights = Weights.given(self.weights, ensemble.offsets)
         placement, counted = Placement(ensemble.offsets, K, self._weights), self._partition_weights()
-        in_memory = out is None and engine.shares_memory
-        plans = self._memory_plans(ensemble, in_memory=in_memory)
-        plan = max(plans, key=lambda plan: plan.n_bytes(engine, ensemble))
-        remedy = " or write the result to a store with out=" if in_memory else ""
-        plan.check(name, engine, ensemble, self.memory, remedy)
+        if is_planned(engine, self.memory):
+            self._check_plan(ensemble, engine, in_memory=out is None and engine.shares_memory)
         survey, is_too_fine = survey_for_tree(ensemble, engine, seed, rows_for(n_groups_for(K)), K, counted)
         earlier = self._start
         first: Callable[[Run], First]
@@ -471,8 +468,8 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
             self.temperature_: float = share
             self._publish_placed(run, survey, out)
 
-    def _memory_plans(self, ensemble: Ensemble, *, in_memory: bool) -> list[MemoryPlan]:
-        """Return what the pass and the results need, and what grouping the sample does."""
+    def _check_plan(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> None:
+        """Refuse a budget that cannot hold the pass and the results, or the groups of the sample."""
         n, B, K, rows = ensemble.n_objects, ensemble.n_base_clusters, self.n_clusters, ensemble.chunk_rows
         state, tables = 8 * B * (K + 8), 8 * 8 * B * padded(K)  # tables: to temper the evidence
         result = 4 * K + 2 * TRUST_ROW.itemsize  # memberships, and how far to trust the labels, twice
@@ -486,7 +483,10 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
             per_block=block_label_bytes(ensemble) + rows * (16 + 2 * result) + 2 * state,
             per_result=state + rows * ((result if in_memory else 0) + 8),
         )
-        return [passes, MemoryPlan(4 * n + sample + start, block_label_bytes(ensemble), sample)]
+        groups = MemoryPlan(4 * n + sample + start, block_label_bytes(ensemble), sample)
+        plan = max(passes, groups, key=lambda plan: plan.n_bytes(engine, ensemble))
+        remedy = " or write the result to a store with out=" if in_memory else ""
+        plan.check(type(self).__name__, engine, ensemble, self.memory, remedy)
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         return partial(self._placement.memberships, self._state)

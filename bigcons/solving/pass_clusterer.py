@@ -16,7 +16,7 @@ from bigcons.memory import Block
 from bigcons.progress import expect_steps
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ResumingClusterer, SoftPredictingClusterer
-from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
+from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, is_planned, label_bytes
 from bigcons.solving.passes import (
     BestOfStarts,
     Problem,
@@ -163,6 +163,8 @@ class PassClusterer(ResumingClusterer):
     def _check_memory(
         self, ensemble: Ensemble, engine: Engine, method: BestOfStarts, *, in_memory: bool
     ) -> None:
+        if not is_planned(engine, self.memory):
+            return
         plans = self._memory_plans(ensemble, method, in_memory=in_memory)
         plan = max(plans, key=lambda plan: plan.n_bytes(engine, ensemble))
         remedy = " or write the result to a store with out=" if in_memory else ""

@@ -58,7 +58,13 @@ from bigcons.methods.pcc.prototypes import ByPrototypes, Pairwise, Prototypes, d
 from bigcons.methods.tree import Placement
 from bigcons.overlaps.spectral_start import count_earlier
 from bigcons.overlaps.tree import Sample, n_groups_for
-from bigcons.solving.memory_plan import DEFAULT_DATA_BYTES, MemoryPlan, block_label_bytes, process_bytes
+from bigcons.solving.memory_plan import (
+    DEFAULT_DATA_BYTES,
+    MemoryPlan,
+    block_label_bytes,
+    is_planned,
+    process_bytes,
+)
 from bigcons.solving.passes import Iterate, Run, run_passes
 from bigcons.solving.survey import Survey
 from bigcons.solving.workspace import Output, scratch_place
@@ -194,8 +200,9 @@ class Variant(ABC):
                 budget=DEFAULT_DATA_BYTES,
             )
         remedy = f"{' or write the result to a store with out=,' if in_memory else ''} or use {self.instead}"
-        plan = self.plan(ensemble, engine, in_memory=in_memory)
-        plan.check("PCC", engine, ensemble, self.memory, remedy)
+        if is_planned(engine, self.memory):
+            plan = self.plan(ensemble, engine, in_memory=in_memory)
+            plan.check("PCC", engine, ensemble, self.memory, remedy)
 
     def steps(self, ensemble: Ensemble) -> dict[str, tuple[int | None, float]]:  # noqa: ARG002
         """Return the steps of the solve after the survey: objects, None if unknown, and cost of each."""
