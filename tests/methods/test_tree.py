@@ -17,7 +17,7 @@ from bigcons.errors import (
     UnlabeledObjectsWarning,
 )
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
-from bigcons.methods.tree import Placement
+from bigcons.methods.tree import Placement, TreePass
 from bigcons.metrics import adjusted_rand, reliability, trust
 from bigcons.metrics.confidence import independent_share, random_half
 from bigcons.overlaps.tree import MOST_LABELS, Groups, enough_labels
@@ -352,3 +352,13 @@ def test_sample_without_any_label__is_refused():
     message = "none of the 2000 sampled objects has a label"
     with pytest.warns(UnlabeledObjectsWarning), pytest.raises(InvalidInputError, match=message):
         ConsensusTree(2, random_state=0).fit(labels)
+
+
+def test_unpack__refuses_arrays_of_other_shapes():
+    placement = Placement(np.array([0, 2, 4]), 2, None)
+    arrays = {**placement.state(np.ones((4, 8)), np.array([2.0, 2.0])), "tree": np.array([0, 1])}
+    method = TreePass(placement, lambda _: pytest.fail("no solve"))
+    assert method.unpack(arrays, {}).keys() == arrays.keys()
+    for name, other in (("prior", np.ones(3)), ("rates", np.ones((4, 8), np.float32)), ("tree", np.ones(3))):
+        with pytest.raises(ValueError, match="other"):
+            method.unpack({**arrays, name: other}, {})
