@@ -60,7 +60,6 @@ from bigcons.stores.soft_sources import SoftSources, listed
 from bigcons.stores.store import Objects, reopened
 from bigcons.tables.encode import chunk_rows_within, label_dtype, warn_of_suspects
 from bigcons.tables.files import ParquetTable, describe, is_parquet, provenance_of_files
-from bigcons.tables.ids import Ids
 from bigcons.tables.intake import open_table
 from bigcons.tables.memory import HardenedTable
 from bigcons.tables.select import INDEX, Column, Columns, Selection, choices_of, select, source_of
@@ -92,6 +91,34 @@ class Ensemble(Objects):
     (3, 2)
     """
 
+    n_objects: int
+    """Number of objects."""
+    n_partitions: int
+    """Number of partitions."""
+    names: list[str]
+    """Names of the partitions."""
+    is_soft: bool
+    """Whether the ensemble has memberships in place of labels."""
+    n_clusters: np.ndarray
+    """Number of clusters of each partition: ``(n_partitions,)`` int64."""
+    offsets: np.ndarray
+    """First base cluster of each partition: ``(n_partitions + 1,)`` int64.
+
+    The base cluster of label ``l`` in partition ``u`` is ``offsets[u] + l``.
+    """
+    n_base_clusters: int
+    """Total number of clusters of all partitions."""
+    n_labeled: np.ndarray
+    """Number of objects that each partition labels: ``(n_partitions,)`` int64."""
+    dtype: np.dtype
+    """Type of the labels, the smallest signed integer that can represent them, or float32."""
+    row_bytes: int
+    """Bytes of the labels or memberships of one object."""
+    chunk_rows: int
+    """Rows per chunk of the store; in memory, the default of ``save``."""
+    path: str | None
+    """Path or URL of the store; None in memory."""
+
     def __init__(
         self, labels: np.ndarray | StoredRows, header: Header, categories: Categories | None
     ) -> None:
@@ -101,37 +128,13 @@ class Ensemble(Objects):
     def _take(self, labels: np.ndarray | StoredRows, header: Header, categories: Categories | None) -> None:
         """Take labels, and set what their header says; ``categories`` are None until they are read."""
         self._labels, self._header, self._categories = labels, header, categories
-        self.n_objects: int = header.n_objects
-        """Number of objects."""
-        self.n_partitions: int = len(header.names)
-        """Number of partitions."""
-        self.names: list[str] = list(header.names)
-        """Names of the partitions."""
-        self.is_soft: bool = header.is_soft
-        """Whether the ensemble has memberships in place of labels."""
-        self.n_clusters: np.ndarray = header.n_clusters
-        """Number of clusters of each partition: ``(n_partitions,)`` int64."""
-        self.offsets: np.ndarray = header.offsets
-        """First base cluster of each partition: ``(n_partitions + 1,)`` int64.
-
-        The base cluster of label ``l`` in partition ``u`` is ``offsets[u] + l``.
-        """
-        self.n_base_clusters: int = int(self.offsets[-1])
-        """Total number of clusters of all partitions."""
-        self.n_labeled: np.ndarray = header.n_labeled
-        """Number of objects that each partition labels: ``(n_partitions,)`` int64."""
-        self.dtype: np.dtype = labels.dtype
-        """Type of the labels, the smallest signed integer that can represent them, or float32."""
-        self.row_bytes: int = (
-            self.n_base_clusters if self.is_soft else self.n_partitions
-        ) * self.dtype.itemsize
-        """Bytes of the labels or memberships of one object."""
-        self.chunk_rows: int = header.chunk_rows
-        """Rows per chunk of the store; in memory, the default of ``save``."""
-        self.path: str | None = str(labels.path) if isinstance(labels, StoredRows) else None
-        """Path or URL of the store; None in memory."""
-        self.id_column: Ids | None = header.ids
-        """What identifies the objects, block by block."""
+        self.n_objects, self.n_partitions = header.n_objects, len(header.names)
+        self.names, self.is_soft = list(header.names), header.is_soft
+        self.n_clusters, self.n_labeled, self.offsets = header.n_clusters, header.n_labeled, header.offsets
+        self.n_base_clusters = int(self.offsets[-1])
+        self.dtype, self.row_bytes = labels.dtype, header.n_columns * labels.dtype.itemsize
+        self.chunk_rows, self.id_column = header.chunk_rows, header.ids
+        self.path = str(labels.path) if isinstance(labels, StoredRows) else None
 
     @classmethod
     def from_labels(
