@@ -163,9 +163,10 @@ class Variant(ABC):
         asked = run.sample, offsets, clusters, K, n_init, run.seed, run.engine, weights
         return solve_sample(*asked, calibrates=self.calibrates)
 
-    @abstractmethod
     def statistics_bytes(self, ensemble: Ensemble) -> int:
-        """Return the size of what a block reports of a pass."""
+        """Return the size of what a block reports of a pass, or of placing objects: the sums."""
+        K, M = self.n_clusters, ensemble.n_partitions
+        return 8 * ((ensemble.n_base_clusters + M) * (K + 8) + M * (K * (K + 1) + 16))
 
     def held_bytes(self, ensemble: Ensemble) -> int:  # noqa: ARG002 - of pairs in memory
         """Return the size of what else the solve holds."""
@@ -218,11 +219,6 @@ class Squares(Variant):
 
     kind = SQUARES
     n_generations = 2
-
-    def statistics_bytes(self, ensemble: Ensemble) -> int:
-        """Return the size of the sums."""
-        K, M = self.n_clusters, ensemble.n_partitions
-        return 8 * ((ensemble.n_base_clusters + M) * (K + 8) + M * (K * (K + 1) + 16))
 
     def steps(self, ensemble: Ensemble) -> dict[str, tuple[int | None, float]]:
         """Return the steps, with costs relative to that of comparing partitions."""
@@ -289,11 +285,6 @@ class Grouped(Variant):
 class Listed(Variant):
     """Pairs of a table, in one block or many."""
 
-    def statistics_bytes(self, ensemble: Ensemble) -> int:
-        """Return the size of the sums by which further objects are placed."""
-        K, M = self.n_clusters, ensemble.n_partitions
-        return 8 * ((ensemble.n_base_clusters + M) * (K + 8) + M * (K * (K + 1) + 16))
-
     @abstractmethod
     def blocks(self, pairs: PairTable) -> list[Block]:
         """Return the blocks that are solved one by one."""
@@ -313,35 +304,33 @@ class Listed(Variant):
 
     def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
         """Solve, given a run over the labels; objects that are in no pair are placed over all pairs."""
-        with scratch_place(out) as scratch:
-            return self._solve(run, begin, scratch)
-
-    def _solve(self, run: Run, begin: Begin, scratch: Place) -> Solution:
         ensemble, n, K = run.data, run.data.n_objects, self.n_clusters
         pairs = counted_pairs(self.pairs, ensemble, run.seed, run.engine)
         warn_of_few_pairs(pairs, K)
         can_place = not ensemble.is_soft or self.divergence.label == "l2"
-        pairs, engine = self.ready(pairs, run.engine, scratch)
-        if not can_place:
-            refuse_isolated(ensemble, pairs)
-        near = Neighborhoods.of(pairs, self.blocks(pairs), engine, self.divergence)
-        left = None if self.memory is None else max(parse_size(self.memory) - process_bytes(run.engine), 0)
-        check_tasks(near, K, engine, left if self.kind == BLOCKED else None)
-        over_pairs = Run(pairs, engine, run.seed, run.max_passes, self.tol, rounds=near.in_rounds())
-        over_pairs.arrays, over_pairs.snapshots = run.arrays, run.snapshots
-        method = BlockedPairs(near, partial(self.first, run, begin), self.max_steps(n))
-        at = run_passes(over_pairs, method)
-        memberships = BlockMemberships(run.arrays, at.generation, near.blocks)
-        gap, rates, place = at.records[-1]["gap"], at.state.rates, None
-        if can_place:
-            isolated = isolated_objects(pairs)
-            if isolated.size:
-                logger.info("%d objects are in no sampled pair; placing them over all pairs", isolated.size)
-                place = placer_of(run, memberships, self.divergence, rates, isolated)
-                memberships = place_isolated(run, memberships, isolated, place)
-            place = placer_of(run, memberships, self.divergence, rates, np.empty(0, np.int64))
-        attributes = {} if rates is None else rates_found(rates)
-        return Solution(memberships, at, gap, gap <= self.tol, place, attributes)
+        with scratch_place(out) as scratch:
+            pairs, engine = self.ready(pairs, run.engine, scratch)
+            if not can_place:
+                refuse_isolated(ensemble, pairs)
+            near = Neighborhoods.of(pairs, self.blocks(pairs), engine, self.divergence)
+            budget = self.memory if self.kind == BLOCKED else None
+            left = None if budget is None else max(parse_size(budget) - process_bytes(run.engine), 0)
+            check_tasks(near, K, engine, left)
+            over_pairs = Run(pairs, engine, run.seed, run.max_passes, self.tol, rounds=near.in_rounds())
+            over_pairs.arrays, over_pairs.snapshots = run.arrays, run.snapshots
+            method = BlockedPairs(near, partial(self.first, run, begin), self.max_steps(n))
+            at = run_passes(over_pairs, method)
+            memberships = BlockMemberships(run.arrays, at.generation, near.blocks)
+            gap, rates, place = at.records[-1]["gap"], at.state.rates, None
+            if can_place:
+                isolated = isolated_objects(pairs)
+                if isolated.size:
+                    logger.info("%d objects in no sampled pair are placed over all pairs", isolated.size)
+                    place = placer_of(run, memberships, self.divergence, rates, isolated)
+                    memberships = place_isolated(run, memberships, isolated, place)
+                place = placer_of(run, memberships, self.divergence, rates, np.empty(0, np.int64))
+            attributes = {} if rates is None else rates_found(rates)
+            return Solution(memberships, at, gap, gap <= self.tol, place, attributes)
 
     @abstractmethod
     def ready(self, pairs: PairTable, engine: Engine, scratch: Place) -> tuple[PairTable, Engine]:
