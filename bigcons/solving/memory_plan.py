@@ -102,7 +102,7 @@ class PlannedEnsemble(Ensemble):
         header = Header(n_objects, names, n_clusters, sizes, chunk_rows, {})
         nothing = np.zeros((), label_dtype(n_clusters))
         super().__init__(np.broadcast_to(nothing, (n_objects, len(n_clusters))), header, None)
-        self.path = path
+        self.path: str | None = path
 
     def blocks(self, rows: int | None = None) -> list[Block]:  # noqa: ARG002 - as in the base
         """Raise LabelsNeededError."""

@@ -60,6 +60,7 @@ from bigcons.stores.soft_sources import SoftSources, listed
 from bigcons.stores.store import Objects, reopened
 from bigcons.tables.encode import chunk_rows_within, label_dtype, warn_of_suspects
 from bigcons.tables.files import ParquetTable, describe, is_parquet, provenance_of_files
+from bigcons.tables.ids import Ids
 from bigcons.tables.intake import open_table
 from bigcons.tables.memory import HardenedTable
 from bigcons.tables.select import INDEX, Column, Columns, Selection, choices_of, select, source_of
@@ -118,6 +119,8 @@ class Ensemble(Objects):
     """Rows per chunk of the store; in memory, the default of ``save``."""
     path: str | None
     """Path or URL of the store; None in memory."""
+    id_column: Ids | None = None
+    """What identifies the objects, block by block."""
 
     def __init__(
         self, labels: np.ndarray | StoredRows, header: Header, categories: Categories | None
