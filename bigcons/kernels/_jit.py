@@ -2,7 +2,8 @@
 
 Kernels release the GIL, so plain threads run them in parallel, and never use numba's own parallel loops: the
 code fixes the order of every sum, so the result depends on the input alone. Kernels are compiled at the first
-call with given types, never at import.
+call with given types, never at import. They copy arrays in loops: of ``a[:] = b`` numba compiles the text of
+its error for half a second to three.
 
 Three features rely on undocumented parts of numba, and each has a plain fallback. If a release of numba
 changes one of these parts, one warning is logged and only speed suffers:
