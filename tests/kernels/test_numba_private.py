@@ -209,6 +209,7 @@ def test_jit__a_kernel_gives_the_same_bits_where_it_was_compiled_and_where_it_wa
     assert (whole["hits"], found["hits"]) == (0, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_jit__without_a_private_part_kernels_give_the_same_and_one_warning_names_it(loss, whole, tmp_path):
     prelude, named, rests_on = LOSSES[loss]
