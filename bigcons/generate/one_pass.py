@@ -67,7 +67,7 @@ class TrainTask:
         view = self.seen.view(n_features, u)
         found = self._train(view.of(points.copy()), n_clusters, rng)
         centers = full_centers(found, view, n_features)
-        labels = np.empty((points.shape[0], 1), np.int32)
+        labels = np.empty((points.shape[0], 1), self.settings.label_dtype)
         is_seen = np.ones((1, points.shape[0]), bool)
         label_points(points, pack_centers(centers), np.array([0, n_clusters]), is_seen, labels)
         return centers[np.unique(labels)]

@@ -164,7 +164,7 @@ class PartitionTask:
         for block in row_blocks(n_objects, self.plan.chunk_rows):
             rows = subset.rows(block.start, block.stop)
             if len(rows):
-                labels = np.empty((len(rows), 1), np.int32)
+                labels = np.empty((len(rows), 1), self.settings.label_dtype)
                 label_points(whole.gather(rows), packed, ends, np.ones((1, len(rows)), bool), labels)
                 column.put(rows, labels[:, 0])
         labels, centers = column.dense(), centers[column.has_objects]

@@ -2,7 +2,8 @@
 
 Kernels release the GIL, so plain threads run them in parallel, and never use numba's own parallel loops: the
 code fixes the order of every sum, so the result depends on the input alone. Kernels are compiled at the first
-call with given types, never at import.
+call with given types, never at import. They copy arrays in loops: of ``a[:] = b`` numba compiles the text of
+its error for half a second to three.
 
 Three features rely on undocumented parts of numba, and each has a plain fallback. If a release of numba
 changes one of these parts, one warning is logged and only speed suffers:
@@ -10,14 +11,16 @@ changes one of these parts, one warning is logged and only speed suffers:
 - `_cache` keeps compiled kernels on disk; otherwise every process compiles them. Numba's own cache misses
   changes in the kernels that a kernel calls, and processes race for its index.
 - `_llvm` provides vectors of eight doubles; otherwise `_plain` uses tuples of eight floats.
-- `leaf` switches off reference counting, which takes two atomic instructions per array and call, and has no
-  entry for calls from Python, which would take longer to compile than the few small loops it consists of.
+- `_options` leaves out entries for calls from C, which nobody makes. `leaf` also leaves out those for calls
+  from Python, which would take longer to compile than the few small loops it consists of, and reference
+  counting, which takes two atomic instructions per array and call.
 
 The environment variables ``BIGCONS_JIT_CACHE=0`` and ``BIGCONS_JIT_VECTORS=0`` disable the first two.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import logging
 import os
@@ -36,8 +39,8 @@ _FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
 _OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": _FASTMATH, "forceinline": True}
 
 
-def _private_parts() -> tuple[Any, Any, dict[str, bool]]:
-    """Return `_cache` and `_llvm`, or None where unusable, and the options of `leaf`."""
+def _private_parts() -> tuple[Any, Any, dict[str, bool], dict[str, bool]]:
+    """Return `_cache` and `_llvm`, or None where unusable, and the options of all kernels and of leaves."""
     broken: list[str] = []
 
     def part(name: str, switch: str) -> Any:
@@ -58,22 +61,23 @@ def _private_parts() -> tuple[Any, Any, dict[str, bool]]:
         return {}
 
     disk, llvm = part("_cache", "BIGCONS_JIT_CACHE"), part("_llvm", "BIGCONS_JIT_VECTORS")
-    of_leaves = option("_nrt", False) | option("no_cpython_wrapper", True)
+    of_all = option("no_cfunc_wrapper", True)
+    of_leaves = of_all | option("_nrt", False) | option("no_cpython_wrapper", True)
     if broken:
         logger.warning(
             "numba %s lacks internals that bigcons relies on for speed: %s; results agree up to rounding. "
             "Install a version of numba that this release of bigcons was tested with.",
             *(numba.__version__, "; ".join(broken)),
         )
-    return disk, llvm, of_leaves
+    return disk, llvm, of_all, of_leaves
 
 
-_DISK, LLVM, _OF_LEAVES = _private_parts()
+_DISK, LLVM, _OF_ALL, _OF_LEAVES = _private_parts()
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a kernel: nopython, GIL released, errors as in numpy (1/0 is inf)."""
-    return _compiled(function)
+    return _compiled(function, _Kernel, _OF_ALL)
 
 
 def leaf(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -82,13 +86,24 @@ def leaf(function: Callable[..., Any]) -> Callable[..., Any]:
     The caller holds the arrays. Rows and slices are views; methods such as ``ravel`` do not compile. Python
     runs it as it is written.
     """
-    kernel = _compiled(function, **_OF_LEAVES)
-    if not numba.config.DISABLE_JIT:
-        kernel.__class__ = _Leaf
-    return kernel
+    return _compiled(function, _Leaf, _OF_LEAVES)
 
 
-_Kernel: Any = object if numba.config.DISABLE_JIT else type(numba.njit(lambda: None))
+_Dispatcher: Any = object if numba.config.DISABLE_JIT else type(numba.njit(lambda: None))
+
+
+class _Kernel(_Dispatcher):
+    """A kernel that Python calls."""
+
+    def compile(self, sig: Any) -> Any:
+        """Compile without a search for garbage, which takes a tenth of the time and finds next to none."""
+        is_on = gc.isenabled()
+        gc.disable()
+        try:
+            return super().compile(sig)
+        finally:
+            if is_on:
+                gc.enable()
 
 
 class _Leaf(_Kernel):
@@ -118,10 +133,12 @@ def made_once(make: Callable[..., Any]) -> Callable[..., Any]:
     return only
 
 
-def _compiled(function: Callable[..., Any], **options: bool) -> Callable[..., Any]:
+def _compiled(function: Callable[..., Any], kind: type, options: dict[str, bool]) -> Callable[..., Any]:
     # Inline every callee: otherwise a call binds to whichever copy of the callee the process compiled first,
     # in another context, so the last bits could differ.
     kernel = numba.njit(**_OPTIONS, **options)(function)
+    if not numba.config.DISABLE_JIT:
+        kernel.__class__ = kind
     if _DISK is not None:
         _DISK.keep_on_disk(kernel, variant="plain" if LLVM is None else "llvm")
     return kernel

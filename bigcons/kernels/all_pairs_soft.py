@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit
+from bigcons.kernels._jit import jit, leaf
 from bigcons.kernels.all_pairs import (
     fill_change,
     fill_outer,
@@ -25,7 +25,7 @@ from bigcons.kernels.all_pairs import (
 from bigcons.kernels.cluster_tables import add_to_rows, sum_columns
 
 
-@jit
+@leaf
 def list_rows(memberships, i, offsets, weights, s_width, t_width, s_at, p_at, sw_at, t_at, w_at):
     """List where the rows of object ``i`` begin in S and T, with its memberships and all weights.
 
@@ -54,7 +54,7 @@ def list_rows(memberships, i, offsets, weights, s_width, t_width, s_at, p_at, sw
     return n, m, own, weight
 
 
-@jit
+@leaf
 def add_shares(table, at, shares, n, values, width):
     """Add ``shares[e] * values[:width]`` to the ``n`` rows of the flat ``table`` that begin at ``at``."""
     for e in range(n):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit
+from bigcons.kernels._jit import jit, leaf
 
 
 @jit
@@ -81,7 +81,7 @@ def nearest_clusters(
                 nearest[a] = b
 
 
-@jit
+@leaf
 def _hash(a, b):
     """Return a number that scatters the pairs of clusters, the same for (a, b) and (b, a)."""
     code = (np.uint64(min(a, b)) << np.uint64(32)) ^ np.uint64(max(a, b))

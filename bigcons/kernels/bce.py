@@ -130,11 +130,14 @@ def e_step(labels, offsets, beta, alpha, gamma_old, gamma_new, counts, log_means
     B, K = beta.shape
     width = padded(K)
     padded_beta = np.zeros((B, width))
-    padded_beta[:, :K] = beta
+    for b in range(B):
+        for k in range(K):
+            padded_beta[b, k] = beta[b, k]
     table = padded_beta.ravel()
     shares = np.zeros(B * width)  # phi without its factor beta
     prior = np.ones(width)
-    prior[:K] = alpha
+    for k in range(K):
+        prior[k] = alpha[k]
     at = np.empty(M, np.uint64)
     inverse = np.empty(M)
     together = rows_together(n_rows, offsets, width, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit
+from bigcons.kernels._jit import jit, leaf
 
 # numba promotes mixed signed and unsigned integers to float, so all parts are unsigned.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -20,7 +20,7 @@ def uniform(random):
     return np.float64(bits(random)) * 2.0**-53
 
 
-@jit
+@leaf
 def bits(random):
     """Return 53 random bits and advance ``random`` (1,) uint64 (SplitMix64; Steele, Lea, Flood 2014)."""
     random[0] += _GOLDEN

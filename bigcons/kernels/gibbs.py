@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit
+from bigcons.kernels._jit import jit, leaf
 from bigcons.kernels.draws import uniform
 
 
@@ -68,7 +68,7 @@ def sweep(labels, offsets, z, by_label, by_partition, alpha, omega, sums, keep, 
                 sums[i, h] += np.float32(own[h])
 
 
-@jit
+@leaf
 def move(by_label, by_partition, scale, own, b, u, h, change, omega, offsets):
     """Add ``change`` to the counts of labels of base cluster ``b`` in partition ``u`` and cluster ``h``."""
     own[h] += change

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from bigcons.kernels._jit import jit
+from bigcons.kernels._jit import jit, leaf
 from bigcons.kernels.draws import uniform
 
 
@@ -71,7 +71,7 @@ def sweep(labels, offsets, codes, counts, sizes, n_seen, F, A, B, C, temperature
     return n_moved, gained
 
 
-@jit
+@leaf
 def weigh(counts, sizes, n_seen, F, C, a, seen, base, a_without, b_without, before, gains):
     """Set ``gains`` (K,) to what an object of cluster ``a`` would gain over ``before`` in each cluster.
 
@@ -96,7 +96,7 @@ def weigh(counts, sizes, n_seen, F, C, a, seen, base, a_without, b_without, befo
         gains[b] = after - before
 
 
-@jit
+@leaf
 def highest(gains, a):
     """Return the cluster of the largest gain, on a tie the lowest; ``a`` if no gain exceeds rounding."""
     best, best_gain = a, 1e-9  # a smaller gain, in objects times NMI, is rounding

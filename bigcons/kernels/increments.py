@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit
+from bigcons.kernels._jit import jit, leaf
 
 
 @jit
@@ -46,7 +46,7 @@ def tree_and_neighbors(points, parent, length, nearest, distance, next_distance)
         current = best
 
 
-@jit
+@leaf
 def _meet(v, other, d, nearest, distance, next_distance):
     """Update the two nearest distances of point ``v`` with its distance to another point."""
     if d < distance[v]:

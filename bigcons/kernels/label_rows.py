@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit
+from bigcons.kernels._jit import jit, leaf
 
 
-@jit
+@leaf
 def compare_rows(x, y):
     """Return (n_agree, n_seen) of two label rows ``(n_partitions,)``; negative labels are missing."""
     n_agree = np.int32(0)  # 32 bits so that the loop fills whole vector registers
@@ -96,7 +96,8 @@ def number_rows(rows, known, n_known, slots, numbers):
                 number = n_known
                 n_known += 1
                 slots[at] = number
-                known[number] = rows[r]
+                for u in range(rows.shape[1]):
+                    known[number, u] = rows[r, u]
                 break
             if _equal(rows[r], known[number]):
                 break
@@ -105,7 +106,7 @@ def number_rows(rows, known, n_known, slots, numbers):
     return n_known
 
 
-@jit
+@leaf
 def _equal(x, y):
     same = True
     for u in range(x.shape[0]):

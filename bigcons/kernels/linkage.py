@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit
+from bigcons.kernels._jit import jit, leaf
 from bigcons.kernels.label_rows import compare_rows
 
 
@@ -92,7 +92,7 @@ def number_clusters(first, second, sizes, matrix):
         matrix[merge, 3] = sizes[root]
 
 
-@jit
+@leaf
 def find_root(parent, a):
     """Return the root of ``a``, halving the path to it."""
     while parent[a] != a:
@@ -139,7 +139,7 @@ def chain_merges(distances, sizes, method, first, second, heights):
         _merge(distances, sizes, method, a, b, height)
 
 
-@jit
+@leaf
 def _nearest(distances, sizes, x, nearest):
     """Return the active cluster nearest to ``x``, on a tie ``nearest`` if that is not -1, else the lowest."""
     n = sizes.shape[0]
@@ -154,7 +154,7 @@ def _nearest(distances, sizes, x, nearest):
     return nearest
 
 
-@jit
+@leaf
 def _merge(distances, sizes, method, a, b, height):
     """Merge cluster ``b`` into ``a`` (Lance and Williams 1967)."""
     n = sizes.shape[0]
@@ -179,7 +179,7 @@ def _merge(distances, sizes, method, a, b, height):
             distances[at] = np.sqrt(squares / (size_a + size_b + size))
 
 
-@jit
+@leaf
 def condensed_index(n, i, j):
     """Return the index of the pair ``i < j`` of ``n`` points in scipy's condensed form."""
     return n * i - i * (i + 1) // 2 + j - i - 1
@@ -226,7 +226,7 @@ def centroid_merges(squares, sizes, first, second, heights):
                 _scan_row(squares, sizes, i, nearest, least)
 
 
-@jit
+@leaf
 def _scan_row(squares, sizes, i, nearest, least):
     """Find the nearest active cluster after ``i``, on a tie the lowest; infinitely far if none."""
     n = sizes.shape[0]
@@ -238,7 +238,7 @@ def _scan_row(squares, sizes, i, nearest, least):
             nearest[i] = j
 
 
-@jit
+@leaf
 def _offer(square, i, j, nearest, least):
     """Make ``j`` the nearest after ``i`` if it is nearer than the current one, or as near and lower."""
     if square < least[i] or (square == least[i] and j < nearest[i]):
@@ -246,7 +246,7 @@ def _offer(square, i, j, nearest, least):
         nearest[i] = j
 
 
-@jit
+@leaf
 def _merge_centers(squares, sizes, a, b, square):
     """Merge cluster ``b`` into ``a``, at squared distance ``square`` (Lance and Williams 1967)."""
     n = sizes.shape[0]

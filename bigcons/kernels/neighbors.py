@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit
+from bigcons.kernels._jit import jit, leaf
 from bigcons.kernels.label_rows import compare_rows
 from bigcons.kernels.linkage import find_root
 
@@ -83,7 +83,7 @@ def mark_observed(rows, observed):
                 observed[i, u >> 6] |= np.uint64(1) << np.uint64(u & 63)
 
 
-@jit
+@leaf
 def count_bits(word):
     """Return the number of bits set in a uint64."""
     word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
@@ -211,13 +211,13 @@ def nearest_outside(
         last = i
 
 
-@jit
+@leaf
 def _is_more(agree, seen, other_agree, other_seen):
     """Return whether ``agree / seen`` exceeds ``other_agree / other_seen``; denominators are positive."""
     return agree * other_seen > other_agree * seen
 
 
-@jit
+@leaf
 def _keep(near, near_agree, near_seen, j, agree, seen):
     """Insert row ``j`` into the nearest rows so far if it is nearer than the last and not among them."""
     q = near.shape[0]

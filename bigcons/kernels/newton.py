@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigcons.kernels._jit import jit
+from bigcons.kernels._jit import jit, leaf
 from bigcons.kernels.simplex import minimize_on_simplex
 
 
@@ -39,7 +39,7 @@ def cost_for(G, K):
     return Cost(y, prototypes, terms, gradient, A, b, step, np.empty(K, np.int64), np.empty((K, K + 2)))
 
 
-@jit
+@leaf
 def set_gradient(cost, n_terms, slope, parameter):
     """Set the gradient of the cost of ``n_terms`` prototypes."""
     g = cost.gradient
@@ -51,7 +51,7 @@ def set_gradient(cost, n_terms, slope, parameter):
             g[k] += rise * cost.prototypes[e, k]
 
 
-@jit
+@leaf
 def newton_model(cost, n_terms, slope, curvature, parameter):
     """Set the gradient, and ``A``, ``b`` of the quadratic model ``z'Az - 2b'z``; return the KKT gap."""
     K = cost.y.shape[0]
@@ -75,7 +75,7 @@ def newton_model(cost, n_terms, slope, curvature, parameter):
     return kkt_gap(cost.gradient, cost.y)
 
 
-@jit
+@leaf
 def kkt_gap(g, y):
     """Return the largest gradient on the support of ``y`` less the smallest of all; 0 at the optimum."""
     lowest = np.inf
@@ -87,7 +87,7 @@ def kkt_gap(g, y):
     return highest - lowest
 
 
-@jit
+@leaf
 def minimize(cost, n_terms, gap, convex, slope, curvature, search, parameter):
     """Minimize one object's cost over the simplex, in place in ``cost.y``, from its model there.
 
@@ -130,7 +130,7 @@ def minimize(cost, n_terms, gap, convex, slope, curvature, search, parameter):
         gap = newton_model(cost, n_terms, slope, curvature, parameter)
 
 
-@jit
+@leaf
 def set_pair_step(y, gradient, step):
     """Set the step that moves all of the worst coordinate of ``y`` to the best; return its first decrease."""
     best = worst = -1
@@ -145,7 +145,7 @@ def set_pair_step(y, gradient, step):
     return (gradient[worst] - gradient[best]) * y[worst]
 
 
-@jit
+@leaf
 def step_length(cost, n_terms, promised, convex, slope, search, parameter):
     """Return 1 if the slope at the end of the step is small, else the length that a line search finds.
 
@@ -168,7 +168,7 @@ def step_length(cost, n_terms, promised, convex, slope, search, parameter):
     return search(cost.terms, n_terms, promised, longest, parameter)
 
 
-@jit
+@leaf
 def take_step(y, step, length):
     """Move ``y`` by ``length`` of a step, and set the rounding residue of vanishing coordinates to zero."""
     total = 0.0

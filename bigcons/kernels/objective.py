@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bigcons.kernels._jit import jit
+from bigcons.kernels._jit import jit, leaf
 from bigcons.kernels.label_rows import compare_rows
 
 
@@ -49,7 +49,7 @@ def over_votes(labels, rows, value, parameter):
     return total
 
 
-@jit
+@leaf
 def probability(rows, i, j):
     """Return the co-membership probability of two objects."""
     p = 0.0

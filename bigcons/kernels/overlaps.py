@@ -39,7 +39,7 @@ def count_overlaps(labels, offsets, table):
                     table[a, b] += common_bits(bits, a, b, n_words)
 
 
-@jit
+@leaf
 def pack(labels, offsets, first, last, bits):
     """Set bit ``i - first`` of the row of every base cluster that object ``i`` is in."""
     M = labels.shape[1]
@@ -53,7 +53,7 @@ def pack(labels, offsets, first, last, bits):
             bits[row, word] |= bit
 
 
-@jit
+@leaf
 def common_bits(bits, a, b, n_words):
     """Return how many bits two rows have in common."""
     n = np.uint64(0)
@@ -149,7 +149,7 @@ def add_overlaps(labels, offsets, weights, table):
                 done[row] += 1
 
 
-@jit
+@leaf
 def list_codes(labels, i, offsets, codes):
     """List the base clusters of an object in ``codes`` (M,) and return their number."""
     m = 0

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit
+from bigcons.kernels._jit import jit, leaf
 
 
 @jit
@@ -76,7 +76,7 @@ def descend(
     return n_steps, pop_steepest(rows, K, keys, items, position)[1]
 
 
-@jit
+@leaf
 def product(these, i, rows, j, K):
     """Return the co-membership probability of object ``i`` of ``these`` (rows or others) and ``j``."""
     p = 0.0
@@ -85,14 +85,14 @@ def product(these, i, rows, j, K):
     return p
 
 
-@jit
+@leaf
 def add_to_gradient(rows, j, factor, these, i, K):
     """Add ``factor`` times the membership of object ``i`` of ``these`` to the gradient of ``j``."""
     for k in range(K):
         rows[j, K + k] += factor * these[i, k]
 
 
-@jit
+@leaf
 def steepest(rows, i, K):
     """Return object ``i``'s KKT gap and the clusters that gain (``u``) and lose (``v``) membership."""
     u = 0
@@ -110,7 +110,7 @@ def steepest(rows, i, K):
     return highest - lowest, u, v
 
 
-@jit
+@leaf
 def kkt_gap(rows, i, K):
     """Return the gap alone, without branches: most calls are for neighbors that do not move next."""
     lowest = np.inf
@@ -122,7 +122,7 @@ def kkt_gap(rows, i, K):
     return highest - lowest
 
 
-@jit
+@leaf
 def pop_steepest(rows, K, keys, items, position):
     """Return the object with the largest gap. Keys are upper bounds: lower the top key until it is exact."""
     while True:
@@ -134,7 +134,7 @@ def pop_steepest(rows, K, keys, items, position):
         sift_down(keys, items, position, 0)
 
 
-@jit
+@leaf
 def take_step(rows, others, j, u, v, length, neighbors, scratch, keys, items, position, slope, parameter):
     """Move ``length`` of object ``j`` from cluster ``v`` to ``u``; update gradients and queue."""
     n = rows.shape[0]

@@ -7,7 +7,7 @@ measure how far they are from the optimum over all pairs.
 
 from __future__ import annotations
 
-from bigcons.kernels._jit import jit
+from bigcons.kernels._jit import jit, leaf
 from bigcons.kernels.label_rows import compare_rows
 from bigcons.kernels.newton import cost_for, kkt_gap, minimize, newton_model, set_gradient
 
@@ -59,7 +59,7 @@ def evaluate(labels, rows, start, stop, totals, value, slope, parameter):
         totals[1] = max(totals[1], kkt_gap(cost.gradient, cost.y))
 
 
-@jit
+@leaf
 def list_others(labels, rows, i, cost):
     """List the objects that share partitions with object ``i`` as prototypes; return how many."""
     K = rows.shape[1]
@@ -105,7 +105,7 @@ def add_gradients(labels, rows, x_labels, x_rows, own, gradients, slope, paramet
                 gradients[e, k] += rise * rows[j, k]
 
 
-@jit
+@leaf
 def read_row(memberships, e, rows, i):
     """Set ``rows[i]`` to ``memberships[e]`` in float64, normalized."""
     total = 0.0

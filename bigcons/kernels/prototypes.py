@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigcons.kernels._jit import jit
+from bigcons.kernels._jit import jit, leaf
 from bigcons.kernels.cluster_tables import find_rows, sum_rows
 from bigcons.kernels.newton import Cost, cost_for, kkt_gap, minimize, newton_model, set_gradient
 
@@ -145,7 +145,7 @@ def evaluate(labels, offsets, tables, memberships, floor, totals, value, slope, 
         totals[1] = max(totals[1], gap)
 
 
-@jit
+@leaf
 def lift(cost, n_terms, floor):
     """Turn the membership ``y`` of one object into ``z`` on the simplex, ``y = (1 - K floor) z + floor``.
 
@@ -169,7 +169,7 @@ def lift(cost, n_terms, floor):
             cost.prototypes[e, k] = rest * cost.prototypes[e, k] + floor
 
 
-@jit
+@leaf
 def lower(y, floor):
     """Undo `lift` of a membership."""
     if floor == 0.0:
@@ -178,7 +178,7 @@ def lower(y, floor):
         y[k] = (1.0 - y.shape[0] * floor) * y[k] + floor
 
 
-@jit
+@leaf
 def read_row(memberships, i, y):
     """Set ``y`` to row ``i`` in float64, normalized: float32 does not resolve the distance to a vertex."""
     total = 0.0
@@ -230,7 +230,7 @@ def add_object(tables, group, m, sign, s):
     tables.sizes[group] += sign
 
 
-@jit
+@leaf
 def list_terms(tables, own, m, s):
     """List the groups that share partitions with one object, itself removed from ``own``; return how many."""
     G, K = tables.centers.shape
@@ -253,7 +253,7 @@ def list_terms(tables, own, m, s):
     return n_terms
 
 
-@jit
+@leaf
 def round_into(y, rows, i):
     """Set row ``i`` to ``y`` in float32."""
     for k in range(y.shape[0]):

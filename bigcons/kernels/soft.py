@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit
+from bigcons.kernels._jit import jit, leaf
 
 
 @jit
@@ -40,7 +40,7 @@ def sum_soft_votes(memberships, table, scores):
                 scores[i, k] += values[p] * table[codes[p], k]
 
 
-@jit
+@leaf
 def list_memberships(memberships, i, codes, values):
     """List the base clusters of object ``i`` in ``codes`` (B,), with ``values`` (B,), and return how many."""
     m = 0
@@ -70,7 +70,7 @@ def soft_tile(left, right, left_seen, right_seen, n_agree, n_seen):
             n_agree[a, b], n_seen[a, b] = compare_soft_rows(left[a], right[b], left_seen[a], right_seen[b])
 
 
-@jit
+@leaf
 def compare_soft_rows(x, y, x_seen, y_seen):
     """Return (n_agree, n_seen) of two rows of memberships: their product, and the partitions of both."""
     agree = 0.0

@@ -26,6 +26,8 @@ from bigcons.execution.engine import SerialEngine, ThreadsEngine, fold
 from bigcons.memory import row_blocks
 from bigcons.version import __version__
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {"distributed.scheduler.allowed-failures": 1, "distributed.worker.memory.pause": False}
 SCHEDULER = """
 import distributed, time

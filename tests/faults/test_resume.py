@@ -340,6 +340,7 @@ MOMENTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_interrupt__of_the_command_keeps_committed_passes_or_says_that_nothing_is_kept(
     moment: str, stored: Path, undisturbed: PCC, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any

@@ -43,7 +43,7 @@ def test_numba_llvm__has_the_instructions_of_our_vectors() -> None:
     assert not broken, ADVICE + "; ".join(broken)
 
 
-@pytest.mark.parametrize("name", ["_nrt", "no_cpython_wrapper"])
+@pytest.mark.parametrize("name", ["_nrt", "no_cfunc_wrapper", "no_cpython_wrapper"])
 def test_numba_options__can_leave_reference_counts_and_entries_for_python_out(name) -> None:
     assert hasattr(DefaultOptions, name), f"{ADVICE}numba's options have no {name} (kernels._jit.leaf)"
 
@@ -64,7 +64,8 @@ def test_leaf__is_compiled_once_for_constants_and_numbers_and_runs_as_written_in
 
 def test_jit__rests_on_the_private_parts_where_they_are_whole() -> None:
     assert _jit.LLVM is _llvm
-    assert _jit._OF_LEAVES == {"_nrt": False, "no_cpython_wrapper": True}
+    assert _jit._OF_ALL == {"no_cfunc_wrapper": True}
+    assert _jit._OF_LEAVES == {"_nrt": False, "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
 
 
 def use_vectors(vectors):
@@ -208,6 +209,7 @@ def test_jit__a_kernel_gives_the_same_bits_where_it_was_compiled_and_where_it_wa
     assert (whole["hits"], found["hits"]) == (0, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_jit__without_a_private_part_kernels_give_the_same_and_one_warning_names_it(loss, whole, tmp_path):
     prelude, named, rests_on = LOSSES[loss]

@@ -296,6 +296,7 @@ def test_solve__of_many_blocks_finds_what_the_heap_finds_and_all_pairs(coassocia
         assert adjusted_rand(truth, model.labels_) >= adjusted_rand(truth, whole.labels_) - 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("divergence", ["l2", "kl"])
 def test_fit__stored_tiles(divergence, tmp_path):
     _, labels, truth = table_of(1500)

@@ -82,6 +82,7 @@ class EngineThatStops(SerialEngine):
             yield result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_resume__after_a_stop_in_any_pass_ends_with_the_same_bits(name, stored, tmp_path):
     expected = fit(name, stored, out=tmp_path / "expected.zarr", max_iter=6)
