@@ -10,10 +10,12 @@ import json
 import os
 import re
 import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from bigcons.errors import CorruptStoreError, DamagedFileError
+from bigcons.errors import BigconsError, CorruptStoreError, DamagedFileError
 
 if TYPE_CHECKING:
     from bigcons.storage.interface import Place
@@ -50,6 +52,19 @@ def open_file(path: Path, at_most: int | None = None) -> IO[bytes]:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+@contextmanager
+def decoding(broken: Callable[[str], Exception]) -> Iterator[None]:
+    """Raise what ``broken`` makes of the reason for an error of a codec, which may be of any type."""
+    try:
+        yield
+    except (MemoryError, BigconsError):
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise broken((str(error) or type(error).__name__).splitlines()[0][:120]) from None
 
 
 def check_file(path: Path, at_most: int | None = None) -> None:

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, StoreError
+from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError
 from bigcons.layout import ENSEMBLE, MISSING, file_names
 from bigcons.memory import row_blocks
 from bigcons.storage.arrays import MAX_CHUNK_BYTES, damaged
 from bigcons.storage.commit import manifest_of
 from bigcons.storage.interface import Place
-from bigcons.storage.reading import MOST_JSON_BYTES, parse_json
+from bigcons.storage.reading import MOST_JSON_BYTES, decoding, parse_json
 from bigcons.stores.generator import Generator, StoredGenerator
 from bigcons.stores.store import Store, consistent, write_file
 from bigcons.tables.encode import label_dtype
@@ -185,16 +185,8 @@ class StoredRows(ABC):
         shape = (stop - start, self.header.n_columns - first_column)
         if 0 in shape:
             return np.empty(shape, self.dtype)
-        try:
+        with decoding(lambda reason: self.broken(start, stop, reason)):
             block = self.decoded(start, stop, first_column)
-        except (MemoryError, BigconsError):
-            raise
-        except OSError as error:
-            if error.errno is not None:
-                raise
-            raise self.broken(start, stop, str(error)) from None  # as Arrow tells of a damaged page
-        except Exception as error:  # codecs raise errors of many types
-            raise self.broken(start, stop, str(error) or type(error).__name__) from None
         self._check_unchanged()
         if self.header.is_soft:
             if not (block.min() >= 0 and block.max() <= 1):  # NaN fails too
@@ -248,7 +240,6 @@ class StoredRows(ABC):
     def broken(self, start: int, stop: int, reason: str) -> StoreError:
         """Return the error of damaged rows, or that of a store that has changed since it was opened."""
         self._check_unchanged()
-        reason = reason.splitlines()[0][:120]
         return CorruptStoreError(
             f"{self.path} is damaged in rows {start} to {stop} ({reason}); {RESTORE}", path=self.path
         )
