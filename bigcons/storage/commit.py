@@ -253,12 +253,13 @@ def is_finished_import(
 
 def refuse_other(path: StorePath | Place, told: str) -> None:
     """Raise StoreExistsError if a result at ``path`` is of another call, with ``told`` of the difference."""
-    if told:
-        raise StoreExistsError(
-            f"{path} exists and was made with {told}; "
-            "pass overwrite=True (--overwrite) or choose another path.",
-            path=path,
-        )
+    _refuse_taken(bool(told), path, f" and was made with {told}")
+
+
+def _refuse_taken(is_taken: bool, path: StorePath | Place, told: str = "") -> None:
+    if is_taken:
+        remedy = "pass overwrite=True (--overwrite) or choose another path."
+        raise StoreExistsError(f"{path} exists{told}; {remedy}", path=path)
 
 
 def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str | None = None) -> None:
@@ -275,10 +276,7 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str 
         is_taken = place.is_file() or not all(_is_data_folder(name) for name in place.names())
     if not is_taken:
         return
-    if not overwrite:
-        raise StoreExistsError(
-            f"{place} exists; pass overwrite=True (--overwrite) or choose another path.", path=place
-        )
+    _refuse_taken(not overwrite, place)
     if not is_store(place):
         raise StoreExistsError(f"{place} exists and is not a bigcons store; choose another path.", path=place)
     with suppress(CorruptStoreError):
@@ -469,10 +467,7 @@ def new_folder_of_files(path: StorePath, pattern: str, *, overwrite: bool) -> It
     """
     target = local_path(path)
     _refuse_inside_store(DiskPlace(target))
-    if target.exists() and not overwrite:
-        raise StoreExistsError(
-            f"{path} exists; pass overwrite=True (--overwrite) or choose another path.", path=path
-        )
+    _refuse_taken(target.exists() and not overwrite, path)
     if target.exists() and not (target.is_dir() and all(e.match(pattern) for e in target.iterdir())):
         raise StoreExistsError(
             f"{path} exists and is not a folder of {pattern} only; choose another path.", path=path
@@ -495,10 +490,7 @@ def refuse_existing_file(path: StorePath, overwrite: bool) -> Path:
     _refuse_inside_store(DiskPlace(target))
     if target.is_dir():
         raise StoreExistsError(f"{path} exists and is a folder; choose another path.", path=path)
-    if target.exists() and not overwrite:
-        raise StoreExistsError(
-            f"{path} exists; pass overwrite=True (--overwrite) or choose another path.", path=path
-        )
+    _refuse_taken(target.exists() and not overwrite, path)
     return target
 
 

@@ -74,11 +74,12 @@ def write_store(path: StorePath, content: Content, overwrite: bool) -> None:
     header, dtype = content.header, content.header.dtype
     parquet_ensemble.refuse_wide(path, len(header.names))
     with new_store(path, overwrite, KIND) as folder:
+        described = (None, header, content.categories)
         writer: RowsWriter
         if names_parquet(path):
-            writer = parquet_ensemble.ParquetWriter(folder, header, content.categories)
+            writer = parquet_ensemble.ParquetWriter(folder, *described)
         else:
-            writer = zarr_ensemble.ArrayWriter(folder, folder, header, content.categories)
+            writer = zarr_ensemble.ArrayWriter(folder, folder, lambda: None, *described)
         with progress("labels to the store", header.n_objects) as listener:
             for block in rechunk(content.blocks, header.chunk_rows):
                 writer.write(block.astype(dtype, copy=False))
@@ -286,7 +287,7 @@ def append_to_store(append: Appending, grown: Content, *, partitions: bool) -> N
     header, dtype, stored = grown.header, grown.header.dtype, append.stored
     if partitions:
         parquet_ensemble.refuse_wide(stored.path, len(header.names))
-    writer = append.writer(header, grown.categories, partitions)
+    writer = append.writer(header, grown.categories)
     blocks: Iterable[np.ndarray] = (block.astype(dtype, copy=False) for block in grown.blocks)
     if not partitions:
         old = row_blocks(stored.header.n_objects - writer.n_kept, header.chunk_rows)

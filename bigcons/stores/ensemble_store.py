@@ -368,8 +368,8 @@ class Appending(NamedTuple):
     """A store locked for an append."""
 
     stored: StoredRows
-    writer: Callable[[Header, Categories, bool], RowsWriter]
-    """Returns the writer of a grown header with its categories; with more objects, or partitions."""
+    writer: Callable[[Header, Categories], RowsWriter]
+    """Returns the writer of a grown header with its categories."""
 
 
 def base_body(header: Header, chunk_columns: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import zlib
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -287,12 +288,16 @@ class ParquetIds(StoredIds):
 class ParquetWriter(RowsWriter):
     """Writes the files of a store to an empty ``folder``.
 
-    ``kept`` is the store before, to which objects are appended: the files of its full chunks are linked,
-    unless the type of a column changes.
+    ``kept`` is the store before: the files of its full chunks are linked, unless a column is new or changes
+    its type.
     """
 
     def __init__(
-        self, folder: Place, header: Header, categories: Categories, kept: ParquetRows | None = None
+        self,
+        folder: Place,
+        kept: ParquetRows | None,
+        header: Header,
+        categories: Categories,
     ) -> None:
         columns = min(header.n_columns, MAX_CHUNK_COLUMNS)
         super().__init__(folder, header, categories, file_names(PARQUET), columns)
@@ -444,12 +449,7 @@ def appending(place: Place) -> Iterator[Appending]:
     """Lock the store at ``place`` for an append, which replaces it when the ``with`` block ends."""
     with new_store(place, overwrite=True, kind=KIND) as folder:
         stored = ParquetRows(place)
-        yield Appending(
-            stored,
-            lambda header, categories, partitions: ParquetWriter(
-                folder, header, categories, None if partitions else stored
-            ),
-        )
+        yield Appending(stored, partial(ParquetWriter, folder, stored))
 
 
 # The files of others

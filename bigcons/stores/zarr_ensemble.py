@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 
@@ -92,7 +93,7 @@ def reading_bytes(chunk_rows: int, row_bytes: int, dtype: np.dtype, n_processes:
 class ArrayWriter(RowsWriter):
     """Writes one generation to ``folder`` and commits it as the valid one of the store at ``place``.
 
-    ``kept`` is the previous generation, whose full rows of chunks (or, with more ``partitions``, full columns
+    ``kept`` is the previous generation, whose full rows of chunks (or, with more partitions, full columns
     of chunks) are shared unless the type grows.
     """
 
@@ -100,16 +101,14 @@ class ArrayWriter(RowsWriter):
         self,
         folder: Place,
         place: Place,
+        check_lock: Callable[[], None],
+        kept: ZarrRows | None,
         header: Header,
         categories: Categories,
-        *,
-        kept: ZarrRows | None = None,
-        partitions: bool = False,
-        check_lock: Callable[[], None] = lambda: None,
     ) -> None:
         self._place, self._check_lock = place, check_lock
         self._generation = 1 if kept is None else kept.generation + 1
-        grows = kept is not None and not partitions
+        grows = kept is not None and len(header.names) == len(kept.header.names)
         columns = min(header.n_columns, MAX_CHUNK_COLUMNS)
         if kept is not None and grows:
             columns = kept.chunk_columns
@@ -186,22 +185,13 @@ def appending(place: Place) -> Iterator[Appending]:
     with writer_lock(place) as check_lock, disk_errors(place):
         stored = ZarrRows(place)
         _sweep(place)
-
-        def writer_in(folder: Place) -> Callable[[Header, Categories, bool], RowsWriter]:
-            return lambda header, categories, partitions: ArrayWriter(
-                *(folder, place, header, categories),
-                kept=stored,
-                partitions=partitions,
-                check_lock=check_lock,
-            )
-
         if not isinstance(place, DiskPlace):
             with discarded_on_failure(new_folder(place), place) as folder:
-                yield Appending(stored, writer_in(folder))
+                yield Appending(stored, partial(ArrayWriter, folder, place, check_lock, stored))
             _sweep(place)
         elif stored.store.data is place:
             try:
-                yield Appending(stored, writer_in(place))
+                yield Appending(stored, partial(ArrayWriter, place, place, check_lock, stored))
             finally:
                 _sweep(place)
         else:
