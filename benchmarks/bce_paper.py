@@ -1,11 +1,13 @@
 """Do the experiments of Bayesian cluster ensembles (Wang, Shan and Banerjee 2009) come out the same?
 
 ``general`` (tables 3 and 4): micro-precision (MP) of the consensus of 20 partitions on ten data sets of UCI;
-the best and the mean over several ensembles next to the published figures, and how far the mixture is ahead
-of V-BCE. The paper's base clusterings are lost, and were worse than converged k-means: a second ensemble
-gives each object to the nearest of K random objects. ``single``: the largest and the mean MP over single
-random starts, which is how the header of table 3 reads. ``missing`` (figure 2): MP as more and more labels
-are deleted, up to nine of ten. ``growing``: MP of the consensus of 1 to 20 partitions. ``rows``: the objects
+the best and the mean over several ensembles next to the published figures, how far the mixture is behind
+V-BCE, with the paired t-test, and on how many sets each claim of the paper holds. The paper's base
+clusterings are lost, and were worse than converged k-means: a second ensemble gives each object to the
+nearest of K random objects. ``single``: the same over single random starts, which is how the header of table
+3 reads. ``missing`` (figure 2): MP of every method as more and more labels are deleted, up to nine of ten, of
+the best of several starts and of single ones. ``growing``: MP of the consensus of 1 to 20 partitions.
+``rows``: the objects
 distributed over 1 to 10 sites, by the paper's heuristic and exactly, next to k-means on the labels, which
 sites can run exactly by sums. ``columns``: the partitions distributed, one at each site, from 20 to 1,920.
 ``relaxation``, which is not of the paper: where the over-relaxed steps of `BCE` end, from the same starts as
@@ -18,9 +20,12 @@ Ours beside the published figures (`results/bce_paper.json`), and why they diffe
   ensemble; published, on all ten. Its lead in the published maxima is the best of 100 by 100 runs by the
   truth, where ours are the runs of the highest bound. The mixture is ahead of V-BCE on balance, as published,
   and on glass and segmentation, where in the paper V-BCE is ahead.
-* missing: within .02 of the complete labels up to nine tenths missing; published, up to seven tenths.
-* growing: a rise over the first ten partitions of iris and the first two of glass, as published; of wine and
-  wdbc one partition is as good as twenty.
+* single: V-BCE is ahead of the mixture on five sets with either ensemble, with p < .05 on three; published,
+  on nine, five of them with p < .05.
+* missing: within .02 of the complete labels up to nine tenths missing; published, up to seven tenths. Single
+  random starts of V-BCE fall behind from seven tenths on.
+* growing: a rise over the first ten partitions of iris and glass, as published; of wine, wdbc and ionosphere
+  one converged partition is as good as twenty.
 * rows: the heuristic settles within 7 cycles (10 in the paper) and finds what exact EM finds on six of eight
   sets, but on glass and balance what it finds varies with the sites. k-means on the labels is better once, on
   glass at two sites; published, on balance.
@@ -226,7 +231,7 @@ def claimed(rows: Sequence[dict[str, Any]], whose: str) -> dict[str, int]:
         "maximum at or above MM": count(0, "MM"),
         "average at or above MM": count(1, "MM"),
         "ahead of MM in pairs": sum(difference < 0 for difference, _ in tests),
-        "ahead of MM with p < .05": sum(p < 0.05 for _, p in tests),
+        "ahead of MM with p < .05": sum(difference < 0 and p < 0.05 for difference, p in tests),
     }
 
 
