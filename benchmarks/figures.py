@@ -116,9 +116,9 @@ MILLION = (
     " in {least_seconds} to {most_seconds} s and {least_gb} to {most_gb} GB"
 )
 CLAIMS = (
-    "V-BCE's maximum is the best of all seven methods on {maximum} of 10, its average on {average}; its maximum"
-    " is at or above the mixture's on {mixture}, ahead in the mean of pairs of runs on {pairs}, by the paired"
-    " t-test with p < .05 on {tests}"
+    "V-BCE's maximum is the best of all seven methods on {maximum} of 10, its average on {average}; its"
+    " maximum is at or above the mixture's on {mixture}, ahead in the mean of pairs of runs on {pairs}, by"
+    " the paired t-test with p < .05 on {tests}"
 )
 LARGEST = partial(solve, "tree", 100)
 FIGURES: list[tuple[str, str, Callable[[], dict[str, str]]]] = [
