@@ -49,7 +49,7 @@ from bigcons.storage.leftovers import (
 )
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import DiskPlace, atomic_file, disk_errors, local_path, place_of, sync
-from bigcons.storage.reading import read_json
+from bigcons.storage.reading import corrupt, read_json
 from bigcons.version import __version__
 
 MANIFEST = "manifest.json"
@@ -160,18 +160,14 @@ def read_manifest(path: StorePath | Place) -> dict[str, Any]:
     wanted = {"format_version": int, "kind": str, "body": dict}
     whole = intact and all(isinstance(content.get(name), kind) for name, kind in wanted.items())
     if not whole or content.get("format") != "bigcons":
-        raise CorruptStoreError(
-            f"{file} is damaged or not written by bigcons; restore the store from a copy.", path=file
-        )
+        raise corrupt(file, "is damaged or not written by bigcons", "restore the store from a copy.")
     if content["format_version"] > FORMAT_VERSION:
         raise StoreError(
             f"{place} has format {content['format_version']}, newer than {FORMAT_VERSION}; upgrade bigcons.",
             path=place,
         )
     if not all(_is_data_folder(name) for name in _folders_named(content)):
-        raise CorruptStoreError(
-            f"{file} names data outside the store; restore the store from a copy.", path=file
-        )
+        raise corrupt(file, "names data outside the store", "restore the store from a copy.")
     return content
 
 

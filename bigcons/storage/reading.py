@@ -54,6 +54,11 @@ def open_file(path: Path, at_most: int | None = None) -> IO[bytes]:
         raise
 
 
+def corrupt(where: object, what: str, remedy: str = "restore it from a copy.") -> CorruptStoreError:
+    """Return the error of what is wrong with a file, a folder or a store, and what to do."""
+    return CorruptStoreError(f"{where} {what}; {remedy}", path=where)
+
+
 @contextmanager
 def decoding(broken: Callable[[str], Exception]) -> Iterator[None]:
     """Raise what ``broken`` makes of the reason for an error of a codec, which may be of any type."""
@@ -112,8 +117,5 @@ def parse_json(content: bytes | bytearray, where: object) -> Any:
             raise ValueError(f"more than {_MOST_CONTAINERS:,} lists and objects")
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise CorruptStoreError(
-            f"{where} is damaged or not written by bigcons ({' '.join(str(error).split())}); "
-            "restore it from a copy.",
-            path=str(where),
-        ) from None
+        reason = " ".join(str(error).split())
+        raise corrupt(where, f"is damaged or not written by bigcons ({reason})") from None

@@ -22,7 +22,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, DamagedFileError, InvalidInputError, StoreError
+from bigcons.errors import DamagedFileError, InvalidInputError, StoreError
 from bigcons.layout import MISSING, PARQUET, file_names
 from bigcons.memory import BLOCK_ROWS, row_blocks
 from bigcons.storage.commit import (
@@ -32,7 +32,8 @@ from bigcons.storage.commit import (
     write_manifest,
 )
 from bigcons.storage.interface import Place, StorePath
-from bigcons.storage.places import DiskPlace, link, place_of
+from bigcons.storage.places import DiskPlace, place_of
+from bigcons.storage.reading import corrupt
 from bigcons.stores.ensemble_store import (
     KIND,
     MAX_CHUNK_COLUMNS,
@@ -42,6 +43,7 @@ from bigcons.stores.ensemble_store import (
     Header,
     RowsWriter,
     StoredRows,
+    link_kept,
     observed,
     refuse_other_length,
     require,
@@ -180,16 +182,8 @@ class ParquetRows(PartedRows):
         known = {_file_of(self.path, number).name for number in range(len(self.file_checksums))}
         for name in self.path.names():
             if name not in known and not name.startswith(("_", ".")):
-                raise CorruptStoreError(
-                    f"{self.path / name} is not part of the ensemble, but other readers would read it; "
-                    "remove it.",
-                    path=self.path / name,
-                )
-
-    def broken_file(self, number: int, what: str) -> CorruptStoreError:
-        """Return the error of a file that is not as the manifest says."""
-        file = _file_of(self.path, number)
-        return CorruptStoreError(f"{file} {what}; {RESTORE}", path=file)
+                what = "is not part of the ensemble, but other readers would read it"
+                raise corrupt(self.path / name, what, "remove it.")
 
 
 @contextmanager
@@ -311,10 +305,7 @@ class ParquetWriter(RowsWriter):
             self._checksums = kept.checksums[:n_kept].tolist()
             self._parts, self._footers = kept.file_checksums[:n_kept], kept.footers[:n_kept]
             for number in range(n_kept):
-                try:
-                    link(_file_of(kept.path, number), _file_of(folder, number))
-                except FileNotFoundError:
-                    raise kept.broken_file(number, "is missing") from None
+                link_kept(_file_of(kept.path, number), _file_of(folder, number))
         self.n_kept: int = n_kept * header.chunk_rows
         self._next_row = self.n_kept
         self._ids: Iterator[Any] | None = None

@@ -20,7 +20,7 @@ from bigcons.layout import PARQUET, Array, Layout, Piece, layout_of
 from bigcons.storage.arrays import SharedChunks, create_array, create_group, open_declared, refuse_links
 from bigcons.storage.commit import PARQUET_MANIFEST, load_manifest, manifest_of, write_manifest
 from bigcons.storage.interface import Place
-from bigcons.storage.reading import MOST_BYTES, decoding
+from bigcons.storage.reading import MOST_BYTES, corrupt, decoding
 from bigcons.stores.ids import StoredIds, array_names
 from bigcons.tables.ids import Ids
 
@@ -37,9 +37,7 @@ def consistent(place: Place, remedy: str) -> Iterator[None]:
     try:
         yield
     except INCONSISTENT as error:
-        raise CorruptStoreError(
-            f"{place} has an inconsistent manifest ({error}); {remedy}", path=place
-        ) from error
+        raise corrupt(place, f"has an inconsistent manifest ({error})", remedy) from error
 
 
 class Manifested(NamedTuple):
@@ -143,9 +141,9 @@ class Store:
         try:
             content = bytes(file.read(at_most))
         except FileNotFoundError:
-            raise CorruptStoreError(f"{file} is missing; {self.remedy}", path=file) from None
+            raise corrupt(file, "is missing", self.remedy) from None
         if zlib.crc32(content) != checksum:
-            raise CorruptStoreError(f"{file} is damaged (wrong checksum); {self.remedy}", path=file)
+            raise corrupt(file, "is damaged (wrong checksum)", self.remedy)
         return content
 
     def read_parts(self, name: str, of: Callable[[dict[str, Any], dict[str, np.ndarray]], Made]) -> Made:
@@ -154,8 +152,7 @@ class Store:
         try:
             return of(*unpacked_parts(data))
         except (*INCONSISTENT, EOFError, RecursionError) as error:
-            file = self.data / name
-            raise CorruptStoreError(f"{file} is damaged ({error}); {self.remedy}", path=file) from None
+            raise corrupt(self.data / name, f"is damaged ({error})", self.remedy) from None
 
     def check_rest(self) -> None:
         """Read what is besides the arrays, and compare it with the manifest; refuse symbolic links."""

@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.errors import InvalidInputError
 from bigcons.layout import ENSEMBLE, GROUPS, IDS, arrays_of, file_names
 from bigcons.storage.arrays import (
     METADATA,
@@ -32,7 +32,8 @@ from bigcons.storage.commit import (
 )
 from bigcons.storage.interface import Place
 from bigcons.storage.locks import writer_lock
-from bigcons.storage.places import DiskPlace, disk_errors, link
+from bigcons.storage.places import DiskPlace, disk_errors
+from bigcons.storage.reading import corrupt
 from bigcons.stores.ensemble_store import (
     KIND,
     MAX_CHUNK_COLUMNS,
@@ -43,6 +44,7 @@ from bigcons.stores.ensemble_store import (
     RowsWriter,
     StoredRows,
     base_body,
+    link_kept,
 )
 from bigcons.stores.ids import write_ids
 from bigcons.stores.store import create_arrays, list_arrays
@@ -58,9 +60,9 @@ class ZarrRows(StoredRows):
         ((name, self._array),) = self.store.arrays.items()
         file = self.store.data / name
         if self._array.chunks != (self.header.chunk_rows, self.chunk_columns):
-            raise CorruptStoreError(f"{file} does not have the chunks in the manifest; {RESTORE}", path=file)
+            raise corrupt(file, "does not have the chunks in the manifest", RESTORE)
         if zlib.crc32((file / METADATA).read()) != self.store.body["metadata_checksum"]:
-            raise CorruptStoreError(f"{file} has damaged metadata (wrong checksum); {RESTORE}", path=file)
+            raise corrupt(file, "has damaged metadata (wrong checksum)", RESTORE)
 
     @property
     def generation(self) -> int:
@@ -163,10 +165,7 @@ class ArrayWriter(RowsWriter):
             for row, column in np.ndindex(n_rows, n_columns):
                 source, target = before / f"c/{row}/{column}", self._path.path / f"c/{row}/{column}"
                 target.parent.mkdir(parents=True, exist_ok=True)
-                try:
-                    link(source, target)
-                except FileNotFoundError:
-                    raise CorruptStoreError(f"{source} is missing; {RESTORE}", path=source) from None
+                link_kept(source, target)
         else:
             grid = self._array.cdata_shape
             self._shared = kept.store.manifest.shared.grown(
