@@ -30,7 +30,7 @@ class SoftSources:
     a Consensus with memberships, or such a Consensus.
     """
 
-    where = "memberships"
+    where: str = "memberships"
 
     def __init__(self, sources: Any, names: Sequence[str]) -> None:
         self.names: list[str] = list(names)
@@ -49,7 +49,7 @@ class SoftSources:
             if self.ids is not None and ids is not None:
                 refuse_other_ids(self.ids.blocks(), ids.blocks(), ids.facts.name, f"memberships of {name!r}")
             self.ids = self.ids or ids
-        counts = [getattr(source, "n_clusters", None) or source.n_features for source in self._sources]
+        counts = [s.n_clusters if isinstance(s, Consensus) else s.n_features for s in self._sources]
         self.n_clusters: np.ndarray = np.array(counts, np.int64)
         self.offsets: np.ndarray = np.concatenate([[0], np.cumsum(self.n_clusters)])
 
