@@ -7,8 +7,11 @@ complete ensembles, so the two share their wins. The paper does not say which of
 wins are counted five ways (`READINGS`), nor whether features are standardized: ``wins`` has standardized
 features, ``wins raw`` raw ones.
 
-``iterations`` (experiment 2): the criteria of IVC after each pass; in the paper they improve and it stops
-within 40. Real data are read from the folder that BIGCONS_DATA names; ``--smallest`` needs none.
+``iterations`` (experiment 2): the criteria of IVC and IPVC after each pass; in the paper they improve and it
+stops within 40. ``clusterings`` (experiment 3): accuracy against compactness of 1,000 base clusterings and of
+what the methods but MCLA make of them. Both draw pictures into ``results``.
+
+Real data are read from the folder that BIGCONS_DATA names; ``--smallest`` needs none.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,8 +31,11 @@ from bigcons.generate import kmeans, weighted_kmeans
 from bigcons.metrics import compactness, purity
 from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS
 from bigcons.metrics.ensemble import average_of_tables, partition_tables
+from bigcons.seeding import generator
 
 warnings.simplefilter("ignore", ConvergenceWarning)
+
+RESULTS = Path(__file__).parent / "results"
 
 OURS = ("IVC", "IPVC")
 
@@ -175,35 +182,135 @@ def row_of(name: str, K: int, made: str, n_partitions: int, n_starts: int, raw: 
     }
 
 
-def voted(labels: np.ndarray, consensus: np.ndarray, K: int) -> np.ndarray:
-    """Return the clusters after one pass of IVC over complete labels; on a tie an object stays."""
-    centers = np.zeros((K, labels.shape[1]), labels.dtype)
-    for u, column in enumerate(labels.T):
+def voted(method: str, labels: np.ndarray, consensus: np.ndarray, K: int) -> np.ndarray:
+    """Return the clusters after one pass of IVC or IPVC over complete labels; on a tie an object stays.
+
+    An object goes where most partitions agree with it: by the majority label of a cluster (IVC), or by the
+    share of its objects that have the same label (IPVC).
+    """
+    agreement, sizes = np.zeros((len(labels), K)), np.bincount(consensus, minlength=K)
+    for column in labels.T:
         table = np.zeros((K, column.max() + 1))
         np.add.at(table, (consensus, column), 1)
-        centers[:, u] = table.argmax(axis=1)
-    distances = (labels[:, None] != centers).sum(axis=2)
-    distances[:, np.bincount(consensus, minlength=K) == 0] = labels.shape[1] + 1
-    nearest, own = distances.min(axis=1), np.take_along_axis(distances, consensus[:, None], axis=1)[:, 0]
-    return np.where(own == nearest, consensus, distances.argmin(axis=1))
+        if method == "IVC":
+            shares = np.eye(table.shape[1])[table.argmax(axis=1)]
+        else:
+            shares = table / np.maximum(sizes, 1)[:, None]
+        agreement += shares[:, column].T
+    agreement[:, sizes == 0] = -1
+    most = agreement.max(axis=1) - 1e-9
+    own = np.take_along_axis(agreement, consensus[:, None], axis=1)[:, 0]
+    return np.where(own >= most, consensus, agreement.argmax(axis=1))
 
 
-def iterations(data: Mapping[str, int], n_partitions: int) -> dict[str, Any]:
-    """Return the criteria of IVC after each pass from the first base clustering, until nothing changes."""
+def iterations(data: Mapping[str, int], n_partitions: int, folder: Path | None) -> dict[str, Any]:
+    """Return the criteria after each pass, until nothing changes, and draw them if there is a folder.
+
+    From the first base clustering, and from random labels.
+    """
     rows: list[dict[str, Any]] = []
     for name, K in data.items():
         X, y = load(name)
         ensemble = GENERATORS["restarts"](X, n_partitions=n_partitions, n_clusters=K)
-        labels = ensemble.read(0, ensemble.n_objects)
-        found, judged = np.asarray(labels[:, 0]), []
-        while len(judged) < 100:
-            judged.append([round(float(value), 5) for value in judge(ensemble, found, X, y)])
-            before, found = found, voted(labels, found, K)
-            if (found == before).all():
-                break
-        rows.append({"data": name, "criteria": list(CRITERIA), "by_pass": judged})
-        print(f"{name:11}{len(judged)} passes: {judged[0]} -> {judged[-1]}", flush=True)
+        labels = np.asarray(ensemble.read(0, ensemble.n_objects))
+        starts = {"base": labels[:, 0], "random": generator(0, "papers.start").integers(K, size=len(labels))}
+        for method, start in product(OURS, starts):
+            found, judged = starts[start], []
+            while len(judged) < 100:
+                judged.append([round(float(value), 5) for value in judge(ensemble, found, X, y)])
+                before, found = found, voted(method, labels, found, K)
+                if (found == before).all():
+                    break
+            row = {"data": name, "method": method, "start": start, "criteria": list(CRITERIA)}
+            rows.append({**row, "by_pass": judged})
+            print(
+                f"{name:11}{method:5}{start:7}{len(judged)} passes: {judged[0]} -> {judged[-1]}", flush=True
+            )
+    if folder:
+        draw_iterations(rows, folder / "consensus_clusterings_paper_iterations.png")
     return {"rows": rows}
+
+
+def draw_iterations(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Draw each criterion by pass, a line for each data set: of IVC solid, of IPVC dashed."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 6), layout="constrained")
+    for c, (axes, criterion) in enumerate(zip(figure.subplots(2, 3).flat, CRITERIA, strict=True)):
+        for row in rows:
+            if row["start"] == "random":
+                color = f"C{list(DATA).index(row['data'])}"
+                style = "-" if row["method"] == "IVC" else "--"
+                values = np.array(row["by_pass"])[:, c] / row["by_pass"][-1][c]
+                label = f"{row['data']}, {row['method']}"
+                axes.plot(np.arange(len(values)), values, style, color=color, label=label)
+        better = "higher" if CRITERIA[criterion] > 0 else "lower"
+        axes.set(title=f"{criterion.replace('_', ' ')} ({better} is better)", xlabel="pass")
+        axes.grid(alpha=0.3)
+    figure.axes[0].set_ylabel("value / value at the end")
+    figure.axes[3].set_ylabel("value / value at the end")
+    figure.axes[0].legend(fontsize=8)
+    figure.savefig(path, dpi=90)
+
+
+def clusterings(data: Mapping[str, int], n_partitions: int, folder: Path | None) -> dict[str, Any]:
+    """Return accuracy and compactness of many base clusterings and of what is made of them, and draw them.
+
+    Also the rank correlation of the two over the base clusterings, and the share of these above which the
+    accuracy of a consensus is.
+    """
+    from scipy.stats import spearmanr
+
+    rows: list[dict[str, Any]] = []
+    for (name, K), made in product(data.items(), GENERATORS):
+        X, y = load(name)
+        ensemble = GENERATORS[made](X, n_partitions=n_partitions, n_clusters=K)
+        labels = np.asarray(ensemble.read(0, ensemble.n_objects))
+        base = np.array([[purity(y, column), compactness(X, column)] for column in labels.T])
+        found = {}
+        for method, (how, parameters) in available(METHODS_TRIED).items():
+            if method == "MCLA":  # takes minutes to compare all base clusters
+                continue
+            consensus = fitted(how, K, ensemble, **parameters).labels_
+            found[method] = [round(float(of), 4) for of in (purity(y, consensus), compactness(X, consensus))]
+        row = {
+            "data": name,
+            "generator": made,
+            "rank_correlation": round(float(spearmanr(*base.T).statistic), 3),
+            "base": np.round(base, 4).tolist(),
+            "consensus": found,
+            "accuracy_above_share_of_base": {
+                method: round(float((base[:, 0] < accuracy).mean()), 3)
+                for method, (accuracy, _) in found.items()
+            },
+        }
+        rows.append(row)
+        print({key: value for key, value in row.items() if key != "base"}, flush=True)
+    if folder:
+        draw_clusterings(rows, folder / "consensus_clusterings_paper_clusterings.png")
+    for row in rows:
+        accuracies, distances = np.array(row.pop("base")).T
+        row["base_accuracy"] = np.quantile(accuracies, (0, 0.25, 0.5, 0.75, 1)).tolist()
+        row["base_compactness"] = np.quantile(distances, (0, 0.25, 0.5, 0.75, 1)).tolist()
+    return {"n_partitions": n_partitions, "rows": rows}
+
+
+def draw_clusterings(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Draw accuracy against compactness: base clusterings as dots, and what is made of them by name."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 7.5), layout="constrained")
+    panels = figure.subplots(len(GENERATORS), len(rows) // len(GENERATORS), squeeze=False)
+    for row, axes in zip(rows, panels.T.flat, strict=True):
+        accuracy, distance = np.array(row["base"]).T
+        axes.plot(distance, accuracy, ".", color="0.75", markersize=3)
+        for number, (method, (own, at)) in enumerate(row["consensus"].items()):
+            marker, color = "osD^v"[number // 10 + 2 * (method in OURS)], f"C{number % 10}"
+            axes.plot(at, own, marker, color=color, label=method, markersize=9 if method in OURS else 6)
+        axes.set(title=f"{row['data']}, {row['generator']}", xlabel="compactness", ylabel="accuracy")
+        axes.grid(alpha=0.3)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right center")
+    figure.savefig(path, dpi=90)
 
 
 if __name__ == "__main__":
@@ -213,12 +320,14 @@ if __name__ == "__main__":
         lambda n_runs: {
             "wins": lambda: wins(DATA, 200, n_runs),
             "wins raw": lambda: wins(DATA, 200, n_runs, raw=True),
-            "iterations": lambda: iterations(DATA, 200),
+            "iterations": lambda: iterations(DATA, 200, RESULTS),
+            "clusterings": lambda: clusterings(DATA, 1000, RESULTS),
         },
         {
             "wins": lambda: wins({"iris": 4}, 10, 2),
             "wins raw": lambda: wins({"iris": 4}, 10, 2, raw=True),
-            "iterations": lambda: iterations({"iris": 4}, 10),
+            "iterations": lambda: iterations({"iris": 4}, 10, None),
+            "clusterings": lambda: clusterings({"iris": 4}, 10, None),
         },
         n_runs=100,
     )

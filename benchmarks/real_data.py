@@ -83,7 +83,7 @@ def table(name: str, label: int = -1, skip: int = 0, named: bool = False) -> tup
     with gzip.open(path, "rt") as file:
         lines = [line.strip() for line in list(file)[skip:]]
     rows = [line.split("," if "," in line else None) for line in lines if line]
-    classes = np.asarray([row.pop(label) for row in rows])
+    classes = np.asarray([row.pop(label).strip() for row in rows])
     return np.array([[VOTES.get(v) or float(VOTES.get(v, v)) for v in row[named:]] for row in rows]), classes
 
 
@@ -120,6 +120,7 @@ DATA: dict[str, Callable[[], Points]] = {
     "covertype": lambda: some(raw_file("covertype_sample/covertype_ramp_test.csv.gz", skip=1), 1000),
     "letters": lambda: some(raw_file("isolet/isolet.csv.gz"), 514, [str(i) for i in range(1, 8)]),
     "pendigits": lambda: some(raw_file("pendigits/pendigits.tra.gz"), 245),
+    "pendigits-train": lambda: raw_file("pendigits/pendigits.tra.gz"),
 }
 
 

@@ -386,11 +386,8 @@ FILES = {
         "placing.npz": ("placing_checksum", "what places new objects"),
         "tree.npz": ("tree_checksum", "the tree of clusters"),
     },
-    PARQUET: {
-        "_categories.json": ("categories_checksum", "the original values of the labels"),
-        "_generator.npz": ("generator_checksum", "what labels new rows by their features"),
-    },
 }
+FILES[PARQUET] = {f"_{name.replace('{suffix}', '')}": of for name, of in FILES["ensemble"].items()}
 """The files besides the arrays: the entry with the CRC-32 of one, null without it, and what it is."""
 
 

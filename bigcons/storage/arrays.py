@@ -17,7 +17,7 @@ import numpy as np
 from bigcons.errors import CorruptStoreError, StoreError, StoreNotFoundError, first_line
 from bigcons.layout import ArraySpec
 from bigcons.storage.interface import Place
-from bigcons.storage.reading import read_json
+from bigcons.storage.reading import corrupt, read_json
 
 if TYPE_CHECKING:
     import zarr
@@ -27,6 +27,7 @@ CODECS = ("bytes", "zstd", "crc32c", "blosc", "gzip", "transpose", "sharding_ind
 COMPRESSORS = ("zstd", "blosc", "gzip")
 MAX_CHUNK_BYTES = 1 << 31
 METADATA = "zarr.json"
+_LINK = ("is a link that may leave the store", "replace it with the data.")
 
 
 def create_array(
@@ -102,15 +103,11 @@ def open_array(
     metadata = read_metadata(place)
     codecs = _codec_names(metadata.get("codecs", []))
     if unknown := sorted(set(codecs) - set(CODECS)) or metadata.get("storage_transformers"):
-        raise CorruptStoreError(
-            f"{place} uses unsupported codecs: {unknown}; rewrite it with zstd.", path=place
-        )
+        raise corrupt(place, f"uses unsupported codecs: {unknown}", "rewrite it with zstd.")
     compressors = [name for name in codecs if name in COMPRESSORS]
     if len(compressors) > 1:
-        raise CorruptStoreError(
-            f"{place} is compressed more than once ({', '.join(compressors)}); rewrite it with zstd.",
-            path=place,
-        )
+        what = f"is compressed more than once ({', '.join(compressors)})"
+        raise corrupt(place, what, "rewrite it with zstd.")
     compressor = None if "sharding_indexed" in codecs else next(iter(compressors), "")
     bound = Bound(place, compressor, MAX_CHUNK_BYTES)
     try:
@@ -127,12 +124,10 @@ def open_array(
         raise damaged(place, error) from None
     chunk_bytes = int(np.prod(array.chunks, dtype=object)) * array.dtype.itemsize
     if chunk_bytes > MAX_CHUNK_BYTES or 0 in array.chunks:
-        wrong = (
-            "of no size; restore it from a copy" if 0 in array.chunks else "above 2 GiB; use smaller chunks"
-        )
-        raise CorruptStoreError(f"{place} has chunks of {array.chunks}, {wrong}.", path=place)
+        what = f"has chunks of {array.chunks}, of no size or above 2 GiB"
+        raise corrupt(place, what, "use others, or restore it from a copy.")
     if array.dtype.hasobject:
-        raise CorruptStoreError(f"{place} holds objects, not numbers; rewrite it as numbers.", path=place)
+        raise corrupt(place, "holds objects, not numbers", "rewrite it as numbers.")
     if bound.compressor is not None:
         bound.n_bytes = chunk_bytes + 4  # a crc32c, before the compression
     return array
@@ -149,12 +144,10 @@ def open_declared(
     try:
         array = open_array(place, elsewhere)
     except StoreNotFoundError as error:
-        raise CorruptStoreError(f"{place} is missing; {remedy}", path=place) from error
+        raise corrupt(place, "is missing", remedy) from error
     if (array.shape, array.dtype) != (shape, np.dtype(dtype)):
-        raise CorruptStoreError(
-            f"{place} is {array.dtype} {array.shape} but the manifest says {dtype} {shape}; {remedy}",
-            path=place,
-        )
+        what = f"is {array.dtype} {array.shape} but the manifest says {dtype} {shape}"
+        raise corrupt(place, what, remedy)
     return array
 
 
@@ -162,9 +155,7 @@ def read_metadata(place: Place) -> dict[str, Any]:
     """Return the metadata of the array or group at ``place``; only its format is checked."""
     file = place / METADATA
     if place.is_link() or file.is_link():
-        raise CorruptStoreError(
-            f"{place} is a link that may leave the store; replace it with the data.", path=place
-        )
+        raise corrupt(place, *_LINK)
     try:
         metadata = read_json(file, 1 << 20)
     except (FileNotFoundError, NotADirectoryError):
@@ -172,7 +163,7 @@ def read_metadata(place: Place) -> dict[str, Any]:
             f"{place} is not a Zarr version 3 array; check the path.", path=place
         ) from None
     if not isinstance(metadata, dict) or metadata.get("zarr_format") != 3:
-        raise CorruptStoreError(f"{place} is not Zarr version 3; rewrite it with zarr_format=3.", path=place)
+        raise corrupt(place, "is not Zarr version 3", "rewrite it with zarr_format=3.")
     return metadata
 
 
@@ -192,14 +183,12 @@ def _codec_names(codecs: Any) -> list[str]:
 def refuse_links(place: Place) -> None:
     """Raise CorruptStoreError if there is a symbolic link anywhere in the store at ``place``."""
     for link in place.links():
-        raise CorruptStoreError(
-            f"{link} is a link that may leave the store; replace it with the data.", path=link
-        )
+        raise corrupt(link, *_LINK)
 
 
 def damaged(place: Place, error: Exception) -> CorruptStoreError:
     """Return the error for data at ``place`` that cannot be read, in one line."""
-    return CorruptStoreError(f"{place} is damaged ({first_line(error)}); restore it from a copy.", path=place)
+    return corrupt(place, f"is damaged ({first_line(error)})")
 
 
 class SharedChunks(NamedTuple):

@@ -69,14 +69,6 @@ class BucketPlace(Place):
         """Return whether an object has this key."""
         return self.stamp() is not None
 
-    def is_link(self) -> bool:
-        """Return False: buckets have no links."""
-        return False
-
-    def links(self) -> Iterator[Place]:
-        """Yield nothing: buckets have no links."""
-        return iter(())
-
     def names(self) -> list[str]:
         """Return the next component of all keys below, sorted."""
         import obstore

@@ -29,7 +29,7 @@ from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.memory import Block
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import disk_errors, place_of
-from bigcons.storage.reading import parse_json
+from bigcons.storage.reading import MOST_BYTES, parse_json
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
@@ -71,6 +71,21 @@ class Seal:
                 f"not block {self.number} of generation {self.generation}"
             )
         return None
+
+    def read(self, place: Place, at_most: int = MOST_BYTES) -> tuple[memoryview, str | None]:
+        """Return the content of a file before its seal, and what is wrong with the file, if anything.
+
+        It may be written to: read-only arrays would compile the kernels again.
+        """
+        try:
+            content = memoryview(place.read(at_most))
+        except FileNotFoundError:
+            return memoryview(b""), f"{place} is missing"
+        except CorruptStoreError as error:
+            return memoryview(b""), str(error).rpartition(";")[0]
+        rows, seal = content[: -self.n_bytes], content[-self.n_bytes :]
+        fault = self.fault(bytes(seal), zlib.crc32(rows))
+        return rows, None if fault is None else f"{place} {fault}"
 
 
 def key_of(facts: Any) -> bytes:
@@ -154,18 +169,11 @@ class FileBlocks:
     def _load(self, generation: int, block: Block) -> tuple[np.ndarray | None, str | None]:
         place = self._place(generation, block)
         expected = block.n_rows * self.n_columns * self.dtype.itemsize
-        try:  # a bytearray: read-only arrays would compile the kernels again
-            content = place.read(expected + Seal.n_bytes)
-        except FileNotFoundError:
-            return None, f"{place} is missing"
-        except CorruptStoreError as error:
-            return None, str(error).rpartition(";")[0]
-        rows = memoryview(content)[: -Seal.n_bytes]
-        fault = self._seal(generation, block).fault(content[-Seal.n_bytes :], zlib.crc32(rows))
+        rows, fault = self._seal(generation, block).read(place, expected + Seal.n_bytes)
         if fault is None and len(rows) != expected:
-            fault = f"has {len(rows)} bytes of rows, not {expected}"
+            fault = f"{place} has {len(rows)} bytes of rows, not {expected}"
         if fault is not None:
-            return None, f"{place} {fault}"
+            return None, fault
         return np.frombuffer(rows, self.dtype).reshape(block.n_rows, self.n_columns), None
 
     def _seal(self, generation: int, block: Block) -> Seal:
@@ -294,15 +302,8 @@ class Snapshots:
         n_passes = len(facts.get("records") or ())
         for number in range(n_blocks or 0):
             place = self.folder / f"generation-{generation}" / f"block-{number}"
-            try:
-                content = place.read()
-            except FileNotFoundError:
-                raise self.damaged(f"{place} is missing", n_passes) from None
-            except CorruptStoreError as error:
-                raise self.damaged(str(error).rpartition(";")[0], n_passes) from None
-            checksum = zlib.crc32(memoryview(content)[: -Seal.n_bytes])
-            if fault := Seal(run, generation, number).fault(content[-Seal.n_bytes :], checksum):
-                raise self.damaged(f"{place} {fault}", n_passes)
+            if fault := Seal(run, generation, number).read(place)[1]:
+                raise self.damaged(fault, n_passes)
         return n_passes, n_blocks or 0
 
     def go_back(self) -> None:

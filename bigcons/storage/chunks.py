@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from zarr.abc.store import Store
 from zarr.storage import WrapperStore
 
-from bigcons.errors import CorruptStoreError
 from bigcons.storage.interface import Place
 from bigcons.storage.places import DiskPlace
-from bigcons.storage.reading import check_file
+from bigcons.storage.reading import check_file, corrupt
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
@@ -64,11 +63,8 @@ class Bound:
         if n_bytes is None:
             n_bytes = _counted_size(self.compressor, content, self.n_bytes)
         if n_bytes > self.n_bytes:
-            raise CorruptStoreError(
-                f"{self.where}/{key} decompresses to more than the {self.n_bytes} bytes of a chunk; "
-                "restore it from a copy.",
-                path=f"{self.where}/{key}",
-            )
+            what = f"decompresses to more than the {self.n_bytes} bytes of a chunk"
+            raise corrupt(f"{self.where}/{key}", what)
 
 
 class BoundedStore(WrapperStore[Store]):

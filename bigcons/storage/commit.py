@@ -49,7 +49,7 @@ from bigcons.storage.leftovers import (
 )
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import DiskPlace, atomic_file, disk_errors, local_path, place_of, sync
-from bigcons.storage.reading import read_json
+from bigcons.storage.reading import corrupt, read_json
 from bigcons.version import __version__
 
 MANIFEST = "manifest.json"
@@ -160,18 +160,14 @@ def read_manifest(path: StorePath | Place) -> dict[str, Any]:
     wanted = {"format_version": int, "kind": str, "body": dict}
     whole = intact and all(isinstance(content.get(name), kind) for name, kind in wanted.items())
     if not whole or content.get("format") != "bigcons":
-        raise CorruptStoreError(
-            f"{file} is damaged or not written by bigcons; restore the store from a copy.", path=file
-        )
+        raise corrupt(file, "is damaged or not written by bigcons", "restore the store from a copy.")
     if content["format_version"] > FORMAT_VERSION:
         raise StoreError(
             f"{place} has format {content['format_version']}, newer than {FORMAT_VERSION}; upgrade bigcons.",
             path=place,
         )
     if not all(_is_data_folder(name) for name in _folders_named(content)):
-        raise CorruptStoreError(
-            f"{file} names data outside the store; restore the store from a copy.", path=file
-        )
+        raise corrupt(file, "names data outside the store", "restore the store from a copy.")
     return content
 
 
@@ -253,12 +249,13 @@ def is_finished_import(
 
 def refuse_other(path: StorePath | Place, told: str) -> None:
     """Raise StoreExistsError if a result at ``path`` is of another call, with ``told`` of the difference."""
-    if told:
-        raise StoreExistsError(
-            f"{path} exists and was made with {told}; "
-            "pass overwrite=True (--overwrite) or choose another path.",
-            path=path,
-        )
+    _refuse_taken(bool(told), path, f" and was made with {told}")
+
+
+def _refuse_taken(is_taken: bool, path: StorePath | Place, told: str = "") -> None:
+    if is_taken:
+        remedy = "pass overwrite=True (--overwrite) or choose another path."
+        raise StoreExistsError(f"{path} exists{told}; {remedy}", path=path)
 
 
 def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str | None = None) -> None:
@@ -275,10 +272,7 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str 
         is_taken = place.is_file() or not all(_is_data_folder(name) for name in place.names())
     if not is_taken:
         return
-    if not overwrite:
-        raise StoreExistsError(
-            f"{place} exists; pass overwrite=True (--overwrite) or choose another path.", path=place
-        )
+    _refuse_taken(not overwrite, place)
     if not is_store(place):
         raise StoreExistsError(f"{place} exists and is not a bigcons store; choose another path.", path=place)
     with suppress(CorruptStoreError):
@@ -469,10 +463,7 @@ def new_folder_of_files(path: StorePath, pattern: str, *, overwrite: bool) -> It
     """
     target = local_path(path)
     _refuse_inside_store(DiskPlace(target))
-    if target.exists() and not overwrite:
-        raise StoreExistsError(
-            f"{path} exists; pass overwrite=True (--overwrite) or choose another path.", path=path
-        )
+    _refuse_taken(target.exists() and not overwrite, path)
     if target.exists() and not (target.is_dir() and all(e.match(pattern) for e in target.iterdir())):
         raise StoreExistsError(
             f"{path} exists and is not a folder of {pattern} only; choose another path.", path=path
@@ -495,10 +486,7 @@ def refuse_existing_file(path: StorePath, overwrite: bool) -> Path:
     _refuse_inside_store(DiskPlace(target))
     if target.is_dir():
         raise StoreExistsError(f"{path} exists and is a folder; choose another path.", path=path)
-    if target.exists() and not overwrite:
-        raise StoreExistsError(
-            f"{path} exists; pass overwrite=True (--overwrite) or choose another path.", path=path
-        )
+    _refuse_taken(target.exists() and not overwrite, path)
     return target
 
 

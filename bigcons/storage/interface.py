@@ -42,13 +42,13 @@ class Place(ABC):
     def is_file(self) -> bool:
         """Return whether this is a file."""
 
-    @abstractmethod
     def is_link(self) -> bool:
-        """Return whether this is a symbolic link."""
+        """Return whether this is a symbolic link; buckets have none."""
+        return False
 
-    @abstractmethod
     def links(self) -> Iterator[Place]:
-        """Yield the symbolic links below."""
+        """Yield the symbolic links below; buckets have none."""
+        return iter(())
 
     @abstractmethod
     def names(self) -> list[str]:

@@ -10,10 +10,12 @@ import json
 import os
 import re
 import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from bigcons.errors import CorruptStoreError, DamagedFileError
+from bigcons.errors import BigconsError, CorruptStoreError, DamagedFileError
 
 if TYPE_CHECKING:
     from bigcons.storage.interface import Place
@@ -50,6 +52,24 @@ def open_file(path: Path, at_most: int | None = None) -> IO[bytes]:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def corrupt(where: object, what: str, remedy: str = "restore it from a copy.") -> CorruptStoreError:
+    """Return the error of what is wrong with a file, a folder or a store, and what to do."""
+    return CorruptStoreError(f"{where} {what}; {remedy}", path=where)
+
+
+@contextmanager
+def decoding(broken: Callable[[str], Exception]) -> Iterator[None]:
+    """Raise what ``broken`` makes of the reason for an error of a codec, which may be of any type."""
+    try:
+        yield
+    except (MemoryError, BigconsError):
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise broken((str(error) or type(error).__name__).splitlines()[0][:120]) from None
 
 
 def check_file(path: Path, at_most: int | None = None) -> None:
@@ -97,8 +117,5 @@ def parse_json(content: bytes | bytearray, where: object) -> Any:
             raise ValueError(f"more than {_MOST_CONTAINERS:,} lists and objects")
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise CorruptStoreError(
-            f"{where} is damaged or not written by bigcons ({' '.join(str(error).split())}); "
-            "restore it from a copy.",
-            path=str(where),
-        ) from None
+        reason = " ".join(str(error).split())
+        raise corrupt(where, f"is damaged or not written by bigcons ({reason})") from None

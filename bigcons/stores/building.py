@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -74,11 +74,12 @@ def write_store(path: StorePath, content: Content, overwrite: bool) -> None:
     header, dtype = content.header, content.header.dtype
     parquet_ensemble.refuse_wide(path, len(header.names))
     with new_store(path, overwrite, KIND) as folder:
+        described = (None, header, content.categories)
         writer: RowsWriter
         if names_parquet(path):
-            writer = parquet_ensemble.ParquetWriter(folder, header, content.categories)
+            writer = parquet_ensemble.ParquetWriter(folder, *described)
         else:
-            writer = zarr_ensemble.ArrayWriter(folder, folder, header, content.categories)
+            writer = zarr_ensemble.ArrayWriter(folder, folder, lambda: None, *described)
         with progress("labels to the store", header.n_objects) as listener:
             for block in rechunk(content.blocks, header.chunk_rows):
                 writer.write(block.astype(dtype, copy=False))
@@ -127,26 +128,10 @@ def content_of(
     New values come after the ``known`` ones. Partitions of memberships that label no object are refused
     unless they ``may_be_empty``. With a ``budget`` of bytes, blocks and chunks fit in it.
     """
-    categories: Categories
-    if isinstance(source, SoftSources):
-        rows = 4096
-        if budget is not None:
-            rows = rows_within(budget // 4, source.row_bytes, what="one row of memberships")
-        rows = min(rows, BLOCK_ROWS)
-        n_objects, names, n_clusters = source.n_objects, source.names, source.n_clusters
-        n_labeled = source.count_labeled(rows=rows, may_be_empty=may_be_empty)
-        categories = [None] * len(names)
-        blocks = source.blocks(rows)
-    else:
-        rows = BLOCK_ROWS if budget is None else rows_per_read(source, budget)
-        names = partition_names(source, names)
-        most = None if budget is None else budget // 4
-        n_objects, encodings = scan_labels(source, names, known=known, rows=rows, values_budget=most)
-        n_clusters, n_labeled, categories = counts_of(encodings)
-        blocks = encode_labels(source, encodings, label_dtype(n_clusters), rows)
     is_soft = isinstance(source, SoftSources)
+    read = _read(source, names, known=known, may_be_empty=may_be_empty, budget=budget)
     header = Header(
-        *(n_objects, list(names), n_clusters, n_labeled, n_objects, provenance, is_soft),
+        *(read.n_objects, read.names, read.n_clusters, read.n_labeled, read.n_objects, provenance, is_soft),
         *(source.ids, generator),
     )
     if chunk_rows is None:
@@ -154,9 +139,51 @@ def content_of(
         if budget is not None:
             id_bytes = 0 if header.ids is None else math.ceil(header.ids.row_bytes)
             row_bytes = header.dtype.itemsize * header.n_columns + id_bytes
-            fitting = chunk_rows_within(n_objects, header.n_columns, row_bytes, budget)
+            fitting = chunk_rows_within(read.n_objects, header.n_columns, row_bytes, budget)
             chunk_rows = min(chunk_rows, fitting)
-    return Content(header._replace(chunk_rows=check_int("chunk_rows", chunk_rows)), categories, blocks)
+    header = header._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
+    return Content(header, read.categories, read.blocks)
+
+
+class _Read(NamedTuple):
+    """What a first pass over a table of labels, or over tables of memberships, found."""
+
+    n_objects: int
+    names: list[str]
+    n_clusters: np.ndarray
+    n_labeled: np.ndarray
+    categories: Categories
+    blocks: Iterable[np.ndarray]
+    """Reads all once more."""
+
+
+def _read(
+    source: Table | SoftSources,
+    names: Sequence[str] | None,
+    *,
+    beside: Sequence[str] = (),
+    known: Sequence[np.ndarray] | None = None,
+    may_be_empty: bool = False,
+    budget: int | None = None,
+) -> _Read:
+    """Read a source once, in blocks within a ``budget``; its names differ from those ``beside`` it."""
+    if isinstance(source, SoftSources):
+        rows = 4096
+        if budget is not None:
+            rows = rows_within(budget // 4, source.row_bytes, what="one row of memberships")
+        rows = min(rows, BLOCK_ROWS)
+        check_distinct([*beside, *source.names])
+        n_labeled = source.count_labeled(rows=rows, may_be_empty=may_be_empty)
+        found = (source.n_objects, source.names, source.n_clusters, n_labeled)
+        return _Read(*found, [None] * len(source.names), source.blocks(rows))
+    rows = BLOCK_ROWS if budget is None else rows_per_read(source, budget)
+    names = partition_names(source, names, first=len(beside))
+    check_distinct([*beside, *names])
+    most = None if budget is None else budget // 4
+    n_objects, encodings = scan_labels(source, names, known=known, rows=rows, values_budget=most)
+    n_clusters, n_labeled, categories = counts_of(encodings)
+    blocks = encode_labels(source, encodings, label_dtype(n_clusters), rows)
+    return _Read(n_objects, list(names), n_clusters, n_labeled, categories, blocks)
 
 
 def _chunk_rows(header: Header) -> int:
@@ -182,9 +209,6 @@ def with_objects(source: Table | SoftSources, header: Header, categories: Catego
                 f"memberships of {header.names[u]!r} have {source.n_clusters[u]} clusters but the ensemble "
                 f"has {header.n_clusters[u]}; give the same clusters, in the same order."
             )
-        n_new, n_clusters = source.n_objects, header.n_clusters
-        n_labeled = source.count_labeled(may_be_empty=True)
-        where, blocks = "memberships", source.blocks()
     else:
         source = _in_order_of(header, source)
         if source.n_columns != len(header.names):
@@ -192,67 +216,50 @@ def with_objects(source: Table | SoftSources, header: Header, categories: Catego
                 f"labels has {source.n_columns} partitions but the ensemble has {len(header.names)}; "
                 "give one column for each."
             )
-        known = [
-            np.arange(k) if values is None else values
-            for k, values in zip(header.n_clusters, categories, strict=True)
-        ]
-        n_new, encodings = scan_labels(source, header.names, known=known)
-        n_clusters, n_labeled, categories = counts_of(encodings)
-        where, blocks = source.where, encode_labels(source, encodings, label_dtype(n_clusters))
+    known = [
+        np.arange(k) if values is None else values
+        for k, values in zip(header.n_clusters, categories, strict=True)
+    ]
+    read = _read(source, header.names, known=known, may_be_empty=True)
     grown = header._replace(
-        n_objects=header.n_objects + n_new,
-        n_clusters=n_clusters,
-        n_labeled=header.n_labeled + n_labeled,
-        provenance=_appended(header, objects=n_new),
-        ids=_ids_of_more(header, source.ids, where),
+        n_objects=header.n_objects + read.n_objects,
+        n_clusters=read.n_clusters,
+        n_labeled=header.n_labeled + read.n_labeled,
+        provenance=_appended(header, objects=read.n_objects),
+        ids=_ids_of_more(header, source.ids, source.where),
     )
-    return Content(grown, categories, blocks)
+    return Content(grown, read.categories, read.blocks)
 
 
 def with_partitions(
     source: Table | SoftSources, names: Sequence[str] | None, header: Header, categories: Categories
 ) -> Content:
     """Return the header and categories of an ensemble with more partitions, and the columns of these."""
+    rows = None
     if isinstance(source, SoftSources):
-        names = source.names
-        check_distinct([*header.names, *names])
         if header.ids is not None and source.ids is not None:
-            refuse_other_ids(header.ids.blocks(), source.ids.blocks(), source.ids.facts.name, "memberships")
-        if source.n_objects != header.n_objects:
-            raise InvalidInputError(
-                f"memberships have {source.n_objects} objects but the ensemble has {header.n_objects}; "
-                "give one row for each, NaN where it is missing."
-            )
-        n_clusters, n_labeled = source.n_clusters, source.count_labeled()
-        new: Categories = [None] * len(names)
-        blocks = source.blocks()
+            refuse_other_ids(header.ids.blocks(), source.ids.blocks(), source.ids.facts.name, source.where)
     else:
         if names is None and source.names is not None and _generic(source.names):
             names = [f"p{len(header.names) + u}" for u in range(source.n_columns)]
-        names = partition_names(source, names, first=len(header.names))
-        check_distinct([*header.names, *names])
-        rows = None
         if header.ids is not None and source.ids is not None:
             rows = rows_of_ids(header.ids, source.ids, source.where)
-        n_objects, encodings = scan_labels(source, names)
-        if rows is None and n_objects != header.n_objects:
-            by_id = "" if header.ids is None else ", or id= with the column of their ids"
-            raise InvalidInputError(
-                f"labels has {n_objects} objects but the ensemble has {header.n_objects}; "
-                f"give one row for each, -1 where the label is missing{by_id}."
-            )
-        n_clusters, n_labeled, new = counts_of(encodings)
-        blocks = encode_labels(source, encodings, label_dtype(n_clusters))
-        if rows is not None:
-            blocks = _joined_by_ids(blocks, rows)
+    read = _read(source, names, beside=header.names)
+    if rows is None and read.n_objects != header.n_objects:
+        by_id = "" if header.ids is None else ", or id= with the column of their ids"
+        raise InvalidInputError(
+            f"{source.where} has {read.n_objects} objects but the ensemble has {header.n_objects}; "
+            f"give one row for each, -1 where a label is missing, NaN where memberships are{by_id}."
+        )
     grown = header._replace(
-        names=[*header.names, *names],
-        n_clusters=np.append(header.n_clusters, n_clusters),
-        n_labeled=np.append(header.n_labeled, n_labeled),
-        provenance=_appended(header, partitions=len(names)),
+        names=[*header.names, *read.names],
+        n_clusters=np.append(header.n_clusters, read.n_clusters),
+        n_labeled=np.append(header.n_labeled, read.n_labeled),
+        provenance=_appended(header, partitions=len(read.names)),
         ids=header.ids or source.ids,
     )
-    return Content(grown, [*categories, *new], blocks)
+    blocks = read.blocks if rows is None else _joined_by_ids(read.blocks, rows)
+    return Content(grown, [*categories, *read.categories], blocks)
 
 
 def _joined_by_ids(blocks: Iterable[np.ndarray], rows: np.ndarray) -> Iterator[np.ndarray]:
@@ -280,7 +287,7 @@ def append_to_store(append: Appending, grown: Content, *, partitions: bool) -> N
     header, dtype, stored = grown.header, grown.header.dtype, append.stored
     if partitions:
         parquet_ensemble.refuse_wide(stored.path, len(header.names))
-    writer = append.writer(header, grown.categories, partitions)
+    writer = append.writer(header, grown.categories)
     blocks: Iterable[np.ndarray] = (block.astype(dtype, copy=False) for block in grown.blocks)
     if not partitions:
         old = row_blocks(stored.header.n_objects - writer.n_kept, header.chunk_rows)

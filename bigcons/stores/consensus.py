@@ -25,7 +25,6 @@ from bigcons.storage.places import place_of
 from bigcons.stores.cluster_tree import ClusterTree
 from bigcons.stores.display import facts_table
 from bigcons.stores.export import export_to
-from bigcons.stores.generator import packed_parts, unpacked_parts
 from bigcons.stores.ids import StoredIds, id_array, ids_of, write_ids
 from bigcons.stores.lazy import dask_rows, dataset_of_consensus
 from bigcons.stores.store import (
@@ -35,6 +34,7 @@ from bigcons.stores.store import (
     commit,
     consistent,
     create_arrays,
+    packed_parts,
     reopened,
     write_file,
 )
@@ -258,10 +258,8 @@ class Consensus(Objects):
         """
         import pyarrow as pa
 
-        columns = self._columns(memberships, confidence)
-        parts = list(self._column_blocks(memberships, confidence, min_confidence))
-        arrays = [pa.chunked_array([pa.array(part[c]) for part in parts]) for c in range(len(columns))]
-        return pa.table(arrays, names=list(columns))
+        asked = (memberships, confidence, min_confidence)
+        return pa.concat_tables(pa.table(self._exported(block, *asked)) for block in self.blocks())
 
     def to_pandas(
         self,
@@ -272,11 +270,10 @@ class Consensus(Objects):
     ) -> Any:
         """Return a pandas dataframe, see `to_arrow`; ids that were an index are its index again."""
         found = self.to_arrow(memberships=memberships, confidence=confidence, min_confidence=min_confidence)
-        frame = found.to_pandas()
         if self.id_column is None or not self.id_column.facts.is_index:
-            return frame
-        name = next(iter(self._columns(memberships, confidence)))
-        return frame.set_index(name).rename_axis(None if name == INDEX else name)
+            return found.to_pandas()
+        name = found.column_names[0]
+        return found.to_pandas().set_index(name).rename_axis(None if name == INDEX else name)
 
     @property
     def trust(self) -> Trust:
@@ -363,61 +360,45 @@ class Consensus(Objects):
         Raises InvalidInputError for another suffix and for memberships that do not exist, StoreExistsError if
         ``path`` exists; with ``overwrite`` a file there is replaced.
         """
-        no_ids = isinstance(path, (str, os.PathLike)) and os.fspath(path).lower().endswith(".npy")
-        types = self._columns(memberships, confidence, ids=not no_ids)
+        with_ids = not (isinstance(path, (str, os.PathLike)) and os.fspath(path).lower().endswith(".npy"))
+        asked = (memberships, confidence, min_confidence, with_ids)
+        none = self._exported(Block(0, 0, 0), *asked)
+        types = {name: of.dtype if isinstance(of, np.ndarray) else of.type for name, of in none.items()}
         with export_to(path, self.n_objects, types, overwrite=overwrite) as write:
-            for columns in self._column_blocks(memberships, confidence, min_confidence, ids=not no_ids):
-                write(columns)
+            for block in self.blocks():
+                write([*self._exported(block, *asked).values()])
 
-    def _columns(self, memberships: bool | int, confidence: bool, *, ids: bool = True) -> dict[str, Any]:
-        """Return the columns of an export and their types; raises InvalidInputError for what is not there."""
-        types: dict[str, Any] = {"label": np.dtype(np.int32)}
-        if confidence:
-            self._stored_trust()  # raises if there is none
-            types |= {name: np.dtype(TRUST_ROW[name]) for name in TRUST}
-        if memberships:
-            self.read_memberships(0, 0)  # raises if there are none
-        if memberships is True:
-            types |= {f"cluster_{k}": np.dtype(np.float32) for k in range(self.n_clusters)}
-        elif memberships:
-            for rank in range(1, check_int("memberships", memberships, at_most=self.n_clusters) + 1):
-                types[f"top_{rank}"] = np.dtype(np.int32)
-                types[f"top_{rank}_membership"] = np.dtype(np.float32)
-        if self.id_column is None or not ids:
-            return types
-        name = self.id_column.facts.name
-        return {"id" if name in types else name: self.id_column.type, **types}
-
-    def _column_blocks(
+    def _exported(
         self,
+        block: Block,
         memberships: bool | int,
         confidence: bool,
-        min_confidence: float | None = None,
-        *,
-        ids: bool = True,
-    ) -> Iterator[list[Any]]:
-        """Yield the columns of an export, block by block."""
-        least = None
-        if min_confidence is not None:
-            least = check_number("min_confidence", min_confidence, at_least=0, at_most=1)
-            self._stored_trust()  # raises if there is none
-        for block in self.blocks():
-            rows = (block.start, block.stop)
-            found = self.id_column if ids else None
-            columns = [] if found is None else [found.as_they_came(found.read(*rows))]
-            labels = self.read_labels(*rows)
-            if least is not None:
-                labels = np.where(self.read_array("confidence", *rows) < least, np.int32(-1), labels)
-            columns += [labels, *(self.read_array(name, *rows) for name in (TRUST if confidence else ()))]
-            soft = self.read_memberships(*rows) if memberships else None
-            if soft is not None and memberships is not True:
-                order = np.argsort(-soft, axis=1, kind="stable")[:, :memberships].astype(np.int32)
-                for rank in range(order.shape[1]):
-                    at = np.ascontiguousarray(order[:, rank])
-                    columns += [at, soft[np.arange(len(soft)), at]]
-            elif soft is not None:
-                columns += map(np.ascontiguousarray, soft.T)
-            yield columns
+        min_confidence: float | None,
+        with_ids: bool = True,
+    ) -> dict[str, Any]:
+        """Return the columns of an export by name; raises InvalidInputError for what is not there."""
+        rows = (block.start, block.stop)
+        columns: dict[str, Any] = {"label": self.read_labels(*rows)}
+        if confidence or min_confidence is not None:
+            trust = self.read_trust(*rows)
+            least = check_number("min_confidence", min_confidence or 0, at_least=0, at_most=1)
+            columns["label"] = np.where(trust["confidence"] < least, np.int32(-1), columns["label"])
+            columns |= {name: np.ascontiguousarray(trust[name]) for name in TRUST if confidence}
+        if memberships:
+            soft = self.read_memberships(*rows)
+            if memberships is True:
+                columns |= {f"cluster_{k}": np.ascontiguousarray(column) for k, column in enumerate(soft.T)}
+            else:
+                most = check_int("memberships", memberships, at_most=self.n_clusters)
+                order = np.argsort(-soft, axis=1, kind="stable")[:, :most].astype(np.int32)
+                for rank, largest in enumerate(np.ascontiguousarray(order.T), 1):
+                    columns[f"top_{rank}"] = largest
+                    columns[f"top_{rank}_membership"] = soft[np.arange(len(soft)), largest]
+        if self.id_column is None or not with_ids:
+            return columns
+        name = self.id_column.facts.name
+        ids = self.id_column.as_they_came(self.id_column.read(*rows))
+        return {"id" if name in columns else name: ids, **columns}
 
     def read_placing(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return what places new objects in the clusters: facts and arrays of the method.
@@ -431,7 +412,7 @@ class Consensus(Objects):
                 "solve by another method, such as ConsensusTree (-m tree), or call predict_features of the "
                 "fitted model."
             )
-        return self._read_parts(PLACING)
+        return self._store.read_parts(PLACING, lambda facts, arrays: (facts, arrays))
 
     @property
     def tree(self) -> ClusterTree | None:
@@ -440,22 +421,7 @@ class Consensus(Objects):
         None where it was not chosen; without what places objects. Reads a file, and raises CorruptStoreError
         if that is damaged.
         """
-        if not self._has_tree:
-            return None
-        parts = self._read_parts(TREE)
-        try:
-            return ClusterTree.of_parts(*parts)
-        except (KeyError, TypeError, ValueError) as error:
-            file = self._store.data / TREE
-            raise CorruptStoreError(f"{file} has no tree ({error}); {_RESTORE}", path=file) from None
-
-    def _read_parts(self, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return the facts and arrays in a file."""
-        data, file = self._store.read_file(name), self._store.data / name
-        try:
-            return unpacked_parts(data)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise CorruptStoreError(f"{file} is damaged ({error}); {_RESTORE}", path=file) from None
+        return self._store.read_parts(TREE, ClusterTree.of_parts) if self._has_tree else None
 
     def dask_labels(self) -> Any:
         """Return the labels as a dask array ``(n_objects,)`` int32, one chunk per block."""

@@ -10,17 +10,19 @@ import math
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, StoreError
+from bigcons.errors import InvalidInputError, StoreError
 from bigcons.layout import ENSEMBLE, MISSING, file_names
 from bigcons.memory import row_blocks
 from bigcons.storage.arrays import MAX_CHUNK_BYTES, damaged
 from bigcons.storage.commit import manifest_of
 from bigcons.storage.interface import Place
-from bigcons.storage.reading import MOST_JSON_BYTES, parse_json
+from bigcons.storage.places import link
+from bigcons.storage.reading import MOST_JSON_BYTES, corrupt, decoding, parse_json
 from bigcons.stores.generator import Generator, StoredGenerator
 from bigcons.stores.store import Store, consistent, write_file
 from bigcons.tables.encode import label_dtype
@@ -185,16 +187,8 @@ class StoredRows(ABC):
         shape = (stop - start, self.header.n_columns - first_column)
         if 0 in shape:
             return np.empty(shape, self.dtype)
-        try:
+        with decoding(lambda reason: self.broken(start, stop, reason)):
             block = self.decoded(start, stop, first_column)
-        except (MemoryError, BigconsError):
-            raise
-        except OSError as error:
-            if error.errno is not None:
-                raise
-            raise self.broken(start, stop, str(error)) from None  # as Arrow tells of a damaged page
-        except Exception as error:  # codecs raise errors of many types
-            raise self.broken(start, stop, str(error) or type(error).__name__) from None
         self._check_unchanged()
         if self.header.is_soft:
             if not (block.min() >= 0 and block.max() <= 1):  # NaN fails too
@@ -226,9 +220,7 @@ class StoredRows(ABC):
         if not np.array_equal(n_labeled, header.n_labeled) or not (
             header.is_soft or all(found.all() for found in present)
         ):
-            raise CorruptStoreError(
-                f"{self.path}: the labels do not match the counts in the manifest; {RESTORE}", path=self.path
-            )
+            raise corrupt(self.path, "has labels that do not match the counts in the manifest", RESTORE)
         if isinstance(header.generator, StoredGenerator):
             header.generator.load()
         self.check_files()
@@ -248,10 +240,7 @@ class StoredRows(ABC):
     def broken(self, start: int, stop: int, reason: str) -> StoreError:
         """Return the error of damaged rows, or that of a store that has changed since it was opened."""
         self._check_unchanged()
-        reason = reason.splitlines()[0][:120]
-        return CorruptStoreError(
-            f"{self.path} is damaged in rows {start} to {stop} ({reason}); {RESTORE}", path=self.path
-        )
+        return corrupt(self.path, f"is damaged in rows {start} to {stop} ({reason})", RESTORE)
 
 
 def observed(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -373,12 +362,20 @@ class RowsWriter(ABC):
             refuse_other_length(self._next_row, self._header.n_objects)
 
 
+def link_kept(source: Path, target: Path) -> None:
+    """Link a file of the store before into the grown one; raises CorruptStoreError if it is missing."""
+    try:
+        link(source, target)
+    except FileNotFoundError:
+        raise corrupt(source, "is missing", RESTORE) from None
+
+
 class Appending(NamedTuple):
     """A store locked for an append."""
 
     stored: StoredRows
-    writer: Callable[[Header, Categories, bool], RowsWriter]
-    """Returns the writer of a grown header with its categories; with more objects, or partitions."""
+    writer: Callable[[Header, Categories], RowsWriter]
+    """Returns the writer of a grown header with its categories."""
 
 
 def base_body(header: Header, chunk_columns: int) -> dict[str, Any]:

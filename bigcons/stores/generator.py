@@ -6,20 +6,16 @@ was made of: bit for bit, because a label depends on the row and the centers alo
 
 from __future__ import annotations
 
-import io
-import json
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError
 from bigcons.kernels.nearest import label_nearest, mean_distances, pack_centers
 from bigcons.layout import MISSING
 from bigcons.memory import Block
-from bigcons.stores.store import Store
+from bigcons.stores.store import Store, packed_parts
 from bigcons.tables.encode import label_dtype
 from bigcons.tables.select import Column
 
@@ -153,11 +149,10 @@ class Generator:
         )
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Generator:
+    def of_parts(cls, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Generator:
         """Return the generator of `to_bytes`; raises KeyError, TypeError or ValueError for others."""
         from bigcons.stores.encoding import FeatureEncoding
 
-        facts, arrays = unpacked_parts(data)
         encoding = FeatureEncoding.from_dict(facts["encoding"])
         names = [str(name) for name in facts["names"]]
         centers, sizes, squares = (arrays[name] for name in ("centers", "sizes", "squares"))
@@ -191,33 +186,7 @@ class StoredGenerator(NamedTuple):
 
     def load(self) -> Generator:
         """Return the generator; raises CorruptStoreError for a file that has none."""
-        try:
-            return Generator.from_bytes(self.to_bytes())
-        except (KeyError, TypeError, ValueError, OverflowError, EOFError, RecursionError) as error:
-            file = self.store.data / self.name
-            raise CorruptStoreError(
-                f"{file} holds no generator ({error}); {self.store.remedy}", path=file
-            ) from None
-
-
-def packed_parts(facts: Any, arrays: dict[str, np.ndarray]) -> bytes:
-    """Return JSON values and arrays as one .npz archive, the same bytes for the same content."""
-    text = np.frombuffer(json.dumps(facts).encode(), np.uint8)
-    file = io.BytesIO()
-    np.savez(file, facts=text, **arrays)  # type: ignore[arg-type]
-    return file.getvalue()
-
-
-def unpacked_parts(data: bytes) -> tuple[Any, dict[str, np.ndarray]]:
-    """Return what `packed_parts` packed; raises KeyError or ValueError for anything else. No pickles."""
-    import zipfile
-
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, zipfile.BadZipFile, NotImplementedError, zlib.error) as error:
-        raise ValueError(str(error)) from None
-    return json.loads(arrays.pop("facts").tobytes()), arrays
+        return self.store.read_parts(self.name, Generator.of_parts)
 
 
 # Labels

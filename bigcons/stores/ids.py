@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidIdsError, StoreError
+from bigcons.errors import CorruptStoreError, InvalidIdsError
 from bigcons.layout import IDS
 from bigcons.memory import BLOCK_ROWS
 from bigcons.storage.arrays import create_array, open_declared
 from bigcons.storage.interface import Place
+from bigcons.storage.reading import decoding
 from bigcons.tables.ids import (
     NUMBERS,
     TEXT,
@@ -187,16 +188,8 @@ class StoredIds(Ids):
         """Return the ids of one chunk of rows, which have been checked."""
         start = number * self.chunk_rows
         stop = min(start + self.chunk_rows, self.n_objects)
-        try:
-            found = self._decoded(number, start, stop)
-        except (MemoryError, StoreError):
-            raise
-        except Exception as error:  # codecs raise errors of many types
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
-            reason = (str(error) or type(error).__name__).splitlines()[0][:120]
-            raise self._broken(start, stop, f"cannot be read ({reason})") from None
-        return found
+        with decoding(lambda reason: self._broken(start, stop, f"cannot be read ({reason})")):
+            return self._decoded(number, start, stop)
 
     def _decoded(self, number: int, start: int, stop: int) -> Any:
         """Return the ids of one chunk and compare them with its checksum."""

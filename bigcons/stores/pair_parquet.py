@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import BigconsError, CorruptStoreError, InvalidPairsError
+from bigcons.errors import BigconsError, InvalidPairsError
 from bigcons.layout import PAIR_COLUMNS
 from bigcons.memory import BLOCK_ROWS
 from bigcons.storage.commit import (
@@ -25,6 +25,7 @@ from bigcons.storage.commit import (
 )
 from bigcons.storage.interface import StorePath
 from bigcons.storage.places import DiskPlace, place_of
+from bigcons.storage.reading import corrupt
 from bigcons.stores.pair_lists import PairList
 from bigcons.stores.pair_rows import MAX_OBJECTS, Edges
 from bigcons.tables.files import ParquetTable, is_parquet
@@ -155,10 +156,10 @@ class ParquetPairs(PairList):
         known = n_objects if self.stated.n_objects is None else self.stated.n_objects
         super().__init__(table, n_objects=known, columns=columns)
         if self.stated.n_pairs not in (None, table.n_rows):
-            raise CorruptStoreError(
-                f"{table.where} states n_pairs={self.stated.n_pairs} but its files have {table.n_rows}; "
+            raise corrupt(
+                table.where,
+                f"states n_pairs={self.stated.n_pairs} but its files have {table.n_rows}",
                 "restore the missing files or, if pairs were left out, remove the key bigcons.pairs.",
-                path=table.where,
             )
         self.n_files: int = len(table.files())
 
@@ -229,13 +230,9 @@ def _stated(table: ParquetTable) -> Stated:
             provenance = facts.get("provenance")
             facts["provenance"] = None if provenance is None else dict(provenance)
         except (ValueError, TypeError, RecursionError) as error:
-            raise CorruptStoreError(
-                f"{path} has damaged metadata ({error}); write the pairs again.", path=path
-            ) from error
+            raise corrupt(path, f"has damaged metadata ({error})", "write the pairs again.") from error
         found.append(Stated(*(facts.get(name) for name in Stated._fields)))
         if found[-1]._replace(provenance=None) != found[0]._replace(provenance=None):
-            raise CorruptStoreError(
-                f"{path} and {table.files()[0]} are of different tables; keep each in a folder of its own.",
-                path=path,
-            )
+            what = f"and {table.files()[0]} are of different tables"
+            raise corrupt(path, what, "keep each in a folder of its own.")
     return found[0]

@@ -11,23 +11,11 @@ from bigcons.layout import PAIRS, ArraySpec, checksum_of
 from bigcons.storage.arrays import create_array
 from bigcons.storage.commit import new_store
 from bigcons.storage.interface import Place, StorePath
-from bigcons.stores.pair_rows import MAX_OBJECTS, Rows
-from bigcons.stores.store import Store, commit, consistent
-from bigcons.validation import check_int
+from bigcons.stores.pair_rows import Rows
+from bigcons.stores.store import commit
 
 KIND = "pairs"
 RESTORE = "sample or import the pairs again, or restore the store from a copy."
-
-
-def open_pairs(place: Place) -> Store:
-    """Open the table of pairs at ``place``.
-
-    Raises StoreNotFoundError if it does not exist, CorruptStoreError if its arrays do not match the manifest.
-    """
-    store = Store(place, KIND, RESTORE)
-    with consistent(place, RESTORE):
-        check_int("n_objects", store.body["n_objects"], at_least=0, at_most=MAX_OBJECTS)
-    return store
 
 
 def write_pairs(

@@ -42,6 +42,7 @@ from bigcons.stores.pair_parquet import (
 )
 from bigcons.stores.pair_rows import (
     CHUNK_ENTRIES,
+    MAX_OBJECTS,
     OBJECT_BYTES,
     PAIR_BYTES,
     Edges,
@@ -53,15 +54,11 @@ from bigcons.stores.pair_rows import (
     row_of_entries,
     symmetric_rows,
 )
-from bigcons.stores.pair_store import (
-    KIND,
-    RESTORE,
-    open_pairs,
-    write_pairs,
-)
-from bigcons.stores.store import Objects, Store
+from bigcons.stores.pair_store import KIND, RESTORE, write_pairs
+from bigcons.stores.store import Objects, Store, consistent
 from bigcons.tables.files import describe, footer_of, is_parquet, provenance_of_files
 from bigcons.tables.intake import open_table
+from bigcons.validation import check_int
 
 DEFAULT_MEMORY = 10**9
 """Budget for converting Parquet to rows where none is given."""
@@ -155,7 +152,9 @@ class PairTable(Objects):
             raise StoreNotFoundError(
                 f"{place} is not a store of pairs; store it with bigcons import-pairs.", path=place
             )
-        store = open_pairs(place)
+        store = Store(place, KIND, RESTORE)
+        with consistent(place, RESTORE):
+            check_int("n_objects", store.body["n_objects"], at_least=0, at_most=MAX_OBJECTS)
         columns = {name: store.column(name) for name in PAIRS}
         made_with = store.body["provenance"]
         table = PairTable(**columns, path=str(place), provenance=made_with, stored=store.body)
@@ -318,20 +317,23 @@ class PairTable(Objects):
 
     def info(self) -> dict[str, Any]:
         """Return a summary as JSON values, without reading the arrays."""
-        if self.path is None:
-            n_bytes = sum(column.nbytes for column in self._columns)
-        else:
-            n_bytes = place_of(self.path).n_bytes()
         return {
             "kind": KIND,
             "path": self.path,
             "n_objects": self.n_objects,
             "n_pairs": self.n_pairs,
             "pairs_per_object": 2 * self.n_pairs / max(self.n_objects, 1),
-            "counts_dtype": str(np.dtype(self._columns.n_seen.dtype)),
             "rows_per_block": self.rows_per_block,
-            "n_bytes": n_bytes,
+            **self._stored_as(),
             "provenance": self.provenance,
+        }
+
+    def _stored_as(self) -> dict[str, Any]:
+        """Return what tells of the form in which the pairs are stored, and their bytes."""
+        held = sum(column.nbytes for column in self._columns) if self.path is None else 0
+        return {
+            "counts_dtype": str(np.dtype(self._columns.n_seen.dtype)),
+            "n_bytes": place_of(self.path).n_bytes() if self.path else held,
         }
 
     def verify(self) -> dict[str, Any]:
@@ -475,20 +477,9 @@ class ParquetPairTable(PairTable):
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         return self.save(folder / "pairs.zarr")._columns
 
-    def info(self) -> dict[str, Any]:
-        """Return a summary as JSON values, without reading the pairs."""
-        return {
-            "kind": KIND,
-            "path": self.path,
-            "format": "parquet",
-            "n_objects": self.n_objects,
-            "n_pairs": self.n_pairs,
-            "pairs_per_object": 2 * self.n_pairs / max(self.n_objects, 1),
-            "rows_per_block": self.rows_per_block,
-            "n_files": self._pairs.n_files,
-            "n_bytes": sum(file.stat().st_size for file in self._pairs.files()),
-            "provenance": self.provenance,
-        }
+    def _stored_as(self) -> dict[str, Any]:
+        n_bytes = sum(file.stat().st_size for file in self._pairs.files())
+        return {"format": "parquet", "n_files": self._pairs.n_files, "n_bytes": n_bytes}
 
     def verify(self) -> dict[str, Any]:
         """Read every pair and check it against the checksums and the rules of `bigcons.layout.PAIR_COLUMNS`.

@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import threading
 import zlib
+from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, DamagedFileError, InvalidInputError, StoreError
+from bigcons.errors import DamagedFileError, InvalidInputError, StoreError
 from bigcons.layout import MISSING, PARQUET, file_names
-from bigcons.memory import BLOCK_ROWS
+from bigcons.memory import BLOCK_ROWS, row_blocks
 from bigcons.storage.commit import (
     PARQUET_MANIFEST,
     names_parquet,
@@ -30,7 +32,8 @@ from bigcons.storage.commit import (
     write_manifest,
 )
 from bigcons.storage.interface import Place, StorePath
-from bigcons.storage.places import DiskPlace, link, place_of
+from bigcons.storage.places import DiskPlace, place_of
+from bigcons.storage.reading import corrupt
 from bigcons.stores.ensemble_store import (
     KIND,
     MAX_CHUNK_COLUMNS,
@@ -40,6 +43,7 @@ from bigcons.stores.ensemble_store import (
     Header,
     RowsWriter,
     StoredRows,
+    link_kept,
     observed,
     refuse_other_length,
     require,
@@ -56,8 +60,7 @@ from bigcons.tables.table import Table
 
 MOST_PARTITIONS = 4_096
 """Partitions of an ensemble in Parquet, which describes each column in every file. Of more, the time to open
-a file grows faster than their number, and its description takes more memory than is planned: measured by
-``benchmarks/stores.py``."""
+a file grows faster than their number: measured by ``benchmarks/stores.py``."""
 
 _TOGETHER = 16
 """Columns that a thread decodes at a time."""
@@ -80,7 +83,32 @@ def _file_of(folder: Place, number: int) -> Path:
 # Reading
 
 
-class ParquetRows(StoredRows):
+class PartedRows(StoredRows):
+    """Rows in parts, files or row groups, of which each is decoded by itself."""
+
+    _ends: np.ndarray
+    """The row after the last one of each part."""
+
+    def decoded(self, start: int, stop: int, first_column: int) -> np.ndarray:
+        """Return rows from the parts that they are in."""
+        found = np.empty((stop - start, self.header.n_columns), self.dtype)
+        numbers = np.searchsorted(self._ends, (start, stop - 1), "right").tolist()
+        for number in range(numbers[0], numbers[1] + 1):
+            first, end = self._rows_of(number)
+            low, high = max(start, first), min(stop, end)
+            self._fill(number, slice(low - first, high - first), found[low - start : high - start])
+        return np.ascontiguousarray(found[:, first_column:])
+
+    def _rows_of(self, number: int) -> tuple[int, int]:
+        """Return the first row of a part, and the one after its last."""
+        return int(self._ends[number - 1]) if number else 0, int(self._ends[number])
+
+    @abstractmethod
+    def _fill(self, number: int, part: slice, out: np.ndarray) -> None:
+        """Write some rows of a part to ``out``."""
+
+
+class ParquetRows(PartedRows):
     """The files of a store, open for reading."""
 
     def __init__(self, path: Place) -> None:
@@ -94,26 +122,16 @@ class ParquetRows(StoredRows):
             if body["ids"] is not None:
                 self.store.ids = ParquetIds(path, body["ids"], self.footers, *sizes)
                 self.header: Header = self.header._replace(ids=self.store.ids)
+        self._ends: np.ndarray = np.array([block.stop for block in row_blocks(*sizes)])
         self._encodings: list[Encoding] = []
         """Those of the partitions, made when a label is looked up."""
 
-    def decoded(self, start: int, stop: int, first_column: int) -> np.ndarray:
-        """Return rows from the files of their chunks."""
-        rows = self.header.chunk_rows
-        found = np.empty((stop - start, self.header.n_columns), self.dtype)
-        for number in range(start // rows, -(-stop // rows)):
-            first = number * rows
-            low, high = max(start - first, 0), min(stop - first, rows)
-            self._decode(number, slice(low, high), found[first + low - start : first + high - start])
-        return np.ascontiguousarray(found[:, first_column:])
-
-    def _decode(self, number: int, part: slice, out: np.ndarray) -> None:
+    def _fill(self, number: int, part: slice, out: np.ndarray) -> None:
         """Read some rows of a file, a few partitions at a time."""
         header = self.header
         with _opened(_file_of(self.path, number), self.footers[number]) as file:
-            first = number * header.chunk_rows
-            n_rows = min(header.chunk_rows, header.n_objects - first)
-            require(file.metadata.num_rows == n_rows, "another number of rows")
+            first, end = self._rows_of(number)
+            require(file.metadata.num_rows == end - first, "another number of rows")
             for first in range(0, len(header.names), _TOGETHER):
                 names = header.names[first : first + _TOGETHER]
                 table = file.read_row_group(0, columns=names, use_threads=False).slice(
@@ -146,14 +164,17 @@ class ParquetRows(StoredRows):
         require(n_labeled == len(column) - column.null_count, "a label that the manifest does not know")
         return codes
 
-    def reading_bytes(self, n_processes: int, n_threads: int) -> int:  # noqa: ARG002 - threads share nothing
-        """Return what each thread holds while it decodes a few columns of a chunk (measured)."""
+    def reading_bytes(self, n_processes: int, n_threads: int) -> int:
+        """Return what each thread holds, a footer and a few columns of a chunk, besides Arrow (measured)."""
         n_columns = min(self.header.n_columns, _TOGETHER)
         if self.header.is_soft:
             groups = range(0, len(self.header.names), _TOGETHER)
             n_columns = int(np.add.reduceat(self.header.n_clusters, groups).max())
-        label_bytes = 12 + 5 * self.dtype.itemsize  # of Parquet's 32 bits and levels, of Arrow, and codes
-        return n_threads * (20_000_000 + self.header.chunk_rows * n_columns * label_bytes)
+        label_bytes = 20 + 4 * self.dtype.itemsize  # of Parquet's 32 bits and levels, of Arrow, and codes
+        footer_bytes = 8_000 * len(self.header.names)
+        return n_processes * 25_000_000 + n_threads * (
+            footer_bytes + self.header.chunk_rows * n_columns * label_bytes
+        )
 
     def check_files(self) -> None:
         """Compare ids and files with their checksums, and refuse others beside them."""
@@ -161,16 +182,8 @@ class ParquetRows(StoredRows):
         known = {_file_of(self.path, number).name for number in range(len(self.file_checksums))}
         for name in self.path.names():
             if name not in known and not name.startswith(("_", ".")):
-                raise CorruptStoreError(
-                    f"{self.path / name} is not part of the ensemble, but other readers would read it; "
-                    "remove it.",
-                    path=self.path / name,
-                )
-
-    def broken_file(self, number: int, what: str) -> CorruptStoreError:
-        """Return the error of a file that is not as the manifest says."""
-        file = _file_of(self.path, number)
-        return CorruptStoreError(f"{file} {what}; {RESTORE}", path=file)
+                what = "is not part of the ensemble, but other readers would read it"
+                raise corrupt(self.path / name, what, "remove it.")
 
 
 @contextmanager
@@ -269,12 +282,16 @@ class ParquetIds(StoredIds):
 class ParquetWriter(RowsWriter):
     """Writes the files of a store to an empty ``folder``.
 
-    ``kept`` is the store before, to which objects are appended: the files of its full chunks are linked,
-    unless the type of a column changes.
+    ``kept`` is the store before: the files of its full chunks are linked, unless a column is new or changes
+    its type.
     """
 
     def __init__(
-        self, folder: Place, header: Header, categories: Categories, kept: ParquetRows | None = None
+        self,
+        folder: Place,
+        kept: ParquetRows | None,
+        header: Header,
+        categories: Categories,
     ) -> None:
         columns = min(header.n_columns, MAX_CHUNK_COLUMNS)
         super().__init__(folder, header, categories, file_names(PARQUET), columns)
@@ -288,10 +305,7 @@ class ParquetWriter(RowsWriter):
             self._checksums = kept.checksums[:n_kept].tolist()
             self._parts, self._footers = kept.file_checksums[:n_kept], kept.footers[:n_kept]
             for number in range(n_kept):
-                try:
-                    link(_file_of(kept.path, number), _file_of(folder, number))
-                except FileNotFoundError:
-                    raise kept.broken_file(number, "is missing") from None
+                link_kept(_file_of(kept.path, number), _file_of(folder, number))
         self.n_kept: int = n_kept * header.chunk_rows
         self._next_row = self.n_kept
         self._ids: Iterator[Any] | None = None
@@ -426,18 +440,13 @@ def appending(place: Place) -> Iterator[Appending]:
     """Lock the store at ``place`` for an append, which replaces it when the ``with`` block ends."""
     with new_store(place, overwrite=True, kind=KIND) as folder:
         stored = ParquetRows(place)
-        yield Appending(
-            stored,
-            lambda header, categories, partitions: ParquetWriter(
-                folder, header, categories, None if partitions else stored
-            ),
-        )
+        yield Appending(stored, partial(ParquetWriter, folder, stored))
 
 
 # The files of others
 
 
-class GivenRows(StoredRows):
+class GivenRows(PartedRows):
     """The labels in Parquet files without a manifest.
 
     Codes and chunks are those of the same files read into memory. A row group is decoded as a whole, by one
@@ -459,7 +468,7 @@ class GivenRows(StoredRows):
         )
         self.dtype: np.dtype = label_dtype(self.header.n_clusters)
         self.n_bytes: int = sum(file.stat().st_size for file in files.files())
-        self._ends = np.cumsum(files.group_rows())
+        self._ends: np.ndarray = np.cumsum(files.group_rows())
         self._held: dict[int, np.ndarray] = {}
         self._decoding = threading.Lock()
         if max(files.group_rows()) > self.header.chunk_rows:
@@ -475,37 +484,20 @@ class GivenRows(StoredRows):
         vars(self).update(state)
         self._decoding = threading.Lock()
 
-    def decoded(self, start: int, stop: int, first_column: int) -> np.ndarray:
-        """Return rows from the row groups that they are in."""
-        found = np.empty((stop - start, self.header.n_columns - first_column), self.dtype)
-        row = start
-        for group in range(int(np.searchsorted(self._ends, start, "right")), len(self._ends)):
-            end = int(self._ends[group])
-            first = int(self._ends[group - 1]) if group else 0
-            until = min(end, stop)
-            if row < until:
-                found[row - start : until - start] = self._group(group)[
-                    row - first : until - first, first_column:
-                ]
-            row = max(row, until)
-            if row == stop:
-                break
-        return found
-
-    def _group(self, group: int) -> np.ndarray:
-        """Return the codes of a row group."""
+    def _fill(self, number: int, part: slice, out: np.ndarray) -> None:
+        """Write the codes of rows of a row group."""
         with self._decoding:
-            codes = self._held.pop(group, None)
+            codes = self._held.pop(number, None)
             if codes is None:
                 while len(self._held) > 1:
                     del self._held[next(iter(self._held))]
                 try:
-                    codes = self._decode(int(self._ends[group - 1]) if group else 0, int(self._ends[group]))
+                    codes = self._decode(*self._rows_of(number))
                 except DamagedFileError:
                     self._check_unchanged()
                     raise
-            self._held[group] = codes
-            return codes
+            self._held[number] = codes
+        out[:] = codes[part]
 
     def _decode(self, start: int, stop: int) -> np.ndarray:
         codes = np.empty((stop - start, self.header.n_columns), self.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,8 @@ class SoftSources:
     a Consensus with memberships, or such a Consensus.
     """
 
+    where: str = "memberships"
+
     def __init__(self, sources: Any, names: Sequence[str]) -> None:
         self.names: list[str] = list(names)
         self._sources = [_open(source, name) for source, name in zip(sources, names, strict=True)]
@@ -43,11 +45,12 @@ class SoftSources:
                 )
         self.ids: Ids | None = None
         for name, source in zip(names, self._sources, strict=True):
-            if self.ids is not None and source.ids is not None:
-                where = f"memberships of {name!r}"
-                refuse_other_ids(self.ids.blocks(), source.ids.blocks(), source.ids.facts.name, where)
-            self.ids = self.ids or source.ids
-        self.n_clusters: np.ndarray = np.array([source.n_clusters for source in self._sources], np.int64)
+            ids = source.id_column
+            if self.ids is not None and ids is not None:
+                refuse_other_ids(self.ids.blocks(), ids.blocks(), ids.facts.name, f"memberships of {name!r}")
+            self.ids = self.ids or ids
+        counts = [s.n_clusters if isinstance(s, Consensus) else s.n_features for s in self._sources]
+        self.n_clusters: np.ndarray = np.array(counts, np.int64)
         self.offsets: np.ndarray = np.concatenate([[0], np.cumsum(self.n_clusters)])
 
     @property
@@ -60,7 +63,7 @@ class SoftSources:
 
         Raises InvalidInputError, with object and partition, for rows that are not on the simplex.
         """
-        readers = [source.iterate(rows) for source in self._sources]
+        readers = [_rows_of(source, rows) for source in self._sources]
         for block in row_blocks(self.n_objects, rows):
             found = np.empty((block.n_rows, int(self.offsets[-1])), np.float32)
             for name, (first, last), reader in zip(self.names, pairwise(self.offsets), readers, strict=True):
@@ -103,33 +106,12 @@ def _is_consensus(source: Any) -> bool:
     return isinstance(source, Consensus) or (isinstance(source, (str, os.PathLike)) and is_store(source))
 
 
-class _Source(NamedTuple):
-    """The memberships of one partition, missing rows as NaN or 0."""
-
-    n_objects: int
-    n_clusters: int
-    table: Features | Consensus
-
-    @property
-    def ids(self) -> Ids | None:
-        return self.table.id_column if isinstance(self.table, Consensus) else self.table.ids
-
-    def iterate(self, rows: int) -> Iterator[tuple[Block, np.ndarray]]:
-        if not isinstance(self.table, Consensus):
-            yield from self.table.iterate(rows)
-            return
-        for block in row_blocks(self.n_objects, rows):
-            memberships = self.table.read_memberships(block.start, block.stop)
-            missing = self.table.read_labels(block.start, block.stop) < 0
-            yield block, np.where(missing[:, None], np.float32(0), memberships)
-
-
-def _open(source: Any, name: str) -> _Source:
+def _open(source: Any, name: str) -> Features | Consensus:
     if isinstance(source, (str, os.PathLike)) and is_store(source):
         source = Consensus.open(source)
     if isinstance(source, Consensus):
         source.read_memberships(0, 0)  # raises if there are only labels
-        return _Source(source.n_objects, source.n_clusters, source)
+        return source
     if isinstance(source, (list, tuple)):
         source = np.asarray(source)
     from bigcons.stores.features import Features
@@ -139,7 +121,18 @@ def _open(source: Any, name: str) -> _Source:
         raise InvalidInputError(
             f"memberships of {name!r} have text in column {next(iter(table.categories))!r}; pass numbers."
         )
-    return _Source(table.n_objects, table.n_features, table)
+    return table
+
+
+def _rows_of(source: Features | Consensus, rows: int) -> Iterator[tuple[Block, np.ndarray]]:
+    """Yield the memberships of one partition, missing rows as NaN or 0."""
+    if not isinstance(source, Consensus):
+        yield from source.iterate(rows)
+        return
+    for block in source.blocks(rows):
+        missing = source.read_labels(block.start, block.stop) < 0
+        memberships = source.read_memberships(block.start, block.stop)
+        yield block, np.where(missing[:, None], np.float32(0), memberships)
 
 
 def _on_the_simplex(rows: np.ndarray, block: Block, name: str) -> np.ndarray:

@@ -5,25 +5,30 @@
 
 from __future__ import annotations
 
+import io
+import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError
+from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.layout import PARQUET, Array, Layout, Piece, layout_of
 from bigcons.storage.arrays import SharedChunks, create_array, create_group, open_declared, refuse_links
 from bigcons.storage.commit import PARQUET_MANIFEST, load_manifest, manifest_of, write_manifest
 from bigcons.storage.interface import Place
-from bigcons.storage.reading import MOST_BYTES
+from bigcons.storage.reading import MOST_BYTES, corrupt, decoding
 from bigcons.stores.ids import StoredIds, array_names
 from bigcons.tables.ids import Ids
 
 INCONSISTENT = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
 """What reading the body of a manifest raises that is not consistent."""
+
+
+Made = TypeVar("Made")
 
 
 @contextmanager
@@ -32,9 +37,7 @@ def consistent(place: Place, remedy: str) -> Iterator[None]:
     try:
         yield
     except INCONSISTENT as error:
-        raise CorruptStoreError(
-            f"{place} has an inconsistent manifest ({error}); {remedy}", path=place
-        ) from error
+        raise corrupt(place, f"has an inconsistent manifest ({error})", remedy) from error
 
 
 class Manifested(NamedTuple):
@@ -107,12 +110,8 @@ class Store:
 
     def read(self, name: str, start: int, stop: int) -> np.ndarray:
         """Return entries, or rows, of an array; raises CorruptStoreError if any are damaged or missing."""
-        try:
+        with decoding(lambda reason: self.broken(name, start, stop, f"cannot be decoded ({reason})")):
             found = np.ascontiguousarray(self.arrays[name][start:stop])
-        except (OSError, MemoryError, StoreError):
-            raise
-        except Exception as error:  # codecs raise errors of many types
-            raise self.broken(name, start, stop, f"cannot be decoded ({type(error).__name__})") from error
         if found.size:
             spec = self.layout.arrays[name].spec
             extreme = found.max() if spec.fill == "maximum" and found.dtype.kind != "f" else found.min()
@@ -142,10 +141,18 @@ class Store:
         try:
             content = bytes(file.read(at_most))
         except FileNotFoundError:
-            raise CorruptStoreError(f"{file} is missing; {self.remedy}", path=file) from None
+            raise corrupt(file, "is missing", self.remedy) from None
         if zlib.crc32(content) != checksum:
-            raise CorruptStoreError(f"{file} is damaged (wrong checksum); {self.remedy}", path=file)
+            raise corrupt(file, "is damaged (wrong checksum)", self.remedy)
         return content
+
+    def read_parts(self, name: str, of: Callable[[dict[str, Any], dict[str, np.ndarray]], Made]) -> Made:
+        """Return what ``of`` makes of facts and arrays in a file; raises CorruptStoreError if it cannot."""
+        data = self.read_file(name)
+        try:
+            return of(*unpacked_parts(data))
+        except (*INCONSISTENT, EOFError, RecursionError) as error:
+            raise corrupt(self.data / name, f"is damaged ({error})", self.remedy) from None
 
     def check_rest(self) -> None:
         """Read what is besides the arrays, and compare it with the manifest; refuse symbolic links."""
@@ -155,6 +162,26 @@ class Store:
             if checksum is not None:
                 self.read_file(name)
         refuse_links(self.place)
+
+
+def packed_parts(facts: Any, arrays: dict[str, np.ndarray]) -> bytes:
+    """Return JSON values and arrays as one .npz archive, the same bytes for the same content."""
+    text = np.frombuffer(json.dumps(facts).encode(), np.uint8)
+    file = io.BytesIO()
+    np.savez(file, facts=text, **arrays)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def unpacked_parts(data: bytes) -> tuple[Any, dict[str, np.ndarray]]:
+    """Return what `packed_parts` packed; raises KeyError or ValueError for anything else. No pickles."""
+    import zipfile
+
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (OSError, zipfile.BadZipFile, NotImplementedError, zlib.error) as error:
+        raise ValueError(str(error)) from None
+    return json.loads(arrays.pop("facts").tobytes()), arrays
 
 
 class Objects:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.errors import InvalidInputError
 from bigcons.layout import ENSEMBLE, GROUPS, IDS, arrays_of, file_names
 from bigcons.storage.arrays import (
     METADATA,
@@ -31,7 +32,8 @@ from bigcons.storage.commit import (
 )
 from bigcons.storage.interface import Place
 from bigcons.storage.locks import writer_lock
-from bigcons.storage.places import DiskPlace, disk_errors, link
+from bigcons.storage.places import DiskPlace, disk_errors
+from bigcons.storage.reading import corrupt
 from bigcons.stores.ensemble_store import (
     KIND,
     MAX_CHUNK_COLUMNS,
@@ -42,6 +44,7 @@ from bigcons.stores.ensemble_store import (
     RowsWriter,
     StoredRows,
     base_body,
+    link_kept,
 )
 from bigcons.stores.ids import write_ids
 from bigcons.stores.store import create_arrays, list_arrays
@@ -57,9 +60,9 @@ class ZarrRows(StoredRows):
         ((name, self._array),) = self.store.arrays.items()
         file = self.store.data / name
         if self._array.chunks != (self.header.chunk_rows, self.chunk_columns):
-            raise CorruptStoreError(f"{file} does not have the chunks in the manifest; {RESTORE}", path=file)
+            raise corrupt(file, "does not have the chunks in the manifest", RESTORE)
         if zlib.crc32((file / METADATA).read()) != self.store.body["metadata_checksum"]:
-            raise CorruptStoreError(f"{file} has damaged metadata (wrong checksum); {RESTORE}", path=file)
+            raise corrupt(file, "has damaged metadata (wrong checksum)", RESTORE)
 
     @property
     def generation(self) -> int:
@@ -92,7 +95,7 @@ def reading_bytes(chunk_rows: int, row_bytes: int, dtype: np.dtype, n_processes:
 class ArrayWriter(RowsWriter):
     """Writes one generation to ``folder`` and commits it as the valid one of the store at ``place``.
 
-    ``kept`` is the previous generation, whose full rows of chunks (or, with more ``partitions``, full columns
+    ``kept`` is the previous generation, whose full rows of chunks (or, with more partitions, full columns
     of chunks) are shared unless the type grows.
     """
 
@@ -100,16 +103,14 @@ class ArrayWriter(RowsWriter):
         self,
         folder: Place,
         place: Place,
+        check_lock: Callable[[], None],
+        kept: ZarrRows | None,
         header: Header,
         categories: Categories,
-        *,
-        kept: ZarrRows | None = None,
-        partitions: bool = False,
-        check_lock: Callable[[], None] = lambda: None,
     ) -> None:
         self._place, self._check_lock = place, check_lock
         self._generation = 1 if kept is None else kept.generation + 1
-        grows = kept is not None and not partitions
+        grows = kept is not None and len(header.names) == len(kept.header.names)
         columns = min(header.n_columns, MAX_CHUNK_COLUMNS)
         if kept is not None and grows:
             columns = kept.chunk_columns
@@ -164,10 +165,7 @@ class ArrayWriter(RowsWriter):
             for row, column in np.ndindex(n_rows, n_columns):
                 source, target = before / f"c/{row}/{column}", self._path.path / f"c/{row}/{column}"
                 target.parent.mkdir(parents=True, exist_ok=True)
-                try:
-                    link(source, target)
-                except FileNotFoundError:
-                    raise CorruptStoreError(f"{source} is missing; {RESTORE}", path=source) from None
+                link_kept(source, target)
         else:
             grid = self._array.cdata_shape
             self._shared = kept.store.manifest.shared.grown(
@@ -186,22 +184,13 @@ def appending(place: Place) -> Iterator[Appending]:
     with writer_lock(place) as check_lock, disk_errors(place):
         stored = ZarrRows(place)
         _sweep(place)
-
-        def writer_in(folder: Place) -> Callable[[Header, Categories, bool], RowsWriter]:
-            return lambda header, categories, partitions: ArrayWriter(
-                *(folder, place, header, categories),
-                kept=stored,
-                partitions=partitions,
-                check_lock=check_lock,
-            )
-
         if not isinstance(place, DiskPlace):
             with discarded_on_failure(new_folder(place), place) as folder:
-                yield Appending(stored, writer_in(folder))
+                yield Appending(stored, partial(ArrayWriter, folder, place, check_lock, stored))
             _sweep(place)
         elif stored.store.data is place:
             try:
-                yield Appending(stored, writer_in(place))
+                yield Appending(stored, partial(ArrayWriter, place, place, check_lock, stored))
             finally:
                 _sweep(place)
         else:

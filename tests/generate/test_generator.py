@@ -14,6 +14,7 @@ import bigcons as bc
 from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.generate import diverse, feature_views, kmeans, object_views, weighted_kmeans
 from bigcons.stores.generator import Generator
+from bigcons.stores.store import unpacked_parts
 
 N = 81_000  # half of which are more than a sample
 
@@ -103,18 +104,18 @@ def test_generator__that_is_damaged_is_found(table, tmp_path):
             ensemble.verify()
 
 
-def test_from_bytes__refuses_arrays_that_do_not_fit():
+def test_of_parts__refuses_arrays_that_do_not_fit():
     made = kmeans(np.random.default_rng(0).normal(size=(50, 3)), n_partitions=2, n_clusters=2).generator
-    assert np.array_equal(Generator.from_bytes(made.to_bytes()).centers[1], made.centers[1])
+    assert np.array_equal(Generator.of_parts(*unpacked_parts(made.to_bytes())).centers[1], made.centers[1])
     for wrong in (
         Generator(made.encoding, ["p0"], made.centers, made.squares, 1.0),
         Generator(made.encoding, made.names, [c[:, :-1] for c in made.centers], made.squares, 1.0),
         Generator(made.encoding, made.names, made.centers, made.squares[:, :-1], 1.0),
     ):
         with pytest.raises(ValueError, match="shapes"):
-            Generator.from_bytes(wrong.to_bytes())
+            Generator.of_parts(*unpacked_parts(wrong.to_bytes()))
     with pytest.raises(ValueError):  # noqa: PT011 - whatever zip says
-        Generator.from_bytes(b"PK nothing")
+        unpacked_parts(b"PK nothing")
 
 
 def test_kmeans__resumes_without_the_centers_of_a_partition(table, tmp_path, monkeypatch):

@@ -1,4 +1,7 @@
-"""Converting a table of pairs that is larger than its budget stays within it: the peak of a child process."""
+"""What Parquet takes: a table of pairs converted within its budget, and an ensemble read as it is planned.
+
+Peaks are those of a child process.
+"""
 
 import json
 import subprocess
@@ -11,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bigcons
-from bigcons import PairTable
+from bigcons import Ensemble, PairTable
 from tests.support.stores import names_in
 
 pytestmark = [
@@ -71,3 +74,35 @@ def test_import_pairs__of_a_table_larger_than_the_budget(tmp_path):
     order = np.argsort(numbers)
     for name, column in columns.items():
         np.testing.assert_array_equal(getattr(stored, name), column[order])
+
+
+READER = """
+import re, sys
+from pathlib import Path
+import pyarrow.parquet
+from bigcons import Ensemble
+
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+
+ensemble = Ensemble.open(sys.argv[1])
+planned = ensemble.stored.reading_bytes(1, 1) + ensemble.chunk_rows * ensemble.row_bytes
+before = peak()
+for block in ensemble.blocks():
+    ensemble.read(block.start, block.stop)
+print(planned, peak() - before)
+"""
+
+
+def test_read__of_a_wide_ensemble_takes_what_is_planned(tmp_path):
+    labels = np.random.default_rng(0).integers(0, 20, (1_024, 2_048), np.int8)
+    Ensemble.from_labels(labels).save(tmp_path / "wide.parquet")
+    done = subprocess.run(
+        [sys.executable, "-c", READER, str(tmp_path / "wide.parquet")],
+        cwd=Path(bigcons.__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    planned, used = map(int, done.stdout.split())
+    assert used <= planned <= 3 * used

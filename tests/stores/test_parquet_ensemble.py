@@ -247,7 +247,7 @@ def test_alterations__are_found(tmp_path):
     files = sorted(path.iterdir())
     sizes = np.cumsum([file.stat().st_size for file in files])
     told = []
-    for position in RNG.integers(0, sizes[-1], 60):
+    for position in RNG.integers(0, sizes[-1], 100):
         number = int(np.searchsorted(sizes, position, "right"))
         file, place = files[number], int(position) - (int(sizes[number - 1]) if number else 0)
         content = file.read_bytes()
@@ -395,7 +395,7 @@ def test_fit__has_the_same_bits_from_every_store(tmp_path):
         str(tmp_path / "given.parquet"),
     ]
     ensemble.to_pandas().to_parquet(sources[2], row_group_size=1_300)
-    found = []
+    found, placed = [], []
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
@@ -407,7 +407,8 @@ def test_fit__has_the_same_bits_from_every_store(tmp_path):
                 model = PCC(3, max_iter=4, tol=0, random_state=0, client=engine, memory="8GB")
                 out = tmp_path / f"c{number}-{engine == 'threads'}.zarr"
                 found.append(model.fit(source, out=out).memberships_.compute().tobytes())
-    assert len(set(found)) == 1
+                placed.append(model.predict(source).tobytes())
+    assert len(set(found)) == len(set(placed)) == 1
 
 
 def test_plan__counts_row_groups_of_others(tmp_path):
