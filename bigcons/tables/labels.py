@@ -37,14 +37,6 @@ class LabelColumn:
         """Return the codes ``(stop - start,)`` int64 of a range of objects, -1 where missing."""
         return self._encoding.encode(self._labels[start:stop]).astype(np.int64, copy=False)
 
-    def codes_of(self, rows: np.ndarray) -> np.ndarray:
-        """Return the codes of the objects ``rows``, ascending; reads block by block."""
-        parts = []
-        for block in row_blocks(self.n_objects, BLOCK_ROWS):
-            if (of_block := block.rows_of(rows)).size:
-                parts.append(self.codes(block.start, block.stop)[of_block])
-        return np.concatenate(parts)
-
     @cached_property
     def _encoding(self) -> Encoding:
         builder = EncodingBuilder(self.name)
