@@ -176,8 +176,8 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
     """Return the iterate at which the passes end: settled, or after ``run.max_passes`` in all.
 
     With snapshots, the start and every pass are committed, and an existing run is resumed. Generations that
-    no pass reads any more are dropped, with snapshots one pass later: should the last pass be damaged, a run
-    resumes from the one before.
+    no pass reads any more are dropped, block by block in the tasks of the next pass; with snapshots one pass
+    later: should the last pass be damaged, a run resumes from the one before.
     """
     at = _resume(run, method)
     if at is None:
@@ -185,6 +185,7 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
         at = Iterate(state, 0, False, [], start_objectives)
         _commit(run, method, at)
     first, dropped = len(at.records) + 1, 0
+    stale: list[int] = []
     with progress(method.name, 0) as listener:
         for number in range(first, run.max_passes + 1):
             if at.is_settled:
@@ -196,17 +197,32 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
             gap = [f"gap {record['gap']:.1e}" for record in at.records[-1:] if "gap" in record]
             note(", ".join([f"pass {number}{of}", *gap]))
             began = time.perf_counter()
-            total = run.fold(method.visit(run, at), method.add, listener)
+            visit = partial(_clear_and_visit, run.arrays, stale, method.visit(run, at))
+            total = run.fold(visit, method.add, listener)
             step = method.step(run, at, total)
             records = [*at.records, timed(method.name, number, step.record, began)]
             before, generation = at.generation, at.generation + step.n_generations
             at = Iterate(step.state, generation, bool(step.is_settled), records, at.start_objectives)
             _commit(run, method, at)
+            _drop(run, stale)
             kept = before if run.snapshots is not None else generation
-            for old in (*range(dropped, kept), *range(kept + 1, generation)):
-                run.arrays.drop(old)
+            stale = [*range(dropped, kept), *range(kept + 1, generation)]
             dropped = kept
+    _drop(run, stale)
     return at
+
+
+def _clear_and_visit(
+    arrays: BlockArrays, stale: Sequence[int], visit: Callable[[Block], T], block: Block
+) -> T:
+    for generation in stale:
+        arrays.drop(generation, block)
+    return visit(block)
+
+
+def _drop(run: Run, generations: Sequence[int]) -> None:
+    for generation in generations:
+        run.arrays.drop(generation)
 
 
 def passes_left(run: Run, method: PassMethod[S, T], records: list[Record]) -> int | None:
