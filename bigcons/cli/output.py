@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 import click
@@ -73,7 +74,7 @@ def emit(result: Mapping[str, Any], text: str) -> None:
 
 
 class _Stream(io.FileIO):
-    """Standard output, whose errors name it, or standard error, of which lines are lost that it does not take."""
+    """Standard output, whose errors name it, or standard error, which loses the lines it does not take."""
 
     def write(self, content: Any) -> int | None:
         """Write what a buffer holds."""
@@ -90,7 +91,7 @@ class _Stream(io.FileIO):
 def open_streams() -> None:
     """Let standard output and error, as far as they are those of the process, be as `_Stream` describes."""
     if sys.stderr is None:  # a file that is opened would take its place
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
     for name, fileno in (("stdout", 1), ("stderr", 2)):
         stream: Any = getattr(sys, name)
         if stream is getattr(sys, f"__{name}__"):
@@ -102,8 +103,8 @@ def open_streams() -> None:
 def fault_of_standard_output(error: BaseException | None = None) -> str | None:
     """Return why standard output does not take what was printed; None if it does, or if its reader has ended.
 
-    ``error`` is what came of printing, if anything. What standard output still holds, which Python would write
-    at the end and fail, is dropped.
+    ``error`` is what came of printing, if anything. What standard output still holds is dropped: Python would
+    write it at the end, and fail.
     """
     try:
         sys.stdout.flush()

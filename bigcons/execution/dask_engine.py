@@ -37,7 +37,7 @@ from bigcons.progress import current_work
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# A task costs the scheduler and a worker some 10 ms of CPU, whatever it does. Short items therefore share a
+# A task costs client, scheduler and worker some 4 ms of CPU, whatever it does. Short items therefore share a
 # task, as many as take this long together and return at most `DaskEngine.bundle_bytes`.
 TASK_SECONDS = 0.4
 
@@ -188,7 +188,7 @@ class DaskEngine:
     ) -> list[distributed.Future[Any]]:
         no_warning = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"})
         with no_warning, _scheduler_errors(what):
-            # without fifo_timeout=0, blocks sent in quick succession run in any order; if they were pure, Dask
+            # without fifo_timeout=0, blocks sent in quick succession run in any order; were they pure, Dask
             # would hash the function with every task
             futures: list[distributed.Future[Any]] = self.client.map(
                 *(function, *arguments),
@@ -220,9 +220,9 @@ class DaskEngine:
             sent.popleft().future.release()
             if isinstance(outcome, KilledWorker):
                 raise ExecutionError(
-                    f"{what} ran on {outcome.allowed_failures + 1} workers that died one after another; it may "
-                    "need more memory than they have: give them more, or store the data in smaller chunks (see "
-                    "the workers' logs for the cause)."
+                    f"{what} ran on {outcome.allowed_failures + 1} workers that died one after another; it "
+                    "may need more memory than they have: give them more, or store the data in smaller chunks "
+                    "(see the workers' logs for the cause)."
                 )
             if isinstance(outcome, FinalError):
                 raise outcome.error

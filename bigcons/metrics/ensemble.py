@@ -181,9 +181,7 @@ class Counts(NamedTuple):
     def plus(self, other: Counts) -> Counts:
         """Return those of both blocks."""
         codes = [own + others for own, others in zip(self.codes, other.codes, strict=True)]
-        return Counts(
-            self.table + other.table, self.sizes + other.sizes, self.labels + other.labels, codes
-        )
+        return Counts(self.table + other.table, self.sizes + other.sizes, self.labels + other.labels, codes)
 
 
 def count_with_partitions(

@@ -146,7 +146,7 @@ class GraphClusterer(ChoosingClusterer, PredictingClusterer):
         table, _, values, *_ = self._centers.embedding
         return {"table": table, "singular_values": values, "centers": self._centers.centers}
 
-    def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
+    def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:  # noqa: ARG002
         table, values, centers = (parts[name] for name in ("table", "singular_values", "centers"))
         if len(table) != ensemble.n_base_clusters or not values.size == centers.shape[1] <= table.shape[1]:
             raise ValueError("the embedding has other shapes than the ensemble")
