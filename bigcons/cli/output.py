@@ -76,13 +76,13 @@ def emit(result: Mapping[str, Any], text: str) -> None:
 class _Stream(io.FileIO):
     """Standard output, whose errors name it, or standard error, which loses the lines it does not take."""
 
-    def write(self, content: Any) -> int | None:
+    def write(self, content: Any, /) -> int:
         """Write what a buffer holds."""
         try:
             return super().write(content)
         except OSError as error:
             if self.fileno() == 2:
-                return len(content)
+                return int(memoryview(content).nbytes)
             if isinstance(error, BrokenPipeError):
                 raise
             raise OSError(error.errno, error.strerror, STANDARD_OUTPUT) from None

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import islice, takewhile
 from typing import Any, NamedTuple, TypeVar, cast
@@ -118,7 +119,9 @@ class DaskEngine:
                 # Dask would search items passed as an argument for futures
                 calls = [partial(run_task, run, [item for _, item in bundle]) for bundle in taken]
                 keys = [f"{work}-{run}-{bundle[0][0]}" for bundle in taken]
-                sent.extend(self._send(list(map(_name, taken)), keys, calls, function, workers.chosen))
+                new = [_Sent(*one, function) for one in zip(map(_name, taken), keys, calls, strict=True)]
+                self._send(new, workers.chosen)
+                sent.extend(new)
                 for done in self._collect(sent, workers, bundles.n_at_once):
                     bundles.adapt(done)
                     yield from done.results
@@ -129,22 +132,14 @@ class DaskEngine:
             if isinstance(function, distributed.Future):
                 function.release()
 
-    def _send(
-        self,
-        what: list[str],
-        keys: list[str],
-        calls: list[Callable[..., Any]],
-        function: Any,
-        to: frozenset[str] | None,
-    ) -> list[_Sent]:
-        """Send calls of the task function, or a future of it, in one message."""
-        if not calls:
-            return []
-        futures = self._submit(what[0], keys, operator.call, calls, [function] * len(calls), to=to)
-        return [
-            _Sent(name, future, key, call, function, to)
-            for name, future, key, call in zip(what, futures, keys, calls, strict=True)
-        ]
+    def _send(self, tasks: Sequence[_Sent], to: frozenset[str] | None) -> None:
+        """Send tasks in one message."""
+        if not tasks:
+            return
+        keys, calls, functions = zip(*((task.key, task.call, task.function) for task in tasks), strict=True)
+        futures = self._submit(tasks[0].what, [*keys], operator.call, calls, functions, to=to)
+        for task, future in zip(tasks, futures, strict=True):
+            task.future, task.to = future, to
 
     def _send_again(self, sent: deque[_Sent], workers: Workers) -> None:
         """Send tasks again that only some workers may run, if others may now.
@@ -156,13 +151,14 @@ class DaskEngine:
         chosen = workers.chosen
         if not chosen or sent[-1].to == chosen:
             return
+        again = []
         for position, one in enumerate(sent):
             are_lost = one.to is not None and not one.to & chosen
             if one.future.status == "pending" and one.to != chosen and (are_lost or position >= n_near):
                 one.future.release()
-                (sent[position],) = self._send(
-                    [one.what], [f"{one.key}-again"], [one.call], one.function, chosen
-                )
+                one.key += "-again"
+                again.append(one)
+        self._send(again, chosen)
 
     def _send_function(self, task: Callable[[Any], Any], run: str) -> bytes | distributed.Future[Any]:
         """Return the pickled task, sent with every block, or, if it is large, a future that workers share.
@@ -183,7 +179,7 @@ class DaskEngine:
         what: str,
         keys: list[str],
         function: Callable[..., Any],
-        *arguments: list[Any],
+        *arguments: Sequence[Any],
         to: frozenset[str] | None = None,
     ) -> list[distributed.Future[Any]]:
         no_warning = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"})
@@ -191,7 +187,8 @@ class DaskEngine:
             # without fifo_timeout=0, blocks sent in quick succession run in any order; were they pure, Dask
             # would hash the function with every task
             futures: list[distributed.Future[Any]] = self.client.map(
-                *(function, *arguments),
+                function,
+                *arguments,
                 key=keys,
                 pure=False,
                 retries=self.retries,
@@ -221,8 +218,8 @@ class DaskEngine:
             if isinstance(outcome, KilledWorker):
                 raise ExecutionError(
                     f"{what} ran on {outcome.allowed_failures + 1} workers that died one after another; it "
-                    "may need more memory than they have: give them more, or store the data in smaller chunks "
-                    "(see the workers' logs for the cause)."
+                    "may need more memory than they have: give them more, or store the data in smaller "
+                    "chunks (see the workers' logs for the cause)."
                 )
             if isinstance(outcome, FinalError):
                 raise outcome.error
@@ -230,14 +227,14 @@ class DaskEngine:
                 raise outcome
             yield outcome
 
-    def _outcomes(self, sent: Sequence[_Sent], timeout: float) -> list[Done | FinalError | BaseException]:
+    def _outcomes(self, sent: Sequence[_Sent], timeout: float) -> list[Done | FinalError | Exception]:
         """Return the error of the first task, or its result and those of the next ones that are done.
 
         Raises TimeoutError if the first is not done, or the results have not arrived, in time.
         """
         first = sent[0].future
         if first.status != "finished" and (error := first.exception(timeout=timeout)) is not None:
-            return [error]
+            return [cast("Exception", error)]
         done = [first, *(one.future for one in takewhile(_is_finished, sent[1:]))]
         try:
             return list(self.client.sync(_gather, self.client, done, callback_timeout=timeout))
@@ -326,17 +323,18 @@ def _secede() -> None:
         _pool.is_left = True  # for good: the thread ends with its task
 
 
-class _Sent(NamedTuple):
+@dataclass
+class _Sent:
     """A submitted task."""
 
     what: str
     """Description of its items, for messages."""
-    future: distributed.Future[Any]
     key: str
     call: Callable[..., Any]
     function: Any
     """The argument of the call: the task function, pickled, or a future of it."""
-    to: frozenset[str] | None
+    future: Any = None
+    to: frozenset[str] | None = None
     """The workers that may run it; None for all."""
 
 

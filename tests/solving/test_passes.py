@@ -89,7 +89,7 @@ def test_passes__drop_what_no_pass_reads_in_their_tasks(stored, tmp_path, monkey
         (2, 0),
         (3, 0),
         (4, 3),
-    ]  # nothing is left to remove but after the last pass
+    ]  # of the last pass there is more
 
 
 class StopError(Exception):
