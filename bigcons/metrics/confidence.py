@@ -204,11 +204,15 @@ def trust_of_fit(ensemble: Ensemble, labels: np.ndarray, engine: Engine, judged:
 
 
 def write_trust(
-    ensemble: Ensemble, writer: ConsensusWriter, engine: Engine, judged: Judged | None = None
+    ensemble: Ensemble, writer: ConsensusWriter, engine: Engine, sizes: np.ndarray, judged: Judged | None
 ) -> None:
-    """Write which labels to trust to a consensus whose rows have been written, block by block in tasks."""
+    """Write which labels to trust to a consensus whose rows have been written, block by block in tasks.
+
+    ``sizes`` are those of the clusters.
+    """
     rows = writer.rows
-    evidence = Evidence(ensemble, LabelColumn("labels", rows.label_rows), engine, judged=judged)
+    column = LabelColumn("labels", rows.label_rows, np.flatnonzero(sizes))
+    evidence = Evidence(ensemble, column, engine, judged=judged)
     rows.add_trust()
     for _, written in evidence.weigh_blocks(engine, lambda b, r: rows.write_trust(b.start, r)):
         writer.note(written)

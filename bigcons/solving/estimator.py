@@ -374,7 +374,7 @@ class ConsensusClusterer(Estimator):
             if tables is not None:
                 writer.describe_trust(*tables(results))
             elif trust is not None:
-                confidence.write_trust(ensemble, writer, trust, judged)
+                confidence.write_trust(ensemble, writer, trust, results.sizes, judged)
             writer.describe(
                 history=getattr(self, "history_", None),
                 parameters={"method": type(self).__name__, **self.get_params(deep=False)},

@@ -13,10 +13,13 @@ from bigcons.tables.codes import Encoding, EncodingBuilder
 
 
 class LabelColumn:
-    """Labels ``(n_objects,)`` of a clustering, recoded to 0 .. n_clusters - 1 as they are read."""
+    """Labels ``(n_objects,)`` of a clustering, recoded to 0 .. n_clusters - 1 as they are read.
 
-    def __init__(self, name: str, labels: Any) -> None:
-        self.name = name
+    Which there are is found by reading them all, if ``values`` does not tell.
+    """
+
+    def __init__(self, name: str, labels: Any, values: np.ndarray | None = None) -> None:
+        self.name, self._given = name, values
         self._labels = _sliceable(labels)
         shape = self._labels.shape if hasattr(self._labels, "shape") else (len(self._labels),)
         if len(shape) != 1:
@@ -40,8 +43,10 @@ class LabelColumn:
     @cached_property
     def _encoding(self) -> Encoding:
         builder = EncodingBuilder(self.name)
-        for block in row_blocks(self.n_objects, BLOCK_ROWS):
-            builder.add(self._labels[block.start : block.stop])
+        blocks = row_blocks(self.n_objects, BLOCK_ROWS)
+        parts = (self._labels[block.start : block.stop] for block in blocks)
+        for values in parts if self._given is None else [self._given]:
+            builder.add(values)
         return builder.build()
 
 
