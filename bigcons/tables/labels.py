@@ -19,7 +19,8 @@ class LabelColumn:
     """
 
     def __init__(self, name: str, labels: Any, values: np.ndarray | None = None) -> None:
-        self.name, self._given = name, values
+        self.name: str = name
+        self._given: np.ndarray | None = values
         self._labels = _sliceable(labels)
         shape = self._labels.shape if hasattr(self._labels, "shape") else (len(self._labels),)
         if len(shape) != 1:
