@@ -65,12 +65,7 @@ class _Escaped(logging.Formatter):
 def emit(result: Mapping[str, Any], text: str) -> None:
     """Print ``text`` or, with ``--json``, ``result`` as one JSON object."""
     is_json = click.get_current_context().meta.get(JSON)
-    try:
-        click.echo(json.dumps(result, allow_nan=False) if is_json else shown(text))
-    except BrokenPipeError:  # the reader has closed the pipe; click exits silently
-        raise
-    except OSError as error:
-        raise click.ClickException(fault_of_standard_output(error) or str(error)) from error
+    click.echo(json.dumps(result, allow_nan=False) if is_json else shown(text))
 
 
 class _Stream(io.FileIO):

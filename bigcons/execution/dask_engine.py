@@ -235,7 +235,8 @@ class DaskEngine:
         first = sent[0].future
         if first.status != "finished" and (error := first.exception(timeout=timeout)) is not None:
             return [cast("Exception", error)]
-        done = [first, *(one.future for one in takewhile(_is_finished, sent[1:]))]
+        others = takewhile(lambda future: future.status == "finished", [one.future for one in sent[1:]])
+        done = [first, *others]
         try:
             return list(self.client.sync(_gather, self.client, done, callback_timeout=timeout))
         except Exception:  # of a task that ran again, as its worker was lost
@@ -336,10 +337,6 @@ class _Sent:
     future: Any = None
     to: frozenset[str] | None = None
     """The workers that may run it; None for all."""
-
-
-def _is_finished(one: _Sent) -> bool:
-    return one.future.status == "finished"
 
 
 async def _gather(client: distributed.Client, futures: list[distributed.Future[Any]]) -> Any:

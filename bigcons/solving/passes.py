@@ -204,11 +204,11 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
             before, generation = at.generation, at.generation + step.n_generations
             at = Iterate(step.state, generation, bool(step.is_settled), records, at.start_objectives)
             _commit(run, method, at)
-            _drop(run, stale)
             kept = before if run.snapshots is not None else generation
             stale = [*range(dropped, kept), *range(kept + 1, generation)]
             dropped = kept
-    _drop(run, stale)
+    for generation in stale:
+        run.arrays.drop(generation)
     return at
 
 
@@ -218,11 +218,6 @@ def _clear_and_visit(
     for generation in stale:
         arrays.drop(generation, block)
     return visit(block)
-
-
-def _drop(run: Run, generations: Sequence[int]) -> None:
-    for generation in generations:
-        run.arrays.drop(generation)
 
 
 def passes_left(run: Run, method: PassMethod[S, T], records: list[Record]) -> int | None:
