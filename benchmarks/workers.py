@@ -6,9 +6,9 @@ new process. Reports wall-clock seconds, the gain of the second worker, and the 
 plain threads; the bits of labels and memberships must always be the same.
 
 ``--simulate`` asks how many workers one client keeps busy. A pass over 100 million objects is folded on
-clusters of 2 to 16 workers of one thread, whose tasks sleep as long as a block takes and return as many bytes
-as it does, so that they need no processors. With 16 workers that sleep 16/50 of it, blocks end as often as on
-50. Reports the share of the workers' time that is outside tasks, and writes ``results/workers.json``.
+clusters of 2 to 50 threads, whose tasks sleep as long as a block takes and return as many bytes as it does,
+so that they need no processors: a thread asks of the client and the scheduler what a worker does. Reports the
+share of the threads' time that is outside tasks, and writes ``results/workers.json``.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ def middle_ratio(seconds: list[float], others: list[float]) -> float:
 # Of a pass of PCC over 100 partitions, a task's function and result, and the seconds of 65,536 objects on one
 # core.
 FUNCTION_BYTES, RESULT_BYTES, BLOCK_SECONDS = 122_779, 160_000, 0.049
-SIMULATED = ((2, 2), (4, 4), (8, 8), (16, 16), (16, 50))
-"""Workers, and the workers as often as whose blocks end."""
+SIMULATED = ((2, 1), (2, 2), (2, 4), (4, 4), (5, 10))
+"""Worker processes, and the threads of each."""
 
 
 @dataclass
@@ -159,17 +159,17 @@ class Sleep:
         return np.ones(RESULT_BYTES // 8)
 
 
-def simulate(n_objects: int, n_workers: int, n_like: int) -> dict:
-    """Return the share of workers' time outside tasks in the fold of a pass, of its second run."""
+def simulate(n_objects: int, n_processes: int, n_threads: int) -> dict:
+    """Return the share of threads' time outside tasks in the fold of a pass, of its second run."""
     import distributed
 
     from bigcons.execution.dask_engine import DaskEngine
 
     blocks = row_blocks(n_objects, 65_536)
-    task = Sleep(BLOCK_SECONDS * n_workers / n_like, bytes(FUNCTION_BYTES))
+    n_workers, task = n_processes * n_threads, Sleep(BLOCK_SECONDS, bytes(FUNCTION_BYTES))
     with (
         distributed.LocalCluster(
-            n_workers=n_workers, threads_per_worker=1, dashboard_address=":0"
+            n_workers=n_processes, threads_per_worker=n_threads, dashboard_address=":0"
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
@@ -182,8 +182,7 @@ def simulate(n_objects: int, n_workers: int, n_like: int) -> dict:
         raise SystemExit("a block is lost")
     slept = task.seconds * len(blocks) / n_workers
     return {
-        "workers": n_workers,
-        "as_often_as_on": n_like,
+        "threads": n_workers,
         "blocks": len(blocks),
         "seconds": round(wall, 3),
         "share_outside_tasks": round(1.0 - slept / wall, 3),

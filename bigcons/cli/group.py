@@ -15,7 +15,14 @@ from typing import Any
 import click
 
 import bigcons
-from bigcons.cli.output import did_you_mean, emit_error, fault_of_standard_output, progress_on_terminal, shown
+from bigcons.cli.output import (
+    did_you_mean,
+    emit_error,
+    fault_of_standard_output,
+    open_streams,
+    progress_on_terminal,
+    shown,
+)
 from bigcons.errors import (
     BigconsError,
     ConsensusWarning,
@@ -50,10 +57,11 @@ class LazyGroup(click.Group):
         if sys.stdout is None:  # a file that is opened would take its place
             click.echo("Error: standard output is closed; direct it to a file or to /dev/null.", err=True)
             sys.exit(1)
+        open_streams()
         try:
             return super().main(*args, **kwargs)
-        except OSError:
-            if (fault := fault_of_standard_output()) is None:
+        except OSError as error:
+            if (fault := fault_of_standard_output(error)) is None:
                 raise
             click.echo(f"Error: {fault}", err=True)
             sys.exit(1)
@@ -91,7 +99,7 @@ class LazyGroup(click.Group):
             except BrokenPipeError:  # the reader has closed the pipe; click exits silently
                 raise
             except (BigconsError, OSError, MemoryError) as error:
-                reason = fault_of_standard_output() or " ".join(_reason(error).split())
+                reason = fault_of_standard_output(error) or " ".join(_reason(error).split())
                 emit_error(ctx, reason)
                 raise click.ClickException(shown(reason)) from error
             except Terminated:

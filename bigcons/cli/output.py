@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -9,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,6 +19,7 @@ from bigcons.errors import nearest
 from bigcons.progress import ProgressBar
 
 JSON = "bigcons.json"
+STANDARD_OUTPUT = "standard output"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """All but tabs and ends of lines, and what turns the direction of writing."""
 
@@ -62,31 +65,53 @@ class _Escaped(logging.Formatter):
 def emit(result: Mapping[str, Any], text: str) -> None:
     """Print ``text`` or, with ``--json``, ``result`` as one JSON object."""
     is_json = click.get_current_context().meta.get(JSON)
-    try:
-        click.echo(json.dumps(result, allow_nan=False) if is_json else shown(text))
-    except BrokenPipeError:  # the reader has closed the pipe; click exits silently
-        raise
-    except OSError as error:
-        fault_of_standard_output()
-        raise click.ClickException(
-            f"standard output: {error.strerror or error}; direct it elsewhere."
-        ) from error
+    click.echo(json.dumps(result, allow_nan=False) if is_json else shown(text))
 
 
-def fault_of_standard_output() -> str | None:
+class _Stream(io.FileIO):
+    """Standard output, whose errors name it, or standard error, which loses the lines it does not take."""
+
+    def write(self, content: Any, /) -> int:
+        """Write what a buffer holds."""
+        try:
+            return super().write(content)
+        except OSError as error:
+            if self.fileno() == 2:
+                return int(memoryview(content).nbytes)
+            if isinstance(error, BrokenPipeError):
+                raise
+            raise OSError(error.errno, error.strerror, STANDARD_OUTPUT) from None
+
+
+def open_streams() -> None:
+    """Let standard output and error, as far as they are those of the process, be as `_Stream` describes."""
+    if sys.stderr is None:  # a file that is opened would take its place
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
+    for name, fileno in (("stdout", 1), ("stderr", 2)):
+        stream: Any = getattr(sys, name)
+        if stream is getattr(sys, f"__{name}__"):
+            how = {"encoding": stream.encoding, "errors": stream.errors}
+            raw = io.BufferedWriter(_Stream(fileno, "w", closefd=False))
+            setattr(sys, name, io.TextIOWrapper(raw, **how, line_buffering=stream.line_buffering))
+
+
+def fault_of_standard_output(error: BaseException | None = None) -> str | None:
     """Return why standard output does not take what was printed; None if it does, or if its reader has ended.
 
-    What it still holds, which Python would write at the end and fail, is dropped.
+    ``error`` is what came of printing, if anything. What standard output still holds is dropped: Python would
+    write it at the end, and fail.
     """
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         return None
-    except OSError as error:
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return f"standard output: {error.strerror or error}; direct it elsewhere."
-    return None
+    except OSError as of_rest:
+        error = of_rest
+    if not isinstance(error, OSError) or error.filename != STANDARD_OUTPUT:
+        return None
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return f"{STANDARD_OUTPUT}: {error.strerror}; direct it elsewhere."
 
 
 def shown(text: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import operator
 import os
 import re
 import threading
@@ -16,8 +17,9 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache, partial
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, NamedTuple, TypeVar, cast
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -36,7 +38,7 @@ from bigcons.progress import current_work
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# A task costs the scheduler and a worker some 10 ms of CPU, whatever it does. Short items therefore share a
+# A task costs client, scheduler and worker some 4 ms of CPU, whatever it does. Short items therefore share a
 # task, as many as take this long together and return at most `DaskEngine.bundle_bytes`.
 TASK_SECONDS = 0.4
 
@@ -113,17 +115,16 @@ class DaskEngine:
         sent: deque[_Sent] = deque()
         bundles = _Bundles(items)
         try:
-            while bundle := bundles.take(workers.n_threads):
-                what, key = _name(bundle), f"{work}-{run}-{bundle[0][0]}"
+            while (taken := bundles.take(sent, workers.n_threads)) or sent:
                 # Dask would search items passed as an argument for futures
-                call = partial(run_task, run, [item for _, item in bundle])
-                sent.append(self._send(what, key, (call, function), workers.chosen))
-                while bundles.has_sent_enough(sent, workers.n_threads):
-                    done = self._collect(sent, workers)
+                calls = [partial(run_task, run, [item for _, item in bundle]) for bundle in taken]
+                keys = [f"{work}-{run}-{bundle[0][0]}" for bundle in taken]
+                new = [_Sent(*one, function) for one in zip(map(_name, taken), keys, calls, strict=True)]
+                self._send(new, workers.chosen)
+                sent.extend(new)
+                for done in self._collect(sent, workers, bundles.n_at_once):
                     bundles.adapt(done)
                     yield from done.results
-            while sent:
-                yield from self._collect(sent, workers).results
             workers.tell_lost()
         finally:  # the scheduler drops released tasks; the last first, or it would start in their place
             for one in reversed(sent):
@@ -131,10 +132,14 @@ class DaskEngine:
             if isinstance(function, distributed.Future):
                 function.release()
 
-    def _send(self, what: str, key: str, call: tuple[Any, ...], to: frozenset[str] | None) -> _Sent:
-        return _Sent(
-            what, self._submit(what, key, *call, workers=None if to is None else sorted(to)), key, call, to
-        )
+    def _send(self, tasks: Sequence[_Sent], to: frozenset[str] | None) -> None:
+        """Send tasks in one message."""
+        if not tasks:
+            return
+        keys, calls, functions = zip(*((task.key, task.call, task.function) for task in tasks), strict=True)
+        futures = self._submit(tasks[0].what, [*keys], operator.call, calls, functions, to=to)
+        for task, future in zip(tasks, futures, strict=True):
+            task.future, task.to = future, to
 
     def _send_again(self, sent: deque[_Sent], workers: Workers) -> None:
         """Send tasks again that only some workers may run, if others may now.
@@ -146,11 +151,14 @@ class DaskEngine:
         chosen = workers.chosen
         if not chosen or sent[-1].to == chosen:
             return
+        again = []
         for position, one in enumerate(sent):
             are_lost = one.to is not None and not one.to & chosen
             if one.future.status == "pending" and one.to != chosen and (are_lost or position >= n_near):
                 one.future.release()
-                sent[position] = self._send(one.what, f"{one.key}-again", one.call, chosen)
+                one.key += "-again"
+                again.append(one)
+        self._send(again, chosen)
 
     def _send_function(self, task: Callable[[Any], Any], run: str) -> bytes | distributed.Future[Any]:
         """Return the pickled task, sent with every block, or, if it is large, a future that workers share.
@@ -163,41 +171,78 @@ class DaskEngine:
         # long on 8 workers.
         if len(content) <= 2_000_000:
             return content
-        return self._submit("the task function", f"{_key_of_work()}-function-{run}", load_shared, content)
+        key = f"{_key_of_work()}-function-{run}"
+        return self._submit("the task function", [key], load_shared, [content])[0]
 
     def _submit(
-        self, what: str, key: str, function: Callable[..., Any], *args: Any, workers: list[str] | None = None
-    ) -> distributed.Future[Any]:
+        self,
+        what: str,
+        keys: list[str],
+        function: Callable[..., Any],
+        *arguments: Sequence[Any],
+        to: frozenset[str] | None = None,
+    ) -> list[distributed.Future[Any]]:
         no_warning = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"})
         with no_warning, _scheduler_errors(what):
-            # without fifo_timeout=0, blocks sent in quick succession run in any order
-            return self.client.submit(
-                *(function, *args), key=key, retries=self.retries, workers=workers, fifo_timeout="0 ms"
+            # without fifo_timeout=0, blocks sent in quick succession run in any order; were they pure, Dask
+            # would hash the function with every task
+            futures: list[distributed.Future[Any]] = self.client.map(
+                function,
+                *arguments,
+                key=keys,
+                pure=False,
+                retries=self.retries,
+                workers=None if to is None else sorted(to),
+                fifo_timeout="0 ms",
             )
+        return futures
 
-    def _collect(self, sent: deque[_Sent], workers: Workers) -> Done:
-        """Wait for the first task sent, remove it, and return its outcome or raise its error."""
+    def _collect(self, sent: deque[_Sent], workers: Workers, n_at_once: int) -> Iterator[Done]:
+        """Wait for the first task sent, remove it and those after it that are done, up to so many.
+
+        Yields their outcomes in order, and raises the error of one.
+        """
         self._send_again(sent, workers)
         what = sent[0].what
         wait = Wait(workers, what, self.patience)
         while True:
             try:
                 with _scheduler_errors(what):
-                    error, done = _outcome(sent[0].future, wait.check_seconds)
+                    outcomes = self._outcomes(list(islice(sent, n_at_once)), wait.check_seconds)
                 break
             except TimeoutError:
                 wait.check(n_done=sum(one.future.status != "pending" for one in sent))
                 self._send_again(sent, workers)
-        sent.popleft().future.release()
-        if isinstance(error, KilledWorker):
-            raise ExecutionError(
-                f"{what} ran on {error.allowed_failures + 1} workers that died one after another; it may "
-                "need more memory than they have: give them more, or store the data in smaller chunks (see "
-                "the workers' logs for the cause)."
-            )
-        if error is not None:
-            raise error
-        return cast("Done", done)
+        for outcome in outcomes:
+            sent.popleft().future.release()
+            if isinstance(outcome, KilledWorker):
+                raise ExecutionError(
+                    f"{what} ran on {outcome.allowed_failures + 1} workers that died one after another; it "
+                    "may need more memory than they have: give them more, or store the data in smaller "
+                    "chunks (see the workers' logs for the cause)."
+                )
+            if isinstance(outcome, FinalError):
+                raise outcome.error
+            if isinstance(outcome, Exception):
+                raise outcome
+            yield outcome
+
+    def _outcomes(self, sent: Sequence[_Sent], timeout: float) -> list[Done | FinalError | Exception]:
+        """Return the error of the first task, or its result and those of the next ones that are done.
+
+        Raises TimeoutError if the first is not done, or the results have not arrived, in time.
+        """
+        first = sent[0].future
+        if first.status != "finished" and (error := first.exception(timeout=timeout)) is not None:
+            return [cast("Exception", error)]
+        others = takewhile(lambda future: future.status == "finished", [one.future for one in sent[1:]])
+        done = [first, *others]
+        try:
+            return list(self.client.sync(_gather, self.client, done, callback_timeout=timeout))
+        except Exception:  # of a task that ran again, as its worker was lost
+            if not any(future.status == "error" for future in done):
+                raise
+        return self._outcomes(sent, timeout)
 
 
 @contextmanager
@@ -279,16 +324,23 @@ def _secede() -> None:
         _pool.is_left = True  # for good: the thread ends with its task
 
 
-class _Sent(NamedTuple):
+@dataclass
+class _Sent:
     """A submitted task."""
 
     what: str
     """Description of its items, for messages."""
-    future: distributed.Future[Any]
     key: str
-    call: tuple[Any, ...]
-    to: frozenset[str] | None
+    call: Callable[..., Any]
+    function: Any
+    """The argument of the call: the task function, pickled, or a future of it."""
+    future: Any = None
+    to: frozenset[str] | None = None
     """The workers that may run it; None for all."""
+
+
+async def _gather(client: distributed.Client, futures: list[distributed.Future[Any]]) -> Any:
+    return await client.gather(futures, asynchronous=True)
 
 
 class _Bundles:
@@ -302,9 +354,23 @@ class _Bundles:
         """Items per task according to the latest results; 0 before the first."""
         self._seconds = self._n_bytes = 0.0
         """Seconds and bytes of an item, according to the latest results."""
+        self.n_at_once = 1
+        """Tasks whose results are together no larger than those of a bundle may be."""
 
-    def take(self, n_threads: int) -> list[tuple[int, Any]]:
-        """Return the items of the next task in order, each with its position; empty at the end."""
+    def take(self, sent: Sequence[_Sent], n_threads: int) -> list[list[tuple[int, Any]]]:
+        """Return the items, with their positions, of each task that may be sent; none at the end or after an
+        error.
+        """
+        # at first, just enough to keep all threads busy: their results determine the bundles
+        most = self._most_in_flight(n_threads) if self._together else n_threads + 1
+        bundles: list[list[tuple[int, Any]]] = []
+        if any(one.future.status in ("error", "cancelled") for one in sent):
+            return bundles
+        while len(sent) + len(bundles) < most and (bundle := self._next(n_threads)):
+            bundles.append(bundle)
+        return bundles
+
+    def _next(self, n_threads: int) -> list[tuple[int, Any]]:
         to_end_together = self._n_left / (2 * max(n_threads, 1))
         n_items = max(1, int(min(MOST_TOGETHER, self._together, to_end_together)))
         bundle = list(islice(self._items, n_items))
@@ -316,14 +382,9 @@ class _Bundles:
         by_time = TASK_SECONDS / max(done.seconds, 1e-6)
         by_size = DaskEngine.bundle_bytes / max(done.n_bytes, 1)
         self._together = min(by_time, by_size) * len(done.results)
+        self.n_at_once = max(1, int(by_size))
         self._seconds = done.seconds / len(done.results)
         self._n_bytes = done.n_bytes / len(done.results)
-
-    def has_sent_enough(self, sent: Sequence[_Sent], n_threads: int) -> bool:
-        """Return whether something has to be collected before the next task is sent."""
-        # at first, just enough to keep all threads busy: their results determine the bundles
-        most = self._most_in_flight(n_threads) if self._together else n_threads + 1
-        return len(sent) >= most or any(one.future.status in ("error", "cancelled") for one in sent)
 
     def _most_in_flight(self, n_threads: int) -> int:
         """Return how many tasks may be sent and not collected.
@@ -344,17 +405,6 @@ class _Bundles:
 
 def _in_flight(n_threads: int) -> int:
     return 2 * n_threads + 2
-
-
-def _outcome(future: distributed.Future[Any], timeout: float) -> tuple[Exception | None, Done | None]:
-    """Return the task's error or its outcome; raise TimeoutError if it is not done in time."""
-    try:
-        result = future.result(timeout=timeout)
-    except Exception as error:
-        if future.status != "error":
-            raise
-        return error, None
-    return (result.error, None) if isinstance(result, FinalError) else (None, result)
 
 
 @contextmanager

@@ -40,7 +40,7 @@ from bigcons.metrics.clusterings import (
     nmi_of_table,
     pairs_of,
 )
-from bigcons.metrics.ensemble import table_with_partitions
+from bigcons.metrics.ensemble import count_with_partitions
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.stores.consensus import ConsensusWriter
@@ -333,21 +333,18 @@ class Evidence:
         values = column.values
         if values.dtype.kind not in "iu" or values.max() > np.iinfo(np.int32).max:
             raise InvalidInputError("labels must be whole numbers below 2^31; pass those of a consensus.")
-        self._table: np.ndarray = table_with_partitions(ensemble, column, engine)[1:]
+        samples = [sampled_rows(ensemble), *([] if judged is None else [judged.rows])]
+        counts = count_with_partitions(ensemble, column, engine, *samples)
+        clusters = [np.concatenate(codes) for codes in counts.codes]
+        self._table: np.ndarray = counts.table[1:]
         """(K, B) int64: how many objects of each cluster are in each base cluster."""
-        K = column.n_clusters
-        self._sizes = np.zeros(K, np.int64)
-        for block in ensemble.blocks():
-            codes = column.codes(block.start, block.stop)
-            self._sizes += np.bincount(codes[codes >= 0], minlength=K)
-        n = int(self._sizes.sum())
+        self._sizes: np.ndarray = counts.sizes[1:]
+        K, n = column.n_clusters, int(self._sizes.sum())
         rates, own_rates = log_rates(self._table, self._sizes, ensemble.offsets)
         prior = np.log((self._sizes + 1.0) / (n - 1.0 + K)), np.log(self._sizes / (n - 1.0 + K))
-        rows = sampled_rows(ensemble)
-        self._sample: np.ndarray = np.ascontiguousarray(ensemble.read_rows(rows))
+        self._sample: np.ndarray = np.concatenate(counts.labels)
         if temperature is None:
-            clusters = column.codes_of(rows)
-            share_of = self._sample, clusters, ensemble.offsets, self._table
+            share_of = self._sample, clusters[0], ensemble.offsets, self._table
             temperature = independent_share(*share_of, rates, own_rates)
         self.temperature: float = float(temperature)
         self._memberships = memberships
@@ -357,9 +354,9 @@ class Evidence:
             *(*prior, np.ones(K, np.float32)),
         )
         if judged is not None:
-            clusters = column.codes_of(judged.rows)
-            confidence = weighing(judged.labels, clusters)[0]["confidence"]
-            told = judged.support_of(clusters, confidence, max(K, judged.n_clusters)).take(np.arange(K))
+            confidence = weighing(judged.labels, clusters[1])[0]["confidence"]
+            found = judged.support_of(clusters[1], confidence, max(K, judged.n_clusters))
+            told = found.take(np.arange(K))
         self._support = ClusterSupport.unknown(K) if told is None else told
         self._weighing = replace(weighing, factor=support_factor(self._support.clusters))
         self._confidence, self._agreed = np.zeros(K), np.zeros((3, 2, K))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -160,17 +160,34 @@ def partition_tables(
     if weights is not None:
         times = np.repeat(check_partition_weights(weights, ensemble.n_partitions), ensemble.n_clusters)
     with open_engine(client) as engine:
-        table = table_with_partitions(ensemble, column, engine)
+        table = count_with_partitions(ensemble, column, engine).table
     left_out, of_clusters = table[0], table[1:]
     covered = 1.0 - (times * left_out).sum() / (times * table).sum()
     return np.split(of_clusters, ensemble.offsets[1:-1], axis=1), float(covered)
 
 
-def table_with_partitions(ensemble: Ensemble, column: LabelColumn, engine: Engine) -> np.ndarray:
-    """Return the contingency of labels with all base clusters, ``(1 + n_clusters, n_base_clusters)`` int64.
+class Counts(NamedTuple):
+    """What one read of an ensemble tells of the clusters of other labels, K of them, and of some objects."""
 
-    The first row counts the objects without a label.
-    """
+    table: np.ndarray
+    """(1 + K, n_base_clusters) int64, the contingency; the first row counts the objects without a label."""
+    sizes: np.ndarray
+    """(1 + K,) int64: the numbers of objects."""
+    labels: list[np.ndarray]
+    """Those of the objects in the first sample, (rows, M), in parts."""
+    codes: list[list[np.ndarray]]
+    """For each sample its clusters, (rows,), in parts."""
+
+    def plus(self, other: Counts) -> Counts:
+        """Return those of both blocks."""
+        codes = [own + others for own, others in zip(self.codes, other.codes, strict=True)]
+        return Counts(self.table + other.table, self.sizes + other.sizes, self.labels + other.labels, codes)
+
+
+def count_with_partitions(
+    ensemble: Ensemble, column: LabelColumn, engine: Engine, *samples: np.ndarray
+) -> Counts:
+    """Return the counts of labels with all base clusters; ``samples`` are objects, ascending."""
     if column.n_objects != ensemble.n_objects:
         raise InvalidInputError(
             f"labels has {column.n_objects} objects but the ensemble has {ensemble.n_objects}; "
@@ -178,15 +195,22 @@ def table_with_partitions(ensemble: Ensemble, column: LabelColumn, engine: Engin
         )
     check_size((column.n_clusters, ensemble.n_base_clusters))
     with progress("compare with partitions", ensemble.n_objects) as listener:
-        count_block = partial(_block_table, ensemble, column)
-        return fold(engine, ensemble.blocks(), count_block, np.add, progress=listener)
+        count_block = partial(_count_block, ensemble, column, samples)
+        return fold(engine, ensemble.blocks(), count_block, Counts.plus, progress=listener)
 
 
-def _block_table(ensemble: Ensemble, column: LabelColumn, block: Block) -> np.ndarray:
-    """Return the contingency of a block, the objects that ``column`` leaves out in its first row."""
+def _count_block(
+    ensemble: Ensemble, column: LabelColumn, samples: Sequence[np.ndarray], block: Block
+) -> Counts:
     from bigcons.kernels.label_rows import add_contingency
 
     table = np.zeros((1 + column.n_clusters, ensemble.n_base_clusters), dtype=np.int64)
-    codes = 1 + column.codes(block.start, block.stop)
-    add_contingency(codes, ensemble.read(block.start, block.stop), ensemble.offsets, table)
-    return table
+    codes, labels = column.codes(block.start, block.stop), ensemble.read(block.start, block.stop)
+    add_contingency(1 + codes, labels, ensemble.offsets, table)
+    chosen = [block.rows_of(rows) for rows in samples]
+    return Counts(
+        table,
+        np.bincount(1 + codes, minlength=len(table)),
+        [labels[rows] for rows in chosen[:1]],
+        [[codes[rows]] for rows in chosen],
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -139,6 +139,19 @@ class GraphClusterer(ChoosingClusterer, PredictingClusterer):
                 parameter=self._choice,
             )
         return self._centers.labels_of
+
+    def _placing_parts(self) -> dict[str, np.ndarray] | None:
+        if self._centers is None:
+            return None
+        table, _, values, *_ = self._centers.embedding
+        return {"table": table, "singular_values": values, "centers": self._centers.centers}
+
+    def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:  # noqa: ARG002
+        table, values, centers = (parts[name] for name in ("table", "singular_values", "centers"))
+        if len(table) != ensemble.n_base_clusters or not values.size == centers.shape[1] <= table.shape[1]:
+            raise ValueError("the embedding has other shapes than the ensemble")
+        embedding = Embedding(table, ensemble.offsets, values, np.empty((0, values.size)), self._weights)
+        self._centers = Centers(embedding, centers, float("nan"), {}, 0, [])
 
 
 def refuse_unused(

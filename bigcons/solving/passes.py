@@ -174,8 +174,8 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
     """Return the iterate at which the passes end: settled, or after ``run.max_passes`` in all.
 
     With snapshots, the start and every pass are committed, and an existing run is resumed. Generations that
-    no pass reads any more are dropped, with snapshots one pass later: should the last pass be damaged, a run
-    resumes from the one before.
+    no pass reads any more are dropped, block by block in the tasks of the next pass; with snapshots one pass
+    later: should the last pass be damaged, a run resumes from the one before.
     """
     at = None if run.snapshots is None else _resume(run, run.snapshots, method)
     if at is None:
@@ -184,7 +184,7 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
         if run.snapshots is not None:
             _commit(run, run.snapshots, method, at)
     first, dropped = len(at.records) + 1, 0
-    takes_all = getattr(method, "takes_all_passes", False)
+    takes_all, stale = getattr(method, "takes_all_passes", False), list[int]()
     with progress(method.name, 0) as task:
         for number in range(first, run.max_passes + 1):
             if at.is_settled:
@@ -197,17 +197,27 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
             total = None if expected is None else run.data.n_objects * (expected - first + 1)
             task.expect(total, ", ".join([f"pass {number}{of}", *gap]))
             began = time.perf_counter()
-            step = method.step(run, at, run.fold(method.visit(run, at), method.add, task))
+            visit = partial(_clear_and_visit, run.arrays, stale, method.visit(run, at))
+            step = method.step(run, at, run.fold(visit, method.add, task))
             records = [*at.records, timed(method.name, number, step.record, began)]
             before, generation = at.generation, at.generation + step.n_generations
             at = Iterate(step.state, generation, bool(step.is_settled), records, at.start_objectives)
             if run.snapshots is not None:
                 _commit(run, run.snapshots, method, at)
             kept = before if run.snapshots is not None else generation
-            for old in (*range(dropped, kept), *range(kept + 1, generation)):
-                run.arrays.drop(old)
+            stale = [*range(dropped, kept), *range(kept + 1, generation)]
             dropped = kept
+    for generation in stale:
+        run.arrays.drop(generation)
     return at
+
+
+def _clear_and_visit(
+    arrays: BlockArrays, stale: Sequence[int], visit: Callable[[Block], T], block: Block
+) -> T:
+    for generation in stale:
+        arrays.drop(generation, block)
+    return visit(block)
 
 
 def passes_left(records: list[Record], tol: float, most: int) -> int | None:

@@ -107,10 +107,12 @@ class MemoryBlocks:
         """Store the rows of a block."""
         self._rows[generation, block.index] = rows
 
-    def drop(self, generation: int) -> None:
-        """Remove a generation."""
-        for key in [key for key in self._rows if key[0] == generation]:
-            del self._rows[key]
+    def drop(self, generation: int, block: Block | None = None) -> None:
+        """Remove a generation, or a block of it."""
+        if block is not None:
+            self._rows.pop((generation, block.index), None)
+        else:
+            self._rows = {key: rows for key, rows in self._rows.items() if key[0] != generation}
 
     def n_kept(self, generation: int) -> int:  # noqa: ARG002 - as of files
         """Return how many blocks of a generation outlive this process: none."""
@@ -150,9 +152,9 @@ class FileBlocks:
         with disk_errors(place):
             place.write(content, self._seal(generation, block).of(zlib.crc32(content)))
 
-    def drop(self, generation: int) -> None:
-        """Remove a generation."""
-        self._folder(generation).remove()
+    def drop(self, generation: int, block: Block | None = None) -> None:
+        """Remove a generation, or a block of it."""
+        (self._folder(generation) if block is None else self._place(generation, block)).remove()
 
     def n_kept(self, generation: int) -> int:
         """Return how many blocks of a generation there are."""

@@ -47,19 +47,13 @@ class LabelColumn:
             return self._code_of[self._labels[start:stop]]
         return self._encoding.encode(self._labels[start:stop]).astype(np.int64, copy=False)
 
-    def codes_of(self, rows: np.ndarray) -> np.ndarray:
-        """Return the codes of the objects ``rows``, ascending; reads block by block."""
-        parts = []
-        for block in row_blocks(self.n_objects, BLOCK_ROWS):
-            if (of_block := block.rows_of(rows)).size:
-                parts.append(self.codes(block.start, block.stop)[of_block])
-        return np.concatenate(parts)
-
     @cached_property
     def _encoding(self) -> Encoding:
         builder = EncodingBuilder(self.name)
-        for block in row_blocks(self.n_objects, BLOCK_ROWS):
-            builder.add(self._labels[block.start : block.stop])
+        blocks = row_blocks(self.n_objects, BLOCK_ROWS)
+        parts = (self._labels[block.start : block.stop] for block in blocks)
+        for values in parts:
+            builder.add(values)
         return builder.build()
 
 

@@ -5,6 +5,7 @@ What can be read in two ways is read as a parameter says, or refused with both r
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import islice, pairwise
@@ -45,7 +46,7 @@ class MissingRule(NamedTuple):
         if text in self.words:
             return None
         number = number_of(text)
-        if number is None or number != int(number):
+        if number is None or number % 1 != 0:  # of infinity it is no number
             return text
         is_missing = number < 0 if self.numbers is None else number in self.numbers
         return None if is_missing else text
@@ -90,7 +91,7 @@ def missing_rule(values: Any) -> MissingRule:
     is_one = isinstance(values, (str, bytes)) or not hasattr(values, "__iter__")
     texts = {str(value).strip() for value in ([values] if is_one else values) if not _is_null(value)}
     found = {text: number_of(text) for text in texts}
-    numbers = frozenset(int(n) for n in found.values() if n is not None and n == int(n))
+    numbers = frozenset(int(n) for n in found.values() if n is not None and n % 1 == 0)
     if not texts:
         return MissingRule(frozenset({""}), frozenset())
     return MissingRule(DEFAULT_RULE.words | texts, numbers or None)
@@ -112,10 +113,11 @@ def rule_of_values(values: np.ndarray | None) -> MissingRule:
 
 
 def number_of(text: str) -> int | float | None:
-    """Return a number that is written as in files, exactly if it is whole, else None."""
+    """Return a number that is written as in files, exactly if it is whole and fits a float, else None."""
     if not _NUMBER.fullmatch(text):
         return None
-    return float(text) if "." in text else int(text)
+    number = float(text)
+    return number if "." in text or math.isinf(number) else int(text)
 
 
 def _is_null(value: Any) -> bool:

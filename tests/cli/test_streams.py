@@ -23,6 +23,7 @@ def made(tmp_path_factory):
     labels = rng.integers(0, 3, (3000, 6))
     np.save(folder / "x.npy", rng.normal(size=(3000, 3)))
     np.savetxt(folder / "l.csv", labels, fmt="%d", delimiter=",")
+    (folder / "odd.csv").write_text("a,b\nna,1\nx,2\nx,1\n")  # which is warned of
     ensemble = Ensemble.from_labels(labels).save(folder / "e.zarr")
     sample(ensemble, per_object=10, out=folder / "p.parquet", random_state=0)
     history = {"pass": [1, 2], "objective": [2.0, 1.0]}
@@ -68,6 +69,8 @@ def bigcons(command, folder, *, shell="", file_bytes=None):
         "info --json missing",
         "methods",
         "export c.zarr -o -",
+        "sample-data --help",  # longer than a buffer, as the next
+        f"methods --json {'m' * 9000}",
     ],
 )
 def test_standard_output__full_is_told_in_one_line(made, command):
@@ -85,6 +88,15 @@ def test_standard_output__closed_is_told_before_anything_is_done(made, command):
     assert run.stderr.startswith("Error: standard output is closed;")
     assert run.stderr.count("\n") == 1
     assert not (made / "closed.zarr").exists()
+
+
+@pytest.mark.parametrize("shell", ["2>/dev/full", "2>&-"])
+def test_standard_error__full_or_closed_does_not_stop_the_work(made, shell):
+    command = "import odd.csv -o noted.zarr --overwrite"
+    assert "Warning: " in bigcons(command, made).stderr
+    run = bigcons(command, made, shell=shell)
+    assert run.returncode == 0
+    assert "3 objects" in run.stdout
 
 
 def test_standard_input__closed_is_told(made):

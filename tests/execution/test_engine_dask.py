@@ -193,6 +193,30 @@ def test_map__sends_alone_what_is_long_or_large_or_drawn_as_it_goes(client):
     assert set(tasks_of_items(client, range(12), seconds=0.75 * TASK_SECONDS)) == {1}
 
 
+def test_map__sends_and_collects_several_tasks_in_one_message(client):
+    engine = DaskEngine(client)
+    sizes, submit, gather = {"sent": [], "collected": []}, engine._submit, engine._outcomes
+
+    def submitted(what, keys, *arguments, **options):
+        sizes["sent"].append(len(keys))
+        return submit(what, keys, *arguments, **options)
+
+    def gathered(sent, timeout):
+        found = gather(sent, timeout)
+        sizes["collected"].append(len(found))
+        return found
+
+    engine._submit, engine._outcomes = submitted, gathered
+    for n, found in enumerate(engine.map(len, (b"x" * n for n in range(20)))):  # drawn as it goes: one a task
+        assert found == n
+        time.sleep(0.05)  # in which those in flight end
+    assert sizes["sent"][0] == engine.n_workers + 1
+    for name, found in sizes.items():
+        assert sum(found) == 20, name
+        assert 1 < max(found) <= engine.in_flight, name
+        assert len(found) < 15, name
+
+
 def test_map__names_the_blocks_of_a_task(local_client):
     def task(block):
         if block.index > 20:

@@ -249,6 +249,12 @@ def test_csv__nul_bytes_are_no_cluster(tmp_path, content):
     assert Ensemble.from_labels([["\0", "a"], ["b", "a"]]).n_clusters[0] == 2  # as it was read from files
 
 
+@pytest.mark.parametrize("label", ["9" * 320, "9" * 5000, "1.0e999"])  # more than a float holds
+def test_csv__a_label_beyond_all_numbers_is_refused(tmp_path, label):
+    (tmp_path / "x.csv").write_text(f"a,b\n1,{label}\n2,3\n")
+    assert "'b' has label inf" in refused(lambda: Ensemble.from_labels(tmp_path / "x.csv"), InvalidInputError)
+
+
 def test_commands__escape_what_steers_a_terminal(tmp_path):
     steering = "\x1b]0;title\x07\x9b2J\u202e"
     (tmp_path / "x.csv").write_text(f"{steering},b\n1,2\n2,2\n", encoding="utf-8")

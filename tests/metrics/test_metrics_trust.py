@@ -258,6 +258,34 @@ def test_trust__has_the_same_bits_on_every_engine(planted, tmp_path):
     assert serial.partitions == in_memory.partitions
 
 
+class Watched(SerialEngine):
+    """Notes whether a task is running."""
+
+    is_within = False
+
+    def map(self, task, items):
+        for item in items:
+            self.is_within = True
+            result = task(item)
+            self.is_within = False
+            yield result
+
+
+def test_trust__reads_the_ensemble_in_tasks_only(planted, tmp_path, monkeypatch):
+    labels, classes = planted
+    engine, read, within = Watched(), Ensemble.read, []
+
+    def noting(self, start, stop):
+        within.append(engine.is_within)
+        return read(self, start, stop)
+
+    stored = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=512)
+    monkeypatch.setattr(Ensemble, "read", noting)
+    trust(stored, classes, client=engine)
+    assert len(within) == 2 * len(stored.blocks())  # the counts with the sample, and the confidence
+    assert all(within)
+
+
 @pytest.mark.parametrize(
     ("labels", "message"),
     [

@@ -21,6 +21,7 @@ from bigcons.errors import (
 from bigcons.execution.engine import SerialEngine
 from bigcons.solving.pass_clusterer import PassClusterer
 from bigcons.solving.passes import passes_left, until
+from bigcons.storage.checkpoint import FileBlocks
 
 NAMES = [
     name
@@ -62,6 +63,27 @@ def test_finalists__share_passes_and_the_best_wins(name, stored):
     one, three = fit(name, stored), fit(name, stored, n_finalists=3)
     better = min if one._problem.lower_is_better else max
     assert better(one.objective_, three.objective_) == three.objective_
+
+
+def test_passes__drop_what_no_pass_reads_in_their_tasks(stored, tmp_path, monkeypatch):
+    dropped, drop = [], FileBlocks.drop
+
+    def watched(self, generation, block=None):
+        left = self.n_kept(generation)
+        drop(self, generation, block)
+        dropped.append((generation, None if block is None else block.index, left))
+
+    monkeypatch.setattr(FileBlocks, "drop", watched)
+    ensemble = Ensemble.open(stored)
+    model = METHODS["pcc"](5, random_state=3, max_iter=6, tol=0.0, out=tmp_path / "c.zarr", client="serial")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(ensemble)
+    in_tasks = [(generation, index) for generation, index, left in dropped if index is not None and left]
+    whole = [(generation, left) for generation, index, left in dropped if index is None]
+    assert model.n_passes_ == 6
+    assert in_tasks == [(g, index) for g in range(4) for index in range(3)]  # the first after the second pass
+    assert whole == [(4, 3)]  # after the last pass
 
 
 class StopError(Exception):

@@ -77,8 +77,8 @@ def test_fit__of_a_finished_store_predicts_as_before(table, ensemble, tmp_path):
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(CorruptStoreError, match=r"placing.npz is damaged \(wrong checksum\)"):
         bc.Consensus.open(tmp_path / "c.zarr").verify()
-    bc.HBGF(3, random_state=0).fit(ensemble, out=tmp_path / "i.zarr")
-    found = bc.HBGF(3, random_state=0).fit(ensemble, out=tmp_path / "i.zarr")
+    bc.HGPA(3, random_state=0).fit(ensemble, out=tmp_path / "i.zarr")
+    found = bc.HGPA(3, random_state=0).fit(ensemble, out=tmp_path / "i.zarr")
     with pytest.raises(InvalidInputError, match="does not store what predict needs"):
         found.predict_features(table)
 
@@ -110,6 +110,7 @@ def test_take_placing__leaves_objects_of_partitions_without_weight_unlabeled(ens
         *(("qmi", {"weights": True}), ("kcc", {"utility": "uc"}), ("kmeans", {"encode": "integer"})),
         *(("ivc", {}), ("ipvc", {}), ("ipc", {"normalize": "all"}), ("least-loss", {})),
         *(("mcla", {"weights": True}), ("ccsvd", {}), ("cumulative", {})),
+        *(("hbgf", {"weights": True}), ("cspa", {})),
     ],
 )
 def test_place__of_a_stored_consensus_is_what_the_fitted_model_says(name, options, ensemble, table, tmp_path):
