@@ -64,7 +64,7 @@ def import_(
 ) -> None:
     """Store a table of labels, or of memberships, as an ensemble.
 
-    The table is a .parquet, .csv, .tsv (or these with .gz), .npy, .npz or .zarr with one row per object and
+    The table is a .parquet, .csv, .tsv (or these compressed), .npy, .npz or .zarr with one row per object and
     one column per partition, a folder of files, a pattern such as "labels/*.parquet", or -, standard input;
     missing labels are empty, NaN or negative. The table is streamed and need not fit in memory. What may be
     read in two ways, such as a first line of numbers in a .csv, is refused unless an option tells.
@@ -147,7 +147,7 @@ def import_pairs(
 ) -> None:
     """Store a TABLE of pairs, for `bigcons solve --pairs`.
 
-    TABLE is a .parquet, .csv, .tsv (or these with .gz) or .npz, a folder of files, a pattern such as
+    TABLE is a .parquet, .csv, .tsv (or these compressed) or .npz, a folder of files, a pattern such as
     "pairs/*.csv", or -, standard input, with one row per pair, in any order, and the integer columns i < j,
     objects numbered from 0; n_agree, the number of partitions that cluster both together; n_seen, of those
     that label both. The table is sorted on disk and need not fit in memory.
