@@ -40,7 +40,7 @@ from bigcons.tables.table import Rows, Table
 
 _BLOCK_VALUES = 1 << 20
 
-_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?")
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?")
 _LIKE_NUMBER = re.compile(r"[+-]?[$€£]?(0|[1-9]\d*)([.,]\d{3})*([.,]\d*)?([eE][+-]?\d+)? ?[%$€£]?")
 _OTHER_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1(\d\d|\d{4})( .*)?")
 

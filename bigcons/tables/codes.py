@@ -307,6 +307,7 @@ def _after(known: np.ndarray, found: np.ndarray) -> np.ndarray:
 
 
 def _whole_numbers(raw: np.ndarray, name: str, rule: MissingRule) -> np.ndarray:
+    exact = 2.0 ** (np.finfo(raw.dtype).nmant + 1)
     raw = raw.astype(np.float64, copy=False)
     missing = np.isnan(raw)
     broken = ~missing & ((np.rint(raw) != raw) | np.isinf(raw))
@@ -316,7 +317,7 @@ def _whole_numbers(raw: np.ndarray, name: str, rule: MissingRule) -> np.ndarray:
             "Recode it, make an ensemble of features by bigcons.generate, or pass memberships to "
             "Ensemble.from_memberships."
         )
-    if (inexact := np.abs(raw) > 2.0**53).any():
+    if (inexact := np.abs(raw) >= exact).any():
         raise InvalidInputError(
             f"partition {name!r} has the float {raw[inexact][0]:.0f} as a label, which several whole numbers "
             "become; pass integers, or recode it."

@@ -86,6 +86,10 @@ def open_path(path: str | os.PathLike[str], role: str, how: Reading = DEFAULT_RE
         return CsvTable(path, where, role, how)
     if name.endswith(PARQUET):
         return ParquetTable(path)
+    if path.is_dir():
+        raise InvalidInputError(
+            f"{path} is a folder without tables; pass its files, or a pattern such as '{path}/**/*.parquet'."
+        )
     raise InvalidInputError(f"{path} has suffix {path.suffix!r}; use {KNOWN}.")
 
 
@@ -227,12 +231,15 @@ def is_table_path(name: str) -> bool:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    """Return the files of a folder that have a table: those of Parquet or, if there are none, of text."""
-    for suffixes in (PARQUET, _CSV):
-        found = [path for path in folder.iterdir() if path.name.lower().endswith(suffixes)]
-        if found := [path for path in found if not path.name.startswith(".")]:
-            return sorted(found, key=natural_order)
-    return []
+    """Return the files of a folder that have a table, of Parquet or of text; raises for both."""
+    seen = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    parquet, text = ([p for p in seen if p.name.lower().endswith(ends)] for ends in (PARQUET, _CSV))
+    if parquet and text:
+        raise InvalidInputError(
+            f"{folder} has files of Parquet and of text, {parquet[0].name} and {text[0].name}; pass a "
+            f"pattern, such as '{folder}/*{parquet[0].suffix}'."
+        )
+    return sorted(parquet or text, key=natural_order)
 
 
 def _open_zarr(place: Place, role: str) -> Any:

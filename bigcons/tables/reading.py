@@ -88,7 +88,9 @@ def missing_rule(values: Any) -> MissingRule:
     if values is None:
         return DEFAULT_RULE
     is_one = isinstance(values, (str, bytes)) or not hasattr(values, "__iter__")
-    texts = {str(value).strip() for value in ([values] if is_one else values) if not _is_null(value)}
+    given = [value for value in ([values] if is_one else values) if not _is_null(value)]
+    texts = {str(value).strip() for value in given}
+    texts |= {str(int(value)) for value in given if isinstance(value, (bool, np.bool_))}  # 0 and 1 in arrays
     found = {text: number_of(text) for text in texts}
     numbers = frozenset(int(n) for n in found.values() if n is not None and n == int(n))
     if not texts:

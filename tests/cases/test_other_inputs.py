@@ -125,12 +125,12 @@ def test_rows_that_are_partitions_are_told():
 
 
 def test_floats_that_hold_no_whole_number_exactly():
-    for largest in (2.0**53 + 2, 2.0**60):
+    for largest in (2.0**53, 2.0**60, np.float32(2**24)):
         with pytest.raises(
             InvalidInputError, match=r"float .* which several whole numbers become; pass integers"
         ):
-            Ensemble.from_labels(np.array([[1.0], [largest]]))
-    assert values_of(Ensemble.from_labels(np.array([[1.0], [2.0**53]]))) == [[1], [2**53]]
+            Ensemble.from_labels(np.array([[1], [largest]], np.asarray(largest).dtype))
+    assert values_of(Ensemble.from_labels(np.array([[1.0], [2.0**53 - 1]]))) == [[1], [2**53 - 1]]
     assert values_of(Ensemble.from_labels(np.array([[1], [2**60]]))) == [[1], [2**60]]
 
 
@@ -146,3 +146,35 @@ def test_floats_that_hold_no_whole_number_exactly():
 def test_types_that_are_no_labels_name_the_remedy(x, remedy):
     with pytest.raises(InvalidInputError, match=remedy):
         Ensemble.from_labels(x)
+
+
+def test_a_folder_of_several_kinds_or_none_is_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match=r"is a folder without tables; .*\*\*/\*\.parquet"):
+        Ensemble.from_labels(tmp_path)
+    (tmp_path / "x.csv").write_bytes(TEXT)
+    (tmp_path / "x.parquet").write_bytes(parquet())
+    with pytest.raises(InvalidInputError, match=r"files of Parquet and of text, x\.parquet and x\.csv"):
+        Ensemble.from_labels(tmp_path)
+    assert Ensemble.from_labels(tmp_path / "*.csv").n_objects == 2
+
+
+@pytest.mark.parametrize(
+    ("texts", "days"),
+    [
+        (["2020-01-01T00:00:00Z", "2020-01-02T02:00:00+02:00"], [18262.0, 18263.0]),
+        (["2020-01-01 12:00", "2020-01-02"], [18262.5, 18263.0]),
+        (["2020-01-01", "2020-01-02"], [18262.0, 18263.0]),
+    ],
+)
+def test_dates_in_text_with_and_without_a_zone(texts, days):
+    features = open_features(pd.DataFrame({"x": texts, "y": [1.0, 2.0]}))
+    assert features.read(0, 2)[:, 0].tolist() == days
+
+
+def test_missing_may_be_a_boolean(tmp_path):
+    frame = pd.DataFrame({"a": [True, False, True]})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    for source in (frame, frame.astype("boolean"), tmp_path / "x.csv"):
+        found = Ensemble.from_labels(source, missing=False)
+        assert found.n_clusters.tolist() == [1]
+        assert [row == [None] for row in values_of(found)] == [False, True, False]
