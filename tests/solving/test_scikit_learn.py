@@ -191,7 +191,7 @@ def test_methods__are_searched_over_an_ensemble():
         model = PCC(6, random_state=0).fit(ensemble[:200, ...])
     assert search.best_params_ == without_truth.best_params_ == {"n_clusters": 6}
     held_out: Ensemble = ensemble[200:, ...]
-    expected = [adjusted_rand(held_out[:, u], model.predict(held_out)) for u in range(20)]
+    expected = [adjusted_rand(labels, model.predict(held_out)) for labels in np.asarray(held_out).T]
     seen = (np.asarray(held_out) >= 0).sum(axis=0)
     assert model.score(held_out) == pytest.approx(np.average(expected, weights=seen))
     rows = np.arange(50)[::-1]
