@@ -96,7 +96,7 @@ def tree(
         parts.append(table(list(splits[0]), rows))
     if len(splits) > SHOWN:
         parts.append(f"... and {len(splits) - SHOWN:,} lower splits; -o FILE.csv writes all.")
-    emit(result, "\n\n".join(parts))
+    emit(result, "\n\n".join([*parts, *([] if out is None else [f"{out} is written."])]))
 
 
 def _cell(value: Any) -> str:
