@@ -121,7 +121,9 @@ def _refuse_types(table: Table) -> None:
         (name, f"has type {kind}") for name, kind in zip(names, types, strict=False) if kind_of(kind) is None
     ]
     remedy = "drop " + ("it" if len(problems) == 1 else "them") + " (drop=, --drop)"
-    refuse_columns(problems, table.where, f"{remedy}, or convert to numbers, dates or text, a list to columns")
+    refuse_columns(
+        problems, table.where, f"{remedy}, or convert to numbers, dates or text, a list to columns"
+    )
 
 
 class Features(Objects):
