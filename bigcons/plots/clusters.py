@@ -204,7 +204,7 @@ def overview(
     given = {"accuracy": accuracy, "memberships": consensus, "pairs": ensemble}
     names = [name for name, value in given.items() if value is not None]
     left, right = [name for name in names if name != "pairs"], [name for name in names if name == "pairs"]
-    rows = [[name, *right] for name in left] or [right]
+    rows: Any = [[name, *right] for name in left] or [right]
     with new_figure(4.8 * len(rows[0]), 4.4 if right else 2.4 * len(rows)) as figure:
         panels: Any = figure.subplot_mosaic(rows, width_ratios=[1.15, 1][-len(rows[0]) :])
         if accuracy is not None:
