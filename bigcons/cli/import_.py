@@ -74,6 +74,7 @@ def import_(
     memberships, is a soft clustering; its rows sum to 1, and are NaN or 0 where an object is missing.
     """
     from bigcons.stores.ensemble import Ensemble, import_labels, import_memberships
+    from bigcons.tables.select import select
 
     used = {
         "--columns": columns,
@@ -100,7 +101,8 @@ def import_(
     settings: dict[str, Any] = {"overwrite": overwrite, "memory": memory}
     with telling_finished(out, "import", overwrite):
         if memberships:
-            ensemble = import_memberships(tables, out, id=id, chunk_rows=chunk_rows, **settings)
+            parts = tables if header is None else [select(table, header=header) for table in tables]
+            ensemble = import_memberships(parts, out, id=id, chunk_rows=chunk_rows, **settings)
         elif runs:
             ensemble = Ensemble.from_runs(list(tables), out=out, id=id, columns=columns, **read, **settings)
         elif by is not None:
@@ -121,7 +123,7 @@ def import_(
 _UNUSED: dict[str | None, tuple[str, ...]] = {
     "--runs": ("--drop", "--orientation", "--chunk-rows"),
     "--long": ("--id", "--columns", "--drop", "--orientation", "--chunk-rows"),
-    "--memberships": ("--columns", "--drop", "--orientation", "--header", "--missing"),
+    "--memberships": ("--columns", "--drop", "--orientation", "--missing"),
 }
 """Options that an import of each kind does not take."""
 

@@ -238,8 +238,8 @@ def refuse_other_matrices(codes: np.ndarray, n_objects: int | None, where: str) 
     if n_columns > 2 and are_halves and (codes.sum(axis=1) == 1).all():
         raise InvalidInputError(
             f"{where} may have a column for each cluster, because each object has the second label in "
-            f"exactly one of {n_columns}; pass it to Ensemble.from_memberships([x]), or pass "
-            "orientation='objects' if the columns are partitions."
+            f"exactly one of {n_columns}; pass it to Ensemble.from_memberships([x]) (bigcons import "
+            "--memberships), or pass orientation='objects' if the columns are partitions."
         )
     if codes.shape == (n_objects, n_objects) and np.array_equal(codes, codes.T):
         raise InvalidInputError(
