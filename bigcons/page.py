@@ -94,7 +94,7 @@ def _sections(report: Content) -> Iterable[tuple[str, str]]:
 
 
 def _glance(report: Content) -> str:
-    of_all = ("objects", "objects without a label", "clusters", "clusters by the tree", "mean confidence")
+    of_all = ("objects", "objects without a label", "clusters", "mean confidence")
     known = {name: value for name, value in report.facts.items() if value is not None}
     shown = {name: value for name, value in known.items() if name in of_all}
     solver = {name: value for name, value in known.items() if name not in of_all}
@@ -115,7 +115,7 @@ def _in_a_sentence(report: Content) -> str:
     )
     sure = sum(count for _, count in report.levels[:2])
     trust = (
-        f", and {sure / sum(sizes):.1%} of the labels have a confidence of 0.9 or more"
+        f", and {percent(sure / sum(sizes))} of the labels have a confidence of 0.9 or more"
         if report.levels
         else ""
     )
@@ -347,8 +347,10 @@ def _cell(column: str, value: Any) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share in percent."""
-    return f"{share:.1%}" if share >= 0.0005 or share == 0 else "<0.1%"
+    """Return a share in percent; what is neither none nor all is not rounded to it."""
+    if 0 < share < 0.0005 or 0.9995 <= share < 1:
+        return "<0.1%" if share < 0.5 else ">99.9%"
+    return f"{share:.1%}"
 
 
 def _text(value: object) -> str:

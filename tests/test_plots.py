@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.metrics import cluster_overlap, pac, reliability, trust
 from bigcons.metrics.geometry import vat_order
 from bigcons.stores.consensus import Consensus
+from bigcons.stores.ensemble import Ensemble
 
 
 def three_groups(n_objects=60, n_partitions=12, seed=0):
@@ -389,6 +391,29 @@ def test_overview__can_be_saved():
     figure = plots.overview(labels, memberships, [0.5, 0.7, 0.8], {"all pairs": 0.9, "sampled": 0.85})
     assert png_bytes(figure).startswith(b"\x89PNG")
     assert "all pairs: 0.900" in [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_every_plot_takes_what_it_can_draw_and_says_what_to_pass_instead(tmp_path):
+    truth, labels = three_groups()
+    model = ConsensusTree("auto", random_state=0).fit(labels, out=tmp_path / "c.zarr")
+    store, fixed = Consensus.open(tmp_path / "c.zarr"), MCLA(3, random_state=0).fit(labels)
+    ensemble = Ensemble.from_labels(labels)
+    of_ensembles = (plots.coassociation, plots.partitions, plots.consensus_cdf)
+    of_consensuses = (plots.memberships, plots.cluster_graph, plots.trust, plots.tree, plots.n_clusters,
+                      plots.convergence, partial(plots.reliability, truth=truth))  # fmt: skip
+    for found in (model, store):
+        for draw in of_ensembles:
+            with pytest.raises(InvalidInputError, match="keeps no partitions; pass the ensemble"):
+                draw(found)
+        for draw in (*of_consensuses, plots.overview):
+            assert draw(found).axes
+    for draw in of_consensuses:
+        with pytest.raises(InvalidInputError, match=r"pass (one that was made of it|bigcons\.)"):
+            draw(ensemble)
+    assert [len(plots.overview(ensemble, *more).axes) for more in ((), (model,))] == [2, 4]
+    for draw in (plots.tree, plots.n_clusters):
+        with pytest.raises(InvalidInputError, match="a consensus with n_clusters='auto'"):
+            draw(fixed)
 
 
 def test_overview__shows_every_bar_and_every_consensus_at_equal_accuracies():

@@ -160,7 +160,7 @@ def generate(
 ) -> None:
     """Cluster FEATURES many times.
 
-    The partitions are stored as an ensemble. FEATURES is a .parquet, .csv, .tsv (or these with .gz), .npy,
+    The partitions are stored as an ensemble. FEATURES is a .parquet, .csv, .tsv (or these compressed), .npy,
     .npz or .zarr with one row per object, a folder of files, a pattern such as "data/*.parquet", several
     files, or -, standard input; it is read in blocks and need not fit in memory, except for --scheme diverse.
     Options that do not apply to the scheme are refused. Repeating the command resumes an interrupted run and

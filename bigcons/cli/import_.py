@@ -64,7 +64,7 @@ def import_(
 ) -> None:
     """Store a table of labels, or of memberships, as an ensemble.
 
-    The table is a .parquet, .csv, .tsv (or these with .gz), .npy, .npz or .zarr with one row per object and
+    The table is a .parquet, .csv, .tsv (or these compressed), .npy, .npz or .zarr with one row per object and
     one column per partition, a folder of files, a pattern such as "labels/*.parquet", or -, standard input;
     missing labels are empty, NaN or negative. The table is streamed and need not fit in memory. What may be
     read in two ways, such as a first line of numbers in a .csv, is refused unless an option tells.
@@ -74,6 +74,7 @@ def import_(
     memberships, is a soft clustering; its rows sum to 1, and are NaN or 0 where an object is missing.
     """
     from bigcons.stores.ensemble import Ensemble, import_labels, import_memberships
+    from bigcons.tables.select import select
 
     used = {
         "--columns": columns,
@@ -100,7 +101,8 @@ def import_(
     settings: dict[str, Any] = {"overwrite": overwrite, "memory": memory}
     with telling_finished(out, "import", overwrite):
         if memberships:
-            ensemble = import_memberships(tables, out, id=id, chunk_rows=chunk_rows, **settings)
+            parts = tables if header is None else [select(table, header=header) for table in tables]
+            ensemble = import_memberships(parts, out, id=id, chunk_rows=chunk_rows, **settings)
         elif runs:
             ensemble = Ensemble.from_runs(list(tables), out=out, id=id, columns=columns, **read, **settings)
         elif by is not None:
@@ -121,7 +123,7 @@ def import_(
 _UNUSED: dict[str | None, tuple[str, ...]] = {
     "--runs": ("--drop", "--orientation", "--chunk-rows"),
     "--long": ("--id", "--columns", "--drop", "--orientation", "--chunk-rows"),
-    "--memberships": ("--columns", "--drop", "--orientation", "--header", "--missing"),
+    "--memberships": ("--columns", "--drop", "--orientation", "--missing"),
 }
 """Options that an import of each kind does not take."""
 
@@ -147,7 +149,7 @@ def import_pairs(
 ) -> None:
     """Store a TABLE of pairs, for `bigcons solve --pairs`.
 
-    TABLE is a .parquet, .csv, .tsv (or these with .gz) or .npz, a folder of files, a pattern such as
+    TABLE is a .parquet, .csv, .tsv (or these compressed) or .npz, a folder of files, a pattern such as
     "pairs/*.csv", or -, standard input, with one row per pair, in any order, and the integer columns i < j,
     objects numbered from 0; n_agree, the number of partitions that cluster both together; n_seen, of those
     that label both. The table is sorted on disk and need not fit in memory.

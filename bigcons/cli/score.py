@@ -56,7 +56,7 @@ def score(
 ) -> None:
     """Evaluate CONSENSUS by a truth, its ensemble or features.
 
-    The truth is a .parquet, .csv, .tsv (or these with .gz), .npy, .npz or .zarr, a folder of files, a pattern
+    The truth is a .parquet, .csv, .tsv (or these compressed), .npy, .npz or .zarr, a folder, a pattern
     or -, standard input; only the column is read. If the objects have ids, its rows may be in any order, and
     of more objects. Objects without a class in it, or without a label in the consensus, are omitted.
 

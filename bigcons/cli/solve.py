@@ -272,7 +272,7 @@ def parse_method(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tu
     if isinstance(given.get("n_clusters"), range) and "Sequence" not in str(
         parameters["n_clusters"].annotation
     ):
-        raise click.UsageError(f"Method {name!r} takes one number of clusters, not a range; give it with -k.")
+        raise click.UsageError(f"Method {name!r} takes no range of numbers; give one with -k, or auto.")
     return arguments[0], {**given, **own}
 
 

@@ -27,7 +27,8 @@ SHOWN = 20
               help="Which tree.  [default: the one that agrees better with the partitions]")  # fmt: skip
 @click.option("--features", type=TABLE, help="Features that the ensemble was generated of, for a p-value of "
               "each number of clusters, by 20 draws of one Gaussian.")  # fmt: skip
-@click.option("--picture", type=PATH, metavar="FILE", help="Draw it, too (.png, .pdf or .svg).")
+@click.option("-o", "--out", "--picture", "out", type=PATH, metavar="FILE", help="Draw the tree (.png, .pdf "
+              "or .svg), or write the table of all splits (.csv, .tsv or .parquet).")  # fmt: skip
 @memory_option
 @random_state_option
 @scheduler_option
@@ -38,7 +39,7 @@ def tree(
     n_clusters: int | None,
     name: str | None,
     features: str | None,
-    picture: str | None,
+    out: str | None,
     memory: str,
     random_state: int | None,
     client: str | None,
@@ -54,10 +55,11 @@ def tree(
     from bigcons import Consensus, consensus_tree, plots
     from bigcons.errors import InvalidInputError
     from bigcons.storage.commit import refuse_existing_file
+    from bigcons.stores.export import export_to
     from bigcons.stores.opening import open_store
 
-    if picture is not None:
-        refuse_existing_file(picture, overwrite)
+    if out is not None:
+        refuse_existing_file(out, overwrite)
     opened = open_store(store)
     if isinstance(opened, Consensus) and (kept := opened.tree) is not None:
         if features is not None or name not in (None, kept.tree):
@@ -72,9 +74,14 @@ def tree(
             *(opened,), tree=name, features=features, random_state=random_state, memory=memory, client=client
         )
     K = 2 * found.choice.n_clusters if n_clusters is None else n_clusters
-    splits: list[dict[str, Any]] = found.table().slice(0, max(K - 1, 1)).to_pylist()
-    if picture is not None:
-        plots.tree(found, n_clusters).savefig(picture)
+    all_splits = found.table()
+    splits: list[dict[str, Any]] = all_splits.slice(0, max(K - 1, 1)).to_pylist()
+    if out is not None and out.lower().endswith((".png", ".pdf", ".svg")):
+        plots.tree(found, n_clusters).savefig(out)
+    elif out is not None:
+        types = dict(zip(all_splits.column_names, all_splits.schema.types, strict=True))
+        with export_to(out, len(all_splits), types, overwrite=overwrite) as write:
+            write([column.combine_chunks() for column in all_splits.columns])
     result = {
         "ensemble": store,
         "n_objects": found.n_objects,
@@ -88,8 +95,8 @@ def tree(
         rows = [{column: _cell(value) for column, value in row.items()} for row in splits[:SHOWN]]
         parts.append(table(list(splits[0]), rows))
     if len(splits) > SHOWN:
-        parts.append(f"... and {len(splits) - SHOWN:,} lower splits; --json lists all.")
-    emit(result, "\n\n".join(parts))
+        parts.append(f"... and {len(splits) - SHOWN:,} lower splits; -o FILE.csv writes all.")
+    emit(result, "\n\n".join([*parts, *([] if out is None else [f"{out} is written."])]))
 
 
 def _cell(value: Any) -> str:

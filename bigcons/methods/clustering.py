@@ -106,6 +106,17 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         labels: np.ndarray = self.consensus_.predict(self.generator_.transform(X))
         return labels
 
+    @available_if(_places)  # type: ignore[untyped-decorator]
+    def score(self, X: Any, y: object = None) -> float:  # noqa: ARG002 - scikit-learn's signature
+        """Return the mean adjusted Rand index of predicted labels with the base labels of ``X``.
+
+        It compares methods and numbers of clusters of one generator in GridSearchCV without ``scoring``;
+        generators have other base labels, and are compared by a criterion of the features.
+        """
+        check_is_fitted(self)
+        found: float = self.consensus_.score(self.generator_.transform(X))
+        return found
+
     def transform(self, X: Any) -> np.ndarray:
         """Return the memberships ``(n_objects, n_clusters)`` float32 of objects by their features.
 

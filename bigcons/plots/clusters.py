@@ -13,8 +13,10 @@ from bigcons.plots.drawing import (
     HEAT,
     NEVER_SEEN,
     PALETTE,
+    is_consensus,
     labels_of,
     new_figure,
+    refuse_ensemble,
     sample_rows,
     sample_words,
 )
@@ -104,6 +106,7 @@ class _Sample(NamedTuple):
 
 def _sampled_memberships(consensus: Any, n_objects: int, random_state: SeedLike) -> _Sample:
     """Return the memberships of sampled objects."""
+    refuse_ensemble(consensus)
     if hasattr(consensus, "read_memberships"):
         rows = sample_rows(consensus.n_objects, n_objects, random_state)
         sizes = np.zeros(consensus.n_clusters, np.int64)
@@ -184,28 +187,35 @@ def scatter(
 
 def overview(
     ensemble: Any,
-    consensus: Any,
-    base_accuracy: Sequence[float],
-    accuracy: Mapping[str, float],
+    consensus: Any = None,
+    base_accuracy: Sequence[float] = (),
+    accuracy: Mapping[str, float] | None = None,
     *,
     random_state: SeedLike = 0,
 ) -> Figure:
-    """Draw an overview of an experiment on data with known classes.
+    """Draw what is given of an experiment in one figure.
 
-    Three panels: the accuracy of the base partitions and of each consensus, the memberships of
-    ``consensus``, and the co-association in VAT order. ``accuracy`` maps names of consensuses to their
-    accuracy.
+    Up to three panels: with ``accuracy``, a mapping from names of consensuses to their accuracy, this and
+    that of the base partitions, ``base_accuracy``; the memberships of the ``consensus``; and the
+    co-association in the ``ensemble``. A consensus may be given alone, in place of the ensemble.
     """
-    with new_figure(9.6, 4.4) as figure:
-        panels: Any = figure.subplot_mosaic(
-            [["accuracy", "pairs"], ["memberships", "pairs"]], width_ratios=[1.15, 1]
-        )
-        _draw_accuracy(panels["accuracy"], base_accuracy, accuracy)
-        labels = getattr(consensus, "labels_", getattr(consensus, "label_rows", None))
-        draw_coassociation(panels["pairs"], ensemble, labels, 500, random_state)
-        _draw_memberships(panels["memberships"], _sampled_memberships(consensus, 2_000, random_state))
-        for letter, name in zip("abc", ("accuracy", "memberships", "pairs"), strict=True):
-            panels[name].set_title(letter, loc="left", fontweight="bold")
+    if consensus is None and is_consensus(ensemble):
+        ensemble, consensus = None, ensemble
+    given = {"accuracy": accuracy, "memberships": consensus, "pairs": ensemble}
+    names = [name for name, value in given.items() if value is not None]
+    left, right = [name for name in names if name != "pairs"], [name for name in names if name == "pairs"]
+    rows: Any = [[name, *right] for name in left] or [right]
+    with new_figure(4.8 * len(rows[0]), 4.4 if right else 2.4 * len(rows)) as figure:
+        panels: Any = figure.subplot_mosaic(rows, width_ratios=[1.15, 1][-len(rows[0]) :])
+        if accuracy is not None:
+            _draw_accuracy(panels["accuracy"], base_accuracy, accuracy)
+        if ensemble is not None:
+            labels = getattr(consensus, "labels_", getattr(consensus, "label_rows", None))
+            draw_coassociation(panels["pairs"], ensemble, labels, 500, random_state)
+        if consensus is not None:
+            _draw_memberships(panels["memberships"], _sampled_memberships(consensus, 2_000, random_state))
+        for letter, name in zip("abc", names, strict=False):
+            panels[name].set_title(letter if len(names) > 1 else "", loc="left", fontweight="bold")
     return figure
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.plots.drawing import GUIDE, PALETTE, labels_of, new_figure
+from bigcons.plots.drawing import GUIDE, PALETTE, is_consensus, labels_of, new_figure, refuse_ensemble
 from bigcons.validation import check_int
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
     >>> figure = bc.plots.trust(bc.metrics.trust(ensemble, model))
     >>> figure.savefig("trust.png")
     """
+    refuse_ensemble(found)
     check_int("n_clusters", n_clusters)
     if hasattr(type(found), "trust_"):  # a clusterer
         try:
@@ -111,9 +112,9 @@ def reliability(found: Any, truth: Any = None) -> Figure:
     """Draw how often labels of a stated confidence are right, against the confidence.
 
     ``found`` is what `bigcons.metrics.reliability` returns, or several of these by name, or, with the
-    ``truth``, one class for each object, a fitted clusterer with ``trust_``. Points on the diagonal are
-    calibrated, those below it overconfident. Below is the share of the objects in each bin, and the area of a
-    point grows with it.
+    ``truth``, one class for each object, a fitted clusterer or a Consensus with confidences. Points on the
+    diagonal are calibrated, those below it overconfident. Below is the share of the objects in each bin, and
+    the area of a point grows with it.
 
     Examples
     --------
@@ -122,12 +123,18 @@ def reliability(found: Any, truth: Any = None) -> Figure:
     >>> figure = bc.plots.reliability(found)
     >>> figure.savefig("reliability.png")
     """
-    if hasattr(found, "fit"):
+    refuse_ensemble(found)
+    if is_consensus(found):
         from bigcons.metrics.confidence import reliability as judge
 
         if truth is None:
             raise InvalidInputError("truth is missing; pass reliability(model, truth).")
-        found = judge(truth, labels_of(found), found.trust_.confidence)
+        if hasattr(found, "fit"):
+            labels, confidence = labels_of(found), found.trust_.confidence
+        else:
+            labels = found.read_labels(0, found.n_objects)
+            confidence = found.read_trust(0, found.n_objects)["confidence"]
+        found = judge(truth, labels, confidence)
     curves: Mapping[str, Reliability] = found if isinstance(found, Mapping) else {"": found}
     with new_figure(4.0 if len(curves) == 1 else 5.6, 4.6) as figure:
         from matplotlib.ticker import PercentFormatter

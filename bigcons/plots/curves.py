@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.plots.drawing import GUIDE, PALETTE, new_figure
+from bigcons.plots.drawing import GUIDE, PALETTE, ensemble_of, new_figure, refuse_ensemble
 from bigcons.seeding import SeedLike
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def convergence(consensus: Any) -> Figure:
     >>> figure = bc.plots.convergence(bc.IVC(6, random_state=0).fit(ensemble))
     >>> figure.savefig("convergence.png")
     """
+    refuse_ensemble(consensus)
     history = getattr(consensus, "history_", getattr(consensus, "history", consensus))
     if not isinstance(history, Mapping):
         raise InvalidInputError(
@@ -94,7 +95,8 @@ def _from_best(objective: np.ndarray) -> tuple[np.ndarray, float]:
 def n_clusters(choice: Any) -> Figure:
     """Draw what speaks for each number of clusters.
 
-    ``choice`` is what `bigcons.choose_n_clusters` returned, or a clusterer fitted with ``n_clusters="auto"``.
+    ``choice`` is what `bigcons.choose_n_clusters` returned, or a clusterer or Consensus whose number of
+    clusters was chosen.
     Above, the distinctness of the least distinct two of so many clusters, which falls where one of them would
     be cut. Below, how long each number lives, and how far other partitions would agree on it: it is chosen by
     the product.
@@ -107,11 +109,13 @@ def n_clusters(choice: Any) -> Figure:
     >>> figure = bc.plots.n_clusters(choice)
     >>> figure.savefig("n_clusters.png")
     """
+    if hasattr(choice, "read_labels"):  # a store keeps it with the tree
+        choice = getattr(choice.tree, "choice", choice)
     choice = getattr(choice, "n_clusters_choice_", choice)
     if not hasattr(choice, "runner_up"):
         raise InvalidInputError(
-            f"choice has type {type(choice).__name__}; pass what bigcons.choose_n_clusters returned, or a "
-            "clusterer fitted with n_clusters='auto'."
+            f"choice has type {type(choice).__name__}; pass bigcons.choose_n_clusters(ensemble), or a "
+            "consensus with n_clusters='auto'."
         )
     table, k = choice.table, choice.table["n_clusters"]
     panels = (
@@ -160,7 +164,7 @@ def consensus_cdf(ensembles: Any, *, n_objects: int = 1000, random_state: SeedLi
     with new_figure(4.6, 3.4) as figure:
         axes = figure.subplots()
         for (name, ensemble), color in zip(named.items(), itertools.cycle(PALETTE), strict=False):
-            shares = pair_shares(ensemble, n_objects, random_state)
+            shares = pair_shares(ensemble_of(ensemble), n_objects, random_state)
             values, first = np.unique(shares, return_index=True)
             below = np.append(first[1:], shares.size) / shares.size
             ambiguous = float(((shares > 0.1) & (shares <= 0.9)).mean())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.plots.drawing import GUIDE, new_figure
+from bigcons.plots.drawing import GUIDE, new_figure, tree_of
 from bigcons.validation import check_int
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ COLORS = "viridis_r"
 def tree(tree: Any, n_clusters: int | None = None, *, partitions: bool = False) -> Figure:
     """Draw a tree of clusters.
 
-    ``tree`` is what `bigcons.consensus_tree` returned; ``n_clusters``, by default the number recommended, or
+    ``tree`` is what `bigcons.consensus_tree` returned, or a clusterer or Consensus whose number of clusters
+    was chosen; ``n_clusters``, by default the number recommended, or
     2 where that is 1, says down to which clusters. From left to right, every column is one split, as numbered
     in ``tree.table()``. Lines are as wide as their share of the objects; the color of a split, and of its two
     sides, is its support. On the right are the clusters, numbered by falling size as in ``tree.cut()``, with
@@ -44,10 +45,7 @@ def tree(tree: Any, n_clusters: int | None = None, *, partitions: bool = False) 
     >>> figure = bc.plots.tree(bc.consensus_tree(ensemble, random_state=0))
     >>> figure.savefig("tree.png")
     """
-    if not hasattr(tree, "merges") or not hasattr(tree, "cut"):
-        raise InvalidInputError(
-            f"tree has type {type(tree).__name__}; pass what bigcons.consensus_tree returned."
-        )
+    tree = tree_of(tree)
     if partitions and tree.placer is None:
         raise InvalidInputError(
             "the tree was kept without the labels of its objects; make it by consensus_tree(ensemble)."

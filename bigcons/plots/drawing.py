@@ -13,6 +13,7 @@ from bigcons.seeding import SeedLike, generator, resolve_seed
 
 if TYPE_CHECKING:
     from bigcons.plots.picture import Picture
+    from bigcons.stores.cluster_tree import ClusterTree
 
 # Okabe and Ito (2008), ordered so that consecutive colors differ most, then four of Tol's muted colors
 PALETTE = (
@@ -54,8 +55,48 @@ def shortened(name: str) -> str:
     return name if len(name) <= 16 else f"{name[:8]}…{name[-7:]}"
 
 
+def is_consensus(found: Any) -> bool:
+    """Return whether something is a clusterer or a Consensus, which keep no partitions."""
+    return hasattr(found, "fit") or hasattr(found, "read_labels")
+
+
+def ensemble_of(ensemble: Any) -> Any:
+    """Return the ensemble to draw, opened; raise InvalidInputError for a consensus."""
+    from bigcons.stores.ensemble import as_ensemble
+
+    if is_consensus(ensemble):
+        raise InvalidInputError(
+            f"ensemble has type {type(ensemble).__name__}, which keeps no partitions; pass the ensemble that "
+            "it was made of."
+        )
+    return as_ensemble(ensemble)
+
+
+def refuse_ensemble(found: Any) -> None:
+    """Raise InvalidInputError for an ensemble in place of what was found in it."""
+    if hasattr(found, "n_partitions") and not is_consensus(found):
+        raise InvalidInputError(
+            f"an {type(found).__name__} has no consensus to draw; pass one that was made of it, such as "
+            "bigcons.consensus(ensemble, n_clusters)."
+        )
+
+
+def tree_of(found: Any) -> ClusterTree:
+    """Return a tree of clusters, or the one that a fit or a store has kept."""
+    if is_consensus(found):
+        found = getattr(found, "tree_", getattr(found, "tree", None)) or found
+    if not hasattr(found, "merges"):
+        raise InvalidInputError(
+            f"tree has type {type(found).__name__} and no tree; pass bigcons.consensus_tree(ensemble), or a "
+            "consensus with n_clusters='auto'."
+        )
+    kept: ClusterTree = found
+    return kept
+
+
 def labels_of(consensus: Any) -> Any:
     """Return the labels (n_objects,) of a fitted clusterer, a Consensus (lazily) or an array."""
+    refuse_ensemble(consensus)
     if hasattr(consensus, "fit") and not hasattr(consensus, "labels_"):
         raise InvalidInputError(f"{type(consensus).__name__} has no labels_; fit it first.")
     found = getattr(consensus, "label_rows", getattr(consensus, "labels_", consensus))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.plots.drawing import PALETTE, in_percent, new_figure
+from bigcons.plots.drawing import PALETTE, in_percent, new_figure, refuse_ensemble
 from bigcons.validation import check_choice, check_int, check_number
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def cluster_graph(
     """
     from bigcons.metrics.memberships import overlap_and_sizes
 
+    refuse_ensemble(consensus)
     check_number("min_overlap", min_overlap, above=0, at_most=1)
     check_int("n_clusters", n_clusters)
     overlap, sizes = overlap_and_sizes(consensus, threshold, client)

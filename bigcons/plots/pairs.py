@@ -12,6 +12,7 @@ from bigcons.plots.drawing import (
     HEAT,
     NEVER_SEEN,
     PALETTE,
+    ensemble_of,
     labels_of,
     new_figure,
     sample_rows,
@@ -63,9 +64,8 @@ def partitions(ensemble: Any) -> Figure:
     """
     from bigcons.metrics.description import partition_similarity
     from bigcons.metrics.geometry import vat_order
-    from bigcons.stores.ensemble import as_ensemble
 
-    ensemble = as_ensemble(ensemble)
+    ensemble = ensemble_of(ensemble)
     index, others = partition_similarity(ensemble)
     index = index[others]
     np.fill_diagonal(index, 1.0)
@@ -93,9 +93,8 @@ def draw_coassociation(
     """Draw the co-association matrix of a sample of objects in VAT order."""
     from bigcons.coassociation import dense
     from bigcons.metrics.geometry import vat_order
-    from bigcons.stores.ensemble import as_ensemble
 
-    ensemble = as_ensemble(ensemble)
+    ensemble = ensemble_of(ensemble)
     labels = None if labels is None else labels_of(labels)
     if labels is not None and labels.shape != (ensemble.n_objects,):
         raise InvalidInputError(

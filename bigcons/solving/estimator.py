@@ -27,6 +27,7 @@ from bigcons.execution.engine import Engine, SerialEngine, open_engine
 from bigcons.layout import TRUST
 from bigcons.memory import Block
 from bigcons.metrics import confidence
+from bigcons.metrics.ensemble import average_criterion
 from bigcons.progress import job, progress
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.base import Estimator, check_is_fitted
@@ -595,6 +596,23 @@ class PredictingClusterer(ConsensusClusterer):
             source = ensemble.path or origin(x)
             writer.describe(provenance={"ensemble": source, "predicted_by": repr(self)})
         return Consensus.open(out).labels
+
+    def score(self, x: Any, y: object = None) -> float:  # noqa: ARG002 - scikit-learn's signature
+        """Return how far the labels that `predict` gives the objects of ``x`` agree with their partitions.
+
+        That is the mean adjusted Rand index with each partition, weighted as in the fit and by the objects
+        compared: higher is better, 0 is chance. GridSearchCV compares it without ``scoring``; ``y`` is
+        ignored. Cost: that of `predict`, and a pass.
+        """
+        ensemble = self._recoding.ensemble(x)
+        return average_criterion(
+            "adjusted_rand",
+            ensemble,
+            self.predict(ensemble),
+            weighted=True,
+            weights=self._partition_weights(),
+            client=self.client,
+        )
 
     def _placed(
         self, ensemble: Ensemble, use: Callable[[Block, np.ndarray, np.ndarray | None], Use]

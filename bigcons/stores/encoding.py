@@ -15,6 +15,7 @@ but for the shared scale and the height of that column.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -427,7 +428,8 @@ def numbers_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
                 f"column {code.name!r} of {where} mixes text and {code.kind}s; convert it to one type."
             )
         try:
-            column = column.cast(pa.timestamp("us"))
+            has_zone = re.search(r":.*(Z|[+-]\d\d:?\d\d)$", column.drop_null()[0].as_py())
+            column = column.cast(pa.timestamp("us", "UTC" if has_zone else None))
         except pa.ArrowException as error:
             raise InvalidInputError(
                 f"column {code.name!r} of {where} has text that is no date ({first_line(error)}); write "

@@ -157,7 +157,7 @@ class Ensemble(Objects):
         ``x`` is an array of whole numbers or text, a list of rows, a pandas, polars or Arrow table or any
         object with ``__arrow_c_stream__``, a dask array or dataframe, an ``xarray.DataArray``, the Dataset of
         `to_xarray`, an AnnData, whose ``obs`` is read, another ensemble, or a path to one or to .npy, .npz,
-        .csv, .tsv (or these with .gz), .parquet, .h5ad (by anndata) or .zarr, a folder of such files, a
+        .csv, .tsv (or these compressed), .parquet, .h5ad (by anndata) or .zarr, a folder of such files, a
         pattern such as ``labels/*.csv``, or a list of paths. ``id`` names the column that identifies the
         objects, ``columns`` and ``drop`` those that are partitions, and ``missing`` which labels are missing:
         by default, in every source, empty and blank text, NaN, None, pd.NA, masked entries, the words that

@@ -35,13 +35,13 @@ from bigcons.stores.store import Objects
 from bigcons.tables.encode import MISSING_AS_TEXT, NAME_OF_IDS
 from bigcons.tables.ids import Ids, SeenIds
 from bigcons.tables.intake import open_table
-from bigcons.tables.reading import number_of
 from bigcons.tables.select import Column, Columns, choices_of, select
 from bigcons.tables.table import Rows, Table
 
 _BLOCK_VALUES = 1 << 20
 
-_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?")
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?")
+_LIKE_NUMBER = re.compile(r"[+-]?[$€£]?(0|[1-9]\d*)([.,]\d{3})*([.,]\d*)?([eE][+-]?\d+)? ?[%$€£]?")
 _OTHER_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1(\d\d|\d{4})( .*)?")
 
 
@@ -61,7 +61,7 @@ def open_features(
         An array ``(n_objects, n_features)`` (numpy, memory map, Zarr, nested lists, a sparse matrix of
         scipy), a pandas, polars or pyarrow table or any object with ``__arrow_c_stream__``, a dask array or
         dataframe, or a path to ``.npy``, ``.npz`` (of scipy.sparse, too), ``.zarr``, ``.parquet``, ``.csv``
-        or ``.tsv`` (or these with ``.gz``), a folder of files, in the order of the numbers in their names, a
+        or ``.tsv`` (or these compressed), a folder of files, in the order of the numbers in their names, a
         pattern such as ``data/*.parquet``, or a list of paths. The same rules apply to labels.
     id, columns, drop
         The column that identifies the objects, and those that are features: see `bigcons.select`.
@@ -121,7 +121,9 @@ def _refuse_types(table: Table) -> None:
         (name, f"has type {kind}") for name, kind in zip(names, types, strict=False) if kind_of(kind) is None
     ]
     remedy = "drop " + ("it" if len(problems) == 1 else "them") + " (drop=, --drop)"
-    refuse_columns(problems, table.where, f"{remedy}, or convert to numbers, dates or text")
+    refuse_columns(
+        problems, table.where, f"{remedy}, or convert to numbers, dates or text, a list to columns"
+    )
 
 
 class Features(Objects):
@@ -345,7 +347,7 @@ class Features(Objects):
                     for c, column in enumerate(rows):
                         column = self._of_its_type(column, c)
                         if c in texts:
-                            texts[c].add(*texts_of(as_arrow(column, None, codes[c].name, self.where)))
+                            texts[c].add(as_arrow(column, None, codes[c].name, self.where))
                             continue
                         found = numbers_of(column, codes[c], self.where)
                         if c not in infinite and np.isinf(found).any():
@@ -367,6 +369,8 @@ class Features(Objects):
                 problems.append((code.name, f"has dates such as {date!r}, whose day and month are not clear"))
             elif c in texts and (word := texts[c].gap_of_numbers):
                 problems.append((code.name, f"has {word!r} among numbers"))
+            elif c in texts and (word := texts[c].number_as_text):
+                problems.append((code.name, f"has numbers written as text, such as {word!r}"))
             elif c in texts and not are_chosen and texts[c].are_ids(n_rows, code.name):
                 problems.append((code.name, "has a different text in every row"))
         refuse_columns(problems, self.where, _remedy_of(problems))
@@ -394,6 +398,8 @@ def _remedy_of(problems: list[tuple[str, str]]) -> str:
         parts.append("write dates as 2024-12-31")
     if any("among numbers" in what for _, what in problems):
         parts.append("leave the cells of missing numbers empty")
+    if any("as text" in what for _, what in problems):
+        parts.append("write numbers as 1234.5 alone, and names of categories with a letter")
     if any("infinite" in what for _, what in problems):
         parts.append("features must be finite: replace what is infinite")
     return ", and ".join(parts)
@@ -462,10 +468,11 @@ class _Texts:
         self._all_differ, self._keys = True, set[int]()
         self._are_iso = self._are_dates = True
         self._example = ""
-        self._are_numbers, self._has_number, self._gap = True, False, ""
+        self._are_numbers, self._number, self._gap = True, "", ""
 
-    def add(self, texts: list[str | None], rows: np.ndarray) -> None:
-        """Look at the next rows: the different texts, and which each row has."""
+    def add(self, column: Any) -> None:
+        """Look at the next rows, an Arrow array of text."""
+        texts, rows = texts_of(column)
         self._n_rows += len(rows)
         used = np.unique(rows)
         self._has_gaps = self._has_gaps or bool(used.size and used[0] < 0)
@@ -476,10 +483,12 @@ class _Texts:
             self._are_iso = self._are_iso and all(map(_ISO_DATE.fullmatch, known))
             self._are_dates = self._are_dates and all(map(_OTHER_DATE.fullmatch, known))
             self._example = self._example or min(known)
-            if self._are_numbers:
-                others = {text for text in known if number_of(text) is None}
+            if self._are_numbers and not pa.types.is_dictionary(column.type):
+                others = {text for text in known if not _LIKE_NUMBER.fullmatch(text)}
                 self._are_numbers = all(text.lower() in MISSING_AS_TEXT for text in others)
-                self._has_number = self._has_number or len(others) < len(known)
+                for text in sorted(known - others):
+                    if not self._number or self._number.isdigit():
+                        self._number = text
                 self._gap = self._gap or min(others, default="")
         if not self._is_hashed:
             self._levels |= known
@@ -502,7 +511,12 @@ class _Texts:
     @property
     def gap_of_numbers(self) -> str:
         """What stands where a number is missing, such as "?", if all other texts are numbers; else empty."""
-        return self._gap if self._are_numbers and self._has_number else ""
+        return self._gap if self._are_numbers and self._number else ""
+
+    @property
+    def number_as_text(self) -> str:
+        """One of the numbers that all texts are, if it is more than digits, as of codes; else empty."""
+        return "" if not self._are_numbers or self._number.isdigit() else self._number
 
     def code(self, code: ColumnCode) -> ColumnCode:
         """Return what the column becomes."""

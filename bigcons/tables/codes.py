@@ -137,7 +137,8 @@ class EncodingBuilder:
         numbers = [number for number in found if number is not None]
         if len(numbers) < len(found):
             return None
-        _whole_numbers(np.array(numbers, float), self._name, self._rule)  # refuses fractions
+        fractions = [number for number in numbers if isinstance(number, float)]
+        _whole_numbers(np.array(fractions, float), self._name, self._rule)  # refuses them
         return _signed(np.array([int(number) for number in numbers], object), self._name)
 
     def _check_kind(self, text: bool, text_before: bool) -> None:
@@ -306,13 +307,20 @@ def _after(known: np.ndarray, found: np.ndarray) -> np.ndarray:
 
 
 def _whole_numbers(raw: np.ndarray, name: str, rule: MissingRule) -> np.ndarray:
+    exact = 2.0 ** (np.finfo(raw.dtype).nmant + 1)
     raw = raw.astype(np.float64, copy=False)
     missing = np.isnan(raw)
-    broken = ~missing & ((np.rint(raw) != raw) | (np.abs(raw) >= 2.0**63))
+    broken = ~missing & ((np.rint(raw) != raw) | np.isinf(raw))
     if broken.any():
         raise InvalidInputError(
             f"partition {name!r} has label {raw[broken][0]}; labels must be whole numbers or text. "
-            "Recode it, or make an ensemble of features by bigcons.generate."
+            "Recode it, make an ensemble of features by bigcons.generate, or pass memberships to "
+            "Ensemble.from_memberships."
+        )
+    if (inexact := np.abs(raw) >= exact).any():
+        raise InvalidInputError(
+            f"partition {name!r} has the float {raw[inexact][0]:.0f} as a label, which several whole numbers "
+            "become; pass integers, or recode it."
         )
     return rule.keys(np.where(missing, MISSING, raw).astype(np.int64), missing)
 

@@ -15,7 +15,7 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError, SuspiciousLabel
 from bigcons.layout import ENSEMBLE, MISSING
 from bigcons.memory import BLOCK_ROWS, format_size, rows_within
 from bigcons.tables.codes import Encoding, EncodingBuilder, unmasked
-from bigcons.tables.reading import refuse_long
+from bigcons.tables.reading import refuse_long, refuse_other_matrices
 from bigcons.tables.table import Column, Rows, Table
 
 MIN_CHUNK_ROWS = 1_024
@@ -24,7 +24,7 @@ _CHUNK_LABELS = 16_000_000
 NAME_OF_IDS = re.compile(r"(?i:(.*[^a-z])?(id|ids|key|uuid|index|unnamed: \d+))|.*I[dD]")
 MISSING_AS_TEXT = frozenset(
     (
-        *("?", ".", "-", "--", "na", "n.a.", "none", "missing", "undefined", "noise", "outlier"),
+        *("?", ".", "-", "--", "na", "nan", "n.a.", "none", "missing", "undefined", "noise", "outlier"),
         *("unknown", "unassigned", "unclassified"),
     )
 )
@@ -127,14 +127,16 @@ def encode_labels(
     Raises InvalidInputError at the end if the labels differ from the first pass.
     """
     n_labeled = np.zeros(len(encodings), np.int64)
-    may_be_long = table.may_be_long and table.ids is None
+    is_first = table.may_be_other
     for columns in map(_columns_of, table.blocks(rows)):
         codes = np.empty((len(encodings), len(columns[0])), dtype)
         for u, encoding in enumerate(encodings):
             codes[u] = encoding.encode(columns[u])
-        if may_be_long:
-            refuse_long(codes.T, [encoding.name for encoding in encodings], table.where)
-            may_be_long = False
+        if is_first:
+            refuse_other_matrices(codes.T, table.n_rows, table.where)
+            if table.ids is None:
+                refuse_long(codes.T, [encoding.name for encoding in encodings], table.where)
+            is_first = False
         n_labeled += np.count_nonzero(codes != MISSING, axis=1)
         del columns  # before the table makes the next ones
         yield np.ascontiguousarray(codes.T)
@@ -247,10 +249,10 @@ def warn_of_suspects(
     categories: Sequence[np.ndarray | None],
 ) -> None:
     """Warn if labels look transposed, columns like object ids or features, or text like a missing label."""
-    if len(names) >= max(1000, 10 * n_objects):
+    if len(names) >= max(100, n_objects + 1) and not all(map(_are_numbered, categories)):
         warn_user(
-            f"labels has {n_objects:,} objects (rows) in {len(names):,} partitions (columns); "
-            "transpose it if rows are partitions.",
+            f"labels has {n_objects:,} objects (rows) in {len(names):,} partitions (columns), not all "
+            "with clusters numbered from 0 or 1; pass orientation='partitions' if rows are partitions.",
             SuspiciousLabelsWarning,
         )
     all_differ = (n_clusters == n_objects) & (n_objects > 1)
@@ -288,3 +290,8 @@ def warn_of_suspects(
                 SuspiciousLabelsWarning,
             )
             break
+
+
+def _are_numbered(values: np.ndarray | None) -> bool:
+    """Return whether the labels of a partition are 0 .. k-1 or 1 .. k."""
+    return values is None or (values.dtype != object and values.min() == 1 and values.max() == len(values))

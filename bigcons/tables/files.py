@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import csv
 import glob
-import gzip
+import io
 import os
 import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import DiskPlace, place_of
 from bigcons.storage.reading import check_file, open_file
 from bigcons.tables.memory import ArrayTable, pandas_index
-from bigcons.tables.reading import MISSING_WORDS, header_names
+from bigcons.tables.reading import MISSING_WORDS, header_names, number_of
 from bigcons.tables.select import INDEX, SelectedTable, Selection
 from bigcons.tables.table import DEFAULT_READING, PartedTable, Reading, Rows, Table, check_matrix
 
@@ -39,12 +39,22 @@ if TYPE_CHECKING:
 STANDARD_INPUT = "standard input"
 IN_MEMORY = "in memory"
 
-_TABS = (".tsv", ".tsv.gz")
-_CSV = (".csv", ".csv.gz", *_TABS)
-KNOWN = ".npy, .npz, .csv, .tsv (or either with .gz), .parquet, .h5ad or .zarr (version 3)"
+_COMPRESSED = ("", ".gz", ".bz2", ".zst")
+_TABS = tuple(f".tsv{suffix}" for suffix in _COMPRESSED)
+_CSV = (*(f".csv{suffix}" for suffix in _COMPRESSED), *_TABS)
+KNOWN = ".npy, .npz, .csv, .tsv (or either with .gz, .bz2 or .zst), .parquet, .h5ad or .zarr (version 3)"
 """What files may be, in words."""
 
 _LONGEST_LINE = 1 << 23
+
+_OTHER_FORMATS = {
+    b"PAR1": "Parquet; call it .parquet",
+    b"PK\3\4": "a zip archive or a workbook of Excel; write it as CSV",
+    b"\x1f\x8b": "compressed by gzip; end its name with .gz",
+    b"(\xb5/\xfd": "compressed by zstd; end its name with .zst",
+    b"BZh": "compressed by bzip2; end its name with .bz2",
+}
+"""What a file that is called text is by its first bytes, and what to do about it."""
 
 
 def open_path(path: str | os.PathLike[str], role: str, how: Reading = DEFAULT_READING) -> Table:
@@ -76,6 +86,10 @@ def open_path(path: str | os.PathLike[str], role: str, how: Reading = DEFAULT_RE
         return CsvTable(path, where, role, how)
     if name.endswith(PARQUET):
         return ParquetTable(path)
+    if path.is_dir():
+        raise InvalidInputError(
+            f"{path} is a folder without tables; pass its files, or a pattern such as '{path}/**/*.parquet'."
+        )
     raise InvalidInputError(f"{path} has suffix {path.suffix!r}; use {KNOWN}.")
 
 
@@ -217,12 +231,15 @@ def is_table_path(name: str) -> bool:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    """Return the files of a folder that have a table: those of Parquet or, if there are none, of text."""
-    for suffixes in (PARQUET, _CSV):
-        found = [path for path in folder.iterdir() if path.name.lower().endswith(suffixes)]
-        if found := [path for path in found if not path.name.startswith(".")]:
-            return sorted(found, key=natural_order)
-    return []
+    """Return the files of a folder that have a table, of Parquet or of text; raises for both."""
+    seen = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    parquet, text = ([p for p in seen if p.name.lower().endswith(ends)] for ends in (PARQUET, _CSV))
+    if parquet and text:
+        raise InvalidInputError(
+            f"{folder} has files of Parquet and of text, {parquet[0].name} and {text[0].name}; pass a "
+            f"pattern, such as '{folder}/*{parquet[0].suffix}'."
+        )
+    return sorted(parquet or text, key=natural_order)
 
 
 def _open_zarr(place: Place, role: str) -> Any:
@@ -433,6 +450,12 @@ class CsvTable(PartedTable):
         self._delimiter = "\t" if path.name.lower().endswith(_TABS) else ","
         self._missing = [] if is_text else list(MISSING_WORDS)
         self._threads = not (is_text or whole)
+        with path.open("rb") as file:
+            begins = file.read(4)
+        if path.suffix.lower() not in _COMPRESSED:
+            for magic, what in _OTHER_FORMATS.items():
+                if begins.startswith(magic):
+                    raise InvalidInputError(f"{where} is no text but {what}.")
         cells, n_lines = self._first_line()
         if cells is None:
             raise InvalidInputError(f"{self.where} is empty; write one line per object.")
@@ -440,7 +463,7 @@ class CsvTable(PartedTable):
             raise InvalidInputError(
                 f"{where} has {len(cells):,} columns, more than {most:,}; write it as Zarr."
             )
-        check_delimiter(cells, self.where, self._delimiter)
+        self._read_lines(lambda lines, _: _check_delimiter(lines, where, self._delimiter))
         names = self._read_lines(lambda lines, _: header_names(lines, where, role, how.header, how.named))
         self.names_are_guessed: bool = names is not None and how.header is None
         if names is not None and names[0] == "":
@@ -500,6 +523,12 @@ class CsvTable(PartedTable):
                     for column in filter(_has_nul, batch.columns):
                         first = next(at for at, cell in enumerate(column.to_pylist()) if "\0" in (cell or ""))
                         raise self._not_text(f"row {row + first:,} (counted from 0)")
+                    if self.is_text and self.n_columns == 1 and batch.columns[0].null_count:
+                        first = batch.columns[0].is_null().index(True).as_py()
+                        raise InvalidInputError(
+                            f"{self.where} has an empty line in place of row {row + first} (from 0); write "
+                            'NA or "" there if it is an object without a label, else delete it.'
+                        )
                     row += batch.num_rows
                     yield batch.columns
         except (pa.ArrowException, OSError) as error:
@@ -511,12 +540,14 @@ class CsvTable(PartedTable):
 
     def _read_lines(self, read: Callable[[Iterator[list[str]], Any], Any]) -> Any:
         """Return what ``read`` makes of the cells of the lines, but empty ones, and of their reader."""
-        opened = gzip.open if self._path.name.lower().endswith(".gz") else open
+        import pyarrow as pa
+
         try:
-            with opened(self._path, "rt", encoding="utf-8-sig", newline="") as file:
+            # decompressed by the suffix, as by the reader of Arrow
+            with io.TextIOWrapper(pa.input_stream(self._path), encoding="utf-8-sig", newline="") as file:
                 reader = csv.reader(self._short_lines(file), delimiter=self._delimiter)
                 return read(([cell.strip() for cell in cells] for cells in reader if cells), reader)
-        except (csv.Error, OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        except (csv.Error, OSError, UnicodeDecodeError) as error:
             raise self._unreadable(error) from None
 
     def _short_lines(self, file: IO[str]) -> Iterator[str]:
@@ -542,11 +573,15 @@ class CsvTable(PartedTable):
                 column_names=names,
                 skip_rows=self._skip_lines,
             ),
-            parse_options=arrow.ParseOptions(delimiter=self._delimiter),
+            # an empty line of a single column may be an object without a value
+            parse_options=arrow.ParseOptions(
+                delimiter=self._delimiter, ignore_empty_lines=self.n_columns > 1
+            ),
             convert_options=arrow.ConvertOptions(
                 column_types=self._types,
-                null_values=self._missing,
+                null_values=[""] if self.is_text and self.n_columns == 1 else self._missing,
                 strings_can_be_null=True,
+                quoted_strings_can_be_null=not self.is_text,
                 include_columns=[] if columns is None else [names[c] for c in columns],
             ),
         )
@@ -587,16 +622,24 @@ def _has_nul(column: pa.Array) -> bool:
     return bytes(memoryview(content)[first:last]).find(b"\0") >= 0
 
 
-def check_delimiter(cells: Sequence[str], where: str, delimiter: str = ",") -> None:
-    """Raise InvalidInputError if the first line is a single cell with another separator in it."""
-    marks = {",": "commas", "\t": "tabs", ";": "semicolons"}
+def _check_delimiter(lines: Iterator[list[str]], where: str, delimiter: str) -> None:
+    """Raise InvalidInputError if the first line is a single cell with another separator in it.
+
+    Blanks separate numbers only.
+    """
+    head = list(islice(lines, 3))
+    marks = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars", " ": "blanks"}
     for mark, name in marks.items():
+        if mark == delimiter or len(head[0]) > 1 or mark not in head[0][0]:
+            continue
+        parts = head[-1][0].split()
+        if mark == " " and (len(parts) == 1 or None in map(number_of, parts)):
+            continue
         other = {",": ", or call it .csv", "\t": ", or call it .tsv"}.get(mark, "")
-        if mark != delimiter and len(cells) == 1 and mark in cells[0]:
-            raise InvalidInputError(
-                f"{where} begins with {cells[0][:40]!r}, separated by {name}; "
-                f"write the file with {marks[delimiter]} between columns{other}."
-            )
+        raise InvalidInputError(
+            f"{where} begins with {head[0][0][:40]!r}, separated by {name}; "
+            f"write the file with {marks[delimiter]} between columns{other}."
+        )
 
 
 class JoinedTable(PartedTable):

@@ -41,7 +41,7 @@ def open_table(
     ``x`` is an array, a list of rows, a pandas DataFrame, any object with ``__arrow_c_stream__`` or
     ``__arrow_c_array__`` (polars, pyarrow, DuckDB), a dask array or dataframe, an xarray DataArray, an
     AnnData (of labels its obs, of features its X), an ensemble, or a path to .npy, .npz, .csv, .tsv (or these
-    with .gz), .parquet, .h5ad or .zarr, to a folder of files of one of these kinds, a pattern such as
+    compressed), .parquet, .h5ad or .zarr, to a folder of files of one of these kinds, a pattern such as
     ``data/*.parquet``, or a list of paths; or one of these after `select`.
 
     ``are_objects``: the caller knows that rows are objects. Without ``with_ids``, names of rows are no ids.
@@ -78,7 +78,7 @@ def open_table(
         names = None if table.index_position is None else row_names(table)
         table = memory.TransposedTable(table if names is None else SelectedTable(table, rest), names)
     table.is_given = role == "labels" and not is_ensemble and not isinstance(source, Table)
-    table.may_be_long = table.is_given and how.orientation is None
+    table.may_be_other = table.is_given and how.orientation is None
     if usual_id is not None and all(choice.id is None for choice in choices) and _has_ids(table, usual_id):
         first = choices[0] if choices else Selection(source)
         choices = [replace(first, id=usual_id), *choices[1:]]
@@ -173,7 +173,9 @@ def _open(x: Any, role: str, how: Reading) -> Table:
         return table
     if package == "pandas" and hasattr(x, "columns"):
         return memory.PandasTable(x, role)
-    if package != "pandas" and (hasattr(x, "__arrow_c_stream__") or hasattr(x, "__arrow_c_array__")):
+    is_series = type(x).__name__ == "Series"
+    has_arrow = hasattr(x, "__arrow_c_stream__") or hasattr(x, "__arrow_c_array__")
+    if package != "pandas" and has_arrow and not is_series:
         return memory.ArrowTable(x, role)
     if hasattr(x, "n_partitions") and hasattr(x, "categories"):
         return memory.EnsembleTable(x, role)
@@ -181,12 +183,17 @@ def _open(x: Any, role: str, how: Reading) -> Table:
     if is_array and package not in ("pandas", "polars", "scipy"):
         return memory.ArrayTable(x, role)
     if is_sparse(x):
-        raise InvalidInputError(f"{role} is a sparse {type(x).__name__}; pass it dense, such as x.toarray().")
+        raise InvalidInputError(
+            f"{role} is a sparse {type(x).__name__}; pass x.toarray(), with missing=[0] if what is not "
+            "stored is missing."
+        )
     if isinstance(x, dict):
         raise InvalidInputError(
             f"{role} has type dict; pass pandas.DataFrame(x) if its entries are columns, or, of labels, "
             "Ensemble.from_runs(x) if each is a partition."
         )
+    if is_series:
+        raise InvalidInputError(f"{role} has type {package}.Series, one column; pass x.to_frame().")
     kind = f"{package}.{type(x).__name__}" if package in ("pandas", "polars") else type(x).__name__
     if kind == "polars.LazyFrame":
         raise InvalidInputError(f"{role} is a polars LazyFrame, which has no rows yet; pass its collect().")

@@ -205,6 +205,11 @@ class PandasTable(SlicedTable):
 
     def __init__(self, frame: Any, where: str) -> None:
         super().__init__(where, frame.shape, as_names(frame.columns))
+        if any(str(dtype).startswith("Sparse[") for dtype in frame.dtypes):
+            raise InvalidInputError(
+                f"{where} has sparse columns of pandas; pass x.sparse.to_dense() or, of features alone, "
+                "x.sparse.to_coo()."
+            )
         self.has_plain_index: bool = type(frame.index).__name__ == "RangeIndex"
         self.is_named: bool = frame.index.inferred_type == "string" and frame.index.is_unique
         self._frame = frame

@@ -89,7 +89,9 @@ def missing_rule(values: Any) -> MissingRule:
     if values is None:
         return DEFAULT_RULE
     is_one = isinstance(values, (str, bytes)) or not hasattr(values, "__iter__")
-    texts = {str(value).strip() for value in ([values] if is_one else values) if not _is_null(value)}
+    given = [value for value in ([values] if is_one else values) if not _is_null(value)]
+    texts = {str(value).strip() for value in given}
+    texts |= {str(int(value)) for value in given if isinstance(value, (bool, np.bool_))}  # 0 and 1 in arrays
     found = {text: number_of(text) for text in texts}
     numbers = frozenset(int(n) for n in found.values() if n is not None and n % 1 == 0)
     if not texts:
@@ -217,12 +219,36 @@ def _loose_number(cell: str) -> float | None:
         return None
 
 
-# Long tables
+# What is no row for each object
 
 _NAMES_OF_VOTERS = re.compile(
     r"(?i)(worker|annotator|rater|labell?er|coder|judge|partition|run|clustering).*"
 )
 _NAMES_OF_VOTES = re.compile(r"(?i)(label|vote|answer|response|annotation|cluster|class|rating).*")
+
+
+def refuse_other_matrices(codes: np.ndarray, n_objects: int | None, where: str) -> None:
+    """Raise InvalidInputError for codes of the first rows that look like memberships or a matrix of pairs.
+
+    Of three or more columns of two labels, each object has the second one in exactly one: these are the
+    clusters of one partition. A square matrix that is symmetric tells which objects belong together.
+    """
+    n_columns = codes.shape[1]
+    if len(codes) < 20:  # which may be such by chance
+        return
+    are_halves = codes.min() == 0 and (codes.max(axis=0) == 1).all()
+    if n_columns > 2 and are_halves and (codes.sum(axis=1) == 1).all():
+        raise InvalidInputError(
+            f"{where} may have a column for each cluster, because each object has the second label in "
+            f"exactly one of {n_columns}; pass it to Ensemble.from_memberships([x]) (bigcons import "
+            "--memberships), or pass orientation='objects' if the columns are partitions."
+        )
+    if codes.shape == (n_objects, n_objects) and np.array_equal(codes, codes.T):
+        raise InvalidInputError(
+            f"{where} is a symmetric matrix of {n_objects} rows, which may tell of each two objects whether "
+            "they belong together; pass the partitions that it was made of, or orientation='objects' if its "
+            "columns are partitions."
+        )
 
 
 def refuse_long(codes: np.ndarray, names: Sequence[str], where: str) -> None:

@@ -244,7 +244,7 @@ def _position(table: Table, column: Column) -> int:
 
 _KEPT = (
     *("dtype", "is_text", "is_sparse", "fixed_bytes", "least_rows"),
-    *("names_are_guessed", "is_given", "may_be_long"),
+    *("names_are_guessed", "is_given", "may_be_other"),
 )
 """What a choice of columns does not change."""
 

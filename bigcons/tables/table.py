@@ -77,8 +77,8 @@ class Table(ABC):
         Whether the names come from a line that might be an object, too.
     is_given
         Whether it has the labels that a user holds, not those that are made here.
-    may_be_long
-        Whether a row may be one label of an object, as far as the call tells.
+    may_be_other
+        Whether rows may be no objects, as far as the call tells.
     is_sparse
         Whether its blocks are compressed sparse rows, of features only.
     """
@@ -98,7 +98,7 @@ class Table(ABC):
     is_named: bool = False
     names_are_guessed: bool = False
     is_given: bool = False
-    may_be_long: bool = False
+    may_be_other: bool = False
     is_sparse: bool = False
     _index: Table | None = None
 

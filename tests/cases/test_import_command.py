@@ -124,3 +124,11 @@ def test_import__takes_patterns_of_columns(ok):
     pd.DataFrame({"leiden_1": [0, 1], "n_genes": [7, 8], "leiden_2": [0, 0]}).to_parquet("x.parquet")
     ok("import", "x.parquet", "--columns", "leiden*", "-o", "e.zarr")
     assert Ensemble.open("e.zarr").names == ["leiden_1", "leiden_2"]
+
+
+def test_import__of_memberships_with_numbers_in_the_first_line(ok, run):
+    pd.DataFrame(np.eye(3, dtype=int)[[0, 1, 2, 0]]).to_csv("p.csv", index=False)
+    told = run("import", "p.csv", "--memberships", "-o", "e.zarr")
+    assert "--header" in told.stderr
+    ok("import", "p.csv", "--memberships", "--header", "-o", "e.zarr")
+    assert Ensemble.open("e.zarr").shape == (4, 1)

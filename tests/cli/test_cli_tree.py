@@ -26,14 +26,18 @@ def test_tree__prints_the_number_recommended_and_the_splits(run):
 
 
 def test_tree__tells_programs_what_the_library_does_and_draws_it(run, tmp_path):
-    told = json.loads(run("tree e.zarr --tree average --picture t.png --random-state 0 --json").stdout)
+    told = json.loads(run("tree e.zarr --tree average -o t.png --random-state 0 --json").stdout)
     found = consensus_tree(tmp_path / "e.zarr", tree="average", random_state=0)
     assert told["splits"] == found.table().slice(0, len(told["splits"])).to_pylist()
     assert (told["n_clusters"], told["is_clear"], told["tree"]) == (6, True, "average")
     assert (tmp_path / "t.png").read_bytes()[:4] == b"\x89PNG"
-    again = run("tree e.zarr --picture t.png")
+    again = run("tree e.zarr -o t.png")
     assert again.exit_code == 1
     assert "t.png" in again.stderr
+    assert run("tree e.zarr --tree average -o t.csv --random-state 0").exit_code == 0
+    written = (tmp_path / "t.csv").read_text().splitlines()
+    assert written[0].split(",") == found.table().column_names
+    assert len(written) == 1 + len(found.table())
 
 
 def test_tree__of_a_consensus_is_the_one_it_has_kept(run):

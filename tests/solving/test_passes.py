@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pytest
 
-from bigcons import METHODS, Consensus
+from bigcons import METHODS, Consensus, Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import (
     ConvergenceWarning,

@@ -151,6 +151,9 @@ def test_consensus_of_features__is_searched_in_a_pipeline(blobs):
     model = search.best_estimator_
     assert adjusted_rand(truth, model[-1].labels_) > 0.9
     np.testing.assert_array_equal(model.predict(frame), model[-1].labels_)
+    assert model.score(frame) == model[-1].consensus_.score(
+        model[-1].generator_.transform(model[:-1].transform(frame))
+    )
     memberships = model.transform(frame)
     assert memberships.columns.tolist() == [f"consensusclustering{k}" for k in range(5)]
     np.testing.assert_allclose(memberships.sum(axis=1), 1, rtol=1e-5)
@@ -184,7 +187,13 @@ def test_methods__are_searched_over_an_ensemble():
             cv=2,
             error_score="raise",
         ).fit(ensemble, truth)
-    assert search.best_params_ == {"n_clusters": 6}
+        without_truth = GridSearchCV(PCC(random_state=0), {"n_clusters": [2, 6]}, cv=2).fit(ensemble)
+        model = PCC(6, random_state=0).fit(ensemble[:200, ...])
+    assert search.best_params_ == without_truth.best_params_ == {"n_clusters": 6}
+    held_out: Ensemble = ensemble[200:, ...]
+    expected = [adjusted_rand(labels, model.predict(held_out)) for labels in np.asarray(held_out).T]
+    seen = (np.asarray(held_out) >= 0).sum(axis=0)
+    assert model.score(held_out) == pytest.approx(np.average(expected, weights=seen))
     rows = np.arange(50)[::-1]
     part: Ensemble = ensemble[rows, ...]
     assert (part.shape, part.names) == ((50, 20), ensemble.names)

@@ -409,7 +409,7 @@ def test_as_ensemble__passes_ensembles_and_reads_labels():
             pd.DataFrame({"run": np.arange(1000) % 7, "income": np.arange(1000) // 3}),
             "column 'income' has 334 different labels of 1,000 objects and looks like a feature",
         ),
-        (np.tile([0, 1], (2, 500)), r"2 objects \(rows\) in 1,000 partitions .* transpose it"),
+        (np.tile([0, 2], (100, 1)).T, r"2 objects \(rows\) in 100 partitions .* orientation='partitions'"),
         (np.array([["a", "Unknown"], ["b", "x"]]), "'p1' has the text 'Unknown' as a label of its own"),
     ],
 )

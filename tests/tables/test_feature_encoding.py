@@ -156,7 +156,8 @@ def test_features__tell_all_that_is_wrong_before_any_id_is_read():
         open_features(broken, id="id")  # whose ids are all the same
     assert str(caught.value) == (
         "features has 2 columns that are no features: 'tags' has type list<item: int64>; 'box' has type "
-        "struct<a: int64>; drop them (drop=, --drop), or convert to numbers, dates or text."
+        "struct<a: int64>; drop them (drop=, --drop), or convert to numbers, dates or text, a list to "
+        "columns."
     )
     more = pd.DataFrame(
         {
