@@ -130,7 +130,7 @@ def truths(n: int, seed: int, kind: str) -> list[tuple[float, bool]]:
     seen = groups.groups >= 0
     np.add.at(members, (classes[seen], groups.groups[seen]), 1)
     for name in TREES:
-        support = found.halves.support(groups, name).mean
+        support = found.halves.support(name).mean
         one, two = (members @ side.T for side in sides_of(groups.trees[name]))
         most = np.stack([one, two, members.sum(axis=1)[:, None] - one - two]).max(axis=0)
         right = (most >= 0.9 * members.sum(axis=1)[:, None]).all(axis=0)

@@ -309,8 +309,8 @@ def cut_of_all(run: Run, n_clusters: int, weights: Weights | None, trees: tuple[
     assign = partial(count_clusters, Centers(embedding, centers, 0.0, {}, 0, []), len(centers), weights)
     stats = run.fold(run.visit(assign, reads=[]), add_stats)
     table = np.ascontiguousarray(stats["counts"].T)
-    merged = merge_groups(table, offsets, counts, np.ones(table.shape[1]))
-    cut = Groups(groups, table, offsets, counts, *merged).cut(K, trees=trees)
+    known = table, offsets, counts, np.ones(table.shape[1])
+    cut = Groups(groups, *known, *merge_groups(*known)).cut(K, trees=trees)
     inside = one_hot(cut.clusters, K)
     return First(stats["counts"] @ inside, stats["sizes"] @ inside, cut.tree)
 

@@ -116,6 +116,8 @@ class Groups(NamedTuple):
     offsets: np.ndarray
     counts: np.ndarray
     """(M,): the weights of the partitions."""
+    reliable: np.ndarray
+    """(B,): the reliability of the base clusters."""
     trees: dict[str, Tree]
     distinct: np.ndarray
     """(G, G) distinctness of any two groups, NaN where no partition labels both; the diagonal is infinite."""
@@ -178,6 +180,12 @@ class Groups(NamedTuple):
     def sizes(self) -> np.ndarray:
         """The numbers of objects of the groups, (G,)."""
         return np.bincount(self.groups[self.groups >= 0], minlength=len(self.table))
+
+    @property
+    def are_equal(self) -> bool:
+        """Whether the objects of each group have the same labels, so that no partition divides a group."""
+        seen = np.add.reduceat(self.table, self.offsets[:-1], axis=1)
+        return bool(np.count_nonzero(self.table) == np.count_nonzero(seen))
 
     @property
     def least(self) -> int:
@@ -260,8 +268,8 @@ class Sample:
         found = np.full(self._labeled.size, -1)
         found[self._labeled] = groups = np.unique(groups, return_inverse=True)[1]
         table = counts_of_groups(self._incidence, groups)
-        trees, distinct = merge_groups(table, self.offsets, self.counts, reliable)
-        return Groups(found, table, self.offsets, self.counts, trees, distinct)
+        known = table, self.offsets, self.counts, reliable
+        return Groups(found, *known, *merge_groups(*known))
 
 
 def normalized(incidence: Any, counts: np.ndarray) -> Any:
