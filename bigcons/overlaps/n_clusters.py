@@ -308,16 +308,15 @@ class ChoosingClusterer(ConsensusClusterer):
     ) -> NClustersChoice | None:
         """Return what stands out in the sample of a survey, and warn if nothing does.
 
-        Of at most so many groups, or as many as the clusters asked for need, which tell half as many clusters
-        apart. None where the sample says too little of many base clusters, or where the number has been
-        chosen, and so judged with all others.
+        Of at most so many groups, which tell half as many clusters apart. None where the sample says too
+        little of many base clusters, or where the number has been chosen, and so judged with all others.
         """
         K = self.n_clusters
         if hasattr(self, "n_clusters_choice_"):
             return None
         if not ensemble.is_soft and is_fine(ensemble, survey.sample, K, FEWEST_LABELS):
             return None
-        n_objects = min(len(survey.sample), LEAST_OBJECTS * max(most_groups, n_groups_for(K)))
+        n_objects = min(len(survey.sample), LEAST_OBJECTS * most_groups)
         found = search_sample(lambda _: sample, n_objects, 1, None)
         self._judged = Judged(survey.rows, survey.sample, found.halves.of_clusters, K)
         self._note_structure(found.choice, is_asked=K > 1)

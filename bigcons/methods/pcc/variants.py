@@ -59,7 +59,7 @@ from bigcons.methods.pcc.start import (
 )
 from bigcons.methods.tree import Placement
 from bigcons.overlaps.spectral_start import count_earlier
-from bigcons.overlaps.tree import Sample, n_groups_for
+from bigcons.overlaps.tree import Sample, n_groups_for, plan_bytes
 from bigcons.solving.memory_plan import (
     DEFAULT_DATA_BYTES,
     MemoryPlan,
@@ -181,7 +181,8 @@ class Variant(ABC):
             4 * self.n_generations * n * K + TRUST_ROW.itemsize * n if in_memory else 0
         )
         held += label_bytes(ensemble, n) if keeps_labels(ensemble, engine) else 0
-        held += sample_bytes(n_sampled, ensemble.n_partitions, ensemble.n_base_clusters, K)
+        of_sample = sample_bytes(n_sampled, ensemble.n_partitions, ensemble.n_base_clusters, K)
+        held += max(of_sample, plan_bytes(ensemble, n_sampled, n_groups_for(K), K))
         return MemoryPlan(
             held=held + self.held_bytes(ensemble),
             # including the memberships before and after, and their change
