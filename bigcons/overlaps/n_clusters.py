@@ -5,8 +5,8 @@ clusters lives from the merge that leads to it to the one that ends it; the numb
 recommended, as in evidence accumulation (Fred and Jain 2005). A merge of a few objects with a cluster neither
 leads to a number nor ends one: they have fallen out of the cluster, as in the condensed tree of HDBSCAN
 (Campello, Moulavi and Sander 2013), and outliers are no clusters. A single cluster lives from the last merge
-to the distinctness of the most distinct two groups: of labels without structure, of one Gaussian or a cube,
-it outlives all other numbers.
+to the distinctness of the most distinct two groups, as others would find it: of labels without structure, of
+one Gaussian or a cube, it outlives all other numbers.
 
 A lifetime counts as far as others would find it, too: times the agreement at that number with as many other
 partitions, by halves of them (`bigcons.overlaps.support`). What others would not find, of this number and of
