@@ -39,7 +39,6 @@ from bigcons.overlaps.tree import (
     Groups,
     Sample,
     Tree,
-    n_groups_for,
     plan_bytes,
     rows_for,
 )

@@ -49,7 +49,7 @@ LEAST_OBJECTS = 5
 """The fewest objects of a group, and of a cluster that counts where the number of clusters is looked for:
 `benchmarks/choosing_k.py` has what it leads to."""
 
-MOST_GROUPS, MOST_PRODUCTS = 400, 60_000_000
+MOST_GROUPS, MOST_PRODUCTS = 400, 120_000_000
 """Groups by the spectrum, and products that a tree over groups takes, at most, where the number of clusters
 is looked for: base clusters of a group, in the mean, times the square of the groups."""
 
@@ -390,8 +390,8 @@ def plan_bytes(ensemble: Ensemble, n_rows: int, n_groups: int, n_clusters: int) 
 
     The incidence and its scaled copies; beside them first overlaps of base clusters, by pairs and partitions,
     then the smaller product of the incidence with itself, its eigenvectors and their distances, or what
-    objects have in common with centers, then four tables of groups by base clusters, and of all partitions and
-    eight halves how distinct groups are.
+    objects have in common with centers, then four tables of groups by base clusters, and how distinct groups
+    are by all partitions and eight halves.
     """
     n_labels, r, g = float(ensemble.n_labeled.sum()) / ensemble.n_objects, n_rows, n_groups
     share = min(1.0, MOST_LABELS / max(n_labels, 1.0))
