@@ -326,5 +326,5 @@ def agreement_of(first: Tree, second: Tree, sizes: np.ndarray, most: int) -> np.
                     of[merged] = 0.0
                 done[at] += 1
         if most >= K:
-            found[K - 1] = adjusted_rand_of_pairs(together, *joined, n_pairs)
+            found[K - 1] = adjusted_rand_of_pairs(together, joined[0], joined[1], n_pairs)
     return found
