@@ -34,8 +34,12 @@ def label_matrices(
 
 def is_plain_label(text):
     """Return whether text is a label as it is: neither in blanks, nor a word for missing, nor negative."""
-    words = ("", "NA", "nan", "NaN", "n/a", "N/A", "#NA", "?", ".", "-")  # those that may be drawn
-    return text == text.strip() and text not in words and not re.fullmatch(r"-(0|[1-9][0-9]*)\.?0*", text)
+    words = ("", "na", "nan", "n/a", "#na", "?", ".", "-", "--")  # those that may be drawn
+    return (
+        text == text.strip()
+        and text.lower() not in words
+        and not re.fullmatch(r"-(0|[1-9][0-9]*)\.?0*", text)
+    )
 
 
 def label_values():
