@@ -64,7 +64,6 @@ def reliability(
     ensemble: Ensemble,
     engine: Engine,
     counts: np.ndarray | None = None,
-    theta: float = THETA,
     *,
     name: str = "the reliability of base clusters",
     memory: str | float | None = None,
@@ -77,14 +76,12 @@ def reliability(
     if takes_sparse(ensemble):
         n_pairs = estimated_pairs(ensemble, engine)
         upper = sparse_overlaps(name, ensemble, engine, memory, n_pairs, columns=0, in_memory=False)
-        return reliability_of_overlaps(both_triangles(upper), ensemble.offsets, counts, theta)
+        return reliability_of_overlaps(both_triangles(upper), ensemble.offsets, counts)
     check_overlaps_plan(name, ensemble, engine, memory, columns=0, in_memory=False)
-    return reliability_of_overlaps(fold_overlaps(ensemble, engine), ensemble.offsets, counts, theta)
+    return reliability_of_overlaps(fold_overlaps(ensemble, engine), ensemble.offsets, counts)
 
 
-def reliability_of_table(
-    incidence: Any, offsets: np.ndarray, counts: np.ndarray | None = None, theta: float = THETA
-) -> np.ndarray:
+def reliability_of_table(incidence: Any, offsets: np.ndarray, counts: np.ndarray | None = None) -> np.ndarray:
     """Return the reliability (B,) of base clusters from the incidence matrix H (rows, B) of some objects.
 
     H is a csr_array of SciPy's, ``counts`` (M,) are weights of the partitions. The overlaps of `AT_ONCE` base
@@ -94,12 +91,12 @@ def reliability_of_table(
     parts = []
     for first in range(0, B, AT_ONCE):
         overlaps = (members[first : first + AT_ONCE] @ incidence).tocsr()
-        parts.append(reliability_of_overlaps(overlaps, offsets, counts, theta))
+        parts.append(reliability_of_overlaps(overlaps, offsets, counts))
     return np.concatenate(parts)
 
 
 def reliability_of_overlaps(
-    overlaps: Any, offsets: np.ndarray, counts: np.ndarray | None = None, theta: float = THETA
+    overlaps: Any, offsets: np.ndarray, counts: np.ndarray | None = None
 ) -> np.ndarray:
     """Return the reliability (B,) of base clusters from their overlaps ``H^T H`` (B, B).
 
@@ -107,7 +104,7 @@ def reliability_of_overlaps(
     """
     counts = np.ones(offsets.size - 1) if counts is None else counts
     uncertainty = np.einsum("bu,u->b", entropies(overlaps, offsets), counts)
-    return np.asarray(np.exp(-uncertainty / (theta * counts.sum())))
+    return np.asarray(np.exp(-uncertainty / (THETA * counts.sum())))
 
 
 def entropies(overlaps: Any, offsets: np.ndarray) -> np.ndarray:
