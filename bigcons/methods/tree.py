@@ -437,7 +437,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         if not is_too_fine:
             sample = Sample.of(survey.sample, ensemble.offsets, self._weights, n_groups_for(K))
             told = self._judge_structure(ensemble, survey, sample, max(n_groups_for(K), MOST_GROUPS))
-            if told is not None and told.is_clear and told.n_clusters < K:
+            if told is not None and earlier is None and told.is_clear and told.n_clusters < K:
                 warn_user(
                     f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={K}: {told!r}.",
                     SurplusClustersWarning,
