@@ -199,6 +199,7 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
             began = time.perf_counter()
             visit = partial(_clear_and_visit, run.arrays, stale, method.visit(run, at))
             step = method.step(run, at, run.fold(visit, method.add, task))
+            _drop(run.arrays, stale)  # what is left are empty folders
             records = [*at.records, timed(method.name, number, step.record, began)]
             before, generation = at.generation, at.generation + step.n_generations
             at = Iterate(step.state, generation, bool(step.is_settled), records, at.start_objectives)
@@ -207,17 +208,20 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
             kept = before if run.snapshots is not None else generation
             stale = [*range(dropped, kept), *range(kept + 1, generation)]
             dropped = kept
-    for generation in stale:
-        run.arrays.drop(generation)
+    _drop(run.arrays, stale)
     return at
 
 
 def _clear_and_visit(
     arrays: BlockArrays, stale: Sequence[int], visit: Callable[[Block], T], block: Block
 ) -> T:
-    for generation in stale:
-        arrays.drop(generation, block)
+    _drop(arrays, stale, block)
     return visit(block)
+
+
+def _drop(arrays: BlockArrays, generations: Sequence[int], block: Block | None = None) -> None:
+    for generation in generations:
+        arrays.drop(generation, block)
 
 
 def passes_left(records: list[Record], tol: float, most: int) -> int | None:

@@ -83,7 +83,7 @@ def test_passes__drop_what_no_pass_reads_in_their_tasks(stored, tmp_path, monkey
     whole = [(generation, left) for generation, index, left in dropped if index is None]
     assert model.n_passes_ == 6
     assert in_tasks == [(g, index) for g in range(4) for index in range(3)]  # the first after the second pass
-    assert whole == [(4, 3)]  # after the last pass
+    assert whole == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 3)]  # empty ones, and one after the last pass
 
 
 class StopError(Exception):
