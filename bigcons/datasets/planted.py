@@ -206,7 +206,7 @@ def planted_ensemble(
         random_state=random_state,
     )
     labels, truth = recipe.read(0, n_objects)
-    return Ensemble.from_labels(labels), truth
+    return Ensemble.from_labels(labels, orientation="objects"), truth
 
 
 @dataclass(frozen=True)

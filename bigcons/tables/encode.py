@@ -80,6 +80,8 @@ def scan_labels(
         _refuse_labels_as_names(table, encodings)
     if table.is_given and all(values is None for values in known):
         _warn_of_votes(n_objects, encodings)
+    if table.may_be_other and len(encodings) >= max(100, n_objects + 1):
+        _warn_of_runs(n_objects, encodings)
     return LabelScan(n_objects, encodings)
 
 
@@ -99,6 +101,22 @@ def _refuse_labels_as_names(table: Table, encodings: Sequence[Encoding]) -> None
                 "header=True (--header) if it has names of columns, header=False (--no-header) if it is "
                 "an object."
             )
+
+
+def _warn_of_runs(n_objects: int, encodings: Sequence[Encoding]) -> None:
+    """Warn of few rows in many columns that are not numbered as partitions are: rows may be these."""
+    if not all(_are_numbered(encoding.categories) for encoding in encodings):
+        warn_user(
+            f"labels has {n_objects:,} objects (rows) in {len(encodings):,} partitions (columns), not all "
+            "with clusters numbered from 0 or 1; pass orientation='partitions' if rows are partitions, "
+            "'objects' if not.",
+            SuspiciousLabelsWarning,
+        )
+
+
+def _are_numbered(values: np.ndarray | None) -> bool:
+    """Return whether the labels of a partition are 0 .. k-1 or 1 .. k."""
+    return values is None or (values.dtype != object and values.min() == 1 and values.max() == len(values))
 
 
 def _warn_of_votes(n_objects: int, encodings: Sequence[Encoding]) -> None:
@@ -248,13 +266,7 @@ def warn_of_suspects(
     n_labeled: np.ndarray,
     categories: Sequence[np.ndarray | None],
 ) -> None:
-    """Warn if labels look transposed, columns like object ids or features, or text like a missing label."""
-    if len(names) >= max(100, n_objects + 1) and not all(map(_are_numbered, categories)):
-        warn_user(
-            f"labels has {n_objects:,} objects (rows) in {len(names):,} partitions (columns), not all "
-            "with clusters numbered from 0 or 1; pass orientation='partitions' if rows are partitions.",
-            SuspiciousLabelsWarning,
-        )
+    """Warn if columns look like object ids or features, or text like a missing label."""
     all_differ = (n_clusters == n_objects) & (n_objects > 1)
     if n_objects < 200:  # may legitimately have as many partitions, or only singleton clusters
         is_text = np.array([values is not None and values.dtype == object for values in categories])
@@ -290,8 +302,3 @@ def warn_of_suspects(
                 SuspiciousLabelsWarning,
             )
             break
-
-
-def _are_numbered(values: np.ndarray | None) -> bool:
-    """Return whether the labels of a partition are 0 .. k-1 or 1 .. k."""
-    return values is None or (values.dtype != object and values.min() == 1 and values.max() == len(values))

@@ -86,6 +86,8 @@ def open_path(path: str | os.PathLike[str], role: str, how: Reading = DEFAULT_RE
         return CsvTable(path, where, role, how)
     if name.endswith(PARQUET):
         return ParquetTable(path)
+    if path.is_dir() and (path / ".zarray").exists():
+        raise InvalidInputError(f"{path} is a Zarr array of version 2; write it as version 3.")
     if path.is_dir():
         raise InvalidInputError(
             f"{path} is a folder without tables; pass its files, or a pattern such as '{path}/**/*.parquet'."

@@ -44,10 +44,11 @@ def test_voting_costs__are_the_objectives_of_the_solvers(planted, method):
     assert voting_costs(labels, model.labels_)[method.upper()] == pytest.approx(model.objective_)
 
 
-def test_voted__stays_where_ivc_ends(planted):
+@pytest.mark.parametrize("method", ["IVC", "IPVC"])
+def test_voted__stays_where_the_method_ends(planted, method):
     ensemble, labels, _ = planted
-    found = METHODS["ivc"](6, random_state=0).fit(ensemble).labels_
-    assert (voted(labels, found, 6) == found).all()
+    found = METHODS[method.lower()](6, random_state=0).fit(ensemble).labels_
+    assert (voted(method, labels, found, 6) == found).all()
 
 
 def test_ipc__is_ipvc_on_a_complete_ensemble(planted):

@@ -328,7 +328,7 @@ def test_solve__tries_members_with_parameters_and_a_range_of_clusters(ensemble, 
     for numbers, method in (("2:4", "mcla"), ("4:2", "supra"), ("0:3", "supra"), ("2:", "supra")):
         result = run(f"solve {ensemble} -m {method} -k {numbers} -o d.zarr")
         assert result.exit_code == 2, numbers
-        assert "number of clusters" in result.output
+        assert "number" in result.output
 
 
 def test_solve__auto_is_for_methods_that_find_the_number(ensemble, run, ran):

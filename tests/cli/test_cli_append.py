@@ -40,7 +40,7 @@ def test_append__asks_for_what_it_is_not_told(run):
     for line, words in {
         "append e.zarr objects.csv": "--objects",
         "append e.zarr objects.csv partition.parquet --objects": "pass one",
-        "append e.zarr objects.csv --partitions": "names has 'a' twice",
+        "append e.zarr objects.csv --partitions": "has index 'c40', which is no object",
         "append nowhere.zarr objects.csv --objects": "nowhere.zarr",
     }.items():
         told = run(line)

@@ -67,7 +67,7 @@ memory_plan.MemoryPlan.n_bytes = stating
 
 def fit(options, client, ensemble):
     from bigcons import METHODS
-    model = METHODS[options["method"]](client=client, random_state=0)
+    model = METHODS[options["method"]](client=client, random_state=0, memory="64GB")  # so that it plans
     short = {"n_init": 1, "max_iter": 2, "tol": 0.0}
     model.set_params(**{name: short[name] for name in short.keys() & model.get_params()})
     model.set_params(**options["parameters"])
