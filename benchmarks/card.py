@@ -6,7 +6,7 @@ the model of the paper:
 
 - by one heap, the paper's Algorithm 1, to the default tolerance or 10 n K steps;
 - in blocks: on one thread, on two, on one Dask worker, on two, and on two from Parquet, to the same tolerance
-  or 20 passes; and on one thread from each other ``init``.
+  or 20 passes.
 
 Every solve is a process of its own, from stored pairs to a stored consensus, within a memory budget. Reports
 the objective against that of the heap, seconds, what the second worker gains, the first pass within 1 % of
@@ -49,7 +49,6 @@ N_CLUSTERS = 6
 SIZES = {120_000: 1_800_000, 1_000_000: 10_000_000}  # objects and pairs; the first are the paper's
 DIVERGENCES = ("l2", "kl", "power:1.5")
 BLOCKS = ("serial", "threads-2", "processes-1", "processes-2")
-INITS = ("uniform", "dirichlet")  # in addition to the default, a subsample
 PASSES = 20
 MEMORY = "2GB"
 WITHIN = 0.01
@@ -97,7 +96,6 @@ def against_heap(
     n_pairs: int,
     divergences: Sequence[str],
     engines: Sequence[str],
-    inits: Sequence[str],
     folder: Path,
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each divergence."""
@@ -116,11 +114,9 @@ def against_heap(
         blocks = {name: run({**options, "engine": name}) for name in engines}
         parquet_too = {**options, "pairs": str(parquet), "engine": engines[-1]}
         blocks[f"{engines[-1]} from Parquet"] = run(parquet_too)
-        ends = {init: run({**options, "init": init, "engine": "serial"})["objective"] for init in inits}
         about = {"n_objects": n_objects, "n_pairs": PairTable.open(zarr).n_pairs, "divergence": divergence}
         about["load_at_start"] = load
-        by_init = {init: objective / heap["objective"] - 1 for init, objective in ends.items()}
-        yield about | compared(heap, blocks) | {"difference_by_init": by_init}
+        yield about | compared(heap, blocks)
 
 
 def run(options: dict[str, Any]) -> dict[str, Any]:
@@ -128,7 +124,7 @@ def run(options: dict[str, Any]) -> dict[str, Any]:
     shutil.rmtree(options["out"], ignore_errors=True)
     found = measured_child(["--child", json.dumps(options)], __file__)
     told = {name: found[name] for name in ("seconds", "passes", "objective", "gap", "peak_memory")}
-    which = [options.get(name, "") for name in ("solver", "divergence", "engine", "init")]
+    which = [options.get(name, "") for name in ("solver", "divergence", "engine")]
     print(*which, json.dumps(told), flush=True)
     return found
 
@@ -237,10 +233,10 @@ def key_of(row: dict[str, Any]) -> tuple[int, int]:
 def measure(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows as they are measured."""
     if options.smallest:
-        yield from against_heap(3_000, 45_000, DIVERGENCES[:1], BLOCKS[:2], (), folder)
+        yield from against_heap(3_000, 45_000, DIVERGENCES[:1], BLOCKS[:2], folder)
     for n_objects in [] if options.smallest else options.sizes:
         n_pairs = SIZES.get(n_objects, 15 * n_objects)
-        yield from against_heap(n_objects, n_pairs, options.divergences, BLOCKS, INITS, folder)
+        yield from against_heap(n_objects, n_pairs, options.divergences, BLOCKS, folder)
     if not options.no_tiles:
         n_pairs = 101 * (parse_size(TILES_MEMORY) // BYTES_PER_PAIR) // 10
         yield ten_times_the_memory(200_000 if options.smallest else n_pairs, folder)

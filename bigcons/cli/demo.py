@@ -120,7 +120,6 @@ def _run(
                 n_partitions=100,
                 n_clusters=(2, 10),
                 sample=0.5,
-                train="all",  # as in the paper
                 out=str(folder / "ensemble.zarr"),
                 random_state=random_state,
                 overwrite=overwrite,
@@ -142,7 +141,7 @@ def _run(
             "converged": getattr(model, "converged_", True),
         }
 
-    model, of_pcc = solve("PCC, all pairs", PCC, coassociation="paper")
+    model, of_pcc = solve("PCC, all pairs", PCC)
     solves = [of_pcc, solve("consensus tree", ConsensusTree)[1]]
     Consensus.from_estimator(
         folder / "consensus.zarr", model, provenance={"ensemble": "ensemble.zarr"}, overwrite=True
@@ -189,7 +188,7 @@ def _solve_few(n_clusters: int) -> None:
     few = np.random.default_rng(0).integers(-1, 3, (200, 10), dtype=np.int8)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        PCC(n_clusters, coassociation="paper", random_state=0).fit(few)
+        PCC(n_clusters, random_state=0).fit(few)
         ConsensusTree(n_clusters, random_state=0).fit(few)
 
 
