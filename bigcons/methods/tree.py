@@ -439,7 +439,8 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
             told = self._judge_structure(ensemble, survey, sample, max(n_groups_for(K), MOST_GROUPS))
             if told is not None and earlier is None and told.is_clear and told.n_clusters < K:
                 warn_user(
-                    f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={K}: {told!r}.",
+                    f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={K} "
+                    f"({told.in_words}).",
                     SurplusClustersWarning,
                 )
         if earlier is not None:

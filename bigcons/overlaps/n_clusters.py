@@ -34,7 +34,6 @@ from bigcons.overlaps.tree import (
     DISTINCTNESS,
     FEWEST_LABELS,
     FIRST_GROUPS,
-    LEAST_OBJECTS,
     MOST_PRODUCTS,
     Groups,
     Sample,
@@ -47,7 +46,7 @@ from bigcons.seeding import SeedLike, draw_rows, resolve_seed
 from bigcons.solving.estimator import AUTO, ConsensusClusterer, logger
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.survey import Survey
-from bigcons.stores.cluster_tree import ClusterTree, NClustersChoice, evidence
+from bigcons.stores.cluster_tree import LEAST_OBJECTS, ClusterTree, NClustersChoice, evidence
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.stores.trust import HALF_WAY
 from bigcons.validation import check_int

@@ -35,6 +35,7 @@ from bigcons.metrics.confidence import SEED, of_each
 from bigcons.overlaps.eigenvectors import Spectrum
 from bigcons.overlaps.reliability import AT_ONCE, reliability_of_table
 from bigcons.seeding import generator
+from bigcons.stores.cluster_tree import least_objects
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
 
@@ -44,10 +45,6 @@ cluster of it: `benchmarks/tree_ablation.py` has others."""
 
 N_ROWS, ROWS_PER_GROUP = 2000, 20
 """Objects of the sample, and the fewest for each group."""
-
-LEAST_OBJECTS = 5
-"""The fewest objects of a group, and of a cluster that counts where the number of clusters is looked for:
-`benchmarks/choosing_k.py` has what it leads to."""
 
 MOST_GROUPS, MOST_PRODUCTS = 400, 120_000_000
 """Groups by the spectrum, and products that a tree over groups takes, at most, where the number of clusters
@@ -189,11 +186,8 @@ class Groups(NamedTuple):
 
     @property
     def least(self) -> int:
-        """The fewest objects of a cluster that counts: smaller ones differ by chance.
-
-        `LEAST_OBJECTS`, or one in thirty of very few objects.
-        """
-        return min(LEAST_OBJECTS, int(np.count_nonzero(self.groups >= 0)) // FIRST_GROUPS)
+        """The fewest objects of a cluster that counts."""
+        return least_objects(int(np.count_nonzero(self.groups >= 0)))
 
     def clusters_of(self, cut: Cut) -> np.ndarray:
         """Return the clusters (rows,) int64 of the objects in a cut, -1 for those without labels."""

@@ -27,11 +27,11 @@ def tree(tree: Any, n_clusters: int | None = None, *, partitions: bool = False) 
     """Draw a tree of clusters.
 
     ``tree`` is what `bigcons.consensus_tree` returned, or a clusterer or Consensus whose number of clusters
-    was chosen; ``n_clusters``, by default the number recommended, or
-    2 where that is 1, says down to which clusters. From left to right, every column is one split, as numbered
-    in ``tree.table()``. Lines are as wide as their share of the objects; the color of a split, and of its two
-    sides, is its support. On the right are the clusters, numbered by falling size as in ``tree.cut()``, with
-    their shares.
+    was chosen; ``n_clusters``, by default the number recommended, or 2 where that is 1, says down to which
+    clusters. By default, splits that take off too few objects to count are passed over. From left to right,
+    every column is one split, as numbered in ``tree.table()``. Lines are as wide as their share of the
+    objects; the color of a split, and of its two sides, is its support. On the right are the clusters,
+    numbered by falling size, with their shares.
 
     ``partitions`` draws beside it what the partitions have in these clusters, one column for each, from the
     coarsest to the finest, as clustree does level by level: objects of one color in a column are in one
@@ -50,21 +50,19 @@ def tree(tree: Any, n_clusters: int | None = None, *, partitions: bool = False) 
         raise InvalidInputError(
             "the tree was kept without the labels of its objects; make it by consensus_tree(ensemble)."
         )
-    G = len(tree.sizes)
-    if n_clusters is None:
-        n_clusters = max(tree.choice.n_clusters, 2)
-    K = min(check_int("n_clusters", n_clusters), G)
-    pairs, support = tree.merges[G - K :, :2].astype(int), tree.support[G - K :]
+    if n_clusters is not None:
+        check_int("n_clusters", n_clusters)
+    G, branches = len(tree.sizes), tree.branches(n_clusters)
     members = _leaves(tree.merges, G)
     sizes = np.array([tree.sizes[leaves].sum() for leaves in members])
     shares = sizes / sizes[-1]
-    numbers = tree.cut(K)
-    ends = _in_order(tree.merges, 2 * G - 2, G, G - K)
-    y, x = {node: float(K - 1 - at) for at, node in enumerate(ends)}, {}
-    for at, pair in enumerate(pairs):
-        node = 2 * G - K + at
-        x[node] = float(K - 1 - at)
-        y[node] = float(np.mean([y[int(side)] for side in pair]))
+    ends = _in_order(branches, 2 * G - 2)
+    K, by_size = len(ends), sorted(ends, key=lambda node: (-sizes[node], min(members[node])))
+    y = {node: float(K - 1 - at) for at, node in enumerate(ends)}
+    x = {node: float(2 * G - 1 - node) for node in branches}  # the number of the split
+    for node in reversed(branches):
+        y[node] = float(np.mean([y[side] for side in branches[node]]))
+    last = max(x.values(), default=0.0) + 1.0
     height = max(1.6, 0.55 + (0.3 if K <= MOST_NUMBERED else 0.15) * K)
     with new_figure(9.6 if partitions else 6.2, height) as figure:
         from matplotlib import colormaps
@@ -80,27 +78,26 @@ def tree(tree: Any, n_clusters: int | None = None, *, partitions: bool = False) 
             beside.imshow(image, extent=(0.5, M + 0.5, -0.5, K - 0.5), aspect="auto", interpolation="none")
             beside.set(xlabel=f"the {M:,} partitions, by number of clusters")
             beside.tick_params(axis="y", length=0)
-        top = 2 * G - 2
-        axes.plot([0.0, x.get(top, K)], [y[top]] * 2, color=GUIDE, linewidth=WIDEST, solid_capstyle="butt")
-        for at in range(K - 2, -1, -1):
-            node, pair, told = 2 * G - K + at, pairs[at].tolist(), support[at]
+        top = next(iter(branches), 2 * G - 2)
+        axes.plot([0.0, x.get(top, last)], [y[top]] * 2, color=GUIDE, linewidth=WIDEST, solid_capstyle="butt")
+        for node, pair in branches.items():
+            told = tree.support[node - G]
             color = GUIDE if np.isnan(told) else scale.to_rgba(told)
             axes.plot([x[node]] * 2, [y[side] for side in pair], color=color, linewidth=1.0)
             for side in pair:
-                along, width = [x[node], x.get(side, float(K))], max(WIDEST * shares[side], 1.0)
+                along, width = [x[node], x.get(side, last)], max(WIDEST * shares[side], 1.0)
                 axes.plot(along, [y[side]] * 2, color=color, linewidth=width, solid_capstyle="butt")
             if K <= MOST_NUMBERED and not np.isnan(told):
                 axes.annotate(f"{told:.2f}", (x[node], y[node]), xytext=(-4, 0), textcoords="offset points",
                               ha="right", va="center", fontsize=7,
                               bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})  # fmt: skip
-        names = [f"{numbers[members[k][0]]}: {shares[k]:.1%}" for k in ends]
-        axes.set_yticks([y[k] for k in ends], names, fontsize=8 if K <= MOST_NUMBERED else 6)
+        names = [f"{by_size.index(node)}: {shares[node]:.1%}" for node in ends]
+        axes.set_yticks([y[node] for node in ends], names, fontsize=8 if K <= MOST_NUMBERED else 6)
         axes.yaxis.tick_right()
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
-        axes.set(xlim=(0.0, K), ylim=(-0.7, K - 0.3), xlabel="split, by falling height")
-        step = max((K - 1) // 12, 1)
-        axes.set_xticks(range(1, K, step))
+        axes.set(xlim=(0.0, last), ylim=(-0.7, K - 0.3), xlabel="split, by falling height")
+        axes.set_xticks(sorted(x.values())[:: max((K - 1) // 12, 1)])
         axes.set_title(f"{K} clusters of {tree.n_objects:,} objects", fontsize=9)
         figure.colorbar(scale, ax=axes, label="support", pad=0.02, aspect=20, shrink=min(1.0, 12 / K),
                         location="left")  # fmt: skip
@@ -131,13 +128,13 @@ def _leaves(merges: np.ndarray, n_leaves: int) -> list[list[int]]:
     return members
 
 
-def _in_order(merges: np.ndarray, node: int, n_leaves: int, n_merged: int) -> list[int]:
-    """Return the clusters below a node, of the tree after ``n_merged`` merges, as they lie side by side."""
-    waiting, found = [node], []
+def _in_order(branches: dict[int, tuple[int, int]], root: int) -> list[int]:
+    """Return the clusters of a cut as they lie side by side."""
+    waiting, found = [next(iter(branches), root)], []
     while waiting:
         node = waiting.pop()
-        if node < n_leaves + n_merged:
-            found.append(node)
+        if node in branches:
+            waiting += reversed(branches[node])
         else:
-            waiting += merges[node - n_leaves, [1, 0]].astype(int).tolist()
+            found.append(node)
     return found

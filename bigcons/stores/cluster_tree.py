@@ -18,6 +18,10 @@ from bigcons.validation import check_int, check_number
 if TYPE_CHECKING:
     import pyarrow as pa
 
+LEAST_OBJECTS = 5
+"""The fewest objects of a group, and of a cluster that counts where the number of clusters is looked for:
+`benchmarks/choosing_k.py` has what it leads to."""
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class NClustersChoice:
@@ -72,19 +76,17 @@ class NClustersChoice:
 
     @property
     def in_words(self) -> str:
-        """Why this number was chosen."""
-        best = self.row(self.n_clusters)
-        why = f"lifetime {best['lifetime']:.2f}"
-        if self.n_clusters > 1:
-            why += f" (a single cluster {self.lifetime_of_one:.2f}), agreement {best['agreement']:.2f}"
-        if self.runner_up is not None:
-            other = self.row(self.runner_up)
-            why += f"; next {self.runner_up} with {other['lifetime']:.2f} and {other['agreement']:.2f}"
-        doubt = "" if self.is_clear else "no number stands out; "
-        return doubt + why
+        """How far halves of the partitions agree on the number, and the next best one."""
+        agreement = self.row(self.n_clusters)["agreement"]
+        told = [] if self.is_clear else ["no number stands out"]
+        told += (
+            [] if np.isnan(agreement) or self.n_clusters == 1 else [f"agreement of halves {agreement:.2f}"]
+        )
+        told += [] if self.runner_up is None else [f"next best {self.runner_up}"]
+        return "; ".join(told)
 
     def __repr__(self) -> str:
-        return f"NClustersChoice({self.n_clusters}: {self.in_words})"
+        return f"NClustersChoice({_count_in_words(self.n_clusters)}; {self.in_words})".replace("; )", ")")
 
     def _repr_html_(self) -> str:
         facts = {
@@ -99,6 +101,16 @@ class NClustersChoice:
         for name in ("lifetime", "agreement", "distinctness"):
             shown[name] = ["" if np.isnan(value) else f"{value:.2f}" for value in best[name]]
         return facts_table(repr(self), facts) + first_rows("Numbers of clusters, the best first", shown)
+
+
+def _count_in_words(n_clusters: int) -> str:
+    """Return how many clusters there are."""
+    return f"{n_clusters} clusters" if n_clusters > 1 else "a single cluster"
+
+
+def least_objects(n_sampled: int) -> int:
+    """Return the fewest objects of a sample in a cluster that counts: smaller ones differ by chance."""
+    return min(LEAST_OBJECTS, n_sampled // 30)
 
 
 def evidence(lifetime: np.ndarray, agreement: np.ndarray) -> np.ndarray:
@@ -160,17 +172,19 @@ class ClusterTree:
     ) -> np.ndarray:
         """Return the cluster (G,) int64 of each leaf, numbered by falling size, -1 for leaves left out.
 
-        ``n_clusters``: at most so many, by the highest splits; by default the number recommended or, with one
-        of the others, no limit. ``min_support``: a split counts if it has that support, or if a split below
-        it counts. ``min_size``: clusters have at least so many objects, estimated by the sample; smaller ones
-        are joined with the other side of their split or, where that is divided further, left out.
+        ``n_clusters``: at most so many, by the highest splits; with one of the others no limit. By default
+        the number recommended, of at least five objects of the sample each, as it was found. ``min_support``:
+        a split counts if it has that support, or if a split below it counts. ``min_size``: clusters have at
+        least so many objects, estimated by the sample; smaller ones are joined with the other side of their
+        split or, where that is divided further, left out.
         """
         G = len(self.sizes)
         if n_clusters is not None:
             check_int("n_clusters", n_clusters)
-        elif min_size is None and min_support is None:
-            n_clusters = self.choice.n_clusters
         least = 0.0
+        if n_clusters is None and min_size is None and min_support is None:
+            least = least_objects(int(self.sizes.sum()))
+            n_clusters = self._level(self.choice.n_clusters, least)
         if min_size is not None:
             least = check_int("min_size", min_size) * self.sizes.sum() / self.n_objects
         if min_support is not None:
@@ -212,6 +226,52 @@ class ClusterTree:
         rank[np.argsort(-of_cluster, kind="stable")], rank[-1] = np.arange(of_cluster.size), -1
         return rank[found]
 
+    def branches(self, n_clusters: int | None = None) -> dict[int, tuple[int, int]]:
+        """Return the two sides of every split, from the top, of a cut into so many clusters; see `cut`.
+
+        Splits and sides are nodes, numbered as in ``merges``. By default of the number recommended, or of 2
+        where that is 1; what is split off there with too few objects to count is passed over.
+        """
+        G, least = len(self.sizes), 0
+        if n_clusters is None:
+            least = least_objects(int(self.sizes.sum()))
+            level = self._level(max(self.choice.n_clusters, 2), least)
+        else:
+            level = min(n_clusters, G)
+        sides = self.merges[:, :2].astype(int).tolist()
+        sizes = self._node_sizes()
+
+        def shown(node: int) -> int:
+            while node >= 2 * G - level and (small := sizes[sides[node - G]] < least).any():
+                node = sides[node - G][int(small[0])]
+            return node
+
+        found, waiting = {}, [shown(2 * G - 2)]
+        for node in waiting:
+            if node >= 2 * G - level:
+                one, two = map(shown, sides[node - G])
+                found[node] = one, two
+                waiting += one, two
+        return dict(sorted(found.items(), reverse=True))
+
+    def _level(self, n_clusters: int, least: int) -> int:
+        """Return the fewest nodes of a cut of which so many have ``least`` objects, if there is one."""
+        G, sizes = len(self.sizes), self._node_sizes()
+        is_large = (sizes >= least).astype(int)
+        sides = self.merges[:, :2].astype(int)
+        change = is_large[G:] - is_large[sides].sum(axis=1)
+        n_large = is_large[:G].sum() + np.concatenate([[0], np.cumsum(change)])  # after each merge
+        enough = np.flatnonzero(n_large >= n_clusters)
+        return G - int(enough[-1]) if enough.size else min(n_clusters, G)
+
+    def _node_sizes(self) -> np.ndarray:
+        """Return how many objects of the sample each node has, (2 G - 1,)."""
+        G = len(self.sizes)
+        sizes = np.concatenate([self.sizes, np.zeros(G - 1, np.int64)])
+        for at, pair in enumerate(self.merges[:, :2].astype(int)):
+            sizes[G + at] = sizes[pair].sum()
+        return sizes
+
     def labels(
         self,
         n_clusters: int | None = None,
@@ -242,11 +302,7 @@ class ClusterTree:
         import pyarrow as pa
 
         G = len(self.sizes)
-        of_node = np.concatenate([self.sizes, np.zeros(G - 1, np.int64)])
-        sides = np.zeros((G - 1, 2), np.int64)
-        for at, pair in enumerate(self.merges[:, :2].astype(int)):
-            sides[at] = np.sort(of_node[pair])[::-1]
-            of_node[G + at] = sides[at].sum()
+        sides = np.sort(self._node_sizes()[self.merges[:, :2].astype(int)], axis=1)[:, ::-1]
         objects = np.rint(sides * (self.n_objects / max(self.sizes.sum(), 1))).astype(np.int64)[::-1]
         number = np.arange(1, G)
         p_values = {} if self.p_values is None else {"p_value": self.p_values[::-1].copy()}
@@ -268,8 +324,8 @@ class ClusterTree:
     def in_words(self) -> str:
         """The number recommended, the support of its splits, and the next best number."""
         K, next_best = self.choice.n_clusters, self.choice.runner_up
-        support = self.support[::-1][: K - 1]
-        told = f"{K} clusters" if K > 1 else "a single cluster"
+        support = self.support[np.array(list(self.branches()), int) - len(self.sizes)]
+        told = _count_in_words(K)
         if K > 1 and not np.isnan(support).any():
             told += f", support {support.mean():.2f}, at least {support.min():.2f}"
         if self.p_values is not None and self.p_values.size:

@@ -151,6 +151,24 @@ def test_cut__without_limits_is_that_of_the_number_recommended(tree):
     assert tree.cut(min_support=1).max() == 0 or tree.support.max() == 1
 
 
+def test_cut__of_the_number_recommended_passes_over_outliers(six):
+    labels = np.array(six[0].read(0, 900))
+    labels[:3] = labels.max(axis=0) + 1 + np.arange(3)[:, None]  # each alone in every partition
+    tree = consensus_tree(labels, tree="distinctness", random_state=0)
+    assert tree.choice.n_clusters == 6
+    found = tree.cut()
+    sizes = np.bincount(found[found >= 0], tree.sizes[found >= 0])
+    assert sizes.size == 6
+    assert sizes.min() >= 5
+    assert np.bincount(tree.cut(6), tree.sizes).min() == 1
+    branches, G = tree.branches(), len(tree.sizes)
+    assert len(branches) == 5
+    assert {node for pair in branches.values() for node in pair} >= set(list(branches)[1:])
+    ends = {node for pair in branches.values() for node in pair} - set(branches)
+    leaves = [{g} for g in range(G)] + [one | two for one, two in members(tree)]
+    assert sorted(np.unique(found[list(leaves[node])]).tolist() for node in ends) == [[k] for k in range(6)]
+
+
 def test_tree__tells_what_is_wrong(six, tree):
     with pytest.raises(InvalidInputError, match=r"tree='ward' is unknown; use 'average' or 'distinctness'"):
         consensus_tree(six[0], tree="ward")
