@@ -20,14 +20,14 @@ def parts(labels):
     return codes, incidence_of(codes, ensemble.offsets), ensemble.offsets
 
 
-@given(label_matrices(max_objects=20), st.floats(0.1, 2.0))
+@given(label_matrices(max_objects=20))
 @settings(max_examples=60)
-def test_reliability__is_what_counting_labels_gives(labels, theta):
+def test_reliability__is_what_counting_labels_gives(labels):
     codes, incidence, offsets = parts(labels)
-    expected, counted = naive.reliability(codes, theta), overlaps(codes)
-    np.testing.assert_allclose(reliability_of_table(incidence, offsets, theta=theta), expected, rtol=1e-12)
+    expected, counted = naive.reliability(codes), overlaps(codes)
+    np.testing.assert_allclose(reliability_of_table(incidence, offsets), expected, rtol=1e-12)
     for form in (counted, scipy.sparse.csr_array(counted)):
-        np.testing.assert_allclose(reliability_of_overlaps(form, offsets, theta=theta), expected, rtol=1e-12)
+        np.testing.assert_allclose(reliability_of_overlaps(form, offsets), expected, rtol=1e-12)
 
 
 @given(label_matrices(max_objects=16), st.data())
