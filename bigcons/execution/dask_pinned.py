@@ -65,7 +65,14 @@ class Pinned:
                     raise self._lost() from None
 
     def _known_workers(self) -> list[str]:
-        return list(self._client.scheduler_info(n_workers=-1)["workers"])
+        # scheduler_info() may return what a heartbeat of the client has just set, which names no worker
+        scheduler = self._client.scheduler
+        if scheduler is None or self._client.status != "running":
+            return []
+        try:
+            return list(self._client.sync(scheduler.identity, n_workers=-1)["workers"])
+        except OSError:
+            return []
 
     def _lost(self) -> ExecutionError:
         return ExecutionError(

@@ -337,7 +337,7 @@ def test_solve__auto_is_for_methods_that_find_the_number(ensemble, run, ran):
     assert "does not choose the number of clusters" in result.stderr
     found = ran(f"solve {ensemble} -m hbgf -k auto -o b.zarr")
     assert found["n_clusters"] == 3
-    assert "lifetime" in found["n_clusters_choice"]
+    assert "agreement" in found["n_clusters_choice"]
     assert ran(f"solve {ensemble} -m eac --criterion lifetime -k auto -o c.zarr")["n_clusters"] >= 1
     assert ran(f"solve {ensemble} -m least-loss -o d.zarr")["n_clusters"] == 3
 

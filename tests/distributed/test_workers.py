@@ -26,7 +26,7 @@ def client():
 
 @pytest.fixture(scope="module")
 def workers(client):
-    return sorted(client.scheduler_info()["workers"])
+    return sorted(client.run(int))
 
 
 class Metered:
