@@ -48,11 +48,11 @@ class NClustersChoice:
     ``n_clusters``; ``distinctness``, how cleanly the partitions that separate two clusters do so, of the
     least distinct two, from 0 to 1, NaN for one cluster; ``lifetime``, what that exceeds the distinctness of
     one cluster more by, while outliers fall out of the clusters; ``agreement``, the adjusted Rand index with
-    how as many partitions more would join the groups, as halves tell, NaN of a single partition. The last two
-    decide: see `evidence`.
+    the clusters that as many partitions more would give, as halves tell, NaN if none can be compared. The
+    last two decide: see `evidence`.
     """
     lifetime_of_one: float
-    """Lifetime of a single cluster, up to the most distinct two groups as halves find them."""
+    """Lifetime of a single cluster."""
     n_sampled: int
     """Number of objects on which this was measured."""
 

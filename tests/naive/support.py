@@ -49,14 +49,12 @@ def reproduced(split, groups, half_groups, half_merges):
     return best
 
 
-def adjusted_rand(first, second, groups):
-    """The adjusted Rand index of two lists of clusters, of pairs of objects in different groups."""
+def adjusted_rand(first, second):
+    """The adjusted Rand index of two lists of clusters, of the objects in both."""
     place = [{i: k for k, of in enumerate(clusters) for i in of} for clusters in (first, second)]
     objects = sorted(place[0].keys() & place[1].keys())
     both = one = two = total = 0
     for i, j in combinations(objects, 2):
-        if groups[i] == groups[j]:
-            continue
         a, b = (at[i] == at[j] for at in place)
         both, one, two, total = both + (a and b), one + a, two + b, total + 1
     if one == two and one in (0, total):
@@ -84,19 +82,20 @@ def dice(a, b, weights):
 
 
 def placed(labels, clusters, counts, extra):
-    """The most probable cluster of every object by all other objects; of equal ones its own."""
-    found = clusters.copy()
-    for i in range(len(labels)):
-        seen = [u for u in range(labels.shape[1]) if labels[i, u] >= 0]
-        scores = {
-            k: sum(counts[u] * log_rate(labels, clusters, i, u, k, extra) for u in seen)
-            for k in sorted({*clusters.tolist()} - {-1})
-        }
-        if not seen:
-            found[i] = -1
-        elif clusters[i] < 0 or max(scores.values()) > scores[clusters[i]] + 1e-9:
-            found[i] = max(scores, key=scores.get)
-    return found
+    """The most probable cluster of every object by all other objects, two times; of equal ones its own."""
+    for _ in range(2):
+        before, clusters = clusters, clusters.copy()
+        for i in range(len(labels)):
+            seen = [u for u in range(labels.shape[1]) if labels[i, u] >= 0]
+            scores = {
+                k: sum(counts[u] * log_rate(labels, before, i, u, k, extra) for u in seen)
+                for k in sorted({*before.tolist()} - {-1})
+            }
+            if not seen:
+                clusters[i] = -1
+            elif before[i] < 0 or max(scores.values()) > scores[before[i]] + 1e-9:
+                clusters[i] = max(scores, key=scores.get)
+    return clusters
 
 
 def proposals(members, groups, trees, labels, counts, weights, extra):
@@ -104,13 +103,12 @@ def proposals(members, groups, trees, labels, counts, weights, extra):
     best, found = [-1.0] * len(members), [set()] * len(members)
     for merges in trees:
         clusters = clusters_of(groups, merges, len(members))
-        n_done = max(len(merges) + 1 - len(members), 0)
-        kept = sorted({*range(len(merges) + 1)} - {merged for _, merged in merges[:n_done]})
+        kept = sorted({min(groups[i] for i in of) for of in clusters})
         of_object = np.array(
             [next((k for k, of in enumerate(clusters) if i in of), -1) for i in range(len(groups))]
         )
         of_object = placed(labels, of_object, counts, extra).tolist()
-        left = [(kept.index(a), kept.index(b)) for a, b in merges[n_done:]]
+        left = [(kept.index(a), kept.index(b)) for a, b in merges[max(len(merges) + 1 - len(members), 0) :]]
         splits = splits_of([*of_object, *range(len(clusters))], left)
         clades = [one for one, _ in splits] + [two for _, two in splits]
         clades = [{i for i in clade if i < len(groups)} for clade in clades]
