@@ -77,16 +77,18 @@ class NClustersChoice:
     @property
     def in_words(self) -> str:
         """How far halves of the partitions agree on the number, and the next best one."""
-        agreement = self.row(self.n_clusters)["agreement"]
-        told = [] if self.is_clear else ["no number stands out"]
-        told += (
-            [] if np.isnan(agreement) or self.n_clusters == 1 else [f"agreement of halves {agreement:.2f}"]
-        )
-        told += [] if self.runner_up is None else [f"next best {self.runner_up}"]
+        agreement, told = self.row(self.n_clusters)["agreement"], []
+        if not self.is_clear:
+            told.append("no number stands out")
+        if self.n_clusters > 1 and not np.isnan(agreement):
+            told.append(f"agreement of halves {agreement:.2f}")
+        if self.runner_up is not None:
+            told.append(f"next best {self.runner_up}")
         return "; ".join(told)
 
     def __repr__(self) -> str:
-        return f"NClustersChoice({_count_in_words(self.n_clusters)}; {self.in_words})".replace("; )", ")")
+        told = [_count_in_words(self.n_clusters), *filter(None, [self.in_words])]
+        return f"NClustersChoice({'; '.join(told)})"
 
     def _repr_html_(self) -> str:
         facts = {
@@ -109,7 +111,10 @@ def _count_in_words(n_clusters: int) -> str:
 
 
 def least_objects(n_sampled: int) -> int:
-    """Return the fewest objects of a sample in a cluster that counts: smaller ones differ by chance."""
+    """Return the fewest objects of a sample in a cluster that counts: smaller ones differ by chance.
+
+    `LEAST_OBJECTS`, or one in thirty of very few objects.
+    """
     return min(LEAST_OBJECTS, n_sampled // 30)
 
 
@@ -181,10 +186,9 @@ class ClusterTree:
         G = len(self.sizes)
         if n_clusters is not None:
             check_int("n_clusters", n_clusters)
-        least = 0.0
+        least: float = 0
         if n_clusters is None and min_size is None and min_support is None:
-            least = least_objects(int(self.sizes.sum()))
-            n_clusters = self._level(self.choice.n_clusters, least)
+            n_clusters, least = self._recommended(self.choice.n_clusters)
         if min_size is not None:
             least = check_int("min_size", min_size) * self.sizes.sum() / self.n_objects
         if min_support is not None:
@@ -232,12 +236,11 @@ class ClusterTree:
         Splits and sides are nodes, numbered as in ``merges``. By default of the number recommended, or of 2
         where that is 1; what is split off there with too few objects to count is passed over.
         """
-        G, least = len(self.sizes), 0
+        G = len(self.sizes)
         if n_clusters is None:
-            least = least_objects(int(self.sizes.sum()))
-            level = self._level(max(self.choice.n_clusters, 2), least)
+            level, least = self._recommended(max(self.choice.n_clusters, 2))
         else:
-            level = min(n_clusters, G)
+            level, least = min(n_clusters, G), 0
         sides = self.merges[:, :2].astype(int).tolist()
         sizes = self._node_sizes()
 
@@ -254,15 +257,18 @@ class ClusterTree:
                 waiting += one, two
         return dict(sorted(found.items(), reverse=True))
 
-    def _level(self, n_clusters: int, least: int) -> int:
-        """Return the fewest nodes of a cut of which so many have ``least`` objects, if there is one."""
-        G, sizes = len(self.sizes), self._node_sizes()
+    def _recommended(self, n_clusters: int) -> tuple[int, int]:
+        """Return into how many nodes a cut goes, the fewest of which so many count, and what counts.
+
+        That is their fewest objects of the sample: see `least_objects`. If there is no such cut, the number.
+        """
+        G, sizes, least = len(self.sizes), self._node_sizes(), least_objects(int(self.sizes.sum()))
         is_large = (sizes >= least).astype(int)
         sides = self.merges[:, :2].astype(int)
         change = is_large[G:] - is_large[sides].sum(axis=1)
         n_large = is_large[:G].sum() + np.concatenate([[0], np.cumsum(change)])  # after each merge
         enough = np.flatnonzero(n_large >= n_clusters)
-        return G - int(enough[-1]) if enough.size else min(n_clusters, G)
+        return (G - int(enough[-1]) if enough.size else min(n_clusters, G)), least
 
     def _node_sizes(self) -> np.ndarray:
         """Return how many objects of the sample each node has, (2 G - 1,)."""
