@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependencyError
 from bigcons.execution.engine import open_engine
 from bigcons.memory import BLOCK_ROWS, enough_for, format_size, parse_size
 from bigcons.methods import METHODS
@@ -474,11 +474,11 @@ def _pictures(consensus: Any, source: _Source, ensemble: Any, tree: ClusterTree 
         consensus = Consensus.open(consensus)
     drawn: list[tuple[str, Any, str]] = []
     try:
-        from matplotlib.patches import FancyArrowPatch
-
         if source.memberships is not None:
             drawn.append((CLUSTERS, plots.memberships(consensus), "memberships"))
             graph = plots.cluster_graph(consensus)
+            from matplotlib.patches import FancyArrowPatch
+
             if any(isinstance(patch, FancyArrowPatch) for patch in graph.axes[0].patches):  # if any overlap
                 drawn.append((CLUSTERS, graph, "graph"))
         if tree is not None and len(tree.sizes) > 1:
@@ -488,7 +488,7 @@ def _pictures(consensus: Any, source: _Source, ensemble: Any, tree: ClusterTree 
             drawn.append((CONVERGENCE, plots.convergence(source.history), "convergence"))
         if ensemble is not None and ensemble.n_partitions > 1:
             drawn.append((PARTITIONS, plots.partitions(ensemble), "partitions"))
-    except ImportError:
+    except MissingDependencyError:
         return []
     return [Drawn(section, WORDS[name], CAPTIONS[name], figure.svg()) for section, figure, name in drawn]
 

@@ -50,10 +50,8 @@ class LabelColumn:
     @cached_property
     def _encoding(self) -> Encoding:
         builder = EncodingBuilder(self.name)
-        blocks = row_blocks(self.n_objects, BLOCK_ROWS)
-        parts = (self._labels[block.start : block.stop] for block in blocks)
-        for values in parts:
-            builder.add(values)
+        for block in row_blocks(self.n_objects, BLOCK_ROWS):
+            builder.add(self._labels[block.start : block.stop])
         return builder.build()
 
 
