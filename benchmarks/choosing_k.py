@@ -2,10 +2,12 @@
 
 Planted: 100 k-means partitions of 2 to 20 clusters, of 2,000 objects in 3 to 30 Gaussian classes of 16
 features, of equal sizes, from 5 to 1 or from 30 to 1 (`very-unequal`), with all objects in every partition or
-a random half. Real: data sets and ensembles of `accuracy.py`; the rule and its constants were chosen on its
-choosing half and on other draws of the planted data, of which none was very unequal. Classes need not be
-clusters, so beside the numbers stands the ARI with the classes of one consensus (HBGF) with as many clusters
-as each rule says, and with as many as there are classes.
+a random half. Nested: 30 partitions of 3,000 objects by a coarse, a middle or a fine level of classes in
+classes, with 3 % of the labels exchanged; the fine one counts. Real: data sets and ensembles of
+`accuracy.py`; the rule and its constants were chosen on its choosing half and on other draws of the planted
+data, of which none was very unequal. Networks: those of `accuracy.py`, of 80 and of some 400 communities.
+Classes need not be clusters, so beside the numbers stands the ARI with the classes of one consensus (HBGF)
+with as many clusters as each rule says, and with as many as there are classes.
 
 ================  ===================================================================================
 auto              `choose_n_clusters`
@@ -37,7 +39,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from accuracy import CHOOSING, KINDS, PLANTED, REAL, REPORTING, kept_ensemble, kmeans_labels, one_hot
+from accuracy import (
+    CHOOSING,
+    KINDS,
+    NETWORKS,
+    PLANTED,
+    REAL,
+    REPORTING,
+    kept_ensemble,
+    kinds_of,
+    kmeans_labels,
+    one_hot,
+)
 from machine import describe
 
 from bigcons import HBGF, ConsensusTree, EACAverage, EACSingle, Ensemble, choose_n_clusters, plots
@@ -50,7 +63,8 @@ from bigcons.seeding import generator
 RESULTS = Path(__file__).parent / "results"
 CLASSES = (3, 4, 5, 7, 10, 12, 15, 20, 25, 30)
 LARGEST = {"equal": 1, "unequal": 5, "very-unequal": 30}
-MOST, N_SAMPLES, N_COMPARED = 40, 10, 300
+LEVELS = {"nested-27": (3, 9, 27), "nested-20": (5, 20), "nested-240": (6, 30, 240)}
+MOST, MOST_SCORED, N_SAMPLES, N_COMPARED = 40, 500, 10, 300
 RULES = ("auto", "eigengap", "lifetime-single", "lifetime-average", "pac", "delta")
 
 
@@ -66,6 +80,18 @@ def planted(
     x = centers[classes] + 0.25 * draw.normal(size=(n_objects, 16))
     share = 1.0 if coverage == "complete" else 0.5
     return np.column_stack([kmeans_labels(x, 2, 20, draw, share) for _ in range(100)]), classes
+
+
+def nested(levels: tuple[int, ...], seed: int, n_objects: int = 3000) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels (n_objects, 30) by one of several levels of classes, and the finest classes."""
+    draw = generator(seed, "choosing.nested", levels[-1])
+    classes = draw.choice(levels[-1], n_objects, p=draw.dirichlet(np.full(levels[-1], 3.0)))
+    columns = []
+    for u in range(30):
+        level = classes % levels[u * len(levels) // 30]
+        wrong = draw.random(n_objects) < 0.03
+        columns.append(np.where(wrong, draw.permutation(level), level))
+    return np.column_stack(columns), classes
 
 
 # ------------------------------------------------------------------------------------------------- rules
@@ -130,8 +156,8 @@ def row_of(
         auto = choose_n_clusters(labels, random_state=seed, client="serial").n_clusters
         numbers = {**before["numbers"], "auto": auto}
     n_classes, ensemble = int(classes.max()) + 1, Ensemble.from_labels(labels)
-    told = {name: min(k, 100) for name, k in {**numbers, "classes": n_classes}.items()}
-    scores = {} if before is None else {min(before["numbers"].get(name, n_classes), 100): value
+    told = {name: min(k, MOST_SCORED) for name, k in {**numbers, "classes": n_classes}.items()}
+    scores = {} if before is None else {min(before["numbers"].get(name, n_classes), MOST_SCORED): value
                                         for name, value in before["ari"].items()}  # fmt: skip
     for k in set(told.values()) - set(scores):
         model = HBGF(k, random_state=seed, client="serial").fit(ensemble)
@@ -148,8 +174,11 @@ def ensembles_of(arguments: argparse.Namespace) -> Iterator[tuple[str, Any]]:
                 for coverage in ("complete", "half"):
                     told = n_classes, sizes, coverage, seed, 200 if arguments.smallest else 2000
                     yield f"planted/{n_classes}/{sizes}/{coverage}/{seed}", lambda told=told: planted(*told)
+    for name, levels in LEVELS.items():
+        for seed in range(arguments.seeds):
+            yield f"{name}/{seed}", lambda told=(levels, seed): nested(*told)
     for data in arguments.data:
-        for kind in arguments.kinds:
+        for kind in kinds_of(data) if data in NETWORKS else arguments.kinds:
             told = data, kind, 0, arguments.ensembles
             yield f"{data}/{kind}/0", lambda told=told: kept_ensemble(*told)
 
@@ -213,7 +242,10 @@ def parts_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
     for least, most in ((3, 10), (11, 20), (21, 30)):
         part = [row for row in rows if has(row) and least <= row["n_classes"] <= most]
         parts[f"planted, {least} to {most} classes"] = part
-    for name, data in (("choosing half", CHOOSING), ("reporting half", REPORTING)):
+    for name, data in (
+        *(("choosing half", CHOOSING), ("reporting half", REPORTING)),
+        *(("nested", LEVELS), ("networks", NETWORKS)),
+    ):
         parts[name] = [row for row in rows if row["ensemble"].split("/")[0] in data]
     return {name: summary(part) for name, part in parts.items() if part}
 
@@ -247,7 +279,11 @@ def main() -> None:
             (arguments.out or RESULTS / "surplus_k.json").write_text(json.dumps(found, indent=1) + "\n")
         return
     if arguments.data is None:
-        arguments.data = [*PLANTED, *(REAL if os.environ.get("BIGCONS_DATA") else ["iris", "digits"])]
+        arguments.data = [
+            *PLANTED,
+            *(REAL if os.environ.get("BIGCONS_DATA") else ["iris", "digits"]),
+            *NETWORKS,
+        ]
     out = arguments.out or RESULTS / "choosing_k.jsonl"
     if arguments.smallest:
         arguments.classes, arguments.seeds, arguments.data, out = [3], 1, [], None

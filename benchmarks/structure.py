@@ -20,6 +20,12 @@ class at least nine tenths are on one side of it, or outside; reported is the sh
 With ``--reference``: the p-value of a single cluster by 19 draws of one Gaussian, of 500 points in 30
 partitions by `bigcons.generate.kmeans`, of all kinds but ``proj``, beside what the labels alone claim;
 `results/structure_reference.json`.
+
+With ``--m3c``: the test of M3C (John et al. 2020) on points drawn in the same way, as they describe it with
+k-means, 20 samples of 80 % of the objects for each of 2 to 6 clusters, and 19 references of one Gaussian:
+structure is claimed where the share of ambiguous pairs (PAC), at the number of clusters at which it is least
+compared with the references, is below 5 % of a beta distribution fitted to these;
+`results/structure_m3c.json`.
 """
 
 from __future__ import annotations
@@ -39,6 +45,7 @@ from machine import describe
 from bigcons import Ensemble, choose_n_clusters, consensus_tree
 from bigcons.execution.engine import SerialEngine
 from bigcons.generate import kmeans
+from bigcons.metrics import pac
 from bigcons.overlaps.n_clusters import search
 from bigcons.overlaps.support import sides_of
 from bigcons.overlaps.tree import TREES
@@ -130,7 +137,7 @@ def truths(n: int, seed: int, kind: str) -> list[tuple[float, bool]]:
     seen = groups.groups >= 0
     np.add.at(members, (classes[seen], groups.groups[seen]), 1)
     for name in TREES:
-        support = found.halves.support(groups, name).mean
+        support = found.halves.support(name).mean
         one, two = (members @ side.T for side in sides_of(groups.trees[name]))
         most = np.stack([one, two, members.sum(axis=1)[:, None] - one - two]).max(axis=0)
         right = (most >= 0.9 * members.sum(axis=1)[:, None]).all(axis=0)
@@ -166,6 +173,36 @@ def references(n: int, seeds: range) -> Iterator[dict[str, Any]]:
         }
 
 
+def m3c(x: np.ndarray, draw: np.random.Generator) -> float:
+    """Return the p-value of a single cluster by the test of M3C."""
+    from scipy.stats import beta
+
+    def shares(points: np.ndarray) -> list[float]:
+        return [
+            pac(np.column_stack([kmeans_labels(points, K, K, draw, 0.8) for _ in range(20)]), n_objects=300)
+            for K in range(2, 7)
+        ]
+
+    center, factor = x.mean(axis=0), np.linalg.cholesky(np.cov(x.T))
+    drawn = [shares(center + draw.normal(size=x.shape) @ factor.T) for _ in range(19)]
+    reference, observed = np.array(drawn), np.array(shares(x))
+    at = int(np.argmax(np.log(reference.mean(axis=0) + 1e-6) - np.log(observed + 1e-6)))
+    mean, variance = reference[:, at].mean(), reference[:, at].var(ddof=1)
+    size = mean * (1.0 - mean) / variance - 1.0
+    return float(beta.cdf(observed[at], mean * size, (1.0 - mean) * size))
+
+
+def by_m3c(n: int, seeds: range) -> Iterator[dict[str, Any]]:
+    """Yield whether M3C's test claims structure in continua and in planted classes."""
+    made: dict[tuple[str, int | None], Any] = {(name, None): make for name, make in CONTINUA.items()}
+    for K, s in product(CLASSES, SEPARATIONS):
+        made[f"planted-{K}", s] = lambda draw, n, K=K, s=s: planted(K, s, n, draw)
+    for seed, ((data, separation), make) in product(seeds, made.items()):
+        draw = generator(seed, f"structure.m3c.{data}.{separation}")
+        p = m3c(make(draw, n), draw)
+        yield {"data": data, "separation": separation, "p_value": p, "claimed": p < 0.05}
+
+
 def summary(rows: list[dict[str, Any]], splits: list[tuple[float, bool]]) -> dict[str, Any]:
     """Return the rates of claims by kind, by separation and by data, and of true splits by support."""
 
@@ -194,7 +231,7 @@ def summary(rows: list[dict[str, Any]], splits: list[tuple[float, bool]]) -> dic
 
 
 def draw_power(told: dict[str, Any], path: Path) -> None:
-    """Draw the share of ensembles in which structure is claimed, by separation and kind."""
+    """Draw the share of ensembles in which structure is claimed, by separation and kind, beside M3C's."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.2, 3.4), layout="constrained")
@@ -203,6 +240,13 @@ def draw_power(told: dict[str, Any], path: Path) -> None:
         null = told[f"structureless, {kind}"]["claimed"]
         power = [told[f"separation {s}, {kind}"]["claimed"] for s in SEPARATIONS]
         axes.plot([0, *SEPARATIONS], [null, *power], color=color, marker="o", markersize=3, label=kind)
+    if (RESULTS / "structure_m3c.json").exists():
+        told = json.loads((RESULTS / "structure_m3c.json").read_text())
+        power = [np.mean([r["claimed"] for r in told["rows"] if r["separation"] == s])
+                 for s in (None, *SEPARATIONS)]  # fmt: skip
+        axes.plot(
+            [0, *SEPARATIONS], power, color="black", linestyle=":", marker="s", markersize=3, label="M3C"
+        )
     axes.axhline(0.05, color="#999999", linewidth=0.8, linestyle="--")
     axes.set(xlabel="separation of two classes (standard deviations); 0: one cluster",
              ylabel="share of ensembles with structure", ylim=(-0.03, 1.03))  # fmt: skip
@@ -216,19 +260,20 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=6, help="draws of each kind, half as many of planted")
     parser.add_argument("--smallest", action="store_true", help="one small ensemble of each kind, not stored")
     parser.add_argument("--reference", action="store_true", help="p-values by one Gaussian instead")
+    parser.add_argument("--m3c", action="store_true", help="the test of M3C instead")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    if arguments.reference:
-        n, n_seeds = (100, 1) if arguments.smallest else (500, arguments.seeds // 2)
+    if arguments.reference or arguments.m3c:
+        name, of, n = ("m3c", by_m3c, 1000) if arguments.m3c else ("reference", references, 500)
+        n, n_seeds = (100, 1) if arguments.smallest else (n, arguments.seeds // 2)
         told = []
-        for row in references(n, range(FIRST_SEED, FIRST_SEED + n_seeds)):
+        for row in of(n, range(FIRST_SEED, FIRST_SEED + n_seeds)):
             told.append(row)
             print(row, flush=True)
             if arguments.smallest:
                 return
-        (RESULTS / "structure_reference.json").write_text(
-            json.dumps({"machine": describe(), "rows": told}, indent=1) + "\n"
-        )
+        content = json.dumps({"machine": describe(), "rows": told}, indent=1)
+        (RESULTS / f"structure_{name}.json").write_text(content + "\n")
         return
     n, seeds = 200 if arguments.smallest else 1000, range(FIRST_SEED, FIRST_SEED + arguments.seeds)
     seeds = seeds[:1] if arguments.smallest else seeds

@@ -320,8 +320,8 @@ def cut_of_all(run: Run, n_clusters: int, weights: Weights | None, trees: tuple[
     assign = partial(count_clusters, Centers(embedding, centers, 0.0, {}, 0, []), len(centers), weights)
     stats = run.fold(run.visit(assign, reads=[]), add_stats)
     table = np.ascontiguousarray(stats["counts"].T)
-    merged = merge_groups(table, offsets, counts, np.ones(table.shape[1]))
-    cut = Groups(groups, table, offsets, counts, *merged).cut(K, trees=trees)
+    known = table, offsets, counts, np.ones(table.shape[1])
+    cut = Groups(groups, *known, *merge_groups(*known)).cut(K, trees=trees)
     inside = one_hot(cut.clusters, K)
     return First(stats["counts"] @ inside, stats["sizes"] @ inside, cut.tree)
 
@@ -436,7 +436,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         first: Callable[[Run], First]
         if not is_too_fine:
             sample = Sample.of(survey.sample, ensemble.offsets, self._weights, n_groups_for(K))
-            told = self._judge_structure(ensemble, survey, sample, MOST_GROUPS)
+            told = self._judge_structure(ensemble, survey, sample, max(n_groups_for(K), MOST_GROUPS))
             if told is not None and earlier is None and told.is_clear and told.n_clusters < K:
                 warn_user(
                     f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={K} "

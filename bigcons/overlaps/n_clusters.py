@@ -5,12 +5,12 @@ clusters lives from the merge that leads to it to the one that ends it; the numb
 recommended, as in evidence accumulation (Fred and Jain 2005). A merge of a few objects with a cluster neither
 leads to a number nor ends one: they have fallen out of the cluster, as in the condensed tree of HDBSCAN
 (Campello, Moulavi and Sander 2013), and outliers are no clusters. A single cluster lives from the last merge
-to the distinctness of the most distinct two groups: of labels without structure, of one Gaussian or a cube,
-it outlives all other numbers.
+to the distinctness of the most distinct two groups, as other partitions would find it: of labels without
+structure, of one Gaussian or a cube, it outlives all other numbers.
 
-A lifetime counts as far as others would find it, too: times the agreement at that number with as many other
-partitions, by halves of them (`bigcons.overlaps.support`). What others would not find, of this number and of
-all smaller ones, counts against it: a continuum is divided again and again, each time elsewhere, before some
+A lifetime counts as far as other partitions find the same clusters: times the agreement, at that number, of
+halves of the partitions (`bigcons.overlaps.support`). What halves do not agree on, of this number and of all
+smaller ones, counts against it: a continuum is divided again and again, each time elsewhere, before some
 number of its parts seems to live. A single cluster is what everyone finds.
 """
 
@@ -38,7 +38,6 @@ from bigcons.overlaps.tree import (
     Groups,
     Sample,
     Tree,
-    n_groups_for,
     plan_bytes,
     rows_for,
 )
@@ -70,8 +69,8 @@ def choose_n_clusters(
         An Ensemble, the path of one, or a table of labels; soft clusterings, too.
     k_range : (least, most) or None, default=None
         Numbers to compare, both included; None: from 1 to as many as there are, see below, and 1 only where
-        as many other partitions would agree on the next best number less than half-way between chance and
-        identity: many a continuum has useful parts.
+        halves of the partitions agree on the next best number less than half-way between chance and identity:
+        many a continuum has useful parts.
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out.
     random_state : int, RandomState, Generator or None, default=None
@@ -161,7 +160,7 @@ def search(
 
 
 def is_shared(row: dict[str, float]) -> bool:
-    """Return whether a number lives at all, and other partitions would agree on it more than half-way."""
+    """Return whether a number lives at all, and halves of the partitions agree on it more than half-way."""
     return row["lifetime"] > 0.0 and row["agreement"] >= HALF_WAY
 
 
@@ -176,7 +175,7 @@ def search_sample(
         n_found = len(groups.table)
         if not n_found:
             raise InvalidInputError("no object of the sample has a label; give n_clusters as a number.")
-        of_level, lives = levels_of(groups, max(n_found - (n_found == n_groups), 1))
+        of_level, lives = levels_of(groups, max(n_found - (not groups.are_equal), 1))
         by_number = np.bincount(of_level, lives)[2:]
         longest = int(np.argmax(of_level == 2 + np.argmax(by_number))) + 1 if by_number.size else 1
         cheap = int((MOST_PRODUCTS * n_found / np.count_nonzero(groups.table)) ** 0.5)
@@ -186,10 +185,10 @@ def search_sample(
         if is_full or not is_many:
             break
         is_full, n_groups = cheap < 2 * n_groups, min(2 * n_groups, cheap)
-    halves = Halves.of(sample.labels, sample.offsets, n_groups, sample.counts)
+    halves = Halves.of(groups, sample.labels)
     told = min(n_found, max(n_groups // 2, 1))  # two groups for each cluster, or no more different objects
     is_told = of_level <= told
-    choice = choice_of_tree(groups, halves, of_level[is_told], lives[is_told], least, most or told)
+    choice = choice_of_tree(halves, of_level[is_told], lives[is_told], least, most or told)
     return Search(sample.given, groups, halves, choice)
 
 
@@ -197,9 +196,8 @@ def tree_of(found: Search, n_objects: int, name: str | None = None) -> ClusterTr
     """Return the tree of a search; the one that the criterion takes at its number, if none is named."""
     groups, choice = found.groups, found.choice
     name = groups.cut(max(choice.n_clusters, 2)).tree if name is None else name
-    tree, support = groups.trees[name], found.halves.support(groups, name)
-    sizes = np.bincount(groups.groups[groups.groups >= 0], minlength=len(groups.table))
-    return ClusterTree(name, linkage_of(tree), sizes, *support, choice, n_objects)
+    tree, support = groups.trees[name], found.halves.support(name)
+    return ClusterTree(name, linkage_of(tree), groups.sizes, *support, choice, n_objects)
 
 
 def linkage_of(tree: Tree) -> np.ndarray:
@@ -213,29 +211,34 @@ def levels_of(groups: Groups, n_levels: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers of clusters and the lifetimes of levels of the tree of distinctness, (n_levels,).
 
     The first level is a single cluster, each later one divides a cluster more. Clusters of fewer objects than
-    `Groups.least` do not count, and a single cluster lives from the distinctness of the most distinct two
-    groups of it, without outliers.
+    `Groups.least` do not count, and a single cluster has no lifetime here: see `lifetime_of_one`.
     """
     of_level = groups.n_large(DISTINCTNESS, groups.least)[:n_levels]
-    heights = groups.costs(n_levels)
-    n_of_one = int(np.argmax(np.append(of_level > 1, True)))  # levels until its outliers have fallen out
+    lives = np.maximum(-np.diff(groups.costs(n_levels), prepend=0.0), 0.0)
+    return np.maximum(of_level, 1), np.where(np.maximum.accumulate(of_level) > 1, lives, 0.0)
+
+
+def lifetime_of_one(halves: Halves) -> float:
+    """Return the lifetime of a single cluster: up to the most distinct two groups of it, without outliers."""
+    groups = halves.groups
+    is_several = groups.n_large(DISTINCTNESS, groups.least) > 1
+    n_of_one = int(np.argmax(np.append(is_several, True)))  # levels until its outliers have fallen out
     of_groups = groups.trees[DISTINCTNESS].cut(n_of_one)
-    largest = np.argmax(np.bincount(of_groups[groups.groups[groups.groups >= 0]]))
-    lives = np.maximum(-np.diff(heights, prepend=0.0), 0.0)
-    lives[:n_of_one] = 0.0
-    lives[0] = max(groups.most_distinct(of_groups == largest) - heights[n_of_one - 1], 0.0)
-    return np.maximum(of_level, 1), lives
+    largest = np.argmax(np.bincount(of_groups, groups.sizes))
+    return max(halves.most_distinct(of_groups == largest) - float(groups.costs(n_of_one)[-1]), 0.0)
 
 
 def choice_of_tree(
-    groups: Groups, halves: Halves, of_level: np.ndarray, lives: np.ndarray, least: int, most: int
+    halves: Halves, of_level: np.ndarray, lives: np.ndarray, least: int, most: int
 ) -> NClustersChoice:
     """Return the choice among numbers of clusters by the levels of the tree: see `levels_of`."""
-    numbers = np.arange(least, most + 1)
+    groups, numbers = halves.groups, np.arange(least, most + 1)
     by_level = halves.agreement(DISTINCTNESS, max(most, lives.size))
     shared = np.where(of_level == 1, 1.0, by_level[: lives.size])
     lifetime = np.bincount(of_level, lives, minlength=most + 1)
     reproduced = np.bincount(of_level, lives * shared, minlength=most + 1)
+    lifetime[1] += lifetime_of_one(halves)
+    reproduced[1] = lifetime[1]
     agreement = np.concatenate([[np.nan], by_level])[: lifetime.size]
     np.divide(reproduced, lifetime, out=agreement, where=lifetime > 0)
     distinctness = np.concatenate([[np.nan, np.nan], groups.costs(most)])
@@ -303,16 +306,15 @@ class ChoosingClusterer(ConsensusClusterer):
     ) -> NClustersChoice | None:
         """Return what stands out in the sample of a survey, and warn if nothing does.
 
-        Of at most so many groups, or as many as the clusters asked for need, which tell half as many clusters
-        apart. None where the sample says too little of many base clusters, or where the number has been
-        chosen, and so judged with all others.
+        Of at most so many groups, which tell half as many clusters apart. None where the sample says too
+        little of many base clusters, or where the number has been chosen, and so judged with all others.
         """
         K = self.n_clusters
         if hasattr(self, "n_clusters_choice_"):
             return None
         if not ensemble.is_soft and is_fine(ensemble, survey.sample, K, FEWEST_LABELS):
             return None
-        n_objects = min(len(survey.sample), LEAST_OBJECTS * max(most_groups, n_groups_for(K)))
+        n_objects = min(len(survey.sample), LEAST_OBJECTS * most_groups)
         found = search_sample(lambda _: sample, n_objects, 1, None)
         self._judged = Judged(survey.rows, survey.sample, found.halves.of_clusters, K)
         self._note_structure(found.choice, is_asked=K > 1)

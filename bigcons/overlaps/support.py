@@ -1,25 +1,24 @@
 """Do other partitions of the same data find it, too? Trees of random halves of the partitions.
 
-A half of the partitions groups the objects anew and merges its groups into trees of its own.
+A half of the partitions merges the groups of objects (`bigcons.overlaps.tree`) into trees of its own, by what
+it knows of the groups. These are those of all partitions: halves differ in how they join groups, and not in
+the objects that half of the labels cannot place.
 
-Of a *split* of a cluster in two, the support is how far a half reproduces it: some cluster of the tree of the
-half divides the objects of the split, and of the Jaccard indices of the two sides the smaller one counts, for
-the cluster of which that is largest. The mean over random halves is what bootstrapping is to phylogenies
-(Felsenstein 1985), with a share in place of yes or no for each (Lemoine et al. 2018). The order in which a
-tree joins clusters that are equally far apart does not matter: a cluster that a half finds divides every
-union of clusters.
-
-Of a *number of clusters*, the trees of two halves without a common partition, both cut at that number, have
-an adjusted Rand index r. All partitions would agree with as many others to ``2 r / (1 + r)``, the formula of
-Spearman (1910) and Brown (1910) for tests that are split in halves. This agreement is near 0 for labels
-without structure, near 1 for clear clusters, and between the two for a continuum, which others may divide
-elsewhere.
+Of a *number of clusters*, the agreement is the adjusted Rand index of the trees of two halves without a
+common partition, both cut at that number: near 0 for labels without structure, near 1 for clear clusters, and
+between the two for a continuum, which others may divide elsewhere.
 
 Of a *cluster*, two halves without a common partition each propose one, from their trees cut at as many
-clusters. All labels then place every object in what a half proposes, so that proposals differ by what a
-cluster is and not by the objects that half of the labels cannot place. The support is the chance that a
+clusters. All labels then place every object in what a half proposes. The support is the chance that a
 member of the cluster or of one of the two proposals, each drawn as often, is in all three, adjusted for
 chance as kappa is (Cohen 1960): near 0 for labels without structure, near 1 for real clusters.
+
+Of a *split* of a cluster in two, the support is how far a half reproduces it that groups the objects anew:
+some cluster of its tree divides the objects of the split, and of the Jaccard indices of the two sides the
+smaller one counts, for the cluster of which that is largest. The mean over random halves is what
+bootstrapping is to phylogenies (Felsenstein 1985), with a share in place of yes or no for each (Lemoine et
+al. 2018). The order in which a tree joins clusters that are equally far apart does not matter: a cluster that
+a half finds divides every union of clusters.
 """
 
 from __future__ import annotations
@@ -28,13 +27,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import incidence_of
 from bigcons.execution.blas import one_thread
-from bigcons.kernels.cluster_tables import count_assigned, in_whole_vectors, padded
+from bigcons.kernels.cluster_tables import in_whole_vectors, padded
 from bigcons.metrics.clusterings import adjusted_rand_of_pairs, pairs_of
 from bigcons.metrics.confidence import SEED, ClusterSupport, log_rates, random_half, ratio
-from bigcons.overlaps.reliability import reliability_of_table
-from bigcons.overlaps.tree import Groups, Sample, Tree, by_spectrum
+from bigcons.overlaps.tree import Groups, Sample, Tree, merge_groups
 from bigcons.seeding import generator
 from bigcons.stores.ensemble_store import observed
 
@@ -49,77 +46,88 @@ class Support(NamedTuple):
 
 
 class Half(NamedTuple):
-    """Groups of objects by some of the partitions, and the trees that merge them."""
+    """What some of the partitions know of the groups."""
 
-    groups: np.ndarray
-    """(rows,) int64 of the objects, -1 for those without labels."""
     trees: dict[str, Tree]
+    """The trees that merge them."""
+    distinct: np.ndarray
+    """(G, G): see `Groups`."""
 
 
 class Halves(NamedTuple):
-    """Groups of the same objects by random halves of the partitions."""
+    """Trees by random halves of the partitions, over the same groups of objects."""
 
     pairs: list[tuple[Half, Half]]
     """The halves of each division of the partitions in two; none of a single partition."""
+    groups: Groups
     labels: np.ndarray
-    """(rows, M), or memberships (rows, B)."""
-    offsets: np.ndarray
-    counts: np.ndarray
-    """(M,): the weights of the partitions."""
+    """(rows, M) of the objects, or memberships (rows, B)."""
 
     @classmethod
-    def of(
-        cls, labels: np.ndarray, offsets: np.ndarray, n_groups: int, counts: np.ndarray | None = None
-    ) -> Halves:
-        """Return groups by halves of labels (rows, M), or memberships (rows, B): see `Sample`.
+    def of(cls, groups: Groups, labels: np.ndarray) -> Halves:
+        """Return trees of halves over groups of the objects of ``labels`` (rows, M), or memberships.
 
-        A partition is in one half whatever its weight in ``counts`` (M,). Each half takes the objects in an
-        order of its own, so that halves do not agree by ties. Eight times the cost of the groups of half as
+        Each half takes the groups in an order of its own, so that halves do not agree by ties. Eight times
+        the cost of the trees of half as many partitions.
+        """
+        halves, draw = [], generator(SEED, "tree.halves.groups")
+        for is_own in divisions(groups.counts.size):
+            columns, starts = columns_of(is_own, groups.offsets)
+            order = draw.permutation(len(groups.table))
+            known = np.ascontiguousarray(groups.table[order][:, columns])
+            trees, distinct = merge_groups(known, starts, groups.counts[is_own], groups.reliable[columns])
+            trees = {name: tree._replace(merges=order[tree.merges]) for name, tree in trees.items()}
+            place = np.argsort(order)
+            halves.append(Half(trees, distinct[place][:, place]))
+        return cls(list(zip(halves[::2], halves[1::2], strict=True)), groups, labels)
+
+    def support(self, name: str) -> Support:
+        """Return the support of the splits of the tree of this name.
+
+        Each half groups the objects anew, in an order of its own: eight times the cost of groups of half as
         many partitions.
         """
-        M, widths = offsets.size - 1, np.diff(offsets)
-        counts = np.ones(M) if counts is None else counts
-        draw, shuffle = generator(SEED, "tree.halves"), generator(SEED, "tree.halves.objects")
-        firsts = [draw.permutation(M) < M // 2 for _ in range(4 if M > 1 else 0)]
-        chosen = np.array([half for first in firsts for half in (first, ~first)]).reshape(-1, M)
-        reliable = np.ones((len(chosen), offsets[-1]))
-        if len(chosen) and by_spectrum(len(labels), offsets[-1], n_groups):
-            reliable = reliability_of_table(incidence_of(labels, offsets), offsets, chosen * counts)
-        halves: list[Half | None] = []
-        for of_half, by_column in zip(chosen, reliable, strict=True):
-            some, starts = labels_of(of_half, labels, offsets)
-            if observed(some, starts).any():
-                order = shuffle.permutation(len(labels))
-                own = counts[of_half], by_column[np.repeat(of_half, widths)]
-                found = Sample(some[order], starts, *own).groups_at_any_scale(n_groups)
-                halves.append(Half(found.groups[np.argsort(order)], found.trees))
-            else:
-                halves.append(None)
-        pairs = [(one, two) for one, two in zip(halves[::2], halves[1::2], strict=True) if one and two]
-        return cls(pairs, labels, offsets, counts)
-
-    def support(self, groups: Groups, name: str) -> Support:
-        """Return the support of the splits of the tree of this name over groups of the same objects."""
-        n_splits = len(groups.trees[name].merges)
-        found = [
-            reproduced(groups.trees[name], half.trees[name], common_objects(groups.groups, half.groups))
-            for pair in self.pairs
-            for half in pair
-        ]
+        (groups, table, offsets, counts, reliable, trees, _), found = self.groups, []
+        draw, is_soft = generator(SEED, "tree.halves.objects"), self.labels.dtype.kind == "f"
+        for is_own in divisions(counts.size):
+            columns, starts = columns_of(is_own, offsets)
+            order = draw.permutation(len(groups))
+            own = np.ascontiguousarray(self.labels[order][:, columns if is_soft else is_own])
+            if observed(own, starts).any():
+                sample = Sample(own, starts, counts[is_own], reliable[columns])
+                other = sample.groups_at_any_scale(len(table))
+                shared = common_objects(groups[order], other.groups)
+                found.append(reproduced(trees[name], other.trees[name], shared))
         if not found:
-            return Support(np.full(n_splits, np.nan), np.full(n_splits, np.nan))
+            return Support(*np.full((2, len(trees[name].merges)), np.nan))
         shares = np.array(found)
         return Support(shares.mean(axis=0), shares.std(axis=0, ddof=1) / np.sqrt(len(shares)))
 
     def agreement(self, name: str, most: int) -> np.ndarray:
-        """Return how far as many other partitions would agree on 1, 2, ... clusters, (most,), from 0 to 1.
+        """Return how far halves agree on 1, 2, ... clusters, (most,), from 0 to 1.
 
-        By the mean over the pairs of halves; NaN if there are none, or no objects that both label.
+        By the mean over the pairs of halves; NaN if there are none.
         """
         if not self.pairs:
             return np.full(most, np.nan)
-        r = np.mean([agreement_of(one, two, name, most) for one, two in self.pairs], axis=0)
-        return np.maximum(2.0 * r / (1.0 + r), 0.0)
+        trees = [(one.trees[name], two.trees[name]) for one, two in self.pairs]
+        found = [agreement_of(*pair, self.groups.sizes, most) for pair in trees]
+        return np.maximum(np.mean(found, axis=0), 0.0)
+
+    def most_distinct(self, among: np.ndarray) -> float:
+        """Return the distinctness of the most distinct two of some groups (G,) bool, as others would find it.
+
+        The largest of many is so partly by chance: it counts as far as the most distinct two of a half are
+        distinct in the other half.
+        """
+        largest = self.groups.most_distinct(among)
+        if not self.pairs or among.sum() < 2:
+            return largest
+        found = np.zeros(2)
+        for pair in self.pairs:
+            one, two = (np.nan_to_num(half.distinct[among][:, among], posinf=0.0) for half in pair)
+            found += one.max() + two.max(), two.flat[one.argmax()] + one.flat[two.argmax()]
+        return largest * float(ratio(found[1], found[0], 1.0))
 
     def of_clusters(self, clusters: np.ndarray, confidence: np.ndarray, n_clusters: int) -> ClusterSupport:
         """Return the support of clusters (rows,), -1 for none, of at most ``n_clusters``, by labels.
@@ -161,7 +169,7 @@ class Halves(NamedTuple):
             sides = sides_of(Tree(top[left], np.zeros(len(left))))
             clades = np.concatenate(sides) if len(left) else np.ones((1, 1), bool)
             n_placed = clades.shape[1]
-            placed = self._placed(np.append(top, -1)[half.groups], n_placed)[given]
+            placed = self._placed(top, n_placed)[given]
             at = placed >= 0
             table = np.bincount(placed[at] * K + clusters[at], weights[at], n_placed * K).reshape(-1, K)
             shared = clades @ table
@@ -174,36 +182,46 @@ class Halves(NamedTuple):
             best = np.maximum(best, most)
         return found
 
-    def _placed(self, clusters: np.ndarray, n_clusters: int) -> np.ndarray:
-        """Return the most probable cluster (rows,) of each object by all its labels, itself left out.
+    def _placed(self, top: np.ndarray, n_clusters: int) -> np.ndarray:
+        """Return the most probable of clusters of groups, ``top`` (G,), for each object (rows,).
 
-        By naive Bayes, by what is in the ``clusters`` (rows,) and once more by what is placed there, all as
-        probable beforehand; where the labels do not tell, objects stay.
+        By all its labels, itself left out, and naive Bayes, all clusters as probable beforehand; where the
+        labels do not tell, objects stay.
         """
         from bigcons.kernels.tree import place
 
-        labels, offsets, K, rows = self.labels, self.offsets, n_clusters, len(self.labels)
-        by_column = np.repeat(self.counts, np.diff(offsets))[:, None]
-        half = random_half(self.counts.size)
+        (groups, table, offsets, counts, *_), K = self.groups, n_clusters
+        of_clusters = np.zeros((K, table.shape[1]))
+        np.add.at(of_clusters, top, table)
+        by_column = np.repeat(counts, np.diff(offsets))[:, None]
+        rates, own = log_rates(of_clusters, np.bincount(top, self.groups.sizes, K), offsets)
+        evidence = in_whole_vectors(by_column * rates), in_whole_vectors(by_column * (own - rates))
+        current, found = np.append(top, -1)[groups].astype(np.int32), np.empty(len(groups), np.int32)
         no_shares, none = np.empty((0, K), np.float32), np.empty(0, np.float32)
-        T, sizes, found = np.zeros((offsets[-1], padded(K))), np.zeros(K), clusters.astype(np.int32)
-        count_assigned(labels, offsets, found, T, sizes)
-        for _ in range(2):
-            held = sizes > 0
-            with np.errstate(divide="ignore", invalid="ignore"):  # of clusters without objects
-                rates, own = log_rates(np.ascontiguousarray(T[:, :K].T), sizes, offsets)
-            rates, own = (by_column * np.where(held, of, 0.0) for of in (rates, own))
-            evidence = in_whole_vectors(rates), in_whole_vectors(own - rates)
-            current, found = found, np.empty(rows, np.int32)
-            T, sizes = np.zeros_like(T), np.zeros(K)
-            place(
-                *(labels, current, False, offsets, half, *evidence),
-                # rounding settles no tie: the evidence for another cluster must be larger by this
-                *(np.where(held, 0.0, -np.inf), np.where(held, 1e-9, -np.inf), 1.0),
-                *(found, no_shares, none, np.empty(0, np.int32), none, T, sizes),
-                *(np.zeros(2 + K), np.zeros((3, 2, K))),
-            )
+        place(
+            *(self.labels, current, False, offsets, random_half(counts.size), *evidence),
+            # rounding settles no tie: the evidence for another cluster must be larger by this
+            *(np.zeros(K), np.full(K, 1e-9), 1.0),
+            *(found, no_shares, none, np.empty(0, np.int32), none, np.empty((0, padded(K))), np.zeros(K)),
+            *(np.zeros(2 + K), np.zeros((3, 2, K))),
+        )
         return found
+
+
+def divisions(n_partitions: int) -> np.ndarray:
+    """Return which partitions are in each half (8, M) bool: halves that follow each other have all.
+
+    A partition is in one half whatever its weight. None of a single partition.
+    """
+    draw = generator(SEED, "tree.halves")
+    firsts = [draw.permutation(n_partitions) < n_partitions // 2 for _ in range(4 if n_partitions > 1 else 0)]
+    return np.array([half for first in firsts for half in (first, ~first)]).reshape(-1, n_partitions)
+
+
+def columns_of(is_own: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the base clusters (B,) bool of some partitions (M,), and where those of each begin."""
+    sizes = np.diff(offsets)
+    return np.repeat(is_own, sizes), np.concatenate([[0], np.cumsum(sizes[is_own])])
 
 
 class Proposals(NamedTuple):
@@ -224,13 +242,6 @@ def adjusted_share(shared: np.ndarray, sizes: np.ndarray, total: Any) -> np.ndar
     found = ratio(3.0 * shared, sizes.sum(axis=0), 0.0)
     chance = ratio(3.0 * sizes.prod(axis=0), sizes.sum(axis=0) * np.square(total), 0.0)
     return np.asarray(ratio((found - chance).round(12), (1.0 - chance).round(12), 1.0))
-
-
-def labels_of(chosen: np.ndarray, labels: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the labels, or memberships, of chosen partitions (M,) bool, and where their clusters begin."""
-    sizes = np.diff(offsets)
-    columns = np.repeat(chosen, sizes) if labels.dtype.kind == "f" else chosen
-    return np.ascontiguousarray(labels[:, columns]), np.concatenate([[0], np.cumsum(sizes[chosen])])
 
 
 def sides_of(tree: Tree) -> tuple[np.ndarray, np.ndarray]:
@@ -289,35 +300,28 @@ def node_sums(tree: Tree, rows: np.ndarray) -> np.ndarray:
     return found
 
 
-def agreement_of(first: Half, second: Half, name: str, most: int) -> np.ndarray:
-    """Return the adjusted Rand index of two trees cut into 1, 2, ... clusters, (most,); NaN without objects.
+def agreement_of(first: Tree, second: Tree, sizes: np.ndarray, most: int) -> np.ndarray:
+    """Return the adjusted Rand index of two trees cut into 1, 2, ... clusters, (most,).
 
-    Of objects that both label. A merge adds the pairs of objects of the two merged groups to those that are
-    together, so that all numbers take O(G H) time.
+    Of the objects of groups of ``sizes`` (G,). Groups that cost nothing to merge, whose objects a tree does
+    not know apart, are never divided. A merge adds the pairs of objects of the two merged groups to those
+    that are together, so that all numbers take O(G^2) time.
     """
-    shared = common_objects(first.groups, second.groups)
-    n = shared.sum()
-    if n == 0:
-        return np.full(most, np.nan)
-    of_first, of_second = shared.sum(axis=1), shared.sum(axis=0)
-    together, by_first, by_second = (pairs_of(of).sum() for of in (shared, of_first, of_second))
-    merges = first.trees[name].merges, second.trees[name].merges
-    found = np.empty(most)
-    for K in range(max(most, *shared.shape), 0, -1):
-        if len(of_first) > K:
-            kept, merged = merges[0][len(of_first) - 1 - K]
-            together += shared[kept] @ shared[merged]
-            by_first += of_first[kept] * of_first[merged]
-            shared[kept] += shared[merged]
-            of_first[kept] += of_first[merged]
-            shared[merged], of_first[merged] = 0.0, 0.0
-        if len(of_second) > K:
-            kept, merged = merges[1][len(of_second) - 1 - K]
-            together += shared[:, kept] @ shared[:, merged]
-            by_second += of_second[kept] * of_second[merged]
-            shared[:, kept] += shared[:, merged]
-            of_second[kept] += of_second[merged]
-            shared[:, merged], of_second[merged] = 0.0, 0.0
+    G, found = len(sizes), np.empty(most)
+    of_sides = [sizes.astype(float), sizes.astype(float)]
+    shared, n_pairs = np.diag(of_sides[0]), pairs_of(of_sides[0].sum())
+    together = pairs_of(of_sides[0]).sum()
+    joined, done = np.full(2, together), [0, 0]
+    for K in range(max(most, G), 0, -1):
+        for at, (tree, table) in enumerate(((first, shared), (second, shared.T))):
+            n_equal = np.count_nonzero(tree.heights < 1e-12)
+            for kept, merged in tree.merges[done[at] : max(G - K, n_equal)]:
+                together += table[kept] @ table[merged]
+                joined[at] += of_sides[at][kept] * of_sides[at][merged]
+                for of in (table, of_sides[at]):
+                    of[kept] += of[merged]
+                    of[merged] = 0.0
+                done[at] += 1
         if most >= K:
-            found[K - 1] = adjusted_rand_of_pairs(together, by_first, by_second, pairs_of(n))
+            found[K - 1] = adjusted_rand_of_pairs(together, joined[0], joined[1], n_pairs)
     return found

@@ -46,7 +46,7 @@ cluster of it: `benchmarks/tree_ablation.py` has others."""
 N_ROWS, ROWS_PER_GROUP = 2000, 20
 """Objects of the sample, and the fewest for each group."""
 
-MOST_GROUPS, MOST_PRODUCTS = 400, 60_000_000
+MOST_GROUPS, MOST_PRODUCTS = 400, 120_000_000
 """Groups by the spectrum, and products that a tree over groups takes, at most, where the number of clusters
 is looked for: base clusters of a group, in the mean, times the square of the groups."""
 
@@ -113,6 +113,8 @@ class Groups(NamedTuple):
     offsets: np.ndarray
     counts: np.ndarray
     """(M,): the weights of the partitions."""
+    reliable: np.ndarray
+    """(B,): the reliability of the base clusters."""
     trees: dict[str, Tree]
     distinct: np.ndarray
     """(G, G) distinctness of any two groups, NaN where no partition labels both; the diagonal is infinite."""
@@ -175,6 +177,12 @@ class Groups(NamedTuple):
     def sizes(self) -> np.ndarray:
         """The numbers of objects of the groups, (G,)."""
         return np.bincount(self.groups[self.groups >= 0], minlength=len(self.table))
+
+    @property
+    def are_equal(self) -> bool:
+        """Whether the objects of each group have the same labels, so that no partition divides a group."""
+        seen = np.add.reduceat(self.table, self.offsets[:-1], axis=1)
+        return bool(np.count_nonzero(self.table) == np.count_nonzero(seen))
 
     @property
     def least(self) -> int:
@@ -254,8 +262,8 @@ class Sample:
         found = np.full(self._labeled.size, -1)
         found[self._labeled] = groups = np.unique(groups, return_inverse=True)[1]
         table = counts_of_groups(self._incidence, groups)
-        trees, distinct = merge_groups(table, self.offsets, self.counts, reliable)
-        return Groups(found, table, self.offsets, self.counts, trees, distinct)
+        known = table, self.offsets, self.counts, reliable
+        return Groups(found, *known, *merge_groups(*known))
 
 
 def normalized(incidence: Any, counts: np.ndarray) -> Any:
@@ -376,7 +384,8 @@ def plan_bytes(ensemble: Ensemble, n_rows: int, n_groups: int, n_clusters: int) 
 
     The incidence and its scaled copies; beside them first overlaps of base clusters, by pairs and partitions,
     then the smaller product of the incidence with itself, its eigenvectors and their distances, or what
-    objects have in common with centers, then four tables of groups by base clusters.
+    objects have in common with centers, then four tables of groups by base clusters, and how distinct groups
+    are by all partitions and eight halves.
     """
     n_labels, r, g = float(ensemble.n_labeled.sum()) / ensemble.n_objects, n_rows, n_groups
     share = min(1.0, MOST_LABELS / max(n_labels, 1.0))
@@ -385,7 +394,7 @@ def plan_bytes(ensemble: Ensemble, n_rows: int, n_groups: int, n_clusters: int) 
     incidence = int(r * seen)
     overlaps = 64 * int(min(AT_ONCE * B, incidence * seen)) + 48 * AT_ONCE * M
     spectrum = 32 * min(r, B) ** 2 + 160 * r * g if by_spectrum(r, B, g) else 32 * r * g
-    groups = 32 * g * B + 24 * g * g + 16 * n_clusters * B
+    groups = 32 * g * B + 88 * g * g + 16 * n_clusters * B
     return 96 * incidence + 9 * r * M + max(overlaps, spectrum, groups)
 
 

@@ -47,12 +47,12 @@ class NClustersChoice:
 
     ``n_clusters``; ``distinctness``, how cleanly the partitions that separate two clusters do so, of the
     least distinct two, from 0 to 1, NaN for one cluster; ``lifetime``, what that exceeds the distinctness of
-    one cluster more by, while outliers fall out of the clusters; ``agreement``, the adjusted Rand index with
-    the clusters that as many partitions more would give, as halves tell, NaN if none can be compared. The
+    one cluster more by, while outliers fall out of the clusters; ``agreement``, the mean adjusted Rand index
+    of two halves of the partitions that join the groups each by themselves, NaN of a single partition. The
     last two decide: see `evidence`.
     """
     lifetime_of_one: float
-    """Lifetime of a single cluster."""
+    """Lifetime of a single cluster, up to the most distinct two groups as halves find them."""
     n_sampled: int
     """Number of objects on which this was measured."""
 
@@ -121,9 +121,9 @@ def least_objects(n_sampled: int) -> int:
 def evidence(lifetime: np.ndarray, agreement: np.ndarray) -> np.ndarray:
     """Return the evidence for ascending numbers of clusters, by lifetimes and agreements, NaN if unknown.
 
-    Lifetimes count as far as others would find the clusters, times the agreement. The rest of a lifetime, in
-    which each would divide the objects elsewhere, speaks for a continuum: that of a number and of all smaller
-    ones, whose clusters it divides, is taken off.
+    Lifetimes count as far as halves of the partitions find the same clusters, times the agreement. The rest
+    of a lifetime, in which each half divides the objects elsewhere, speaks for a continuum: that of a number
+    and of all smaller ones, whose clusters it divides, is taken off.
     """
     found = lifetime * np.where(np.isnan(agreement), 1.0, agreement)
     return np.asarray(found - np.cumsum(lifetime - found))

@@ -50,7 +50,7 @@ def reproduced(split, groups, half_groups, half_merges):
 
 
 def adjusted_rand(first, second):
-    """The adjusted Rand index of two lists of clusters, of the objects in both."""
+    """The adjusted Rand index of two lists of clusters."""
     place = [{i: k for k, of in enumerate(clusters) for i in of} for clusters in (first, second)]
     objects = sorted(place[0].keys() & place[1].keys())
     both = one = two = total = 0
@@ -82,20 +82,19 @@ def dice(a, b, weights):
 
 
 def placed(labels, clusters, counts, extra):
-    """The most probable cluster of every object by all other objects, two times; of equal ones its own."""
-    for _ in range(2):
-        before, clusters = clusters, clusters.copy()
-        for i in range(len(labels)):
-            seen = [u for u in range(labels.shape[1]) if labels[i, u] >= 0]
-            scores = {
-                k: sum(counts[u] * log_rate(labels, before, i, u, k, extra) for u in seen)
-                for k in sorted({*before.tolist()} - {-1})
-            }
-            if not seen:
-                clusters[i] = -1
-            elif before[i] < 0 or max(scores.values()) > scores[before[i]] + 1e-9:
-                clusters[i] = max(scores, key=scores.get)
-    return clusters
+    """The most probable cluster of every object by all other objects; of equal ones its own."""
+    found = clusters.copy()
+    for i in range(len(labels)):
+        seen = [u for u in range(labels.shape[1]) if labels[i, u] >= 0]
+        scores = {
+            k: sum(counts[u] * log_rate(labels, clusters, i, u, k, extra) for u in seen)
+            for k in sorted({*clusters.tolist()} - {-1})
+        }
+        if not seen:
+            found[i] = -1
+        elif clusters[i] < 0 or max(scores.values()) > scores[clusters[i]] + 1e-9:
+            found[i] = max(scores, key=scores.get)
+    return found
 
 
 def proposals(members, groups, trees, labels, counts, weights, extra):
@@ -103,12 +102,13 @@ def proposals(members, groups, trees, labels, counts, weights, extra):
     best, found = [-1.0] * len(members), [set()] * len(members)
     for merges in trees:
         clusters = clusters_of(groups, merges, len(members))
-        kept = sorted({min(groups[i] for i in of) for of in clusters})
+        n_done = max(len(merges) + 1 - len(members), 0)
+        kept = sorted({*range(len(merges) + 1)} - {merged for _, merged in merges[:n_done]})
         of_object = np.array(
             [next((k for k, of in enumerate(clusters) if i in of), -1) for i in range(len(groups))]
         )
         of_object = placed(labels, of_object, counts, extra).tolist()
-        left = [(kept.index(a), kept.index(b)) for a, b in merges[max(len(merges) + 1 - len(members), 0) :]]
+        left = [(kept.index(a), kept.index(b)) for a, b in merges[n_done:]]
         splits = splits_of([*of_object, *range(len(clusters))], left)
         clades = [one for one, _ in splits] + [two for _, two in splits]
         clades = [{i for i in clade if i < len(groups)} for clade in clades]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import HBGF, PCC, ConsensusTree, Ensemble, choose_n_clusters
+from bigcons.coassociation.factorized import incidence_of
 from bigcons.errors import NoStructureWarning
 from bigcons.metrics import trust
 from bigcons.metrics.confidence import EXTRA
@@ -28,41 +29,50 @@ DISTINCTNESS = "distinctness"
 
 
 @st.composite
-def halves(draw, n_objects):
-    """Groups of objects, some without, and merges of them in any order."""
+def groupings(draw, n_objects):
+    """Groups of objects, some without."""
     given = draw(st.lists(st.integers(-1, 5), min_size=n_objects, max_size=n_objects))
-    groups = np.unique([-1, *given], return_inverse=True)[1][1:] - 1
+    return np.unique([-1, *given], return_inverse=True)[1][1:] - 1
+
+
+@st.composite
+def trees(draw, groups):
+    """Merges of groups in any order, the first ones at no cost."""
     left, merges = list(range(int(groups.max()) + 1)), []
     while len(left) > 1:
-        kept, merged = sorted(draw(st.lists(st.sampled_from(left), min_size=2, max_size=2, unique=True)))
+        kept, merged = draw(st.lists(st.sampled_from(left), min_size=2, max_size=2, unique=True))
         merges.append((kept, merged))
         left.remove(merged)
-    tree = Tree(np.array(merges, np.int64).reshape(-1, 2), np.arange(len(merges), dtype=float))
-    return Half(groups, {DISTINCTNESS: tree})
+    n_equal = draw(st.integers(0, len(merges)))
+    heights = np.maximum(np.arange(len(merges)) - n_equal + 1.0, 0.0)
+    return Tree(np.array(merges, np.int64).reshape(-1, 2), heights)
 
 
 @given(st.data(), st.integers(1, 12))
-def test_support_and_agreement__are_those_of_sets_of_objects(data, n_objects):
-    one, two = (data.draw(halves(n_objects)) for _ in range(2))
-    if one.groups.max() < 0 or two.groups.max() < 0:
+def test_support_of_splits__is_that_of_sets_of_objects(data, n_objects):
+    one, two = (data.draw(groupings(n_objects)) for _ in range(2))
+    if one.max() < 0 or two.max() < 0:
         return
-    trees = [half.trees[DISTINCTNESS] for half in (one, two)]
-    shared = common_objects(one.groups, two.groups)
-    found = reproduced(*trees, shared)
-    merges = [tree.merges.tolist() for tree in trees]
-    splits = naive.splits_of(one.groups.tolist(), merges[0])
-    expected = [
-        naive.reproduced(split, one.groups.tolist(), two.groups.tolist(), merges[1]) for split in splits
-    ]
+    tree, other = (data.draw(trees(groups)) for groups in (one, two))
+    found = reproduced(tree, other, common_objects(one, two))
+    splits, merges = naive.splits_of(one.tolist(), tree.merges.tolist()), other.merges.tolist()
+    expected = [naive.reproduced(split, one.tolist(), two.tolist(), merges) for split in splits]
     np.testing.assert_allclose(found, expected)
-    agreement = agreement_of(one, two, DISTINCTNESS, 7)
-    if not shared.any():
-        assert np.isnan(agreement).all()
+
+
+@given(st.data(), st.integers(1, 12))
+def test_agreement__is_the_adjusted_rand_index_of_the_trees_cut_at_each_number(data, n_objects):
+    groups = data.draw(groupings(n_objects))
+    if groups.max() < 0:
         return
-    for K, index in enumerate(agreement, 1):
-        clusters = [
-            naive.clusters_of(h.groups.tolist(), m, K) for h, m in zip((one, two), merges, strict=True)
-        ]
+    both = [data.draw(trees(groups)) for _ in range(2)]
+    found = agreement_of(*both, np.bincount(groups[groups >= 0]), 7)
+    for K, index in enumerate(found, 1):
+        clusters = []
+        for tree in both:
+            n_equal = np.count_nonzero(tree.heights == 0)
+            most = min(K, int(groups.max()) + 1 - n_equal)
+            clusters.append(naive.clusters_of(groups.tolist(), tree.merges.tolist(), most))
         assert index == pytest.approx(naive.adjusted_rand(*clusters))
 
 
@@ -70,18 +80,22 @@ def test_support_and_agreement__are_those_of_sets_of_objects(data, n_objects):
 def test_support_of_clusters__is_how_far_halves_propose_the_same_objects(data, given_labels):
     ensemble = Ensemble.from_labels(given_labels)
     n, labels = ensemble.n_objects, ensemble.read(0, ensemble.n_objects)
-    pair = data.draw(st.tuples(halves(n), halves(n)))
-    if min(half.groups.max() for half in pair) < 0:
+    groups = data.draw(groupings(n))
+    if groups.max() < 0:
         return
+    pair = [Half({DISTINCTNESS: data.draw(trees(groups))}, np.empty(0)) for _ in range(2)]
     clusters = np.array(data.draw(st.lists(st.integers(-1, 2), min_size=n, max_size=n)))
     rng = np.random.default_rng(0)
     weights, counts = np.where(clusters >= 0, rng.random(n), 0.0), rng.integers(1, 3, labels.shape[1])
-    judge = Halves([pair], labels, ensemble.offsets, counts.astype(float))
+    table, offsets = incidence_of(labels, ensemble.offsets).toarray(), ensemble.offsets
+    table = np.array([table[groups == g].sum(axis=0) for g in range(int(groups.max()) + 1)])
+    known = groups, table, offsets, counts.astype(float), np.ones(offsets[-1])
+    judge = Halves([tuple(pair)], Groups(*known, {}, np.empty(0)), labels)
     support, divisions = judge.of_clusters(clusters, weights.astype(float), 3)
     members = [set(np.flatnonzero(clusters == k).tolist()) for k in range(3)]
     proposed = [
         naive.proposals(
-            *(members, half.groups.tolist(), [half.trees[DISTINCTNESS].merges.tolist()]),
+            *(members, groups.tolist(), [half.trees[DISTINCTNESS].merges.tolist()]),
             *(labels, counts, weights, EXTRA),
         )
         for half in pair
@@ -125,7 +139,7 @@ def one():
 def support_of(labels, name):
     offsets = Ensemble.from_labels(labels).offsets
     groups = Groups.of(labels, offsets, 30)
-    return groups, Halves.of(labels, offsets, 30).support(groups, name)
+    return groups, Halves.of(groups, labels).support(name)
 
 
 @pytest.mark.parametrize("name", TREES)
@@ -147,10 +161,9 @@ def test_support__of_independent_labels_is_low(name):
 def test_support__of_a_single_partition_is_not_known(six):
     labels = six[0][:, :1]
     offsets = Ensemble.from_labels(labels).offsets
-    groups = Groups.of(labels, offsets, 30)
-    found = Halves.of(labels, offsets, 30)
+    found = Halves.of(Groups.of(labels, offsets, 30), labels)
     assert found.pairs == []
-    assert np.isnan(found.support(groups, DISTINCTNESS).mean).all()
+    assert np.isnan(found.support(DISTINCTNESS).mean).all()
     assert np.isnan(found.agreement(DISTINCTNESS, 3)).all()
 
 
@@ -196,7 +209,7 @@ def test_confidence__is_low_of_noise_and_of_parts_of_a_class_and_high_of_classes
 def test_confidence__of_parts_of_a_class_is_low_and_that_of_classes_stays_high(six):
     parts = np.where((six[1] == 0) & (np.arange(600) % 2 == 0), 6, six[1])
     offsets = Ensemble.from_labels(six[0]).offsets
-    judge = Halves.of(six[0], offsets, 30)
+    judge = Halves.of(Groups.of(six[0], offsets, 30), six[0])
     support, divisions = judge.of_clusters(parts, np.ones(600), 7)
     assert support[1:6].min() > 0.9 > 0.7 > max(support[0], support[6])
     assert divisions[0, 6] < 0.5 < divisions[1:6, :1].min()

@@ -24,7 +24,7 @@ from bigcons.methods.pcc.prototypes import ByPrototypes
 from bigcons.methods.pcc.variants import Solution, choose_variant, keeps_labels
 from bigcons.metrics.confidence import can_weigh
 from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.tree import N_GROUPS, Sample, n_groups_for
+from bigcons.overlaps.tree import Sample, n_groups_for
 from bigcons.progress import expect_steps
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import (
@@ -231,7 +231,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
             self._is_limit = warn_of_coarse_labels(ensemble, K, weights)
             warn_of_dissent(survey, ensemble, given, "leave them out")
         sample = Sample.of(survey.sample, ensemble.offsets, weights, n_groups_for(K))
-        self._judge_structure(ensemble, survey, sample, N_GROUPS)
+        self._judge_structure(ensemble, survey, sample, n_groups_for(K))
         with open_workspace(out, engine, K) as workspace:
             run = Run(labels, engine, seed, variant.n_passes(n), self.tol, survey.sample)
             run.arrays, run.snapshots = workspace

@@ -57,7 +57,7 @@ from bigcons.methods.pcc.pairs import (
 from bigcons.methods.pcc.prototypes import ByPrototypes, Pairwise, Prototypes, default_prototypes, sampled_gap
 from bigcons.methods.tree import Placement
 from bigcons.overlaps.spectral_start import count_earlier
-from bigcons.overlaps.tree import Sample, n_groups_for
+from bigcons.overlaps.tree import Sample, n_groups_for, plan_bytes
 from bigcons.solving.memory_plan import (
     DEFAULT_DATA_BYTES,
     MemoryPlan,
@@ -180,9 +180,10 @@ class Variant(ABC):
             4 * self.n_generations * n * K + TRUST_ROW.itemsize * n if in_memory else 0
         )
         held += n * ensemble.row_bytes if keeps_labels(ensemble, engine) else 0
-        # of the sample: its incidence matrix, overlaps and groups, and a start
+        # of the sample: its incidence matrix, overlaps and groups, and a start; or what its judgment takes
         square = min(n_sampled, ensemble.n_base_clusters)
-        held += 32 * n_sampled * ensemble.n_partitions + 24 * square**2 + 8 * n_sampled * (200 + 4 * K)
+        start = 32 * n_sampled * ensemble.n_partitions + 24 * square**2 + 8 * n_sampled * (200 + 4 * K)
+        held += max(start, plan_bytes(ensemble, n_sampled, n_groups_for(K), K))
         return MemoryPlan(
             held=held + self.held_bytes(ensemble),
             # including the memberships before and after, and their change
