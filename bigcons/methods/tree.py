@@ -290,7 +290,7 @@ def cut_sample(
     sample: Sample, placement: Placement, is_chosen: bool, trees: tuple[str, ...], run: Run
 ) -> First:
     """Return clusters of a sample, cut from its trees; into a chosen number, as that was counted."""
-    groups = sample.groups(n_groups_for(placement.n_clusters))
+    groups = sample.groups_at_any_scale(n_groups_for(placement.n_clusters))
     cut = groups.cut(placement.n_clusters, groups.least if is_chosen else 0, trees)
     clusters = groups.clusters_of(cut)
     T, sizes = counts_of(run.sample, placement.offsets, clusters, placement.n_clusters, placement.weights)

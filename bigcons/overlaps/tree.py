@@ -47,8 +47,8 @@ N_ROWS, ROWS_PER_GROUP = 2000, 20
 """Objects of the sample, and the fewest for each group."""
 
 MOST_GROUPS, MOST_PRODUCTS = 400, 120_000_000
-"""Groups by the spectrum, and products that a tree over groups takes, at most, where the number of clusters
-is looked for: base clusters of a group, in the mean, times the square of the groups."""
+"""Groups by the spectrum, at most; and products that a tree over groups takes, at most, where the number of
+clusters is looked for: base clusters of a group, in the mean, times the square of the groups."""
 
 ROUNDS = 16
 """Rounds in which the centers of groups are drawn."""
@@ -295,7 +295,7 @@ def nearest_pivots(vectors: np.ndarray) -> np.ndarray:
 
 
 def by_spectrum(n_rows: int, n_base_clusters: int, n_groups: int) -> bool:
-    """Return whether groups are found by the spectrum where their number is looked for."""
+    """Return whether groups are found by the spectrum: not many, nor those of very many base clusters."""
     return n_groups <= MOST_GROUPS and min(n_rows, n_base_clusters) <= N_ROWS
 
 
