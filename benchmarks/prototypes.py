@@ -54,7 +54,7 @@ def solved(
         return solve_sample(run.sample, ensemble.offsets, clusters, n_clusters, 8, 0, engine)
 
     run = Run(ensemble, engine, 0, max_passes, tol, survey.sample)
-    asked = n_clusters, resolve_divergence("kl"), n_prototypes, survey.mean_weight
+    asked = resolve_divergence("kl"), n_prototypes, survey.mean_weight
     at = run_passes(run, Prototypes(*asked, begin or of_sample))
     return at, np.concatenate([run.arrays.read(at.generation, block) for block in run.blocks])
 

@@ -83,7 +83,7 @@ def solve_all(
     run.arrays = arrays or run.arrays
     divergence = resolve_divergence(divergence)
     if n_prototypes is not None:
-        method = Prototypes(n_clusters, divergence, n_prototypes, survey.mean_weight, begin)
+        method = Prototypes(divergence, n_prototypes, survey.mean_weight, begin)
     elif divergence.label == "l2":
         method = AllPairs(ensemble.offsets, n_clusters, survey.n_seen, begin)
     else:

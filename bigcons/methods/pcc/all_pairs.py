@@ -256,32 +256,24 @@ Begin = Callable[[Run], Solved]
 """Finds the first memberships of a run."""
 
 
-@dataclass(frozen=True)
-class First:
-    """A task: the first memberships (rows, K) float32 of a block, and their sums."""
+def first_rows(ensemble: Ensemble, solved: Solved) -> Callable[[Block], tuple[np.ndarray, AgreementSums]]:
+    """Return the task of the first memberships (rows, K) float32 of a block, and their sums.
 
-    ensemble: Ensemble
-    memberships: np.ndarray | None
-    """Memberships of all objects, if they are known."""
-    sums: AgreementSums
-    """Over all objects, as estimated from a sample."""
+    Those of the solved objects, if these are all; else the best ones given what the solved sample estimates.
+    """
+    offsets, n, n_solved = ensemble.offsets, ensemble.n_objects, len(solved.memberships)
+    known = solved.memberships if n_solved == n else None
+    sums = solved.sums if n_solved == n else solved.sums.scaled(n / n_solved)
 
-    @classmethod
-    def of(cls, ensemble: Ensemble, solved: Solved) -> First:
-        """Return the extension of a solved sample to all objects."""
-        n, n_solved = ensemble.n_objects, len(solved.memberships)
-        if n_solved == n:
-            return cls(ensemble, solved.memberships, solved.sums)
-        return cls(ensemble, None, solved.sums.scaled(n / n_solved))
+    def of_block(block: Block) -> tuple[np.ndarray, AgreementSums]:
+        labels = ensemble.read(block.start, block.stop)
+        if known is not None:
+            rows = known[block.start : block.stop]
+            return rows, agreement_sums(labels, offsets, rows, sums.weights)
+        placed = np.empty((block.n_rows, sums.n_clusters), np.float32)
+        return placed, place_block(sums, labels, offsets, placed)
 
-    def __call__(self, block: Block) -> tuple[np.ndarray, AgreementSums]:
-        """Find those of a block."""
-        labels, offsets = self.ensemble.read(block.start, block.stop), self.ensemble.offsets
-        if self.memberships is not None:
-            rows = self.memberships[block.start : block.stop]
-            return rows, agreement_sums(labels, offsets, rows, self.sums.weights)
-        placed = np.empty((block.n_rows, self.sums.n_clusters), np.float32)
-        return placed, place_block(self.sums, labels, offsets, placed)
+    return of_block
 
 
 @dataclass
@@ -305,7 +297,7 @@ class AllPairs:
         """Write the first memberships and return their sums."""
         with progress("start from a sample", 0):
             solved = self.begin(run)
-        first, arrays = First.of(run.data, solved), run.arrays
+        first, arrays = first_rows(run.data, solved), run.arrays
 
         def write_first(block: Block) -> AgreementSums:
             memberships, sums = first(block)

@@ -191,19 +191,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         self.coassociation = coassociation
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        variant = choose_variant(
-            *(self.n_clusters, ensemble, engine),
-            divergence=self.divergence,
-            pairs=self.pairs,
-            solver=self.solver,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            n_init=self.n_init,
-            weights=self.weights,
-            coassociation=self.coassociation,
-            memory=self.memory,
-            earlier=self._start,
-        )
+        variant = choose_variant(self, ensemble, engine)
         variant.check_memory(ensemble, engine, in_memory=out is None and engine.shares_memory)
         n, K = ensemble.n_objects, self.n_clusters
         trusts = not ensemble.is_soft and can_weigh(ensemble, K)

@@ -36,8 +36,8 @@ from bigcons.methods.pcc.all_pairs import (
     Begin,
     BlockMemberships,
     BySquares,
-    First,
     Solved,
+    first_rows,
     perturbed_uniform,
     softened,
     solve_sample,
@@ -268,8 +268,8 @@ class Grouped(Variant):
 
     def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
         """Solve, given a run over the labels."""
-        K, scale = self.n_clusters, survey.mean_weight
-        method = Prototypes(K, self.divergence, default_prototypes(K), scale, begin)
+        scale = survey.mean_weight
+        method = Prototypes(self.divergence, default_prototypes(self.n_clusters), scale, begin)
         at = run_passes(run, method)
         gap = sampled_gap(run, at.generation, self.divergence) / scale
         last = at.records[-1]
@@ -292,7 +292,7 @@ class Listed(Variant):
     def first(self, run: Run, begin: Begin) -> FirstRows:
         """Return the first memberships: those of a solved sample, extended to all objects."""
         solved = begin(run)
-        first, rates = First.of(run.data, solved), solved.sums.weights
+        first, rates = first_rows(run.data, solved), solved.sums.weights
         is_squared = self.divergence.label == "l2"
 
         def of_block(block: Block) -> np.ndarray:
@@ -465,46 +465,32 @@ def keeps_labels(ensemble: Ensemble, engine: Engine) -> bool:
     return engine.shares_memory and ensemble.n_objects * ensemble.row_bytes <= 32_000_000
 
 
-def choose_variant(
-    n_clusters: int,
-    ensemble: Ensemble,
-    engine: Engine,
-    *,
-    divergence: str | Divergence = "l2",
-    pairs: Any = ALL,
-    solver: str = "auto",
-    max_iter: Any = None,
-    tol: Any = 3e-5,
-    n_init: Any = "auto",
-    weights: Any = None,
-    coassociation: str = PAPER,
-    memory: str | float | None = None,
-    earlier: Start | None = None,
-) -> Variant:
-    """Check the parameters of PCC, refuse those that do not apply, and return the variant."""
-    check_number("tol", tol, at_least=0.0)
-    check_choice("coassociation", coassociation, (PAPER, CALIBRATED))
-    divergence, calibrates = resolve_divergence(divergence), coassociation == CALIBRATED
+def choose_variant(model: Any, ensemble: Ensemble, engine: Engine) -> Variant:
+    """Check the parameters of a `PCC`, refuse those that do not apply, and return the variant."""
+    max_iter, n_init, weights, memory = model.max_iter, model.n_init, model.weights, model.memory
+    check_number("tol", model.tol, at_least=0.0)
+    check_choice("coassociation", model.coassociation, (PAPER, CALIBRATED))
+    divergence, calibrates = resolve_divergence(model.divergence), model.coassociation == CALIBRATED
     if max_iter not in (None, PAPER):
         max_iter = check_int("max_iter", max_iter)
     n_starts = 8 if n_init == "auto" else check_int("n_init", n_init, or_auto=True)
     if isinstance(weights, str) and weights != ENTROPY:
         raise InvalidInputError(f"weights={weights!r} is unknown; use 'entropy', numbers or None.")
     counted = weights if isinstance(weights, str) else Weights.given(weights, ensemble.offsets)
-    pairs = _checked_pairs(pairs, ensemble)
+    pairs, solver = _checked_pairs(model.pairs, ensemble), model.solver
     kind = _choose_class(solver, pairs, divergence, ensemble, heap_only=max_iter == PAPER)
     if kind is Heap and memory is None and pairs == DENSE:
         memory = DEFAULT_DATA_BYTES  # all pairs as a list
-    asked = (n_clusters, divergence, pairs, max_iter, tol, n_starts, counted, calibrates, memory, earlier)
-    variant = kind(*asked)
+    asked = (divergence, pairs, max_iter, model.tol, n_starts, counted, calibrates, memory, model._start)
+    variant = kind(model.n_clusters, *asked)
     if kind is Heap and solver == "auto" and max_iter != PAPER and getattr(pairs, "path", None) is not None:
         # at most: with memberships in memory
         needed = variant.plan(ensemble, engine, in_memory=True).n_bytes(engine, ensemble)
         if memory is not None and needed > parse_size(memory):
-            variant = Blocked(*asked)
+            variant = Blocked(model.n_clusters, *asked)
     given = {
         "n_init": n_init != "auto",
-        "start": earlier is not None,
+        "start": model._start is not None,
         "max_iter='paper'": max_iter == PAPER,
         "weights": weights is not None,
         "coassociation='calibrated'": calibrates,
