@@ -61,7 +61,7 @@ from bigcons.solving.estimator import (
     SoftPredictingClusterer,
 )
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, is_planned
-from bigcons.solving.passes import Iterate, Run, State, Stats, Step, Visit, add_stats, run_passes
+from bigcons.solving.passes import Iterate, Run, State, Stats, Step, add_stats, run_passes
 from bigcons.solving.results import Found, Results, by_size
 from bigcons.solving.survey import Survey, labeled_objects, take_survey, warn_of_dissent
 from bigcons.solving.workspace import Output, open_workspace
@@ -239,7 +239,7 @@ class TreePass:
         evidence = {} if T is None or sizes is None else self.placement.state(T, sizes)
         return {**evidence, "tree": np.array([number, is_known])}, []
 
-    def visit(self, run: Run, at: Iterate[State]) -> Visit:
+    def visit(self, run: Run, at: Iterate[State]) -> Callable[[Block], Stats]:
         """Return the task that places the objects of a block and counts them in their clusters."""
         reads = [0] if at.state["tree"][1] else []
         return run.visit(self.placement.count, at.state, reads=reads, writes=1)

@@ -416,7 +416,13 @@ def table_of_clusters(told: Told, offsets: np.ndarray) -> pa.Table:
     """Return the table of clusters of `trust`."""
     known, assigned, shared = told.agreed
     jaccard = ratio(shared, known + assigned - shared, 0.0)
-    joined, seen = joined_pairs(told.table, offsets)
+    pairs = []  # of two clusters: a pair counts once for each partition that joins, or labels, both objects
+    for counts in (told.table, np.add.reduceat(told.table, offsets[:-1], axis=1)):
+        counts = counts.astype(np.float64)
+        products = np.einsum("kb,lb->kl", counts, counts)  # not BLAS, whose sums depend on its threads
+        np.fill_diagonal(products, pairs_of(counts).sum(axis=1))
+        pairs.append(products)
+    joined, seen = pairs
     own, apart = np.diag_indices(told.sizes.size), ~np.eye(told.sizes.size, dtype=bool)
     share = ratio(joined, seen)
     cohesion = share[own]
@@ -571,20 +577,6 @@ def independent_share(
     found = (summed_rows(labels, offsets, deviations)[0][at] ** 2).sum()
     expected = summed_rows(labels, offsets, np.repeat(variances, widths, axis=0))[0][at].sum()
     return float(min(ratio(expected, found, 1.0), 1.0))
-
-
-def joined_pairs(table: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many joins of pairs of objects of two clusters there are, and how many can be, (K, K).
-
-    A pair counts once for each partition that labels, or joins, both of its objects.
-    """
-    found = []
-    for counts in (table, np.add.reduceat(table, offsets[:-1], axis=1)):
-        counts = counts.astype(np.float64)
-        products = np.einsum("kb,lb->kl", counts, counts)  # not BLAS, whose sums depend on its threads
-        np.fill_diagonal(products, pairs_of(counts).sum(axis=1))
-        found.append(products)
-    return found[0], found[1]
 
 
 def adjusted_rand_of_partitions(

@@ -39,7 +39,7 @@ from bigcons.memory import Block
 from bigcons.metrics.clusterings import mutual_information_of_table
 from bigcons.progress import progress
 from bigcons.seeding import generator
-from bigcons.solving.passes import Iterate, Run, Step, Visit
+from bigcons.solving.passes import Iterate, Run, Step
 from bigcons.solving.survey import mean_pair_weight
 from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
@@ -307,7 +307,7 @@ class AllPairs:
         with progress("start of PCC", run.data.n_objects) as listener:
             return run.fold(write_first, add_sums, listener), solved.start_objectives
 
-    def visit(self, run: Run, at: Iterate[AgreementSums]) -> Visit:
+    def visit(self, run: Run, at: Iterate[AgreementSums]) -> Callable[[Block], Change]:
         """Return the task that updates every object of a block given all others."""
         gap = at.records[-1]["gap"] if at.records else np.inf
         scale = mean_pair_weight(self.n_seen, run.data.n_objects, at.state.partition_weights)

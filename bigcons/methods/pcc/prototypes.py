@@ -35,7 +35,7 @@ from bigcons.memory import Block
 from bigcons.methods.pcc.all_pairs import SUBSAMPLE, Begin, softened, threshold_after
 from bigcons.progress import progress
 from bigcons.seeding import draw_rows, generator
-from bigcons.solving.passes import Iterate, Record, Run, Step, Visit
+from bigcons.solving.passes import Iterate, Record, Run, Step
 from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
 
@@ -99,7 +99,7 @@ class Prototypes:
         found = self._evaluate(run, tables, 0)
         return Grouped(tables, found.objective, found.gap), solved.start_objectives
 
-    def visit(self, run: Run, at: Iterate[Grouped]) -> Visit:
+    def visit(self, run: Run, at: Iterate[Grouped]) -> Callable[[Block], Change]:
         """Return the task that updates every object of a block given all others."""
         threshold = threshold_after(at.state.gap / self.mean_weight, run.tol) * self.mean_weight
         arguments = at.state.tables, run.data.offsets, threshold, self.divergence
@@ -126,8 +126,7 @@ class Prototypes:
                 break
         else:
             length, n_generations, tables = 0.0, 0, before.tables
-            run.arrays.drop(generation + 1)
-            run.arrays.drop(generation + 2)
+            run.arrays.drop([generation + 1, generation + 2])
             found = self._evaluate(run, tables, generation)
         if before.objective - found.objective > SMALL_DECREASE * abs(before.objective):
             centers = choose_centers(found.memberships, self.n_prototypes)
@@ -430,8 +429,7 @@ class Pairwise:
                 break
         else:
             found, n_generations, length = at.state, 0, 0.0
-            run.arrays.drop(at.generation + 1)
-            run.arrays.drop(at.generation + 2)
+            run.arrays.drop([at.generation + 1, at.generation + 2])
         record: Record = {
             "objective": found.objective,
             "moved": total,
