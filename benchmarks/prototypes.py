@@ -51,7 +51,7 @@ def solved(
     def of_sample(run: Run) -> Solved:
         groups = Groups.of(run.sample, ensemble.offsets, n_groups_for(n_clusters))
         clusters = groups.clusters_of(groups.cut(n_clusters))
-        return solve_sample(run.sample, ensemble.offsets, clusters, n_clusters, 8, 0, engine)
+        return solve_sample(run, clusters, n_clusters, 8)
 
     run = Run(ensemble, engine, 0, max_passes, tol, survey.sample)
     asked = resolve_divergence("kl"), n_prototypes, survey.mean_weight

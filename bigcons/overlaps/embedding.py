@@ -37,7 +37,6 @@ from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.passes import History, as_history, timed
 from bigcons.stores.ensemble import Ensemble
-from bigcons.validation import check_int, check_number
 
 
 class Embedding(NamedTuple):
@@ -194,12 +193,6 @@ class KMeansSettings(NamedTuple):
     n_init: int
     max_iter: int
     tol: float
-
-    def check(self) -> None:
-        """Refuse invalid parameters."""
-        check_int("n_init", self.n_init)
-        check_int("max_iter", self.max_iter)
-        check_number("tol", self.tol, at_least=0.0)
 
 
 class Centers(NamedTuple):

@@ -33,7 +33,6 @@ from bigcons.execution.blas import one_thread
 from bigcons.metrics.clusterings import nmi_of_table
 from bigcons.metrics.confidence import SEED, of_each
 from bigcons.overlaps.eigenvectors import spectrum
-from bigcons.overlaps.incidence import over_zero
 from bigcons.overlaps.reliability import AT_ONCE, reliability_of_table
 from bigcons.seeding import generator
 from bigcons.stores.cluster_tree import least_objects
@@ -280,7 +279,7 @@ def normalized(incidence: Any, counts: np.ndarray) -> Any:
 
     n_labels = incidence @ counts
     sizes = np.bincount(incidence.indices, incidence.data, incidence.shape[1])
-    by_row, by_column = (1.0 / np.sqrt(over_zero(of)) for of in (n_labels, sizes))
+    by_row, by_column = (1.0 / np.sqrt(np.where(of > 0, of, 1.0)) for of in (n_labels, sizes))
     by_column *= np.sqrt(counts)
     scale = np.repeat(by_row, np.diff(incidence.indptr)) * by_column[incidence.indices]
     return scipy.sparse.csr_array(

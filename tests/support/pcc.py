@@ -64,10 +64,9 @@ def from_sample(n_clusters, n_init=2, **how):
     """Return a beginning of a run from its sample."""
 
     def begin(run):
-        offsets = run.data.offsets
-        groups = Groups.of(run.sample, offsets, n_groups_for(n_clusters))
+        groups = Groups.of(run.sample, run.data.offsets, n_groups_for(n_clusters))
         clusters = groups.clusters_of(groups.cut(n_clusters))
-        return solve_sample(run.sample, offsets, clusters, n_clusters, n_init, run.seed, run.engine, **how)
+        return solve_sample(run, clusters, n_clusters, n_init, **how)
 
     return begin
 

@@ -34,7 +34,7 @@ from bigcons.coassociation.factorized import (
     kernels_for,
     no_sums,
 )
-from bigcons.execution.engine import Engine, stop_if_cancelled
+from bigcons.execution.engine import stop_if_cancelled
 from bigcons.memory import Block
 from bigcons.metrics.clusterings import mutual_information_of_table
 from bigcons.progress import progress
@@ -454,22 +454,20 @@ def normalized(rows: np.ndarray) -> np.ndarray:
 
 
 def solve_sample(
-    labels: np.ndarray,
-    offsets: np.ndarray,
+    run: Run,
     clusters: np.ndarray,
     n_clusters: int,
     n_init: int,
-    seed: int,
-    engine: Engine,
     weights: Weights | None = None,
     *,
     calibrates: bool = False,
 ) -> Solved:
-    """Solve a sample (rows, M) from ``n_init`` starts, first from ``clusters`` (rows,); keep the best.
+    """Solve the sample of a run from ``n_init`` starts, first from ``clusters`` (rows,); keep the best.
 
     Its squared divergence is over all pairs. If it ``calibrates``, the rates are found first, from the
     clusters.
     """
+    labels, offsets, seed = run.sample, run.data.offsets, run.seed
     first = of_clusters(clusters, n_clusters)
     how: Weights | Rates | None = weights
     if calibrates:
@@ -482,7 +480,7 @@ def solve_sample(
 
     best, objectives = first, [np.inf]
     with progress("starts of PCC", n_init, "starts") as listener:
-        for start in engine.map(solve_start, range(n_init)):
+        for start in run.engine.map(solve_start, range(n_init)):
             objective = start.sums.objective
             best = start.memberships if objective < min(objectives) else best
             objectives.append(objective)

@@ -188,10 +188,15 @@ def write_start(
 
     Return the tables of the refined sample in the latter case.
     """
-    estimate = None
-    if len(memberships) < run.data.n_objects:
-        estimate = refined(run.sample, run.data.offsets, memberships, divergence, n_prototypes)
     ensemble, arrays = run.data, run.arrays
+    estimate: Tables | None = None
+    if len(memberships) < ensemble.n_objects:
+        sample, offsets = run.sample, ensemble.offsets
+        for left in range(8, -1, -1):  # eight passes with renewed centers
+            centers = choose_centers(memberships, n_prototypes)
+            estimate = tables_of_block(centers, offsets, sample, memberships)
+            if left:
+                _, memberships = update_block(estimate, offsets, 0.0, divergence, sample, memberships)
 
     def write_first(block: Block) -> None:
         rows = memberships[block.start : block.stop]
@@ -204,21 +209,6 @@ def write_start(
         for block, _ in zip(run.blocks, run.engine.map(write_first, run.blocks), strict=True):
             listener.advance(block.n_rows)
     return estimate
-
-
-def refined(
-    labels: np.ndarray,
-    offsets: np.ndarray,
-    memberships: np.ndarray,
-    divergence: Divergence,
-    n_prototypes: int,
-) -> Tables:
-    """Return the tables of a sample after eight passes with renewed centers."""
-    for _ in range(8):
-        centers = choose_centers(memberships, n_prototypes)
-        tables = tables_of_block(centers, offsets, labels, memberships)
-        _, memberships = update_block(tables, offsets, 0.0, divergence, labels, memberships)
-    return tables_of_block(choose_centers(memberships, n_prototypes), offsets, labels, memberships)
 
 
 def least_membership(divergence: Divergence, n_clusters: int) -> float:

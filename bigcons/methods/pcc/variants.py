@@ -152,16 +152,15 @@ class Variant(ABC):
 
     def begin(self, sample: Sample, weights: Weights | None, run: Run) -> Solved:
         """Solve the sample of a run over the labels, from clusters of its tree or of an earlier consensus."""
-        offsets, K, n_init = run.data.offsets, self.n_clusters, self.n_init
+        K, n_init = self.n_clusters, self.n_init
         if self.earlier is None:
             groups = sample.groups(n_groups_for(K))
             clusters = groups.clusters_of(groups.cut(K))
         else:
-            placement, n_init = Placement(offsets, K, weights), 1
+            placement, n_init = Placement(run.data.offsets, K, weights), 1
             state = placement.state(*count_earlier(self.earlier, weights, run))
             clusters = placement.place(state, run.sample, None).clusters
-        asked = run.sample, offsets, clusters, K, n_init, run.seed, run.engine, weights
-        return solve_sample(*asked, calibrates=self.calibrates)
+        return solve_sample(run, clusters, K, n_init, weights, calibrates=self.calibrates)
 
     def statistics_bytes(self, ensemble: Ensemble) -> int:
         """Return the size of what a block reports of a pass, or of placing objects: the sums."""
