@@ -29,13 +29,13 @@ from bigcons.metrics.confidence import (
     table_of_partitions,
     trust_rows,
 )
-from bigcons.overlaps.embedding import Centers, bipartite_embedding
+from bigcons.overlaps.embedding import bipartite_embedding
 from bigcons.overlaps.incidence import one_hot, votes_of
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.spectral_start import (
     MORE_OBJECTS,
     check_embedding_plan,
-    count_clusters,
+    count_nearest,
     is_fine,
 )
 from bigcons.overlaps.tree import (
@@ -317,13 +317,12 @@ def cut_of_all(run: Run, n_clusters: int, weights: Weights | None, trees: tuple[
         groups = np.unique(nearest_pivots(rows[labeled]), return_inverse=True)[1]
         centers = one_hot(groups, int(np.max(groups)) + 1).T @ rows[labeled]
         centers /= np.bincount(groups)[:, None]
-    assign = partial(count_clusters, Centers(embedding, centers, 0.0, {}, 0, []), len(centers), weights)
-    stats = run.fold(run.visit(assign, reads=[]), add_stats)
-    table = np.ascontiguousarray(stats["counts"].T)
+    of_groups, sizes = count_nearest(run, embedding, centers, len(centers), weights)
+    table = np.ascontiguousarray(of_groups.T)
     merged = merge_groups(table, offsets, counts, np.ones(table.shape[1]))
     cut = Groups(groups, table, offsets, counts, *merged).cut(K, trees=trees)
     inside = one_hot(cut.clusters, K)
-    return First(stats["counts"] @ inside, stats["sizes"] @ inside, cut.tree)
+    return First(of_groups @ inside, sizes @ inside, cut.tree)
 
 
 def survey_for_tree(

@@ -94,9 +94,8 @@ def cut_embedding(
         return np.divide(scale_of(labels), together, out=np.zeros(len(labels)), where=together > 0)
 
     counted = np.ones(len(sizes)) if weights is None else weights.base_clusters
-    if takes_passes(ensemble, n_columns):
-        return embed_by_passes(ensemble, engine, weigh, np.sqrt(counted), n_columns, weights)
-    return embed(fold_overlaps(ensemble, engine, weigh), np.sqrt(counted), offsets, n_columns, weights)
+    overlaps = None if takes_passes(ensemble, n_columns) else fold_overlaps(ensemble, engine, weigh)
+    return _embedding(ensemble, engine, weigh, np.sqrt(counted), n_columns, weights, overlaps)
 
 
 def bipartite_embedding(
@@ -119,54 +118,48 @@ def bipartite_embedding(
     def weigh(labels: np.ndarray) -> np.ndarray:
         return 1.0 / over_zero(sum_of_weights(labels, offsets, counted))
 
+    overlaps = None
     if takes_passes(ensemble, n_columns):
         sizes = fold_sizes(
             ensemble, engine, lambda labels: (sum_of_weights(labels, offsets, counted) > 0) * 1.0
         )
         scale = np.sqrt((1.0 if counted is None else counted) / over_zero(sizes + more_objects))
-        return embed_by_passes(ensemble, engine, weigh, scale, n_columns, weights)
-    overlaps = fold_overlaps(ensemble, engine, weigh)
-    if counted is None:
-        sizes = overlaps.sum(axis=1)  # an object adds 1 / m_i for each of its m_i labels
-        return embed(overlaps, 1.0 / np.sqrt(over_zero(sizes + more_objects)), offsets, n_columns)
-    sizes = np.einsum("bc,c->b", overlaps, counted)
-    scale = np.sqrt(counted / over_zero(sizes + more_objects))
-    return embed(overlaps, scale, offsets, n_columns, weights)
+    else:
+        overlaps = fold_overlaps(ensemble, engine, weigh)
+        if counted is None:  # an object adds 1 / m_i for each of its m_i labels
+            scale = 1.0 / np.sqrt(over_zero(overlaps.sum(axis=1) + more_objects))
+        else:
+            sizes = np.einsum("bc,c->b", overlaps, counted)
+            scale = np.sqrt(counted / over_zero(sizes + more_objects))
+    return _embedding(ensemble, engine, weigh, scale, n_columns, weights, overlaps)
 
 
-def embed(
-    overlaps: np.ndarray,
-    scale: np.ndarray,
-    offsets: np.ndarray,
-    n_columns: int,
-    weights: Weights | None = None,
-) -> Embedding:
-    """Return the embedding of ``H^T W H`` (B, B) and ``C^(1/2)`` (B,), of at most ``n_columns`` columns.
-
-    It has fewer if N has a lower rank. ``overlaps``, which may fill the memory, is scaled in place.
-    """
-    overlaps *= scale[:, None]
-    overlaps *= scale
-    values, vectors = leading_eigenvectors(overlaps, n_columns)
-    singular_values = np.sqrt(values)
-    return Embedding(scale[:, None] * vectors / singular_values, offsets, singular_values, vectors, weights)
-
-
-def embed_by_passes(
+def _embedding(
     ensemble: Ensemble,
     engine: Engine,
     weigh: Weigh,
     scale: np.ndarray,
     n_columns: int,
     weights: Weights | None,
+    overlaps: np.ndarray | None,
 ) -> Embedding:
-    """Return the embedding without the overlaps, after a pass that has found ``scale``."""
+    """Return the embedding of ``H^T W H`` (B, B) and ``C^(1/2)`` (B,), of at most ``n_columns`` columns.
+
+    It has fewer if N has a lower rank. ``overlaps``, which may fill the memory, is scaled in place; without
+    them, after a pass that has found ``scale``, further passes take their place.
+    """
     from bigcons.kernels.cluster_tables import in_whole_vectors
 
-    found = leading_by_passes(ensemble, engine, weigh, scale, n_columns)
-    singular_values = np.sqrt(found.values)
-    table = in_whole_vectors(scale[:, None] * found.vectors / singular_values)
-    vectors, n_passes = found.vectors, found.n_passes + 1
+    n_passes = 1
+    if overlaps is None:
+        values, vectors, n_further, _ = leading_by_passes(ensemble, engine, weigh, scale, n_columns)
+        n_passes += n_further
+    else:
+        overlaps *= scale[:, None]
+        overlaps *= scale
+        values, vectors = leading_eigenvectors(overlaps, n_columns)
+    singular_values = np.sqrt(values)
+    table = in_whole_vectors(scale[:, None] * vectors / singular_values)
     return Embedding(table, ensemble.offsets, singular_values, vectors, weights, n_passes)
 
 

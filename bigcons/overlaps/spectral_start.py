@@ -18,7 +18,7 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.overlaps.eigenvectors import check_passes_plan, takes_passes
-from bigcons.overlaps.embedding import Centers, bipartite_embedding
+from bigcons.overlaps.embedding import Centers, Embedding, bipartite_embedding
 from bigcons.overlaps.incidence import check_overlaps_plan
 from bigcons.overlaps.kmeans import kmeans_of_unit_rows, n_distinct_rows
 from bigcons.progress import progress
@@ -85,9 +85,7 @@ def count_spectral(n_clusters: int, weights: Weights | None, run: Run) -> Counts
     rows = rows[labeled]
     draw = int(generator(run.seed, "spectral_start.kmeans").integers(2**31))
     found, _ = kmeans_of_unit_rows(rows, min(n_clusters, n_distinct_rows(rows)), 1, draw)
-    centers = Centers(embedding, found.centers, 0.0, {}, 0, [])
-    stats = run.fold(run.visit(count_clusters, centers, n_clusters, weights, reads=[]), add_stats)
-    return stats["counts"], stats["sizes"]
+    return count_nearest(run, embedding, found.centers, n_clusters, weights)
 
 
 def count_earlier(earlier: Start, weights: Weights | None, run: Run) -> Counts:
@@ -111,11 +109,18 @@ def count_earlier(earlier: Start, weights: Weights | None, run: Run) -> Counts:
     return total
 
 
-def count_clusters(centers: Centers, n_clusters: int, weights: Weights | None, labels: np.ndarray) -> Stats:
-    """Return how many objects of each base cluster of a block are in each cluster, and how many in all."""
-    clusters = centers.labels_of(labels)
-    counts, sizes = counts_of(labels, centers.embedding.offsets, clusters, n_clusters, weights)
-    return {"counts": counts, "sizes": sizes}
+def count_nearest(
+    run: Run, embedding: Embedding, centers: np.ndarray, n_clusters: int, weights: Weights | None
+) -> Counts:
+    """Return the counts of the clusters of all objects, of the nearest of the centers (K, columns)."""
+    offsets, nearest = run.data.offsets, Centers(embedding, centers, 0.0, {}, 0, [])
+
+    def of_block(labels: np.ndarray) -> Stats:
+        counts, sizes = counts_of(labels, offsets, nearest.labels_of(labels), n_clusters, weights)
+        return {"counts": counts, "sizes": sizes}
+
+    stats = run.fold(run.visit(of_block, reads=[]), add_stats)
+    return stats["counts"], stats["sizes"]
 
 
 class SpectrallyStarted(PassClusterer, ContinuingClusterer):

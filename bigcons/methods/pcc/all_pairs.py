@@ -399,11 +399,6 @@ class BySquares:
     sums: AgreementSums
     offsets: np.ndarray
 
-    @property
-    def weights(self) -> np.ndarray | None:
-        """Weights (M,) of the partitions, None if all are one."""
-        return self.sums.partition_weights
-
     def __call__(self, labels: np.ndarray) -> np.ndarray:
         """Return the best memberships (rows, K) float32 of new objects."""
         placed = np.empty((labels.shape[0], self.sums.n_clusters), np.float32)

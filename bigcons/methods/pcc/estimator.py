@@ -275,7 +275,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         self._placing = BySquares(unpacked_sums(given, ensemble.offsets, n_clusters), ensemble.offsets)
 
     def _partition_weights(self) -> np.ndarray | None:
-        return None if self._placing is None else self._placing.weights
+        return self._placing.sums.partition_weights if isinstance(self._placing, BySquares) else None
 
 
 # Whether labels suit the model of the paper: far coarser or finer ones than the consensus mislead it

@@ -274,8 +274,6 @@ class ByPrototypes:
     tables: Tables
     offsets: np.ndarray
     divergence: Divergence
-    weights: None = None
-    """Partitions have no weights here."""
 
     def __call__(self, labels: np.ndarray) -> np.ndarray:
         """Return the best memberships (rows, K) float32 of new objects."""
