@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.execution.blas import one_thread
-from bigcons.execution.engine import Engine
+from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block, format_size
 from bigcons.overlaps.incidence import MOST_FOR_TABLE, Weigh, votes_of
 from bigcons.progress import progress
@@ -270,18 +270,12 @@ def leading_by_objects(
         sums = of_base_clusters(in_whole_vectors(table))
         sums *= scale[:, None]
 
-        def task(block: Block) -> np.ndarray:
+        def task(block: Block) -> list[np.ndarray]:
             labels = ensemble.read(block.start, block.stop)
-            return votes_of(labels, offsets, sums)[0] * np.sqrt(weigh(labels))[:, None]
+            return [votes_of(labels, offsets, sums)[0] * np.sqrt(weigh(labels))[:, None]]
 
-        parts = []
-        with (
-            progress(what, ensemble.n_objects) as listener,
-            closing(engine.map(task, ensemble.blocks())) as found,
-        ):
-            for part in found:
-                parts.append(part)
-                listener.advance(len(part))
+        with progress(what, ensemble.n_objects) as listener:
+            parts = fold(engine, ensemble.blocks(), task, list.__add__, progress=listener)
         return np.concatenate(parts)[:, : table.shape[1]]
 
     found = leading_by_products(product, ensemble.n_objects, n_vectors, tol=tol, max_products=max_products)

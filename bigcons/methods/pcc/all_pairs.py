@@ -16,7 +16,7 @@ objects: each gets its best membership given the sample.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -336,12 +336,12 @@ class AllPairs:
         return Step(reached, record, total.n_moved == 0, n_generations)
 
     def pack(self, state: AgreementSums) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return the sums and how partitions count as arrays and facts."""
-        return packed_sums(state)
+        """Return the sums and how partitions count as arrays."""
+        return packed_sums(state), {}
 
-    def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> AgreementSums:
+    def unpack(self, arrays: dict[str, np.ndarray], _facts: dict[str, Any]) -> AgreementSums:
         """Return the sums of a snapshot."""
-        return unpacked_sums({**arrays, **facts}, self.offsets, self.n_clusters)
+        return unpacked_sums(arrays, self.offsets, self.n_clusters)
 
 
 # Results
@@ -367,18 +367,17 @@ class BlockMemberships(NamedTuple):
         return np.concatenate(parts)
 
 
-def packed_sums(sums: AgreementSums) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Return sums, and how partitions count in them, as arrays and numbers."""
-    facts = sums._asdict()
-    arrays = {"S": facts.pop("S"), "T": facts.pop("T")}
-    weights = facts.pop("weights")
-    for name, value in ({} if weights is None else weights._asdict()).items():
-        (arrays if isinstance(value, np.ndarray) else facts)[name] = value
-    return arrays, facts
+def packed_sums(sums: AgreementSums) -> dict[str, np.ndarray]:
+    """Return sums, and how partitions count in them, as arrays."""
+    parts = sums._asdict()
+    weights = parts.pop("weights")
+    parts |= {} if weights is None else weights._asdict()
+    return {name: np.asarray(value) for name, value in parts.items()}
 
 
-def unpacked_sums(given: dict[str, Any], offsets: np.ndarray, n_clusters: int) -> AgreementSums:
+def unpacked_sums(parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int) -> AgreementSums:
     """Return the sums of `packed_sums`; raises TypeError, KeyError or ValueError for anything else."""
+    given = {name: of.item() if of.ndim == 0 else of for name, of in parts.items()}
     kind = Rates if "a" in given else Weights if "partitions" in given else None
     weights = None if kind is None else kind(**{name: given.pop(name) for name in kind._fields})
     sums = AgreementSums(**given, weights=weights)

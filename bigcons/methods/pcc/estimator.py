@@ -265,14 +265,11 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         return self._placing
 
     def _placing_parts(self) -> dict[str, np.ndarray] | None:
-        if not isinstance(self._placing, BySquares):
-            return None
-        arrays, facts = packed_sums(self._placing.sums)
-        return {**arrays, **{name: np.array(value) for name, value in facts.items()}}
+        return packed_sums(self._placing.sums) if isinstance(self._placing, BySquares) else None
 
     def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
-        given = {name: of.item() if of.ndim == 0 else of for name, of in parts.items()}
-        self._placing = BySquares(unpacked_sums(given, ensemble.offsets, n_clusters), ensemble.offsets)
+        sums = unpacked_sums(parts, ensemble.offsets, n_clusters)
+        self._placing = BySquares(sums, ensemble.offsets)
 
     def _partition_weights(self) -> np.ndarray | None:
         return self._placing.sums.partition_weights if isinstance(self._placing, BySquares) else None
