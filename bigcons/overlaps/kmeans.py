@@ -1,6 +1,6 @@
-"""K-means of rows in memory: by scikit-learn, and of unit rows, spherical.
+"""Spherical k-means of unit rows in memory.
 
-K-means of unit rows is for spectral embeddings, in which an object with few labels, or contradictory ones, is
+It is for spectral embeddings, in which an object with few labels, or contradictory ones, is
 about as far from all centers. With many clusters the sum of squares is then often lowest with one center near
 the origin, the nearest of all such objects. Of 100,000 objects of 300 planted classes (50 partitions of 10 to
 40 clusters, half of the labels missing), k-means from the centers of the classes puts 9,091 into one cluster,
@@ -67,31 +67,6 @@ def assign(rows: np.ndarray, counted: np.ndarray, centers: np.ndarray) -> tuple[
 def n_distinct_rows(rows: np.ndarray) -> int:
     """Return the number of rows distinct up to rounding errors: the most clusters k-means can find."""
     return len(np.unique(rows.round(8), axis=0))
-
-
-def best_kmeans(
-    rows: np.ndarray,
-    n_clusters: int,
-    n_init: int,
-    draw: int,
-    weights: np.ndarray | None = None,
-    **settings: float,
-) -> tuple[Any, list[float]]:
-    """Return scikit-learn's KMeans of the start with the least squared distances, and those of all starts.
-
-    The starts draw from one stream, as in scikit-learn, which returns the distances of the best one only.
-    """
-    from sklearn.cluster import KMeans
-    from sklearn.utils import check_random_state
-
-    stream = check_random_state(draw)
-
-    def start(_number: int) -> KMeans:
-        model = KMeans(n_clusters, n_init=1, random_state=stream, **settings)
-        return model.fit(rows, sample_weight=weights)
-
-    with one_thread():
-        return best_start(map(start, range(n_init)), lambda model: model.inertia_)
 
 
 def kmeans_of_unit_rows(

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.coassociation.factorized import partition_of_clusters
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, fold, local_engine
 from bigcons.memory import Block, enough_for, format_size
@@ -211,42 +210,9 @@ def both_triangles(upper: Any, entries: np.ndarray | None = None) -> Any:
     return scipy.sparse.csr_array((values, columns, starts), upper.shape)
 
 
-def sparse_cosines(upper: Any) -> Any:
-    """Return ``|a and b| / sqrt(|a| |b|)`` of base clusters of different partitions, symmetric and sparse.
-
-    From the upper triangle of their overlaps.
-    """
-    lengths = np.sqrt(upper.diagonal())
-    return both_triangles(upper, upper.data / lengths[upper.indices] / _of_rows(upper, lengths))
-
-
-def sparse_jaccard(upper: Any, offsets: np.ndarray, *, observed: bool) -> Any:
-    """Return ``|a and b| / |a or b|`` of base clusters of different partitions, symmetric and sparse.
-
-    From the upper triangle of their overlaps. If ``observed``, the union is of the objects that both
-    partitions label.
-    """
-    columns, sizes = upper.indices, upper.diagonal()
-    if observed:
-        rows, partition = rows_of_entries(upper), partition_of_clusters(offsets)
-        indicator = np.zeros((len(sizes), len(offsets) - 1))
-        indicator[np.arange(len(sizes)), partition] = 1.0
-        seen = upper @ indicator + upper.T @ indicator - sizes[:, None] * indicator
-        union = seen[rows, partition[columns]] + seen[columns, partition[rows]]
-    else:
-        union = _of_rows(upper, sizes) + sizes[columns]
-    union -= upper.data
-    return both_triangles(upper, np.divide(upper.data, union, out=union))
-
-
-def _of_rows(matrix: Any, values: np.ndarray) -> np.ndarray:
-    """Return the value (nnz,) of the row of each entry of a csr_array."""
-    return np.repeat(values, np.diff(matrix.indptr))
-
-
 def rows_of_entries(matrix: Any) -> np.ndarray:
     """Return the row (nnz,) of each entry of a csr_array."""
-    return _of_rows(matrix, np.arange(matrix.shape[0], dtype=np.int32))
+    return np.repeat(np.arange(matrix.shape[0], dtype=np.int32), np.diff(matrix.indptr))
 
 
 def times_table(matrix: Any, table: np.ndarray, engine: Engine) -> np.ndarray:

@@ -9,9 +9,10 @@ from sklearn.cluster import KMeans
 from bigcons import HBGF
 from bigcons.datasets import planted_ensemble
 from bigcons.execution.blas import one_thread
+from bigcons.methods.kmeans import best_kmeans
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps import kmeans
-from bigcons.overlaps.kmeans import best_kmeans, kmeans_of_unit_rows
+from bigcons.overlaps.kmeans import kmeans_of_unit_rows
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -50,7 +51,7 @@ def test_kmeans_of_unit_rows__has_no_center_near_the_origin_that_takes_all_weak_
     rows = np.eye(K)[classes] + noise
     rows /= np.sqrt((rows**2).sum(axis=1, keepdims=True))
     found, _ = kmeans_of_unit_rows(rows, K, 3, 0)
-    drawn, _ = best_kmeans(rows, K, 3, 0)
+    drawn, _ = best_kmeans(rows, K, 3, 0, None)
     assert np.bincount(drawn.labels_).max() > 3 * 40
     assert np.bincount(found.labels).max() < 2 * 40
     assert adjusted_rand(classes, found.labels) > adjusted_rand(classes, drawn.labels_) + 0.1
