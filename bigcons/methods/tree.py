@@ -36,7 +36,6 @@ from bigcons.overlaps.spectral_start import (
     MORE_OBJECTS,
     check_embedding_plan,
     count_nearest,
-    is_fine,
 )
 from bigcons.overlaps.tree import (
     FEWEST_LABELS,
@@ -335,7 +334,7 @@ def survey_for_tree(
         raise InvalidInputError(
             f"none of the {len(survey.sample)} sampled objects has a label; leave out those without any."
         )
-    return survey, not ensemble.is_soft and is_fine(ensemble, survey.sample, n_clusters, FEWEST_LABELS)
+    return survey, survey.is_fine(ensemble, n_clusters, FEWEST_LABELS)
 
 
 class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, ContinuingClusterer):
@@ -454,8 +453,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
             is_chosen = hasattr(self, "n_clusters_choice_")
             first = partial(cut_sample, sample, placement, is_chosen, self._trees)
         with open_workspace(out, engine, 1, "<i4") as workspace:
-            run = Run(ensemble, engine, seed, 1, 0.0, survey.sample)
-            run.arrays, run.snapshots = workspace
+            run = Run(ensemble, engine, seed, 1, 0.0, survey.sample, *workspace)
             expect_steps({TreePass.name: (None, 1.0), "results": (ensemble.n_objects, 0.7)})
             at = run_passes(run, TreePass(placement, first, None if is_too_fine else self._judged))
             (record,), self._placement, self._state = at.records, placement, at.state

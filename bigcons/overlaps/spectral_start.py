@@ -58,14 +58,7 @@ FROM_PARTITIONS = {"init": "partition", "encode": "onehot"}
 def starts_spectrally(ensemble: Ensemble, survey: Survey, n_clusters: int) -> bool:
     """Return whether the sample says too little of the base clusters, or has too many labels to start on."""
     is_wide = int(np.count_nonzero(survey.sample >= 0)) > 1 << 22  # starts on it cost more than the embedding
-    return is_wide or is_fine(ensemble, survey.sample, n_clusters, FEWEST_LABELS)
-
-
-def is_fine(ensemble: Ensemble, sample: np.ndarray, n_clusters: int, fewest_labels: int) -> bool:
-    """Return whether a sample has fewer labels than that for each base cluster, which are many and small."""
-    n_labels, B = int(np.count_nonzero(sample >= 0)), ensemble.n_base_clusters
-    is_finer = 3 * n_clusters * ensemble.n_partitions < B
-    return is_finer and n_labels < fewest_labels * B and len(sample) < ensemble.n_objects
+    return is_wide or survey.is_fine(ensemble, n_clusters, FEWEST_LABELS)
 
 
 def check_embedding_plan(

@@ -106,10 +106,10 @@ class Run:
     tol: float
     sample: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.int8))
     """(rows, M) labels to start from, of all objects if these are few."""
-    n_init: int = 1
     arrays: BlockArrays = field(default_factory=MemoryBlocks)
     """Rows that objects carry from pass to pass."""
     snapshots: Snapshots | None = None
+    n_init: int = 1
     rounds: list[list[Block]] = field(default_factory=list)
     """The blocks that may be visited at once, round by round; by default all. A method may change them."""
 

@@ -213,6 +213,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         weights = variant.weights
         if isinstance(weights, str):
             weights = entropy_weights(survey.sample, ensemble.offsets)
+        self._weights = weights
         self._is_limit: bool = variant.calibrates
         if not ensemble.is_soft and not variant.calibrates:
             warn_of_fine_labels(survey, K, weights)
@@ -221,8 +222,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         sample = Sample.of(survey.sample, ensemble.offsets, weights, n_groups_for(K))
         self._judge_structure(ensemble, survey, sample, N_GROUPS)
         with open_workspace(out, engine, K) as workspace:
-            run = Run(labels, engine, seed, variant.n_passes(n), self.tol, survey.sample)
-            run.arrays, run.snapshots = workspace
+            run = Run(labels, engine, seed, variant.n_passes(n), self.tol, survey.sample, *workspace)
             solution = variant.solve(run, survey, partial(variant.begin, sample, weights), out)
             self._keep(solution)
             share = engine if out is not None else None  # rows held in memory need no workers
@@ -270,9 +270,6 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
     def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
         sums = unpacked_sums(parts, ensemble.offsets, n_clusters)
         self._placing = BySquares(sums, ensemble.offsets)
-
-    def _partition_weights(self) -> np.ndarray | None:
-        return self._placing.sums.partition_weights if isinstance(self._placing, BySquares) else None
 
 
 # Whether labels suit the model of the paper: far coarser or finer ones than the consensus mislead it

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
@@ -315,8 +315,7 @@ class Listed(Variant):
             budget = self.memory if self.kind == BLOCKED else None
             left = None if budget is None else max(parse_size(budget) - process_bytes(run.engine), 0)
             check_tasks(near, K, engine, left)
-            over_pairs = Run(pairs, engine, run.seed, run.max_passes, self.tol, rounds=near.in_rounds())
-            over_pairs.arrays, over_pairs.snapshots = run.arrays, run.snapshots
+            over_pairs = replace(run, data=pairs, engine=engine, rounds=near.in_rounds())
             method = BlockedPairs(near, partial(self.first, run, begin), self.max_steps(n))
             at = run_passes(over_pairs, method)
             memberships = BlockMemberships(run.arrays, at.generation, near.blocks)
