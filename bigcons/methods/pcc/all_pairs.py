@@ -377,7 +377,7 @@ def packed_sums(sums: AgreementSums) -> dict[str, np.ndarray]:
 
 def unpacked_sums(parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int) -> AgreementSums:
     """Return the sums of `packed_sums`; raises TypeError, KeyError or ValueError for anything else."""
-    given = {name: of.item() if of.ndim == 0 else of for name, of in parts.items()}
+    given: dict[str, Any] = {name: of.item() if of.ndim == 0 else of for name, of in parts.items()}
     kind = Rates if "a" in given else Weights if "partitions" in given else None
     weights = None if kind is None else kind(**{name: given.pop(name) for name in kind._fields})
     sums = AgreementSums(**given, weights=weights)
