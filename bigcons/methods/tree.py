@@ -514,10 +514,13 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
                 *(stats["totals"][2:][found], stats["agreed"][..., found], survey.sample),
                 ClusterSupport(state["support"], state["divisions"]).take(found),
             )
-            of_clusters = table_of_clusters(told, ensemble.offsets)
-            return of_clusters, table_of_partitions(told, ensemble, engine), self.temperature_
+            of_clusters, of_partitions = (
+                table_of_clusters(told, ensemble.offsets),
+                table_of_partitions(told, ensemble),
+            )
+            return of_clusters, of_partitions, self.temperature_
 
-        trusted = not ensemble.is_soft and can_weigh(ensemble, self.n_clusters)
+        trusted = can_weigh(ensemble, self.n_clusters)
         self._publish(
             *(ensemble, read, survey.unlabeled, out, engine),
             tables=tables if trusted else None,

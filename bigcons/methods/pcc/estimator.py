@@ -194,7 +194,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         variant = choose_variant(self, ensemble, engine)
         variant.check_memory(ensemble, engine, in_memory=out is None and engine.shares_memory)
         n, K = ensemble.n_objects, self.n_clusters
-        trusts = not ensemble.is_soft and can_weigh(ensemble, K)
+        trusts = can_weigh(ensemble, K)
         if steps := variant.steps(ensemble):
             n_trusted = n if trusts else 0
             expect_steps(
