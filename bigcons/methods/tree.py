@@ -514,11 +514,8 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
                 *(stats["totals"][2:][found], stats["agreed"][..., found], survey.sample),
                 ClusterSupport(state["support"], state["divisions"]).take(found),
             )
-            of_clusters, of_partitions = (
-                table_of_clusters(told, ensemble.offsets),
-                table_of_partitions(told, ensemble),
-            )
-            return of_clusters, of_partitions, self.temperature_
+            of_clusters = table_of_clusters(told, ensemble.offsets)
+            return of_clusters, table_of_partitions(told, ensemble), self.temperature_
 
         trusted = can_weigh(ensemble, self.n_clusters)
         self._publish(

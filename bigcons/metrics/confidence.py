@@ -189,7 +189,7 @@ def trust(
 
 
 def can_weigh(ensemble: Ensemble, n_clusters: int) -> bool:
-    """Return whether there are labels to weigh, and the table of clusters and base clusters is small enough."""
+    """Return whether there are labels, and the table of clusters and base clusters is small enough."""
     return not ensemble.is_soft and 8 * n_clusters * ensemble.n_base_clusters <= MAX_TABLE_BYTES
 
 
