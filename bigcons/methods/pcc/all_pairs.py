@@ -28,7 +28,6 @@ from bigcons.coassociation.factorized import (
     Weights,
     add_sums,
     agreement_sums,
-    aligned_copy,
     by_partition,
     in_order,
     kernels_for,
@@ -88,15 +87,14 @@ def update_block(
     """
     order, totals = _heaviest_first(sums), np.zeros(4)
     updated = np.empty_like(memberships)
-    S, T = map(aligned_copy, in_order(sums.S, sums.T, order))
-    S_before, T_before = S.copy(), T.copy()
+    S, T = in_order(sums.S, sums.T, order)
     kernels_for(labels).sweep(
         *(labels, offsets, sums.partition_weights, S, T, S, T, order, memberships, updated),
         *(threshold, relaxation, False, totals, *sums.gains),
     )
-    S, T = in_order(S - S_before, T - T_before, np.argsort(order))
+    S, T = in_order(S, T, np.argsort(order))
     squares, quartics, gap, n_moved = totals.tolist()
-    change = Change(S, T, squares, quartics, gap, int(n_moved), predicted=0.0)
+    change = Change(S - sums.S, T - sums.T, squares, quartics, gap, int(n_moved), predicted=0.0)
     return change._replace(predicted=objective_change(sums, change)), updated
 
 
@@ -105,7 +103,7 @@ def place_block(
 ) -> AgreementSums:
     """Write each object's best membership given an estimate to ``placed``; return the block's sums."""
     order, totals = _heaviest_first(estimate), np.zeros(4)
-    S, T = map(aligned_copy, in_order(estimate.S, estimate.T, order))
+    S, T = in_order(estimate.S, estimate.T, order)
     found = no_sums(offsets, placed.shape[1], estimate.weights)
     kernels_for(labels).sweep(
         *(labels, offsets, estimate.partition_weights, S, T, found.S, found.T, order, placed, placed),
