@@ -18,9 +18,14 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.overlaps.eigenvectors import check_passes_plan, takes_passes
-from bigcons.overlaps.embedding import Centers, Embedding, bipartite_embedding
+from bigcons.overlaps.embedding import (
+    Centers,
+    Embedding,
+    bipartite_embedding,
+    kmeans_of_unit_rows,
+    n_distinct_rows,
+)
 from bigcons.overlaps.incidence import check_overlaps_plan
-from bigcons.overlaps.kmeans import kmeans_of_unit_rows, n_distinct_rows
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.assignment import counts_of
