@@ -197,7 +197,8 @@ def tree_of(found: Search, n_objects: int, name: str | None = None) -> ClusterTr
     groups, choice = found.groups, found.choice
     name = groups.cut(max(choice.n_clusters, 2)).tree if name is None else name
     tree, support = groups.trees[name], found.halves.support(groups, name)
-    return ClusterTree(name, linkage_of(tree), groups.sizes, *support, choice, n_objects)
+    sizes = np.bincount(groups.groups[groups.groups >= 0], minlength=len(groups.table))
+    return ClusterTree(name, linkage_of(tree), sizes, *support, choice, n_objects)
 
 
 def linkage_of(tree: Tree) -> np.ndarray:
