@@ -11,13 +11,14 @@ from bigcons.coassociation.factorized import agreement_sums
 from bigcons.divergences import resolve_divergence
 from bigcons.execution.engine import SerialEngine
 from bigcons.memory import row_blocks
-from bigcons.methods.pcc.all_pairs import AllPairs, BlockMemberships, Solved, solve_sample
+from bigcons.methods.pcc.all_pairs import AllPairs, Solved, solve_sample
 from bigcons.methods.pcc.pairs import (
     BlockedPairs,
     FirstRows,
     Neighborhoods,
     check_tasks,
     cut_blocks,
+    read_across,
 )
 from bigcons.methods.pcc.prototypes import Pairwise, Prototypes
 from bigcons.overlaps.tree import Groups, n_groups_for
@@ -38,13 +39,12 @@ class Found(NamedTuple):
 
 
 def found(run, at, blocks=None):
-    memberships = BlockMemberships(run.arrays, at.generation, blocks)
     n, last = run.data.n_objects, at.records[-1]
-    rows = np.concatenate(
-        [memberships.read(block) for block in row_blocks(n, 7)]
-        if blocks
-        else [memberships.read(block) for block in run.blocks]
-    )
+    if blocks:
+        rows = [read_across(run.arrays, at.generation, blocks, block) for block in row_blocks(n, 7)]
+    else:
+        rows = [run.arrays.read(at.generation, block) for block in run.blocks]
+    rows = np.concatenate(rows)
     history = as_history(at.records)
     return Found(rows, last["objective"], last["gap"], at.is_settled, len(at.records), history, at.state)
 

@@ -40,7 +40,6 @@ from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.passes import Iterate, Run, Step
 from bigcons.solving.survey import mean_pair_weight
-from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
 
@@ -342,27 +341,7 @@ class AllPairs:
         return unpacked_sums(arrays, self.offsets, self.n_clusters)
 
 
-# Results
-
-
-class BlockMemberships(NamedTuple):
-    """Memberships stored in block arrays."""
-
-    arrays: BlockArrays
-    generation: int
-    blocks: list[Block] | None = None
-    """The blocks they were written in, if those may differ from the blocks that are read."""
-
-    def read(self, block: Block) -> np.ndarray:
-        """Return the memberships (rows, K) float32 of a block, read-only."""
-        if self.blocks is None:
-            return self.arrays.read(self.generation, block)
-        parts = [
-            self.arrays.read(self.generation, own)[max(block.start - own.start, 0) : block.stop - own.start]
-            for own in self.blocks
-            if own.start < block.stop and block.start < own.stop
-        ]
-        return np.concatenate(parts)
+# What is stored of a solve, and the placing of new objects
 
 
 def packed_sums(sums: AgreementSums) -> dict[str, np.ndarray]:

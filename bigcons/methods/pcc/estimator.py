@@ -228,7 +228,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
             share = engine if out is not None else None  # rows held in memory need no workers
             trust = engine if trusts else None
             self._publish(
-                *(ensemble, solution.memberships.read, survey.unlabeled, out, share),
+                *(ensemble, solution.read, survey.unlabeled, out, share),
                 trust=trust,
                 judged=self._judged,
             )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
@@ -34,7 +35,6 @@ from bigcons.methods.pcc.all_pairs import (
     SUBSAMPLE,
     AllPairs,
     Begin,
-    BlockMemberships,
     BySquares,
     Solved,
     first_rows,
@@ -51,6 +51,7 @@ from bigcons.methods.pcc.pairs import (
     isolated_objects,
     place_isolated,
     placer_of,
+    read_across,
     refuse_isolated,
     stretch_steps,
 )
@@ -113,7 +114,8 @@ TAKES: dict[str, Takes] = {
 class Solution(NamedTuple):
     """The memberships found, and what else a fit keeps."""
 
-    memberships: BlockMemberships
+    read: Callable[[Block], np.ndarray]
+    """Gives the memberships (rows, K) float32 of a block, read-only."""
     at: Iterate[Any]
     """Where the passes ended."""
     gap: float
@@ -233,8 +235,8 @@ class Squares(Variant):
         if isinstance(counted, Rates):
             attributes |= rates_found((counted.a, counted.d))
         place = BySquares(at.state, run.data.offsets)
-        memberships = BlockMemberships(run.arrays, at.generation)
-        return Solution(memberships, at, gap, gap <= self.tol, place, attributes)
+        read = partial(run.arrays.read, at.generation)
+        return Solution(read, at, gap, gap <= self.tol, place, attributes)
 
 
 class EveryPair(Variant):
@@ -250,9 +252,9 @@ class EveryPair(Variant):
     def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
         """Solve, given a run over the labels."""
         at = run_passes(run, Pairwise(self.n_clusters, self.divergence, survey.mean_weight, begin))
-        gap, memberships = at.records[-1]["gap"], BlockMemberships(run.arrays, at.generation)
-        place = placer_of(run, memberships, self.divergence, None, np.empty(0, np.int64))
-        return Solution(memberships, at, gap, gap <= self.tol, place, {})
+        gap, read = at.records[-1]["gap"], partial(run.arrays.read, at.generation)
+        place = placer_of(run, read, self.divergence, None, np.empty(0, np.int64))
+        return Solution(read, at, gap, gap <= self.tol, place, {})
 
 
 class Grouped(Variant):
@@ -274,8 +276,8 @@ class Grouped(Variant):
         last = at.records[-1]
         attributes = {"approximation_error_": last["error"], "grouped_gap_": last["gap"]}
         place = ByPrototypes(at.state.tables, run.data.offsets, self.divergence)
-        memberships = BlockMemberships(run.arrays, at.generation)
-        return Solution(memberships, at, gap, at.is_settled, place, attributes)
+        read = partial(run.arrays.read, at.generation)
+        return Solution(read, at, gap, at.is_settled, place, attributes)
 
 
 # Listed pairs
@@ -318,17 +320,19 @@ class Listed(Variant):
             over_pairs = replace(run, data=pairs, engine=engine, rounds=near.in_rounds())
             method = BlockedPairs(near, partial(self.first, run, begin), self.max_steps(n))
             at = run_passes(over_pairs, method)
-            memberships = BlockMemberships(run.arrays, at.generation, near.blocks)
+            generation = at.generation
+            read = partial(read_across, run.arrays, generation, near.blocks)
             gap, rates, place = at.records[-1]["gap"], at.state.rates, None
             if can_place:
                 isolated = isolated_objects(pairs)
                 if isolated.size:
                     logger.info("%d objects in no sampled pair are placed over all pairs", isolated.size)
-                    place = placer_of(run, memberships, self.divergence, rates, isolated)
-                    memberships = place_isolated(run, memberships, isolated, place)
-                place = placer_of(run, memberships, self.divergence, rates, np.empty(0, np.int64))
+                    place = placer_of(run, read, self.divergence, rates, isolated)
+                    place_isolated(run, read, generation + 1, isolated, place)
+                    read = partial(run.arrays.read, generation + 1)
+                place = placer_of(run, read, self.divergence, rates, np.empty(0, np.int64))
             attributes = {} if rates is None else rates_found(rates)
-            return Solution(memberships, at, gap, gap <= self.tol, place, attributes)
+            return Solution(read, at, gap, gap <= self.tol, place, attributes)
 
     @abstractmethod
     def ready(self, pairs: PairTable, engine: Engine, scratch: Place) -> tuple[PairTable, Engine]:
