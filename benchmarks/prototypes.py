@@ -51,10 +51,10 @@ def solved(
     def of_sample(run: Run) -> Solved:
         groups = Groups.of(run.sample, ensemble.offsets, n_groups_for(n_clusters))
         clusters = groups.clusters_of(groups.cut(n_clusters))
-        return solve_sample(run.sample, ensemble.offsets, clusters, n_clusters, 8, 0, engine)
+        return solve_sample(run, clusters, n_clusters, 8)
 
     run = Run(ensemble, engine, 0, max_passes, tol, survey.sample)
-    asked = n_clusters, resolve_divergence("kl"), n_prototypes, survey.mean_weight
+    asked = resolve_divergence("kl"), n_prototypes, survey.mean_weight
     at = run_passes(run, Prototypes(*asked, begin or of_sample))
     return at, np.concatenate([run.arrays.read(at.generation, block) for block in run.blocks])
 

@@ -184,23 +184,22 @@ def add_sums(a: AgreementSums, b: AgreementSums) -> AgreementSums:
     return a._replace(squares=a.squares + b.squares, quartics=a.quartics + b.quartics)
 
 
-def aligned_copy(table: np.ndarray) -> np.ndarray:
-    """Return a copy of a table whose rows begin at cache lines, since kernels add whole lines."""
-    line = 8 * padded(1)
-    room = np.empty(table.nbytes + line, np.uint8)
-    start = -room.ctypes.data % line
-    copy = room[start : start + table.nbytes].view(np.float64).reshape(table.shape)
-    copy[...] = table
-    return copy
-
-
 def in_order(S: np.ndarray, T: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return copies of tables such as S and T with cluster ``order[k]`` as their ``k``-th."""
+    """Return copies of tables such as S and T with cluster ``order[k]`` as their ``k``-th.
+
+    Their rows begin at cache lines, since kernels add whole lines.
+    """
     first, second = (order[index] for index in np.tril_indices(order.size))
     larger, smaller = np.maximum(first, second), np.minimum(first, second)
     of_S, of_T = np.arange(S.shape[1]), np.arange(T.shape[1])
     of_S[: order.size], of_T[: larger.size] = order, larger * (larger + 1) // 2 + smaller
-    return np.take(S, of_S, axis=1), np.take(T, of_T, axis=1)
+    line, copies = 8 * padded(1), []
+    for table, columns in ((S, of_S), (T, of_T)):
+        room = np.empty(table.nbytes + line, np.uint8)
+        start = -room.ctypes.data % line
+        copy = room[start : start + table.nbytes].view(np.float64).reshape(table.shape)
+        copies.append(np.take(table, columns, axis=1, out=copy, mode="clip"))
+    return copies[0], copies[1]
 
 
 def incidence_of(rows: np.ndarray, offsets: np.ndarray) -> Any:

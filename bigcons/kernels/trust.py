@@ -15,12 +15,12 @@ from bigcons.kernels._vector import count_bits
 
 
 @jit
-def compare_partitions(labels, offsets, first, last, others, together, in_first, in_second, in_all):
+def compare_partitions(labels, offsets, others, together, in_first, in_second, in_all):
     """Count pairs of objects that two partitions join, of each with ``others`` (R,), (M, R) int64 each.
 
-    Each partition from ``first`` to before ``last``. Over the objects that both label: pairs that both join,
-    that the first joins, that the other joins, and all pairs. Two of the ``others`` are compared once, the
-    lower first. O(M R n_rows) time; partitions of few clusters are compared 64 objects at a time, by bits.
+    Over the objects that both label: pairs that both join, that the first joins, that the other joins, and
+    all pairs. Two of the ``others`` are compared once, the lower first. O(M R n_rows) time; partitions of few
+    clusters are compared 64 objects at a time, by bits.
     """
     n_rows, M = labels.shape
     n_words = (n_rows + 63) // 64
@@ -40,7 +40,7 @@ def compare_partitions(labels, offsets, first, last, others, together, in_first,
     in_group, in_column = np.zeros(widest, np.int64), np.zeros(widest, np.int64)
     is_other = np.zeros(M, np.bool_)
     is_other[others] = True
-    for u in range(first, last):
+    for u in range(M):
         width = offsets[u + 1] - offsets[u]
         pack_column(labels, u, bits[:width])
         ends[: width + 1] = 0

@@ -33,7 +33,7 @@ from bigcons.overlaps.incidence import (
     votes_of,
 )
 from bigcons.overlaps.products import ByLabels, ByMatrix, Products, of_base_clusters, overlaps_in_any_form
-from bigcons.overlaps.sparse import both_triangles, sparse_cosines, times_table
+from bigcons.overlaps.sparse import both_triangles, rows_of_entries, times_table
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
 from bigcons.solving.passes import best_start
@@ -452,6 +452,12 @@ def cosines(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     similarity /= lengths[:, None]
     clear_own_partitions(similarity, offsets)
     return similarity
+
+
+def sparse_cosines(upper: Any) -> Any:
+    """Return `cosines`, symmetric and sparse, from the upper triangle of the overlaps."""
+    lengths = np.sqrt(upper.diagonal())
+    return both_triangles(upper, upper.data / lengths[upper.indices] / lengths[rows_of_entries(upper)])
 
 
 def starting_partitions(offsets: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:

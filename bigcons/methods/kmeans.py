@@ -10,17 +10,17 @@ import numpy as np
 from bigcons.coassociation import dense
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError
+from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine
 from bigcons.memory import MOST_BYTES
 from bigcons.methods.qmi import CategoryUtility
-from bigcons.overlaps.kmeans import best_kmeans
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.spectral_start import SpectrallyStarted
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.assignment import AssignmentClusterer, TableProblem
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.memory_plan import check_matrix_plan
-from bigcons.solving.passes import Record, State, Stats
+from bigcons.solving.passes import Record, State, Stats, best_start
 from bigcons.solving.survey import Survey
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
@@ -214,18 +214,31 @@ class LabelKMeans(ChoosingClusterer, SpectrallyStarted, AssignmentClusterer):
         shares = np.divide(n_agree, n_seen, out=np.zeros(n_agree.shape, np.float32), where=n_seen > 0)
         labeled = np.ones(ensemble.n_objects)
         labeled[survey.unlabeled] = 0.0  # otherwise they would form a cluster of their own
-        draw = generator(seed, "start.kmeans")
-        found, objectives = best_kmeans(
-            shares,
-            self.n_clusters,
-            self.n_init,
-            int(draw.integers(2**31)),
-            labeled,
-            max_iter=self.max_iter,
-            tol=self.tol,
-        )
+        draw = int(generator(seed, "start.kmeans").integers(2**31))
+        settings = {"max_iter": self.max_iter, "tol": self.tol}
+        found, objectives = best_kmeans(shares, self.n_clusters, self.n_init, draw, labeled, **settings)
         record: Record = {"objective": float(found.inertia_)}
         self._set_results([record], objectives, converged=bool(found.n_iter_ < self.max_iter))
         self.n_passes_: int = int(found.n_iter_)
         labels = found.labels_.astype(np.int32)
         self._publish(ensemble, lambda b: labels[b.start : b.stop], survey.unlabeled, out)
+
+
+def best_kmeans(
+    rows: np.ndarray, n_clusters: int, n_init: int, draw: int, weights: np.ndarray | None, **settings: float
+) -> tuple[Any, list[float]]:
+    """Return scikit-learn's KMeans of the start with the least squared distances, and those of all starts.
+
+    The starts draw from one stream, as in scikit-learn, which returns the distances of the best one only.
+    """
+    from sklearn.cluster import KMeans
+    from sklearn.utils import check_random_state
+
+    stream = check_random_state(draw)
+
+    def start(_number: int) -> KMeans:
+        model = KMeans(n_clusters, n_init=1, random_state=stream, **settings)
+        return model.fit(rows, sample_weight=weights)
+
+    with one_thread():
+        return best_start(map(start, range(n_init)), lambda model: model.inertia_)

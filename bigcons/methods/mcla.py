@@ -29,7 +29,7 @@ from bigcons.overlaps.incidence import (
 )
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.products import Form, Products, of_base_clusters, overlaps_in_any_form
-from bigcons.overlaps.sparse import sparse_jaccard, times_table
+from bigcons.overlaps.sparse import both_triangles, rows_of_entries, times_table
 from bigcons.partitioners import graph_of, partition_graph
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
@@ -239,6 +239,20 @@ def jaccard_weights(overlaps: np.ndarray, offsets: np.ndarray, *, observed: bool
     weights = np.divide(overlaps, union, out=union, where=union > 0)  # nothing overlaps where it is 0
     clear_own_partitions(weights, offsets)
     return weights
+
+
+def sparse_jaccard(upper: Any, offsets: np.ndarray, *, observed: bool) -> Any:
+    """Return `jaccard_weights`, symmetric and sparse, from the upper triangle of the overlaps."""
+    rows, columns, sizes = rows_of_entries(upper), upper.indices, upper.diagonal()
+    if observed:
+        partition, indicator = partition_of_clusters(offsets), np.zeros((len(sizes), len(offsets) - 1))
+        indicator[np.arange(len(sizes)), partition] = 1.0
+        seen = upper @ indicator + upper.T @ indicator - sizes[:, None] * indicator
+        union = seen[rows, partition[columns]] + seen[columns, partition[rows]]
+    else:
+        union = sizes[rows] + sizes[columns]
+    union -= upper.data
+    return both_triangles(upper, np.divide(upper.data, union, out=union))
 
 
 def repeated(weights: Any, times: np.ndarray | None) -> Any:

@@ -29,14 +29,13 @@ from bigcons.metrics.confidence import (
     table_of_partitions,
     trust_rows,
 )
-from bigcons.overlaps.embedding import Centers, bipartite_embedding
+from bigcons.overlaps.embedding import bipartite_embedding
 from bigcons.overlaps.incidence import one_hot, votes_of
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.spectral_start import (
     MORE_OBJECTS,
     check_embedding_plan,
-    count_clusters,
-    is_fine,
+    count_nearest,
 )
 from bigcons.overlaps.tree import (
     FEWEST_LABELS,
@@ -61,7 +60,7 @@ from bigcons.solving.estimator import (
     SoftPredictingClusterer,
 )
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, is_planned
-from bigcons.solving.passes import Iterate, Run, State, Stats, Step, Visit, add_stats, run_passes
+from bigcons.solving.passes import Iterate, Run, State, Stats, Step, add_stats, run_passes
 from bigcons.solving.results import Found, Results, by_size
 from bigcons.solving.survey import Survey, labeled_objects, take_survey, warn_of_dissent
 from bigcons.solving.workspace import Output, open_workspace
@@ -239,7 +238,7 @@ class TreePass:
         evidence = {} if T is None or sizes is None else self.placement.state(T, sizes)
         return {**evidence, "tree": np.array([number, is_known])}, []
 
-    def visit(self, run: Run, at: Iterate[State]) -> Visit:
+    def visit(self, run: Run, at: Iterate[State]) -> Callable[[Block], Stats]:
         """Return the task that places the objects of a block and counts them in their clusters."""
         reads = [0] if at.state["tree"][1] else []
         return run.visit(self.placement.count, at.state, reads=reads, writes=1)
@@ -317,13 +316,11 @@ def cut_of_all(run: Run, n_clusters: int, weights: Weights | None, trees: tuple[
         groups = np.unique(nearest_pivots(rows[labeled]), return_inverse=True)[1]
         centers = one_hot(groups, int(np.max(groups)) + 1).T @ rows[labeled]
         centers /= np.bincount(groups)[:, None]
-    assign = partial(count_clusters, Centers(embedding, centers, 0.0, {}, 0, []), len(centers), weights)
-    stats = run.fold(run.visit(assign, reads=[]), add_stats)
-    table = np.ascontiguousarray(stats["counts"].T)
-    known = table, offsets, counts, np.ones(table.shape[1])
+    of_groups, sizes = count_nearest(run, embedding, centers, len(centers), weights)
+    known = np.ascontiguousarray(of_groups.T), offsets, counts, np.ones(len(of_groups))
     cut = Groups(groups, *known, *merge_groups(*known)).cut(K, trees=trees)
     inside = one_hot(cut.clusters, K)
-    return First(stats["counts"] @ inside, stats["sizes"] @ inside, cut.tree)
+    return First(of_groups @ inside, sizes @ inside, cut.tree)
 
 
 def survey_for_tree(
@@ -336,7 +333,7 @@ def survey_for_tree(
         raise InvalidInputError(
             f"none of the {len(survey.sample)} sampled objects has a label; leave out those without any."
         )
-    return survey, not ensemble.is_soft and is_fine(ensemble, survey.sample, n_clusters, FEWEST_LABELS)
+    return survey, survey.is_fine(ensemble, n_clusters, FEWEST_LABELS)
 
 
 class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, ContinuingClusterer):
@@ -455,8 +452,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
             is_chosen = hasattr(self, "n_clusters_choice_")
             first = partial(cut_sample, sample, placement, is_chosen, self._trees)
         with open_workspace(out, engine, 1, "<i4") as workspace:
-            run = Run(ensemble, engine, seed, 1, 0.0, survey.sample)
-            run.arrays, run.snapshots = workspace
+            run = Run(ensemble, engine, seed, 1, 0.0, survey.sample, *workspace)
             expect_steps({TreePass.name: (None, 1.0), "results": (ensemble.n_objects, 0.7)})
             at = run_passes(run, TreePass(placement, first, None if is_too_fine else self._judged))
             (record,), self._placement, self._state = at.records, placement, at.state
@@ -518,9 +514,9 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
                 ClusterSupport(state["support"], state["divisions"]).take(found),
             )
             of_clusters = table_of_clusters(told, ensemble.offsets)
-            return of_clusters, table_of_partitions(told, ensemble, engine), self.temperature_
+            return of_clusters, table_of_partitions(told, ensemble), self.temperature_
 
-        trusted = not ensemble.is_soft and can_weigh(ensemble, self.n_clusters)
+        trusted = can_weigh(ensemble, self.n_clusters)
         self._publish(
             *(ensemble, read, survey.unlabeled, out, engine),
             tables=tables if trusted else None,

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import Engine, local_engine, open_engine
+from bigcons.execution.engine import Engine, open_engine
 from bigcons.layout import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
-from bigcons.memory import Block, row_blocks
+from bigcons.memory import Block
 from bigcons.metrics.clusterings import (
     MAX_TABLE_BYTES,
     Criterion,
@@ -189,8 +189,8 @@ def trust(
 
 
 def can_weigh(ensemble: Ensemble, n_clusters: int) -> bool:
-    """Return whether the table of clusters and base clusters is small enough."""
-    return 8 * n_clusters * ensemble.n_base_clusters <= MAX_TABLE_BYTES
+    """Return whether there are labels, and the table of clusters and base clusters is small enough."""
+    return not ensemble.is_soft and 8 * n_clusters * ensemble.n_base_clusters <= MAX_TABLE_BYTES
 
 
 def _checked(memberships: Any, column: LabelColumn) -> Any:
@@ -390,9 +390,7 @@ class Evidence:
         """Return the tables of clusters and of partitions, once all blocks have been weighed."""
         found = self._column.values, self._sizes, self._table, self._confidence, self._agreed, self._sample
         told = Told(*found, self._support)
-        return table_of_clusters(told, self._ensemble.offsets), table_of_partitions(
-            told, self._ensemble, self._engine
-        )
+        return table_of_clusters(told, self._ensemble.offsets), table_of_partitions(told, self._ensemble)
 
     def trust(self) -> Trust:
         """Return which labels to trust, all objects in memory."""
@@ -416,7 +414,13 @@ def table_of_clusters(told: Told, offsets: np.ndarray) -> pa.Table:
     """Return the table of clusters of `trust`."""
     known, assigned, shared = told.agreed
     jaccard = ratio(shared, known + assigned - shared, 0.0)
-    joined, seen = joined_pairs(told.table, offsets)
+    pairs = []  # of two clusters: a pair counts once for each partition that joins, or labels, both objects
+    for counts in (told.table, np.add.reduceat(told.table, offsets[:-1], axis=1)):
+        counts = counts.astype(np.float64)
+        products = np.einsum("kb,lb->kl", counts, counts)  # not BLAS, whose sums depend on its threads
+        np.fill_diagonal(products, pairs_of(counts).sum(axis=1))
+        pairs.append(products)
+    joined, seen = pairs
     own, apart = np.diag_indices(told.sizes.size), ~np.eye(told.sizes.size, dtype=bool)
     share = ratio(joined, seen)
     cohesion = share[own]
@@ -440,7 +444,7 @@ def table_of_clusters(told: Told, offsets: np.ndarray) -> pa.Table:
     )
 
 
-def table_of_partitions(told: Told, ensemble: Ensemble, engine: Engine) -> pa.Table:
+def table_of_partitions(told: Told, ensemble: Ensemble) -> pa.Table:
     """Return the table of partitions of `trust`."""
     offsets, names = ensemble.offsets, np.array([*ensemble.names, None], object)
     of_partition = np.add.reduceat(told.table, offsets[:-1], axis=1)
@@ -451,7 +455,7 @@ def table_of_partitions(told: Told, ensemble: Ensemble, engine: Engine) -> pa.Ta
     hits = np.add.reduceat(pairs_of(told.table).sum(axis=0), offsets[:-1])
     joins = np.add.reduceat(pairs_of(told.table.sum(axis=0)), offsets[:-1])
     in_cluster = pairs_of(of_partition).sum(axis=0)
-    index, others = adjusted_rand_of_partitions(told.sample, offsets, engine)
+    index, others = adjusted_rand_of_partitions(told.sample, offsets)
     index = np.where(np.isnan(index), -np.inf, index)
     redundancy = index.max(axis=1)
     has_other = np.isfinite(redundancy)
@@ -573,28 +577,13 @@ def independent_share(
     return float(min(ratio(expected, found, 1.0), 1.0))
 
 
-def joined_pairs(table: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many joins of pairs of objects of two clusters there are, and how many can be, (K, K).
-
-    A pair counts once for each partition that labels, or joins, both of its objects.
-    """
-    found = []
-    for counts in (table, np.add.reduceat(table, offsets[:-1], axis=1)):
-        counts = counts.astype(np.float64)
-        products = np.einsum("kb,lb->kl", counts, counts)  # not BLAS, whose sums depend on its threads
-        np.fill_diagonal(products, pairs_of(counts).sum(axis=1))
-        found.append(products)
-    return found[0], found[1]
-
-
 def adjusted_rand_of_partitions(
-    labels: np.ndarray, offsets: np.ndarray, engine: Engine, *, pairs: int = 1_000_000, together: int = 8192
+    labels: np.ndarray, offsets: np.ndarray, *, pairs: int = 1_000_000
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the adjusted Rand index of partitions with others (M, n_others), and which these are.
 
-    The others are all or, of more ``pairs`` of partitions, some of them, evenly spaced; a task compares so
-    many partitions ``together`` with them. NaN where two share no pair of objects, and of a partition with
-    itself.
+    The others are all or, of more ``pairs`` of partitions, some of them, evenly spaced. NaN where two share
+    no pair of objects, and of a partition with itself.
     """
     from bigcons.kernels.trust import compare_partitions
 
@@ -604,12 +593,7 @@ def adjusted_rand_of_partitions(
     counts = np.zeros((4, M, n_others), np.int64)
     step = -(-len(labels) // max(LEAST_SAMPLE, COMPARISONS // (M * n_others)))
     columns = np.asfortranarray(labels[::step], np.int32)  # in one type, so that one kernel is compiled
-
-    def compare(some: Block) -> None:
-        compare_partitions(columns, offsets, some.start, some.stop, others, *counts)
-
-    for _ in local_engine(engine).map(compare, row_blocks(M, together)):
-        pass
+    compare_partitions(columns, offsets, others, *counts)
     index = adjusted_rand_of_pairs(*counts.astype(np.float64))
     index = np.where(counts[3] > 0, index, np.nan)
     index[others] = np.fmax(index[others], index[others].T)  # two of the others are compared once

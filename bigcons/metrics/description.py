@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import SerialEngine
 from bigcons.memory import BLOCK_ROWS, parse_size, rows_within
 from bigcons.metrics.clusterings import LabelColumn
 from bigcons.metrics.confidence import adjusted_rand_of_partitions, sampled_rows
@@ -348,4 +347,4 @@ def partition_similarity(ensemble: Ensemble) -> tuple[np.ndarray, np.ndarray]:
     """Return `adjusted_rand_of_partitions` on sampled objects."""
     rows = sampled_rows(ensemble)
     labels = np.ascontiguousarray(ensemble.read_rows(rows), np.int32)
-    return adjusted_rand_of_partitions(labels, ensemble.offsets, SerialEngine())
+    return adjusted_rand_of_partitions(labels, ensemble.offsets)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.execution.blas import one_thread
-from bigcons.execution.engine import Engine
+from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block, format_size
 from bigcons.overlaps.incidence import MOST_FOR_TABLE, Weigh, votes_of
 from bigcons.progress import progress
@@ -82,33 +82,25 @@ def leading_eigenvectors(matrix: Any, n_vectors: int) -> tuple[np.ndarray, np.nd
     return values[order], with_signs(vectors[:, order])
 
 
-class Spectrum(NamedTuple):
-    """The leading singular vectors of a matrix (rows, B) that describes objects by their base clusters."""
+def spectrum(scaled: Any, n_values: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the leading squared singular values (k,), descending, and left vectors (rows, k) of a csr_array.
 
-    values: np.ndarray
-    """(k,) squared singular values, descending."""
-    vectors: np.ndarray
-    """(rows, k) left singular vectors."""
+    At most ``n_values``, none zero up to rounding: of a matrix (rows, B) that describes objects by their base
+    clusters. From the eigenvectors of the smaller of its two products with its transpose, which is formed
+    only where that takes less than eight times the operations of multiplying by both: it is read in order.
+    """
+    import scipy.sparse.linalg
 
-    @classmethod
-    def of(cls, scaled: Any, n_values: int) -> Spectrum:
-        """Return at most ``n_values``, none zero up to rounding, of a sparse array of SciPy's.
-
-        From the eigenvectors of the smaller of its two products with its transpose, which is formed only
-        where that takes less than eight times the operations of multiplying by both: it is read in order.
-        """
-        import scipy.sparse.linalg
-
-        is_wide = scaled.shape[1] > scaled.shape[0]
-        factor = scaled if is_wide else scaled.T.tocsr()
-        n = factor.shape[0]
-        if is_dense(n, min(n_values, n)) or 16 * factor.nnz > n * n:
-            values, vectors = leading_eigenvectors(products_of_rows(factor), n_values)
-        else:
-            product = scipy.sparse.linalg.aslinearoperator(factor)
-            product = product @ scipy.sparse.linalg.aslinearoperator(factor.T.tocsr())
-            values, vectors = leading_eigenvectors(product, n_values)
-        return cls(values, vectors if is_wide else (scaled @ vectors) / np.sqrt(values))
+    is_wide = scaled.shape[1] > scaled.shape[0]
+    factor = scaled if is_wide else scaled.T.tocsr()
+    n = factor.shape[0]
+    if is_dense(n, min(n_values, n)) or 16 * factor.nnz > n * n:
+        product = products_of_rows(factor)
+    else:
+        product = scipy.sparse.linalg.aslinearoperator(factor)
+        product = product @ scipy.sparse.linalg.aslinearoperator(factor.T.tocsr())
+    values, vectors = leading_eigenvectors(product, n_values)
+    return values, vectors if is_wide else (scaled @ vectors) / np.sqrt(values)
 
 
 def products_of_rows(matrix: Any) -> np.ndarray:
@@ -214,19 +206,19 @@ def leading_by_passes(
     """
     groups = groups_of(ensemble, LABELS_PER_BASE_CLUSTER * scale.size)
     if goes_by_objects(ensemble):
+        what, n = "objects", ensemble.n_objects
         found = leading_by_objects(
             ensemble, engine, groups, weigh, scale, n_vectors, tol=tol, max_products=max_passes
         )
-        arguments = found.values.size, ensemble.n_objects, found.n_passes, found.residual
-        logger.info("%d eigenvectors of %d objects: %d products, residual %.2g", *arguments)
-        return found
+    else:
+        what, n = "base clusters", scale.size
 
-    def product(table: np.ndarray) -> np.ndarray:
-        return multiply(ensemble, engine, groups, weigh, scale, table)
+        def product(table: np.ndarray) -> np.ndarray:
+            return multiply(ensemble, engine, groups, weigh, scale, table)
 
-    found = leading_by_products(product, scale.size, n_vectors, tol=tol, max_products=max_passes)
-    arguments = found.values.size, scale.size, found.n_passes, found.residual
-    logger.info("%d eigenvectors of %d base clusters: %d passes, residual %.2g", *arguments)
+        found = leading_by_products(product, n, n_vectors, tol=tol, max_products=max_passes)
+    arguments = found.values.size, n, what, found.n_passes, found.residual
+    logger.info("%d eigenvectors of %d %s: %d products, residual %.2g", *arguments)
     return found
 
 
@@ -278,18 +270,12 @@ def leading_by_objects(
         sums = of_base_clusters(in_whole_vectors(table))
         sums *= scale[:, None]
 
-        def task(block: Block) -> np.ndarray:
+        def task(block: Block) -> list[np.ndarray]:
             labels = ensemble.read(block.start, block.stop)
-            return votes_of(labels, offsets, sums)[0] * np.sqrt(weigh(labels))[:, None]
+            return [votes_of(labels, offsets, sums)[0] * np.sqrt(weigh(labels))[:, None]]
 
-        parts = []
-        with (
-            progress(what, ensemble.n_objects) as listener,
-            closing(engine.map(task, ensemble.blocks())) as found,
-        ):
-            for part in found:
-                parts.append(part)
-                listener.advance(len(part))
+        with progress(what, ensemble.n_objects) as listener:
+            parts = fold(engine, ensemble.blocks(), task, list.__add__, progress=listener)
         return np.concatenate(parts)[:, : table.shape[1]]
 
     found = leading_by_products(product, ensemble.n_objects, n_vectors, tol=tol, max_products=max_products)

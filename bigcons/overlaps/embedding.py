@@ -1,22 +1,29 @@
 """The spectral embedding of objects from the overlaps of base clusters, and k-means in it.
 
 The graph of the objects is ``N N^T`` with ``N = W^(1/2) H C^(1/2)``, W and C diagonal; weights of partitions
-are factors of C. Its eigenvectors are
-the left singular vectors of N and follow from the right ones, the eigenvectors of the small ``C^(1/2) H^T W H
-C^(1/2)``, by ``U = N V S^-1``. Rows of U are scaled to unit length, so that W drops out of them: the
-embedding of an object is the sum of the rows of ``C^(1/2) V S^-1`` that its labels select, normalized.
-Spherical k-means runs on a sample, then in passes over the blocks.
+are factors of C. Its eigenvectors are the left singular vectors of N and follow from the right ones, the
+eigenvectors of the small ``C^(1/2) H^T W H C^(1/2)``, by ``U = N V S^-1``. Rows of U are scaled to unit
+length, so that W drops out of them: the embedding of an object is the sum of the rows of ``C^(1/2) V S^-1``
+that its labels select, normalized.
+
+Spherical k-means runs on a sample, then in passes over the blocks. An object with few labels, or
+contradictory ones, is about as far from all centers. With many clusters the sum of squares is then often
+lowest with one center near the origin, the nearest of all such objects: of 100,000 objects of 300 planted
+classes (50 partitions of 10 to 40 clusters, half of the labels missing), k-means from the centers of the
+classes puts 9,091 into one cluster, for an adjusted Rand index of .39. Centers therefore have unit length,
+too (Dhillon and Modha 2001), for an index of .91, as by the centers of the classes.
 """
 
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import ConvergenceWarning, warn_user
+from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block
 from bigcons.overlaps.eigenvectors import (
@@ -32,12 +39,10 @@ from bigcons.overlaps.incidence import (
     sum_of_weights,
     votes_of,
 )
-from bigcons.overlaps.kmeans import RowSums, assign, kmeans_of_unit_rows, n_distinct_rows
 from bigcons.progress import progress
 from bigcons.seeding import generator
-from bigcons.solving.passes import History, as_history, timed
+from bigcons.solving.passes import History, as_history, best_start, timed
 from bigcons.stores.ensemble import Ensemble
-from bigcons.validation import check_int, check_number
 
 
 class Embedding(NamedTuple):
@@ -95,9 +100,8 @@ def cut_embedding(
         return np.divide(scale_of(labels), together, out=np.zeros(len(labels)), where=together > 0)
 
     counted = np.ones(len(sizes)) if weights is None else weights.base_clusters
-    if takes_passes(ensemble, n_columns):
-        return embed_by_passes(ensemble, engine, weigh, np.sqrt(counted), n_columns, weights)
-    return embed(fold_overlaps(ensemble, engine, weigh), np.sqrt(counted), offsets, n_columns, weights)
+    overlaps = None if takes_passes(ensemble, n_columns) else fold_overlaps(ensemble, engine, weigh)
+    return _embedding(ensemble, engine, weigh, np.sqrt(counted), n_columns, weights, overlaps)
 
 
 def bipartite_embedding(
@@ -120,55 +124,169 @@ def bipartite_embedding(
     def weigh(labels: np.ndarray) -> np.ndarray:
         return 1.0 / over_zero(sum_of_weights(labels, offsets, counted))
 
+    overlaps = None
     if takes_passes(ensemble, n_columns):
         sizes = fold_sizes(
             ensemble, engine, lambda labels: (sum_of_weights(labels, offsets, counted) > 0) * 1.0
         )
         scale = np.sqrt((1.0 if counted is None else counted) / over_zero(sizes + more_objects))
-        return embed_by_passes(ensemble, engine, weigh, scale, n_columns, weights)
-    overlaps = fold_overlaps(ensemble, engine, weigh)
-    if counted is None:
-        sizes = overlaps.sum(axis=1)  # an object adds 1 / m_i for each of its m_i labels
-        return embed(overlaps, 1.0 / np.sqrt(over_zero(sizes + more_objects)), offsets, n_columns)
-    sizes = np.einsum("bc,c->b", overlaps, counted)
-    scale = np.sqrt(counted / over_zero(sizes + more_objects))
-    return embed(overlaps, scale, offsets, n_columns, weights)
+    else:
+        overlaps = fold_overlaps(ensemble, engine, weigh)
+        if counted is None:  # an object adds 1 / m_i for each of its m_i labels
+            scale = 1.0 / np.sqrt(over_zero(overlaps.sum(axis=1) + more_objects))
+        else:
+            sizes = np.einsum("bc,c->b", overlaps, counted)
+            scale = np.sqrt(counted / over_zero(sizes + more_objects))
+    return _embedding(ensemble, engine, weigh, scale, n_columns, weights, overlaps)
 
 
-def embed(
-    overlaps: np.ndarray,
-    scale: np.ndarray,
-    offsets: np.ndarray,
-    n_columns: int,
-    weights: Weights | None = None,
-) -> Embedding:
-    """Return the embedding of ``H^T W H`` (B, B) and ``C^(1/2)`` (B,), of at most ``n_columns`` columns.
-
-    It has fewer if N has a lower rank. ``overlaps``, which may fill the memory, is scaled in place.
-    """
-    overlaps *= scale[:, None]
-    overlaps *= scale
-    values, vectors = leading_eigenvectors(overlaps, n_columns)
-    singular_values = np.sqrt(values)
-    return Embedding(scale[:, None] * vectors / singular_values, offsets, singular_values, vectors, weights)
-
-
-def embed_by_passes(
+def _embedding(
     ensemble: Ensemble,
     engine: Engine,
     weigh: Weigh,
     scale: np.ndarray,
     n_columns: int,
     weights: Weights | None,
+    overlaps: np.ndarray | None,
 ) -> Embedding:
-    """Return the embedding without the overlaps, after a pass that has found ``scale``."""
+    """Return the embedding of ``H^T W H`` (B, B) and ``C^(1/2)`` (B,), of at most ``n_columns`` columns.
+
+    It has fewer if N has a lower rank. ``overlaps``, which may fill the memory, is scaled in place; without
+    them, after a pass that has found ``scale``, further passes take their place.
+    """
     from bigcons.kernels.cluster_tables import in_whole_vectors
 
-    found = leading_by_passes(ensemble, engine, weigh, scale, n_columns)
-    singular_values = np.sqrt(found.values)
-    table = in_whole_vectors(scale[:, None] * found.vectors / singular_values)
-    vectors, n_passes = found.vectors, found.n_passes + 1
+    n_passes = 1
+    if overlaps is None:
+        values, vectors, n_further, _ = leading_by_passes(ensemble, engine, weigh, scale, n_columns)
+        n_passes += n_further
+    else:
+        overlaps *= scale[:, None]
+        overlaps *= scale
+        values, vectors = leading_eigenvectors(overlaps, n_columns)
+    singular_values = np.sqrt(values)
+    table = in_whole_vectors(scale[:, None] * vectors / singular_values)
     return Embedding(table, ensemble.offsets, singular_values, vectors, weights, n_passes)
+
+
+# K-means of unit rows in memory
+
+
+class RowClusters(NamedTuple):
+    """The result of k-means of rows in memory."""
+
+    centers: np.ndarray
+    """(K, columns) float64."""
+    labels: np.ndarray
+    """(rows,) int32."""
+    objective: float
+    """Sum of the squared distances of all rows to their centers."""
+    n_iter: int
+
+
+class RowSums(NamedTuple):
+    """What rows add to their centers."""
+
+    rows: np.ndarray
+    """(K, columns)."""
+    sizes: np.ndarray
+    """(K,), summed weights."""
+    inertia: float
+    """Sum of the squared distances."""
+
+    def plus(self, other: RowSums) -> RowSums:
+        """Return the sums of both."""
+        return RowSums(self.rows + other.rows, self.sizes + other.sizes, self.inertia + other.inertia)
+
+    def means(self, centers: np.ndarray) -> np.ndarray:
+        """Return the next centers, of unit length; clusters that lose all rows keep theirs."""
+        from bigcons.kernels.overlaps import normalize_rows
+
+        found, kept = centers.copy(), self.sizes > 0
+        found[kept] = self.rows[kept] / self.sizes[kept, None]
+        normalize_rows(found)
+        return found
+
+
+def assign(rows: np.ndarray, counted: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, RowSums]:
+    """Return the nearest centers of rows and their sums, rows ``counted`` by weights or, as flags, or not."""
+    from bigcons.kernels.overlaps import nearest_centers
+
+    assigned = np.empty(len(rows), np.int32)
+    sums, sizes = np.zeros_like(centers), np.zeros(len(centers))
+    inertia = nearest_centers(rows, counted.astype(np.float64), centers, assigned, sums, sizes)
+    return assigned, RowSums(sums, sizes, inertia)
+
+
+def n_distinct_rows(rows: np.ndarray) -> int:
+    """Return the number of rows distinct up to rounding errors: the most clusters k-means can find."""
+    return len(np.unique(rows.round(8), axis=0))
+
+
+def kmeans_of_unit_rows(
+    rows: np.ndarray,
+    n_clusters: int,
+    n_init: int,
+    draw: int,
+    weights: np.ndarray | None = None,
+    *,
+    max_iter: int = 300,
+    tol: float = 1e-4,
+) -> tuple[RowClusters, list[float]]:
+    """Return the clusters of rows of unit length, and the squared distances of every start.
+
+    The first start is from rows that are as orthogonal as possible, by QR with pivots (Damle, Minden and Ying
+    2019); where there are more clusters than columns, and in further starts, from random ones. K-means by
+    scikit-learn on eight rows for each cluster leads to spherical k-means on these and then on all rows.
+    Clusters are numbered by their first rows. O(K^2 columns) time for an iteration of a start.
+    """
+    import scipy.linalg
+    from sklearn.cluster import KMeans
+    from sklearn.utils import check_random_state
+
+    from bigcons.kernels.overlaps import normalize_rows
+
+    step = max(len(rows) // (8 * n_clusters), 1)
+    while step > 1 and n_distinct_rows(rows[::step]) < n_clusters:
+        step //= 2
+    counted = np.ones(len(rows)) if weights is None else weights
+    part, of_part = np.ascontiguousarray(rows[::step]), np.ascontiguousarray(counted[::step])
+    threshold = tol * float(np.var(rows, axis=0).mean())
+    stream = check_random_state(draw)
+
+    def start(number: int) -> RowClusters:
+        how: dict[str, Any] = {"random_state": stream}
+        if number == 0 and n_clusters <= rows.shape[1]:
+            _, pivots = scipy.linalg.qr(part.T, mode="r", pivoting=True)
+            how = {"init": part[pivots[:n_clusters]]}
+        model = KMeans(n_clusters, n_init=1, max_iter=max_iter, tol=tol, **how)
+        centers = model.fit(part, sample_weight=of_part).cluster_centers_
+        normalize_rows(centers)
+        found = _spherical(part, of_part, centers, max_iter, threshold)
+        return found if step == 1 else _spherical(rows, counted, found.centers, max_iter, threshold)
+
+    with one_thread():
+        best, objectives = best_start(map(start, range(n_init)), lambda found: found.objective)
+    members, first = np.unique(best.labels, return_index=True)
+    ranks = np.full(n_clusters, len(rows))
+    ranks[members] = first
+    order = np.argsort(ranks, kind="stable")
+    labels = np.argsort(order)[best.labels].astype(best.labels.dtype)
+    return best._replace(centers=best.centers[order], labels=labels), objectives
+
+
+def _spherical(
+    rows: np.ndarray, weights: np.ndarray, centers: np.ndarray, max_iter: int, threshold: float
+) -> RowClusters:
+    """Iterate until the summed squared moves of the centers are at most the threshold."""
+    for n_iter in range(1, max_iter + 1):
+        labels, sums = assign(rows, weights, centers)
+        moved = sums.means(centers)
+        if ((moved - centers) ** 2).sum() <= threshold:
+            break
+        if n_iter < max_iter:
+            centers = moved
+    return RowClusters(centers, labels, sums.inertia, n_iter)
 
 
 def group_rows(
@@ -187,6 +305,9 @@ def group_rows(
     return found.labels.astype(np.int64), objectives
 
 
+# K-means of all objects
+
+
 class KMeansSettings(NamedTuple):
     """The parameters of k-means in an embedding."""
 
@@ -194,12 +315,6 @@ class KMeansSettings(NamedTuple):
     n_init: int
     max_iter: int
     tol: float
-
-    def check(self) -> None:
-        """Refuse invalid parameters."""
-        check_int("n_init", self.n_init)
-        check_int("max_iter", self.max_iter)
-        check_number("tol", self.tol, at_least=0.0)
 
 
 class Centers(NamedTuple):

@@ -23,7 +23,7 @@ from bigcons.solving.memory_plan import check_held_plan
 from bigcons.solving.survey import Survey, start_rows, take_survey
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
-from bigcons.validation import check_number
+from bigcons.validation import check_int, check_number
 
 
 class GraphClusterer(ChoosingClusterer, PredictingClusterer):
@@ -89,8 +89,8 @@ class GraphClusterer(ChoosingClusterer, PredictingClusterer):
         n_rows = start_rows(ensemble, K)
         held = n_rows * (4 * 8 * K + ensemble.row_bytes)  # QR with pivots copies the embedded sample
         check_embedding_plan(name, ensemble, engine, self.memory, K, held)
-        settings = KMeansSettings(K, self.n_init, self.max_iter, self.tol)
-        settings.check()
+        n_init, max_iter = check_int("n_init", self.n_init), check_int("max_iter", self.max_iter)
+        settings = KMeansSettings(K, n_init, max_iter, check_number("tol", self.tol, at_least=0.0))
         self._weights = weights_of(name, self.weights, ensemble, engine, self.memory)
         survey = take_survey(ensemble, engine, seed, n_rows, self._partition_weights())
         embedding = embed(self._weights)

@@ -8,6 +8,7 @@ table, ``H T``. The methods that use this are these two, with a problem on the b
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -75,7 +76,7 @@ def fold_overlaps(ensemble: Ensemble, engine: Engine, weigh: Weigh | None = None
         return block_overlaps(labels, offsets, None if weigh is None else weigh(labels))
 
     with progress("overlaps of base clusters", ensemble.n_objects) as listener:
-        table = fold(engine, ensemble.blocks(), overlaps_of, _add, progress=listener)
+        table = fold(engine, ensemble.blocks(), overlaps_of, operator.iadd, progress=listener)
     mirror(table)
     return table
 
@@ -86,21 +87,22 @@ def block_overlaps(labels: np.ndarray, offsets: np.ndarray, weights: np.ndarray 
 
     n_base_clusters = int(offsets[-1])
     table = np.zeros((n_base_clusters, n_base_clusters))
+    weights = np.ones(len(labels)) if weights is None else weights
     if labels.dtype.kind == "f":
         from bigcons.kernels.soft import add_soft_overlaps
 
-        add_soft_overlaps(labels, np.ones(len(labels)) if weights is None else weights, table)
+        add_soft_overlaps(labels, weights, table)
         return table
     n_labels = np.count_nonzero(labels >= 0, axis=1)
-    scale = 1.0 if weights is None else _common_value(weights[n_labels > 0])
+    own = weights[n_labels > 0]
     # By bits up to about 16 clusters in a partition: measured, with a margin for processors that count bits
     # more slowly.
-    if scale is not None and n_base_clusters <= 16 * n_labels.mean():
+    if own.size and (own == own[0]).all() and n_base_clusters <= 16 * n_labels.mean():
         count_overlaps(labels, offsets, table)
-        if scale != 1.0:
-            table *= scale
+        if own[0] != 1.0:
+            table *= own[0]
     else:
-        add_overlaps(labels, offsets, np.ones(len(labels)) if weights is None else weights, table)
+        add_overlaps(labels, offsets, weights, table)
     return table
 
 
@@ -119,7 +121,7 @@ def fold_sizes(ensemble: Ensemble, engine: Engine, weigh: Weigh) -> np.ndarray:
         return sizes
 
     with progress("sizes of base clusters", ensemble.n_objects) as listener:
-        return fold(engine, ensemble.blocks(), sizes_of, _add, progress=listener)
+        return fold(engine, ensemble.blocks(), sizes_of, operator.iadd, progress=listener)
 
 
 def votes_of(
@@ -200,15 +202,3 @@ def shares(scores: np.ndarray) -> np.ndarray:
     totals = scores.sum(axis=1, keepdims=True)
     uniform: Any = np.full_like(scores, 1.0 / scores.shape[1])
     return np.divide(scores, totals, out=uniform, where=totals > 0).astype(np.float32)
-
-
-def _common_value(weights: np.ndarray) -> float | None:
-    """Return the weight that all objects have, None if they differ."""
-    if not weights.size:
-        return 0.0
-    return float(weights[0]) if (weights == weights[0]).all() else None
-
-
-def _add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    a += b
-    return a

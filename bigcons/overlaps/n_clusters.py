@@ -28,7 +28,6 @@ from bigcons.errors import InvalidInputError, NoStructureWarning, warn_user
 from bigcons.execution.engine import Engine, fold, open_engine
 from bigcons.memory import Block
 from bigcons.metrics.confidence import Judged
-from bigcons.overlaps.spectral_start import is_fine
 from bigcons.overlaps.support import Halves, node_sides, node_sums
 from bigcons.overlaps.tree import (
     DISTINCTNESS,
@@ -312,7 +311,7 @@ class ChoosingClusterer(ConsensusClusterer):
         K = self.n_clusters
         if hasattr(self, "n_clusters_choice_"):
             return None
-        if not ensemble.is_soft and is_fine(ensemble, survey.sample, K, FEWEST_LABELS):
+        if survey.is_fine(ensemble, K, FEWEST_LABELS):
             return None
         n_objects = min(len(survey.sample), LEAST_OBJECTS * most_groups)
         found = search_sample(lambda _: sample, n_objects, 1, None)

@@ -112,20 +112,15 @@ def entropies(overlaps: Any, offsets: np.ndarray) -> np.ndarray:
 
     0 where it labels none of them.
     """
-    if isinstance(overlaps, np.ndarray):
-        sizes = np.add.reduceat(overlaps, offsets[:-1], axis=1)
-        sums = np.add.reduceat(_n_log_n(overlaps), offsets[:-1], axis=1)
+    is_table = isinstance(overlaps, np.ndarray)
+    counts = overlaps if is_table else overlaps.data
+    n_log_n = counts * np.log2(np.where(counts > 0, counts, 1.0))
+    if is_table:
+        sizes, sums = (np.add.reduceat(of, offsets[:-1], axis=1) for of in (counts, n_log_n))
     else:
         B, M = overlaps.shape[0], offsets.size - 1
-        at = (
-            np.repeat(np.arange(B) * M, np.diff(overlaps.indptr))
-            + partition_of_clusters(offsets)[overlaps.indices]
-        )
-        sizes = np.bincount(at, overlaps.data, B * M).reshape(B, M)
-        sums = np.bincount(at, _n_log_n(overlaps.data), B * M).reshape(B, M)
+        at = np.repeat(np.arange(B) * M, np.diff(overlaps.indptr))
+        at += partition_of_clusters(offsets)[overlaps.indices]
+        sizes, sums = (np.bincount(at, of, B * M).reshape(B, M) for of in (counts, n_log_n))
     sizes = np.where(sizes > 0, sizes, 1.0)
     return np.maximum(np.log2(sizes) - sums / sizes, 0.0)
-
-
-def _n_log_n(n: np.ndarray) -> np.ndarray:
-    return n * np.log2(np.where(n > 0, n, 1.0))

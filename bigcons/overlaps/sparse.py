@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.coassociation.factorized import partition_of_clusters
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, fold, local_engine
 from bigcons.memory import Block, enough_for, format_size
@@ -58,8 +57,21 @@ def sparse_overlaps(
     memory of the method ``name``, whose passes compute ``columns`` values for every object, and refuses a
     budget that cannot hold it.
     """
-    planned = int(MARGIN * n_pairs) + ensemble.n_base_clusters
-    _check_plan(name, ensemble, engine, memory, planned, columns, in_memory=in_memory)
+    n, rows, B = ensemble.n_objects, ensemble.chunk_rows, ensemble.n_base_clusters
+    planned = int(MARGIN * n_pairs) + B
+    at_once = label_bytes(ensemble, min(n, max(rows, LABELS_AT_ONCE // ensemble.n_partitions)))
+    held = PAIR_BYTES * planned + 64 * B * columns + 4 * n + (8 * n * columns if in_memory else 0)
+    listing = 2 * at_once + 12 * LABELS_AT_ONCE // STRIPS + 8 * n
+    plan = MemoryPlan(held, max(listing, block_label_bytes(ensemble) + 24 * rows * (columns + 1)), 12 * rows)
+    if memory is None and PAIR_BYTES * planned > DEFAULT_DATA_BYTES:
+        needed = plan.n_bytes(engine, ensemble)
+        raise MemoryBudgetError(
+            f"{name} needs about {format_size(needed)}, most of it for the {planned:,} pairs of base "
+            f"clusters that overlap; pass memory='{enough_for(needed)}' to allow it, or use PCC or HBGF, "
+            "whose memory is linear in the base clusters.",
+            needed=needed,
+        )
+    plan.check(name, engine, ensemble, memory, f" for {planned:,} pairs of base clusters, or use PCC or HBGF")
     upper = fold_sparse(ensemble, engine, name, planned)
     logger.info("%d base clusters overlap in %d pairs; %d were expected", upper.shape[0], upper.nnz, n_pairs)
     return upper
@@ -83,32 +95,6 @@ def estimated_pairs(ensemble: Ensemble, engine: Engine) -> int:
     with progress("pairs of base clusters", ensemble.n_objects) as listener:
         marks = fold(engine, ensemble.blocks(), marks_of, np.logical_or, progress=listener)
     return int(0.5 * marks.sum() / sample.size * B)
-
-
-def _check_plan(
-    name: str,
-    ensemble: Ensemble,
-    engine: Engine,
-    memory: str | float | None,
-    n_pairs: int,
-    columns: int,
-    *,
-    in_memory: bool,
-) -> None:
-    n, rows, B = ensemble.n_objects, ensemble.chunk_rows, ensemble.n_base_clusters
-    at_once = label_bytes(ensemble, min(n, max(rows, LABELS_AT_ONCE // ensemble.n_partitions)))
-    held = PAIR_BYTES * n_pairs + 64 * B * columns + 4 * n + (8 * n * columns if in_memory else 0)
-    listing = 2 * at_once + 12 * LABELS_AT_ONCE // STRIPS + 8 * n
-    plan = MemoryPlan(held, max(listing, block_label_bytes(ensemble) + 24 * rows * (columns + 1)), 12 * rows)
-    if memory is None and PAIR_BYTES * n_pairs > DEFAULT_DATA_BYTES:
-        needed = plan.n_bytes(engine, ensemble)
-        raise MemoryBudgetError(
-            f"{name} needs about {format_size(needed)}, most of it for the {n_pairs:,} pairs of base "
-            f"clusters that overlap; pass memory='{enough_for(needed)}' to allow it, or use PCC or HBGF, "
-            "whose memory is linear in the base clusters.",
-            needed=needed,
-        )
-    plan.check(name, engine, ensemble, memory, f" for {n_pairs:,} pairs of base clusters, or use PCC or HBGF")
 
 
 def fold_sparse(
@@ -224,42 +210,9 @@ def both_triangles(upper: Any, entries: np.ndarray | None = None) -> Any:
     return scipy.sparse.csr_array((values, columns, starts), upper.shape)
 
 
-def sparse_cosines(upper: Any) -> Any:
-    """Return ``|a and b| / sqrt(|a| |b|)`` of base clusters of different partitions, symmetric and sparse.
-
-    From the upper triangle of their overlaps.
-    """
-    lengths = np.sqrt(upper.diagonal())
-    return both_triangles(upper, upper.data / lengths[upper.indices] / _of_rows(upper, lengths))
-
-
-def sparse_jaccard(upper: Any, offsets: np.ndarray, *, observed: bool) -> Any:
-    """Return ``|a and b| / |a or b|`` of base clusters of different partitions, symmetric and sparse.
-
-    From the upper triangle of their overlaps. If ``observed``, the union is of the objects that both
-    partitions label.
-    """
-    columns, sizes = upper.indices, upper.diagonal()
-    if observed:
-        rows, partition = rows_of_entries(upper), partition_of_clusters(offsets)
-        indicator = np.zeros((len(sizes), len(offsets) - 1))
-        indicator[np.arange(len(sizes)), partition] = 1.0
-        seen = upper @ indicator + upper.T @ indicator - sizes[:, None] * indicator
-        union = seen[rows, partition[columns]] + seen[columns, partition[rows]]
-    else:
-        union = _of_rows(upper, sizes) + sizes[columns]
-    union -= upper.data
-    return both_triangles(upper, np.divide(upper.data, union, out=union))
-
-
-def _of_rows(matrix: Any, values: np.ndarray) -> np.ndarray:
-    """Return the value (nnz,) of the row of each entry of a csr_array."""
-    return np.repeat(values, np.diff(matrix.indptr))
-
-
 def rows_of_entries(matrix: Any) -> np.ndarray:
     """Return the row (nnz,) of each entry of a csr_array."""
-    return _of_rows(matrix, np.arange(matrix.shape[0], dtype=np.int32))
+    return np.repeat(np.arange(matrix.shape[0], dtype=np.int32), np.diff(matrix.indptr))
 
 
 def times_table(matrix: Any, table: np.ndarray, engine: Engine) -> np.ndarray:

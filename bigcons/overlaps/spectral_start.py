@@ -18,9 +18,14 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.overlaps.eigenvectors import check_passes_plan, takes_passes
-from bigcons.overlaps.embedding import Centers, bipartite_embedding
+from bigcons.overlaps.embedding import (
+    Centers,
+    Embedding,
+    bipartite_embedding,
+    kmeans_of_unit_rows,
+    n_distinct_rows,
+)
 from bigcons.overlaps.incidence import check_overlaps_plan
-from bigcons.overlaps.kmeans import kmeans_of_unit_rows, n_distinct_rows
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.assignment import counts_of
@@ -58,14 +63,7 @@ FROM_PARTITIONS = {"init": "partition", "encode": "onehot"}
 def starts_spectrally(ensemble: Ensemble, survey: Survey, n_clusters: int) -> bool:
     """Return whether the sample says too little of the base clusters, or has too many labels to start on."""
     is_wide = int(np.count_nonzero(survey.sample >= 0)) > 1 << 22  # starts on it cost more than the embedding
-    return is_wide or is_fine(ensemble, survey.sample, n_clusters, FEWEST_LABELS)
-
-
-def is_fine(ensemble: Ensemble, sample: np.ndarray, n_clusters: int, fewest_labels: int) -> bool:
-    """Return whether a sample has fewer labels than that for each base cluster, which are many and small."""
-    n_labels, B = int(np.count_nonzero(sample >= 0)), ensemble.n_base_clusters
-    is_finer = 3 * n_clusters * ensemble.n_partitions < B
-    return is_finer and n_labels < fewest_labels * B and len(sample) < ensemble.n_objects
+    return is_wide or survey.is_fine(ensemble, n_clusters, FEWEST_LABELS)
 
 
 def check_embedding_plan(
@@ -85,9 +83,7 @@ def count_spectral(n_clusters: int, weights: Weights | None, run: Run) -> Counts
     rows = rows[labeled]
     draw = int(generator(run.seed, "spectral_start.kmeans").integers(2**31))
     found, _ = kmeans_of_unit_rows(rows, min(n_clusters, n_distinct_rows(rows)), 1, draw)
-    centers = Centers(embedding, found.centers, 0.0, {}, 0, [])
-    stats = run.fold(run.visit(count_clusters, centers, n_clusters, weights, reads=[]), add_stats)
-    return stats["counts"], stats["sizes"]
+    return count_nearest(run, embedding, found.centers, n_clusters, weights)
 
 
 def count_earlier(earlier: Start, weights: Weights | None, run: Run) -> Counts:
@@ -111,11 +107,18 @@ def count_earlier(earlier: Start, weights: Weights | None, run: Run) -> Counts:
     return total
 
 
-def count_clusters(centers: Centers, n_clusters: int, weights: Weights | None, labels: np.ndarray) -> Stats:
-    """Return how many objects of each base cluster of a block are in each cluster, and how many in all."""
-    clusters = centers.labels_of(labels)
-    counts, sizes = counts_of(labels, centers.embedding.offsets, clusters, n_clusters, weights)
-    return {"counts": counts, "sizes": sizes}
+def count_nearest(
+    run: Run, embedding: Embedding, centers: np.ndarray, n_clusters: int, weights: Weights | None
+) -> Counts:
+    """Return the counts of the clusters of all objects, of the nearest of the centers (K, columns)."""
+    offsets, nearest = run.data.offsets, Centers(embedding, centers, 0.0, {}, 0, [])
+
+    def of_block(labels: np.ndarray) -> Stats:
+        counts, sizes = counts_of(labels, offsets, nearest.labels_of(labels), n_clusters, weights)
+        return {"counts": counts, "sizes": sizes}
+
+    stats = run.fold(run.visit(of_block, reads=[]), add_stats)
+    return stats["counts"], stats["sizes"]
 
 
 class SpectrallyStarted(PassClusterer, ContinuingClusterer):

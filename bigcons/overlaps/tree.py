@@ -32,7 +32,7 @@ from bigcons.coassociation.factorized import Weights, incidence_of
 from bigcons.execution.blas import one_thread
 from bigcons.metrics.clusterings import nmi_of_table
 from bigcons.metrics.confidence import SEED, of_each
-from bigcons.overlaps.eigenvectors import Spectrum
+from bigcons.overlaps.eigenvectors import spectrum
 from bigcons.overlaps.reliability import AT_ONCE, reliability_of_table
 from bigcons.seeding import generator
 from bigcons.stores.cluster_tree import least_objects
@@ -225,8 +225,23 @@ class Sample:
     def of(
         cls, labels: np.ndarray, offsets: np.ndarray, weights: Weights | None, n_groups: int = 0
     ) -> Sample:
-        """Return the sample of as many labels as `enough_labels` takes, to be asked for so many groups."""
-        found = cls(*enough_labels(labels, offsets, weights))
+        """Return the sample of enough labels, or of memberships, to be asked for so many groups.
+
+        Of all partitions that count or, if these give objects more than `MOST_LABELS` in the mean, of as many
+        of them as give that, evenly spaced.
+        """
+        M, sizes, some = offsets.size - 1, np.diff(offsets), labels
+        counts = np.ones(M) if weights is None else weights.partitions
+        chosen = np.flatnonzero(counts > 0)
+        n_labels = int(np.count_nonzero(observed(labels, offsets)[:, chosen])) / len(labels)
+        if n_labels > MOST_LABELS:
+            n_chosen = -int(-MOST_LABELS * chosen.size // n_labels)
+            chosen = chosen[np.arange(n_chosen) * chosen.size // n_chosen]
+        if chosen.size < M:
+            is_chosen = np.isin(np.arange(M), chosen)
+            columns = np.repeat(is_chosen, sizes) if labels.dtype.kind == "f" else is_chosen
+            some = np.ascontiguousarray(labels[:, columns])
+        found = cls(some, np.concatenate([[0], np.cumsum(sizes[chosen])]), counts[chosen])
         found.given, found._most = labels, n_groups
         return found
 
@@ -243,7 +258,7 @@ class Sample:
                 while self._most < least:  # a search doubles the number of groups
                     self._most *= 2
                 scaled = normalized(self._incidence, self._by_column * self._reliable)
-                self._vectors = Spectrum.of(scaled, self._most).vectors
+                self._vectors = spectrum(scaled, self._most)[1]
             return self._grouped(nearest_pivots(self._vectors[:, :n_groups]), self._reliable)
 
     def groups_at_any_scale(self, n_groups: int) -> Groups:
@@ -272,7 +287,8 @@ def normalized(incidence: Any, counts: np.ndarray) -> Any:
 
     n_labels = incidence @ counts
     sizes = np.bincount(incidence.indices, incidence.data, incidence.shape[1])
-    by_row, by_column = _over_root(n_labels), _over_root(sizes) * np.sqrt(counts)
+    by_row, by_column = (1.0 / np.sqrt(np.where(of > 0, of, 1.0)) for of in (n_labels, sizes))
+    by_column *= np.sqrt(counts)
     scale = np.repeat(by_row, np.diff(incidence.indptr)) * by_column[incidence.indices]
     return scipy.sparse.csr_array(
         (incidence.data * scale, incidence.indices, incidence.indptr), incidence.shape
@@ -357,28 +373,6 @@ def rows_for(n_groups: int) -> int:
     return max(N_ROWS, ROWS_PER_GROUP * n_groups)
 
 
-def enough_labels(
-    sample: np.ndarray, offsets: np.ndarray, weights: Weights | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return labels of a sample by which to group it, where their base clusters begin, and their weights.
-
-    All partitions that count or, if these give objects more than `MOST_LABELS` in the mean, as many of them
-    as give that, evenly spaced. Of soft clusterings, their memberships.
-    """
-    M, sizes = offsets.size - 1, np.diff(offsets)
-    counts = np.ones(M) if weights is None else weights.partitions
-    chosen = np.flatnonzero(counts > 0)
-    n_labels = int(np.count_nonzero(observed(sample, offsets)[:, chosen])) / len(sample)
-    if n_labels > MOST_LABELS:
-        n_chosen = -int(-MOST_LABELS * chosen.size // n_labels)
-        chosen = chosen[np.arange(n_chosen) * chosen.size // n_chosen]
-    if chosen.size < M:
-        is_chosen = np.isin(np.arange(M), chosen)
-        columns = np.repeat(is_chosen, sizes) if sample.dtype.kind == "f" else is_chosen
-        sample = np.ascontiguousarray(sample[:, columns])
-    return sample, np.concatenate([[0], np.cumsum(sizes[chosen])]), counts[chosen]
-
-
 def plan_bytes(ensemble: Ensemble, n_rows: int, n_groups: int, n_clusters: int) -> int:
     """Return the most bytes held at once to group a sample of an ensemble and to merge the groups.
 
@@ -449,8 +443,3 @@ def mean_nmi(table: np.ndarray, offsets: np.ndarray, counts: np.ndarray) -> floa
     objects of one, has 0. Normalized by the geometric mean of the entropies (Strehl and Ghosh 2002).
     """
     return float(counts @ of_each(nmi_of_table, table, offsets) / counts.sum())
-
-
-def _over_root(values: np.ndarray) -> np.ndarray:
-    """Return ``values^(-1/2)``, 0 where there is nothing."""
-    return np.divide(1.0, np.sqrt(values), out=np.zeros(values.shape), where=values > 0)

@@ -95,8 +95,7 @@ class PassClusterer(ResumingClusterer):
         problem = method.problem
         n_columns = problem.n_carried * method.n_finalists
         with open_workspace(out, engine, n_columns, problem.carried_dtype) as workspace:
-            run = Run(ensemble, engine, seed, self.max_iter, self.tol, survey.sample, self.n_init)
-            run.arrays, run.snapshots = workspace
+            run = Run(ensemble, engine, seed, self.max_iter, self.tol, survey.sample, *workspace, self.n_init)
             expect_steps({method.name: (None, 1.0), "results": (ensemble.n_objects, 0.7)})
             at = run_passes(run, method)
             winner = method.winner(run, at)

@@ -94,34 +94,6 @@ class PassMethod(Protocol[S, T]):
         """Return the state that `pack` was given."""
 
 
-@dataclass(frozen=True)
-class Visit:
-    """A task: read a block, hand it to a function, and write what the function returns for its objects.
-
-    The function takes ``arguments``, then the block's labels, then its rows of the generations ``reads``. If
-    ``writes`` is a generation it returns a report and the rows to write there, if any; else only a report.
-    """
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    data: Any
-    arrays: BlockArrays
-    reads: Sequence[int]
-    writes: int | None
-
-    def __call__(self, block: Block) -> Any:
-        """Visit a block."""
-        labels = self.data.read(block.start, block.stop)
-        rows = [self.arrays.read(generation, block) for generation in self.reads]
-        report = self.function(*self.arguments, labels, *rows)
-        if self.writes is None:
-            return report
-        report, written = report
-        if written is not None:
-            self.arrays.write(self.writes, block, written)
-        return report
-
-
 @dataclass
 class Run:
     """One solve: its data, engine, storage between passes, and limits."""
@@ -134,10 +106,10 @@ class Run:
     tol: float
     sample: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.int8))
     """(rows, M) labels to start from, of all objects if these are few."""
-    n_init: int = 1
     arrays: BlockArrays = field(default_factory=MemoryBlocks)
     """Rows that objects carry from pass to pass."""
     snapshots: Snapshots | None = None
+    n_init: int = 1
     rounds: list[list[Block]] = field(default_factory=list)
     """The blocks that may be visited at once, round by round; by default all. A method may change them."""
 
@@ -154,9 +126,26 @@ class Run:
 
     def visit(
         self, function: Callable[..., Any], *arguments: Any, reads: Sequence[int], writes: int | None = None
-    ) -> Visit:
-        """Return the task that hands a block's labels, and its rows of some generations, to a function."""
-        return Visit(function, arguments, self.data, self.arrays, reads, writes)
+    ) -> Callable[[Block], Any]:
+        """Return the task that hands a block to a function, and writes what it returns for the objects.
+
+        The function takes ``arguments``, then the block's labels, then its rows of the generations ``reads``.
+        If ``writes`` is a generation it returns a report and the rows to write there, if any; else only a
+        report.
+        """
+        data, arrays = self.data, self.arrays
+
+        def visit_block(block: Block) -> Any:
+            labels = data.read(block.start, block.stop)
+            report = function(*arguments, labels, *(arrays.read(generation, block) for generation in reads))
+            if writes is None:
+                return report
+            report, written = report
+            if written is not None:
+                arrays.write(writes, block, written)
+            return report
+
+        return visit_block
 
     def shorten(self, generation: int, step: float) -> None:
         """Write, two generations ahead, the interpolation at ``step`` between this and the next."""
@@ -199,7 +188,7 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
             began = time.perf_counter()
             visit = partial(_clear_and_visit, run.arrays, stale, method.visit(run, at))
             step = method.step(run, at, run.fold(visit, method.add, task))
-            _drop(run.arrays, stale)  # what is left are empty folders
+            run.arrays.drop(stale)  # what is left are empty folders
             records = [*at.records, timed(method.name, number, step.record, began)]
             before, generation = at.generation, at.generation + step.n_generations
             at = Iterate(step.state, generation, bool(step.is_settled), records, at.start_objectives)
@@ -208,20 +197,15 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
             kept = before if run.snapshots is not None else generation
             stale = [*range(dropped, kept), *range(kept + 1, generation)]
             dropped = kept
-    _drop(run.arrays, stale)
+    run.arrays.drop(stale)
     return at
 
 
 def _clear_and_visit(
     arrays: BlockArrays, stale: Sequence[int], visit: Callable[[Block], T], block: Block
 ) -> T:
-    _drop(arrays, stale, block)
+    arrays.drop(stale, block)
     return visit(block)
-
-
-def _drop(arrays: BlockArrays, generations: Sequence[int], block: Block | None = None) -> None:
-    for generation in generations:
-        arrays.drop(generation, block)
 
 
 def passes_left(records: list[Record], tol: float, most: int) -> int | None:
@@ -469,7 +453,7 @@ class BestOfStarts:
             states = [problem.for_all(state) for state in states]
         return Finalists([], states, [[] for _ in states], carries), objectives
 
-    def visit(self, run: Run, at: Iterate[Finalists]) -> Visit:
+    def visit(self, run: Run, at: Iterate[Finalists]) -> Callable[[Block], list[Stats]]:
         """Return the task that visits a block under the states of all finalists."""
         reads = [at.generation] if at.state.carries else []
         states = at.state.following

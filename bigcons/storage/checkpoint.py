@@ -19,7 +19,7 @@ import logging
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -34,7 +34,7 @@ from bigcons.storage.reading import MOST_BYTES, parse_json
 logger: logging.Logger = logging.getLogger("bigcons")
 
 SNAPSHOT, SNAPSHOT_BEFORE = "snapshot.npz", "snapshot-before.npz"
-SNAPSHOT_FORMAT = 7
+SNAPSHOT_FORMAT = 8
 """Incremented whenever the content of snapshots or blocks changes."""
 _START_OVER = "start over with overwrite=True (--overwrite)."
 
@@ -107,12 +107,13 @@ class MemoryBlocks:
         """Store the rows of a block."""
         self._rows[generation, block.index] = rows
 
-    def drop(self, generation: int, block: Block | None = None) -> None:
-        """Remove a generation, or a block of it."""
-        if block is not None:
-            self._rows.pop((generation, block.index), None)
+    def drop(self, generations: Sequence[int], block: Block | None = None) -> None:
+        """Remove generations, or a block of them."""
+        if block is None:
+            self._rows = {key: rows for key, rows in self._rows.items() if key[0] not in generations}
         else:
-            self._rows = {key: rows for key, rows in self._rows.items() if key[0] != generation}
+            for generation in generations:
+                self._rows.pop((generation, block.index), None)
 
     def n_kept(self, generation: int) -> int:  # noqa: ARG002 - as of files
         """Return how many blocks of a generation outlive this process: none."""
@@ -152,9 +153,10 @@ class FileBlocks:
         with disk_errors(place):
             place.write(content, self._seal(generation, block).of(zlib.crc32(content)))
 
-    def drop(self, generation: int, block: Block | None = None) -> None:
-        """Remove a generation, or a block of it."""
-        (self._folder(generation) if block is None else self._place(generation, block)).remove()
+    def drop(self, generations: Sequence[int], block: Block | None = None) -> None:
+        """Remove generations, or a block of them."""
+        for generation in generations:
+            (self._folder(generation) if block is None else self._place(generation, block)).remove()
 
     def n_kept(self, generation: int) -> int:
         """Return how many blocks of a generation there are."""

@@ -254,7 +254,7 @@ def test_solve__one_block_needs_memory_once_on_any_number_of_workers():
 
 
 def variant_of(asked, ensemble):
-    return choose_variant(K, ensemble, SerialEngine(), **asked)
+    return choose_variant(PCC(K, **asked), ensemble, SerialEngine())
 
 
 def test_auto__solves_by_blocks_where_the_heap_and_the_process_exceed_the_budget(tmp_path):

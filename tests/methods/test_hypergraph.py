@@ -315,7 +315,7 @@ def test_passes__that_reach_max_iter_warn(planted):
 def test_settings__of_kmeans_are_checked():
     for wrong in ({"n_init": 0}, {"max_iter": 0}, {"tol": -1.0}):
         with pytest.raises(InvalidInputError, match=next(iter(wrong))):
-            KMeansSettings(**{"n_clusters": 3, "n_init": 1, "max_iter": 1, "tol": 0.0, **wrong}).check()
+            HBGF(2, **wrong).fit([[0, 0], [0, 1], [1, 1]])
 
 
 # MCLA

@@ -1,5 +1,7 @@
 """Objects without pairs: placed by the divergence of the model, given all that have some."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,6 @@ from bigcons.coassociation import sample
 from bigcons.datasets import planted_ensemble
 from bigcons.divergences import resolve_divergence
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
-from bigcons.methods.pcc.all_pairs import BlockMemberships
 from bigcons.methods.pcc.pairs import isolated_objects, place_isolated, placer_of
 from bigcons.solving.passes import Run
 from tests.naive import pcc as naive
@@ -35,16 +36,16 @@ def solved(tmp_path_factory):
 def placer(solved, divergence, run, memberships):
     for block in run.blocks:
         run.arrays.write(0, block, memberships[block.start : block.stop])
-    found = BlockMemberships(run.arrays, 0)
-    return found, placer_of(run, found, resolve_divergence(divergence), None, solved[1])
+    read = partial(run.arrays.read, 0)
+    return read, placer_of(run, read, resolve_divergence(divergence), None, solved[1])
 
 
 def placed(solved, divergence, engine=None):
     ensemble, isolated, memberships = solved
     run = Run(ensemble, engine or SerialEngine(), 0, 1, 0.0)
-    rows, place = placer(solved, divergence, run, memberships)
-    found = place_isolated(run, rows, isolated, place)
-    return np.concatenate([found.read(block) for block in ensemble.blocks()])
+    read, place = placer(solved, divergence, run, memberships)
+    place_isolated(run, read, 1, isolated, place)
+    return np.concatenate([run.arrays.read(1, block) for block in ensemble.blocks()])
 
 
 @pytest.mark.parametrize("divergence", COSTS)

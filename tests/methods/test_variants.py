@@ -43,10 +43,10 @@ def test_parameters__are_taken_where_the_table_says_so_and_refused_elsewhere(kin
     ensemble = Ensemble.from_labels(np.arange(60).reshape(20, 3) % 4)
     asked = {**ASKED[kind], **GIVEN[name]}
     if kind in TAKES[name].of:
-        assert choose_variant(2, ensemble, SerialEngine(), **asked).kind == kind
+        assert choose_variant(PCC(2, **asked), ensemble, SerialEngine()).kind == kind
         return
     with pytest.raises(InvalidInputError, match=TAKES[name].needs) as refusal:
-        choose_variant(2, ensemble, SerialEngine(), **asked)
+        choose_variant(PCC(2, **asked), ensemble, SerialEngine())
     assert "\n" not in str(refusal.value)
 
 

@@ -178,9 +178,7 @@ def test_trust__gives_random_partitions_no_weight(planted):
 def test_trust__compares_many_partitions_with_some_of_the_others(planted):
     ensemble = Ensemble.from_labels(planted[0])
     labels = ensemble.read(0, 1500)
-    index, others = confidence.adjusted_rand_of_partitions(
-        labels, ensemble.offsets, SerialEngine(), pairs=40 * 8, together=7
-    )
+    index, others = confidence.adjusted_rand_of_partitions(labels, ensemble.offsets, pairs=40 * 8)
     assert others.tolist() == list(range(0, 40, 5))
     for u, v in itertools.product(range(40), others):
         found = index[u, v // 5]
@@ -198,8 +196,7 @@ def test_compare_partitions__counts_the_pairs_of_coarse_and_of_fine_partitions()
     labels[rng.random(labels.shape) < 0.3] = -1
     offsets, others = np.concatenate([[0], np.cumsum(widths)]), np.array([0, 3, 4])
     counts = np.zeros((4, widths.size, others.size), np.int64)
-    for first, last in ((0, 2), (2, widths.size)):
-        compare_partitions(labels, offsets, first, last, others, *counts)
+    compare_partitions(labels, offsets, others, *counts)
     is_coarse = widths[:, None] * widths[others] * 3 <= 4 * 150
     assert is_coarse.any()
     assert not is_coarse.all()

@@ -9,9 +9,10 @@ from sklearn.cluster import KMeans
 from bigcons import HBGF
 from bigcons.datasets import planted_ensemble
 from bigcons.execution.blas import one_thread
+from bigcons.methods.kmeans import best_kmeans
 from bigcons.metrics import adjusted_rand
-from bigcons.overlaps import kmeans
-from bigcons.overlaps.kmeans import best_kmeans, kmeans_of_unit_rows
+from bigcons.overlaps import embedding
+from bigcons.overlaps.embedding import kmeans_of_unit_rows
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -40,7 +41,7 @@ def test_kmeans_of_unit_rows__finds_many_clusters_from_a_part_of_the_rows():
     # random starts miss some of so many
     assert adjusted_rand(classes, found.labels) > adjusted_rand(classes, drawn.labels_)
     of_unit_length = drawn.cluster_centers_ / np.sqrt((drawn.cluster_centers_**2).sum(axis=1, keepdims=True))
-    assert found.objective < kmeans._spherical(rows, weights, of_unit_length, 50, 0.0).objective
+    assert found.objective < embedding._spherical(rows, weights, of_unit_length, 50, 0.0).objective
 
 
 def test_kmeans_of_unit_rows__has_no_center_near_the_origin_that_takes_all_weak_rows():
@@ -50,7 +51,7 @@ def test_kmeans_of_unit_rows__has_no_center_near_the_origin_that_takes_all_weak_
     rows = np.eye(K)[classes] + noise
     rows /= np.sqrt((rows**2).sum(axis=1, keepdims=True))
     found, _ = kmeans_of_unit_rows(rows, K, 3, 0)
-    drawn, _ = best_kmeans(rows, K, 3, 0)
+    drawn, _ = best_kmeans(rows, K, 3, 0, None)
     assert np.bincount(drawn.labels_).max() > 3 * 40
     assert np.bincount(found.labels).max() < 2 * 40
     assert adjusted_rand(classes, found.labels) > adjusted_rand(classes, drawn.labels_) + 0.1

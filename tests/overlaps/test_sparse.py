@@ -9,16 +9,14 @@ from bigcons.datasets import planted_ensemble
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.methods import CCC, CCSVD, CCU, MCLA, CumulativeVoting, cumulative
-from bigcons.methods.correspondence import cosines
-from bigcons.methods.mcla import jaccard_weights
+from bigcons.methods.correspondence import cosines, sparse_cosines
+from bigcons.methods.mcla import jaccard_weights, sparse_jaccard
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps import products
 from bigcons.overlaps.sparse import (
     both_triangles,
     estimated_pairs,
     fold_sparse,
-    sparse_cosines,
-    sparse_jaccard,
     sparse_overlaps,
     times_table,
 )

@@ -68,10 +68,10 @@ def test_finalists__share_passes_and_the_best_wins(name, stored):
 def test_passes__drop_what_no_pass_reads_in_their_tasks(stored, tmp_path, monkeypatch):
     dropped, drop = [], FileBlocks.drop
 
-    def watched(self, generation, block=None):
-        left = self.n_kept(generation)
-        drop(self, generation, block)
-        dropped.append((generation, None if block is None else block.index, left))
+    def watched(self, generations, block=None):
+        left = [(g, None if block is None else block.index, self.n_kept(g)) for g in generations]
+        drop(self, generations, block)
+        dropped.extend(left)
 
     monkeypatch.setattr(FileBlocks, "drop", watched)
     ensemble = Ensemble.open(stored)

@@ -24,8 +24,7 @@ def test_blocks__round_trip_by_generation(arrays):
     arrays.write(1, BLOCK, ROWS + 2)
     np.testing.assert_array_equal(arrays.read(0, BLOCK), ROWS)
     np.testing.assert_array_equal(arrays.read(1, BLOCK), ROWS + 2)
-    arrays.drop(0)
-    arrays.drop(5)
+    arrays.drop([0, 5])
     np.testing.assert_array_equal(arrays.read(1, BLOCK), ROWS + 2)
     with pytest.raises((KeyError, CorruptStoreError)):
         arrays.read(0, BLOCK)

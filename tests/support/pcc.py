@@ -11,13 +11,14 @@ from bigcons.coassociation.factorized import agreement_sums
 from bigcons.divergences import resolve_divergence
 from bigcons.execution.engine import SerialEngine
 from bigcons.memory import row_blocks
-from bigcons.methods.pcc.all_pairs import AllPairs, BlockMemberships, Solved, solve_sample
+from bigcons.methods.pcc.all_pairs import AllPairs, Solved, solve_sample
 from bigcons.methods.pcc.pairs import (
     BlockedPairs,
     FirstRows,
     Neighborhoods,
     check_tasks,
     cut_blocks,
+    read_across,
 )
 from bigcons.methods.pcc.prototypes import Pairwise, Prototypes
 from bigcons.overlaps.tree import Groups, n_groups_for
@@ -38,13 +39,12 @@ class Found(NamedTuple):
 
 
 def found(run, at, blocks=None):
-    memberships = BlockMemberships(run.arrays, at.generation, blocks)
     n, last = run.data.n_objects, at.records[-1]
-    rows = np.concatenate(
-        [memberships.read(block) for block in row_blocks(n, 7)]
-        if blocks
-        else [memberships.read(block) for block in run.blocks]
-    )
+    if blocks:
+        rows = [read_across(run.arrays, at.generation, blocks, block) for block in row_blocks(n, 7)]
+    else:
+        rows = [run.arrays.read(at.generation, block) for block in run.blocks]
+    rows = np.concatenate(rows)
     history = as_history(at.records)
     return Found(rows, last["objective"], last["gap"], at.is_settled, len(at.records), history, at.state)
 
@@ -64,10 +64,9 @@ def from_sample(n_clusters, n_init=2, **how):
     """Return a beginning of a run from its sample."""
 
     def begin(run):
-        offsets = run.data.offsets
-        groups = Groups.of(run.sample, offsets, n_groups_for(n_clusters))
+        groups = Groups.of(run.sample, run.data.offsets, n_groups_for(n_clusters))
         clusters = groups.clusters_of(groups.cut(n_clusters))
-        return solve_sample(run.sample, offsets, clusters, n_clusters, n_init, run.seed, run.engine, **how)
+        return solve_sample(run, clusters, n_clusters, n_init, **how)
 
     return begin
 
@@ -83,7 +82,7 @@ def solve_all(
     run.arrays = arrays or run.arrays
     divergence = resolve_divergence(divergence)
     if n_prototypes is not None:
-        method = Prototypes(n_clusters, divergence, n_prototypes, survey.mean_weight, begin)
+        method = Prototypes(divergence, n_prototypes, survey.mean_weight, begin)
     elif divergence.label == "l2":
         method = AllPairs(ensemble.offsets, n_clusters, survey.n_seen, begin)
     else:

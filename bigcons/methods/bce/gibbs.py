@@ -172,8 +172,7 @@ class GibbsBCE(ChoosingClusterer, ConsensusClusterer):
         sampler = self._choose_priors(sampler, ensemble, survey)
         method = BlockSweeps(sampler, self.n_init)
         with open_workspace(out, engine, n_bytes, "u1") as workspace:
-            run = Run(ensemble, engine, sampler.seed, method.n_passes, 0.0, survey.sample)
-            run.arrays, run.snapshots = workspace
+            run = Run(ensemble, engine, sampler.seed, method.n_passes, 0.0, survey.sample, *workspace)
             at = run_passes(run, method)
             self._set_results(sampler, at.state.best, at.state.objectives)
             read = partial(method.memberships, run.arrays, at.generation, at.state, ensemble.n_partitions)

@@ -16,7 +16,7 @@ objects: each gets its best membership given the sample.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -28,20 +28,18 @@ from bigcons.coassociation.factorized import (
     Weights,
     add_sums,
     agreement_sums,
-    aligned_copy,
     by_partition,
     in_order,
     kernels_for,
     no_sums,
 )
-from bigcons.execution.engine import Engine, stop_if_cancelled
+from bigcons.execution.engine import stop_if_cancelled
 from bigcons.memory import Block
 from bigcons.metrics.clusterings import mutual_information_of_table
 from bigcons.progress import progress
 from bigcons.seeding import generator
-from bigcons.solving.passes import Iterate, Run, Step, Visit
+from bigcons.solving.passes import Iterate, Run, Step
 from bigcons.solving.survey import mean_pair_weight
-from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
 
@@ -88,15 +86,14 @@ def update_block(
     """
     order, totals = _heaviest_first(sums), np.zeros(4)
     updated = np.empty_like(memberships)
-    S, T = map(aligned_copy, in_order(sums.S, sums.T, order))
-    S_before, T_before = S.copy(), T.copy()
+    S, T = in_order(sums.S, sums.T, order)
     kernels_for(labels).sweep(
         *(labels, offsets, sums.partition_weights, S, T, S, T, order, memberships, updated),
         *(threshold, relaxation, False, totals, *sums.gains),
     )
-    S, T = in_order(S - S_before, T - T_before, np.argsort(order))
+    S, T = in_order(S, T, np.argsort(order))
     squares, quartics, gap, n_moved = totals.tolist()
-    change = Change(S, T, squares, quartics, gap, int(n_moved), predicted=0.0)
+    change = Change(S - sums.S, T - sums.T, squares, quartics, gap, int(n_moved), predicted=0.0)
     return change._replace(predicted=objective_change(sums, change)), updated
 
 
@@ -105,7 +102,7 @@ def place_block(
 ) -> AgreementSums:
     """Write each object's best membership given an estimate to ``placed``; return the block's sums."""
     order, totals = _heaviest_first(estimate), np.zeros(4)
-    S, T = map(aligned_copy, in_order(estimate.S, estimate.T, order))
+    S, T = in_order(estimate.S, estimate.T, order)
     found = no_sums(offsets, placed.shape[1], estimate.weights)
     kernels_for(labels).sweep(
         *(labels, offsets, estimate.partition_weights, S, T, found.S, found.T, order, placed, placed),
@@ -256,32 +253,24 @@ Begin = Callable[[Run], Solved]
 """Finds the first memberships of a run."""
 
 
-@dataclass(frozen=True)
-class First:
-    """A task: the first memberships (rows, K) float32 of a block, and their sums."""
+def first_rows(ensemble: Ensemble, solved: Solved) -> Callable[[Block], tuple[np.ndarray, AgreementSums]]:
+    """Return the task of the first memberships (rows, K) float32 of a block, and their sums.
 
-    ensemble: Ensemble
-    memberships: np.ndarray | None
-    """Memberships of all objects, if they are known."""
-    sums: AgreementSums
-    """Over all objects, as estimated from a sample."""
+    Those of the solved objects, if these are all; else the best ones given what the solved sample estimates.
+    """
+    offsets, n, n_solved = ensemble.offsets, ensemble.n_objects, len(solved.memberships)
+    known = solved.memberships if n_solved == n else None
+    sums = solved.sums if n_solved == n else solved.sums.scaled(n / n_solved)
 
-    @classmethod
-    def of(cls, ensemble: Ensemble, solved: Solved) -> First:
-        """Return the extension of a solved sample to all objects."""
-        n, n_solved = ensemble.n_objects, len(solved.memberships)
-        if n_solved == n:
-            return cls(ensemble, solved.memberships, solved.sums)
-        return cls(ensemble, None, solved.sums.scaled(n / n_solved))
+    def of_block(block: Block) -> tuple[np.ndarray, AgreementSums]:
+        labels = ensemble.read(block.start, block.stop)
+        if known is not None:
+            rows = known[block.start : block.stop]
+            return rows, agreement_sums(labels, offsets, rows, sums.weights)
+        placed = np.empty((block.n_rows, sums.n_clusters), np.float32)
+        return placed, place_block(sums, labels, offsets, placed)
 
-    def __call__(self, block: Block) -> tuple[np.ndarray, AgreementSums]:
-        """Find those of a block."""
-        labels, offsets = self.ensemble.read(block.start, block.stop), self.ensemble.offsets
-        if self.memberships is not None:
-            rows = self.memberships[block.start : block.stop]
-            return rows, agreement_sums(labels, offsets, rows, self.sums.weights)
-        placed = np.empty((block.n_rows, self.sums.n_clusters), np.float32)
-        return placed, place_block(self.sums, labels, offsets, placed)
+    return of_block
 
 
 @dataclass
@@ -305,7 +294,7 @@ class AllPairs:
         """Write the first memberships and return their sums."""
         with progress("start from a sample", 0):
             solved = self.begin(run)
-        first, arrays = First.of(run.data, solved), run.arrays
+        first, arrays = first_rows(run.data, solved), run.arrays
 
         def write_first(block: Block) -> AgreementSums:
             memberships, sums = first(block)
@@ -315,7 +304,7 @@ class AllPairs:
         with progress("start of PCC", run.data.n_objects) as listener:
             return run.fold(write_first, add_sums, listener), solved.start_objectives
 
-    def visit(self, run: Run, at: Iterate[AgreementSums]) -> Visit:
+    def visit(self, run: Run, at: Iterate[AgreementSums]) -> Callable[[Block], Change]:
         """Return the task that updates every object of a block given all others."""
         gap = at.records[-1]["gap"] if at.records else np.inf
         scale = mean_pair_weight(self.n_seen, run.data.n_objects, at.state.partition_weights)
@@ -344,49 +333,28 @@ class AllPairs:
         return Step(reached, record, total.n_moved == 0, n_generations)
 
     def pack(self, state: AgreementSums) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return the sums and how partitions count as arrays and facts."""
-        return packed_sums(state)
+        """Return the sums and how partitions count as arrays."""
+        return packed_sums(state), {}
 
-    def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> AgreementSums:
+    def unpack(self, arrays: dict[str, np.ndarray], _facts: dict[str, Any]) -> AgreementSums:
         """Return the sums of a snapshot."""
-        return unpacked_sums({**arrays, **facts}, self.offsets, self.n_clusters)
+        return unpacked_sums(arrays, self.offsets, self.n_clusters)
 
 
-# Results
+# What is stored of a solve, and the placing of new objects
 
 
-class BlockMemberships(NamedTuple):
-    """Memberships stored in block arrays."""
-
-    arrays: BlockArrays
-    generation: int
-    blocks: list[Block] | None = None
-    """The blocks they were written in, if those may differ from the blocks that are read."""
-
-    def read(self, block: Block) -> np.ndarray:
-        """Return the memberships (rows, K) float32 of a block, read-only."""
-        if self.blocks is None:
-            return self.arrays.read(self.generation, block)
-        parts = [
-            self.arrays.read(self.generation, own)[max(block.start - own.start, 0) : block.stop - own.start]
-            for own in self.blocks
-            if own.start < block.stop and block.start < own.stop
-        ]
-        return np.concatenate(parts)
+def packed_sums(sums: AgreementSums) -> dict[str, np.ndarray]:
+    """Return sums, and how partitions count in them, as arrays."""
+    parts = sums._asdict()
+    weights = parts.pop("weights")
+    parts |= {} if weights is None else weights._asdict()
+    return {name: np.asarray(value) for name, value in parts.items()}
 
 
-def packed_sums(sums: AgreementSums) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Return sums, and how partitions count in them, as arrays and numbers."""
-    facts = sums._asdict()
-    arrays = {"S": facts.pop("S"), "T": facts.pop("T")}
-    weights = facts.pop("weights")
-    for name, value in ({} if weights is None else weights._asdict()).items():
-        (arrays if isinstance(value, np.ndarray) else facts)[name] = value
-    return arrays, facts
-
-
-def unpacked_sums(given: dict[str, Any], offsets: np.ndarray, n_clusters: int) -> AgreementSums:
+def unpacked_sums(parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int) -> AgreementSums:
     """Return the sums of `packed_sums`; raises TypeError, KeyError or ValueError for anything else."""
+    given: dict[str, Any] = {name: of.item() if of.ndim == 0 else of for name, of in parts.items()}
     kind = Rates if "a" in given else Weights if "partitions" in given else None
     weights = None if kind is None else kind(**{name: given.pop(name) for name in kind._fields})
     sums = AgreementSums(**given, weights=weights)
@@ -406,11 +374,6 @@ class BySquares:
 
     sums: AgreementSums
     offsets: np.ndarray
-
-    @property
-    def weights(self) -> np.ndarray | None:
-        """Weights (M,) of the partitions, None if all are one."""
-        return self.sums.partition_weights
 
     def __call__(self, labels: np.ndarray) -> np.ndarray:
         """Return the best memberships (rows, K) float32 of new objects."""
@@ -462,22 +425,20 @@ def normalized(rows: np.ndarray) -> np.ndarray:
 
 
 def solve_sample(
-    labels: np.ndarray,
-    offsets: np.ndarray,
+    run: Run,
     clusters: np.ndarray,
     n_clusters: int,
     n_init: int,
-    seed: int,
-    engine: Engine,
     weights: Weights | None = None,
     *,
     calibrates: bool = False,
 ) -> Solved:
-    """Solve a sample (rows, M) from ``n_init`` starts, first from ``clusters`` (rows,); keep the best.
+    """Solve the sample of a run from ``n_init`` starts, first from ``clusters`` (rows,); keep the best.
 
     Its squared divergence is over all pairs. If it ``calibrates``, the rates are found first, from the
     clusters.
     """
+    labels, offsets, seed = run.sample, run.data.offsets, run.seed
     first = of_clusters(clusters, n_clusters)
     how: Weights | Rates | None = weights
     if calibrates:
@@ -490,7 +451,7 @@ def solve_sample(
 
     best, objectives = first, [np.inf]
     with progress("starts of PCC", n_init, "starts") as listener:
-        for start in engine.map(solve_start, range(n_init)):
+        for start in run.engine.map(solve_start, range(n_init)):
             objective = start.sums.objective
             best = start.memberships if objective < min(objectives) else best
             objectives.append(objective)

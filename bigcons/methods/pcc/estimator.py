@@ -191,22 +191,10 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         self.coassociation = coassociation
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        variant = choose_variant(
-            *(self.n_clusters, ensemble, engine),
-            divergence=self.divergence,
-            pairs=self.pairs,
-            solver=self.solver,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            n_init=self.n_init,
-            weights=self.weights,
-            coassociation=self.coassociation,
-            memory=self.memory,
-            earlier=self._start,
-        )
+        variant = choose_variant(self, ensemble, engine)
         variant.check_memory(ensemble, engine, in_memory=out is None and engine.shares_memory)
         n, K = ensemble.n_objects, self.n_clusters
-        trusts = not ensemble.is_soft and can_weigh(ensemble, K)
+        trusts = can_weigh(ensemble, K)
         if steps := variant.steps(ensemble):
             n_trusted = n if trusts else 0
             expect_steps(
@@ -225,6 +213,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         weights = variant.weights
         if isinstance(weights, str):
             weights = entropy_weights(survey.sample, ensemble.offsets)
+        self._weights = weights
         self._is_limit: bool = variant.calibrates
         if not ensemble.is_soft and not variant.calibrates:
             warn_of_fine_labels(survey, K, weights)
@@ -233,14 +222,13 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         sample = Sample.of(survey.sample, ensemble.offsets, weights, n_groups_for(K))
         self._judge_structure(ensemble, survey, sample, n_groups_for(K))
         with open_workspace(out, engine, K) as workspace:
-            run = Run(labels, engine, seed, variant.n_passes(n), self.tol, survey.sample)
-            run.arrays, run.snapshots = workspace
+            run = Run(labels, engine, seed, variant.n_passes(n), self.tol, survey.sample, *workspace)
             solution = variant.solve(run, survey, partial(variant.begin, sample, weights), out)
             self._keep(solution)
             share = engine if out is not None else None  # rows held in memory need no workers
             trust = engine if trusts else None
             self._publish(
-                *(ensemble, solution.memberships.read, survey.unlabeled, out, share),
+                *(ensemble, solution.read, survey.unlabeled, out, share),
                 trust=trust,
                 judged=self._judged,
             )
@@ -277,17 +265,11 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         return self._placing
 
     def _placing_parts(self) -> dict[str, np.ndarray] | None:
-        if not isinstance(self._placing, BySquares):
-            return None
-        arrays, facts = packed_sums(self._placing.sums)
-        return {**arrays, **{name: np.array(value) for name, value in facts.items()}}
+        return packed_sums(self._placing.sums) if isinstance(self._placing, BySquares) else None
 
     def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
-        given = {name: of.item() if of.ndim == 0 else of for name, of in parts.items()}
-        self._placing = BySquares(unpacked_sums(given, ensemble.offsets, n_clusters), ensemble.offsets)
-
-    def _partition_weights(self) -> np.ndarray | None:
-        return None if self._placing is None else self._placing.weights
+        sums = unpacked_sums(parts, ensemble.offsets, n_clusters)
+        self._placing = BySquares(sums, ensemble.offsets)
 
 
 # Whether labels suit the model of the paper: far coarser or finer ones than the consensus mislead it

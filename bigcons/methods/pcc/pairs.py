@@ -36,7 +36,7 @@ from bigcons.execution.engine import Engine, fold
 from bigcons.kernels import pair_descent
 from bigcons.kernels.divergences import l2_slope
 from bigcons.memory import Block, format_size, row_blocks
-from bigcons.methods.pcc.all_pairs import BlockMemberships, BySquares, threshold_after
+from bigcons.methods.pcc.all_pairs import BySquares, threshold_after
 from bigcons.methods.pcc.prototypes import SAMPLE, ByPrototypes, default_prototypes, general_search
 from bigcons.progress import progress
 from bigcons.seeding import draw_rows
@@ -474,15 +474,15 @@ def take_stretch(
 
 def placer_of(
     run: Run,
-    memberships: BlockMemberships,
+    read: Callable[[Block], np.ndarray],
     divergence: Divergence,
     rates: tuple[float, float] | None,
     left_out: np.ndarray,
 ) -> BySquares | ByPrototypes:
     """Return the placement of further objects over all pairs, given all but the sorted ``left_out``.
 
-    ``run`` is over the labels. One more pass: the sums of `AllPairs` for the squared divergence, prototypes
-    for any other.
+    ``run`` is over the labels, and ``read`` gives the memberships of a block. One more pass: the sums of
+    `AllPairs` for the squared divergence, prototypes for any other.
     """
     ensemble, offsets, centers, counted = run.data, run.data.offsets, None, None
     if rates is not None:
@@ -491,13 +491,13 @@ def placer_of(
         drawn = draw_rows(ensemble.n_objects, SAMPLE, run.seed, "pcc.placing.sample")
         kept = np.setdiff1d(drawn, left_out, assume_unique=True)
         sampled = kept if kept.size else drawn  # prototypes need not come from the solved objects
-        rows = run.engine.map(lambda block: memberships.read(block)[block.rows_of(sampled)], run.blocks)
+        rows = run.engine.map(lambda block: read(block)[block.rows_of(sampled)], run.blocks)
         first = np.concatenate(list(rows))
         centers = choose_centers(first, default_prototypes(first.shape[1]))
 
     def sum_solved(block: Block) -> Any:
         labels, rows = ensemble.read(block.start, block.stop), block.rows_of(left_out)
-        found = memberships.read(block)
+        found = read(block)
         if rows.size:
             labels, found = np.delete(labels, rows, axis=0), np.delete(found, rows, axis=0)
         found = np.ascontiguousarray(found)
@@ -531,17 +531,30 @@ def refuse_isolated(ensemble: Ensemble, pairs: PairTable) -> None:
 
 
 def place_isolated(
-    run: Run, memberships: BlockMemberships, isolated: np.ndarray, place: BySquares | ByPrototypes
-) -> BlockMemberships:
-    """Return the memberships with the sorted objects ``isolated`` placed: a new generation of the rows."""
-    generation, ensemble, arrays = memberships.generation + 1, run.data, memberships.arrays
+    run: Run,
+    read: Callable[[Block], np.ndarray],
+    generation: int,
+    isolated: np.ndarray,
+    place: BySquares | ByPrototypes,
+) -> None:
+    """Write a generation of the rows, as ``read`` gives them, with the sorted objects ``isolated`` placed."""
+    ensemble, arrays = run.data, run.arrays
 
     def place_rows(block: Block) -> None:
-        rows, found = block.rows_of(isolated), np.array(memberships.read(block))
+        rows, found = block.rows_of(isolated), np.array(read(block))
         if rows.size:
             found[rows] = place(ensemble.read(block.start, block.stop)[rows])
         arrays.write(generation, block, found)
 
     for _ in run.engine.map(place_rows, run.blocks):
         pass
-    return BlockMemberships(arrays, generation)
+
+
+def read_across(arrays: BlockArrays, generation: int, blocks: list[Block], block: Block) -> np.ndarray:
+    """Return the memberships (rows, K) float32 of a block, of those that were written in other blocks."""
+    parts = [
+        arrays.read(generation, own)[max(block.start - own.start, 0) : block.stop - own.start]
+        for own in blocks
+        if own.start < block.stop and block.start < own.stop
+    ]
+    return np.concatenate(parts)

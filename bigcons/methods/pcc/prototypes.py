@@ -34,8 +34,8 @@ from bigcons.kernels.prototypes import ABOVE_FLOOR, Tables
 from bigcons.memory import Block
 from bigcons.methods.pcc.all_pairs import SUBSAMPLE, Begin, softened, threshold_after
 from bigcons.progress import progress
-from bigcons.seeding import generator
-from bigcons.solving.passes import Iterate, Record, Run, Step, Visit
+from bigcons.seeding import draw_rows, generator
+from bigcons.solving.passes import Iterate, Record, Run, Step
 from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
 
@@ -79,7 +79,6 @@ class Prototypes:
     update and to evaluate.
     """
 
-    n_clusters: int
     divergence: Divergence
     n_prototypes: int
     mean_weight: float
@@ -90,16 +89,17 @@ class Prototypes:
     def start(self, run: Run) -> tuple[Grouped, list[float]]:
         """Write and group the first memberships: those of a sample, refined by their own divergence."""
         solved = self.begin(run)
-        estimate = write_start(run, softened(solved.memberships), self.divergence, self.n_prototypes)
+        first = softened(solved.memberships)
+        estimate = write_start(run, first, self.divergence, self.n_prototypes)
         if estimate is None:
-            centers = choose_centers(self._sampled_memberships(run), self.n_prototypes)
+            centers = choose_centers(first[_sampled(run)], self.n_prototypes)
         else:
             centers = estimate.centers
         tables = self._group(run, centers, 0)
         found = self._evaluate(run, tables, 0)
         return Grouped(tables, found.objective, found.gap), solved.start_objectives
 
-    def visit(self, run: Run, at: Iterate[Grouped]) -> Visit:
+    def visit(self, run: Run, at: Iterate[Grouped]) -> Callable[[Block], Change]:
         """Return the task that updates every object of a block given all others."""
         threshold = threshold_after(at.state.gap / self.mean_weight, run.tol) * self.mean_weight
         arguments = at.state.tables, run.data.offsets, threshold, self.divergence
@@ -108,16 +108,15 @@ class Prototypes:
     @staticmethod
     def add(total: Change, part: Change) -> Change:
         """Add the change of a further block, in place."""
-        for table, further in zip(total.tables[1:], part.tables[1:], strict=True):
-            np.add(table, further, out=table)
-        return Change(total.tables, max(total.gap, part.gap), total.n_moved + part.n_moved)
+        tables = add_tables(total.tables, part.tables)
+        return Change(tables, max(total.gap, part.gap), total.n_moved + part.n_moved)
 
     def step(self, run: Run, at: Iterate[Grouped], total: Change) -> Step[Grouped]:
         """Take the first step length that lowers the objective, if any; renew the centers if worthwhile."""
         before, generation = at.state, at.generation
         for length in STEPS:
             if length == 1.0:
-                n_generations, tables = 1, apply_change(before.tables, total)
+                n_generations, tables = 1, add_tables(copy_tables(before.tables), total.tables)
             else:
                 run.shorten(generation, length)
                 n_generations = 2
@@ -127,8 +126,7 @@ class Prototypes:
                 break
         else:
             length, n_generations, tables = 0.0, 0, before.tables
-            run.arrays.drop(generation + 1)
-            run.arrays.drop(generation + 2)
+            run.arrays.drop([generation + 1, generation + 2])
             found = self._evaluate(run, tables, generation)
         if before.objective - found.objective > SMALL_DECREASE * abs(before.objective):
             centers = choose_centers(found.memberships, self.n_prototypes)
@@ -144,7 +142,9 @@ class Prototypes:
             "gap": found.gap / self.mean_weight,
         }
         state = Grouped(tables, found.objective, found.gap)
-        return Step(state, record, self._is_settled(at.records, record, run.tol), n_generations)
+        gain = at.records[-1]["objective"] - found.objective if at.records else np.inf
+        is_settled = record["gap"] <= run.tol or gain <= run.tol * SMALL_DECREASE * abs(found.objective)
+        return Step(state, record, is_settled, n_generations)
 
     def pack(self, state: Grouped) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return the tables as arrays and the rest as facts."""
@@ -154,11 +154,6 @@ class Prototypes:
     def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Grouped:
         """Return the state of a snapshot."""
         return Grouped(Tables(**arrays), **facts)
-
-    def _is_settled(self, records: list[Record], record: Record, tol: float) -> bool:
-        before = records[-1]["objective"] if records else np.inf
-        gain = before - record["objective"]
-        return record["gap"] <= tol or gain <= tol * SMALL_DECREASE * abs(record["objective"])
 
     def _group(self, run: Run, centers: np.ndarray, generation: int) -> Tables:
         """Return the tables of a generation for given centers."""
@@ -174,14 +169,6 @@ class Prototypes:
             return evaluate_block(tables, labels, ensemble.offsets, memberships, rows, divergence)
 
         return run.fold(evaluate, add_evaluations)
-
-    def _sampled_memberships(self, run: Run) -> np.ndarray:
-        """Return the first memberships of the sampled objects."""
-        sampled, rows = _sampled(run), []
-        for block in run.blocks:
-            if (of_block := block.rows_of(sampled)).size:
-                rows.append(run.arrays.read(0, block)[of_block])
-        return np.concatenate(rows)
 
 
 def _sampled(run: Run) -> np.ndarray:
@@ -201,10 +188,15 @@ def write_start(
 
     Return the tables of the refined sample in the latter case.
     """
-    estimate = None
-    if len(memberships) < run.data.n_objects:
-        estimate = refined(run.sample, run.data.offsets, memberships, divergence, n_prototypes)
     ensemble, arrays = run.data, run.arrays
+    estimate: Tables | None = None
+    if len(memberships) < ensemble.n_objects:
+        sample, offsets = run.sample, ensemble.offsets
+        for left in range(8, -1, -1):  # eight passes with renewed centers
+            centers = choose_centers(memberships, n_prototypes)
+            estimate = tables_of_block(centers, offsets, sample, memberships)
+            if left:
+                _, memberships = update_block(estimate, offsets, 0.0, divergence, sample, memberships)
 
     def write_first(block: Block) -> None:
         rows = memberships[block.start : block.stop]
@@ -219,31 +211,14 @@ def write_start(
     return estimate
 
 
-def refined(
-    labels: np.ndarray,
-    offsets: np.ndarray,
-    memberships: np.ndarray,
-    divergence: Divergence,
-    n_prototypes: int,
-) -> Tables:
-    """Return the tables of a sample after eight passes with renewed centers."""
-    for _ in range(8):
-        centers = choose_centers(memberships, n_prototypes)
-        tables = tables_of_block(centers, offsets, labels, memberships)
-        _, memberships = update_block(tables, offsets, 0.0, divergence, labels, memberships)
-    return tables_of_block(choose_centers(memberships, n_prototypes), offsets, labels, memberships)
+def least_membership(divergence: Divergence, n_clusters: int) -> float:
+    """Return the least membership that prototypes may give.
 
-
-def diverges_at_edges(divergence: Divergence) -> bool:
-    """Return whether the divergence has no practical bound where a pair has probability 0 or 1, as KL."""
+    Not zero if the divergence has no practical bound where a pair has probability 0 or 1, as KL.
+    """
     value, _, _, parameter = divergence.compiled
     growth = value(1.0, 1e-9, parameter) - value(1.0, 1e-5, parameter)
-    return bool(growth > 4.0 * value(1.0, 0.5, parameter))
-
-
-def least_membership(divergence: Divergence, n_clusters: int) -> float:
-    """Return the least membership that prototypes may give: not zero if a pair could then cost infinity."""
-    return LEAST_PART / n_clusters if diverges_at_edges(divergence) else 0.0
+    return LEAST_PART / n_clusters if growth > 4.0 * value(1.0, 0.5, parameter) else 0.0
 
 
 # One pass
@@ -281,12 +256,6 @@ def update_block(
     return Change(now, float(totals[0]), int(totals[1])), updated
 
 
-def apply_change(tables: Tables, change: Change) -> Tables:
-    """Return the tables after a pass."""
-    after = (before + part for before, part in zip(tables[1:], change.tables[1:], strict=True))
-    return Tables(tables.centers, *after)
-
-
 def place_block(
     tables: Tables, labels: np.ndarray, offsets: np.ndarray, divergence: Divergence
 ) -> np.ndarray:
@@ -305,8 +274,6 @@ class ByPrototypes:
     tables: Tables
     offsets: np.ndarray
     divergence: Divergence
-    weights: None = None
-    """Partitions have no weights here."""
 
     def __call__(self, labels: np.ndarray) -> np.ndarray:
         """Return the best memberships (rows, K) float32 of new objects."""
@@ -450,8 +417,7 @@ class Pairwise:
                 break
         else:
             found, n_generations, length = at.state, 0, 0.0
-            run.arrays.drop(at.generation + 1)
-            run.arrays.drop(at.generation + 2)
+            run.arrays.drop([at.generation + 1, at.generation + 2])
         record: Record = {
             "objective": found.objective,
             "moved": total,
@@ -505,8 +471,7 @@ def sampled_gap(run: Run, generation: int, divergence: Divergence) -> float:
     All objects if there are few. Two passes over the labels, O(n (M + K)) time for each object of the sample.
     """
     n = run.data.n_objects
-    draw = generator(run.seed, "pcc.gap.sample")
-    sampled = np.arange(n) if n <= SUBSAMPLE else np.sort(draw.choice(n, 128, replace=False))
+    sampled = draw_rows(n, n if n <= SUBSAMPLE else 128, run.seed, "pcc.gap.sample")
     ensemble, arrays = run.data, run.arrays
 
     def read_sampled(block: Block) -> tuple[np.ndarray, np.ndarray]:

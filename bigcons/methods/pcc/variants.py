@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import os
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
@@ -34,10 +35,9 @@ from bigcons.methods.pcc.all_pairs import (
     SUBSAMPLE,
     AllPairs,
     Begin,
-    BlockMemberships,
     BySquares,
-    First,
     Solved,
+    first_rows,
     perturbed_uniform,
     softened,
     solve_sample,
@@ -51,6 +51,7 @@ from bigcons.methods.pcc.pairs import (
     isolated_objects,
     place_isolated,
     placer_of,
+    read_across,
     refuse_isolated,
     stretch_steps,
 )
@@ -113,7 +114,8 @@ TAKES: dict[str, Takes] = {
 class Solution(NamedTuple):
     """The memberships found, and what else a fit keeps."""
 
-    memberships: BlockMemberships
+    read: Callable[[Block], np.ndarray]
+    """Gives the memberships (rows, K) float32 of a block, read-only."""
     at: Iterate[Any]
     """Where the passes ended."""
     gap: float
@@ -152,16 +154,15 @@ class Variant(ABC):
 
     def begin(self, sample: Sample, weights: Weights | None, run: Run) -> Solved:
         """Solve the sample of a run over the labels, from clusters of its tree or of an earlier consensus."""
-        offsets, K, n_init = run.data.offsets, self.n_clusters, self.n_init
+        K, n_init = self.n_clusters, self.n_init
         if self.earlier is None:
             groups = sample.groups(n_groups_for(K))
             clusters = groups.clusters_of(groups.cut(K))
         else:
-            placement, n_init = Placement(offsets, K, weights), 1
+            placement, n_init = Placement(run.data.offsets, K, weights), 1
             state = placement.state(*count_earlier(self.earlier, weights, run))
             clusters = placement.place(state, run.sample, None).clusters
-        asked = run.sample, offsets, clusters, K, n_init, run.seed, run.engine, weights
-        return solve_sample(*asked, calibrates=self.calibrates)
+        return solve_sample(run, clusters, K, n_init, weights, calibrates=self.calibrates)
 
     def statistics_bytes(self, ensemble: Ensemble) -> int:
         """Return the size of what a block reports of a pass, or of placing objects: the sums."""
@@ -235,8 +236,8 @@ class Squares(Variant):
         if isinstance(counted, Rates):
             attributes |= rates_found((counted.a, counted.d))
         place = BySquares(at.state, run.data.offsets)
-        memberships = BlockMemberships(run.arrays, at.generation)
-        return Solution(memberships, at, gap, gap <= self.tol, place, attributes)
+        read = partial(run.arrays.read, at.generation)
+        return Solution(read, at, gap, gap <= self.tol, place, attributes)
 
 
 class EveryPair(Variant):
@@ -252,9 +253,9 @@ class EveryPair(Variant):
     def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
         """Solve, given a run over the labels."""
         at = run_passes(run, Pairwise(self.n_clusters, self.divergence, survey.mean_weight, begin))
-        gap, memberships = at.records[-1]["gap"], BlockMemberships(run.arrays, at.generation)
-        place = placer_of(run, memberships, self.divergence, None, np.empty(0, np.int64))
-        return Solution(memberships, at, gap, gap <= self.tol, place, {})
+        gap, read = at.records[-1]["gap"], partial(run.arrays.read, at.generation)
+        place = placer_of(run, read, self.divergence, None, np.empty(0, np.int64))
+        return Solution(read, at, gap, gap <= self.tol, place, {})
 
 
 class Grouped(Variant):
@@ -269,15 +270,15 @@ class Grouped(Variant):
 
     def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
         """Solve, given a run over the labels."""
-        K, scale = self.n_clusters, survey.mean_weight
-        method = Prototypes(K, self.divergence, default_prototypes(K), scale, begin)
+        scale = survey.mean_weight
+        method = Prototypes(self.divergence, default_prototypes(self.n_clusters), scale, begin)
         at = run_passes(run, method)
         gap = sampled_gap(run, at.generation, self.divergence) / scale
         last = at.records[-1]
         attributes = {"approximation_error_": last["error"], "grouped_gap_": last["gap"]}
         place = ByPrototypes(at.state.tables, run.data.offsets, self.divergence)
-        memberships = BlockMemberships(run.arrays, at.generation)
-        return Solution(memberships, at, gap, at.is_settled, place, attributes)
+        read = partial(run.arrays.read, at.generation)
+        return Solution(read, at, gap, at.is_settled, place, attributes)
 
 
 # Listed pairs
@@ -293,7 +294,7 @@ class Listed(Variant):
     def first(self, run: Run, begin: Begin) -> FirstRows:
         """Return the first memberships: those of a solved sample, extended to all objects."""
         solved = begin(run)
-        first, rates = First.of(run.data, solved), solved.sums.weights
+        first, rates = first_rows(run.data, solved), solved.sums.weights
         is_squared = self.divergence.label == "l2"
 
         def of_block(block: Block) -> np.ndarray:
@@ -317,21 +318,22 @@ class Listed(Variant):
             budget = self.memory if self.kind == BLOCKED else None
             left = None if budget is None else max(parse_size(budget) - process_bytes(run.engine), 0)
             check_tasks(near, K, engine, left)
-            over_pairs = Run(pairs, engine, run.seed, run.max_passes, self.tol, rounds=near.in_rounds())
-            over_pairs.arrays, over_pairs.snapshots = run.arrays, run.snapshots
+            over_pairs = replace(run, data=pairs, engine=engine, rounds=near.in_rounds())
             method = BlockedPairs(near, partial(self.first, run, begin), self.max_steps(n))
             at = run_passes(over_pairs, method)
-            memberships = BlockMemberships(run.arrays, at.generation, near.blocks)
+            generation = at.generation
+            read = partial(read_across, run.arrays, generation, near.blocks)
             gap, rates, place = at.records[-1]["gap"], at.state.rates, None
             if can_place:
                 isolated = isolated_objects(pairs)
                 if isolated.size:
                     logger.info("%d objects in no sampled pair are placed over all pairs", isolated.size)
-                    place = placer_of(run, memberships, self.divergence, rates, isolated)
-                    memberships = place_isolated(run, memberships, isolated, place)
-                place = placer_of(run, memberships, self.divergence, rates, np.empty(0, np.int64))
+                    place = placer_of(run, read, self.divergence, rates, isolated)
+                    place_isolated(run, read, generation + 1, isolated, place)
+                    read = partial(run.arrays.read, generation + 1)
+                place = placer_of(run, read, self.divergence, rates, np.empty(0, np.int64))
             attributes = {} if rates is None else rates_found(rates)
-            return Solution(memberships, at, gap, gap <= self.tol, place, attributes)
+            return Solution(read, at, gap, gap <= self.tol, place, attributes)
 
     @abstractmethod
     def ready(self, pairs: PairTable, engine: Engine, scratch: Place) -> tuple[PairTable, Engine]:
@@ -466,46 +468,32 @@ def keeps_labels(ensemble: Ensemble, engine: Engine) -> bool:
     return engine.shares_memory and ensemble.n_objects * ensemble.row_bytes <= 32_000_000
 
 
-def choose_variant(
-    n_clusters: int,
-    ensemble: Ensemble,
-    engine: Engine,
-    *,
-    divergence: str | Divergence = "l2",
-    pairs: Any = ALL,
-    solver: str = "auto",
-    max_iter: Any = None,
-    tol: Any = 3e-5,
-    n_init: Any = "auto",
-    weights: Any = None,
-    coassociation: str = PAPER,
-    memory: str | float | None = None,
-    earlier: Start | None = None,
-) -> Variant:
-    """Check the parameters of PCC, refuse those that do not apply, and return the variant."""
-    check_number("tol", tol, at_least=0.0)
-    check_choice("coassociation", coassociation, (PAPER, CALIBRATED))
-    divergence, calibrates = resolve_divergence(divergence), coassociation == CALIBRATED
+def choose_variant(model: Any, ensemble: Ensemble, engine: Engine) -> Variant:
+    """Check the parameters of a `PCC`, refuse those that do not apply, and return the variant."""
+    max_iter, n_init, weights, memory = model.max_iter, model.n_init, model.weights, model.memory
+    check_number("tol", model.tol, at_least=0.0)
+    check_choice("coassociation", model.coassociation, (PAPER, CALIBRATED))
+    divergence, calibrates = resolve_divergence(model.divergence), model.coassociation == CALIBRATED
     if max_iter not in (None, PAPER):
         max_iter = check_int("max_iter", max_iter)
     n_starts = 8 if n_init == "auto" else check_int("n_init", n_init, or_auto=True)
     if isinstance(weights, str) and weights != ENTROPY:
         raise InvalidInputError(f"weights={weights!r} is unknown; use 'entropy', numbers or None.")
     counted = weights if isinstance(weights, str) else Weights.given(weights, ensemble.offsets)
-    pairs = _checked_pairs(pairs, ensemble)
+    pairs, solver = _checked_pairs(model.pairs, ensemble), model.solver
     kind = _choose_class(solver, pairs, divergence, ensemble, heap_only=max_iter == PAPER)
     if kind is Heap and memory is None and pairs == DENSE:
         memory = DEFAULT_DATA_BYTES  # all pairs as a list
-    asked = (n_clusters, divergence, pairs, max_iter, tol, n_starts, counted, calibrates, memory, earlier)
-    variant = kind(*asked)
+    asked = (divergence, pairs, max_iter, model.tol, n_starts, counted, calibrates, memory, model._start)
+    variant = kind(model.n_clusters, *asked)
     if kind is Heap and solver == "auto" and max_iter != PAPER and getattr(pairs, "path", None) is not None:
         # at most: with memberships in memory
         needed = variant.plan(ensemble, engine, in_memory=True).n_bytes(engine, ensemble)
         if memory is not None and needed > parse_size(memory):
-            variant = Blocked(*asked)
+            variant = Blocked(model.n_clusters, *asked)
     given = {
         "n_init": n_init != "auto",
-        "start": earlier is not None,
+        "start": model._start is not None,
         "max_iter='paper'": max_iter == PAPER,
         "weights": weights is not None,
         "coassociation='calibrated'": calibrates,
