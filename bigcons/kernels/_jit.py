@@ -30,6 +30,7 @@ from threading import Lock
 from typing import Any
 
 import numba
+import numpy as np
 from numba.core.options import DefaultOptions
 
 logger = logging.getLogger("bigcons")
@@ -73,6 +74,10 @@ def _private_parts() -> tuple[Any, Any, dict[str, bool], dict[str, bool]]:
 
 
 _DISK, LLVM, _OF_ALL, _OF_LEAVES = _private_parts()
+
+# `empty(shape, dtype)` and `zeros(shape, dtype)` make arrays in kernels; `flat` is the view of a C-contiguous
+# one by its single entries.
+empty, zeros, flat = (np.empty, np.zeros, np.ravel) if LLVM is None else (LLVM.empty, LLVM.zeros, LLVM.flat)
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:

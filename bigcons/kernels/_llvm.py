@@ -1,13 +1,17 @@
-"""Vectors of eight doubles and two operations on bits, as LLVM instructions.
+"""Vectors of eight doubles, two operations on bits and arrays for kernels, as LLVM instructions.
 
 Numba vectorizes a loop over consecutive entries, but not a sum of rows gathered from a table, which E-steps,
 votes and PCC's passes consist of. Written as instructions on ``<8 x double>``, such a sum stays in one
 register, and LLVM maps it to the processor's instructions (AVX-512, AVX2, SSE, NEON).
 
+Arrays are made by a few instructions, too, where numba compiles a function for every type, and several for
+``np.zeros`` and ``ravel``: a tenth to a quarter of a second each.
+
 Assumptions beyond numba's documented ``intrinsic``, ``models`` and ``register_model``:
 
 - llvmlite's ``IRBuilder`` has the instructions used below, and LLVM accepts its output;
-- numba's code generator offers ``make_array``, which finds an array's data, and ``get_dummy_value``.
+- numba's code generator offers ``make_array``, which finds an array's data, and ``get_dummy_value``;
+- ``populate_array`` fills the record of an array, whose memory the runtime ``nrt`` allocates and counts.
 
 If `broken_assumptions` finds any that no longer hold, which takes no compilation, kernels use `_plain`, and
 results differ in the last bits at most.
@@ -17,8 +21,11 @@ from __future__ import annotations
 
 from llvmlite import binding, ir
 from numba import types
+from numba.core import cgutils
 from numba.core.base import BaseContext
+from numba.core.runtime.context import NRTContext
 from numba.extending import intrinsic, models, register_model
+from numba.np.arrayobj import populate_array
 
 _DOUBLE, _INT32, _INT64 = ir.DoubleType(), ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(_DOUBLE, 8)
@@ -90,6 +97,8 @@ def broken_assumptions() -> list[str]:
     """Return the assumptions of this module that do not hold, one line each; takes about a millisecond."""
     needed = ("make_array", "get_dummy_value")
     broken = [f"numba's code generator has no {name}" for name in needed if not hasattr(BaseContext, name)]
+    needed = ("meminfo_alloc_aligned", "meminfo_data", "incref")
+    broken += [f"numba's runtime has no {name}" for name in needed if not hasattr(NRTContext, name)]
     module = ir.Module()
     signature = ir.FunctionType(_DOUBLE, [_DOUBLE.as_pointer(), _INT64, _DOUBLE])
     function = ir.Function(module, signature, "bigcons_probe")
@@ -223,3 +232,76 @@ def count_bits(typingctx, word):
         return builder.ctpop(args[0])
 
     return types.uint64(types.uint64), generate
+
+
+# Arrays; `_jit` documents them
+
+
+def _made(context, builder, array_type, shape_type, shape, *, with_zeros):
+    """Return an array of a shape, which is a number or a tuple of some."""
+    lengths = [shape]
+    if isinstance(shape_type, types.BaseTuple):
+        lengths = cgutils.unpack_tuple(builder, shape)
+    given = shape_type if isinstance(shape_type, types.BaseTuple) else [shape_type]
+    lengths = [
+        context.cast(builder, length, kind, types.intp) for length, kind in zip(lengths, given, strict=True)
+    ]
+    entry = context.get_data_type(array_type.dtype)
+    itemsize = size = context.get_constant(types.intp, context.get_abi_sizeof(entry))
+    strides = []
+    for length in reversed(lengths):
+        strides.insert(0, size)
+        size = builder.mul(size, length)
+    meminfo = context.nrt.meminfo_alloc_aligned(builder, size, context.get_constant(types.uint32, 64))
+    data = context.nrt.meminfo_data(builder, meminfo)
+    if with_zeros:
+        cgutils.memset(builder, data, size, 0)
+    array = context.make_array(array_type)(context, builder)
+    data = builder.bitcast(data, entry.as_pointer())
+    populate_array(array, data, lengths, strides, itemsize, meminfo)
+    return array._getvalue()
+
+
+def _type_of(shape, dtype):
+    n_axes = shape.count if isinstance(shape, types.BaseTuple) else 1
+    return types.Array(dtype.dtype, n_axes, "C")(shape, dtype)
+
+
+@intrinsic
+def empty(typingctx, shape, dtype):
+    """See `_jit`."""
+
+    def generate(context, builder, signature, args):
+        return _made(
+            context, builder, signature.return_type, signature.args[0], args[0], with_zeros=False
+        )
+
+    return _type_of(shape, dtype), generate
+
+
+@intrinsic
+def zeros(typingctx, shape, dtype):
+    """See `_jit`."""
+
+    def generate(context, builder, signature, args):
+        return _made(context, builder, signature.return_type, signature.args[0], args[0], with_zeros=True)
+
+    return _type_of(shape, dtype), generate
+
+
+@intrinsic
+def flat(typingctx, array):
+    """See `_jit`."""
+
+    def generate(context, builder, signature, args):
+        given = context.make_array(signature.args[0])(context, builder, args[0])
+        view = context.make_array(signature.return_type)(context, builder)
+        lengths, strides = [given.nitems], [given.itemsize]
+        populate_array(view, given.data, lengths, strides, given.itemsize, given.meminfo, given.parent)
+        if context.enable_nrt:
+            context.nrt.incref(builder, signature.return_type, view._getvalue())
+        return view._getvalue()
+
+    if array.layout != "C":
+        raise TypeError(f"{array} has no flat view")
+    return array.copy(ndim=1)(array), generate
