@@ -272,9 +272,7 @@ def empty(typingctx, shape, dtype):
     """See `_jit`."""
 
     def generate(context, builder, signature, args):
-        return _made(
-            context, builder, signature.return_type, signature.args[0], args[0], with_zeros=False
-        )
+        return _made(context, builder, signature.return_type, signature.args[0], args[0], with_zeros=False)
 
     return _type_of(shape, dtype), generate
 

@@ -322,7 +322,7 @@ def sum_of_logs(x, m):
     return total + math.log(product)
 
 
-@leaf
+@jit  # not a leaf: its sum is rounded apart from those that it is added to
 def add_rest(gamma, K, prior, excess, m, rest):
     """Add the expected log theta of one object to ``rest``; return the terms of the bound in gamma alone.
 

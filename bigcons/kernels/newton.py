@@ -34,7 +34,8 @@ class Cost(NamedTuple):
 @jit
 def cost_for(G, K):
     """Allocate the cost of one object of K clusters among G prototypes."""
-    y, gradient, b, step = empty(K, np.float64), empty(K, np.float64), empty(K, np.float64), empty(K, np.float64)
+    y, gradient = empty(K, np.float64), empty(K, np.float64)
+    b, step = empty(K, np.float64), empty(K, np.float64)
     prototypes, terms, A = empty((G, K), np.float64), empty((4, G), np.float64), empty((K, K), np.float64)
     return Cost(y, prototypes, terms, gradient, A, b, step, empty(K, np.int64), empty((K, K + 2), np.float64))
 

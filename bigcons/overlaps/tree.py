@@ -410,7 +410,8 @@ def merge_groups(
     G, trees = len(table), {}
     gains = np.repeat(counts, np.diff(offsets)) * reliable
     for rule, name in enumerate(TREES):
-        costs, merges, heights = pair_costs(rule, table, offsets, counts, gains), np.empty((G - 1, 2), np.int64), np.empty(G - 1)
+        costs = pair_costs(rule, table, offsets, counts, gains)
+        merges, heights = np.empty((G - 1, 2), np.int64), np.empty(G - 1)
         known = np.isfinite(costs)
         unknown = float(costs[known].mean()) if known.any() else 0.0
         all_costs = np.where(np.isnan(costs), unknown, costs)
