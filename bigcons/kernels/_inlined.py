@@ -15,23 +15,16 @@ If `broken_assumptions` finds any that no longer hold, leaves are compiled as al
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from types import SimpleNamespace
 
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
 
-class _Codegen:
-    """Keeps no environment: what is not run needs none."""
-
-    def set_env(self, env_name: str, env: Any) -> None:
-        """Ignore the environment of a leaf."""
-
-
 class _Library(JITCodeLibrary):
     """The code of a leaf in LLVM's language, for others to link."""
 
-    codegen = _Codegen()
+    codegen = SimpleNamespace(set_env=lambda *_: None)  # what is not run needs none
 
     def _optimize_final_module(self):
         pass
@@ -55,8 +48,10 @@ class LeafCompiler(Compiler):
 
 def broken_assumptions() -> list[str]:
     """Return the assumptions of this module that do not hold, one line each."""
-    needed = ("_optimize_final_module", "_finalize_final_module", "_finalize_dynamic_globals")
-    needed += ("_ensure_finalized", "get_pointer_to_function", "codegen")
+    needed = (
+        *("_optimize_final_module", "_finalize_final_module", "_finalize_dynamic_globals"),
+        *("_ensure_finalized", "get_pointer_to_function", "codegen"),
+    )
     broken = [f"numba's library has no {name}" for name in needed if not hasattr(JITCodeLibrary, name)]
     arguments = list(inspect.signature(Compiler.__init__).parameters)
     if arguments[:4] != ["self", "typingctx", "targetctx", "library"]:

@@ -97,8 +97,8 @@ def broken_assumptions() -> list[str]:
     """Return the assumptions of this module that do not hold, one line each; takes about a millisecond."""
     needed = ("make_array", "get_dummy_value")
     broken = [f"numba's code generator has no {name}" for name in needed if not hasattr(BaseContext, name)]
-    needed = ("meminfo_alloc_aligned", "meminfo_data", "incref")
-    broken += [f"numba's runtime has no {name}" for name in needed if not hasattr(NRTContext, name)]
+    of_runtime = ("meminfo_alloc_aligned", "meminfo_data", "incref")
+    broken += [f"numba's runtime has no {name}" for name in of_runtime if not hasattr(NRTContext, name)]
     module = ir.Module()
     signature = ir.FunctionType(_DOUBLE, [_DOUBLE.as_pointer(), _INT64, _DOUBLE])
     function = ir.Function(module, signature, "bigcons_probe")
@@ -237,54 +237,37 @@ def count_bits(typingctx, word):
 # Arrays; `_jit` documents them
 
 
-def _made(context, builder, array_type, shape_type, shape, *, with_zeros):
-    """Return an array of a shape, which is a number or a tuple of some."""
-    lengths = [shape]
-    if isinstance(shape_type, types.BaseTuple):
-        lengths = cgutils.unpack_tuple(builder, shape)
-    given = shape_type if isinstance(shape_type, types.BaseTuple) else [shape_type]
-    lengths = [
-        context.cast(builder, length, kind, types.intp) for length, kind in zip(lengths, given, strict=True)
-    ]
-    entry = context.get_data_type(array_type.dtype)
-    itemsize = size = context.get_constant(types.intp, context.get_abi_sizeof(entry))
-    strides = []
-    for length in reversed(lengths):
-        strides.insert(0, size)
-        size = builder.mul(size, length)
-    meminfo = context.nrt.meminfo_alloc_aligned(builder, size, context.get_constant(types.uint32, 64))
-    data = context.nrt.meminfo_data(builder, meminfo)
-    if with_zeros:
-        cgutils.memset(builder, data, size, 0)
-    array = context.make_array(array_type)(context, builder)
-    data = builder.bitcast(data, entry.as_pointer())
-    populate_array(array, data, lengths, strides, itemsize, meminfo)
-    return array._getvalue()
+def _maker(*, with_zeros):
+    @intrinsic
+    def make(typingctx, shape, dtype):
+        is_tuple = isinstance(shape, types.BaseTuple)
+
+        def generate(context, builder, signature, args):
+            lengths, kinds = [args[0]], [shape]
+            if is_tuple:
+                lengths, kinds = cgutils.unpack_tuple(builder, args[0]), shape
+            lengths = [context.cast(builder, *of, types.intp) for of in zip(lengths, kinds, strict=True)]
+            entry = context.get_data_type(dtype.dtype)
+            itemsize = size = context.get_constant(types.intp, context.get_abi_sizeof(entry))
+            strides: list[ir.Value] = []
+            for length in reversed(lengths):
+                strides.insert(0, size)
+                size = builder.mul(size, length)
+            meminfo = context.nrt.meminfo_alloc_aligned(builder, size, _INT32(64))
+            data = context.nrt.meminfo_data(builder, meminfo)
+            if with_zeros:
+                cgutils.memset(builder, data, size, 0)
+            array = context.make_array(signature.return_type)(context, builder)
+            data = builder.bitcast(data, entry.as_pointer())
+            populate_array(array, data, lengths, strides, itemsize, meminfo)
+            return array._getvalue()
+
+        return types.Array(dtype.dtype, shape.count if is_tuple else 1, "C")(shape, dtype), generate
+
+    return make
 
 
-def _type_of(shape, dtype):
-    n_axes = shape.count if isinstance(shape, types.BaseTuple) else 1
-    return types.Array(dtype.dtype, n_axes, "C")(shape, dtype)
-
-
-@intrinsic
-def empty(typingctx, shape, dtype):
-    """See `_jit`."""
-
-    def generate(context, builder, signature, args):
-        return _made(context, builder, signature.return_type, signature.args[0], args[0], with_zeros=False)
-
-    return _type_of(shape, dtype), generate
-
-
-@intrinsic
-def zeros(typingctx, shape, dtype):
-    """See `_jit`."""
-
-    def generate(context, builder, signature, args):
-        return _made(context, builder, signature.return_type, signature.args[0], args[0], with_zeros=True)
-
-    return _type_of(shape, dtype), generate
+empty, zeros = _maker(with_zeros=False), _maker(with_zeros=True)
 
 
 @intrinsic
