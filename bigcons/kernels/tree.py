@@ -81,7 +81,9 @@ def cost_of(rule, whole, columns, shares, starts, seen, counts, gains, a, b, unk
     return squares / (PRIOR + summed)
 
 
-def pair_costs(rule, table, offsets, counts, gains) -> np.ndarray:
+def pair_costs(
+    rule: int, table: np.ndarray, offsets: np.ndarray, counts: np.ndarray, gains: np.ndarray
+) -> np.ndarray:
     """Return what it costs to merge each two groups (G, G), NaN where no partition sees both.
 
     ``rule`` AVERAGE: one minus the mean of ``gains[b]`` over pairs of objects of the two, each counted for
