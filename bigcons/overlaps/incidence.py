@@ -79,12 +79,13 @@ def fold_overlaps(ensemble: Ensemble, engine: Engine, weigh: Weigh | None = None
 
 
 def mirror(table: np.ndarray) -> None:
-    """Copy the upper triangle of ``table`` (B, B) to the lower one, which is zero, by tiles."""
+    """Copy the upper triangle of ``table`` (B, B) to the lower one, by tiles that stay in the cache."""
     tiles = [slice(first, first + 256) for first in range(0, len(table), 256)]
     for at, rows in enumerate(tiles):
         for columns in tiles[:at]:
             table[rows, columns] = table[columns, rows].T
-        table[rows, rows] += np.triu(table[rows, rows], 1).T
+        upper = np.triu(table[rows, rows])
+        table[rows, rows] = upper + np.triu(upper, 1).T
 
 
 def block_overlaps(labels: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
