@@ -571,10 +571,10 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.getLogger("bigcons").addHandler(logging.NullHandler())  # nothing on the screen
-    sizes = (24, 6) if arguments.smallest else (arguments.alterations, arguments.kills)
+    sizes = (12, 3) if arguments.smallest else (arguments.alterations, arguments.kills)
     solves = ["PCC", "mixture"] if arguments.smallest else list(SOLVES)
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(*sizes, arguments.seed, Path(folder), solves, 80 if arguments.smallest else 1)
+        found = measure(*sizes, arguments.seed, Path(folder), solves, 400 if arguments.smallest else 1)
     print(json.dumps(found, indent=1))
     out = arguments.out or (None if arguments.smallest else RESULTS)
     if out:

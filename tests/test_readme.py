@@ -59,6 +59,7 @@ def test_readme__python_lines_print_what_is_shown(capsys, monkeypatch, tmp_path)
     assert capsys.readouterr().out.splitlines() == re.findall(r"^print.* # (.*)$", code, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_page_of_commands__lines_run(tmp_path, monkeypatch, as_small_process):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)

@@ -105,7 +105,7 @@ def _run(
 
     from bigcons import PCC, Consensus, ConsensusTree, datasets, generate, metrics, plots
 
-    with _compiling(n_clusters) as others:
+    with _compiling_of_pcc(n_clusters) as others:
         if data == "kddcup99":
             features: Any
             features, truth = datasets.kddcup99(
@@ -126,8 +126,9 @@ def _run(
             )
         del features
         with Meter() as waiting, progress("compile the kernels", 0):
+            _solve_few(ConsensusTree, n_clusters)
             others.join()
-            _solve_few(n_clusters)  # loads them, or compiles them if they cannot be kept on disk
+            _solve_few(PCC, n_clusters)  # loads them, or compiles them if they cannot be kept on disk
 
     def solve(name: str, method: Any, **options: Any) -> tuple[Any, dict[str, Any]]:
         with Meter() as meter:
@@ -163,8 +164,8 @@ def _run(
 
 
 @contextmanager
-def _compiling(n_clusters: int) -> Iterator[SpawnProcess]:
-    """Compile the kernels of the solves in another process, as numba compiles one at a time in each."""
+def _compiling_of_pcc(n_clusters: int) -> Iterator[SpawnProcess]:
+    """Compile the kernels of PCC in another process, as numba compiles one at a time in each."""
     process = multiprocessing.get_context("spawn").Process(target=_compile, args=(n_clusters,))
     process.start()
     try:
@@ -175,21 +176,20 @@ def _compiling(n_clusters: int) -> Iterator[SpawnProcess]:
 
 
 def _compile(n_clusters: int) -> None:
+    from bigcons import PCC
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of Ctrl-C this process hears by the one that began it
-    _solve_few(n_clusters)
+    _solve_few(PCC, n_clusters)
 
 
-def _solve_few(n_clusters: int) -> None:
-    """Solve a small ensemble, which needs all kernels of the solves but that of steps over several blocks."""
+def _solve_few(method: Any, n_clusters: int) -> None:
+    """Solve a small ensemble, which needs all kernels of a solve but that of steps over several blocks."""
     import numpy as np
-
-    from bigcons import PCC, ConsensusTree
 
     few = np.random.default_rng(0).integers(-1, 3, (200, 10), dtype=np.int8)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        PCC(n_clusters, random_state=0).fit(few)
-        ConsensusTree(n_clusters, random_state=0).fit(few)
+        method(n_clusters, random_state=0).fit(few)
 
 
 class Meter:

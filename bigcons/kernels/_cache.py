@@ -273,7 +273,7 @@ def _stable_type(argument: Any) -> str:
 def _sources(modules: frozenset[str]) -> str:
     """Return a hash of the sources of modules of kernels and of all that they import: it may be inlined."""
     sources: dict[str, bytes] = {}
-    waiting = {"_jit", *modules}
+    waiting = {"_jit", "_llvm", "_inlined", *modules}
     while waiting:
         module = waiting.pop()
         sources[module] = (Path(__file__).parent / f"{module}.py").read_bytes()

@@ -5,12 +5,13 @@ code fixes the order of every sum, so the result depends on the input alone. Ker
 call with given types, never at import. They copy arrays in loops: of ``a[:] = b`` numba compiles the text of
 its error for half a second to three.
 
-Three features rely on undocumented parts of numba, and each has a plain fallback. If a release of numba
+Four features rely on undocumented parts of numba, and each has a plain fallback. If a release of numba
 changes one of these parts, one warning is logged and only speed suffers:
 
 - `_cache` keeps compiled kernels on disk; otherwise every process compiles them. Numba's own cache misses
   changes in the kernels that a kernel calls, and processes race for its index.
 - `_llvm` provides vectors of eight doubles; otherwise `_plain` uses tuples of eight floats.
+- `_inlined` compiles leaves as far as the kernels need that call them, which are all there is to run.
 - `_options` leaves out entries for calls from C, which nobody makes. `leaf` also leaves out those for calls
   from Python, which would take longer to compile than the few small loops it consists of, and reference
   counting, which takes two atomic instructions per array and call.
@@ -30,6 +31,7 @@ from threading import Lock
 from typing import Any
 
 import numba
+import numpy as np
 from numba.core.options import DefaultOptions
 
 logger = logging.getLogger("bigcons")
@@ -39,11 +41,11 @@ _FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
 _OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": _FASTMATH, "forceinline": True}
 
 
-def _private_parts() -> tuple[Any, Any, dict[str, bool], dict[str, bool]]:
+def _private_parts() -> tuple[Any, Any, dict[str, Any], dict[str, Any]]:
     """Return `_cache` and `_llvm`, or None where unusable, and the options of all kernels and of leaves."""
     broken: list[str] = []
 
-    def part(name: str, switch: str) -> Any:
+    def part(name: str, switch: str = "") -> Any:
         if numba.config.DISABLE_JIT or os.environ.get(switch) == "0":
             return None
         try:
@@ -54,7 +56,7 @@ def _private_parts() -> tuple[Any, Any, dict[str, bool], dict[str, bool]]:
         broken.extend(found)
         return None if found else module
 
-    def option(name: str, value: bool) -> dict[str, bool]:
+    def option(name: str, value: bool) -> dict[str, Any]:
         if hasattr(DefaultOptions, name):
             return {name: value}
         broken.append(f"numba's options have no {name}")
@@ -63,6 +65,8 @@ def _private_parts() -> tuple[Any, Any, dict[str, bool], dict[str, bool]]:
     disk, llvm = part("_cache", "BIGCONS_JIT_CACHE"), part("_llvm", "BIGCONS_JIT_VECTORS")
     of_all = option("no_cfunc_wrapper", True)
     of_leaves = of_all | option("_nrt", False) | option("no_cpython_wrapper", True)
+    if (inlined := part("_inlined")) is not None:
+        of_leaves["pipeline_class"] = inlined.LeafCompiler
     if broken:
         logger.warning(
             "numba %s lacks internals that bigcons relies on for speed: %s; results agree up to rounding. "
@@ -73,6 +77,10 @@ def _private_parts() -> tuple[Any, Any, dict[str, bool], dict[str, bool]]:
 
 
 _DISK, LLVM, _OF_ALL, _OF_LEAVES = _private_parts()
+
+# `empty(shape, dtype)` and `zeros(shape, dtype)` make arrays in kernels; `flat` is the view of a C-contiguous
+# one by its single entries.
+empty, zeros, flat = (np.empty, np.zeros, np.ravel) if LLVM is None else (LLVM.empty, LLVM.zeros, LLVM.flat)
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -133,12 +141,12 @@ def made_once(make: Callable[..., Any]) -> Callable[..., Any]:
     return only
 
 
-def _compiled(function: Callable[..., Any], kind: type, options: dict[str, bool]) -> Callable[..., Any]:
+def _compiled(function: Callable[..., Any], kind: type, options: dict[str, Any]) -> Callable[..., Any]:
     # Inline every callee: otherwise a call binds to whichever copy of the callee the process compiled first,
     # in another context, so the last bits could differ.
     kernel = numba.njit(**_OPTIONS, **options)(function)
     if not numba.config.DISABLE_JIT:
         kernel.__class__ = kind
-    if _DISK is not None:
+    if _DISK is not None and kind is _Kernel:
         _DISK.keep_on_disk(kernel, variant="plain" if LLVM is None else "llvm")
     return kernel

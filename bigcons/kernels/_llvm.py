@@ -1,13 +1,17 @@
-"""Vectors of eight doubles and two operations on bits, as LLVM instructions.
+"""Vectors of eight doubles, two operations on bits and arrays for kernels, as LLVM instructions.
 
 Numba vectorizes a loop over consecutive entries, but not a sum of rows gathered from a table, which E-steps,
 votes and PCC's passes consist of. Written as instructions on ``<8 x double>``, such a sum stays in one
 register, and LLVM maps it to the processor's instructions (AVX-512, AVX2, SSE, NEON).
 
+Arrays are made by a few instructions, too, where numba compiles a function for every type, and several for
+``np.zeros`` and ``ravel``: a tenth to a quarter of a second each.
+
 Assumptions beyond numba's documented ``intrinsic``, ``models`` and ``register_model``:
 
 - llvmlite's ``IRBuilder`` has the instructions used below, and LLVM accepts its output;
-- numba's code generator offers ``make_array``, which finds an array's data, and ``get_dummy_value``.
+- numba's code generator offers ``make_array``, which finds an array's data, and ``get_dummy_value``;
+- ``populate_array`` fills the record of an array, whose memory the runtime ``nrt`` allocates and counts.
 
 If `broken_assumptions` finds any that no longer hold, which takes no compilation, kernels use `_plain`, and
 results differ in the last bits at most.
@@ -17,8 +21,11 @@ from __future__ import annotations
 
 from llvmlite import binding, ir
 from numba import types
+from numba.core import cgutils
 from numba.core.base import BaseContext
+from numba.core.runtime.context import NRTContext
 from numba.extending import intrinsic, models, register_model
+from numba.np.arrayobj import populate_array
 
 _DOUBLE, _INT32, _INT64 = ir.DoubleType(), ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(_DOUBLE, 8)
@@ -90,6 +97,8 @@ def broken_assumptions() -> list[str]:
     """Return the assumptions of this module that do not hold, one line each; takes about a millisecond."""
     needed = ("make_array", "get_dummy_value")
     broken = [f"numba's code generator has no {name}" for name in needed if not hasattr(BaseContext, name)]
+    of_runtime = ("meminfo_alloc_aligned", "meminfo_data", "incref")
+    broken += [f"numba's runtime has no {name}" for name in of_runtime if not hasattr(NRTContext, name)]
     module = ir.Module()
     signature = ir.FunctionType(_DOUBLE, [_DOUBLE.as_pointer(), _INT64, _DOUBLE])
     function = ir.Function(module, signature, "bigcons_probe")
@@ -223,3 +232,57 @@ def count_bits(typingctx, word):
         return builder.ctpop(args[0])
 
     return types.uint64(types.uint64), generate
+
+
+# Arrays; `_jit` documents them
+
+
+def _maker(*, with_zeros):
+    @intrinsic
+    def make(typingctx, shape, dtype):
+        is_tuple = isinstance(shape, types.BaseTuple)
+
+        def generate(context, builder, signature, args):
+            lengths, kinds = [args[0]], [shape]
+            if is_tuple:
+                lengths, kinds = cgutils.unpack_tuple(builder, args[0]), shape
+            lengths = [context.cast(builder, *of, types.intp) for of in zip(lengths, kinds, strict=True)]
+            entry = context.get_data_type(dtype.dtype)
+            itemsize = size = context.get_constant(types.intp, context.get_abi_sizeof(entry))
+            strides: list[ir.Value] = []
+            for length in reversed(lengths):
+                strides.insert(0, size)
+                size = builder.mul(size, length)
+            meminfo = context.nrt.meminfo_alloc_aligned(builder, size, _INT32(64))
+            data = context.nrt.meminfo_data(builder, meminfo)
+            if with_zeros:
+                cgutils.memset(builder, data, size, 0)
+            array = context.make_array(signature.return_type)(context, builder)
+            data = builder.bitcast(data, entry.as_pointer())
+            populate_array(array, data, lengths, strides, itemsize, meminfo)
+            return array._getvalue()
+
+        return types.Array(dtype.dtype, shape.count if is_tuple else 1, "C")(shape, dtype), generate
+
+    return make
+
+
+empty, zeros = _maker(with_zeros=False), _maker(with_zeros=True)
+
+
+@intrinsic
+def flat(typingctx, array):
+    """See `_jit`."""
+
+    def generate(context, builder, signature, args):
+        given = context.make_array(signature.args[0])(context, builder, args[0])
+        view = context.make_array(signature.return_type)(context, builder)
+        lengths, strides = [given.nitems], [given.itemsize]
+        populate_array(view, given.data, lengths, strides, given.itemsize, given.meminfo, given.parent)
+        if context.enable_nrt:
+            context.nrt.incref(builder, signature.return_type, view._getvalue())
+        return view._getvalue()
+
+    if array.layout != "C":
+        raise TypeError(f"{array} has no flat view")
+    return array.copy(ndim=1)(array), generate

@@ -24,7 +24,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._jit import empty, flat, jit, leaf, zeros
 from bigcons.kernels.cluster_tables import (
     add_to_rows,
     end_of_slice,
@@ -66,21 +66,21 @@ def sweep(
     n_rows, M = labels.shape
     K = y_new.shape[1]
     s_width, t_width = S.shape[1], T.shape[1]
-    s_at = np.empty(M if gains is None else 2 * M, np.uint64)
-    t_at = np.empty(M, np.uint64)
+    s_at = empty(M if gains is None else 2 * M, np.uint64)
+    t_at = empty(M, np.uint64)
     w_at = listed(weights)
-    g_at = np.empty(M if gains is None else 2 * M)
-    s_sum = np.empty(s_width)
-    t_sum = np.empty(t_width)
-    A = np.empty((K, K))
-    b = np.empty(K)
-    y = np.empty(K)
-    d = np.zeros(s_width)
-    t_change = np.zeros(t_width)
-    support = np.empty(K, np.int64)
-    work = np.empty((K, K + 2))
-    s_flat, t_flat = S.ravel(), T.ravel()
-    s_out, t_out = S_out.ravel(), T_out.ravel()
+    g_at = empty(M if gains is None else 2 * M, np.float64)
+    s_sum = empty(s_width, np.float64)
+    t_sum = empty(t_width, np.float64)
+    A = empty((K, K), np.float64)
+    b = empty(K, np.float64)
+    y = empty(K, np.float64)
+    d = zeros(s_width, np.float64)
+    t_change = zeros(t_width, np.float64)
+    support = empty(K, np.int64)
+    work = empty((K, K + 2), np.float64)
+    s_flat, t_flat = flat(S), flat(T)
+    s_out, t_out = flat(S_out), flat(T_out)
     for i in range(n_rows):
         m = find_rows(labels, i, 0, M, offsets, s_width, s_at, t_width, t_at)
         weight = weigh(labels, i, 0, M, m, weights, w_at)
@@ -160,11 +160,11 @@ def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums, gains=Non
     c, ab, ac + 2b^2, bc, c^2. With gains, their sum takes the place of m for b and c alone.
     """
     K, M = y_new.shape[1], labels.shape[1]
-    s_at, t_at = np.empty(M, np.uint64), np.empty(M, np.uint64)
+    s_at, t_at = empty(M, np.uint64), empty(M, np.uint64)
     w_at = listed(weights)
-    d = np.empty(K)
-    outer = np.zeros(T_step.shape[1])
-    table = T_step.ravel()
+    d = empty(K, np.float64)
+    outer = zeros(T_step.shape[1], np.float64)
+    table = flat(T_step)
     for i in range(labels.shape[0]):
         m = find_rows(labels, i, 0, M, offsets, 0, s_at, T_step.shape[1], t_at)
         if m == 0:
@@ -197,7 +197,7 @@ def listed(weights: np.ndarray | None) -> np.ndarray | None:
 def _listed(weights):
     """Give each case a type of its own, where numba would give both one that may be None."""
     if isinstance(weights, types.Array):
-        return lambda weights: np.empty(weights.shape[0])
+        return lambda weights: empty(weights.shape[0], np.float64)
     return lambda weights: None  # noqa: ARG005 - of the same arguments as what it stands for
 
 
@@ -415,11 +415,11 @@ def accumulate(labels, offsets, weights, y, S, T, sums, gains=None):
     n_rows, M = labels.shape
     K, s_width, t_width = y.shape[1], S.shape[1], T.shape[1]
     n_together = rows_together(n_rows, offsets, s_width, t_width)
-    s_at, t_at = np.empty(M, np.uint64), np.empty(M, np.uint64)
+    s_at, t_at = empty(M, np.uint64), empty(M, np.uint64)
     w_at = listed(weights)
-    d, outer = np.zeros((n_together, s_width)), np.zeros((n_together, t_width))
-    pull, weight = np.empty(n_together), np.empty(n_together)
-    s_flat, t_flat = S.ravel(), T.ravel()
+    d, outer = zeros((n_together, s_width), np.float64), zeros((n_together, t_width), np.float64)
+    pull, weight = empty(n_together, np.float64), empty(n_together, np.float64)
+    s_flat, t_flat = flat(S), flat(T)
     for start in range(0, n_rows, n_together):
         n_here = min(n_together, n_rows - start)
         pull[:n_here] = 0.0

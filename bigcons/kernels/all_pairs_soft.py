@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._jit import empty, flat, jit, leaf, zeros
 from bigcons.kernels.all_pairs import (
     fill_change,
     fill_outer,
@@ -83,15 +83,15 @@ def sweep(
     """Update every object of a block in turn, as `all_pairs.sweep`; memberships (rows, B) float32."""
     K = y_new.shape[1]
     M, s_width, t_width = offsets.shape[0] - 1, S.shape[1], T.shape[1]
-    s_at, t_at = np.empty(memberships.shape[1], np.uint64), np.empty(M, np.uint64)
-    p_at, sw_at = np.empty((2, memberships.shape[1]))
+    s_at, t_at = empty(memberships.shape[1], np.uint64), empty(M, np.uint64)
+    p_at, sw_at = empty((2, memberships.shape[1]), np.float64)
     w_at = listed(weights)
-    s_sum, t_sum = np.empty(s_width), np.empty(t_width)
-    A, b, y = np.empty((K, K)), np.empty(K), np.empty(K)
-    d, t_change = np.zeros(s_width), np.zeros(t_width)
-    support, work = np.empty(K, np.int64), np.empty((K, K + 2))
-    s_flat, t_flat = S.ravel(), T.ravel()
-    s_out, t_out = S_out.ravel(), T_out.ravel()
+    s_sum, t_sum = empty(s_width, np.float64), empty(t_width, np.float64)
+    A, b, y = empty((K, K), np.float64), empty(K, np.float64), empty(K, np.float64)
+    d, t_change = zeros(s_width, np.float64), zeros(t_width, np.float64)
+    support, work = empty(K, np.int64), empty((K, K + 2), np.float64)
+    s_flat, t_flat = flat(S), flat(T)
+    s_out, t_out = flat(S_out), flat(T_out)
     for i in range(memberships.shape[0]):
         n_s, m, own, weight = list_rows(
             memberships, i, offsets, weights, s_width, t_width, s_at, p_at, sw_at, t_at, w_at
@@ -128,11 +128,11 @@ def measure_step(memberships, offsets, weights, y_old, y_new, T_step, sums):
     The first two of the ``sums`` are times ``q_i``, the others times ``m_i``.
     """
     K, M = y_new.shape[1], offsets.shape[0] - 1
-    s_at, t_at = np.empty(memberships.shape[1], np.uint64), np.empty(M, np.uint64)
-    p_at, sw_at = np.empty((2, memberships.shape[1]))
+    s_at, t_at = empty(memberships.shape[1], np.uint64), empty(M, np.uint64)
+    p_at, sw_at = empty((2, memberships.shape[1]), np.float64)
     w_at = listed(weights)
-    d, outer = np.empty(K), np.zeros(T_step.shape[1])
-    table = T_step.ravel()
+    d, outer = empty(K, np.float64), zeros(T_step.shape[1], np.float64)
+    table = flat(T_step)
     for i in range(memberships.shape[0]):
         _, m, own, weight = list_rows(
             memberships, i, offsets, weights, 0, T_step.shape[1], s_at, p_at, sw_at, t_at, w_at
@@ -162,11 +162,11 @@ def measure_step(memberships, offsets, weights, y_old, y_new, T_step, sums):
 def accumulate(memberships, offsets, weights, y, S, T, sums):
     """Add a block's ``y (rows, K)`` float32 to S and T, and sum q|y|^2 and m|y|^4 to ``sums (2,)``."""
     K, M = y.shape[1], offsets.shape[0] - 1
-    s_at, t_at = np.empty(memberships.shape[1], np.uint64), np.empty(M, np.uint64)
-    p_at, sw_at = np.empty((2, memberships.shape[1]))
+    s_at, t_at = empty(memberships.shape[1], np.uint64), empty(M, np.uint64)
+    p_at, sw_at = empty((2, memberships.shape[1]), np.float64)
     w_at = listed(weights)
-    d, outer = np.zeros(S.shape[1]), np.zeros(T.shape[1])
-    s_flat, t_flat = S.ravel(), T.ravel()
+    d, outer = zeros(S.shape[1], np.float64), zeros(T.shape[1], np.float64)
+    s_flat, t_flat = flat(S), flat(T)
     for i in range(memberships.shape[0]):
         n_s, m, own, weight = list_rows(
             memberships, i, offsets, weights, S.shape[1], T.shape[1], s_at, p_at, sw_at, t_at, w_at

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._jit import empty, jit, leaf, zeros
 
 
 @jit
@@ -43,8 +43,8 @@ def nearest_clusters(
     pair; if ``labeled`` has rows, it is the number of partitions that join a pair, over all pairs, divided by
     that of those that label it. -1 and 0 if none is positive. Ties go to the pair of lowest hash.
     """
-    joined = np.zeros(root.shape[0], np.int64)
-    met = np.empty(root.shape[0], np.int64)
+    joined = zeros(root.shape[0], np.int64)
+    met = empty(root.shape[0], np.int64)
     for w in range(wanted.shape[0]):
         a = wanted[w]
         n_met = 0
@@ -136,8 +136,8 @@ def gather_profiles(
 
     New arrays may be the old ones only if every cluster is one piece.
     """
-    totals = np.zeros(n_base_clusters, np.int64)
-    met = np.empty(n_base_clusters, np.int64)
+    totals = zeros(n_base_clusters, np.int64)
+    met = empty(n_base_clusters, np.int64)
     n_entries = 0
     number = 0
     for a in range(alive.shape[0]):
@@ -173,7 +173,7 @@ def list_pieces(begins, clusters, counts, starts, pieces, shares):
     """
     n_pieces = begins.shape[0] - 1
     n_base_clusters = starts.shape[0] - 1
-    within = np.zeros(n_base_clusters, np.int64)
+    within = zeros(n_base_clusters, np.int64)
     for e in range(begins[n_pieces]):
         within[clusters[e]] += 1
     kept = 0

@@ -26,7 +26,7 @@ import math
 
 import numpy as np
 
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._jit import empty, flat, jit, leaf, zeros
 from bigcons.kernels._vector import (
     WIDTH,
     add_products8,
@@ -129,25 +129,25 @@ def e_step(labels, offsets, beta, alpha, gamma_old, gamma_new, counts, log_means
     n_rows, M = labels.shape
     B, K = beta.shape
     width = padded(K)
-    padded_beta = np.zeros((B, width))
+    padded_beta = zeros((B, width), np.float64)
     for b in range(B):
         for k in range(K):
             padded_beta[b, k] = beta[b, k]
-    table = padded_beta.ravel()
-    shares = np.zeros(B * width)  # phi without its factor beta
+    table = flat(padded_beta)
+    shares = zeros(B * width, np.float64)  # phi without its factor beta
     prior = np.ones(width)
     for k in range(K):
         prior[k] = alpha[k]
-    at = np.empty(M, np.uint64)
-    inverse = np.empty(M)
+    at = empty(M, np.uint64)
+    inverse = empty(M, np.float64)
     together = rows_together(n_rows, offsets, width, 0)
-    n_labels = np.empty(together, np.int64)
+    n_labels = empty(together, np.int64)
     gamma = np.ones((together, width))
-    weight, total = np.empty((together, width)), np.empty((together, width))
-    excess = np.empty(width)
+    weight, total = empty((together, width), np.float64), empty((together, width), np.float64)
+    excess = empty(width, np.float64)
     product = np.ones(width)
-    log_y = np.zeros(width)
-    rest = np.zeros(width)
+    log_y = zeros(width, np.float64)
+    rest = zeros(width, np.float64)
     bound = 0.0
     n_labeled = 0
     for start in range(0, n_rows, together):
@@ -196,7 +196,7 @@ def e_step(labels, offsets, beta, alpha, gamma_old, gamma_new, counts, log_means
 @jit
 def sum_partitions(values, offsets, sums):
     """Set every row of ``sums`` (B, K) to the sum of the rows of ``values`` (B, K) of its partition."""
-    total = np.empty(values.shape[1])
+    total = empty(values.shape[1], np.float64)
     for u in range(offsets.shape[0] - 1):
         total[:] = 0.0
         for b in range(offsets[u], offsets[u + 1]):
@@ -322,7 +322,7 @@ def sum_of_logs(x, m):
     return total + math.log(product)
 
 
-@leaf
+@jit  # not a leaf: its sum is rounded apart from those that it is added to
 def add_rest(gamma, K, prior, excess, m, rest):
     """Add the expected log theta of one object to ``rest``; return the terms of the bound in gamma alone.
 

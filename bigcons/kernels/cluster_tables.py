@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._jit import empty, flat, jit, leaf, zeros
 from bigcons.kernels._vector import WIDTH, add8, add_times8, load8, store8, zero8
 
 # Entries of a table that stay in a second-level cache while all objects of a block visit them.
@@ -202,8 +202,8 @@ def sum_votes(labels, offsets, table, votes, n_labels):
     labels (n, M), negative where missing; table (B, width) float64, the width a multiple of eight. Objects
     visit a slice of the partitions after the other.
     """
-    at = np.empty(labels.shape[1], np.uint64)
-    gather(labels, 0, len(labels), offsets, table.ravel(), table.shape[1], at, votes, n_labels, True)
+    at = empty(labels.shape[1], np.uint64)
+    gather(labels, 0, len(labels), offsets, flat(table), table.shape[1], at, votes, n_labels, True)
 
 
 @jit
@@ -214,8 +214,8 @@ def count_shares(labels, offsets, shares, table):
     """
     if shares.shape[1] != table.shape[1]:
         raise ValueError("shares and table need as many columns")
-    at = np.empty(labels.shape[1], np.uint64)
-    scatter(labels, 0, len(labels), offsets, table.ravel(), table.shape[1], at, shares)
+    at = empty(labels.shape[1], np.uint64)
+    scatter(labels, 0, len(labels), offsets, flat(table), table.shape[1], at, shares)
 
 
 @jit
@@ -235,8 +235,8 @@ def mark_majorities(T, offsets, majority):
     a cluster has no member. One pass over T.
     """
     K = T.shape[1]
-    most = np.empty(K)
-    winner = np.empty(K, np.int64)
+    most = empty(K, np.float64)
+    winner = empty(K, np.int64)
     for u in range(offsets.shape[0] - 1):
         most[:] = 0.0
         for b in range(offsets[u], offsets[u + 1]):
@@ -261,9 +261,9 @@ def assign(labels, offsets, table, bias, current, assigned, T, sizes, totals):
     """
     n_rows, M = labels.shape
     K, width = bias.shape[0], table.shape[1]
-    at = np.empty(M, np.uint64)
-    scores = np.empty(width)
-    rows, counts = table.ravel(), T.ravel()
+    at = empty(M, np.uint64)
+    scores = empty(width, np.float64)
+    rows, counts = flat(table), flat(T)
     for i in range(n_rows):
         m = find_rows(labels, i, 0, M, offsets, width, at)
         if m == 0:
@@ -298,9 +298,9 @@ def respond(labels, offsets, table, bias, T, sizes, totals):
     Arguments as in `assign`.
     """
     together = rows_together(len(labels), offsets, table.shape[1], 0)
-    at = np.empty(labels.shape[1], np.uint64)
-    scores, n_labels = np.zeros((together, table.shape[1])), np.empty(together, np.int64)
-    rows, sums = table.ravel(), T.ravel()
+    at = empty(labels.shape[1], np.uint64)
+    scores, n_labels = zeros((together, table.shape[1]), np.float64), empty(together, np.int64)
+    rows, sums = flat(table), flat(T)
     for start in range(0, len(labels), together):
         n = min(together, len(labels) - start)
         respond_together(
@@ -335,11 +335,11 @@ def responsibilities(labels, offsets, table, bias, out):
     n_rows, M = labels.shape
     K, width = bias.shape[0], table.shape[1]
     together = rows_together(n_rows, offsets, width, 0)
-    at = np.empty(M, np.uint64)
-    scores, n_labels = np.zeros((together, width)), np.empty(together, np.int64)
+    at = empty(M, np.uint64)
+    scores, n_labels = zeros((together, width), np.float64), empty(together, np.int64)
     for start in range(0, n_rows, together):
         n = min(together, n_rows - start)
-        gather(labels, start, n, offsets, table.ravel(), width, at, scores, n_labels, together > 1)
+        gather(labels, start, n, offsets, flat(table), width, at, scores, n_labels, together > 1)
         for r in range(n):
             normalize(scores[r], bias)
             for k in range(K):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._jit import empty, jit, leaf
 
 # numba promotes mixed signed and unsigned integers to float, so all parts are unsigned.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -38,7 +38,7 @@ def mark_drawn(key, first, bounds, counts, marks):
     Selection sampling (Fan, Muller, Rezucha 1962; algorithm S of Knuth, *TAOCP* 2, 3.4.2): a row is taken
     with the share that the rows still needed have of those still to come.
     """
-    random, start = np.empty(1, np.uint64), np.empty(1, np.uint64)
+    random, start = empty(1, np.uint64), empty(1, np.uint64)
     for p in range(counts.size):
         start[0] = key + np.uint64(first + p) * _GOLDEN
         random[0] = bits(start) * _SECOND  # pieces start far from each other

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._jit import empty, jit, leaf
 from bigcons.kernels.draws import uniform
 
 
@@ -36,12 +36,12 @@ def sweep(labels, offsets, z, by_label, by_partition, alpha, omega, sums, keep, 
     """
     n, M = labels.shape
     K = by_label.shape[1]
-    scale = np.empty((M, K))
+    scale = empty((M, K), np.float64)
     for u in range(M):
         for h in range(K):
             scale[u, h] = 1.0 / ((offsets[u + 1] - offsets[u]) * omega + by_partition[u, h])
-    own = np.empty(K)
-    weight = np.empty(K)
+    own = empty(K, np.float64)
+    weight = empty(K, np.float64)
     for i in range(n):
         own[:] = 0.0
         for u in range(M):
@@ -80,7 +80,7 @@ def move(by_label, by_partition, scale, own, b, u, h, change, omega, offsets):
 @jit
 def log_prior(labels, z, log_gammas, n_clusters):
     """Return the sum over objects and clusters of ``log_gammas[n_ih]``, log_gammas (M+1,) float64."""
-    own = np.empty(n_clusters, np.int64)
+    own = empty(n_clusters, np.int64)
     total = 0.0
     for i in range(labels.shape[0]):
         own[:] = 0

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._jit import empty, jit, leaf
 from bigcons.kernels.draws import uniform
 
 
@@ -29,11 +29,11 @@ def sweep(labels, offsets, codes, counts, sizes, n_seen, F, A, B, C, temperature
     with probability ``~ exp(gain / temperature)``, drawn with ``random`` (1,) uint64.
     """
     M, K = labels.shape[1], counts.shape[0]
-    seen = np.empty(M, np.int64)
-    base = np.empty(M, np.int64)
-    a_without = np.empty(M)
-    b_without = np.empty(M)
-    gains = np.empty(K)
+    seen = empty(M, np.int64)
+    base = empty(M, np.int64)
+    a_without = empty(M, np.float64)
+    b_without = empty(M, np.float64)
+    gains = empty(K, np.float64)
     n_moved = 0
     gained = 0.0
     for i in range(labels.shape[0]):

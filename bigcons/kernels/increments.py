@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._jit import jit, leaf, zeros
 
 
 @jit
@@ -18,7 +18,7 @@ def tree_and_neighbors(points, parent, length, nearest, distance, next_distance)
     so that many equal points form a path, not a star.
     """
     n = points.shape[0]
-    placed = np.zeros(n, np.bool_)
+    placed = zeros(n, np.bool_)
     for v in range(n):
         parent[v] = -1
         length[v] = distance[v] = next_distance[v] = np.inf

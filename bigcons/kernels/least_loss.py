@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._jit import empty, flat, jit, leaf
 from bigcons.kernels.cluster_tables import add_rows, find_rows
 
 # Shares of the moves of a pass that are tried: all, a half, a quarter, an eighth.
@@ -43,8 +43,8 @@ def propose(
     """
     n, M = labels.shape
     K, width = bias.shape[0], table.shape[1]
-    at, costs = np.empty(M, np.uint64), np.empty(width)
-    rows, without = table.ravel(), own.ravel()
+    at, costs = empty(M, np.uint64), empty(width, np.float64)
+    rows, without = flat(table), flat(own)
     counts = changes.reshape(N_LEVELS, changes.shape[1] * width)
     for i in range(n):
         moves[i] = -1
@@ -118,7 +118,7 @@ def merge_costs(T, offsets, of_partitions, merging, squared, costs):
     and for each base cluster the square of the number of clusters that hold some of it.
     """
     K = T.shape[1]
-    sizes, held = np.empty(K), np.empty(K, np.int64)
+    sizes, held = empty(K, np.float64), empty(K, np.int64)
     costs[:] = 0.0
     for u in range(offsets.shape[0] - 1):
         sizes[:] = 0.0

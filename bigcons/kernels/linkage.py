@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._jit import empty, jit, leaf, zeros
 from bigcons.kernels.label_rows import compare_rows
 
 
@@ -27,8 +27,8 @@ def spanning_tree(rows, over_all, first, second, n_agree, n_seen):
     n = rows.shape[0]
     agree = np.full(n, -1, np.int64)
     seen = np.ones(n, np.int64)
-    nearest = np.zeros(n, np.int64)
-    placed = np.zeros(n, np.bool_)
+    nearest = zeros(n, np.int64)
+    placed = zeros(n, np.bool_)
     current = 0
     for edge in range(n - 1):
         placed[current] = True
@@ -111,7 +111,7 @@ def chain_merges(distances, sizes, method, first, second, heights):
     lowest first point is taken. O(n^2) time.
     """
     n = sizes.shape[0]
-    chain = np.empty(n, np.int64)
+    chain = empty(n, np.int64)
     length = 0
     start = 0
     for merge in range(n - 1):
@@ -199,7 +199,7 @@ def centroid_merges(squares, sizes, first, second, heights):
     away, the row is rescanned only when it might hold the minimum (Müllner 2011).
     """
     n = sizes.shape[0]
-    nearest = np.zeros(n, np.int64)
+    nearest = zeros(n, np.int64)
     least = np.full(n, np.inf)
     for i in range(n - 1):
         _scan_row(squares, sizes, i, nearest, least)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._jit import empty, jit, leaf
 from bigcons.kernels._vector import WIDTH, add_times8, choose8, fill8, load8, store8, zero8
 from bigcons.layout import MISSING
 
@@ -36,8 +36,8 @@ def label_nearest(points, centers, offsets, is_seen, labels):
     """
     n_rows, width = points.shape[0], points.shape[1] + 1
     n_tiles = max(1, min(16, (1 << 16) // (TILE * width)))  # half a megabyte, which a core's cache holds
-    panel, tile = np.empty(n_tiles * TILE * width), np.empty(TILE * width)
-    rows, nearest = np.empty(n_tiles * TILE, np.int64), np.empty(TILE)
+    panel, tile = empty(n_tiles * TILE * width, np.float64), empty(TILE * width, np.float64)
+    rows, nearest = empty(n_tiles * TILE, np.int64), empty(TILE, np.float64)
     for start in range(0, n_rows, n_tiles * TILE):
         n_here = min(n_tiles * TILE, n_rows - start)
         for r in range(n_here):

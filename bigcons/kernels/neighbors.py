@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._jit import empty, jit, leaf, zeros
 from bigcons.kernels.label_rows import compare_rows
 from bigcons.kernels.linkage import find_root
 
@@ -46,8 +46,8 @@ def order_of_visits(rows, offsets, starts, members, order):
     Rows that share base clusters come to lie close together, so that counts by row stay in the cache.
     """
     n, n_partitions = rows.shape
-    met = np.zeros(n, np.bool_)
-    walked = np.zeros(starts.shape[0], np.bool_)
+    met = zeros(n, np.bool_)
+    walked = zeros(starts.shape[0], np.bool_)
     head = 0
     tail = 0
     for first in range(n):
@@ -125,13 +125,13 @@ def nearest_outside(
     n, n_partitions = rows.shape
     q = neighbor.shape[1]
     n_words = observed.shape[1]
-    met = np.empty(n + 1, np.int32)
-    lists = np.empty(n_partitions, np.int64)
-    lengths = np.empty(n_partitions, np.int64)
-    tried = np.empty(2 * q + 9, np.int64)
-    near = np.empty(q, np.int64)
-    near_agree = np.empty(q, np.int64)
-    near_seen = np.empty(q, np.int64)
+    met = empty(n + 1, np.int32)
+    lists = empty(n_partitions, np.int64)
+    lengths = empty(n_partitions, np.int64)
+    tried = empty(2 * q + 9, np.int64)
+    near = empty(q, np.int64)
+    near_agree = empty(q, np.int64)
+    near_seen = empty(q, np.int64)
     last = -1
     for w in range(wanted.shape[0]):
         i = wanted[w]
@@ -261,7 +261,7 @@ def best_outside(component, largest, neighbor, agree, seen, head, best):
                 np.int64(seen[other, head[other]]),
             ):
                 best[own] = i
-    unsure = np.empty(n, np.int64)
+    unsure = empty(n, np.int64)
     n_unsure = 0
     for i in range(n):
         if head[i] < q or component[i] == largest:

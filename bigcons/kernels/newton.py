@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._jit import empty, jit, leaf
 from bigcons.kernels.simplex import minimize_on_simplex
 
 
@@ -34,9 +34,10 @@ class Cost(NamedTuple):
 @jit
 def cost_for(G, K):
     """Allocate the cost of one object of K clusters among G prototypes."""
-    y, gradient, b, step = np.empty(K), np.empty(K), np.empty(K), np.empty(K)
-    prototypes, terms, A = np.empty((G, K)), np.empty((4, G)), np.empty((K, K))
-    return Cost(y, prototypes, terms, gradient, A, b, step, np.empty(K, np.int64), np.empty((K, K + 2)))
+    y, gradient = empty(K, np.float64), empty(K, np.float64)
+    b, step = empty(K, np.float64), empty(K, np.float64)
+    prototypes, terms, A = empty((G, K), np.float64), empty((4, G), np.float64), empty((K, K), np.float64)
+    return Cost(y, prototypes, terms, gradient, A, b, step, empty(K, np.int64), empty((K, K + 2), np.float64))
 
 
 @leaf

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._jit import empty, flat, jit, leaf, zeros
 from bigcons.kernels.cluster_tables import add_to_rows, find_rows, sum_rows
 
 
@@ -24,9 +24,9 @@ def multiply_rows(labels, offsets, table, A, before, after, T, P, totals):
     """
     n_rows, M = labels.shape
     K, width = A.shape[0], table.shape[1]
-    at = np.empty(M, np.uint64)
-    g, q, below = np.zeros(width), np.zeros(width), np.zeros(width)
-    rows, sums = table.ravel(), T.ravel()
+    at = empty(M, np.uint64)
+    g, q, below = zeros(width, np.float64), zeros(width, np.float64), zeros(width, np.float64)
+    rows, sums = flat(table), flat(T)
     for i in range(n_rows):
         m = find_rows(labels, i, 0, M, offsets, width, at)
         if m == 0:
@@ -67,9 +67,9 @@ def place_rows(labels, offsets, table, A, n_steps, out):
     """
     n_rows, M = labels.shape
     K, width = A.shape[0], table.shape[1]
-    at = np.empty(M, np.uint64)
-    g, q, below = np.zeros(width), np.zeros(width), np.zeros(width)
-    rows = table.ravel()
+    at = empty(M, np.uint64)
+    g, q, below = zeros(width, np.float64), zeros(width, np.float64), zeros(width, np.float64)
+    rows = flat(table)
     for i in range(n_rows):
         m = find_rows(labels, i, 0, M, offsets, width, at)
         if m == 0:

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._jit import empty, flat, jit, leaf, zeros
 from bigcons.kernels._vector import WIDTH, add_times8, count_bits, load8, store8, zero8
 from bigcons.kernels.cluster_tables import add_to_rows, find_rows, padded, sum_rows
 from bigcons.kernels.soft import list_memberships
@@ -27,7 +27,7 @@ def count_overlaps(labels, offsets, table):
     B = offsets[M]
     # 64 words for each of a thousand base clusters stay in the cache; for few objects rows are shorter.
     words = min(64, (n_rows + 63) // 64)
-    bits = np.empty((B + 1, words), np.uint64)  # the last row collects missing labels without a branch
+    bits = empty((B + 1, words), np.uint64)  # the last row collects missing labels without a branch
     for first in range(0, n_rows, 64 * words):
         last = min(n_rows, first + 64 * words)
         pack(labels, offsets, first, last, bits)
@@ -72,7 +72,7 @@ def multiply_rows(starts, columns, values, column_starts, table):
     column: each is multiplied with those listed before it. n at most 2^16.
     """
     n, n_columns = starts.shape[0] - 1, column_starts.shape[0] - 1
-    rows, shares = np.empty(columns.shape[0], np.uint16), np.empty(columns.shape[0])
+    rows, shares = empty(columns.shape[0], np.uint16), empty(columns.shape[0], np.float64)
     ends, at = column_starts.copy(), starts.copy()
     last = 0
     while last < n_columns:
@@ -111,17 +111,6 @@ def move_rows(starts, columns, values, first, before, after, sums):
 
 
 @jit
-def mirror(table):
-    """Copy the upper triangle of ``table`` (B, B) to the lower one, by tiles that stay in the cache."""
-    B, tile = len(table), 32
-    for first in range(0, B, tile):
-        for left in range(0, first + 1, tile):
-            for a in range(first, min(first + tile, B)):
-                for b in range(left, min(left + tile, a)):
-                    table[a, b] = table[b, a]
-
-
-@jit
 def add_overlaps(labels, offsets, weights, table):
     """Add ``weights[i]`` to ``table`` for each pair of base clusters of object ``i``; as `count_overlaps`.
 
@@ -130,9 +119,9 @@ def add_overlaps(labels, offsets, weights, table):
     n_rows, M = labels.shape
     # Rows are added together, one partition after another, so that the table rows of one stay in the cache.
     chunk = min(n_rows, max(2048, 8 * offsets[M]))
-    codes = np.empty((chunk, M), np.int32)
-    n_labels = np.empty(chunk, np.int32)
-    done = np.empty(chunk, np.int32)
+    codes = empty((chunk, M), np.int32)
+    n_labels = empty(chunk, np.int32)
+    done = empty(chunk, np.int32)
     for first in range(0, n_rows, chunk):
         last = min(n_rows, first + chunk)
         for i in range(first, last):
@@ -170,7 +159,7 @@ def list_overlaps(labels, offsets, u, members, ends, row_ends, columns, values):
     """
     M = labels.shape[1]
     B = offsets[M]
-    counts, position = np.zeros(B, np.int32), np.full(B, -1)
+    counts, position = zeros(B, np.int32), np.full(B, -1)
     n = 0
     for c in range(offsets[u + 1] - offsets[u]):
         begin = n
@@ -248,7 +237,7 @@ def multiply_table(starts, columns, values, first, last, table, product):
     The matrix as in `multiply_rows`, without any order of its columns; the width is a multiple of eight.
     """
     width = table.shape[1]
-    rows = table.ravel()
+    rows = flat(table)
     for i in range(first, last):
         out = product[i]
         for k in range(0, width, WIDTH):
@@ -266,9 +255,9 @@ def add_products(labels, offsets, weights, table, product):
     """
     n_rows, M = labels.shape
     width = table.shape[1]
-    at = np.empty(M, np.uint64)
-    total = np.empty(width)
-    rows, products = table.ravel(), product.ravel()
+    at = empty(M, np.uint64)
+    total = empty(width, np.float64)
+    rows, products = flat(table), flat(product)
     for i in range(n_rows):
         m = find_rows(labels, i, 0, M, offsets, width, at)
         sum_rows(rows, at, m, total)
@@ -281,7 +270,7 @@ def add_products(labels, offsets, weights, table, product):
 def add_soft_products(memberships, weights, table, product):
     """Add the same for a block of memberships (rows, B)."""
     B, width = memberships.shape[1], table.shape[1]
-    codes, values, total = np.empty(B, np.int64), np.empty(B), np.empty(width)
+    codes, values, total = empty(B, np.int64), empty(B, np.float64), empty(width, np.float64)
     for i in range(memberships.shape[0]):
         m = list_memberships(memberships, i, codes, values)
         total[:] = 0.0
@@ -317,13 +306,13 @@ def nearest_centers(rows, counted, centers, assigned, sums, sizes):
     """
     n, (K, D) = rows.shape[0], centers.shape
     width = padded(K)
-    eights, halves = np.zeros(width * D), np.zeros(K)
+    eights, halves = zeros(width * D, np.float64), zeros(K, np.float64)
     for k in range(K):
         for d in range(D):
             eights[(k // WIDTH * D + d) * WIDTH + k % WIDTH] = centers[k, d]
             halves[k] += 0.5 * centers[k, d] ** 2
     together = 32  # rows that are compared with the same eight centers, which stay in the cache
-    products = np.empty((together, width))
+    products = empty((together, width), np.float64)
     inertia = 0.0
     for first in range(0, n, together):
         last = min(first + together, n)

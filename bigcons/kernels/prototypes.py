@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._jit import empty, flat, jit, leaf
 from bigcons.kernels.cluster_tables import find_rows, sum_rows
 from bigcons.kernels.newton import Cost, cost_for, kkt_gap, minimize, newton_model, set_gradient
 
@@ -56,7 +56,7 @@ def scratch_for(tables, M):
     """Return working space for objects of M partitions."""
     G, K = tables.centers.shape
     width = tables.count.shape[1]
-    at, agree = np.empty((2, M), np.uint64), np.empty((2, width))
+    at, agree = empty((2, M), np.uint64), empty((2, width), np.float64)
     return Scratch(at[0], at[1], agree[0], agree[1], cost_for(G, K))
 
 
@@ -212,15 +212,15 @@ def gather_object(labels, i, offsets, tables, s):
     width = tables.count.shape[1]
     m = find_rows(labels, i, 0, labels.shape[1], offsets, width, s.count_at, width, s.seen_at)
     if m > 0:
-        sum_rows(tables.count.ravel(), s.count_at, m, s.agree)
-        sum_rows(tables.seen.ravel(), s.seen_at, m, s.together)
+        sum_rows(flat(tables.count), s.count_at, m, s.agree)
+        sum_rows(flat(tables.seen), s.seen_at, m, s.together)
     return m
 
 
 @jit
 def add_object(tables, group, m, sign, s):
     """Add the object in ``s``, of ``m`` labels, to its group; remove it with ``sign`` -1."""
-    count, seen = tables.count.ravel(), tables.seen.ravel()
+    count, seen = flat(tables.count), flat(tables.seen)
     column = np.uint64(group)
     for e in range(m):
         count[s.count_at[e] + column] += sign

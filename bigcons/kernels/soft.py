@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._jit import empty, jit, leaf
 
 
 @jit
@@ -18,7 +18,7 @@ def add_soft_overlaps(memberships, weights, table):
     weights (rows,) float64. O(b_i^2) for an object with memberships in b_i base clusters.
     """
     B = memberships.shape[1]
-    codes, values = np.empty(B, np.int64), np.empty(B)
+    codes, values = empty(B, np.int64), empty(B, np.float64)
     for i in range(memberships.shape[0]):
         m = list_memberships(memberships, i, codes, values)
         for p in range(m):
@@ -31,7 +31,7 @@ def add_soft_overlaps(memberships, weights, table):
 def sum_soft_votes(memberships, table, scores):
     """Set ``scores`` (rows, K) float64 to the product of the memberships and ``table`` (B, K) float64."""
     B, K = memberships.shape[1], scores.shape[1]
-    codes, values = np.empty(B, np.int64), np.empty(B)
+    codes, values = empty(B, np.int64), empty(B, np.float64)
     for i in range(memberships.shape[0]):
         m = list_memberships(memberships, i, codes, values)
         scores[i] = 0.0

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._jit import empty, flat, jit, leaf, zeros
 from bigcons.kernels.cluster_tables import add_rows, end_of_slice, find_rows, rows_together
 
 AVERAGE, DISTINCT = 0, 1
@@ -81,9 +81,10 @@ def cost_of(rule, whole, columns, shares, starts, seen, counts, gains, a, b, unk
     return squares / (PRIOR + summed)
 
 
-@jit
-def pair_costs(rule, table, offsets, counts, gains, costs):
-    """Set ``costs`` (G, G) to what it costs to merge each two groups, NaN where no partition sees both.
+def pair_costs(
+    rule: int, table: np.ndarray, offsets: np.ndarray, counts: np.ndarray, gains: np.ndarray
+) -> np.ndarray:
+    """Return what it costs to merge each two groups (G, G), NaN where no partition sees both.
 
     ``rule`` AVERAGE: one minus the mean of ``gains[b]`` over pairs of objects of the two, each counted for
     each partition that labels both, 0 if it does not join them. DISTINCT: ``sum_u c_u x_u^2 / (PRIOR + sum_u
@@ -91,19 +92,9 @@ def pair_costs(rule, table, offsets, counts, gains, costs):
     weights c of partitions and ``gains`` (B,) those of base clusters, times that of the partition. The
     diagonal is infinite. O(E G^2) for E base clusters with objects of a group, in the mean.
     """
-    G = table.shape[0]
-    columns, shares = np.empty(table.shape, np.int32), np.empty_like(table)
-    starts, seen = np.empty((G, offsets.shape[0]), np.int64), np.empty((G, offsets.shape[0] - 1))
-    whole = np.zeros(table.shape[1])
-    for a in range(G):
-        list_row(rule, table, offsets, a, columns, shares, starts, seen)
-    for a in range(G):
-        costs[a, a] = np.inf
-        spread_row(columns, shares, starts, a, True, whole)
-        for b in range(a + 1, G):
-            costs[a, b] = cost_of(rule, whole, columns, shares, starts, seen, counts, gains, a, b, np.nan)
-            costs[b, a] = costs[a, b]
-        spread_row(columns, shares, starts, a, False, whole)
+    costs, merges = np.empty((len(table), len(table))), np.empty((0, 2), np.int64)
+    agglomerate(rule, table, offsets, counts, gains, costs, np.nan, merges, np.empty(0))
+    return costs
 
 
 @jit
@@ -112,60 +103,58 @@ def agglomerate(rule, table, offsets, counts, gains, costs, unknown, merges, hei
 
     ``table`` (G, B) and the ``costs`` (G, G) of `pair_costs` are changed in place; pairs of groups that no
     partition sees together cost ``unknown``. ``merges`` (G - 1, 2): the kept group, which is the lower, and
-    the one merged into it; ``heights`` (G - 1,): their cost.
+    the one merged into it; ``heights`` (G - 1,): their cost. If ``merges`` has no rows, ``costs`` are set to
+    those of any two groups, and nothing is merged.
     """
-    G = table.shape[0]
-    columns, shares = np.empty(table.shape, np.int32), np.empty_like(table)
-    starts, seen = np.empty((G, offsets.shape[0]), np.int64), np.empty((G, offsets.shape[0] - 1))
-    whole = np.zeros(table.shape[1])
-    alive = np.ones(G, np.bool_)
-    nearest = np.zeros(G, np.int64)
-    for a in range(G):
+    G, is_merging = table.shape[0], merges.shape[0] > 0
+    columns, shares = empty(table.shape, np.int32), empty(table.shape, np.float64)
+    starts, seen = empty((G, offsets.shape[0]), np.int64), empty((G, offsets.shape[0] - 1), np.float64)
+    whole = zeros(table.shape[1], np.float64)
+    is_gone, nearest = zeros(G, np.bool_), empty(G, np.int64)
+    for step in range(-G, merges.shape[0] if is_merging else G):
+        a, b = step + G if step < 0 else step, -1
+        if step >= 0 and is_merging:
+            a = -1
+            for k in range(G):
+                if is_gone[k]:
+                    continue
+                if nearest[k] < 0:
+                    nearest[k] = nearest_of(costs, is_gone, k)
+                if a < 0 or costs[k, nearest[k]] < costs[a, nearest[a]]:
+                    a = k
+            b = nearest[a]
+            if b < a:
+                a, b = b, a
+            merges[step, 0], merges[step, 1], heights[step] = a, b, costs[a, b]
+            is_gone[b] = True
+            for e in range(table.shape[1]):
+                table[a, e] += table[b, e]
         list_row(rule, table, offsets, a, columns, shares, starts, seen)
-        for b in range(G):
-            if math.isnan(costs[a, b]):
-                costs[a, b] = unknown
-    for a in range(G):
-        nearest[a] = nearest_of(costs, alive, a)
-    for step in range(G - 1):
-        a = -1
-        for k in range(G):
-            if alive[k] and (a < 0 or costs[k, nearest[k]] < costs[a, nearest[a]]):
-                a = k
-        b = nearest[a]
-        if b < a:
-            a, b = b, a
-        merges[step, 0], merges[step, 1], heights[step] = a, b, costs[a, b]
-        alive[b] = False
-        for e in range(table.shape[1]):
-            table[a, e] += table[b, e]
-        list_row(rule, table, offsets, a, columns, shares, starts, seen)
+        nearest[a] = -1
+        if step < 0:  # all rows are listed first
+            continue
+        costs[a, a] = np.inf
         spread_row(columns, shares, starts, a, True, whole)
-        for k in range(G):
-            if alive[k] and k != a:
-                costs[a, k] = cost_of(
-                    rule, whole, columns, shares, starts, seen, counts, gains, a, k, unknown
-                )
-                costs[k, a] = costs[a, k]
-        spread_row(columns, shares, starts, a, False, whole)
-        nearest[a] = nearest_of(costs, alive, a)
-        for k in range(G):
-            if not alive[k] or k == a:
+        for k in range(0 if is_merging else a + 1, G):
+            if k == a or is_gone[k]:
                 continue
+            cost = cost_of(rule, whole, columns, shares, starts, seen, counts, gains, a, k, unknown)
+            costs[a, k] = costs[k, a] = cost
             if nearest[k] == a or nearest[k] == b:
-                nearest[k] = nearest_of(costs, alive, k)
-            elif costs[k, a] < costs[k, nearest[k]] or (
-                costs[k, a] == costs[k, nearest[k]] and a < nearest[k]
+                nearest[k] = -1
+            elif nearest[k] >= 0 and (
+                cost < costs[k, nearest[k]] or (cost == costs[k, nearest[k]] and a < nearest[k])
             ):
                 nearest[k] = a
+        spread_row(columns, shares, starts, a, False, whole)
 
 
 @leaf
-def nearest_of(costs, alive, a):
-    """Return the living group other than ``a`` that costs least to merge with it, the first of equal ones."""
+def nearest_of(costs, is_gone, a):
+    """Return the group other than ``a`` that costs least to merge with it, the first of equal ones."""
     best = a
     for b in range(costs.shape[0]):
-        if alive[b] and b != a and (best == a or costs[a, b] < costs[a, best]):
+        if not is_gone[b] and b != a and (best == a or costs[a, b] < costs[a, best]):
             best = b
     return best
 
@@ -205,12 +194,12 @@ def place(
     M = labels.shape[1]
     K, width, is_told = prior.shape[0], rates.shape[1], confidence.shape[0] > 0
     together = rows_together(labels.shape[0], offsets, width, 0)
-    at, n_labels = np.empty(M, np.uint64), np.empty((2, together), np.int64)
-    sums = np.empty((2, together, width))
-    flat, own, counts = rates.ravel(), without.ravel(), T.ravel()
+    at, n_labels = empty(M, np.uint64), empty((2, together), np.int64)
+    sums = empty((2, together, width), np.float64)
+    gains, own, counts = flat(rates), flat(without), flat(T)
     # the partitions of the first half, then the others: as unsigned numbers, which need no check for < 0
-    column, begins, from_here = np.empty(M, np.uint64), np.empty(M, np.uint64), np.zeros(M + 1, np.int64)
-    ends = np.zeros(3, np.int64)
+    column, begins, from_here = empty(M, np.uint64), empty(M, np.uint64), zeros(M + 1, np.int64)
+    ends = zeros(3, np.int64)
     n = 0
     for h in range(2):
         for u in range(M):
@@ -242,7 +231,7 @@ def place(
                         at[m] = begins[j] + np.uint64(label) * row_entries
                         m += np.uint64(label >= 0)
                     found = np.int64(m) - listed
-                    add_evidence(flat, own, at[listed:], found, current[i], sums[h, r], width)
+                    add_evidence(gains, own, at[listed:], found, current[i], sums[h, r], width)
                     n_labels[h, r] += found
             first = last
         for r in range(n_rows):

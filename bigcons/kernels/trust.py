@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._jit import empty, jit, leaf, zeros
 from bigcons.kernels._vector import count_bits
 
 
@@ -27,23 +27,25 @@ def compare_partitions(labels, offsets, others, together, in_first, in_second, i
     widest, n_other_bits = 0, 0
     for u in range(M):
         widest = max(widest, offsets[u + 1] - offsets[u])
-    starts = np.empty(others.shape[0], np.int64)
+    starts = empty(others.shape[0], np.int64)
     for r in range(others.shape[0]):
         starts[r] = n_other_bits
         n_other_bits += offsets[others[r] + 1] - offsets[others[r]]
-    bits, other_bits = np.empty((widest, n_words), np.uint64), np.empty((n_other_bits, n_words), np.uint64)
+    bits, other_bits = empty((widest, n_words), np.uint64), empty((n_other_bits, n_words), np.uint64)
     for r in range(others.shape[0]):
         v = others[r]
         pack_column(labels, v, other_bits[starts[r] : starts[r] + offsets[v + 1] - offsets[v]])
-    in_columns = np.empty(widest, np.int64)
-    ends, order = np.empty(widest + 1, np.int64), np.empty(n_rows, np.int64)
-    in_group, in_column = np.zeros(widest, np.int64), np.zeros(widest, np.int64)
-    is_other = np.zeros(M, np.bool_)
-    is_other[others] = True
+    in_columns = empty(widest, np.int64)
+    ends, order = empty(widest + 1, np.int64), empty(n_rows, np.int64)
+    in_group, in_column = zeros(widest, np.int64), zeros(widest, np.int64)
+    is_other = zeros(M, np.bool_)
+    for r in range(others.shape[0]):
+        is_other[others[r]] = True
     for u in range(M):
         width = offsets[u + 1] - offsets[u]
         pack_column(labels, u, bits[:width])
-        ends[: width + 1] = 0
+        for b in range(width + 1):
+            ends[b] = 0
         for i in range(n_rows):
             if labels[i, u] >= 0:
                 ends[labels[i, u] + 1] += 1
@@ -64,7 +66,8 @@ def compare_partitions(labels, offsets, others, together, in_first, in_second, i
                     bits[:width], columns, in_columns
                 )
                 continue
-            in_column[:] = 0
+            for c in range(other_width):
+                in_column[c] = 0
             start, n_both, n_together, n_first, n_second = 0, 0, 0, 0, 0
             for b in range(width):
                 n_group = 0

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from bigcons.coassociation.factorized import incidence_of
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, open_engine
 from bigcons.layout import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
@@ -536,7 +537,6 @@ def independent_share(
     for that many independent ones. Of soft clusterings, ``labels`` are memberships (rows, B), and variances
     are those in the sample.
     """
-    from bigcons.kernels.cluster_tables import summed_rows
     from bigcons.kernels.soft import sum_soft_votes
 
     labeled = clusters >= 0
@@ -549,7 +549,8 @@ def independent_share(
         summed = np.empty((len(labels), K))
         sum_soft_votes(labels, log_rates, summed)
     else:
-        summed, _ = summed_rows(labels, offsets, log_rates)
+        incidence = incidence_of(labels, offsets)
+        summed = incidence @ log_rates
     totals = np.array([summed[clusters == k].sum(axis=0) for k in range(K)])
     np.fill_diagonal(totals, -np.inf)
     following = totals.round(6).argmax(axis=1)  # round: rounding settles no tie
@@ -572,8 +573,8 @@ def independent_share(
     deviations = evidence - np.repeat(means, widths, axis=0)
     variances = np.add.reduceat(table.T * deviations**2, offsets[:-1], axis=0) / counts * of_one[:, None]
     at = np.arange(clusters.size), clusters
-    found = (summed_rows(labels, offsets, deviations)[0][at] ** 2).sum()
-    expected = summed_rows(labels, offsets, np.repeat(variances, widths, axis=0))[0][at].sum()
+    found = ((incidence @ deviations)[at] ** 2).sum()
+    expected = (incidence @ np.repeat(variances, widths, axis=0))[at].sum()
     return float(min(ratio(expected, found, 1.0), 1.0))
 
 

@@ -413,11 +413,12 @@ def merge_groups(
     G, trees = len(table), {}
     gains = np.repeat(counts, np.diff(offsets)) * reliable
     for rule, name in enumerate(TREES):
-        costs, merges, heights = np.empty((G, G)), np.empty((G - 1, 2), np.int64), np.empty(G - 1)
-        pair_costs(rule, table, offsets, counts, gains, costs)
+        costs = pair_costs(rule, table, offsets, counts, gains)
+        merges, heights = np.empty((G - 1, 2), np.int64), np.empty(G - 1)
         known = np.isfinite(costs)
         unknown = float(costs[known].mean()) if known.any() else 0.0
-        agglomerate(rule, table.copy(), offsets, counts, gains, costs.copy(), unknown, merges, heights)
+        all_costs = np.where(np.isnan(costs), unknown, costs)
+        agglomerate(rule, table.copy(), offsets, counts, gains, all_costs, unknown, merges, heights)
         trees[name] = Tree(merges, heights)
     return trees, costs
 
@@ -429,8 +430,7 @@ def least_distinctness(table: np.ndarray, offsets: np.ndarray, counts: np.ndarra
     """
     from bigcons.kernels.tree import DISTINCT, pair_costs
 
-    costs = np.empty((len(table), len(table)))
-    pair_costs(DISTINCT, table, offsets, counts, np.ones(table.shape[1]), costs)
+    costs = pair_costs(DISTINCT, table, offsets, counts, np.ones(table.shape[1]))
     costs[~np.isfinite(costs)] = np.inf
     nearest = costs.min(axis=1)
     return np.where(np.isfinite(nearest), nearest, float(len(table) > 1))

@@ -129,7 +129,7 @@ def write(cells, route, folder, names=NAMES[0]):
 
 
 @given(written_tables())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @pytest.mark.filterwarnings("ignore:partition .* as its only label")
 def test_a_table_of_any_sort_has_the_meaning_it_was_written_with(table):
     columns, cells, missing, route, names = table

@@ -467,6 +467,7 @@ def test_methods__tells_all_of_one(run):
     assert run("methods nonsense").exit_code == 2
 
 
+@pytest.mark.slow
 def test_demo__runs_again_into_its_own_folder_and_says_so(run, ran):
     result = ran("demo --size 500")
     again = run("demo --size 500 --json")
@@ -481,6 +482,7 @@ def test_demo__runs_again_into_its_own_folder_and_says_so(run, ran):
     assert scores["matching_accuracy"] == accuracy[0]
 
 
+@pytest.mark.slow
 def test_demo__resumes_when_it_was_interrupted_and_shows_a_table(run, monkeypatch):
     from bigcons import plots
 

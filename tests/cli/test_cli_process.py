@@ -61,6 +61,7 @@ def test_demo__leaves_other_folders_alone(start, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no POSIX signals")
 def test_interrupt__ends_a_running_command(start, tmp_path):
     child = start("demo", "--size", "120000")
@@ -75,6 +76,7 @@ def test_interrupt__ends_a_running_command(start, tmp_path):
     assert not (tmp_path / "bigcons-demo" / "ensemble.zarr").exists()
 
 
+@pytest.mark.slow
 def test_run__refuses_a_budget_before_it_begins_or_keeps_to_it(start, tmp_path):
     """Whatever generating leaves behind in its process."""
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(3000, 5)))
@@ -90,6 +92,7 @@ def test_run__refuses_a_budget_before_it_begins_or_keeps_to_it(start, tmp_path):
     assert (tmp_path / "out/consensus.zarr").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no POSIX signals")
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]

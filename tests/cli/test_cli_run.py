@@ -46,6 +46,7 @@ def test_run__generates_solves_and_scores(run):
     )
 
 
+@pytest.mark.slow
 def test_run__interrupted_in_its_solve_says_what_is_kept_and_goes_on(run, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
@@ -66,6 +67,7 @@ def test_run__shows_the_number_of_clusters_it_chose(run):
     assert json.loads(result.stdout)["consensus"]["n_clusters_choice"].startswith("NClustersChoice(3")
 
 
+@pytest.mark.slow
 def test_run__again_finds_its_results_and_other_parameters_are_refused(run, tmp_path):
     assert run().exit_code == 0
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
@@ -85,6 +87,7 @@ def test_run__again_finds_its_results_and_other_parameters_are_refused(run, tmp_
     assert "made with --base-clusters 4:4, not " in run("--random-state 1 --base-clusters split").stderr
 
 
+@pytest.mark.slow
 def test_run__another_store_in_the_place_of_its_ensemble_is_refused_as_what_it_is(run, tmp_path):
     assert run().exit_code == 0
     (tmp_path / "out" / "ensemble.zarr").rename(tmp_path / "kept.zarr")

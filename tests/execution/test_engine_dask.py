@@ -483,6 +483,7 @@ def test_plan__refuses_a_worker_whose_own_limit_is_too_small():
             MemoryPlan(0, per_block=10**12).check("PCC", engine, ensemble, None)
 
 
+@pytest.mark.slow
 def test_map__lets_an_adaptive_cluster_grow():
     """So much is sent ahead that Dask sees that the workers are busy for a time; four tasks are too few."""
     with dask.config.set({"distributed.adaptive.target-duration": "1s"}), growing() as (cluster, client):

@@ -319,6 +319,7 @@ for turn in range(10**6):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills as POSIX systems do")
 @pytest.mark.parametrize(
     ("name", "action"),

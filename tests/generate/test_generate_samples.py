@@ -269,6 +269,7 @@ generate.kmeans(sys.argv[1], n_partitions=40, n_clusters=4, train=300, out=sys.a
 """
 
 
+@pytest.mark.slow
 def test_samples__after_kill_9_only_what_is_unfinished_is_made(tmp_path):
     np.save(tmp_path / "x.npy", datasets.planted_features(120_000, 256)[0].astype(np.float32))
     out, scratch = tmp_path / "e.zarr", tmp_path / "e.zarr.partial"

@@ -14,8 +14,8 @@ import pytest
 from numba import njit
 from numba.core.options import DefaultOptions
 
-from bigcons.kernels import _cache, _jit, _llvm, _plain
-from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels import _cache, _inlined, _jit, _llvm, _plain
+from bigcons.kernels._jit import empty, flat, jit, leaf, zeros
 
 ADVICE = (
     "numba or llvmlite changed. Kernels fall back to plain ones and stay right; to regain the speed, adapt "
@@ -43,6 +43,11 @@ def test_numba_llvm__has_the_instructions_of_our_vectors() -> None:
     assert not broken, ADVICE + "; ".join(broken)
 
 
+def test_numba_libraries__leave_machine_code_of_leaves_out() -> None:
+    broken = _inlined.broken_assumptions()
+    assert not broken, ADVICE + "; ".join(broken)
+
+
 @pytest.mark.parametrize("name", ["_nrt", "no_cfunc_wrapper", "no_cpython_wrapper"])
 def test_numba_options__can_leave_reference_counts_and_entries_for_python_out(name) -> None:
     assert hasattr(DefaultOptions, name), f"{ADVICE}numba's options have no {name} (kernels._jit.leaf)"
@@ -65,7 +70,8 @@ def test_leaf__is_compiled_once_for_constants_and_numbers_and_runs_as_written_in
 def test_jit__rests_on_the_private_parts_where_they_are_whole() -> None:
     assert _jit.LLVM is _llvm
     assert _jit._OF_ALL == {"no_cfunc_wrapper": True}
-    assert _jit._OF_LEAVES == {"_nrt": False, "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
+    of_leaves = {"_nrt": False, "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
+    assert of_leaves | {"pipeline_class": _inlined.LeafCompiler} == _jit._OF_LEAVES
 
 
 def use_vectors(vectors):
@@ -101,6 +107,27 @@ def test_plain__twins_of_the_llvm_functions_give_the_same() -> None:
         np.testing.assert_allclose(outs[1], outs[0], rtol=1e-15, atol=1e-15)
         assert first[0] == pytest.approx(second[0], rel=1e-14)
         assert first[1:] == second[1:] == (2.0**exponent, word.bit_count())
+
+
+def test_arrays__are_those_of_numpy_and_the_flat_one_is_a_view() -> None:
+    @jit
+    def made(n):
+        counts, table, cube = zeros(n, np.int32), empty((n, 2), np.float64), zeros((n, 2, 3), np.bool_)
+        entries = flat(table)
+        for i in range(entries.shape[0]):
+            entries[i] = i
+        flat(cube)[6 * n - 1] = True
+        return counts, table, cube
+
+    for n in (1, 5):
+        counts, table, cube = made(n)
+        expected = np.zeros(n, np.int32), np.arange(2.0 * n).reshape(n, 2), np.zeros((n, 2, 3), bool)
+        expected[2][-1, -1, -1] = True
+        for found, wanted in zip((counts, table, cube), expected, strict=True):
+            assert found.dtype == wanted.dtype
+            np.testing.assert_array_equal(found, wanted)
+    with pytest.raises(MemoryError):
+        made(2**55)
 
 
 # Kernels that count bits, compare labels and sum vectors, in leaves and around them, on the same input.
@@ -156,6 +183,11 @@ LOSSES = {
         "import numba; from llvmlite import ir; del ir.IRBuilder.shuffle_vector",
         "shuffle_vector",
         {"disk": True, "vectors": False},
+    ),
+    "library": (
+        "import numba; from numba.core import codegen; del codegen.JITCodeLibrary",
+        "JITCodeLibrary",
+        {"disk": True, "vectors": True},
     ),
     "reference counts": (
         "from numba.core.options import DefaultOptions; del DefaultOptions._nrt",

@@ -253,7 +253,9 @@ def test_prototypes__comes_within_half_a_percent_of_dense_kl(n_clusters):
     "divergence",
     [
         "power:1.5",
-        Divergence(lambda x: x**4 + x * x, name="quartic", allow_nonconvex=True),
+        pytest.param(
+            Divergence(lambda x: x**4 + x * x, name="quartic", allow_nonconvex=True), marks=pytest.mark.slow
+        ),
     ],
     ids=str,
 )

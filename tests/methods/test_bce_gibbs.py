@@ -212,6 +212,7 @@ def test_fit__has_the_same_bits_on_any_engine(planted):
     assert fits[0].history_ == fits[1].history_
 
 
+@pytest.mark.slow
 def test_fit__in_blocks_finds_planted_classes_with_the_same_bits_on_any_engine(planted, tmp_path):
     ensemble, truth = planted
     stored = ensemble.save(tmp_path / "ensemble.zarr", chunk_rows=64)

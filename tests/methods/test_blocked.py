@@ -299,8 +299,8 @@ def test_solve__of_many_blocks_finds_what_the_heap_finds_and_all_pairs(coassocia
 @pytest.mark.slow
 @pytest.mark.parametrize("divergence", ["l2", "kl"])
 def test_fit__stored_tiles(divergence, tmp_path):
-    _, labels, truth = table_of(1500)
-    ensemble = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=256)
+    _, labels, truth = table_of(800)
+    ensemble = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=128)
     sample(ensemble, per_object=20, tiles=4, out=tmp_path / "p.zarr", random_state=0)
     model = PCC(K, divergence=divergence, pairs=tmp_path / "p.zarr", tol=1e-2, random_state=0)
     model.fit(ensemble, out=tmp_path / "c.zarr")

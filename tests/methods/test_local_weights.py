@@ -177,6 +177,7 @@ def test_memberships__of_zeros_and_ones_are_labels(name):
     )
 
 
+@pytest.mark.slow
 def test_fit__of_very_many_base_clusters_has_the_same_bits_on_threads(tmp_path):
     rng = np.random.default_rng(0)
     group = rng.integers(260, size=2600)

@@ -242,7 +242,7 @@ def test_fit__does_not_depend_on_the_scale_of_the_weights():
 
 def test_fit__reports_the_weighted_gap_and_objective_of_what_it_returns(tmp_path):
     labels, _ = planted()
-    ensemble = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=16)
+    ensemble = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=64)
     model = PCC(3, weights="entropy", max_iter=500, random_state=0).fit(ensemble)
     counted = Weights.of(model.weights_, ensemble.offsets)
     from_afar = solve_all(ensemble, 3, from_memberships(dirichlet(300, 3, 0), counted), max_passes=500)

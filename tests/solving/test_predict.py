@@ -141,6 +141,7 @@ def test_predict__another_number_of_partitions_is_refused(model: PCC, halves: tu
         model.predict(halves[1][:, :39])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:PCC stopped at max_iter:bigcons.errors.ConvergenceWarning")
 @pytest.mark.parametrize(("n_objects", "missing", "pairs"), [(1000, 0.5, "all"), (500, 0.0, "dense")])
 def test_predict_proba__places_by_the_divergence_of_the_model(

@@ -98,7 +98,7 @@ def blobs():
     "estimator",
     [
         EnsembleGenerator(5),
-        ConsensusClustering(3, generator=EnsembleGenerator(5)),
+        pytest.param(ConsensusClustering(3, generator=EnsembleGenerator(5)), marks=pytest.mark.slow),
         ConsensusClustering(3, consensus="hbgf", generator=EnsembleGenerator(5)),
     ],
     ids=["generator", "soft", "hard"],
