@@ -180,7 +180,10 @@ class Features(Objects):
         """Columns of numbers that have not been compared with the numbers of rows yet."""
         if encoding is None:
             kinds = [NUMBER] * len(names) if self._types is None else [kind_of(t) for t in self._types]
-            codes = [ColumnCode(name, kind or NUMBER) for name, kind in zip(names, kinds, strict=True)]
+            codes = [
+                ColumnCode(name, kind or NUMBER, missing=table.rule_of(c).more_words)
+                for c, (name, kind) in enumerate(zip(names, kinds, strict=True))
+            ]
             if self._types is None and table.dtype is None:
                 codes = [code._replace(kind=kind) for code, kind in zip(codes, self._kinds(), strict=True)]
             codes = _logged(codes, log, self.where)
@@ -347,7 +350,7 @@ class Features(Objects):
                     for c, column in enumerate(rows):
                         column = self._of_its_type(column, c)
                         if c in texts:
-                            texts[c].add(as_arrow(column, None, codes[c].name, self.where))
+                            texts[c].add(as_arrow(column, None, codes[c].name, self.where), codes[c].missing)
                             continue
                         found = numbers_of(column, codes[c], self.where)
                         if c not in infinite and np.isinf(found).any():
@@ -396,8 +399,9 @@ def _remedy_of(problems: list[tuple[str, str]]) -> str:
         )
     if any("dates" in what for _, what in problems):
         parts.append("write dates as 2024-12-31")
-    if any("among numbers" in what for _, what in problems):
-        parts.append("leave the cells of missing numbers empty")
+    if words := [what.split("'")[1] for _, what in problems if "among numbers" in what]:
+        word = repr(words[0])
+        parts.append(f"pass missing={word} to bigcons.select (--missing {word}), or leave such cells empty")
     if any("as text" in what for _, what in problems):
         parts.append("write numbers as 1234.5 alone, and names of categories with a letter")
     if any("infinite" in what for _, what in problems):
@@ -470,9 +474,9 @@ class _Texts:
         self._example = ""
         self._are_numbers, self._number, self._gap = True, "", ""
 
-    def add(self, column: Any) -> None:
+    def add(self, column: Any, missing: tuple[str, ...]) -> None:
         """Look at the next rows, an Arrow array of text."""
-        texts, rows = texts_of(column)
+        texts, rows = texts_of(column, missing)
         self._n_rows += len(rows)
         used = np.unique(rows)
         self._has_gaps = self._has_gaps or bool(used.size and used[0] < 0)

@@ -450,7 +450,7 @@ class CsvTable(PartedTable):
         self.is_text: bool = is_text
         self._path = path
         self._delimiter = "\t" if path.name.lower().endswith(_TABS) else ","
-        self._missing = [] if is_text else list(MISSING_WORDS)
+        self._missing = [] if is_text else [*MISSING_WORDS, *how.missing]
         self._threads = not (is_text or whole)
         with path.open("rb") as file:
             begins = file.read(4)

@@ -63,9 +63,12 @@ def open_table(
     table = _open(source, role, how)
     is_ensemble = isinstance(table, memory.EnsembleTable)
     if role != "labels" or is_ensemble:
-        for name in ("missing", "orientation"):
+        for name in (
+            ("orientation",) if role == "features" and not table.is_sparse else ("missing", "orientation")
+        ):
             if any(getattr(choice, name) is not None for choice in choices):
                 what = "an ensemble, which was read before" if is_ensemble else role
+                what = f"sparse {role}" if table.is_sparse else what
                 raise InvalidInputError(
                     f"{name}= is for tables of labels, not {what}; leave it out.", parameter=name
                 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError, UnknownColumnError
 from bigcons.tables.ids import Ids, scan_ids
-from bigcons.tables.reading import MissingRule, rules_of
+from bigcons.tables.reading import MissingRule, missing_rule, rules_of
 from bigcons.tables.table import Reading, Rows, Table, is_index_name
 from bigcons.validation import check_choice
 
@@ -75,10 +75,10 @@ def select(
     drop : default=None
         Columns to leave out; "index" leaves out the names of rows in a file.
     missing : default=None
-        Which labels are missing, besides empty text, NaN, None and masked entries: a value, a list, or a
-        mapping from columns to these. Text is missing in addition to the words that pandas reads as missing
-        (NA, null, ...), numbers are so in place of the negative ones; ``[]`` is nothing else. By default, the
-        words and negative numbers. Blanks around text do not count.
+        Which labels or features are missing, besides empty text, NaN, None and masked entries: a value, a
+        list, or a mapping from columns to these. Text is missing in addition to the words that pandas reads
+        as missing (NA, null, ...); of labels, numbers are so in place of the negative ones, and ``[]`` is
+        nothing else. By default, the words and, of labels, negative numbers. Blanks around text do not count.
     header : default=None
         Whether the first line of a file of text has the names of the columns. By default, this must be clear
         from the file: see `Ensemble.from_labels`.
@@ -126,10 +126,14 @@ def reading_of(choices: Sequence[Selection]) -> Reading:
         for part in (choice.id, choice.columns, choice.drop)
         for c in _listed(part)
     ]
+    missing = [choice.missing for choice in reversed(choices)]
     return Reading(
         next((choice.header for choice in reversed(choices) if choice.header is not None), None),
         next((choice.orientation for choice in reversed(choices) if choice.orientation is not None), None),
         frozenset(name for name in given if not name.isdecimal()),
+        next(
+            (missing_rule(m).more_words for m in missing if m is not None and not isinstance(m, Mapping)), ()
+        ),
     )
 
 

@@ -41,6 +41,8 @@ class Reading(NamedTuple):
     """What a row is: "objects" or "partitions"; None if that must be clear."""
     named: frozenset[str] = frozenset()
     """Columns that the call names, by which a header is known."""
+    missing: tuple[str, ...] = ()
+    """What is missing in any column, besides what is so by default."""
 
 
 DEFAULT_READING = Reading()

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import io
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -89,6 +90,69 @@ def test_numbers_written_as_text_are_no_categories(texts):
 )
 def test_codes_and_ranges_are_categories(texts):
     assert open_features(pd.DataFrame({"x": texts, "y": [1.0, 2.0]})).n_features == 3
+
+
+def told(x):
+    """Return what `generate` warns of features, and how many columns have missing values."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ensemble = bc.generate.kmeans(x, n_partitions=1, n_clusters=2, random_state=0)
+    return " ".join(str(w.message) for w in caught), len(ensemble.generator.encoding.scaling.gaps)
+
+
+AGES = np.array([3.0, 20, 94, 34, 51, 94] * 5)
+DAYS = np.array([20191230, 20191231, 20200101, 20200102, 20200103, 20200104] * 5)
+
+
+@pytest.mark.parametrize("gap", [-999, 9999, -99])
+def test_nines_far_from_all_other_numbers_are_named(gap, tmp_path):
+    frame = pd.DataFrame({"age": np.where(np.arange(30) % 10 == 1, gap, AGES), "size": AGES})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    for x in (frame, frame.to_numpy(np.float32), tmp_path / "x.csv"):
+        name = 0 if isinstance(x, np.ndarray) else "age"
+        found, n_gaps = told(x)
+        assert f"has {gap} in 3 rows beside 3 to 94; " in found
+        assert f"select(x, missing={{{name!r}: {gap}}}) (--missing)" in found
+        assert n_gaps == 0
+        assert told(bc.select(x, missing=gap)) == told(bc.select(x, missing={name: gap})) == ("", 1)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        np.where(np.arange(30) == 0, 999, AGES),  # once
+        np.where(np.arange(30) % 10 == 0, 99, AGES),
+        np.where(np.arange(30) % 10 == 0, 999, 12 * AGES),  # clipped
+        np.where(np.arange(30) % 10 == 0, -990, AGES),
+        np.where(np.arange(30) % 2 == 0, 999, 990),
+        DAYS // 10000,
+        DAYS + 50,
+        DAYS * 10,
+        DAYS + 0.5,
+    ],
+)
+def test_ordinary_numbers_are_not(numbers):
+    assert told(pd.DataFrame({"x": numbers, "y": AGES})) == ("", 0)
+
+
+def test_whole_numbers_that_are_dates_are_named():
+    found, _ = told(pd.DataFrame({"day": DAYS, "y": AGES}))
+    assert "'day' has 20191230 to 20200104; if numbers are dates, write them as 2024-12-31" in found
+
+
+def test_what_is_missing_among_features_stays_so_for_new_rows(tmp_path):
+    path = tmp_path / "x.csv"
+    pd.DataFrame({"a": ["?", "1", "2.5", "7"] * 5, "b": ["x", "y", "-", "?"] * 5}).to_csv(path, index=False)
+    ensemble = bc.generate.kmeans(
+        bc.select(path, missing=["?", "-"]), n_partitions=2, n_clusters=2, random_state=0
+    )
+    encoding = ensemble.generator.encoding
+    assert encoding.names == ["a", "b=x", "b=y", "b is missing"]
+    typed = pd.DataFrame({"a": [np.nan, 1, 2.5, 7] * 5, "b": ["x", "y", None, None] * 5})
+    np.testing.assert_array_equal(encoding.transform(path), encoding.transform(typed))
+    ensemble.save(tmp_path / "e.zarr")
+    again = Ensemble.open(tmp_path / "e.zarr").generator.encoding
+    np.testing.assert_array_equal(again.transform(path), encoding.transform(typed))
 
 
 RUN = np.arange(30) % 3
