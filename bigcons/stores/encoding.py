@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from bigcons.errors import InvalidInputError, first_line
 from bigcons.tables.intake import open_table
 from bigcons.tables.reading import MISSING_WORDS, loose_number
-from bigcons.tables.select import Column, select
+from bigcons.tables.select import Column, is_vector, select
 from bigcons.tables.table import Rows, Table
 
 LEVELS = 64
@@ -241,7 +241,7 @@ class FeatureEncoding:
             rows = np.ma.filled(rows.astype(np.float64), np.nan)  # masked values are missing
         if not isinstance(rows, list):
             values = rows.astype(dtype, copy=any(code.missing for code in self.columns))
-            for c, code in enumerate(self.columns if dtype.kind == "f" else ()):
+            for c, code in enumerate(self.columns):
                 if code.missing:
                     values[:, c] = without_missing(values[:, c], code, rows.dtype)
             return values
@@ -362,7 +362,7 @@ def kind_of(kind: pa.DataType) -> str | None:
     if types.is_duration(kind) or types.is_time(kind):
         return DURATION
     numeric = (types.is_integer, types.is_floating, types.is_decimal, types.is_null)
-    return NUMBER if any(test(kind) for test in numeric) else None
+    return NUMBER if any(test(kind) for test in numeric) or is_vector(kind) else None
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -69,8 +69,9 @@ def open_features(
         Columns of numbers with heavy tails, to be taken as ``sign(x) log(1 + |x|)``; names, patterns or
         positions.
 
-    Numbers and booleans are used unchanged, dates and durations as days; columns of text are one-hot, or
-    hashed if they have many values: see `FeatureEncoding`. Text of which each value is an ISO date is a date,
+    Numbers and booleans are used unchanged, dates and durations as days; lists of floats, as those of
+    embeddings are, become a column for each number; columns of text are one-hot, or hashed if they have many
+    values: see `FeatureEncoding`. Text of which each value is an ISO date is a date,
     as in a CSV file.
 
     Cost: only the head of the source is read, except that a first pass reads a source with text, and all of a

@@ -22,6 +22,7 @@ from bigcons.tables.select import (
     reading_of,
     row_names,
     source_of,
+    with_flat_vectors,
     with_row_names,
 )
 from bigcons.tables.table import Reading, Table
@@ -95,6 +96,8 @@ def open_table(
         and all(choice.columns is None for choice in choices)
     ):
         _refuse_measurements(source.obs, table)
+    if role == "features":
+        table = with_flat_vectors(table)
     if role == "pairs" or not with_ids:  # whose columns are chosen by name
         return table
     return with_row_names(table)

@@ -313,3 +313,92 @@ class SelectedTable(Table):
         positions = self._positions if columns is None else [self._positions[c] for c in columns]
         for block in self.table.blocks(rows, start, stop, positions):
             yield block if isinstance(block, list) else block[:, self._positions]  # a matrix has all
+
+
+# Columns of vectors
+
+
+def is_vector(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type is lists of floats, as those of embeddings are."""
+    import pyarrow as pa
+
+    types = pa.types
+    is_list = any(test(kind) for test in (types.is_fixed_size_list, types.is_list, types.is_large_list))
+    return is_list and bool(types.is_floating(kind.value_type))
+
+
+def with_flat_vectors(table: Table) -> Table:
+    """Return a table with a column for each number of its columns of vectors, if it has any."""
+    types = table.column_types() or []
+    vectors = {c: kind for c, kind in enumerate(types) if is_vector(kind)}
+    return FlatTable(table, vectors) if vectors else table
+
+
+class FlatTable(SelectedTable):
+    """A table whose columns of vectors are one column for each of their numbers, ``name[0]``, ...."""
+
+    def __init__(self, table: Table, vectors: Mapping[int, pa.DataType]) -> None:
+        self._kinds = vectors
+        widths = [self._width(table, c) if c in vectors else 1 for c in range(table.n_columns)]
+        super().__init__(table, [c for c, width in enumerate(widths) for _ in range(width)], table.ids)
+        self._places = [place for width in widths for place in range(width)]
+        if table.names is not None:
+            self.names = [
+                f"{table.names[c]}[{place}]" if c in vectors else table.names[c]
+                for c, place in zip(self._positions, self._places, strict=True)
+            ]
+
+    def _width(self, table: Table, c: int) -> int:
+        if (width := getattr(self._kinds[c], "list_size", 0)) > 0:
+            return int(width)
+        for (column,) in table.blocks(1024, columns=[c]):
+            if (known := [len(vector) for vector in self._lists(column, c).drop_null()]) and known[0]:
+                return known[0]
+        raise InvalidInputError(
+            f"{table.where} has no vector in column {c} (from 0); drop it (drop=, --drop)."
+        )
+
+    def _lists(self, column: Any, c: int) -> Any:
+        import pyarrow as pa
+
+        column = pa.array(column, self._kinds[c]) if isinstance(column, np.ndarray) else column
+        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+    def column_types(self) -> list[pa.DataType]:
+        """Return the types of the columns."""
+        import pyarrow as pa
+
+        types = super().column_types() or []
+        return [
+            pa.float64() if c in self._kinds else kind for c, kind in zip(self._positions, types, strict=True)
+        ]
+
+    def blocks(
+        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[Rows]:
+        """Yield the blocks with vectors as columns; raise InvalidInputError if their lengths differ."""
+        chosen = range(self.n_columns) if columns is None else columns
+        sources = sorted({self._positions[c] for c in chosen})
+        for block in self.table.blocks(rows, start, stop, sources):
+            found = dict(zip(sources, block, strict=True))
+            found |= {c: self._numbers(found[c], c) for c in sources if c in self._kinds}
+            yield [
+                found[c][:, place] if c in self._kinds else found[c]
+                for c, place in ((self._positions[at], self._places[at]) for at in chosen)
+            ]
+
+    def _numbers(self, column: Any, c: int) -> np.ndarray:
+        """Return vectors as a matrix, NaN where one is missing."""
+        import pyarrow.compute as pc
+
+        lists, width = self._lists(column, c), self._positions.count(c)
+        if pc.any(pc.not_equal(pc.list_value_length(lists), width)).as_py():
+            name = c if self.table.names is None else self.table.names[c]
+            raise InvalidInputError(
+                f"{self.where} has vectors of other lengths than {width} in column {name!r}; drop it (drop=, "
+                "--drop), or write it as columns."
+            )
+        numbers = np.full((len(lists), width), np.nan)
+        is_known = lists.is_valid().to_numpy(zero_copy_only=False)
+        numbers[is_known] = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
+        return numbers
