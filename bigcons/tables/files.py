@@ -31,7 +31,15 @@ from bigcons.storage.reading import check_file, open_file
 from bigcons.tables.memory import ArrayTable, pandas_index
 from bigcons.tables.reading import MISSING_WORDS, header_names, number_of
 from bigcons.tables.select import INDEX, SelectedTable, Selection
-from bigcons.tables.table import DEFAULT_READING, PartedTable, Reading, Rows, Table, check_matrix
+from bigcons.tables.table import (
+    DEFAULT_READING,
+    PartedTable,
+    Reading,
+    Rows,
+    SlicedTable,
+    Table,
+    check_matrix,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -803,6 +811,63 @@ class ParquetTable(Table):
                             yield [batch.column(name)[low:high] for name in names]
             except (pa.ArrowException, OSError, ValueError) as error:
                 raise _broken_parquet(path, error) from None
+
+
+class ObsTable(SlicedTable):
+    """The obs of an .h5ad file, a data frame of AnnData's format 0.2.0, or its index as the only column."""
+
+    def __init__(self, path: str, *, of_index: bool = False) -> None:
+        import h5py
+        import pyarrow as pa
+
+        self._of_index = of_index
+        with h5py.File(path) as file:
+            obs = file["obs"]
+            index = str(obs.attrs["_index"])
+            self._keys = [index] if of_index else [str(name) for name in obs.attrs["column-order"]]
+            shape = obs[index].shape[0], len(self._keys)
+        names = ["index"] if of_index and index == "_index" else self._keys
+        super().__init__(path, shape, names, column_bytes=24.0)
+        self.is_named: bool = True
+        self._types: list[pa.DataType] = [column.type for column in self.slice(0, 1, range(len(names)))]
+        is_number = [pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in self._types]
+        self.measured: frozenset[str] = frozenset(np.array(names, object)[is_number])
+
+    @property
+    def index(self) -> Table | None:
+        """The names of the observations."""
+        return None if self._of_index else ObsTable(self.where, of_index=True)
+
+    def column_types(self) -> list[pa.DataType]:
+        """Return the types of the columns."""
+        return self._types
+
+    def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:
+        """Return some rows as columns."""
+        import h5py
+
+        try:
+            with h5py.File(self.where) as file:
+                return [_rows_of_element(file["obs"][self._keys[c]], start, stop) for c in columns]
+        except (OSError, KeyError) as error:
+            raise DamagedFileError(
+                f"{self.where} is not an AnnData ({first_line(error)}); write it again.", path=self.where
+            ) from None
+
+
+def _rows_of_element(element: Any, start: int, stop: int | None) -> pa.Array:
+    """Return some rows of an HDF5 column of AnnData: an array, text, a category, or values beside a mask."""
+    import pyarrow as pa
+
+    if not hasattr(element, "dtype") and "codes" in element:
+        codes = element["codes"][start:stop]
+        known = _rows_of_element(element["categories"], 0, None)
+        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), known)
+    if not hasattr(element, "dtype"):
+        values = _rows_of_element(element["values"], start, stop).to_numpy(zero_copy_only=False)
+        return pa.array(values, mask=element["mask"][start:stop])
+    is_text = element.dtype.kind == "O"
+    return pa.array(element.asstr()[start:stop] if is_text else element[start:stop], from_pandas=True)
 
 
 def footer_of(path: Path) -> bytes:
