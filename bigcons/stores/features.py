@@ -41,8 +41,17 @@ from bigcons.tables.table import Rows, Table
 _BLOCK_VALUES = 1 << 20
 
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?")
-_LIKE_NUMBER = re.compile(r"[+-]?[$€£]?(0|[1-9]\d*)([.,]\d{3})*([.,]\d*)?([eE][+-]?\d+)? ?[%$€£]?")
-_OTHER_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1(\d\d|\d{4})( .*)?")
+_LIKE_NUMBER = re.compile(
+    r"\(?[+\u2212-]?[$€£]?(0|[1-9]\d*)([.,' _\xa0\u202f]\d{3})*([.,]\d*)?([eE][+-]?\d+)? ?[%$€£]?\)?"
+)
+_MONTH = (
+    r"(?i:jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?|oct(ober)?"
+    r"|nov(ember)?|dec(ember)?)"
+)
+_OTHER_DATE = re.compile(
+    r"(\d{1,2}[./-]\d{1,2}[./-](\d\d|\d{4})|\d{4}[./-]\d{1,2}[./-]\d{1,2}"
+    rf"|(\d\d?[ .-]+)?{_MONTH}[ .,-]+(\d\d?, ?)?\d{{4}})( .*)?"
+)
 
 
 def open_features(
@@ -369,8 +378,8 @@ class Features(Objects):
                 problems.append((code.name, f"is infinite at row {infinite[c]} (from 0)"))
             elif c in like_ids:
                 problems.append((code.name, "has a different whole number in every row"))
-            elif c in texts and (date := texts[c].ambiguous_date):
-                problems.append((code.name, f"has dates such as {date!r}, whose day and month are not clear"))
+            elif c in texts and (date := texts[c].other_date):
+                problems.append((code.name, f"has dates such as {date!r}"))
             elif c in texts and (word := texts[c].gap_of_numbers):
                 problems.append((code.name, f"has {word!r} among numbers"))
             elif c in texts and (word := texts[c].number_as_text):
@@ -400,9 +409,8 @@ def _remedy_of(problems: list[tuple[str, str]]) -> str:
         )
     if any("dates" in what for _, what in problems):
         parts.append("write dates as 2024-12-31")
-    if words := [what.split("'")[1] for _, what in problems if "among numbers" in what]:
-        word = repr(words[0])
-        parts.append(f"pass missing={word} to bigcons.select (--missing {word}), or leave such cells empty")
+    if any("among numbers" in what for _, what in problems):
+        parts.append("name it in missing= of bigcons.select (--missing), or leave such cells empty")
     if any("as text" in what for _, what in problems):
         parts.append("write numbers as 1234.5 alone, and names of categories with a letter")
     if any("infinite" in what for _, what in problems):
@@ -509,9 +517,9 @@ class _Texts:
         return self._all_differ and is_many and n_rows > 1 and not self._are_iso
 
     @property
-    def ambiguous_date(self) -> str:
-        """A date whose day and month are not clear, if all texts are such; else empty."""
-        return self._example if self._are_dates and self._example else ""
+    def other_date(self) -> str:
+        """A date that is not written as in ISO 8601, if all texts are such; else empty."""
+        return self._example if self._are_dates and not self._are_iso else ""
 
     @property
     def gap_of_numbers(self) -> str:

@@ -24,7 +24,21 @@ _CHUNK_LABELS = 16_000_000
 NAME_OF_IDS = re.compile(r"(?i:(.*[^a-z])?(id|ids|key|uuid|index|unnamed: \d+))|.*I[dD]")
 MISSING_AS_TEXT = frozenset(
     (
-        *("?", ".", "-", "--", "na", "nan", "n.a.", "none", "missing", "undefined", "noise", "outlier"),
+        *(
+            "\\n",
+            "?",
+            ".",
+            "-",
+            "--",
+            "na",
+            "nan",
+            "n.a.",
+            "none",
+            "missing",
+            "undefined",
+            "noise",
+            "outlier",
+        ),
         *("unknown", "unassigned", "unclassified"),
     )
 )

@@ -61,6 +61,12 @@ _OTHER_FORMATS = {
     b"\x1f\x8b": "compressed by gzip; end its name with .gz",
     b"(\xb5/\xfd": "compressed by zstd; end its name with .zst",
     b"BZh": "compressed by bzip2; end its name with .bz2",
+    b"<!DOCTYPE": "a page of HTML, as servers send in place of a file; get the file itself",
+    b"<html": "a page of HTML, as servers send in place of a file; get the file itself",
+    b"<?xml": "XML; write it as CSV",
+    b'[{"': "JSON; write it as CSV or Parquet",
+    b'{"': "JSON; write it as CSV or Parquet",
+    b"version https://git-lfs": "a pointer of Git LFS; get the file itself by git lfs pull",
 }
 """What a file that is called text is by its first bytes, and what to do about it."""
 
@@ -461,11 +467,11 @@ class CsvTable(PartedTable):
         self._missing = [] if is_text else [*MISSING_WORDS, *how.missing]
         self._threads = not (is_text or whole)
         with path.open("rb") as file:
-            begins = file.read(4)
+            begins = file.read(32).removeprefix(b"\xef\xbb\xbf")
         if path.suffix.lower() not in _COMPRESSED:
             for magic, what in _OTHER_FORMATS.items():
                 if begins.startswith(magic):
-                    raise InvalidInputError(f"{where} is no text but {what}.")
+                    raise InvalidInputError(f"{where} is not CSV but {what}.")
         cells, n_lines = self._first_line()
         if cells is None:
             raise InvalidInputError(f"{self.where} is empty; write one line per object.")
@@ -638,9 +644,11 @@ def _check_delimiter(lines: Iterator[list[str]], where: str, delimiter: str) -> 
     Blanks separate numbers only.
     """
     head = list(islice(lines, 3))
+    if head[0][0].startswith("sep="):
+        raise InvalidInputError(f"{where} begins with {head[0][0]!r}, a hint to Excel; delete that line.")
     marks = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars", " ": "blanks"}
     for mark, name in marks.items():
-        if mark == delimiter or len(head[0]) > 1 or mark not in head[0][0]:
+        if mark == delimiter or len(head[0]) > 1 or mark not in head[0][0] or mark not in "".join(head[-1]):
             continue
         parts = head[-1][0].split()
         if mark == " " and (len(parts) == 1 or None in map(number_of, parts)):

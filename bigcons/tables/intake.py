@@ -182,7 +182,7 @@ def _open(x: Any, role: str, how: Reading) -> Table:
         return table
     if package == "pandas" and hasattr(x, "columns"):
         return memory.PandasTable(x, role)
-    is_series = type(x).__name__ == "Series"
+    is_series = type(x).__name__ == "Series" or (package == "pyarrow" and hasattr(x, "null_count"))
     has_arrow = hasattr(x, "__arrow_c_stream__") or hasattr(x, "__arrow_c_array__")
     if package != "pandas" and has_arrow and not is_series:
         return memory.ArrowTable(x, role)
@@ -202,7 +202,8 @@ def _open(x: Any, role: str, how: Reading) -> Table:
             "Ensemble.from_runs(x) if each is a partition."
         )
     if is_series:
-        raise InvalidInputError(f"{role} has type {package}.Series, one column; pass x.to_frame().")
+        frame = "pyarrow.table({'x': x})" if package == "pyarrow" else "x.to_frame()"
+        raise InvalidInputError(f"{role} has type {package}.{type(x).__name__}, one column; pass {frame}.")
     kind = f"{package}.{type(x).__name__}" if package in ("pandas", "polars") else type(x).__name__
     if kind == "polars.LazyFrame":
         raise InvalidInputError(f"{role} is a polars LazyFrame, which has no rows yet; pass its collect().")

@@ -38,6 +38,10 @@ def parquet():
         (pa.compress(TEXT, "zstd", asbytes=True), r"compressed by zstd; end its name with \.zst"),
         (parquet(), r"Parquet; call it \.parquet"),
         (b"PK\3\4 of Excel", "a workbook of Excel; write it as CSV"),
+        (b"\xef\xbb\xbf<!DOCTYPE html>\n<html></html>\n", "a page of HTML"),
+        (b'{"a": 0, "b": 1}\n{"a": 1, "b": 1}\n', "not CSV but JSON"),
+        (b"version https://git-lfs.github.com/spec/v1\nsize 9\n", "git lfs pull"),
+        (b"sep=,\na,b\n0,1\n", "begins with 'sep=', a hint to Excel; delete that line"),
         (b"a\n0\n\n1\n", "empty line in place of row 1 .*; write NA"),
         (b"a\n0\n1\n\n", "empty line in place of row 2 "),
         (b"a\n99999999999999999999\n1\n", r"has label 99999999999999999999; .* below 2\*\*63"),
@@ -55,6 +59,8 @@ def test_text_that_is_no_csv_names_the_remedy(content, remedy, tmp_path):
     [
         (b"cell type\nT cell\nB cell\nT cell\n", [["T cell"], ["B cell"], ["T cell"]]),
         (b"sepal length\n1\n2\n", [[1], [2]]),
+        (b"k=5;seed=1\n1\n2\n", [[1], [2]]),
+        (b"<unk>\n1\n2\n", [[1], [2]]),
         (b'a\n0\n""\n1', [[0], [None], [1]]),
         (b"a,b\n0,1\n\n1,0\n\n", [[0, 1], [1, 0]]),
     ],
@@ -79,7 +85,11 @@ def test_compressed_text(suffix, compressed, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "texts", [["1,5", "2"], ["1,200", "3"], ["$15", "$17"], ["20%", "3.5%"], ["1.5", "2"]]
+    "texts",
+    [
+        *(["1,5", "2"], ["1,200", "3"], ["$15", "$17"], ["20%", "3.5%"], ["1.5", "2"], ["1 200", "3"]),
+        *(["1'200", "3"], ["1_200", "3"], ["(5)", "4"], ["\u22125", "4"]),
+    ],
 )
 def test_numbers_written_as_text_are_no_categories(texts):
     with pytest.raises(InvalidInputError, match="'x' of features has numbers written as text, such as"):
@@ -88,7 +98,22 @@ def test_numbers_written_as_text_are_no_categories(texts):
 
 @pytest.mark.parametrize(
     "texts",
-    [["01234", "99,5"], ["1", "2"], ["0-17", "18-64"], ["1.2.3", "1.3"], pd.Categorical(["1.5", "2"])],
+    [
+        *(["31/12/2020", "1/1/2021"], ["2020/01/31", "2020/02/01"], ["2020-1-31", "2020-02-01"]),
+        *(["3 Jan 2020", "4 May 2021"], ["January 3, 2020", "Sept 4, 2020 10:00"], ["Mar 2020", "Apr 2020"]),
+    ],
+)
+def test_dates_that_are_not_iso_are_no_categories(texts):
+    with pytest.raises(InvalidInputError, match=r"'x' of features has dates such as .*; write dates as 2024"):
+        open_features(pd.DataFrame({"x": texts, "y": [1.0, 2.0]}))
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        *(["01234", "99,5"], ["1", "2"], ["0-17", "18-64"], ["1.2.3", "1.3"], pd.Categorical(["1.5", "2"])),
+        *(["1 2", "1 3"], ["10 000 m", "5 000 m"], ["Marlin 2000", "Mayfield 1200"], ["May", "June"]),
+    ],
 )
 def test_codes_and_ranges_are_categories(texts):
     assert open_features(pd.DataFrame({"x": texts, "y": [1.0, 2.0]})).n_features == 3
@@ -242,6 +267,8 @@ def test_floats_that_hold_no_whole_number_exactly():
         (scipy.sparse.csr_matrix(INDICATORS), r"x\.toarray\(\), with missing=\[0\]"),
         (pd.DataFrame.sparse.from_spmatrix(scipy.sparse.csr_matrix(INDICATORS)), r"sparse\.to_dense"),
         (pd.Series(RUN), r"x\.to_frame"),
+        (pa.array(RUN), r"pyarrow\.table\(\{'x': x\}\)"),
+        (np.rec.fromarrays([RUN, RUN], names="a,b"), r"structured array; pass pandas\.DataFrame\(x\)"),
         (np.random.default_rng(0).dirichlet([1, 1, 1], 9), r"pass memberships to Ensemble\.from_memberships"),
     ],
 )

@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse
+import xarray
 
 import bigcons as bc
 from bigcons import Ensemble
@@ -226,6 +227,14 @@ def test_h5ad__is_read_by_anndata(tmp_path):
     (tmp_path / "other.h5ad").write_bytes(b"none")
     with pytest.raises(InvalidInputError, match="is not an AnnData"):
         Ensemble.from_labels(tmp_path / "other.h5ad")
+
+
+def test_text_coordinates_of_xarray_are_the_ids():
+    array = xarray.DataArray(ROWS, dims=("cell", "run"), coords={"cell": list("pqr"), "run": ["u", "v"]})
+    for x in (array, array.rename(cell="object", run="partition").T):
+        ensemble = Ensemble.from_labels(x)
+        assert (ensemble.ids.tolist(), ensemble.names, values_of(ensemble)) == (list("pqr"), ["u", "v"], ROWS)
+    assert Ensemble.from_labels(array.assign_coords(cell=[3, 4, 5])).ids is None
 
 
 # Joins by ids
