@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -432,6 +433,9 @@ def numbers_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
         column = pa.array([*texts, None], pa.large_string()).take(pa.array(rows % (len(texts) + 1)))
         if column.null_count == len(column):
             return np.full(len(column), np.nan)
+        if code.kind == NUMBER and code.missing:
+            with suppress(pa.ArrowException):
+                return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
         if code.kind != DATE:
             raise InvalidInputError(
                 f"column {code.name!r} of {where} mixes text and {code.kind}s; convert it to one type."

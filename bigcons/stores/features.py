@@ -35,6 +35,7 @@ from bigcons.stores.store import Objects
 from bigcons.tables.encode import MISSING_AS_TEXT, NAME_OF_IDS
 from bigcons.tables.ids import Ids, SeenIds
 from bigcons.tables.intake import open_table
+from bigcons.tables.reading import loose_number
 from bigcons.tables.select import Column, Columns, choices_of, select
 from bigcons.tables.table import Rows, Table
 
@@ -482,10 +483,13 @@ class _Texts:
         self._are_iso = self._are_dates = True
         self._example = ""
         self._are_numbers, self._number, self._gap = True, "", ""
+        self._are_plain, self._has_named = True, False
 
     def add(self, column: Any, missing: tuple[str, ...]) -> None:
         """Look at the next rows, an Arrow array of text."""
         texts, rows = texts_of(column, missing)
+        if missing and not self._has_named:
+            self._has_named = not set(missing).isdisjoint(texts_of(column, ())[0])
         self._n_rows += len(rows)
         used = np.unique(rows)
         self._has_gaps = self._has_gaps or bool(used.size and used[0] < 0)
@@ -503,6 +507,7 @@ class _Texts:
                     if not self._number or self._number.isdigit():
                         self._number = text
                 self._gap = self._gap or min(others, default="")
+                self._are_plain = self._are_plain and None not in map(loose_number, known - others)
         if not self._is_hashed:
             self._levels |= known
             self._is_hashed = len(self._levels) > LEVELS
@@ -529,14 +534,20 @@ class _Texts:
     @property
     def number_as_text(self) -> str:
         """One of the numbers that all texts are, if it is more than digits, as of codes; else empty."""
-        return "" if not self._are_numbers or self._number.isdigit() else self._number
+        is_other = not self._are_numbers or self._number.isdigit() or self._are_numbers_with_gaps
+        return "" if is_other else self._number
+
+    @property
+    def _are_numbers_with_gaps(self) -> bool:
+        """Whether the column is text only because of what was named as missing in it."""
+        return self._has_named and self._are_numbers and self._are_plain and self._number != ""
 
     def code(self, code: ColumnCode) -> ColumnCode:
         """Return what the column becomes."""
         if self._example and self._are_iso:
             return code._replace(kind=DATE)
-        if not self._levels:
-            return code._replace(kind=NUMBER)  # all missing
+        if not self._levels or self._are_numbers_with_gaps:
+            return code._replace(kind=NUMBER)
         if self._is_hashed:
             return code._replace(kind=HASHED, may_miss=self._has_gaps)
         return code._replace(levels=tuple(sorted(self._levels)), may_miss=self._has_gaps)

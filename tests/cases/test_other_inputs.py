@@ -167,12 +167,13 @@ def test_whole_numbers_that_are_dates_are_named():
     assert "'day' has 20191230 to 20200104; if numbers are dates, write them as 2024-12-31" in found
 
 
-def test_what_is_missing_among_features_stays_so_for_new_rows(tmp_path):
+@pytest.mark.parametrize("by_column", [False, True])
+def test_what_is_missing_among_features_stays_so_for_new_rows(by_column, tmp_path):
     path = tmp_path / "x.csv"
     pd.DataFrame({"a": ["?", "1", "2.5", "7"] * 5, "b": ["x", "y", "-", "?"] * 5}).to_csv(path, index=False)
-    ensemble = bc.generate.kmeans(
-        bc.select(path, missing=["?", "-"]), n_partitions=2, n_clusters=2, random_state=0
-    )
+    missing = {"a": "?", "b": ["?", "-"]} if by_column else ["?", "-"]
+    x = bc.select(path, missing=missing)
+    ensemble = bc.generate.kmeans(x, n_partitions=2, n_clusters=2, random_state=0)
     encoding = ensemble.generator.encoding
     assert encoding.names == ["a", "b=x", "b=y", "b is missing"]
     typed = pd.DataFrame({"a": [np.nan, 1, 2.5, 7] * 5, "b": ["x", "y", None, None] * 5})
@@ -180,6 +181,14 @@ def test_what_is_missing_among_features_stays_so_for_new_rows(tmp_path):
     ensemble.save(tmp_path / "e.zarr")
     again = Ensemble.open(tmp_path / "e.zarr").generator.encoding
     np.testing.assert_array_equal(again.transform(path), encoding.transform(typed))
+
+
+def test_text_of_digits_is_no_number_unless_a_gap_was_named_in_it():
+    frame = pd.DataFrame({"a": ["1", "?", "2"], "b": ["1", "3", "2"], "c": ["$1", "?", "$2"]})
+    x = bc.select(frame, missing="?")
+    assert open_features(x, drop="c").names == ["a", "b=1", "b=2", "b=3"]
+    with pytest.raises(InvalidInputError, match=r"'c' .* numbers written as text, such as '\$"):
+        open_features(x)
 
 
 VECTORS = np.random.default_rng(0).normal(size=(9, 3))
