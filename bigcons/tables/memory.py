@@ -228,9 +228,13 @@ class PandasTable(SlicedTable):
         try:
             return list(pa.Schema.from_pandas(self._frame, preserve_index=False).types)
         except (pa.ArrowException, ValueError) as error:
+            if len(repeated := self._frame.columns[self._frame.columns.duplicated()]):
+                raise InvalidInputError(
+                    f"{self.where} has more than one column {str(repeated[0])!r}; give each its own name."
+                ) from None
             mixed = [name for c, name in enumerate(self.names or []) if _is_mixed(self._frame.iloc[:, c])]
             raise InvalidInputError(
-                f"{self.where} has mixed types in {', '.join(map(repr, mixed)) or 'its names'} "
+                f"{self.where} has mixed types in {', '.join(map(repr, mixed))} "
                 f"({first_line(error)}); convert each column to one type."
             ) from None
 

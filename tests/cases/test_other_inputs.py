@@ -316,3 +316,24 @@ def test_missing_may_be_a_boolean(tmp_path):
         found = Ensemble.from_labels(source, missing=False)
         assert found.n_clusters.tolist() == [1]
         assert [row == [None] for row in values_of(found)] == [False, True, False]
+
+
+def test_weights_by_name_are_not_taken_by_order():
+    ensemble = Ensemble.from_labels(pd.DataFrame({"u": [0, 0, 1, 1], "v": [0, 1, 0, 1]}))
+    by_name = {"v": 1, "u": 3}
+    for weights in (by_name, pd.Series(by_name)):
+        with pytest.raises(
+            InvalidInputError, match=r"names, .*\[weights\[name\] for name in ensemble\.names\]"
+        ):
+            bc.metrics.average_criterion("nmi", ensemble, [0, 0, 1, 1], weights=weights)
+    for weights in ([3, 1], pd.Series([3, 1])):
+        assert bc.metrics.average_criterion("nmi", ensemble, [0, 0, 1, 1], weights=weights) > 0.5
+
+
+def test_columns_of_one_name_are_refused_by_name():
+    for x in (
+        pd.DataFrame([[0, 1], [1, 0]], columns=["a", "a"]),
+        pa.table([[0, 1], [1, 0]], names=["a", "a"]),
+    ):
+        with pytest.raises(InvalidInputError, match="more than one column 'a'; give each its own name"):
+            open_features(x)
