@@ -343,7 +343,7 @@ class FlatTable(SelectedTable):
         super().__init__(table, [c for c, width in enumerate(widths) for _ in range(width)], table.ids)
         self._places = [place for width in widths for place in range(width)]
         if table.names is not None:
-            self.names = [
+            self.names: list[str] | None = [
                 f"{table.names[c]}[{place}]" if c in vectors else table.names[c]
                 for c, place in zip(self._positions, self._places, strict=True)
             ]
