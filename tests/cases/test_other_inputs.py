@@ -337,3 +337,13 @@ def test_columns_of_one_name_are_refused_by_name():
     ):
         with pytest.raises(InvalidInputError, match="more than one column 'a'; give each its own name"):
             open_features(x)
+
+
+def test_series_of_rows_in_another_order_are_not_compared():
+    truth = pd.Series([0, 1, 1], index=list("abc"))
+    with pytest.raises(InvalidInputError, match=r"in another order; .* such as truth\.loc\[labels\.index\]"):
+        bc.metrics.adjusted_rand(truth, truth[::-1])
+    assert bc.metrics.adjusted_rand(truth[::-1], truth[::-1]) == 1
+    assert bc.metrics.adjusted_rand(truth, [5, 7, 7]) == 1
+    numbered = truth.set_axis([4, 5, 6])  # as a split leaves it beside predicted labels
+    assert bc.metrics.adjusted_rand(numbered, pd.Series([5, 7, 7])) == 1
