@@ -459,7 +459,7 @@ class CsvTable(PartedTable):
         import pyarrow as pa
 
         is_text, whole = role == "labels", role == "pairs"
-
+        self._role = role
         self.where: str = where
         self.is_text: bool = is_text
         self._path = path
@@ -619,8 +619,13 @@ class CsvTable(PartedTable):
                 f"{self.where} has its text not in UTF-8 but in {example}; write it in UTF-8, as does "
                 f"iconv -f {encoding} -t UTF-8 FILE > NEW."
             )
+        is_word = self._role == "features" and "conversion error" in str(error)
+        remedy = (
+            "name it in missing= of bigcons.select (--missing) if it stands for no value, else " * is_word
+        )
         return InvalidInputError(
-            f"{self.where} cannot be read as CSV ({first_line(error)}); fix it or write it as Parquet."
+            f"{self.where} cannot be read as CSV ({first_line(error)}); {remedy}fix it or write it as "
+            "Parquet."
         )
 
 

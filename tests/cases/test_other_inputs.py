@@ -183,6 +183,15 @@ def test_what_is_missing_among_features_stays_so_for_new_rows(by_column, tmp_pat
     np.testing.assert_array_equal(again.transform(path), encoding.transform(typed))
 
 
+def test_a_word_far_down_among_numbers_is_named(tmp_path):
+    (tmp_path / "x.csv").write_text("a,b\n" + "0.25,1\n" * 160_000 + "?,1\n")
+    with pytest.raises(
+        InvalidInputError, match=r"invalid value '\?'\); name it in missing= of bigcons.select"
+    ):
+        open_features(tmp_path / "x.csv")
+    assert open_features(bc.select(tmp_path / "x.csv", missing="?")).n_objects == 160_001
+
+
 def test_text_of_digits_is_no_number_unless_a_gap_was_named_in_it():
     frame = pd.DataFrame({"a": ["1", "?", "2"], "b": ["1", "3", "2"], "c": ["$1", "?", "$2"]})
     x = bc.select(frame, missing="?")
