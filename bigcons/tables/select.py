@@ -349,11 +349,9 @@ class FlatTable(SelectedTable):
             ]
 
     def _width(self, table: Table, c: int) -> int:
-        if (width := getattr(self._kinds[c], "list_size", 0)) > 0:
-            return int(width)
         for (column,) in table.blocks(1024, columns=[c]):
-            if (known := [len(vector) for vector in self._lists(column, c).drop_null()]) and known[0]:
-                return known[0]
+            if width := max(map(len, self._lists(column, c).drop_null()), default=0):
+                return width
         raise InvalidInputError(
             f"{table.where} has no vector in column {c} (from 0); drop it (drop=, --drop)."
         )
