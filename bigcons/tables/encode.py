@@ -24,22 +24,8 @@ _CHUNK_LABELS = 16_000_000
 NAME_OF_IDS = re.compile(r"(?i:(.*[^a-z])?(id|ids|key|uuid|index|unnamed: \d+))|.*I[dD]")
 MISSING_AS_TEXT = frozenset(
     (
-        *(
-            "\\n",
-            "?",
-            ".",
-            "-",
-            "--",
-            "na",
-            "nan",
-            "n.a.",
-            "none",
-            "missing",
-            "undefined",
-            "noise",
-            "outlier",
-        ),
-        *("unknown", "unassigned", "unclassified"),
+        *("?", ".", "-", "--", "na", "nan", "n.a.", "none", "missing", "undefined", "noise", "outlier"),
+        *("\\n", "unknown", "unassigned", "unclassified"),
     )
 )
 """Text in lower case that often stands for a missing label, but can be a name."""
