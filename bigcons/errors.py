@@ -256,6 +256,10 @@ class SuspiciousLabelsWarning(UserWarning):
     """The table of labels may be transposed, contain an id column, or lack its header."""
 
 
+class SuspiciousFeaturesWarning(UserWarning):
+    """Numbers of features may be dates, or stand for missing values."""
+
+
 _OTHER_NAMES = {"k": "n_clusters", "n_jobs": "client", "seed": "random_state"}
 """Parameters by the names that they have elsewhere."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,12 @@ def check_partition_weights(weights: Any, n_partitions: int) -> np.ndarray:
     A partition of weight 0 is treated as absent: an object that only it labels counts as unlabeled. Only the
     ratios of the weights affect the result, so the largest must be moderate.
     """
+    if isinstance(weights, Mapping) or getattr(getattr(weights, "index", 0), "inferred_type", "") == "string":
+        raise InvalidInputError(
+            "weights has names, which are not looked up; pass numbers in the order of the partitions, as "
+            "[weights[name] for name in ensemble.names].",
+            parameter="weights",
+        )
     try:
         checked = np.array(weights, dtype=np.float64)
     except (TypeError, ValueError):

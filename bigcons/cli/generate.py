@@ -12,6 +12,7 @@ from bigcons.cli.options import (
     TABLE,
     log_option,
     memory_option,
+    missing_option,
     one_or_many,
     option_name,
     output_option,
@@ -69,6 +70,7 @@ def _trained_on(value: str) -> int | str:
 @click.argument("features", nargs=-1, required=True, type=TABLE)
 @output_option("Store for the ensemble (.zarr or .parquet).")
 @table_options("features")
+@missing_option
 @log_option
 @click.option(
     "--scheme",
@@ -147,6 +149,7 @@ def generate(
     columns: list[str] | None,
     drop: list[str] | None,
     header: bool | None,
+    missing: Any,
     log: list[str] | None,
     scheme: str,
     fixed: int | None,
@@ -180,7 +183,7 @@ def generate(
 
     make = _generator(scheme, given)
     with telling_finished(out, "call", overwrite):
-        table = select(one_or_many(features), header=header)
+        table = select(one_or_many(features), header=header, missing=missing)
         data = open_features(table, id=id, columns=columns, drop=drop, log=log)
         if data.encoding.is_named:
             click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)

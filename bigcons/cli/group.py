@@ -27,6 +27,7 @@ from bigcons.errors import (
     BigconsError,
     ConsensusWarning,
     ConvergenceWarning,
+    SuspiciousFeaturesWarning,
     SuspiciousLabelsWarning,
     UnlabeledObjectsWarning,
 )
@@ -42,7 +43,10 @@ COMMANDS = {
 # fmt: on
 """Commands in the order of a typical run, and the module of each."""
 
-OWN_WARNINGS = (ConsensusWarning, ConvergenceWarning, SuspiciousLabelsWarning, UnlabeledObjectsWarning)
+OWN_WARNINGS = (
+    *(ConsensusWarning, ConvergenceWarning, UnlabeledObjectsWarning),
+    *(SuspiciousFeaturesWarning, SuspiciousLabelsWarning),
+)
 
 
 class Terminated(KeyboardInterrupt):

@@ -172,8 +172,8 @@ missing_option: Decorator = click.option(
     multiple=True,
     callback=missing_labels,
     metavar="[NAME=]VALUE,...",
-    help="Labels that are missing, of all columns or of one; numbers take the place of the negative ones, "
-    "and '' means that only empty cells are.  [default: empty cells, NA and the like, negative numbers]",
+    help="What is missing, of all columns or of one; of labels, numbers take the place of the negative ones, "
+    "and '' means that only empty cells are.  [default: empty cells, NA and the like, negative labels]",
 )
 
 

@@ -21,6 +21,7 @@ from bigcons.cli.options import (
     TABLE,
     log_option,
     memory_option,
+    missing_option,
     one_or_many,
     output_option,
     overwrite_option,
@@ -45,6 +46,7 @@ from bigcons.errors import ExecutionError, StoreExistsError
 @click.argument("features", nargs=-1, required=True, type=TABLE)
 @output_option("Folder or bucket for ensemble.zarr and consensus.zarr.", name="FOLDER")
 @table_options("features")
+@missing_option
 @log_option
 @click.option(
     "-k",
@@ -80,6 +82,7 @@ def run(
     columns: list[str] | None,
     drop: list[str] | None,
     header: bool | None,
+    missing: Any,
     log: list[str] | None,
     n_clusters: int | range | str,
     method: str,
@@ -115,7 +118,7 @@ def run(
     given |= {} if client is None else {"client": client}
     _, parameters = parse_method(method, (ensemble_path,), given)
 
-    source = select(one_or_many(features), header=header)
+    source = select(one_or_many(features), header=header, missing=missing)
     table = {"features": source, "id": id, "columns": columns, "drop": drop, "log": log}
     making = {
         "n_partitions": n_partitions,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import zlib
+from collections import Counter, defaultdict
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, SuspiciousFeaturesWarning, warn_user
 from bigcons.generate.sampling import Subset
 from bigcons.progress import progress
-from bigcons.stores.encoding import CATEGORY, HASHED, Scaling
+from bigcons.stores.encoding import CATEGORY, HASHED, NUMBER, Scaling
 from bigcons.stores.features import DistinctNumbers, Features, may_be_ids
 
 
@@ -77,6 +78,81 @@ class Moments:
         )
 
 
+_NINES = 10.0 ** np.arange(2, 17) - 1
+
+
+class OddNumbers:
+    """Numbers of features that may mean something else: a date, or that there is none.
+
+    Nines such as -999 stand for a missing value if they occur more than once, beyond all other values, and
+    farther from these than they are from each other and from 0. Whole numbers such as 20241231 are dates
+    if all are.
+    """
+
+    def __init__(self, features: Features) -> None:
+        encoding = features.encoding
+        self._names = {
+            int(start): code.name
+            for code, start in zip(encoding.columns, encoding.starts, strict=False)
+            if code.kind == NUMBER and not code.logged and not features.is_sparse
+        }
+        self._low, self._high = np.full((2, features.n_features), [[np.inf], [-np.inf]])  # without nines
+        self._nines: dict[int, Counter[float]] = defaultdict(Counter)
+        self._dates = set(self._names)
+        self._where, self._is_named = features.where, encoding.is_named
+
+    def add(self, values: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+        """Look at the next rows, given the least and greatest value of each column, infinite without any."""
+        low, high = low.copy(), high.copy()
+        for c in np.flatnonzero(np.isin(np.abs([low, high]), _NINES).any(axis=0)).tolist():
+            is_nines = np.isin(np.abs(values[:, c]), _NINES)
+            self._nines[c].update(values[is_nines, c].tolist())
+            low[c] = np.fmin.reduce(values[~is_nines, c], initial=np.inf)
+            high[c] = np.fmax.reduce(values[~is_nines, c], initial=-np.inf)
+        self._low, self._high = np.minimum(self._low, low), np.maximum(self._high, high)
+        self._dates = {
+            c for c in self._dates if low[c] > high[c] or _are_dates(values[:, c], low[c], high[c])
+        }
+
+    def warn(self) -> None:
+        """Warn of all such columns, in one message."""
+        found, remedies, named = [], [], ""
+        for c, counts in self._nines.items():
+            if c not in self._names:
+                continue
+            known = {self._low[c], self._high[c]} - {np.inf, -np.inf}
+            for value in sorted(counts, key=abs, reverse=True):
+                others = known | counts.keys() - {value}
+                low, high = min(others, default=value), max(others, default=value)
+                if counts[value] > 1 and max(low - value, value - high) > max(high, 0) - min(low, 0):
+                    times = f"{value:.0f} in {counts[value]:,} rows"
+                    found.append(f"{self._names[c]!r} has {times} beside {low:g} to {high:g}")
+                    named = named or f"missing={{{(self._names[c] if self._is_named else c)!r}: {value:.0f}}}"
+                    break
+        if found:
+            remedies.append(f"if they stand for no value, pass bigcons.select(x, {named}) (--missing)")
+        dates = [c for c in sorted(self._dates) if self._low[c] < self._high[c]]
+        found += [f"{self._names[c]!r} has {self._low[c]:.0f} to {self._high[c]:.0f}" for c in dates]
+        if dates:
+            remedies.append("if numbers are dates, write them as 2024-12-31")
+        if found:
+            more = f"; and {len(found) - 20} more" if len(found) > 20 else ""
+            warn_user(
+                f"{self._where} has what may be no numbers: {'; '.join(found[:20])}{more}; "
+                f"{', and '.join(remedies)}.",
+                SuspiciousFeaturesWarning,
+            )
+
+
+def _are_dates(column: np.ndarray, low: float, high: float) -> bool:
+    """Return whether all numbers of a column are dates such as 20241231, or nines."""
+    if low < 1.8e7 or high >= 2.2e7:
+        return False
+    month, day = column // 100 % 100, column % 100
+    is_date = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (day % 1 == 0)
+    return bool((is_date | np.isnan(column) | np.isin(np.abs(column), _NINES)).all())
+
+
 def measure(features: Features, *, standardize: bool) -> Scaling:
     """Return the scaling of ``features`` in one pass over its blocks.
 
@@ -105,11 +181,14 @@ def measure_and_sample(
         progress("measure the features", features.n_objects) as listener,
         np.errstate(all="ignore"),
     ):
+        odd = OddNumbers(features)
         suspects = {c: DistinctNumbers(stack) for c in features.possible_ids()}
         for block, values in features.iterate(gaps=True, sparse=True):
             checksum = checksum_of(values, checksum)
             part = Moments.of(values)
             total = part if total is None else total.merge(part)
+            if not features.is_sparse:
+                odd.add(values, part.low, part.high)
             for c, seen in suspects.items():
                 seen.add(values[:, c])
             if subset is not None:
@@ -124,6 +203,7 @@ def measure_and_sample(
             c for c, seen in suspects.items() if may_be_ids(seen, features.n_objects, features.names[c])
         ]
         features.refuse_ids(like_ids)
+        odd.warn()
     assert total is not None  # noqa: S101 - features have at least one row
     if sparse_parts:
         from scipy.sparse import vstack

@@ -60,6 +60,11 @@ def compared_table(a: LabelColumn, b: LabelColumn) -> np.ndarray:
             f"{a.name} has {a.n_objects} objects but {b.name} has {b.n_objects}; "
             "pass one label per object in each."
         )
+    if a.row_names is not None and b.row_names is not None and not a.row_names.equals(b.row_names):
+        raise InvalidInputError(
+            f"{a.name} and {b.name} are of rows of other names, or in another order; pass them in one order, "
+            f"such as {a.name}.loc[{b.name}.index]."
+        )
     shape = (a.n_clusters, b.n_clusters)
     check_size(shape)
     table = np.zeros(shape, dtype=np.int64)

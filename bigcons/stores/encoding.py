@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -27,8 +28,8 @@ import pyarrow.compute as pc
 
 from bigcons.errors import InvalidInputError, first_line
 from bigcons.tables.intake import open_table
-from bigcons.tables.reading import MISSING_WORDS
-from bigcons.tables.select import Column, select
+from bigcons.tables.reading import MISSING_WORDS, loose_number
+from bigcons.tables.select import Column, is_vector, select
 from bigcons.tables.table import Rows, Table
 
 LEVELS = 64
@@ -54,6 +55,8 @@ class ColumnCode(NamedTuple):
     """Whether text has a column for what is missing; of numbers, see `Scaling`."""
     logged: bool = False
     """Whether numbers are taken as ``sign(x) log(1 + |x|)``."""
+    missing: tuple[str, ...] = ()
+    """What is missing besides what is so by default, as text."""
 
     @property
     def width(self) -> int:
@@ -213,13 +216,15 @@ class FeatureEncoding:
         A table with names needs all of them, in any order; others are not read. The ids are in the column
         ``id``, by default in that of the same name as those of the first objects, if the table has it.
         """
-        opened = open_table(features, "features", with_ids=False)
+        missing = self.columns[0].missing
+        alike = list(missing) if missing and all(c.missing == missing for c in self.columns) else None
+        opened = open_table(select(features, missing=alike), "features", with_ids=False)
         wanted = None
         if self.is_named and opened.names is not None:
             wanted = [column.name for column in self.columns]
-            missing = [name for name in wanted if name not in (opened.names or [])]
-            if missing:
-                shown = ", ".join(map(repr, missing[:8])) + (", ..." if len(missing) > 8 else "")
+            absent = [name for name in wanted if name not in (opened.names or [])]
+            if absent:
+                shown = ", ".join(map(repr, absent[:8])) + (", ..." if len(absent) > 8 else "")
                 raise InvalidInputError(
                     f"{opened.where} has no column {shown}; give the columns that the ensemble was made of."
                 )
@@ -236,7 +241,11 @@ class FeatureEncoding:
         if isinstance(rows, np.ma.MaskedArray):
             rows = np.ma.filled(rows.astype(np.float64), np.nan)  # masked values are missing
         if not isinstance(rows, list):
-            return rows.astype(dtype, copy=False)
+            values = rows.astype(dtype, copy=any(code.missing for code in self.columns))
+            for c, code in enumerate(self.columns):
+                if code.missing:
+                    values[:, c] = without_missing(values[:, c], code, rows.dtype)
+            return values
         values = np.empty((len(rows[0]), self.width), dtype)
         for column, code, start in zip(rows, self.columns, self.starts, strict=False):
             if code.kind in _TEXTS:
@@ -264,6 +273,7 @@ class FeatureEncoding:
             code = ColumnCode(
                 *(str(entry["name"]), str(entry["kind"]), levels),
                 *(bool(entry["may_miss"]), bool(entry["logged"])),
+                tuple(str(text) for text in entry.get("missing", ())),
             )
             if code.kind not in _KINDS or len(levels) > LEVELS or not code.width:
                 raise ValueError(f"the kind of column {code.name!r}")
@@ -353,7 +363,7 @@ def kind_of(kind: pa.DataType) -> str | None:
     if types.is_duration(kind) or types.is_time(kind):
         return DURATION
     numeric = (types.is_integer, types.is_floating, types.is_decimal, types.is_null)
-    return NUMBER if any(test(kind) for test in numeric) else None
+    return NUMBER if any(test(kind) for test in numeric) or is_vector(kind) else None
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -375,7 +385,7 @@ def as_arrow(column: Any, kind: pa.DataType | None, name: str, where: str) -> An
         ) from None
 
 
-def texts_of(column: Any) -> tuple[list[str | None], np.ndarray]:
+def texts_of(column: Any, missing: tuple[str, ...]) -> tuple[list[str | None], np.ndarray]:
     """Return the different texts of a column, None for missing ones, and which each row has, -1 of none."""
     if pa.types.is_null(column.type):
         return [], np.full(len(column), -1)
@@ -383,20 +393,20 @@ def texts_of(column: Any) -> tuple[list[str | None], np.ndarray]:
         column = column.cast(pa.large_string())
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     rows = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
-    return [_as_text(value) for value in encoded.dictionary.to_pylist()], rows
+    return [_as_text(value, missing) for value in encoded.dictionary.to_pylist()], rows
 
 
-def _as_text(value: Any) -> str | None:
+def _as_text(value: Any, missing: tuple[str, ...]) -> str | None:
     """Return a value as it would stand in a file, None if it means that there is none."""
     if isinstance(value, float) and value == int(value if np.isfinite(value) else 0):
         value = int(value)
     text = str(value).strip()
-    return None if value is None or text in MISSING_WORDS else text
+    return None if value is None or text in MISSING_WORDS or text in missing else text
 
 
 def codes_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
     """Return which column of a category each row has, ``(rows,)`` int64, -1 of none."""
-    texts, rows = texts_of(as_arrow(column, None, code.name, where))
+    texts, rows = texts_of(as_arrow(column, None, code.name, where), code.missing)
     missing = code.width - 1 if code.may_miss else -1
     if code.kind == HASHED:
         found = [missing if text is None else bucket_of(text) for text in texts]
@@ -415,14 +425,17 @@ def bucket_of(text: str) -> int:
 def numbers_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
     """Return a column of numbers, booleans, dates or durations ``(rows,)`` float64, NaN where missing."""
     if isinstance(column, np.ndarray) and column.dtype.kind in "buif" and code.kind in (NUMBER, BOOLEAN):
-        return column.astype(np.float64, copy=False)
+        return without_missing(column.astype(np.float64, copy=False), code, column.dtype)
     column = as_arrow(column, None, code.name, where)
     kind = column.type
     if is_text(kind) or pa.types.is_dictionary(kind):
-        texts, rows = texts_of(column)
+        texts, rows = texts_of(column, code.missing)
         column = pa.array([*texts, None], pa.large_string()).take(pa.array(rows % (len(texts) + 1)))
         if column.null_count == len(column):
             return np.full(len(column), np.nan)
+        if code.kind == NUMBER and code.missing:
+            with suppress(pa.ArrowException):
+                return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
         if code.kind != DATE:
             raise InvalidInputError(
                 f"column {code.name!r} of {where} mixes text and {code.kind}s; convert it to one type."
@@ -444,11 +457,23 @@ def numbers_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
             f"column {code.name!r} of {where} has type {kind}, but it is a {code.kind}; convert it."
         )
     if code.kind not in (DATE, DURATION):
-        return np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+        found = np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+        is_single = pa.types.is_float32(kind)
+        return without_missing(found, code, np.dtype(np.float32 if is_single else np.float64))
     unit = pa.timestamp("us", getattr(kind, "tz", None)) if is_date else pa.duration("us")
     micros = pc.cast(column, pa.time64("us") if is_time else unit, safe=False).cast(pa.int64())
     days = pc.cast(micros, pa.float64(), safe=False).to_numpy(zero_copy_only=False) / 86_400e6
     return np.asarray(days)
+
+
+def without_missing(values: np.ndarray, code: ColumnCode, dtype: np.dtype) -> np.ndarray:
+    """Return numbers with NaN where they are named as missing; ``dtype`` is that of the source."""
+    if not code.missing:
+        return values
+    numbers = np.array([number for text in code.missing if (number := loose_number(text)) is not None])
+    if dtype.kind == "f":  # as the source holds them
+        numbers = numbers.astype(dtype)
+    return np.where(np.isin(values, numbers), values.dtype.type(np.nan), values)
 
 
 # Columns whose values all differ

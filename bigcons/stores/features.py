@@ -35,14 +35,24 @@ from bigcons.stores.store import Objects
 from bigcons.tables.encode import MISSING_AS_TEXT, NAME_OF_IDS
 from bigcons.tables.ids import Ids, SeenIds
 from bigcons.tables.intake import open_table
+from bigcons.tables.reading import loose_number
 from bigcons.tables.select import Column, Columns, choices_of, select
 from bigcons.tables.table import Rows, Table
 
 _BLOCK_VALUES = 1 << 20
 
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?")
-_LIKE_NUMBER = re.compile(r"[+-]?[$€£]?(0|[1-9]\d*)([.,]\d{3})*([.,]\d*)?([eE][+-]?\d+)? ?[%$€£]?")
-_OTHER_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1(\d\d|\d{4})( .*)?")
+_LIKE_NUMBER = re.compile(
+    r"\(?[+\u2212-]?[$€£]?(0|[1-9]\d*)([.,' _\xa0\u202f]\d{3})*([.,]\d*)?([eE][+-]?\d+)? ?[%$€£]?\)?"
+)
+_MONTH = (
+    r"(?i:jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?|oct(ober)?"
+    r"|nov(ember)?|dec(ember)?)"
+)
+_OTHER_DATE = re.compile(
+    r"(\d{1,2}[./-]\d{1,2}[./-](\d\d|\d{4})|\d{4}[./-]\d{1,2}[./-]\d{1,2}"
+    rf"|(\d\d?[ .-]+)?{_MONTH}[ .,-]+(\d\d?, ?)?\d{{4}})( .*)?"
+)
 
 
 def open_features(
@@ -69,8 +79,9 @@ def open_features(
         Columns of numbers with heavy tails, to be taken as ``sign(x) log(1 + |x|)``; names, patterns or
         positions.
 
-    Numbers and booleans are used unchanged, dates and durations as days; columns of text are one-hot, or
-    hashed if they have many values: see `FeatureEncoding`. Text of which each value is an ISO date is a date,
+    Numbers and booleans are used unchanged, dates and durations as days; lists of floats, as those of
+    embeddings are, become a column for each number; columns of text are one-hot, or hashed if they have many
+    values: see `FeatureEncoding`. Text of which each value is an ISO date is a date,
     as in a CSV file.
 
     Cost: only the head of the source is read, except that a first pass reads a source with text, and all of a
@@ -180,7 +191,10 @@ class Features(Objects):
         """Columns of numbers that have not been compared with the numbers of rows yet."""
         if encoding is None:
             kinds = [NUMBER] * len(names) if self._types is None else [kind_of(t) for t in self._types]
-            codes = [ColumnCode(name, kind or NUMBER) for name, kind in zip(names, kinds, strict=True)]
+            codes = [
+                ColumnCode(name, kind or NUMBER, missing=table.rule_of(c).more_words)
+                for c, (name, kind) in enumerate(zip(names, kinds, strict=True))
+            ]
             if self._types is None and table.dtype is None:
                 codes = [code._replace(kind=kind) for code, kind in zip(codes, self._kinds(), strict=True)]
             codes = _logged(codes, log, self.where)
@@ -347,7 +361,7 @@ class Features(Objects):
                     for c, column in enumerate(rows):
                         column = self._of_its_type(column, c)
                         if c in texts:
-                            texts[c].add(as_arrow(column, None, codes[c].name, self.where))
+                            texts[c].add(as_arrow(column, None, codes[c].name, self.where), codes[c].missing)
                             continue
                         found = numbers_of(column, codes[c], self.where)
                         if c not in infinite and np.isinf(found).any():
@@ -365,8 +379,8 @@ class Features(Objects):
                 problems.append((code.name, f"is infinite at row {infinite[c]} (from 0)"))
             elif c in like_ids:
                 problems.append((code.name, "has a different whole number in every row"))
-            elif c in texts and (date := texts[c].ambiguous_date):
-                problems.append((code.name, f"has dates such as {date!r}, whose day and month are not clear"))
+            elif c in texts and (date := texts[c].other_date):
+                problems.append((code.name, f"has dates such as {date!r}"))
             elif c in texts and (word := texts[c].gap_of_numbers):
                 problems.append((code.name, f"has {word!r} among numbers"))
             elif c in texts and (word := texts[c].number_as_text):
@@ -397,7 +411,7 @@ def _remedy_of(problems: list[tuple[str, str]]) -> str:
     if any("dates" in what for _, what in problems):
         parts.append("write dates as 2024-12-31")
     if any("among numbers" in what for _, what in problems):
-        parts.append("leave the cells of missing numbers empty")
+        parts.append("name it in missing= of bigcons.select (--missing), or leave such cells empty")
     if any("as text" in what for _, what in problems):
         parts.append("write numbers as 1234.5 alone, and names of categories with a letter")
     if any("infinite" in what for _, what in problems):
@@ -469,10 +483,13 @@ class _Texts:
         self._are_iso = self._are_dates = True
         self._example = ""
         self._are_numbers, self._number, self._gap = True, "", ""
+        self._are_plain, self._has_named = True, False
 
-    def add(self, column: Any) -> None:
+    def add(self, column: Any, missing: tuple[str, ...]) -> None:
         """Look at the next rows, an Arrow array of text."""
-        texts, rows = texts_of(column)
+        texts, rows = texts_of(column, missing)
+        if missing and not self._has_named:
+            self._has_named = not set(missing).isdisjoint(texts_of(column, ())[0])
         self._n_rows += len(rows)
         used = np.unique(rows)
         self._has_gaps = self._has_gaps or bool(used.size and used[0] < 0)
@@ -490,6 +507,7 @@ class _Texts:
                     if not self._number or self._number.isdigit():
                         self._number = text
                 self._gap = self._gap or min(others, default="")
+                self._are_plain = self._are_plain and None not in map(loose_number, known - others)
         if not self._is_hashed:
             self._levels |= known
             self._is_hashed = len(self._levels) > LEVELS
@@ -504,9 +522,9 @@ class _Texts:
         return self._all_differ and is_many and n_rows > 1 and not self._are_iso
 
     @property
-    def ambiguous_date(self) -> str:
-        """A date whose day and month are not clear, if all texts are such; else empty."""
-        return self._example if self._are_dates and self._example else ""
+    def other_date(self) -> str:
+        """A date that is not written as in ISO 8601, if all texts are such; else empty."""
+        return self._example if self._are_dates and not self._are_iso else ""
 
     @property
     def gap_of_numbers(self) -> str:
@@ -516,14 +534,20 @@ class _Texts:
     @property
     def number_as_text(self) -> str:
         """One of the numbers that all texts are, if it is more than digits, as of codes; else empty."""
-        return "" if not self._are_numbers or self._number.isdigit() else self._number
+        is_other = not self._are_numbers or self._number.isdigit() or self._are_numbers_with_gaps
+        return "" if is_other else self._number
+
+    @property
+    def _are_numbers_with_gaps(self) -> bool:
+        """Whether the column is text only because of what was named as missing in it."""
+        return self._has_named and self._are_numbers and self._are_plain and self._number != ""
 
     def code(self, code: ColumnCode) -> ColumnCode:
         """Return what the column becomes."""
         if self._example and self._are_iso:
             return code._replace(kind=DATE)
-        if not self._levels:
-            return code._replace(kind=NUMBER)  # all missing
+        if not self._levels or self._are_numbers_with_gaps:
+            return code._replace(kind=NUMBER)
         if self._is_hashed:
             return code._replace(kind=HASHED, may_miss=self._has_gaps)
         return code._replace(levels=tuple(sorted(self._levels)), may_miss=self._has_gaps)

@@ -505,7 +505,7 @@ def _without_repeats(votes: np.ndarray, found: _Long, names: Sequence[str]) -> n
     differs = np.flatnonzero(is_same & (votes["label"][1:] != votes["label"][:-1]))
     if differs.size:
         one, other = votes[differs[0]], votes[differs[0] + 1]
-        values = found.encoding.values
+        values = found.encoding.values.tolist()
         raise InvalidInputError(
             f"{found.objects.name} {found.objects.values[int(one['object'])].as_py()!r} has the labels "
             f"{values[one['label']]!r} and {values[other['label']]!r} of {found.partitions.name} "

@@ -381,7 +381,12 @@ def _plain_arrow(raw: Any, name: str, rule: MissingRule) -> Any:
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view():
         return raw.cast(pa.large_string())
     elif not pa.types.is_integer(kind):
-        raise InvalidInputError(f"partition {name!r} has labels of type {kind}; use whole numbers or text.")
+        what = (
+            "a column of labels for each partition" if pa.types.is_nested(kind) else "whole numbers or text"
+        )
+        raise InvalidInputError(
+            f"partition {name!r} has labels of type {kind}; use {what}, or leave it out with drop= (--drop)."
+        )
     keys: np.ndarray = plain_column(pc.fill_null(raw, 0).to_numpy(zero_copy_only=False), name, rule)
     if raw.null_count:
         keys = np.where(pc.is_null(raw).to_numpy(zero_copy_only=False), MISSING, keys)

@@ -25,7 +25,7 @@ NAME_OF_IDS = re.compile(r"(?i:(.*[^a-z])?(id|ids|key|uuid|index|unnamed: \d+))|
 MISSING_AS_TEXT = frozenset(
     (
         *("?", ".", "-", "--", "na", "nan", "n.a.", "none", "missing", "undefined", "noise", "outlier"),
-        *("unknown", "unassigned", "unclassified"),
+        *("\\n", "unknown", "unassigned", "unclassified"),
     )
 )
 """Text in lower case that often stands for a missing label, but can be a name."""

@@ -31,7 +31,15 @@ from bigcons.storage.reading import check_file, open_file
 from bigcons.tables.memory import ArrayTable, pandas_index
 from bigcons.tables.reading import MISSING_WORDS, header_names, number_of
 from bigcons.tables.select import INDEX, SelectedTable, Selection
-from bigcons.tables.table import DEFAULT_READING, PartedTable, Reading, Rows, Table, check_matrix
+from bigcons.tables.table import (
+    DEFAULT_READING,
+    PartedTable,
+    Reading,
+    Rows,
+    SlicedTable,
+    Table,
+    check_matrix,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +61,12 @@ _OTHER_FORMATS = {
     b"\x1f\x8b": "compressed by gzip; end its name with .gz",
     b"(\xb5/\xfd": "compressed by zstd; end its name with .zst",
     b"BZh": "compressed by bzip2; end its name with .bz2",
+    b"<!DOCTYPE": "a page of HTML, as servers send in place of a file; get the file itself",
+    b"<html": "a page of HTML, as servers send in place of a file; get the file itself",
+    b"<?xml": "XML; write it as CSV",
+    b'[{"': "JSON; write it as CSV or Parquet",
+    b'{"': "JSON; write it as CSV or Parquet",
+    b"version https://git-lfs": "a pointer of Git LFS; get the file itself by git lfs pull",
 }
 """What a file that is called text is by its first bytes, and what to do about it."""
 
@@ -445,19 +459,19 @@ class CsvTable(PartedTable):
         import pyarrow as pa
 
         is_text, whole = role == "labels", role == "pairs"
-
+        self._role = role
         self.where: str = where
         self.is_text: bool = is_text
         self._path = path
         self._delimiter = "\t" if path.name.lower().endswith(_TABS) else ","
-        self._missing = [] if is_text else list(MISSING_WORDS)
+        self._missing = [] if is_text else [*MISSING_WORDS, *how.missing]
         self._threads = not (is_text or whole)
         with path.open("rb") as file:
-            begins = file.read(4)
+            begins = file.read(32).removeprefix(b"\xef\xbb\xbf")
         if path.suffix.lower() not in _COMPRESSED:
             for magic, what in _OTHER_FORMATS.items():
                 if begins.startswith(magic):
-                    raise InvalidInputError(f"{where} is no text but {what}.")
+                    raise InvalidInputError(f"{where} is not CSV but {what}.")
         cells, n_lines = self._first_line()
         if cells is None:
             raise InvalidInputError(f"{self.where} is empty; write one line per object.")
@@ -605,8 +619,13 @@ class CsvTable(PartedTable):
                 f"{self.where} has its text not in UTF-8 but in {example}; write it in UTF-8, as does "
                 f"iconv -f {encoding} -t UTF-8 FILE > NEW."
             )
+        is_word = self._role == "features" and "conversion error" in str(error)
+        remedy = (
+            "name it in missing= of bigcons.select (--missing) if it stands for no value, else " * is_word
+        )
         return InvalidInputError(
-            f"{self.where} cannot be read as CSV ({first_line(error)}); fix it or write it as Parquet."
+            f"{self.where} cannot be read as CSV ({first_line(error)}); {remedy}fix it or write it as "
+            "Parquet."
         )
 
 
@@ -630,9 +649,11 @@ def _check_delimiter(lines: Iterator[list[str]], where: str, delimiter: str) -> 
     Blanks separate numbers only.
     """
     head = list(islice(lines, 3))
+    if head[0][0].startswith("sep="):
+        raise InvalidInputError(f"{where} begins with {head[0][0]!r}, a hint to Excel; delete that line.")
     marks = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars", " ": "blanks"}
     for mark, name in marks.items():
-        if mark == delimiter or len(head[0]) > 1 or mark not in head[0][0]:
+        if mark == delimiter or len(head[0]) > 1 or mark not in head[0][0] or mark not in "".join(head[-1]):
             continue
         parts = head[-1][0].split()
         if mark == " " and (len(parts) == 1 or None in map(number_of, parts)):
@@ -803,6 +824,63 @@ class ParquetTable(Table):
                             yield [batch.column(name)[low:high] for name in names]
             except (pa.ArrowException, OSError, ValueError) as error:
                 raise _broken_parquet(path, error) from None
+
+
+class ObsTable(SlicedTable):
+    """The obs of an .h5ad file, a data frame of AnnData's format 0.2.0, or its index as the only column."""
+
+    def __init__(self, path: str, *, of_index: bool = False) -> None:
+        import h5py  # type: ignore[import-not-found]
+        import pyarrow as pa
+
+        self._of_index = of_index
+        with h5py.File(path) as file:
+            obs = file["obs"]
+            index = str(obs.attrs["_index"])
+            self._keys = [index] if of_index else [str(name) for name in obs.attrs["column-order"]]
+            shape = obs[index].shape[0], len(self._keys)
+        names = ["index"] if of_index and index == "_index" else self._keys
+        super().__init__(path, shape, names, column_bytes=24.0)
+        self.is_named: bool = True
+        self._types: list[pa.DataType] = [column.type for column in self.slice(0, 1, range(len(names)))]
+        is_number = [pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in self._types]
+        self.measured: frozenset[str] = frozenset(np.array(names, object)[is_number])
+
+    @property
+    def index(self) -> Table | None:
+        """The names of the observations."""
+        return None if self._of_index else ObsTable(self.where, of_index=True)
+
+    def column_types(self) -> list[pa.DataType]:
+        """Return the types of the columns."""
+        return self._types
+
+    def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:
+        """Return some rows as columns."""
+        import h5py
+
+        try:
+            with h5py.File(self.where) as file:
+                return [_rows_of_element(file["obs"][self._keys[c]], start, stop) for c in columns]
+        except (OSError, KeyError) as error:
+            raise DamagedFileError(
+                f"{self.where} is not an AnnData ({first_line(error)}); write it again.", path=self.where
+            ) from None
+
+
+def _rows_of_element(element: Any, start: int, stop: int | None) -> pa.Array:
+    """Return some rows of an HDF5 column of AnnData: an array, text, a category, or values beside a mask."""
+    import pyarrow as pa
+
+    if not hasattr(element, "dtype") and "codes" in element:
+        codes = element["codes"][start:stop]
+        known = _rows_of_element(element["categories"], 0, None)
+        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), known)
+    if not hasattr(element, "dtype"):
+        values = _rows_of_element(element["values"], start, stop).to_numpy(zero_copy_only=False)
+        return pa.array(values, mask=element["mask"][start:stop])
+    is_text = element.dtype.kind == "O"
+    return pa.array(element.asstr()[start:stop] if is_text else element[start:stop], from_pandas=True)
 
 
 def footer_of(path: Path) -> bytes:

@@ -6,7 +6,7 @@ pandas, dask, xarray and AnnData objects are recognized by the module of their t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from bigcons.tables.select import (
     reading_of,
     row_names,
     source_of,
+    with_flat_vectors,
     with_row_names,
 )
 from bigcons.tables.table import Reading, Table
@@ -55,17 +56,19 @@ def open_table(
     how = reading_of(choices)
     if are_objects and how.orientation is None:
         how = how._replace(orientation="objects")
-    if isinstance(source, (str, os.PathLike)) and os.fspath(source).lower().endswith(".h5ad"):
-        source = _read_h5ad(os.fspath(source))
     if isinstance(source, (str, os.PathLike)) and os.fspath(source).lower().endswith(".npz"):
         matrix = files.sparse_of_npz(Path(source)) if Path(source).is_file() else None
         source = source if matrix is None else matrix
     table = _open(source, role, how)
+    measured = table.measured
     is_ensemble = isinstance(table, memory.EnsembleTable)
     if role != "labels" or is_ensemble:
-        for name in ("missing", "orientation"):
+        for name in (
+            ("orientation",) if role == "features" and not table.is_sparse else ("missing", "orientation")
+        ):
             if any(getattr(choice, name) is not None for choice in choices):
                 what = "an ensemble, which was read before" if is_ensemble else role
+                what = f"sparse {role}" if table.is_sparse else what
                 raise InvalidInputError(
                     f"{name}= is for tables of labels, not {what}; leave it out.", parameter=name
                 )
@@ -86,12 +89,10 @@ def open_table(
         check(SelectedTable(table, [c for c in range(table.n_columns) if c != table.index_position]))
     for number, choice in enumerate(choices, 1):
         table = choose(table, choice, check if number == len(choices) else lambda _: None)
-    if (
-        role == "labels"
-        and _package(source) == "anndata"
-        and all(choice.columns is None for choice in choices)
-    ):
-        _refuse_measurements(source.obs, table)
+    if role == "labels" and all(choice.columns is None for choice in choices):
+        _refuse_measurements(table, measured)
+    if role == "features":
+        table = with_flat_vectors(table)
     if role == "pairs" or not with_ids:  # whose columns are chosen by name
         return table
     return with_row_names(table)
@@ -105,25 +106,21 @@ def _has_ids(table: Table, name: str) -> bool:
     return name in [*(table.names or []), *((index and index.names) or [])]
 
 
-def _refuse_measurements(obs: Any, table: Table) -> None:
+def _refuse_measurements(table: Table, numbers: Collection[str]) -> None:
     """Raise InvalidInputError if numbers of an AnnData, which may be measurements, are taken as labels."""
-    numbers = [
-        str(name)
-        for name in obs.columns
-        if obs[name].dtype.kind in "iuf" and str(name) in (table.names or ())
-    ]
-    if numbers:
-        shown = ", ".join(map(repr, numbers[:3])) + (", ..." if len(numbers) > 3 else "")
+    if found := [name for name in table.names or () if name in numbers]:
+        shown = ", ".join(map(repr, found[:3])) + (", ..." if len(found) > 3 else "")
         raise InvalidInputError(
-            f"obs has numbers in {len(numbers)} columns, {shown}, which may be measurements; name the "
+            f"obs has numbers in {len(found)} columns, {shown}, which may be measurements; name the "
             "partitions, such as columns='leiden*' (--columns)."
         )
 
 
-def _read_h5ad(path: str) -> Any:
-    """Return the AnnData of a file, whose X stays on the disk."""
+def _open_h5ad(path: str, role: str, how: Reading) -> Table:
+    """Return the table of an AnnData in a file, of which obs and X stay on the disk."""
     try:
         import anndata  # type: ignore[import-not-found]
+        import h5py  # type: ignore[import-not-found]
     except ImportError as error:
         raise MissingDependencyError(
             f"{path} is read by anndata, which is not installed; run pip install anndata."
@@ -131,16 +128,25 @@ def _read_h5ad(path: str) -> Any:
     files.refuse_missing(path)
     check_file(Path(path))
     try:
-        return anndata.read_h5ad(path, backed="r")
+        file = h5py.File(path)
+        if file["obs"].attrs.get("encoding-version") != "0.2.0":  # of an early version of AnnData
+            return _open(anndata.read_h5ad(path, backed="r"), role, how)
+        obs = files.ObsTable(path)
+        if role == "labels":
+            return obs
+        x = file["X"]
+        table = _open(x if hasattr(x, "shape") else anndata.io.sparse_dataset(x), role, how)
     except (OSError, KeyError, ValueError) as error:
         raise DamagedFileError(
             f"{path} is not an AnnData ({first_line(error)}); write it again.", path=path
         ) from None
+    table._index, table.is_named = obs.index, True
+    return table
 
 
 def is_sparse(x: Any) -> bool:
     """Return whether ``x`` is a sparse matrix of scipy, or rows of one that an AnnData keeps on a disk."""
-    return _package(x) == "scipy" or (hasattr(x, "format") and hasattr(x, "indptr"))
+    return _package(x) == "scipy" or (hasattr(x, "format") and hasattr(x, "dtype"))
 
 
 def _package(x: Any) -> str:
@@ -153,6 +159,8 @@ def _open(x: Any, role: str, how: Reading) -> Table:
         return x
     if role == "features" and is_sparse(x):
         return memory.SparseTable(x, role)
+    if isinstance(x, (str, os.PathLike)) and os.fspath(x).lower().endswith(".h5ad"):
+        return _open_h5ad(os.fspath(x), role, how)
     if isinstance(x, (str, os.PathLike)):
         table = files.open_path(x, role, how)
         if isinstance(x, files.StandardInput):
@@ -170,10 +178,11 @@ def _open(x: Any, role: str, how: Reading) -> Table:
         index = memory.PandasTable(x.obs, role)
         table = index if role == "labels" else _open(x.X, role, how)
         table._index, table.is_named = index.index, True
+        table.measured = frozenset(str(name) for name in x.obs if x.obs[name].dtype.kind in "iuf")
         return table
     if package == "pandas" and hasattr(x, "columns"):
         return memory.PandasTable(x, role)
-    is_series = type(x).__name__ == "Series"
+    is_series = type(x).__name__ == "Series" or (package == "pyarrow" and hasattr(x, "null_count"))
     has_arrow = hasattr(x, "__arrow_c_stream__") or hasattr(x, "__arrow_c_array__")
     if package != "pandas" and has_arrow and not is_series:
         return memory.ArrowTable(x, role)
@@ -193,7 +202,8 @@ def _open(x: Any, role: str, how: Reading) -> Table:
             "Ensemble.from_runs(x) if each is a partition."
         )
     if is_series:
-        raise InvalidInputError(f"{role} has type {package}.Series, one column; pass x.to_frame().")
+        frame = "pyarrow.table({'x': x})" if package == "pyarrow" else "x.to_frame()"
+        raise InvalidInputError(f"{role} has type {package}.{type(x).__name__}, one column; pass {frame}.")
     kind = f"{package}.{type(x).__name__}" if package in ("pandas", "polars") else type(x).__name__
     if kind == "polars.LazyFrame":
         raise InvalidInputError(f"{role} is a polars LazyFrame, which has no rows yet; pass its collect().")

@@ -15,11 +15,14 @@ from bigcons.tables.codes import Encoding, EncodingBuilder
 class LabelColumn:
     """Labels ``(n_objects,)`` of a clustering, recoded to 0 .. n_clusters - 1 as they are read.
 
+    The text index of a pandas Series is kept, as the names of the rows.
     ``values`` are the different ones, ascending, if they are known to be whole numbers from 0, -1 for none.
     """
 
     def __init__(self, name: str, labels: Any, values: np.ndarray | None = None) -> None:
         self.name = name
+        index = getattr(labels, "index", None)
+        self.row_names: Any = index if getattr(index, "inferred_type", "") == "string" else None
         self._labels = _sliceable(labels)
         shape = self._labels.shape if hasattr(self._labels, "shape") else (len(self._labels),)
         if len(shape) != 1:

@@ -37,6 +37,8 @@ class ArrayTable(SlicedTable):
     """Any array that can be sliced by rows: numpy, a memory map, Zarr, HDF5."""
 
     def __init__(self, array: Any, where: str) -> None:
+        if getattr(array.dtype, "names", None):
+            raise InvalidInputError(f"{where} is a structured array; pass pandas.DataFrame(x).")
         check_matrix(array.shape, where)
         check_size(array.shape, where)
         self.dtype: np.dtype | None = np.dtype(array.dtype)
@@ -211,7 +213,7 @@ class PandasTable(SlicedTable):
                 "x.sparse.to_coo()."
             )
         self.has_plain_index: bool = type(frame.index).__name__ == "RangeIndex"
-        self.is_named: bool = frame.index.inferred_type == "string" and frame.index.is_unique
+        self.is_named: bool = is_names(frame.index)
         self._frame = frame
 
     @property
@@ -226,9 +228,13 @@ class PandasTable(SlicedTable):
         try:
             return list(pa.Schema.from_pandas(self._frame, preserve_index=False).types)
         except (pa.ArrowException, ValueError) as error:
+            if len(repeated := self._frame.columns[self._frame.columns.duplicated()]):
+                raise InvalidInputError(
+                    f"{self.where} has more than one column {str(repeated[0])!r}; give each its own name."
+                ) from None
             mixed = [name for c, name in enumerate(self.names or []) if _is_mixed(self._frame.iloc[:, c])]
             raise InvalidInputError(
-                f"{self.where} has mixed types in {', '.join(map(repr, mixed)) or 'its names'} "
+                f"{self.where} has mixed types in {', '.join(map(repr, mixed))} "
                 f"({first_line(error)}); convert each column to one type."
             ) from None
 
@@ -249,6 +255,11 @@ class PandasTable(SlicedTable):
                 f"column {str(series.name)!r} of {self.where} has type {series.dtype}; "
                 "convert it to numbers or text."
             ) from None
+
+
+def is_names(index: Any) -> bool:
+    """Return whether an index of pandas has a text of its own for every row."""
+    return bool(index.inferred_type == "string" and index.is_unique)
 
 
 def _is_mixed(series: Any) -> bool:
@@ -380,7 +391,7 @@ def open_xarray(array: Any, role: str) -> Table:
         if role != "labels" or "labels" not in array:
             raise InvalidInputError(
                 f"{role} has type xarray {type(array).__name__}; pass one of its variables, such as "
-                "x['labels']."
+                "x['labels'], or x.to_dataframe() if each is a column."
             )
         array = array["labels"]
     check_matrix(array.shape, role)
@@ -393,7 +404,9 @@ def open_xarray(array: Any, role: str) -> Table:
     if columns in array.indexes:
         table.names = as_names(array.indexes[columns])
     if objects in array.indexes:
-        table._index = PandasTable(_index_frame(array.indexes[objects], role), role)
+        index = array.indexes[objects]
+        table._index = PandasTable(_index_frame(index, role), role)
+        table.is_named = is_names(index)
     return table
 
 

@@ -38,6 +38,11 @@ class MissingRule(NamedTuple):
     is_verbatim: bool = False
     """Whether text is taken as it is, because this rule was applied to it before."""
 
+    @property
+    def more_words(self) -> tuple[str, ...]:
+        """The texts and numbers that are missing besides those of the default, as text."""
+        return tuple(sorted(self.words - DEFAULT_RULE.words))
+
     def label_of(self, text: str) -> str | None:
         """Return text without blanks around it, or None if it means missing."""
         if self.is_verbatim:
@@ -175,7 +180,7 @@ def _may_be_header(cells: Sequence[str], role: str) -> bool:
     """Return whether the cells of a line may be names of columns."""
     if all(cell in MISSING_WORDS for cell in cells):
         return False
-    numbers = [number for cell in cells if (number := _loose_number(cell)) is not None]
+    numbers = [number for cell in cells if (number := loose_number(cell)) is not None]
     if not numbers:
         return True
     if role == "pairs" or len(set(cells)) < len(cells) or any(cell in MISSING_WORDS for cell in cells[1:]):
@@ -188,7 +193,7 @@ def _may_be_header(cells: Sequence[str], role: str) -> bool:
 
 def _is_certain(cells: Sequence[str], head: Sequence[Sequence[str]], role: str) -> bool | None:
     """Return whether a line that may be a header is one by what follows it; None if nobody knows."""
-    numbers = {c: number for c, cell in enumerate(cells) if (number := _loose_number(cell)) is not None}
+    numbers = {c: number for c, cell in enumerate(cells) if (number := loose_number(cell)) is not None}
     row_names = [line[0] for line in head if line]
     if cells[0] == "" and len(row_names) > 1 and len(set(row_names)) == len(row_names):
         return True
@@ -202,7 +207,7 @@ def _is_certain(cells: Sequence[str], head: Sequence[Sequence[str]], role: str) 
     if role != "labels":
         return None
     below = [
-        (number, _loose_number(cell))
+        (number, loose_number(cell))
         for c, number in numbers.items()
         for line in head
         for cell in line[c : c + 1]
@@ -212,7 +217,8 @@ def _is_certain(cells: Sequence[str], head: Sequence[Sequence[str]], role: str) 
     return True if are_others or (are_greater and len(numbers) > 1 and texts) else None
 
 
-def _loose_number(cell: str) -> float | None:
+def loose_number(cell: str) -> float | None:
+    """Return the finite number that Python reads in a text, else None."""
     try:
         return float(cell) if np.isfinite(float(cell)) else None
     except ValueError:

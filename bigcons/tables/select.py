@@ -11,7 +11,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError, UnknownColumnError
 from bigcons.tables.ids import Ids, scan_ids
-from bigcons.tables.reading import MissingRule, rules_of
+from bigcons.tables.reading import MissingRule, missing_rule, rules_of
 from bigcons.tables.table import Reading, Rows, Table, is_index_name
 from bigcons.validation import check_choice
 
@@ -75,10 +75,10 @@ def select(
     drop : default=None
         Columns to leave out; "index" leaves out the names of rows in a file.
     missing : default=None
-        Which labels are missing, besides empty text, NaN, None and masked entries: a value, a list, or a
-        mapping from columns to these. Text is missing in addition to the words that pandas reads as missing
-        (NA, null, ...), numbers are so in place of the negative ones; ``[]`` is nothing else. By default, the
-        words and negative numbers. Blanks around text do not count.
+        Which labels or features are missing, besides empty text, NaN, None and masked entries: a value, a
+        list, or a mapping from columns to these. Text is missing in addition to the words that pandas reads
+        as missing (NA, null, ...); of labels, numbers are so in place of the negative ones, and ``[]`` is
+        nothing else. By default, the words and, of labels, negative numbers. Blanks around text do not count.
     header : default=None
         Whether the first line of a file of text has the names of the columns. By default, this must be clear
         from the file: see `Ensemble.from_labels`.
@@ -126,10 +126,14 @@ def reading_of(choices: Sequence[Selection]) -> Reading:
         for part in (choice.id, choice.columns, choice.drop)
         for c in _listed(part)
     ]
+    missing = [choice.missing for choice in reversed(choices)]
     return Reading(
         next((choice.header for choice in reversed(choices) if choice.header is not None), None),
         next((choice.orientation for choice in reversed(choices) if choice.orientation is not None), None),
         frozenset(name for name in given if not name.isdecimal()),
+        next(
+            (missing_rule(m).more_words for m in missing if m is not None and not isinstance(m, Mapping)), ()
+        ),
     )
 
 
@@ -309,3 +313,90 @@ class SelectedTable(Table):
         positions = self._positions if columns is None else [self._positions[c] for c in columns]
         for block in self.table.blocks(rows, start, stop, positions):
             yield block if isinstance(block, list) else block[:, self._positions]  # a matrix has all
+
+
+# Columns of vectors
+
+
+def is_vector(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type is lists of floats, as those of embeddings are."""
+    import pyarrow as pa
+
+    types = pa.types
+    is_list = any(test(kind) for test in (types.is_fixed_size_list, types.is_list, types.is_large_list))
+    return is_list and bool(types.is_floating(kind.value_type))
+
+
+def with_flat_vectors(table: Table) -> Table:
+    """Return a table with a column for each number of its columns of vectors, if it has any."""
+    types = table.column_types() or []
+    vectors = {c: kind for c, kind in enumerate(types) if is_vector(kind)}
+    return FlatTable(table, vectors) if vectors else table
+
+
+class FlatTable(SelectedTable):
+    """A table whose columns of vectors are one column for each of their numbers, ``name[0]``, ...."""
+
+    def __init__(self, table: Table, vectors: Mapping[int, pa.DataType]) -> None:
+        self._kinds = vectors
+        widths = [self._width(table, c) if c in vectors else 1 for c in range(table.n_columns)]
+        super().__init__(table, [c for c, width in enumerate(widths) for _ in range(width)], table.ids)
+        self._places = [place for width in widths for place in range(width)]
+        if table.names is not None:
+            self.names: list[str] | None = [
+                f"{table.names[c]}[{place}]" if c in vectors else table.names[c]
+                for c, place in zip(self._positions, self._places, strict=True)
+            ]
+
+    def _width(self, table: Table, c: int) -> int:
+        for (column,) in table.blocks(1024, columns=[c]):
+            if width := max(map(len, self._lists(column, c).drop_null()), default=0):
+                return width
+        raise InvalidInputError(
+            f"{table.where} has no vector in column {c} (from 0); drop it (drop=, --drop)."
+        )
+
+    def _lists(self, column: Any, c: int) -> Any:
+        import pyarrow as pa
+
+        column = pa.array(column, self._kinds[c]) if isinstance(column, np.ndarray) else column
+        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+    def column_types(self) -> list[pa.DataType]:
+        """Return the types of the columns."""
+        import pyarrow as pa
+
+        types = super().column_types() or []
+        return [
+            pa.float64() if c in self._kinds else kind for c, kind in zip(self._positions, types, strict=True)
+        ]
+
+    def blocks(
+        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[Rows]:
+        """Yield the blocks with vectors as columns; raise InvalidInputError if their lengths differ."""
+        chosen = range(self.n_columns) if columns is None else columns
+        sources = sorted({self._positions[c] for c in chosen})
+        for block in self.table.blocks(rows, start, stop, sources):
+            found = dict(zip(sources, block, strict=True))
+            found |= {c: self._numbers(found[c], c) for c in sources if c in self._kinds}
+            yield [
+                found[c][:, place] if c in self._kinds else found[c]
+                for c, place in ((self._positions[at], self._places[at]) for at in chosen)
+            ]
+
+    def _numbers(self, column: Any, c: int) -> np.ndarray:
+        """Return vectors as a matrix, NaN where one is missing."""
+        import pyarrow.compute as pc
+
+        lists, width = self._lists(column, c), self._positions.count(c)
+        if pc.any(pc.not_equal(pc.list_value_length(lists), width)).as_py():
+            name = c if self.table.names is None else self.table.names[c]
+            raise InvalidInputError(
+                f"{self.where} has vectors of other lengths than {width} in column {name!r}; drop it (drop=, "
+                "--drop), or write it as columns."
+            )
+        numbers = np.full((len(lists), width), np.nan)
+        is_known = lists.is_valid().to_numpy(zero_copy_only=False)
+        numbers[is_known] = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
+        return numbers

@@ -41,6 +41,8 @@ class Reading(NamedTuple):
     """What a row is: "objects" or "partitions"; None if that must be clear."""
     named: frozenset[str] = frozenset()
     """Columns that the call names, by which a header is known."""
+    missing: tuple[str, ...] = ()
+    """What is missing in any column, besides what is so by default."""
 
 
 DEFAULT_READING = Reading()
@@ -81,6 +83,8 @@ class Table(ABC):
         Whether rows may be no objects, as far as the call tells.
     is_sparse
         Whether its blocks are compressed sparse rows, of features only.
+    measured
+        Columns of the obs of an AnnData that are numbers, and so may be no labels.
     """
 
     where: str
@@ -100,6 +104,7 @@ class Table(ABC):
     is_given: bool = False
     may_be_other: bool = False
     is_sparse: bool = False
+    measured: frozenset[str] = frozenset()
     _index: Table | None = None
 
     def rule_of(self, position: int) -> MissingRule:

@@ -3,10 +3,13 @@
 import bz2
 import gzip
 import io
+import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
 
@@ -35,6 +38,10 @@ def parquet():
         (pa.compress(TEXT, "zstd", asbytes=True), r"compressed by zstd; end its name with \.zst"),
         (parquet(), r"Parquet; call it \.parquet"),
         (b"PK\3\4 of Excel", "a workbook of Excel; write it as CSV"),
+        (b"\xef\xbb\xbf<!DOCTYPE html>\n<html></html>\n", "a page of HTML"),
+        (b'{"a": 0, "b": 1}\n{"a": 1, "b": 1}\n', "not CSV but JSON"),
+        (b"version https://git-lfs.github.com/spec/v1\nsize 9\n", "git lfs pull"),
+        (b"sep=,\na,b\n0,1\n", "begins with 'sep=', a hint to Excel; delete that line"),
         (b"a\n0\n\n1\n", "empty line in place of row 1 .*; write NA"),
         (b"a\n0\n1\n\n", "empty line in place of row 2 "),
         (b"a\n99999999999999999999\n1\n", r"has label 99999999999999999999; .* below 2\*\*63"),
@@ -52,6 +59,8 @@ def test_text_that_is_no_csv_names_the_remedy(content, remedy, tmp_path):
     [
         (b"cell type\nT cell\nB cell\nT cell\n", [["T cell"], ["B cell"], ["T cell"]]),
         (b"sepal length\n1\n2\n", [[1], [2]]),
+        (b"k=5;seed=1\n1\n2\n", [[1], [2]]),
+        (b"<unk>\n1\n2\n", [[1], [2]]),
         (b'a\n0\n""\n1', [[0], [None], [1]]),
         (b"a,b\n0,1\n\n1,0\n\n", [[0, 1], [1, 0]]),
     ],
@@ -76,7 +85,11 @@ def test_compressed_text(suffix, compressed, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "texts", [["1,5", "2"], ["1,200", "3"], ["$15", "$17"], ["20%", "3.5%"], ["1.5", "2"]]
+    "texts",
+    [
+        *(["1,5", "2"], ["1,200", "3"], ["$15", "$17"], ["20%", "3.5%"], ["1.5", "2"], ["1 200", "3"]),
+        *(["1'200", "3"], ["1_200", "3"], ["(5)", "4"], ["\u22125", "4"]),
+    ],
 )
 def test_numbers_written_as_text_are_no_categories(texts):
     with pytest.raises(InvalidInputError, match="'x' of features has numbers written as text, such as"):
@@ -85,10 +98,142 @@ def test_numbers_written_as_text_are_no_categories(texts):
 
 @pytest.mark.parametrize(
     "texts",
-    [["01234", "99,5"], ["1", "2"], ["0-17", "18-64"], ["1.2.3", "1.3"], pd.Categorical(["1.5", "2"])],
+    [
+        *(["31/12/2020", "1/1/2021"], ["2020/01/31", "2020/02/01"], ["2020-1-31", "2020-02-01"]),
+        *(["3 Jan 2020", "4 May 2021"], ["January 3, 2020", "Sept 4, 2020 10:00"], ["Mar 2020", "Apr 2020"]),
+    ],
+)
+def test_dates_that_are_not_iso_are_no_categories(texts):
+    with pytest.raises(InvalidInputError, match=r"'x' of features has dates such as .*; write dates as 2024"):
+        open_features(pd.DataFrame({"x": texts, "y": [1.0, 2.0]}))
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        *(["01234", "99,5"], ["1", "2"], ["0-17", "18-64"], ["1.2.3", "1.3"], pd.Categorical(["1.5", "2"])),
+        *(["1 2", "1 3"], ["10 000 m", "5 000 m"], ["Marlin 2000", "Mayfield 1200"], ["May", "June"]),
+    ],
 )
 def test_codes_and_ranges_are_categories(texts):
     assert open_features(pd.DataFrame({"x": texts, "y": [1.0, 2.0]})).n_features == 3
+
+
+def told(x):
+    """Return what `generate` warns of features, and how many columns have missing values."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ensemble = bc.generate.kmeans(x, n_partitions=1, n_clusters=2, random_state=0)
+    return " ".join(str(w.message) for w in caught), len(ensemble.generator.encoding.scaling.gaps)
+
+
+AGES = np.array([3.0, 20, 94, 34, 51, 94] * 5)
+DAYS = np.array([20191230, 20191231, 20200101, 20200102, 20200103, 20200104] * 5)
+
+
+@pytest.mark.parametrize("gap", [-999, 9999, -99])
+def test_nines_far_from_all_other_numbers_are_named(gap, tmp_path):
+    frame = pd.DataFrame({"age": np.where(np.arange(30) % 10 == 1, gap, AGES), "size": AGES})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    for x in (frame, frame.to_numpy(np.float32), tmp_path / "x.csv"):
+        name = 0 if isinstance(x, np.ndarray) else "age"
+        found, n_gaps = told(x)
+        assert f"has {gap} in 3 rows beside 3 to 94; " in found
+        assert f"select(x, missing={{{name!r}: {gap}}}) (--missing)" in found
+        assert n_gaps == 0
+        assert told(bc.select(x, missing=gap)) == told(bc.select(x, missing={name: gap})) == ("", 1)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        np.where(np.arange(30) == 0, 999, AGES),  # once
+        np.where(np.arange(30) % 10 == 0, 99, AGES),
+        np.where(np.arange(30) % 10 == 0, 999, 12 * AGES),  # clipped
+        np.where(np.arange(30) % 10 == 0, -990, AGES),
+        np.where(np.arange(30) % 2 == 0, 999, 990),
+        DAYS // 10000,
+        DAYS + 50,
+        DAYS * 10,
+        DAYS + 0.5,
+    ],
+)
+def test_ordinary_numbers_are_not(numbers):
+    assert told(pd.DataFrame({"x": numbers, "y": AGES})) == ("", 0)
+
+
+def test_whole_numbers_that_are_dates_are_named():
+    found, _ = told(pd.DataFrame({"day": DAYS, "y": AGES}))
+    assert "'day' has 20191230 to 20200104; if numbers are dates, write them as 2024-12-31" in found
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+def test_what_is_missing_among_features_stays_so_for_new_rows(by_column, tmp_path):
+    path = tmp_path / "x.csv"
+    pd.DataFrame({"a": ["?", "1", "2.5", "7"] * 5, "b": ["x", "y", "-", "?"] * 5}).to_csv(path, index=False)
+    missing = {"a": "?", "b": ["?", "-"]} if by_column else ["?", "-"]
+    x = bc.select(path, missing=missing)
+    ensemble = bc.generate.kmeans(x, n_partitions=2, n_clusters=2, random_state=0)
+    encoding = ensemble.generator.encoding
+    assert encoding.names == ["a", "b=x", "b=y", "b is missing"]
+    typed = pd.DataFrame({"a": [np.nan, 1, 2.5, 7] * 5, "b": ["x", "y", None, None] * 5})
+    np.testing.assert_array_equal(encoding.transform(path), encoding.transform(typed))
+    ensemble.save(tmp_path / "e.zarr")
+    again = Ensemble.open(tmp_path / "e.zarr").generator.encoding
+    np.testing.assert_array_equal(again.transform(path), encoding.transform(typed))
+
+
+def test_a_word_far_down_among_numbers_is_named(tmp_path):
+    (tmp_path / "x.csv").write_text("a,b\n" + "0.25,1\n" * 160_000 + "?,1\n")
+    with pytest.raises(
+        InvalidInputError, match=r"invalid value '\?'\); name it in missing= of bigcons.select"
+    ):
+        open_features(tmp_path / "x.csv")
+    assert open_features(bc.select(tmp_path / "x.csv", missing="?")).n_objects == 160_001
+
+
+def test_text_of_digits_is_no_number_unless_a_gap_was_named_in_it():
+    frame = pd.DataFrame({"a": ["1", "?", "2"], "b": ["1", "3", "2"], "c": ["$1", "?", "$2"]})
+    x = bc.select(frame, missing="?")
+    assert open_features(x, drop="c").names == ["a", "b=1", "b=2", "b=3"]
+    with pytest.raises(InvalidInputError, match=r"'c' .* numbers written as text, such as '\$"):
+        open_features(x)
+
+
+VECTORS = np.random.default_rng(0).normal(size=(9, 3))
+
+
+@pytest.mark.parametrize("route", ["fixed", "lists", "pandas", "polars", "parquet"])
+def test_vectors_are_features(route, tmp_path):
+    lists = pa.array([None, *VECTORS[1:].tolist()])
+    fixed = pa.FixedSizeListArray.from_arrays(VECTORS.ravel(), 3)
+    table = pa.table({"id": list("abcdefghi"), "v": lists if route == "lists" else fixed})
+    source = {"pandas": table.to_pandas, "polars": lambda: pl.from_arrow(table)}.get(route, lambda: table)()
+    if route == "parquet":
+        pq.write_table(table, source := tmp_path / "x.parquet", row_group_size=2)
+    features = open_features(source, id="id", columns="v")
+    assert features.names == ["v[0]", "v[1]", "v[2]"]
+    meant = np.where(np.arange(9)[:, None] > 0, VECTORS, np.nan) if route == "lists" else VECTORS
+    np.testing.assert_array_equal(np.concatenate([x for _, x in features.iterate(4, gaps=True)]), meant)
+    ensemble = bc.generate.kmeans(features, n_partitions=1, n_clusters=2, sample=1.0, random_state=0)
+    np.testing.assert_array_equal(ensemble.generator.assign(source).labels, ensemble)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ([[1.0, 2.0], [3.0]], r"vectors of other lengths than 2 in column 'v'; drop it"),
+        ([["a"], ["b", "c"]], r"'v' .* has type list<item: string>; drop it .* a list to columns"),
+    ],
+)
+def test_other_lists_are_not(column, message):
+    table = pa.table({"v": column, "x": [0, 1]})
+    with pytest.raises(InvalidInputError, match=message):
+        open_features(table).read(0, 2)
+    with pytest.raises(
+        InvalidInputError, match=r"'v' has labels .* use a column of labels for each partition"
+    ):
+        Ensemble.from_labels(table)
 
 
 RUN = np.arange(30) % 3
@@ -140,6 +285,8 @@ def test_floats_that_hold_no_whole_number_exactly():
         (scipy.sparse.csr_matrix(INDICATORS), r"x\.toarray\(\), with missing=\[0\]"),
         (pd.DataFrame.sparse.from_spmatrix(scipy.sparse.csr_matrix(INDICATORS)), r"sparse\.to_dense"),
         (pd.Series(RUN), r"x\.to_frame"),
+        (pa.array(RUN), r"pyarrow\.table\(\{'x': x\}\)"),
+        (np.rec.fromarrays([RUN, RUN], names="a,b"), r"structured array; pass pandas\.DataFrame\(x\)"),
         (np.random.default_rng(0).dirichlet([1, 1, 1], 9), r"pass memberships to Ensemble\.from_memberships"),
     ],
 )
@@ -178,3 +325,34 @@ def test_missing_may_be_a_boolean(tmp_path):
         found = Ensemble.from_labels(source, missing=False)
         assert found.n_clusters.tolist() == [1]
         assert [row == [None] for row in values_of(found)] == [False, True, False]
+
+
+def test_weights_by_name_are_not_taken_by_order():
+    ensemble = Ensemble.from_labels(pd.DataFrame({"u": [0, 0, 1, 1], "v": [0, 1, 0, 1]}))
+    by_name = {"v": 1, "u": 3}
+    for weights in (by_name, pd.Series(by_name)):
+        with pytest.raises(
+            InvalidInputError, match=r"names, .*\[weights\[name\] for name in ensemble\.names\]"
+        ):
+            bc.metrics.average_criterion("nmi", ensemble, [0, 0, 1, 1], weights=weights)
+    for weights in ([3, 1], pd.Series([3, 1])):
+        assert bc.metrics.average_criterion("nmi", ensemble, [0, 0, 1, 1], weights=weights) > 0.5
+
+
+def test_columns_of_one_name_are_refused_by_name():
+    for x in (
+        pd.DataFrame([[0, 1], [1, 0]], columns=["a", "a"]),
+        pa.table([[0, 1], [1, 0]], names=["a", "a"]),
+    ):
+        with pytest.raises(InvalidInputError, match="more than one column 'a'; give each its own name"):
+            open_features(x)
+
+
+def test_series_of_rows_in_another_order_are_not_compared():
+    truth = pd.Series([0, 1, 1], index=list("abc"))
+    with pytest.raises(InvalidInputError, match=r"in another order; .* such as truth\.loc\[labels\.index\]"):
+        bc.metrics.adjusted_rand(truth, truth[::-1])
+    assert bc.metrics.adjusted_rand(truth[::-1], truth[::-1]) == 1
+    assert bc.metrics.adjusted_rand(truth, [5, 7, 7]) == 1
+    numbered = truth.set_axis([4, 5, 6])  # as a split leaves it beside predicted labels
+    assert bc.metrics.adjusted_rand(numbered, pd.Series([5, 7, 7])) == 1

@@ -8,6 +8,8 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import scipy.sparse
+import xarray
 
 import bigcons as bc
 from bigcons import Ensemble
@@ -200,9 +202,39 @@ def test_h5ad__is_read_by_anndata(tmp_path):
     assert import_labels(tmp_path / "x.h5ad", tmp_path / "e.zarr", columns="leiden*").n_objects == 3
     features = open_features(tmp_path / "x.h5ad")
     np.testing.assert_array_equal(features.read(0, 3), np.eye(3))
-    (tmp_path / "x.h5ad").write_bytes(b"none")
+    of_each_type = pd.DataFrame(
+        {
+            "nullable": pd.array([3, None, 4], "Int64"),
+            "flag": pd.array([True, None, False], "boolean"),
+            "plain": [True, False, True],
+            "number": [0.0, np.nan, 2.0],
+            "text": pd.array(["x", None, "y"], "string"),
+            "category": pd.Categorical([7, 9, 7], [9, 5, 7]),
+        },
+        index=pd.Index(list("pqr"), name="cell"),
+    )
+    adata = anndata.AnnData(scipy.sparse.eye_array(3, format="csr"), of_each_type)
+    with anndata.settings.override(allow_write_nullable_strings=True):
+        adata.write_h5ad(tmp_path / "types.h5ad", compression="gzip")
+    stored = bc.select(tmp_path / "types.h5ad", columns=list(of_each_type))
+    in_memory = Ensemble.from_labels(adata, columns=list(of_each_type))
+    assert values_of(Ensemble.from_labels(stored)) == values_of(in_memory)
+    assert Ensemble.from_labels(stored).ids.tolist() == list("pqr")
+    features = open_features(tmp_path / "types.h5ad")
+    assert features.is_sparse
+    np.testing.assert_array_equal(features.read(0, 3), np.eye(3))
+    assert features.ids.facts.name == "cell"
+    (tmp_path / "other.h5ad").write_bytes(b"none")
     with pytest.raises(InvalidInputError, match="is not an AnnData"):
-        Ensemble.from_labels(tmp_path / "x.h5ad")
+        Ensemble.from_labels(tmp_path / "other.h5ad")
+
+
+def test_text_coordinates_of_xarray_are_the_ids():
+    array = xarray.DataArray(ROWS, dims=("cell", "run"), coords={"cell": list("pqr"), "run": ["u", "v"]})
+    for x in (array, array.rename(cell="object", run="partition").T):
+        ensemble = Ensemble.from_labels(x)
+        assert (ensemble.ids.tolist(), ensemble.names, values_of(ensemble)) == (list("pqr"), ["u", "v"], ROWS)
+    assert Ensemble.from_labels(array.assign_coords(cell=[3, 4, 5])).ids is None
 
 
 # Joins by ids

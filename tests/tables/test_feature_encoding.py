@@ -179,10 +179,10 @@ def test_features__tell_all_that_is_wrong_before_any_id_is_read():
     [
         (
             ["4", "?", "2.5", "?"],
-            r"x.csv has '\?' among numbers; leave the cells of missing numbers empty",
+            r"x.csv has '\?' among numbers; name it in missing= of bigcons.select",
         ),
         ([*map(str, range(80)), "Unknown"], "x.csv has 'Unknown' among numbers"),
-        ([f"{day}/01/2020" for day in range(1, 29)] * 9, "day and month are not clear; write dates as"),
+        ([f"{day}/01/2020" for day in range(1, 29)] * 9, "has dates such as '1/01/2020'; write dates as"),
     ],
 )
 def test_features__refuse_text_that_is_meant_as_numbers_or_dates(column, message, tmp_path):
