@@ -367,8 +367,8 @@ class Features(Objects):
                 problems.append((code.name, "has a different whole number in every row"))
             elif c in texts and (date := texts[c].ambiguous_date):
                 problems.append((code.name, f"has dates such as {date!r}, whose day and month are not clear"))
-            elif c in texts and (word := texts[c].gap_of_numbers):
-                problems.append((code.name, f"has {word!r} among numbers"))
+            elif c in texts and (word := texts[c].other_than_numbers):
+                problems.append((code.name, f"has {word} among numbers"))
             elif c in texts and (word := texts[c].number_as_text):
                 problems.append((code.name, f"has numbers written as text, such as {word!r}"))
             elif c in texts and not are_chosen and texts[c].are_ids(n_rows, code.name):
@@ -397,7 +397,7 @@ def _remedy_of(problems: list[tuple[str, str]]) -> str:
     if any("dates" in what for _, what in problems):
         parts.append("write dates as 2024-12-31")
     if any("among numbers" in what for _, what in problems):
-        parts.append("leave the cells of missing numbers empty")
+        parts.append("correct the cells, and leave those of missing numbers empty")
     if any("as text" in what for _, what in problems):
         parts.append("write numbers as 1234.5 alone, and names of categories with a letter")
     if any("infinite" in what for _, what in problems):
@@ -469,10 +469,13 @@ class _Texts:
         self._are_iso = self._are_dates = True
         self._example = ""
         self._are_numbers, self._number, self._gap = True, "", ""
+        self._word, self._n_cells, self._row = "", 0, 0
+        """The only other text among numbers and gaps, in how many rows, and the first of them."""
 
     def add(self, column: Any) -> None:
         """Look at the next rows, an Arrow array of text."""
         texts, rows = texts_of(column)
+        first = self._n_rows
         self._n_rows += len(rows)
         used = np.unique(rows)
         self._has_gaps = self._has_gaps or bool(used.size and used[0] < 0)
@@ -485,11 +488,18 @@ class _Texts:
             self._example = self._example or min(known)
             if self._are_numbers and not pa.types.is_dictionary(column.type):
                 others = {text for text in known if not _LIKE_NUMBER.fullmatch(text)}
-                self._are_numbers = all(text.lower() in MISSING_AS_TEXT for text in others)
+                gaps = {text for text in others if text.lower() in MISSING_AS_TEXT}
+                words = {self._word, *(others - gaps)} - {""}
+                self._are_numbers = len(words) <= 1
                 for text in sorted(known - others):
                     if not self._number or self._number.isdigit():
                         self._number = text
-                self._gap = self._gap or min(others, default="")
+                self._gap = self._gap or min(gaps, default="")
+                if self._are_numbers and others - gaps:
+                    (self._word,) = words
+                    has_it = np.isin(rows, [at for at, text in enumerate(texts) if text == self._word])
+                    self._row = self._row if self._n_cells else first + int(has_it.argmax())
+                    self._n_cells += np.count_nonzero(has_it)
         if not self._is_hashed:
             self._levels |= known
             self._is_hashed = len(self._levels) > LEVELS
@@ -509,14 +519,23 @@ class _Texts:
         return self._example if self._are_dates and self._example else ""
 
     @property
-    def gap_of_numbers(self) -> str:
-        """What stands where a number is missing, such as "?", if all other texts are numbers; else empty."""
-        return self._gap if self._are_numbers and self._number else ""
+    def other_than_numbers(self) -> str:
+        """What stands where a number is missing, such as "?", or the one bad cell of a column of numbers.
+
+        Empty if there is none. A word in many rows, or in a few rows at all, may be a category among codes of
+        digits, unless these are more than categories are.
+        """
+        if not self._are_numbers or not self._number:
+            return ""
+        if not self._word:
+            return f"{self._gap!r}" if self._gap else ""
+        is_bad = self._is_hashed or (self._n_cells == 1 and self._n_rows >= 200)
+        return f"{self._word!r} at row {self._row} (from 0)" if is_bad else ""
 
     @property
     def number_as_text(self) -> str:
         """One of the numbers that all texts are, if it is more than digits, as of codes; else empty."""
-        return "" if not self._are_numbers or self._number.isdigit() else self._number
+        return "" if not self._are_numbers or self._word or self._number.isdigit() else self._number
 
     def code(self, code: ColumnCode) -> ColumnCode:
         """Return what the column becomes."""
