@@ -156,6 +156,12 @@ what its threads do, which takes a core of its own.
 """
 
 
+BOUNDS = (
+    "seconds outside tasks include waits of client, scheduler and all workers for the cores of this machine, "
+    "and leave out the time of a network"
+)
+
+
 @dataclass
 class Sleep:
     """A task of a pass that needs no processor."""
@@ -236,7 +242,7 @@ def main() -> None:
             print(json.dumps(rows[-1]), flush=True)
         if not arguments.smallest:
             path = Path(__file__).parent / "results" / "workers.json"
-            results = {"machine": describe(), "dask": SETTINGS, "rows": rows}
+            results = {"machine": describe(), "bounds": BOUNDS, "dask": SETTINGS, "rows": rows}
             path.write_text(json.dumps(results, indent=1) + "\n")
         return
     n_objects = 20_000 if arguments.smallest else int(arguments.millions * 1e6)
