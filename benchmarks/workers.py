@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import shutil
 import statistics
 import subprocess
@@ -150,12 +149,6 @@ def middle_ratio(seconds: list[float], others: list[float]) -> float:
 FUNCTION_BYTES, RESULT_BYTES, BLOCK_SECONDS = 122_779, 160_000, 0.049
 SIMULATED = ((2, 1), (2, 2), (2, 4), (4, 4), (5, 10))
 """Worker processes, and the threads of each."""
-SETTINGS = {"SCHEDULER__WORKER_SATURATION": "2.0", "WORKER__PROFILE__ENABLED": "False"}
-"""Of Dask: threads hold as many tasks as workers of one thread do by default (two), and no worker samples
-what its threads do, which takes a core of its own.
-"""
-
-
 BOUNDS = (
     "seconds outside tasks include waits of client, scheduler and all workers for the cores of this machine, "
     "and leave out the time of a network"
@@ -181,7 +174,6 @@ def simulate(n_objects: int, n_processes: int, n_threads: int) -> dict:
 
     from bigcons.execution.dask_engine import DaskEngine
 
-    os.environ.update({f"DASK_DISTRIBUTED__{name}": value for name, value in SETTINGS.items()})
     blocks = row_blocks(n_objects, 65_536)
     n_workers, task = n_processes * n_threads, Sleep(BLOCK_SECONDS, bytes(FUNCTION_BYTES))
     slept = task.seconds * len(blocks) / n_workers
@@ -242,7 +234,7 @@ def main() -> None:
             print(json.dumps(rows[-1]), flush=True)
         if not arguments.smallest:
             path = Path(__file__).parent / "results" / "workers.json"
-            results = {"machine": describe(), "bounds": BOUNDS, "dask": SETTINGS, "rows": rows}
+            results = {"machine": describe(), "bounds": BOUNDS, "rows": rows}
             path.write_text(json.dumps(results, indent=1) + "\n")
         return
     n_objects = 20_000 if arguments.smallest else int(arguments.millions * 1e6)
