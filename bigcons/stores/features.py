@@ -499,7 +499,7 @@ class _Texts:
                     (self._word,) = words
                     has_it = np.isin(rows, [at for at, text in enumerate(texts) if text == self._word])
                     self._row = self._row if self._n_cells else first + int(has_it.argmax())
-                    self._n_cells += np.count_nonzero(has_it)
+                    self._n_cells += int(has_it.sum())
         if not self._is_hashed:
             self._levels |= known
             self._is_hashed = len(self._levels) > LEVELS
