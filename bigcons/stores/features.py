@@ -522,14 +522,15 @@ class _Texts:
     def other_than_numbers(self) -> str:
         """What stands where a number is missing, such as "?", or the one bad cell of a column of numbers.
 
-        Empty if there is none. A word in many rows, or in a few rows at all, may be a category among codes of
-        digits, unless these are more than categories are.
+        Empty if there is none. A word in several rows, or in one of few rows, may be a category beside codes,
+        unless these are more than digits, and more than categories are.
         """
         if not self._are_numbers or not self._number:
             return ""
         if not self._word:
             return f"{self._gap!r}" if self._gap else ""
-        is_bad = self._is_hashed or (self._n_cells == 1 and self._n_rows >= 200)
+        are_codes = self._number.isdigit() or not self._is_hashed
+        is_bad = not are_codes or (self._n_cells == 1 and self._n_rows >= 200)
         return f"{self._word!r} at row {self._row} (from 0)" if is_bad else ""
 
     @property

@@ -183,7 +183,7 @@ def test_features__tell_all_that_is_wrong_before_any_id_is_read():
         ),
         ([*map(str, range(80)), "Unknown"], "x.csv has 'Unknown' among numbers"),
         ([*"123" * 99, "12x", "?"], r"x.csv has '12x' at row 297 \(from 0\) among numbers; correct"),
-        ([*map(str, range(80)), "<5", "<5"], r"x.csv has '<5' at row 80 \(from 0\) among numbers"),
+        ([*(f"{v}.5" for v in range(80)), "<5", "<5"], r"x.csv has '<5' at row 80 \(from 0\) among numbers"),
         ([f"{day}/01/2020" for day in range(1, 29)] * 9, "day and month are not clear; write dates as"),
     ],
 )
@@ -195,6 +195,7 @@ def test_features__refuse_text_that_is_meant_as_numbers_or_dates(column, message
     assert open_features(levels).names == ["x=1", "x=2", "x=?", "x=K"]
     for several in (["12", *"12K" * 99], [*"12" * 150, "K", "L"]):
         assert len(open_features(pd.DataFrame({"x": several})).names) == 4
+    open_features(pd.DataFrame({"zip": [*map(str, range(10_000, 10_080)), "abroad", "abroad"]}))
 
 
 @pytest.mark.parametrize("is_text", [False, True])
