@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+_lock = threading.Lock()
+_n_inside = 0
+_limit: Any = None
+"""That of the process, while any thread is inside."""
 
-def one_thread(*, user_api: str | None = None) -> Any:
-    """Return a context in which BLAS and OpenMP use one thread.
+
+@contextmanager
+def one_thread(*, user_api: str | None = None) -> Iterator[None]:
+    """Let BLAS and OpenMP use one thread in the ``with`` block.
 
     Concurrent tasks then start no threads of their own, and the order of sums does not depend on the machine.
+    The threads of OpenBLAS are those of the process: they stay limited until the last block ends, of
+    whichever thread.
 
     Parameters
     ----------
     user_api : {'blas', 'openmp'}, default=None
         The one to limit; both by default.
     """
-    return _thread_pools(user_api == "blas").limit(limits=1, user_api=user_api)
+    global _n_inside, _limit
+    pools = _thread_pools(user_api == "blas")
+    with _lock:
+        if not _n_inside:
+            _limit = pools.limit(limits=1, user_api="blas")
+        _n_inside += 1
+    try:
+        with pools.limit(limits=1, user_api=user_api):  # of libraries that count for each thread
+            yield
+    finally:
+        with _lock:
+            _n_inside -= 1
+            if not _n_inside:
+                with _limit:  # whose end restores what was before, and lets any thread set limits
+                    pass
 
 
 @cache

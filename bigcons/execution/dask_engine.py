@@ -154,7 +154,7 @@ class DaskEngine:
         again = []
         for position, one in enumerate(sent):
             are_lost = one.to is not None and not one.to & chosen
-            if one.future.status == "pending" and one.to != chosen and (are_lost or position >= n_near):
+            if not _is_done(one) and one.to != chosen and (are_lost or position >= n_near):
                 one.future.release()
                 one.key += "-again"
                 again.append(one)
@@ -211,7 +211,7 @@ class DaskEngine:
                     outcomes = self._outcomes(list(islice(sent, n_at_once)), wait.check_seconds)
                 break
             except TimeoutError:
-                wait.check(n_done=sum(one.future.status != "pending" for one in sent))
+                wait.check(n_done=sum(map(_is_done, sent)))
                 self._send_again(sent, workers)
         for outcome in outcomes:
             sent.popleft().future.release()
@@ -339,6 +339,11 @@ class _Sent:
     """The workers that may run it; None for all."""
 
 
+def _is_done(one: _Sent) -> bool:
+    """Return whether a task has ended, and its worker still has the result."""
+    return one.future.status not in ("pending", "lost")
+
+
 async def _gather(client: distributed.Client, futures: list[distributed.Future[Any]]) -> Any:
     return await client.gather(futures, asynchronous=True)
 
@@ -355,14 +360,13 @@ class _Bundles:
         self._seconds = self._n_bytes = 0.0
         """Seconds and bytes of an item, according to the latest results."""
         self.n_at_once = 1
-        """Tasks whose results are together no larger than those of a bundle may be."""
+        """Tasks whose results are collected together: as large as those of so many bundles may be."""
 
     def take(self, sent: Sequence[_Sent], n_threads: int) -> list[list[tuple[int, Any]]]:
         """Return the items, with their positions, of each task that may be sent; none at the end or after an
         error.
         """
-        # at first, just enough to keep all threads busy: their results determine the bundles
-        most = self._most_in_flight(n_threads) if self._together else n_threads + 1
+        most = self._most_in_flight(n_threads)
         bundles: list[list[tuple[int, Any]]] = []
         if any(one.future.status in ("error", "cancelled") for one in sent):
             return bundles
@@ -382,23 +386,23 @@ class _Bundles:
         by_time = TASK_SECONDS / max(done.seconds, 1e-6)
         by_size = DaskEngine.bundle_bytes / max(done.n_bytes, 1)
         self._together = min(by_time, by_size) * len(done.results)
-        self.n_at_once = max(1, int(by_size))
+        self.n_at_once = max(1, int(MOST_TOGETHER * by_size))
         self._seconds = done.seconds / len(done.results)
         self._n_bytes = done.n_bytes / len(done.results)
 
     def _most_in_flight(self, n_threads: int) -> int:
         """Return how many tasks may be sent and not collected.
 
-        Adaptive clusters grow if all workers are busy for a time to come, so twice as long is sent ahead; of
-        items that are all there, and of results that together are no larger than the plan of memory expects.
+        Workers do not wait for the client, and adaptive clusters grow, if twice the work that such a cluster
+        wants for a worker is sent ahead: of items that are all there, and of results that together are no
+        larger than the plan of memory expects.
         """
         planned = _in_flight(n_threads)
-        target = float(parse_timedelta(dask.config.get("distributed.adaptive.target-duration")))
-        ahead = 2 * n_threads * target
-        if self._n_left * self._seconds <= ahead:  # too little for more workers, or drawn as it goes
+        if self._n_left <= 0 or not self._seconds:  # drawn as they go, or nothing is known yet
             return planned
+        target = float(parse_timedelta(dask.config.get("distributed.adaptive.target-duration")))
         n_items = max(1, int(min(MOST_TOGETHER, self._together)))
-        by_time = ahead / max(n_items * self._seconds, 1e-3)
+        by_time = 2 * n_threads * target / max(n_items * self._seconds, 1e-3)
         by_size = planned * DaskEngine.bundle_bytes / max(n_items * self._n_bytes, 1)
         return max(planned, int(min(by_time, by_size)))
 

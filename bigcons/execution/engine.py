@@ -210,17 +210,18 @@ def fold(
 ) -> Sums:
     """Return ``sums_of_block`` of all blocks combined: within groups first, then those of the groups.
 
-    A worker combines a group of consecutive blocks in their order, and returns one result. A group has up to
-    `MOST_TOGETHER` blocks, one of fewer than 128, which is enough for an engine to collect. The groups depend
-    on the number of blocks alone and are combined from the first to the last, so that floating-point sums are
-    equal bit for bit on every engine. ``combine`` may modify and return its first argument.
+    A worker combines a group of consecutive blocks in their order, and returns one result. A group has a 40th
+    of the blocks left, at most `MOST_TOGETHER`: few results are collected, and workers finish together. The
+    groups depend on the number of blocks alone and are combined from the first to the last, so that
+    floating-point sums are equal bit for bit on every engine. ``combine`` may modify and return its first
+    argument.
     """
     if not blocks:
         raise ValueError("a fold needs at least one block")
     groups: list[Sequence[Block]] = []
     first = 0
-    while first < len(blocks):  # fewer together near the end, so that workers finish together
-        n_together = min(max((len(blocks) - first) // 64, 1), MOST_TOGETHER)
+    while first < len(blocks):
+        n_together = min(max((len(blocks) - first) // 40, 1), MOST_TOGETHER)
         groups.append(blocks[first : first + n_together])
         first += n_together
     total: Sums | None = None

@@ -427,12 +427,11 @@ def solve_pairwise(
                     return assigned, records, True
         return assigned, records, False
 
-    with one_thread(user_api="blas"):  # until the last of the restarts in this process ends
-        found, objectives = best_start(
-            engine.map(restart, range(1 if isinstance(first, np.ndarray) else n_init)),
-            lambda result: result[1][-1]["objective"],
-            lower_is_better=False,
-        )
+    found, objectives = best_start(
+        engine.map(restart, range(1 if isinstance(first, np.ndarray) else n_init)),
+        lambda result: result[1][-1]["objective"],
+        lower_is_better=False,
+    )
     return *found, objectives
 
 

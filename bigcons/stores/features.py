@@ -381,8 +381,8 @@ class Features(Objects):
                 problems.append((code.name, "has a different whole number in every row"))
             elif c in texts and (date := texts[c].other_date):
                 problems.append((code.name, f"has dates such as {date!r}"))
-            elif c in texts and (word := texts[c].gap_of_numbers):
-                problems.append((code.name, f"has {word!r} among numbers"))
+            elif c in texts and (word := texts[c].other_than_numbers):
+                problems.append((code.name, f"has {word} among numbers"))
             elif c in texts and (word := texts[c].number_as_text):
                 problems.append((code.name, f"has numbers written as text, such as {word!r}"))
             elif c in texts and not are_chosen and texts[c].are_ids(n_rows, code.name):
@@ -411,7 +411,7 @@ def _remedy_of(problems: list[tuple[str, str]]) -> str:
     if any("dates" in what for _, what in problems):
         parts.append("write dates as 2024-12-31")
     if any("among numbers" in what for _, what in problems):
-        parts.append("name it in missing= of bigcons.select (--missing), or leave such cells empty")
+        parts.append("correct the cells, or name what is missing in missing= of bigcons.select (--missing)")
     if any("as text" in what for _, what in problems):
         parts.append("write numbers as 1234.5 alone, and names of categories with a letter")
     if any("infinite" in what for _, what in problems):
@@ -484,12 +484,15 @@ class _Texts:
         self._example = ""
         self._are_numbers, self._number, self._gap = True, "", ""
         self._are_plain, self._has_named = True, False
+        self._word, self._n_cells, self._row = "", 0, 0
+        """The only other text among numbers and gaps, in how many rows, and the first of them."""
 
     def add(self, column: Any, missing: tuple[str, ...]) -> None:
         """Look at the next rows, an Arrow array of text."""
         texts, rows = texts_of(column, missing)
         if missing and not self._has_named:
             self._has_named = not set(missing).isdisjoint(texts_of(column, ())[0])
+        first = self._n_rows
         self._n_rows += len(rows)
         used = np.unique(rows)
         self._has_gaps = self._has_gaps or bool(used.size and used[0] < 0)
@@ -502,11 +505,18 @@ class _Texts:
             self._example = self._example or min(known)
             if self._are_numbers and not pa.types.is_dictionary(column.type):
                 others = {text for text in known if not _LIKE_NUMBER.fullmatch(text)}
-                self._are_numbers = all(text.lower() in MISSING_AS_TEXT for text in others)
+                gaps = {text for text in others if text.lower() in MISSING_AS_TEXT}
+                words = {self._word, *(others - gaps)} - {""}
+                self._are_numbers = len(words) <= 1
                 for text in sorted(known - others):
                     if not self._number or self._number.isdigit():
                         self._number = text
-                self._gap = self._gap or min(others, default="")
+                self._gap = self._gap or min(gaps, default="")
+                if self._are_numbers and others - gaps:
+                    (self._word,) = words
+                    has_it = np.isin(rows, [at for at, text in enumerate(texts) if text == self._word])
+                    self._row = self._row if self._n_cells else first + int(has_it.argmax())
+                    self._n_cells += int(has_it.sum())
                 self._are_plain = self._are_plain and None not in map(loose_number, known - others)
         if not self._is_hashed:
             self._levels |= known
@@ -527,20 +537,37 @@ class _Texts:
         return self._example if self._are_dates and not self._are_iso else ""
 
     @property
-    def gap_of_numbers(self) -> str:
-        """What stands where a number is missing, such as "?", if all other texts are numbers; else empty."""
-        return self._gap if self._are_numbers and self._number else ""
+    def other_than_numbers(self) -> str:
+        """What stands where a number is missing, such as "?", or the one bad cell of a column of numbers.
+
+        Empty if there is none. A word in several rows, or in one of few rows, may be a category beside codes,
+        unless these are more than digits, and more than categories are.
+        """
+        if not self._are_numbers or not self._number:
+            return ""
+        if not self._word:
+            return f"{self._gap!r}" if self._gap else ""
+        are_codes = self._number.isdigit() or not self._is_hashed
+        is_bad = not are_codes or (self._n_cells == 1 and self._n_rows >= 200)
+        return f"{self._word!r} at row {self._row} (from 0)" if is_bad else ""
 
     @property
     def number_as_text(self) -> str:
         """One of the numbers that all texts are, if it is more than digits, as of codes; else empty."""
-        is_other = not self._are_numbers or self._number.isdigit() or self._are_numbers_with_gaps
-        return "" if is_other else self._number
+        if not self._are_numbers or self._word or self._number.isdigit() or self._are_numbers_with_gaps:
+            return ""
+        return self._number
 
     @property
     def _are_numbers_with_gaps(self) -> bool:
         """Whether the column is text only because of what was named as missing in it."""
-        return self._has_named and self._are_numbers and self._are_plain and self._number != ""
+        return (
+            self._has_named
+            and self._are_numbers
+            and self._are_plain
+            and not self._word
+            and self._number != ""
+        )
 
     def code(self, code: ColumnCode) -> ColumnCode:
         """Return what the column becomes."""

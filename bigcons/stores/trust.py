@@ -99,7 +99,7 @@ def cluster_rows(sizes: Sequence[int], clusters: Any = None) -> str:
 def arrow_table(types: Mapping[str, tuple[str, str]], columns: Mapping[str, Any]) -> pa.Table:
     """Return a table of these types, `CLUSTER_COLUMNS` or `PARTITION_COLUMNS`; NaN and None become null.
 
-    Raises ValueError for other columns, and for values of other types. Arrays of NumPy are taken without
+    Raises ValueError or TypeError for other columns, and for values of other types. Nothing is taken by
     ``pa.array``, which imports pandas: that takes half a second.
     """
     import pyarrow as pa
@@ -108,15 +108,13 @@ def arrow_table(types: Mapping[str, tuple[str, str]], columns: Mapping[str, Any]
         raise ValueError(f"the columns {sorted(columns)}")
     arrays = []
     for name, (kind, _) in types.items():
-        values, of_kind = columns[name], getattr(pa, kind)()
-        if not isinstance(values, np.ndarray):
-            arrays.append(pa.array(values, of_kind, from_pandas=True))
-        elif kind == "string":
+        if kind == "string":
             texts = pa.lib.StringBuilder()
-            texts.append_values(values.tolist())
+            texts.append_values(list(columns[name]))
             arrays.append(texts.finish())
         else:
-            values = np.ascontiguousarray(values, kind)
+            values = np.array(columns[name], kind)
             known = pa.py_buffer(np.packbits(~np.isnan(values), bitorder="little"))
+            of_kind = getattr(pa, kind)()
             arrays.append(pa.Array.from_buffers(of_kind, values.size, [known, pa.py_buffer(values)]))
     return pa.Table.from_arrays(arrays, names=list(types))

@@ -139,7 +139,7 @@ def test_map__raises_the_error_of_the_first_item_and_begins_no_more(client, tmp_
     engine = DaskEngine(client)
     bound = engine.in_flight
     with pytest.raises(InvalidInputError, match="item 2"):
-        list(engine.map(task, range(1000)))
+        list(engine.map(task, iter(range(1000))))  # of a list, more are sent ahead
     assert len(list(tmp_path.iterdir())) <= 3 + MOST_TOGETHER * bound
     assert keys_left(client) == []
 
@@ -210,7 +210,7 @@ def test_map__sends_and_collects_several_tasks_in_one_message(client):
     for n, found in enumerate(engine.map(len, (b"x" * n for n in range(20)))):  # drawn as it goes: one a task
         assert found == n
         time.sleep(0.05)  # in which those in flight end
-    assert sizes["sent"][0] == engine.n_workers + 1
+    assert sizes["sent"][0] == engine.in_flight
     for name, found in sizes.items():
         assert sum(found) == 20, name
         assert 1 < max(found) <= engine.in_flight, name
@@ -486,7 +486,9 @@ def test_plan__refuses_a_worker_whose_own_limit_is_too_small():
 @pytest.mark.slow
 def test_map__lets_an_adaptive_cluster_grow():
     """So much is sent ahead that Dask sees that the workers are busy for a time; four tasks are too few."""
-    with dask.config.set({"distributed.adaptive.target-duration": "1s"}), growing() as (cluster, client):
+    seconds = {"adaptive.target-duration": "1s", "scheduler.unknown-task-duration": "10ms"}
+    settings = dask.config.set({f"distributed.{name}": value for name, value in seconds.items()})
+    with settings, growing() as (cluster, client):
         cluster.adapt(minimum=1, maximum=3, interval="100ms", wait_count=100)
         engine = DaskEngine(client)
         as_drawn = engine.map(lambda _: time.sleep(0.1) or distributed.get_worker().address, iter(range(20)))

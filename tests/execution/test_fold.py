@@ -147,11 +147,11 @@ def test_fold__has_workers_combine_most_blocks_and_single_ones_at_the_end():
     fold(Collecting(), row_blocks(1526, 1), lambda block: block.index, max)
     assert sum(collected) == 1526
     assert max(collected) == collected[0] == 8
-    assert sum(collected[-64:]) == 64
-    assert len(collected) < 400
+    assert sum(collected[-40:]) == 40
+    assert len(collected) < 300
     collected.clear()
-    fold(Collecting(), row_blocks(127, 1), lambda block: block.index, max)
-    assert collected == [1] * 127
+    fold(Collecting(), row_blocks(79, 1), lambda block: block.index, max)
+    assert collected == [1] * 79
 
 
 def test_fold__may_combine_in_place_and_returns_one_block_as_it_is(engine):

@@ -179,9 +179,11 @@ def test_features__tell_all_that_is_wrong_before_any_id_is_read():
     [
         (
             ["4", "?", "2.5", "?"],
-            r"x.csv has '\?' among numbers; name it in missing= of bigcons.select",
+            r"x.csv has '\?' among numbers; correct the cells, or name what is missing in missing=",
         ),
         ([*map(str, range(80)), "Unknown"], "x.csv has 'Unknown' among numbers"),
+        ([*"123" * 99, "12x", "?"], r"x.csv has '12x' at row 297 \(from 0\) among numbers; correct"),
+        ([*(f"{v}.5" for v in range(80)), "<5", "<5"], r"x.csv has '<5' at row 80 \(from 0\) among numbers"),
         ([f"{day}/01/2020" for day in range(1, 29)] * 9, "has dates such as '1/01/2020'; write dates as"),
     ],
 )
@@ -191,6 +193,9 @@ def test_features__refuse_text_that_is_meant_as_numbers_or_dates(column, message
         open_features(tmp_path / "x.csv")
     levels = pd.DataFrame({"x": ["1", "K", "2", "?"]})
     assert open_features(levels).names == ["x=1", "x=2", "x=?", "x=K"]
+    for several in (["12", *"12K" * 99], [*"12" * 150, "K", "L"]):
+        assert len(open_features(pd.DataFrame({"x": several})).names) == 4
+    open_features(pd.DataFrame({"zip": [*map(str, range(10_000, 10_080)), "abroad", "abroad"]}))
 
 
 @pytest.mark.parametrize("is_text", [False, True])
