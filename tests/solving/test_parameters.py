@@ -101,7 +101,10 @@ def test_parameters__are_each_read_by_the_code_of_the_method(method):
             if not inspect.isfunction(function) or function.__name__ == "__init__":
                 continue
             read |= set(re.findall(r'self(?:\.|, ")(\w+)', inspect.getsource(function)))  # or by getattr
-    indirect = {"refuse_unused": ("imbalance", "n_init", "max_iter", "tol")}  # read by name
+    indirect = {  # read by name, or of the estimator
+        "refuse_unused": ("imbalance", "n_init", "max_iter", "tol"),
+        "choose_variant": ("coassociation", "solver"),
+    }
     assert set(parameters_of(method)) <= read | {name for names in indirect.values() for name in names}
 
 
