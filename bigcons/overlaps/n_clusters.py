@@ -28,7 +28,7 @@ from bigcons.errors import InvalidInputError, NoStructureWarning, warn_user
 from bigcons.execution.engine import Engine, fold, open_engine
 from bigcons.memory import Block
 from bigcons.metrics.confidence import Judged
-from bigcons.overlaps.support import Halves, node_sides, node_sums
+from bigcons.overlaps.support import Halves
 from bigcons.overlaps.tree import (
     DISTINCTNESS,
     FEWEST_LABELS,
@@ -45,7 +45,7 @@ from bigcons.seeding import SeedLike, draw_rows, resolve_seed
 from bigcons.solving.estimator import AUTO, ConsensusClusterer, logger
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.survey import Survey
-from bigcons.stores.cluster_tree import LEAST_OBJECTS, ClusterTree, NClustersChoice, evidence
+from bigcons.stores.cluster_tree import LEAST_OBJECTS, ClusterTree, NClustersChoice, evidence, node_sums
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.stores.trust import HALF_WAY
 from bigcons.validation import check_int
@@ -202,8 +202,8 @@ def tree_of(found: Search, n_objects: int, name: str | None = None) -> ClusterTr
 def linkage_of(tree: Tree) -> np.ndarray:
     """Return the merges of a tree (G - 1, 4) as SciPy has them, their heights raised to those before."""
     G = len(tree.merges) + 1
-    heights, leaves = np.maximum(np.maximum.accumulate(tree.heights), 0.0), node_sums(tree, np.ones(G))
-    return np.column_stack([node_sides(tree), heights, leaves[G:]])
+    heights, sides = np.maximum(np.maximum.accumulate(tree.heights), 0.0), tree.sides
+    return np.column_stack([sides, heights, node_sums(sides, np.ones(G))[G:]])
 
 
 def levels_of(groups: Groups, n_levels: int) -> tuple[np.ndarray, np.ndarray]:

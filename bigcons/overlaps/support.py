@@ -33,6 +33,7 @@ from bigcons.metrics.clusterings import adjusted_rand_of_pairs, pairs_of
 from bigcons.metrics.confidence import SEED, ClusterSupport, log_rates, random_half, ratio
 from bigcons.overlaps.tree import Groups, Sample, Tree, merge_groups
 from bigcons.seeding import generator
+from bigcons.stores.cluster_tree import node_sums
 from bigcons.stores.ensemble_store import observed
 
 
@@ -269,7 +270,8 @@ def reproduced(tree: Tree, other: Tree, shared: np.ndarray) -> np.ndarray:
     cluster N of the other tree, the smaller of the Jaccard indices of X and N, and of Y and what N leaves of
     X and Y; the largest over N, and over which side is X. O(G H) time; 0 if the other tree has one group.
     """
-    sides, table = node_sides(tree), node_sums(other, node_sums(tree, shared).T).T
+    sides = tree.sides
+    table = node_sums(other.sides, node_sums(sides, shared).T).T
     best = np.zeros(len(sides))
     if table.shape[1] == 1:
         return best
@@ -281,23 +283,6 @@ def reproduced(tree: Tree, other: Tree, shared: np.ndarray) -> np.ndarray:
         of_rest = (n_objects[rest] - rest_in) / np.maximum(n_objects[rest] + n_objects[own] - own_in, 1.0)
         best = np.maximum(best, np.minimum(of_own, of_rest).max(axis=1))
     return best
-
-
-def node_sides(tree: Tree) -> np.ndarray:
-    """Return the two nodes that each merge joins, (G - 1, 2): leaves from 0, the results of merges from G."""
-    node, sides = np.arange(len(tree.merges) + 1), np.empty((len(tree.merges), 2), np.int64)
-    for at, (kept, merged) in enumerate(tree.merges):
-        sides[at] = node[kept], node[merged]
-        node[kept] = len(node) + at
-    return sides
-
-
-def node_sums(tree: Tree, rows: np.ndarray) -> np.ndarray:
-    """Return the sums of the rows (G, ...) of leaves over each node of a tree, (2 G - 1, ...)."""
-    found = np.concatenate([rows, np.empty((len(tree.merges), *rows.shape[1:]))])
-    for at, (one, two) in enumerate(node_sides(tree), len(rows)):
-        found[at] = found[one] + found[two]
-    return found
 
 
 def agreement_of(first: Tree, second: Tree, sizes: np.ndarray, most: int) -> np.ndarray:

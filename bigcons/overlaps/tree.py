@@ -35,7 +35,7 @@ from bigcons.metrics.confidence import SEED, of_each
 from bigcons.overlaps.eigenvectors import spectrum
 from bigcons.overlaps.reliability import AT_ONCE, reliability_of_table
 from bigcons.seeding import generator
-from bigcons.stores.cluster_tree import least_objects
+from bigcons.stores.cluster_tree import least_objects, numbers_of_large
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
 
@@ -75,6 +75,15 @@ class Tree(NamedTuple):
     """(G - 1, 2): the lower-numbered group, which is kept, and the one merged into it."""
     heights: np.ndarray
     """(G - 1,): what the merges cost."""
+
+    @property
+    def sides(self) -> np.ndarray:
+        """The two nodes that each merge joins, (G - 1, 2): leaves from 0, the results of merges from G."""
+        node, sides = np.arange(len(self.merges) + 1), np.empty((len(self.merges), 2), np.int64)
+        for at, (kept, merged) in enumerate(self.merges):
+            sides[at] = node[kept], node[merged]
+            node[kept] = len(node) + at
+        return sides
 
     def cut(self, n_clusters: int) -> np.ndarray:
         """Return the cluster (G,) int64 of every group where ``n_clusters`` are left, or fewer groups."""
@@ -128,13 +137,7 @@ class Groups(NamedTuple):
 
     def n_large(self, name: str, least: int) -> np.ndarray:
         """Return how many of 1, 2, ... clusters in the tree of this name have so many objects, (G,)."""
-        sizes = self.sizes.tolist()
-        found = [sum(size >= least for size in sizes)]
-        for kept, merged in self.trees[name].merges.tolist():
-            before = (sizes[kept] >= least) + (sizes[merged] >= least)
-            sizes[kept] += sizes[merged]
-            found.append(found[-1] - before + (sizes[kept] >= least))
-        return np.array(found[::-1])
+        return numbers_of_large(self.trees[name].sides, self.sizes, least)
 
     def most_distinct(self, among: np.ndarray | None = None) -> float:
         """Return the distinctness of the most distinct two groups, of some (G,) bool; 0 of a single one."""

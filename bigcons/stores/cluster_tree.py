@@ -118,6 +118,24 @@ def least_objects(n_sampled: int) -> int:
     return min(LEAST_OBJECTS, n_sampled // 30)
 
 
+def node_sums(sides: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return the sums of the rows (G, ...) of leaves over each node of a tree, (2 G - 1, ...).
+
+    ``sides`` (G - 1, 2): the nodes that each merge joins, leaves from 0, the results of merges from G.
+    """
+    found = np.concatenate([rows, np.zeros((len(sides), *rows.shape[1:]), rows.dtype)])
+    for at, (one, two) in enumerate(sides, len(rows)):
+        found[at] = found[one] + found[two]
+    return found
+
+
+def numbers_of_large(sides: np.ndarray, sizes: np.ndarray, least: int) -> np.ndarray:
+    """Return how many of 1, 2, ... clusters of leaves of ``sizes`` (G,) have so many objects, (G,)."""
+    is_large = (node_sums(sides, sizes) >= least).astype(int)
+    changes = is_large[len(sizes) :] - is_large[sides].sum(axis=1)
+    return np.cumsum([is_large[: len(sizes)].sum(), *changes])[::-1]
+
+
 def evidence(lifetime: np.ndarray, agreement: np.ndarray) -> np.ndarray:
     """Return the evidence for ascending numbers of clusters, by lifetimes and agreements, NaN if unknown.
 
@@ -241,8 +259,8 @@ class ClusterTree:
             level, least = self._recommended(max(self.choice.n_clusters, 2))
         else:
             level, least = min(n_clusters, G), 0
-        sides = self.merges[:, :2].astype(int).tolist()
-        sizes = self._node_sizes()
+        sides = self._sides.tolist()
+        sizes = node_sums(self._sides, self.sizes)
 
         def shown(node: int) -> int:
             while node >= 2 * G - level and (small := sizes[sides[node - G]] < least).any():
@@ -262,21 +280,14 @@ class ClusterTree:
 
         That is their fewest objects of the sample: see `least_objects`. If there is no such cut, the number.
         """
-        G, sizes, least = len(self.sizes), self._node_sizes(), least_objects(int(self.sizes.sum()))
-        is_large = (sizes >= least).astype(int)
-        sides = self.merges[:, :2].astype(int)
-        change = is_large[G:] - is_large[sides].sum(axis=1)
-        n_large = is_large[:G].sum() + np.concatenate([[0], np.cumsum(change)])  # after each merge
-        enough = np.flatnonzero(n_large >= n_clusters)
-        return (G - int(enough[-1]) if enough.size else min(n_clusters, G)), least
+        least = least_objects(int(self.sizes.sum()))
+        enough = np.flatnonzero(numbers_of_large(self._sides, self.sizes, least) >= n_clusters)
+        return (int(enough[0]) + 1 if enough.size else min(n_clusters, len(self.sizes))), least
 
-    def _node_sizes(self) -> np.ndarray:
-        """Return how many objects of the sample each node has, (2 G - 1,)."""
-        G = len(self.sizes)
-        sizes = np.concatenate([self.sizes, np.zeros(G - 1, np.int64)])
-        for at, pair in enumerate(self.merges[:, :2].astype(int)):
-            sizes[G + at] = sizes[pair].sum()
-        return sizes
+    @property
+    def _sides(self) -> np.ndarray:
+        """The two nodes that each merge joins, (G - 1, 2)."""
+        return self.merges[:, :2].astype(int)
 
     def labels(
         self,
@@ -308,7 +319,7 @@ class ClusterTree:
         import pyarrow as pa
 
         G = len(self.sizes)
-        sides = np.sort(self._node_sizes()[self.merges[:, :2].astype(int)], axis=1)[:, ::-1]
+        sides = np.sort(node_sums(self._sides, self.sizes)[self._sides], axis=1)[:, ::-1]
         objects = np.rint(sides * (self.n_objects / max(self.sizes.sum(), 1))).astype(np.int64)[::-1]
         number = np.arange(1, G)
         p_values = {} if self.p_values is None else {"p_value": self.p_values[::-1].copy()}
