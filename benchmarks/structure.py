@@ -12,6 +12,7 @@ half       2 to 20 clusters of a random half of the objects
 proj       2 to 20 clusters in a random projection to half the dimensions
 fine       31 clusters, the root of the number of objects
 eight      8 clusters always, which in few dimensions all put in the same places
+many       as half, of three times as many objects without structure, which form more groups
 =========  =====================================================================
 
 Nested: eight classes in pairs of pairs, at three scales. A split of the consensus tree is true if of every
@@ -55,6 +56,7 @@ RESULTS = Path(__file__).parent / "results"
 FIRST_SEED = 100
 """Lower seeds were drawn where the rule was chosen."""
 KINDS = ("range", "half", "proj", "fine", "eight")
+MANY = "many"
 SEPARATIONS = (2, 3, 4, 5, 6, 8)
 CLASSES = (2, 3, 6)
 N_PARTITIONS = 50
@@ -75,7 +77,7 @@ def partitions(x: np.ndarray, kind: str, draw: np.random.Generator) -> np.ndarra
         seen = x
         if kind == "proj":
             seen = x @ draw.normal(size=(x.shape[1], max(x.shape[1] // 2, 1)))
-        columns.append(kmeans_labels(seen, low, high, draw, 0.5 if kind == "half" else 1.0))
+        columns.append(kmeans_labels(seen, low, high, draw, 0.5 if kind in ("half", MANY) else 1.0))
     return np.column_stack(columns)
 
 
@@ -97,9 +99,10 @@ def nested(n: int, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 def ensembles(n: int, seeds: range) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
     """Yield what every ensemble is, and its labels (n, M)."""
-    for seed, (name, make), kind in product(seeds, CONTINUA.items(), KINDS):
+    for seed, (name, make), kind in product(seeds, CONTINUA.items(), (*KINDS, MANY)):
         draw = generator(seed, f"structure.{name}.{kind}")
-        yield {"data": name, "kind": kind, "separation": None}, partitions(make(draw, n), kind, draw)
+        labels = partitions(make(draw, 3 * n if kind == MANY else n), kind, draw)
+        yield {"data": name, "kind": kind, "separation": None}, labels
     for seed in (seed + part for seed in seeds for part in (0, 1000)):
         draw = generator(seed, "structure.random")
         numbers = draw.integers(2, 21, size=N_PARTITIONS)

@@ -6,7 +6,9 @@ the objects that half of the labels cannot place.
 
 Of a *number of clusters*, the agreement is the adjusted Rand index of the trees of two halves without a
 common partition, both cut at that number: near 0 for labels without structure, near 1 for clear clusters, and
-between the two for a continuum, which others may divide elsewhere.
+between the two for a continuum, which others may divide elsewhere. It is of the pairs of objects in different
+groups, which halves join or not, and of those with equal labels, which every half joins. Other pairs within a
+group are together by the groups, whatever halves find.
 
 Of a *cluster*, two halves without a common partition each propose one, from their trees cut at as many
 clusters. All labels then place every object in what a half proposes. The support is the chance that a
@@ -111,8 +113,9 @@ class Halves(NamedTuple):
         """
         if not self.pairs:
             return np.full(most, np.nan)
-        trees = [(one.trees[name], two.trees[name]) for one, two in self.pairs]
-        found = [agreement_of(*pair, self.groups.sizes, most) for pair in trees]
+        _, alike = np.unique(self.labels[self.groups.groups >= 0], axis=0, return_counts=True)
+        known = self.groups.sizes, float(pairs_of(alike).sum()), most
+        found = [agreement_of(one.trees[name], two.trees[name], *known) for one, two in self.pairs]
         return np.maximum(np.mean(found, axis=0), 0.0)
 
     def most_distinct(self, among: np.ndarray) -> float:
@@ -285,18 +288,19 @@ def reproduced(tree: Tree, other: Tree, shared: np.ndarray) -> np.ndarray:
     return best
 
 
-def agreement_of(first: Tree, second: Tree, sizes: np.ndarray, most: int) -> np.ndarray:
+def agreement_of(first: Tree, second: Tree, sizes: np.ndarray, n_alike: float, most: int) -> np.ndarray:
     """Return the adjusted Rand index of two trees cut into 1, 2, ... clusters, (most,).
 
-    Of the objects of groups of ``sizes`` (G,). Groups that cost nothing to merge, whose objects a tree does
-    not know apart, are never divided. A merge adds the pairs of objects of the two merged groups to those
-    that are together, so that all numbers take O(G^2) time.
+    Of the pairs of objects in different groups, of ``sizes`` (G,), and of ``n_alike`` within groups. Groups
+    that cost nothing to merge, whose objects a tree does not know apart, are never divided. A merge adds the
+    pairs of objects of the two merged groups to those that are together, so that all numbers take O(G^2)
+    time.
     """
     G, found = len(sizes), np.empty(most)
     of_sides = [sizes.astype(float), sizes.astype(float)]
-    shared, n_pairs = np.diag(of_sides[0]), pairs_of(of_sides[0].sum())
-    together = pairs_of(of_sides[0]).sum()
-    joined, done = np.full(2, together), [0, 0]
+    shared, together = np.diag(of_sides[0]), n_alike
+    n_pairs = pairs_of(of_sides[0].sum()) - pairs_of(of_sides[0]).sum() + n_alike
+    joined, done = np.full(2, n_alike), [0, 0]
     for K in range(max(most, G), 0, -1):
         for at, (tree, table) in enumerate(((first, shared), (second, shared.T))):
             n_equal = np.count_nonzero(tree.heights < 1e-12)

@@ -48,8 +48,8 @@ class NClustersChoice:
     ``n_clusters``; ``distinctness``, how cleanly the partitions that separate two clusters do so, of the
     least distinct two, from 0 to 1, NaN for one cluster; ``lifetime``, what that exceeds the distinctness of
     one cluster more by, while outliers fall out of the clusters; ``agreement``, the mean adjusted Rand index
-    of two halves of the partitions that join the groups each by themselves, NaN of a single partition. The
-    last two decide: see `evidence`.
+    of two halves of the partitions that join the groups each by itself, NaN of a single partition. The last
+    two decide: see `evidence`.
     """
     lifetime_of_one: float
     """Lifetime of a single cluster, up to the most distinct two groups as halves find them."""

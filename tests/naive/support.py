@@ -49,12 +49,14 @@ def reproduced(split, groups, half_groups, half_merges):
     return best
 
 
-def adjusted_rand(first, second):
-    """The adjusted Rand index of two lists of clusters."""
+def adjusted_rand(first, second, groups, labels):
+    """The adjusted Rand index of two lists of clusters, of pairs of unlike groups or of equal labels."""
     place = [{i: k for k, of in enumerate(clusters) for i in of} for clusters in (first, second)]
     objects = sorted(place[0].keys() & place[1].keys())
     both = one = two = total = 0
     for i, j in combinations(objects, 2):
+        if groups[i] == groups[j] and labels[i] != labels[j]:
+            continue
         a, b = (at[i] == at[j] for at in place)
         both, one, two, total = both + (a and b), one + a, two + b, total + 1
     if one == two and one in (0, total):

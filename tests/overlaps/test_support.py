@@ -1,7 +1,9 @@
 """Support of splits and agreement of halves: as sets of objects say, high of clusters, low of noise."""
 
 import itertools
+import math
 import warnings
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -66,14 +68,17 @@ def test_agreement__is_the_adjusted_rand_index_of_the_trees_cut_at_each_number(d
     if groups.max() < 0:
         return
     both = [data.draw(trees(groups)) for _ in range(2)]
-    found = agreement_of(*both, np.bincount(groups[groups >= 0]), 7)
+    labels = data.draw(st.lists(st.integers(0, 2), min_size=n_objects, max_size=n_objects))
+    alike = Counter((group, label) for group, label in zip(groups, labels, strict=True) if group >= 0)
+    n_alike = float(sum(math.comb(n, 2) for n in alike.values()))
+    found = agreement_of(*both, np.bincount(groups[groups >= 0]), n_alike, 7)
     for K, index in enumerate(found, 1):
         clusters = []
         for tree in both:
             n_equal = np.count_nonzero(tree.heights == 0)
             most = min(K, int(groups.max()) + 1 - n_equal)
             clusters.append(naive.clusters_of(groups.tolist(), tree.merges.tolist(), most))
-        assert index == pytest.approx(naive.adjusted_rand(*clusters))
+        assert index == pytest.approx(naive.adjusted_rand(*clusters, groups.tolist(), labels))
 
 
 @given(st.data(), label_matrices(min_objects=2, max_objects=7, max_clusters=3))
