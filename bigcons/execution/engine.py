@@ -211,10 +211,10 @@ def fold(
     """Return ``sums_of_block`` of all blocks combined: within groups first, then those of the groups.
 
     A worker combines a group of consecutive blocks in their order, and returns one result. A group has a 40th
-    of the blocks left, at most `MOST_TOGETHER`: few results are collected, and workers finish together. The
-    groups depend on the number of blocks alone and are combined from the first to the last, so that
-    floating-point sums are equal bit for bit on every engine. ``combine`` may modify and return its first
-    argument.
+    of the blocks left, at most `MOST_TOGETHER`: few results are collected, and workers finish together
+    (``benchmarks/workers.py --simulate``). The groups depend on the number of blocks alone and are combined
+    from the first to the last, so that floating-point sums are equal bit for bit on every engine. ``combine``
+    may modify and return its first argument.
     """
     if not blocks:
         raise ValueError("a fold needs at least one block")

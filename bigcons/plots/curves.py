@@ -98,8 +98,8 @@ def n_clusters(choice: Any) -> Figure:
     ``choice`` is what `bigcons.choose_n_clusters` returned, or a clusterer or Consensus whose number of
     clusters was chosen.
     Above, the distinctness of the least distinct two of so many clusters, which falls where one of them would
-    be cut. Below, how long each number lives, and how far other partitions would agree on it: it is chosen by
-    the product.
+    be cut. Below, how long each number lives, and how far halves of the partitions agree on it; by both, the
+    number is chosen (`NClustersChoice`).
 
     Examples
     --------
@@ -122,7 +122,7 @@ def n_clusters(choice: Any) -> Figure:
         ("distinctness", {"distinctness": "of the least distinct two clusters"}),
         (
             "lifetime, agreement",
-            {"lifetime": "lifetime of the number", "agreement": "agreement with others"},
+            {"lifetime": "lifetime of the number", "agreement": "agreement of halves"},
         ),
     )
     with new_figure(5.6, 4.6) as figure:

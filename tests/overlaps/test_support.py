@@ -187,6 +187,23 @@ def test_auto__says_one_cluster_of_independent_labels_and_warns_of_a_gaussian(on
         assert ConsensusTree(1).fit(noise).has_structure_ is False
 
 
+def test_structure__is_claimed_of_many_communities_and_not_of_a_continuum_in_as_many_groups():
+    from bigcons.generate import kmeans
+
+    rng = np.random.default_rng(51)
+    truth = rng.integers(80, size=2_000)
+    errors = rng.random((2_000, 20)) < 0.02
+    communities = np.where(errors, rng.integers(80, size=errors.shape), truth[:, None])
+    choice = choose_n_clusters(communities, random_state=0)
+    assert choice.is_clear
+    assert choice.n_clusters == 80
+    continuum = np.random.default_rng(51).normal(size=(3_000, 10))
+    made = kmeans(continuum, n_partitions=50, n_clusters=(2, 20), sample=0.5, random_state=1)
+    choice = choose_n_clusters(made, random_state=0)
+    assert not choice.is_clear
+    assert choice.n_clusters == 1
+
+
 @pytest.mark.parametrize("method", [ConsensusTree, PCC])
 def test_fit__warns_where_no_number_stands_out_and_only_there(method, one, six):
     with pytest.warns(NoStructureWarning, match="no number of clusters stands out"):
