@@ -48,9 +48,9 @@ from bigcons.execution.engine import SerialEngine
 from bigcons.generate import kmeans
 from bigcons.metrics import pac
 from bigcons.overlaps.n_clusters import search
-from bigcons.overlaps.support import sides_of
 from bigcons.overlaps.tree import TREES
 from bigcons.seeding import generator
+from bigcons.stores.cluster_tree import node_sums
 
 RESULTS = Path(__file__).parent / "results"
 FIRST_SEED = 100
@@ -141,7 +141,8 @@ def truths(n: int, seed: int, kind: str) -> list[tuple[float, bool]]:
     np.add.at(members, (classes[seen], groups.groups[seen]), 1)
     for name in TREES:
         support = found.halves.support(name).mean
-        one, two = (members @ side.T for side in sides_of(groups.trees[name]))
+        sides = groups.trees[name].sides
+        one, two = (members @ side.T for side in node_sums(sides, np.eye(groups.sizes.size))[sides.T])
         most = np.stack([one, two, members.sum(axis=1)[:, None] - one - two]).max(axis=0)
         right = (most >= 0.9 * members.sum(axis=1)[:, None]).all(axis=0)
         proper = (one.sum(axis=0) > 0) & (two.sum(axis=0) > 0)

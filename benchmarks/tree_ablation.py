@@ -23,12 +23,12 @@ from bigcons import Ensemble
 from bigcons.coassociation.factorized import incidence_of
 from bigcons.metrics import adjusted_rand
 from bigcons.metrics.confidence import log_rates
+from bigcons.overlaps.incidence import one_hot
 from bigcons.overlaps.tree import (
     AVERAGE,
     DISTINCTNESS,
     GROUPS_PER_CLUSTER,
     Groups,
-    counts_of_groups,
     merge_groups,
     n_groups_for,
     rows_for,
@@ -69,9 +69,7 @@ def placed(incidence: Any, offsets: np.ndarray, clusters: np.ndarray, n_clusters
     """
     counted = np.flatnonzero(clusters >= 0)
     k, sizes = clusters[counted], np.bincount(clusters[counted], minlength=n_clusters)
-    table = np.zeros((n_clusters, offsets[-1]))
-    of_clusters = counts_of_groups(incidence[counted], k)
-    table[: len(of_clusters)] = of_clusters
+    table = (incidence[counted].T @ one_hot(k, n_clusters)).T
     there = np.flatnonzero(sizes)
     rates, own = log_rates(table[there], sizes[there].astype(float), offsets)
     column = np.cumsum(sizes > 0) - 1

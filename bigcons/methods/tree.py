@@ -65,6 +65,7 @@ from bigcons.solving.results import Found, Results, by_size
 from bigcons.solving.survey import Survey, labeled_objects, take_survey, warn_of_dissent
 from bigcons.solving.workspace import Output, open_workspace
 from bigcons.stores.aligning import Start
+from bigcons.stores.cluster_tree import least_objects
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
 from bigcons.stores.trust import TRUST_ROW
@@ -289,8 +290,9 @@ def cut_sample(
     sample: Sample, placement: Placement, is_chosen: bool, trees: tuple[str, ...], run: Run
 ) -> First:
     """Return clusters of a sample, cut from its trees; into a chosen number, as that was counted."""
-    groups = sample.groups_at_any_scale(n_groups_for(placement.n_clusters))
-    cut = groups.cut(placement.n_clusters, groups.least if is_chosen else 0, trees)
+    groups = sample.groups(n_groups_for(placement.n_clusters), at_any_scale=True)
+    least = least_objects(int(groups.sizes.sum())) if is_chosen else 0
+    cut = groups.cut(placement.n_clusters, least, trees)
     clusters = groups.clusters_of(cut)
     T, sizes = counts_of(run.sample, placement.offsets, clusters, placement.n_clusters, placement.weights)
     return First(T, sizes, cut.tree, clusters if len(clusters) == run.data.n_objects else None)
@@ -318,7 +320,7 @@ def cut_of_all(run: Run, n_clusters: int, weights: Weights | None, trees: tuple[
         centers /= np.bincount(groups)[:, None]
     of_groups, sizes = count_nearest(run, embedding, centers, len(centers), weights)
     known = np.ascontiguousarray(of_groups.T), offsets, counts, np.ones(len(of_groups))
-    cut = Groups(groups, *known, *merge_groups(*known)).cut(K, trees=trees)
+    cut = Groups(groups, np.bincount(groups), *known, *merge_groups(*known)).cut(K, trees=trees)
     inside = one_hot(cut.clusters, K)
     return First(of_groups @ inside, sizes @ inside, cut.tree)
 

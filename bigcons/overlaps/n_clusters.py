@@ -45,7 +45,15 @@ from bigcons.seeding import SeedLike, draw_rows, resolve_seed
 from bigcons.solving.estimator import AUTO, ConsensusClusterer, logger
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.survey import Survey
-from bigcons.stores.cluster_tree import LEAST_OBJECTS, ClusterTree, NClustersChoice, evidence, node_sums
+from bigcons.stores.cluster_tree import (
+    LEAST_OBJECTS,
+    ClusterTree,
+    NClustersChoice,
+    evidence,
+    least_objects,
+    node_sums,
+    numbers_of_large,
+)
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.stores.trust import HALF_WAY
 from bigcons.validation import check_int
@@ -170,16 +178,24 @@ def search_sample(
     n_groups, is_full = max(FIRST_GROUPS, 2 * (most or 0)), False
     while True:
         sample = sample_for(n_groups)
-        groups = sample.groups_at_any_scale(n_groups)
+        groups = sample.groups(n_groups, at_any_scale=True)
         n_found = len(groups.table)
         if not n_found:
             raise InvalidInputError("no object of the sample has a label; give n_clusters as a number.")
-        of_level, lives = levels_of(groups, max(n_found - (not groups.are_equal), 1))
+        # Levels of the tree: the first is a single cluster, each later one divides a cluster more, or a group
+        # that a partition divides. A single cluster has no lifetime here: see `Halves.lifetime_of_one`.
+        n_seen = np.count_nonzero(np.add.reduceat(groups.table, groups.offsets[:-1], axis=1))
+        n_levels = max(n_found - int(n_seen < np.count_nonzero(groups.table)), 1)
+        least_large = least_objects(int(groups.sizes.sum()))
+        n_large = numbers_of_large(groups.trees[DISTINCTNESS].sides, groups.sizes, least_large)[:n_levels]
+        of_level, lives = np.maximum(n_large, 1), -np.diff(groups.costs(n_levels), prepend=0.0)
+        lives = np.where(np.maximum.accumulate(n_large) > 1, np.maximum(lives, 0.0), 0.0)
         by_number = np.bincount(of_level, lives)[2:]
         longest = int(np.argmax(of_level == 2 + np.argmax(by_number))) + 1 if by_number.size else 1
         cheap = int((MOST_PRODUCTS * n_found / np.count_nonzero(groups.table)) ** 0.5)
         is_full |= n_groups >= cheap or 2 * n_groups > n_objects // LEAST_OBJECTS or 2 * n_found <= n_groups
-        all_distinct = groups.costs(n_found - 1)[-1:] > groups.most_distinct() / 2
+        most_distinct = groups.distinct[np.isfinite(groups.distinct)].max(initial=0.0)
+        all_distinct = groups.costs(n_found - 1)[-1:] > most_distinct / 2
         is_many = 2 * (longest + 1) >= n_found or all_distinct.all()
         if is_full or not is_many:
             break
@@ -206,37 +222,19 @@ def linkage_of(tree: Tree) -> np.ndarray:
     return np.column_stack([sides, heights, node_sums(sides, np.ones(G))[G:]])
 
 
-def levels_of(groups: Groups, n_levels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of clusters and the lifetimes of levels of the tree of distinctness, (n_levels,).
-
-    The first level is a single cluster, each later one divides a cluster more. Clusters of fewer objects than
-    `Groups.least` do not count, and a single cluster has no lifetime here: see `lifetime_of_one`.
-    """
-    of_level = groups.n_large(DISTINCTNESS, groups.least)[:n_levels]
-    lives = np.maximum(-np.diff(groups.costs(n_levels), prepend=0.0), 0.0)
-    return np.maximum(of_level, 1), np.where(np.maximum.accumulate(of_level) > 1, lives, 0.0)
-
-
-def lifetime_of_one(halves: Halves) -> float:
-    """Return the lifetime of a single cluster: up to the most distinct two groups of it, without outliers."""
-    groups = halves.groups
-    is_several = groups.n_large(DISTINCTNESS, groups.least) > 1
-    n_of_one = int(np.argmax(np.append(is_several, True)))  # levels until its outliers have fallen out
-    of_groups = groups.trees[DISTINCTNESS].cut(n_of_one)
-    largest = np.argmax(np.bincount(of_groups, groups.sizes))
-    return max(halves.most_distinct(of_groups == largest) - float(groups.costs(n_of_one)[-1]), 0.0)
-
-
 def choice_of_tree(
     halves: Halves, of_level: np.ndarray, lives: np.ndarray, least: int, most: int
 ) -> NClustersChoice:
-    """Return the choice among numbers of clusters by the levels of the tree: see `levels_of`."""
+    """Return the choice among numbers of clusters.
+
+    By the levels of the tree of distinctness, their numbers of clusters and lifetimes (n_levels,).
+    """
     groups, numbers = halves.groups, np.arange(least, most + 1)
     by_level = halves.agreement(DISTINCTNESS, max(most, lives.size))
     shared = np.where(of_level == 1, 1.0, by_level[: lives.size])
     lifetime = np.bincount(of_level, lives, minlength=most + 1)
     reproduced = np.bincount(of_level, lives * shared, minlength=most + 1)
-    lifetime[1] += lifetime_of_one(halves)
+    lifetime[1] += halves.lifetime_of_one()
     reproduced[1] = lifetime[1]
     agreement = np.concatenate([[np.nan], by_level])[: lifetime.size]
     np.divide(reproduced, lifetime, out=agreement, where=lifetime > 0)
@@ -249,8 +247,8 @@ def choice_of_tree(
     }
     order = np.argsort(-evidence(table["lifetime"], table["agreement"]), kind="stable")
     best = numbers[order].tolist()
-    n_sampled = int((groups.groups >= 0).sum())
-    return NClustersChoice(best[0], best[1] if len(best) > 1 else None, table, float(lifetime[1]), n_sampled)
+    told = best[0], best[1] if len(best) > 1 else None, table, float(lifetime[1])
+    return NClustersChoice(*told, n_sampled=int(groups.sizes.sum()))
 
 
 def _checked_range(k_range: Any, n_objects: int) -> tuple[int, int | None]:

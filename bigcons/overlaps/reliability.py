@@ -102,25 +102,17 @@ def reliability_of_overlaps(
 
     A table, or a csr_array of both triangles; ``counts`` (M,) are weights of the partitions.
     """
-    counts = np.ones(offsets.size - 1) if counts is None else counts
-    uncertainty = np.einsum("bu,u->b", entropies(overlaps, offsets), counts)
-    return np.asarray(np.exp(-uncertainty / (THETA * counts.sum())))
-
-
-def entropies(overlaps: Any, offsets: np.ndarray) -> np.ndarray:
-    """Return the entropies (B, M) in bits of the labels that each partition gives to the objects of b.
-
-    0 where it labels none of them.
-    """
-    is_table = isinstance(overlaps, np.ndarray)
-    counts = overlaps if is_table else overlaps.data
-    n_log_n = counts * np.log2(np.where(counts > 0, counts, 1.0))
+    is_table, M = isinstance(overlaps, np.ndarray), offsets.size - 1
+    shared = overlaps if is_table else overlaps.data
+    n_log_n = shared * np.log2(np.where(shared > 0, shared, 1.0))
     if is_table:
-        sizes, sums = (np.add.reduceat(of, offsets[:-1], axis=1) for of in (counts, n_log_n))
+        sizes, sums = (np.add.reduceat(of, offsets[:-1], axis=1) for of in (shared, n_log_n))
     else:
-        B, M = overlaps.shape[0], offsets.size - 1
+        B = overlaps.shape[0]
         at = np.repeat(np.arange(B) * M, np.diff(overlaps.indptr))
         at += partition_of_clusters(offsets)[overlaps.indices]
-        sizes, sums = (np.bincount(at, of, B * M).reshape(B, M) for of in (counts, n_log_n))
+        sizes, sums = (np.bincount(at, of, B * M).reshape(B, M) for of in (shared, n_log_n))
     sizes = np.where(sizes > 0, sizes, 1.0)
-    return np.maximum(np.log2(sizes) - sums / sizes, 0.0)
+    entropies = np.maximum(np.log2(sizes) - sums / sizes, 0.0)  # 0 where a partition labels no object of b
+    counts = np.ones(M) if counts is None else counts
+    return np.asarray(np.exp(-np.einsum("bu,u->b", entropies, counts) / (THETA * counts.sum())))

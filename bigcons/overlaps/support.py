@@ -25,7 +25,7 @@ a half finds divides every union of clusters.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,9 +33,9 @@ from bigcons.execution.blas import one_thread
 from bigcons.kernels.cluster_tables import in_whole_vectors, padded
 from bigcons.metrics.clusterings import adjusted_rand_of_pairs, pairs_of
 from bigcons.metrics.confidence import SEED, ClusterSupport, log_rates, random_half, ratio
-from bigcons.overlaps.tree import Groups, Sample, Tree, merge_groups
+from bigcons.overlaps.tree import DISTINCTNESS, Groups, Sample, Tree, columns_of, merge_groups
 from bigcons.seeding import generator
-from bigcons.stores.cluster_tree import node_sums
+from bigcons.stores.cluster_tree import least_objects, node_sums, numbers_of_large
 from bigcons.stores.ensemble_store import observed
 
 
@@ -65,6 +65,8 @@ class Halves(NamedTuple):
     groups: Groups
     labels: np.ndarray
     """(rows, M) of the objects, or memberships (rows, B)."""
+    own: np.ndarray
+    """(2 n_pairs, M) bool: the partitions of each half; a partition is in one half whatever its weight."""
 
     @classmethod
     def of(cls, groups: Groups, labels: np.ndarray) -> Halves:
@@ -73,8 +75,11 @@ class Halves(NamedTuple):
         Each half takes the groups in an order of its own, so that halves do not agree by ties. Eight times
         the cost of the trees of half as many partitions.
         """
+        M, draw = groups.counts.size, generator(SEED, "tree.halves")
+        firsts = [draw.permutation(M) < M // 2 for _ in range(4 if M > 1 else 0)]
+        own = np.array([half for first in firsts for half in (first, ~first)]).reshape(-1, M)
         halves, draw = [], generator(SEED, "tree.halves.groups")
-        for is_own in divisions(groups.counts.size):
+        for is_own in own:
             columns, starts = columns_of(is_own, groups.offsets)
             order = draw.permutation(len(groups.table))
             known = np.ascontiguousarray(groups.table[order][:, columns])
@@ -82,7 +87,7 @@ class Halves(NamedTuple):
             trees = {name: tree._replace(merges=order[tree.merges]) for name, tree in trees.items()}
             place = np.argsort(order)
             halves.append(Half(trees, distinct[place][:, place]))
-        return cls(list(zip(halves[::2], halves[1::2], strict=True)), groups, labels)
+        return cls(list(zip(halves[::2], halves[1::2], strict=True)), groups, labels, own)
 
     def support(self, name: str) -> Support:
         """Return the support of the splits of the tree of this name.
@@ -90,15 +95,15 @@ class Halves(NamedTuple):
         Each half groups the objects anew, in an order of its own: eight times the cost of groups of half as
         many partitions.
         """
-        (groups, table, offsets, counts, reliable, trees, _), found = self.groups, []
+        (groups, sizes, _, offsets, counts, reliable, trees, _), found = self.groups, []
         draw, is_soft = generator(SEED, "tree.halves.objects"), self.labels.dtype.kind == "f"
-        for is_own in divisions(counts.size):
+        for is_own in self.own:
             columns, starts = columns_of(is_own, offsets)
             order = draw.permutation(len(groups))
             own = np.ascontiguousarray(self.labels[order][:, columns if is_soft else is_own])
             if observed(own, starts).any():
                 sample = Sample(own, starts, counts[is_own], reliable[columns])
-                other = sample.groups_at_any_scale(len(table))
+                other = sample.groups(sizes.size, at_any_scale=True)
                 shared = common_objects(groups[order], other.groups)
                 found.append(reproduced(trees[name], other.trees[name], shared))
         if not found:
@@ -109,29 +114,58 @@ class Halves(NamedTuple):
     def agreement(self, name: str, most: int) -> np.ndarray:
         """Return how far halves agree on 1, 2, ... clusters, (most,), from 0 to 1.
 
-        By the mean over the pairs of halves; NaN if there are none.
+        By the mean over the pairs of halves; NaN if there are none. Groups that cost nothing to merge, whose
+        objects a tree does not know apart, are never divided. A merge adds the pairs of objects of the two
+        merged groups to those that are together, so that all numbers take O(G^2) time.
         """
         if not self.pairs:
             return np.full(most, np.nan)
+        sizes, G = self.groups.sizes.astype(float), self.groups.sizes.size
         _, alike = np.unique(self.labels[self.groups.groups >= 0], axis=0, return_counts=True)
-        known = self.groups.sizes, float(pairs_of(alike).sum()), most
-        found = [agreement_of(one.trees[name], two.trees[name], *known) for one, two in self.pairs]
-        return np.maximum(np.mean(found, axis=0), 0.0)
+        n_alike = float(pairs_of(alike).sum())
+        found = np.empty((3, len(self.pairs), most))  # pairs of objects in one cluster of both, and of each
+        for number, pair in enumerate(self.pairs):
+            shared, done = np.diag(sizes), [0, 0]
+            tables, of_sides = (shared, shared.T), (sizes.copy(), sizes.copy())
+            joined = np.full(3, n_alike)
+            for K in range(max(most, G), 0, -1):
+                for at, (tree, table, own) in enumerate(
+                    zip((half.trees[name] for half in pair), tables, of_sides, strict=True)
+                ):
+                    n_equal = np.count_nonzero(tree.heights < 1e-12)
+                    for kept, merged in tree.merges[done[at] : max(G - K, n_equal)]:
+                        joined[0] += table[kept] @ table[merged]
+                        joined[1 + at] += own[kept] * own[merged]
+                        for of in (table, own):
+                            of[kept] += of[merged]
+                            of[merged] = 0.0
+                        done[at] += 1
+                if most >= K:
+                    found[:, number, K - 1] = joined
+        n_pairs = pairs_of(sizes.sum()) - pairs_of(sizes).sum() + n_alike
+        indices = adjusted_rand_of_pairs(found[0], found[1], found[2], n_pairs)
+        return np.asarray(np.maximum(indices.mean(axis=0), 0.0))
 
-    def most_distinct(self, among: np.ndarray) -> float:
-        """Return the distinctness of the most distinct two of some groups (G,) bool, as others would find it.
+    def lifetime_of_one(self) -> float:
+        """Return the lifetime of a single cluster: up to its most distinct two groups, without outliers.
 
         The largest of many is so partly by chance: it counts as far as the most distinct two of a half are
         distinct in the other half.
         """
-        largest = self.groups.most_distinct(among)
-        if not self.pairs or among.sum() < 2:
-            return largest
+        groups, tree = self.groups, self.groups.trees[DISTINCTNESS]
+        is_several = numbers_of_large(tree.sides, groups.sizes, least_objects(int(groups.sizes.sum()))) > 1
+        n_of_one = int(np.argmax(np.append(is_several, True)))  # levels until its outliers have fallen out
+        of_groups = tree.cut(n_of_one)
+        among = of_groups == np.argmax(np.bincount(of_groups, groups.sizes))
+        of_halves = (half.distinct for pair in self.pairs for half in pair)
+        of_all, *others = (
+            np.where(np.isfinite(of), of, 0.0)[among][:, among] for of in (groups.distinct, *of_halves)
+        )
         found = np.zeros(2)
-        for pair in self.pairs:
-            one, two = (np.nan_to_num(half.distinct[among][:, among], posinf=0.0) for half in pair)
+        for one, two in zip(others[::2], others[1::2], strict=True):
             found += one.max() + two.max(), two.flat[one.argmax()] + one.flat[two.argmax()]
-        return largest * float(ratio(found[1], found[0], 1.0))
+        largest = float(of_all.max()) * float(ratio(found[1], found[0], 1.0))
+        return max(largest - float(groups.costs(n_of_one)[-1]), 0.0)
 
     def of_clusters(self, clusters: np.ndarray, confidence: np.ndarray, n_clusters: int) -> ClusterSupport:
         """Return the support of clusters (rows,), -1 for none, of at most ``n_clusters``, by labels.
@@ -139,93 +173,73 @@ class Halves(NamedTuple):
         Objects count by the ``confidence`` (rows,) that they are in their cluster. NaN of clusters without
         objects, and of all without halves. O(rows M K) time for each half.
         """
-        K, own, given = n_clusters, np.arange(n_clusters), np.flatnonzero(clusters >= 0)
+        K, given = n_clusters, np.flatnonzero(clusters >= 0)
         clusters, weights = clusters[given], np.asarray(confidence, np.float64)[given]
-        sizes = np.bincount(clusters, weights, K)
-        supports, divisions = np.zeros(K), np.zeros((K, K))
+        sizes, found = np.bincount(clusters, weights, K), np.zeros((K, 1 + K))
+        # of each cluster among all objects, and among those of it and of each
+        total = np.column_stack([np.full(K, sizes.sum()), sizes[:, None] + sizes])
+        own = np.broadcast_to(sizes[:, None], total.shape)
         with one_thread(user_api="blas"):
             for pair in self.pairs:
-                found = [self._proposals(half, given, clusters, weights, K) for half in pair]
-                both = found[0].has_own & found[1].has_own
-                shared = np.bincount(clusters[both], weights[both], K)
-                of_all = np.array([sizes, *(of.inside.sum(axis=1) for of in found)])
-                supports += adjusted_share(shared, of_all, sizes.sum())
-                alone = np.broadcast_to(sizes[:, None], (K, K))
-                of_two = [of.inside[own, own][:, None] + of.inside for of in found]
-                total = sizes[:, None] + sizes
-                divisions += adjusted_share(shared[:, None], np.array([alone, *of_two]), total)
+                proposals = [self._proposals(half, given, clusters, weights, K) for half in pair]
+                both = proposals[0].has_own & proposals[1].has_own
+                shared = np.bincount(clusters[both], weights[both], K)[:, None]
+                of_three = np.array([own, *(proposed.sizes for proposed in proposals)])
+                # the mean share of the three in their intersection, and that of independent ones
+                share = ratio(3.0 * shared, of_three.sum(axis=0), 0.0)
+                chance = 3.0 * of_three.prod(axis=0)
+                chance = ratio(chance, of_three.sum(axis=0) * np.square(total), 0.0)
+                found += ratio((share - chance).round(12), (1.0 - chance).round(12), 1.0)
         n_pairs = np.where(sizes > 0, len(self.pairs) or np.nan, np.nan)
-        divisions = np.minimum(divisions, divisions.T) / np.maximum(n_pairs, n_pairs[:, None])
-        return ClusterSupport(np.maximum(supports / n_pairs, 0.0), np.maximum(divisions, 0.0))
+        supports, divisions = found[:, 0] / n_pairs, np.minimum(found[:, 1:], found[:, 1:].T)
+        divisions /= np.maximum(n_pairs, n_pairs[:, None])
+        return ClusterSupport(np.maximum(supports, 0.0), np.maximum(divisions, 0.0))
 
     def _proposals(
-        self, half: Half, given: np.ndarray, clusters: np.ndarray, weights: np.ndarray, K: int
+        self, half: Half, given: np.ndarray, clusters: np.ndarray, weights: np.ndarray, n_clusters: int
     ) -> Proposals:
         """Return what a half proposes for each cluster: of its trees, the clade most like it.
 
-        Most like, by Dice's coefficient, the objects ``given`` (n,) in ``clusters`` (n,), by weight.
+        Most like, by Dice's coefficient, the objects ``given`` (n,) in ``clusters`` (n,), by weight. Objects
+        are in the most probable cluster at the foot of a tree cut at as many: by all their labels, themselves
+        left out, and naive Bayes, all clusters as probable beforehand; where labels do not tell, they stay.
         """
-        sizes, best = np.bincount(clusters, weights, K), np.full(K, -1.0)
-        found = Proposals(np.zeros(given.size, bool), np.zeros((K, K)))
+        from bigcons.kernels.tree import place
+
+        (groups, of_groups, table, offsets, counts, *_), K = self.groups, n_clusters
+        sizes, best, none = np.bincount(clusters, weights, K), np.full(K, -1.0), np.empty(0, np.float32)
+        has_own, inside = np.zeros(given.size, bool), np.zeros((K, K))
+        by_column, is_first = np.repeat(counts, np.diff(offsets))[:, None], random_half(counts.size)
         for tree in half.trees.values():
             top = tree.cut(K)
             left = tree.merges[max(len(top) - K, 0) :]
-            sides = sides_of(Tree(top[left], np.zeros(len(left))))
-            clades = np.concatenate(sides) if len(left) else np.ones((1, 1), bool)
-            n_placed = clades.shape[1]
-            placed = self._placed(top, n_placed)[given]
+            n = len(left) + 1
+            sides = Tree(top[left], np.zeros(len(left))).sides
+            clades = node_sums(sides, np.eye(n, dtype=bool))[sides.T.ravel() if len(left) else [0]]
+            of_clusters = np.zeros((n, table.shape[1]))
+            np.add.at(of_clusters, top, table)
+            rates, own = log_rates(of_clusters, np.bincount(top, of_groups, n), offsets)
+            evidence = in_whole_vectors(by_column * rates), in_whole_vectors(by_column * (own - rates))
+            current, placed = np.append(top, -1)[groups].astype(np.int32), np.empty(len(groups), np.int32)
+            place(
+                *(self.labels, current, False, offsets, is_first, *evidence),
+                # rounding settles no tie: the evidence for another cluster must be larger by this
+                *(np.zeros(n), np.full(n, 1e-9), 1.0, placed, np.empty((0, n), np.float32), none),
+                *(np.empty(0, np.int32), none, np.empty((0, padded(n))), np.zeros(n)),
+                *(np.zeros(2 + n), np.zeros((3, 2, n))),
+            )
+            placed = placed[given]
             at = placed >= 0
-            table = np.bincount(placed[at] * K + clusters[at], weights[at], n_placed * K).reshape(-1, K)
-            shared = clades @ table
+            objects = np.bincount(placed[at] * K + clusters[at], weights[at], n * K).reshape(-1, K)
+            shared = clades @ objects
             alike = ratio(2.0 * shared, shared.sum(axis=1)[:, None] + sizes, 0.0).round(12)
             chosen, most = alike.argmax(axis=0), alike.max(axis=0)
             is_better = most > best
             is_in = np.pad(clades[chosen], ((0, 0), (0, 1)))  # and of -1, in none
-            found.inside[is_better] = shared[chosen[is_better]]
-            found.has_own[:] = np.where(is_better[clusters], is_in[clusters, placed], found.has_own)
+            inside[is_better] = shared[chosen[is_better]]
+            has_own = np.where(is_better[clusters], is_in[clusters, placed], has_own)
             best = np.maximum(best, most)
-        return found
-
-    def _placed(self, top: np.ndarray, n_clusters: int) -> np.ndarray:
-        """Return the most probable of clusters of groups, ``top`` (G,), for each object (rows,).
-
-        By all its labels, itself left out, and naive Bayes, all clusters as probable beforehand; where the
-        labels do not tell, objects stay.
-        """
-        from bigcons.kernels.tree import place
-
-        (groups, table, offsets, counts, *_), K = self.groups, n_clusters
-        of_clusters = np.zeros((K, table.shape[1]))
-        np.add.at(of_clusters, top, table)
-        by_column = np.repeat(counts, np.diff(offsets))[:, None]
-        rates, own = log_rates(of_clusters, np.bincount(top, self.groups.sizes, K), offsets)
-        evidence = in_whole_vectors(by_column * rates), in_whole_vectors(by_column * (own - rates))
-        current, found = np.append(top, -1)[groups].astype(np.int32), np.empty(len(groups), np.int32)
-        no_shares, none = np.empty((0, K), np.float32), np.empty(0, np.float32)
-        place(
-            *(self.labels, current, False, offsets, random_half(counts.size), *evidence),
-            # rounding settles no tie: the evidence for another cluster must be larger by this
-            *(np.zeros(K), np.full(K, 1e-9), 1.0),
-            *(found, no_shares, none, np.empty(0, np.int32), none, np.empty((0, padded(K))), np.zeros(K)),
-            *(np.zeros(2 + K), np.zeros((3, 2, K))),
-        )
-        return found
-
-
-def divisions(n_partitions: int) -> np.ndarray:
-    """Return which partitions are in each half (8, M) bool: halves that follow each other have all.
-
-    A partition is in one half whatever its weight. None of a single partition.
-    """
-    draw = generator(SEED, "tree.halves")
-    firsts = [draw.permutation(n_partitions) < n_partitions // 2 for _ in range(4 if n_partitions > 1 else 0)]
-    return np.array([half for first in firsts for half in (first, ~first)]).reshape(-1, n_partitions)
-
-
-def columns_of(is_own: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the base clusters (B,) bool of some partitions (M,), and where those of each begin."""
-    sizes = np.diff(offsets)
-    return np.repeat(is_own, sizes), np.concatenate([[0], np.cumsum(sizes[is_own])])
+        return Proposals(has_own, np.column_stack([inside.sum(axis=1), inside.diagonal()[:, None] + inside]))
 
 
 class Proposals(NamedTuple):
@@ -233,29 +247,8 @@ class Proposals(NamedTuple):
 
     has_own: np.ndarray
     """(n,) bool: which objects are in what is proposed for their own cluster."""
-    inside: np.ndarray
-    """(K, K): the weight of the objects of each cluster in what is proposed for each, a row for each."""
-
-
-def adjusted_share(shared: np.ndarray, sizes: np.ndarray, total: Any) -> np.ndarray:
-    """Return the mean share of three sets in their intersection, adjusted for chance: 1 of equal sets.
-
-    By ``sizes`` (3, ...) of the sets and ``total`` of all objects, 0 in the mean of independent sets; 1 of
-    three that all have all objects.
-    """
-    found = ratio(3.0 * shared, sizes.sum(axis=0), 0.0)
-    chance = ratio(3.0 * sizes.prod(axis=0), sizes.sum(axis=0) * np.square(total), 0.0)
-    return np.asarray(ratio((found - chance).round(12), (1.0 - chance).round(12), 1.0))
-
-
-def sides_of(tree: Tree) -> tuple[np.ndarray, np.ndarray]:
-    """Return the groups of the two sides of each merge, (G - 1, G) bool each."""
-    G = len(tree.merges) + 1
-    members, sides = np.eye(G, dtype=bool), np.empty((2, G - 1, G), bool)
-    for at, (kept, merged) in enumerate(tree.merges):
-        sides[0, at], sides[1, at] = members[kept], members[merged]
-        members[kept] |= members[merged]
-    return sides[0], sides[1]
+    sizes: np.ndarray
+    """(K, 1 + K): the weight of what is proposed, and of that in the cluster and each one."""
 
 
 def common_objects(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -286,31 +279,3 @@ def reproduced(tree: Tree, other: Tree, shared: np.ndarray) -> np.ndarray:
         of_rest = (n_objects[rest] - rest_in) / np.maximum(n_objects[rest] + n_objects[own] - own_in, 1.0)
         best = np.maximum(best, np.minimum(of_own, of_rest).max(axis=1))
     return best
-
-
-def agreement_of(first: Tree, second: Tree, sizes: np.ndarray, n_alike: float, most: int) -> np.ndarray:
-    """Return the adjusted Rand index of two trees cut into 1, 2, ... clusters, (most,).
-
-    Of the pairs of objects in different groups, of ``sizes`` (G,), and of ``n_alike`` within groups. Groups
-    that cost nothing to merge, whose objects a tree does not know apart, are never divided. A merge adds the
-    pairs of objects of the two merged groups to those that are together, so that all numbers take O(G^2)
-    time.
-    """
-    G, found = len(sizes), np.empty(most)
-    of_sides = [sizes.astype(float), sizes.astype(float)]
-    shared, together = np.diag(of_sides[0]), n_alike
-    n_pairs = pairs_of(of_sides[0].sum()) - pairs_of(of_sides[0]).sum() + n_alike
-    joined, done = np.full(2, n_alike), [0, 0]
-    for K in range(max(most, G), 0, -1):
-        for at, (tree, table) in enumerate(((first, shared), (second, shared.T))):
-            n_equal = np.count_nonzero(tree.heights < 1e-12)
-            for kept, merged in tree.merges[done[at] : max(G - K, n_equal)]:
-                together += table[kept] @ table[merged]
-                joined[at] += of_sides[at][kept] * of_sides[at][merged]
-                for of in (table, of_sides[at]):
-                    of[kept] += of[merged]
-                    of[merged] = 0.0
-                done[at] += 1
-        if most >= K:
-            found[K - 1] = adjusted_rand_of_pairs(together, joined[0], joined[1], n_pairs)
-    return found

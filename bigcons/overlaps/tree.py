@@ -35,7 +35,7 @@ from bigcons.metrics.confidence import SEED, of_each
 from bigcons.overlaps.eigenvectors import spectrum
 from bigcons.overlaps.reliability import AT_ONCE, reliability_of_table
 from bigcons.seeding import generator
-from bigcons.stores.cluster_tree import least_objects, numbers_of_large
+from bigcons.stores.cluster_tree import numbers_of_large
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
 
@@ -106,17 +106,14 @@ class Cut(NamedTuple):
     distinctness: float
     """Mean over the objects, of their cluster from the least distinct other."""
 
-    @property
-    def score(self) -> float:
-        """What the cut is judged by."""
-        return self.anmi * self.distinctness
-
 
 class Groups(NamedTuple):
     """Small groups of the objects of a sample, and the trees that merge them."""
 
     groups: np.ndarray
     """(rows,) int64 of the objects, -1 for those without labels."""
+    sizes: np.ndarray
+    """(G,) int64: the numbers of objects of the groups."""
     table: np.ndarray
     """(G, B) float64: objects of each group in each base cluster."""
     offsets: np.ndarray
@@ -135,15 +132,6 @@ class Groups(NamedTuple):
         """Return at most ``n_groups`` groups of objects by the spectral embedding of labels: see `Sample`."""
         return Sample(labels, offsets, counts).groups(n_groups)
 
-    def n_large(self, name: str, least: int) -> np.ndarray:
-        """Return how many of 1, 2, ... clusters in the tree of this name have so many objects, (G,)."""
-        return numbers_of_large(self.trees[name].sides, self.sizes, least)
-
-    def most_distinct(self, among: np.ndarray | None = None) -> float:
-        """Return the distinctness of the most distinct two groups, of some (G,) bool; 0 of a single one."""
-        found = self.distinct if among is None else self.distinct[among][:, among]
-        return float(found[np.isfinite(found)].max(initial=0.0))
-
     def costs(self, most: int) -> np.ndarray:
         """Return what merging the least distinct two of 2, 3, ... clusters costs, (most,).
 
@@ -157,12 +145,15 @@ class Groups(NamedTuple):
         """Return the best cut of ``trees`` into ``n_clusters``, that of average link if equal.
 
         With ``least``, into so many clusters of at least so many objects, where a tree has them; what is in
-        smaller ones is in no cluster.
+        smaller ones is in no cluster. The mutual information is normalized by the geometric mean of the
+        entropies, and 0 of a partition of one cluster, or of objects of one.
         """
+        from bigcons.kernels.tree import DISTINCT, pair_costs
+
         cuts = []
         for name in trees:
             tree = self.trees[name]
-            is_enough = self.n_large(name, least) >= n_clusters
+            is_enough = numbers_of_large(tree.sides, self.sizes, least) >= n_clusters
             clusters = tree.cut(int(is_enough.argmax()) + 1 if is_enough.any() else n_clusters)
             if is_enough.any():
                 is_large = np.bincount(clusters, self.sizes) >= least
@@ -170,27 +161,14 @@ class Groups(NamedTuple):
             K, kept = int(clusters.max()) + 1, clusters >= 0
             table = np.zeros((K, self.table.shape[1]))
             np.add.at(table, clusters[kept], self.table[kept])
-            anmi = mean_nmi(table, self.offsets, self.counts)
+            anmi = self.counts @ of_each(nmi_of_table, table, self.offsets) / self.counts.sum()
+            costs = pair_costs(DISTINCT, table, self.offsets, self.counts, np.ones(table.shape[1]))
+            nearest = np.where(np.isfinite(costs), costs, np.inf).min(axis=1)
+            nearest = np.where(np.isfinite(nearest), nearest, float(K > 1))  # no partition sees another one
             of_cluster = np.bincount(clusters[kept], self.sizes[kept], K)
-            nearest = least_distinctness(table, self.offsets, self.counts)
-            cuts.append(Cut(clusters, name, anmi, float(of_cluster @ nearest / of_cluster.sum())))
-        return max(cuts, key=lambda cut: round(cut.score, 12))
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """The numbers of objects of the groups, (G,)."""
-        return np.bincount(self.groups[self.groups >= 0], minlength=len(self.table))
-
-    @property
-    def are_equal(self) -> bool:
-        """Whether the objects of each group have the same labels, so that no partition divides a group."""
-        seen = np.add.reduceat(self.table, self.offsets[:-1], axis=1)
-        return bool(np.count_nonzero(self.table) == np.count_nonzero(seen))
-
-    @property
-    def least(self) -> int:
-        """The fewest objects of a cluster that counts."""
-        return least_objects(int(np.count_nonzero(self.groups >= 0)))
+            distinctness = float(of_cluster @ nearest / of_cluster.sum())
+            cuts.append(Cut(clusters, name, float(anmi), distinctness))
+        return max(cuts, key=lambda cut: round(cut.anmi * cut.distinctness, 12))
 
     def clusters_of(self, cut: Cut) -> np.ndarray:
         """Return the clusters (rows,) int64 of the objects in a cut, -1 for those without labels."""
@@ -233,55 +211,56 @@ class Sample:
         Of all partitions that count or, if these give objects more than `MOST_LABELS` in the mean, of as many
         of them as give that, evenly spaced.
         """
-        M, sizes, some = offsets.size - 1, np.diff(offsets), labels
+        M, some = offsets.size - 1, labels
         counts = np.ones(M) if weights is None else weights.partitions
         chosen = np.flatnonzero(counts > 0)
         n_labels = int(np.count_nonzero(observed(labels, offsets)[:, chosen])) / len(labels)
         if n_labels > MOST_LABELS:
             n_chosen = -int(-MOST_LABELS * chosen.size // n_labels)
             chosen = chosen[np.arange(n_chosen) * chosen.size // n_chosen]
+        is_chosen = np.isin(np.arange(M), chosen)
+        columns, starts = columns_of(is_chosen, offsets)
         if chosen.size < M:
-            is_chosen = np.isin(np.arange(M), chosen)
-            columns = np.repeat(is_chosen, sizes) if labels.dtype.kind == "f" else is_chosen
-            some = np.ascontiguousarray(labels[:, columns])
-        found = cls(some, np.concatenate([[0], np.cumsum(sizes[chosen])]), counts[chosen])
+            some = np.ascontiguousarray(labels[:, columns if labels.dtype.kind == "f" else is_chosen])
+        found = cls(some, starts, counts[chosen])
         found.given, found._most = labels, n_groups
         return found
 
-    def groups(self, n_groups: int) -> Groups:
-        """Return at most ``n_groups`` groups of the objects, by the spectral embedding of their labels.
+    def groups(self, n_groups: int, *, at_any_scale: bool = False) -> Groups:
+        """Return at most ``n_groups`` groups of objects, by the spectral embedding of their labels.
 
-        O(rows M^2 + B^3 + rows g^2 + B g^2) time for g groups.
+        O(rows M^2 + B^3 + rows g^2 + B g^2) time for g groups. ``at_any_scale``: by k-means instead where
+        many are asked for or base clusters are very many, in time proportional to the objects and what they
+        have in common with centers, and then E g^2 for E base clusters of a group; all base clusters then
+        count as equally reliable.
         """
         with one_thread(user_api="blas"):
-            if self._reliable is None:
-                self._reliable = reliability_of_table(self._incidence, self.offsets, self.counts)
-            if not self._vectors.size or self._most < n_groups:
-                self._most, least = FIRST_GROUPS, max(n_groups, self._most)
-                while self._most < least:  # a search doubles the number of groups
-                    self._most *= 2
-                scaled = normalized(self._incidence, self._by_column * self._reliable)
-                self._vectors = spectrum(scaled, self._most)[1]
-            return self._grouped(nearest_pivots(self._vectors[:, :n_groups]), self._reliable)
-
-    def groups_at_any_scale(self, n_groups: int) -> Groups:
-        """Return groups as `groups`, or by k-means where many are asked for or base clusters are very many.
-
-        K-means takes time in proportion to the objects and what they have in common with centers, and then
-        E g^2 for E base clusters of a group; all base clusters count as equally reliable.
-        """
-        if by_spectrum(len(self.labels), self.offsets[-1], n_groups):
-            return self.groups(n_groups)
-        groups = nearest_centers(self._incidence, self.offsets, self._by_column, n_groups)
-        return self._grouped(groups, np.ones(self.offsets[-1]))
-
-    def _grouped(self, groups: np.ndarray, reliable: np.ndarray) -> Groups:
-        """Return the groups, of any numbers, of the labeled objects."""
+            if at_any_scale and not by_spectrum(len(self.labels), self.offsets[-1], n_groups):
+                groups = nearest_centers(self._incidence, self.offsets, self._by_column, n_groups)
+                reliable = np.ones(self.offsets[-1])
+            else:
+                if self._reliable is None:
+                    self._reliable = reliability_of_table(self._incidence, self.offsets, self.counts)
+                if not self._vectors.size or self._most < n_groups:
+                    self._most, least = FIRST_GROUPS, max(n_groups, self._most)
+                    while self._most < least:  # a search doubles the number of groups
+                        self._most *= 2
+                    scaled = normalized(self._incidence, self._by_column * self._reliable)
+                    self._vectors = spectrum(scaled, self._most)[1]
+                groups, reliable = nearest_pivots(self._vectors[:, :n_groups]), self._reliable
         found = np.full(self._labeled.size, -1)
         found[self._labeled] = groups = np.unique(groups, return_inverse=True)[1]
-        table = counts_of_groups(self._incidence, groups)
+        sizes, B = np.bincount(groups), int(self.offsets[-1])
+        cells = np.repeat(groups * B, np.diff(self._incidence.indptr)) + self._incidence.indices
+        table = np.bincount(cells, self._incidence.data, sizes.size * B).reshape(-1, B)
         known = table, self.offsets, self.counts, reliable
-        return Groups(found, *known, *merge_groups(*known))
+        return Groups(found, sizes, *known, *merge_groups(*known))
+
+
+def columns_of(is_own: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the base clusters (B,) bool of some partitions (M,), and where those of each begin."""
+    sizes = np.diff(offsets)
+    return np.repeat(is_own, sizes), np.concatenate([[0], np.cumsum(sizes[is_own])])
 
 
 def normalized(incidence: Any, counts: np.ndarray) -> Any:
@@ -395,13 +374,6 @@ def plan_bytes(ensemble: Ensemble, n_rows: int, n_groups: int, n_clusters: int) 
     return 96 * incidence + 9 * r * M + max(overlaps, spectrum, groups)
 
 
-def counts_of_groups(incidence: Any, groups: np.ndarray) -> np.ndarray:
-    """Return how many objects of each group are in each base cluster, (G, B) float64, by H (rows, B)."""
-    G, B = int(groups.max(initial=-1)) + 1, incidence.shape[1]
-    of_entry = np.repeat(groups, np.diff(incidence.indptr))
-    return np.bincount(of_entry * B + incidence.indices, incidence.data, G * B).reshape(G, B)
-
-
 def merge_groups(
     table: np.ndarray, offsets: np.ndarray, counts: np.ndarray, reliable: np.ndarray
 ) -> tuple[dict[str, Tree], np.ndarray]:
@@ -424,25 +396,3 @@ def merge_groups(
         agglomerate(rule, table.copy(), offsets, counts, gains, all_costs, unknown, merges, heights)
         trees[name] = Tree(merges, heights)
     return trees, costs
-
-
-def least_distinctness(table: np.ndarray, offsets: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the distinctness (K,) of clusters from the least distinct other one by their table (K, B).
-
-    0 for a single cluster; of those that no partition sees together with another one.
-    """
-    from bigcons.kernels.tree import DISTINCT, pair_costs
-
-    costs = pair_costs(DISTINCT, table, offsets, counts, np.ones(table.shape[1]))
-    costs[~np.isfinite(costs)] = np.inf
-    nearest = costs.min(axis=1)
-    return np.where(np.isfinite(nearest), nearest, float(len(table) > 1))
-
-
-def mean_nmi(table: np.ndarray, offsets: np.ndarray, counts: np.ndarray) -> float:
-    """Return the normalized mutual information of clusters with the partitions, in the mean.
-
-    By the table (K, B) of the clusters and weights (M,) of the partitions; a partition of one cluster, or of
-    objects of one, has 0. Normalized by the geometric mean of the entropies (Strehl and Ghosh 2002).
-    """
-    return float(counts @ of_each(nmi_of_table, table, offsets) / counts.sum())

@@ -13,7 +13,7 @@ from bigcons.overlaps.eigenvectors import spectrum
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.tree import Groups, first_largest, nearest_pivots, normalized
 from bigcons.solving.estimator import ConsensusClusterer
-from bigcons.stores.cluster_tree import NClustersChoice, evidence
+from bigcons.stores.cluster_tree import NClustersChoice, evidence, numbers_of_large
 
 
 def planted(n_classes, n_objects=240, n_partitions=40, missing=0.0, seed=0):
@@ -61,7 +61,8 @@ def test_groups__tell_how_many_clusters_of_a_level_are_large():
     for least in (0, 1, 5, 20):
         cuts = (found.trees["distinctness"].cut(k + 1)[found.groups] for k in range(30))
         expected = [np.count_nonzero(np.bincount(cut) >= least) for cut in cuts]
-        assert found.n_large("distinctness", least).tolist() == expected[: len(found.table)]
+        n_large = numbers_of_large(found.trees["distinctness"].sides, found.sizes, least)
+        assert n_large.tolist() == expected[: len(found.table)]
 
 
 def test_table__has_a_row_for_each_number_and_its_longest_lifetime_is_the_recommendation(five):

@@ -13,10 +13,9 @@ from bigcons.metrics import adjusted_rand
 from bigcons.overlaps.tree import (
     TREES,
     Groups,
-    least_distinctness,
-    mean_nmi,
     merge_groups,
 )
+from bigcons.stores.cluster_tree import least_objects
 from tests.naive import tree as naive
 from tests.support.strategies import label_matrices
 
@@ -109,11 +108,9 @@ def test_criterion__is_that_of_labels_one_by_one(labels, data):
     M = labels.shape[1]
     counts = np.array(data.draw(st.lists(weights, min_size=M, max_size=M))) + 0.25
     table, offsets = naive.table_of(labels, clusters)
-    anmi, distinctness = naive.score(labels, clusters, counts)
-    assert mean_nmi(table, offsets, counts) == pytest.approx(anmi, abs=1e-9)
-    sizes = np.bincount(clusters)
-    nearest = least_distinctness(table, offsets, counts)
-    assert sizes @ nearest / sizes.sum() == pytest.approx(distinctness, abs=1e-9)
+    known = table, offsets, counts, np.ones(table.shape[1])
+    cut = Groups(clusters, np.bincount(clusters), *known, *merge_groups(*known)).cut(len(table))
+    assert (cut.anmi, cut.distinctness) == pytest.approx(naive.score(labels, clusters, counts), abs=1e-9)
 
 
 @given(label_matrices(min_objects=4, max_objects=20, min_partitions=2), st.integers(1, 6), st.booleans())
@@ -132,7 +129,7 @@ def test_cut__is_that_of_the_tree_with_the_better_score(labels, n_clusters, weig
     for name, tree in found.trees.items():
         other = np.append(tree.cut(n_clusters), -1)[found.groups]
         anmi, distinctness = naive.score(labels, other, found.counts)
-        assert cut.score >= anmi * distinctness - 1e-9
+        assert cut.anmi * cut.distinctness >= anmi * distinctness - 1e-9
         if name == cut.tree:
             assert (cut.anmi, cut.distinctness) == pytest.approx((anmi, distinctness), abs=1e-9)
 
@@ -216,8 +213,8 @@ def test_cut__at_a_least_size_has_as_many_clusters_of_it_and_leaves_smaller_ones
     labels = np.where(rng.random((603, 30)) < 0.05, rng.integers(3, size=(603, 30)), truth[:, None])
     labels[600:] = truth[600:, None]
     groups = Groups.of(labels, np.arange(31) * 6, 30)
-    assert groups.least == 5
-    cut = groups.cut(3, groups.least)
+    assert least_objects(int(groups.sizes.sum())) == 5
+    cut = groups.cut(3, least_objects(int(groups.sizes.sum())))
     sizes = np.bincount(cut.clusters[cut.clusters >= 0], groups.sizes[cut.clusters >= 0])
     assert sizes.size == 3
     assert sizes.min() > 150
