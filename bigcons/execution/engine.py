@@ -96,8 +96,9 @@ class ThreadsEngine:
 
         def run(position: int, item: Item) -> Result:
             nonlocal stop_after
+            if position > stop_after:
+                raise CancelledError
             _running.is_cancelled = lambda: position > stop_after
-            stop_if_cancelled()
             try:
                 return task(item)
             except BaseException:

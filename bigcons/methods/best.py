@@ -132,8 +132,7 @@ class BEST(ConsensusClusterer):
         self.history_: dict[str, list[Any]] = {"pass": [1], "objective": [self.objective_]}
         self._publish_winner(ensemble, engine, overlaps, survey.unlabeled, out)
 
-    def _expects_surplus(self) -> bool:
-        return True
+    _is_limit = True
 
     def _publish_winner(
         self,

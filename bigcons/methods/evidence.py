@@ -199,6 +199,7 @@ class EAC(ConsensusClusterer):
         budget = data_budget(self.memory, engine)
         weights = weights_of(type(self).__name__, self.weights, ensemble, engine, self.memory)
         survey = take_survey(ensemble, engine, seed, 0, None if weights is None else weights.partitions)
+        self._is_limit = self.criterion == "lifetime"
         remedy = "use eac-groups or pcc, which read the labels block by block"
         rows = unique_rows(ensemble, engine, budget=budget, remedy=remedy, weights=weights)
         logger.info("%s distinct rows of %s objects", f"{len(rows.labels):,}", f"{ensemble.n_objects:,}")
@@ -222,16 +223,13 @@ class EAC(ConsensusClusterer):
             n_clusters=n_clusters,
         )
 
-    def _expects_surplus(self) -> bool:
-        return self.criterion == "lifetime"
-
     def _remedy_of_surplus(self, n_large: int) -> str:
         large = "the large cluster" if n_large == 1 else f"the {n_large} large clusters"
         return f"outliers merge last; a larger n_clusters, mcla or pcc may divide {large}"
 
-    def _check_n_clusters(self, n_objects: int) -> None:
-        if self.n_clusters is not None:
-            super()._check_n_clusters(n_objects)
+    def _check_n_clusters(self, given: Any, n_objects: int) -> None:
+        if given is not None:
+            super()._check_n_clusters(given, n_objects)
         elif self.criterion == "n_clusters":
             raise InvalidInputError(
                 "n_clusters=None with criterion='n_clusters'; give a number, or criterion='lifetime'."

@@ -116,6 +116,7 @@ class Furthest(ConsensusClusterer):
         held, rows = 12 * ensemble.n_objects, ensemble.chunk_rows
         per_block = block_label_bytes(ensemble) + 36 * rows  # 20 of them to find ties
         MemoryPlan(held, per_block, 12 * rows).check("Furthest", engine, ensemble, self.memory)
+        self._is_limit = self.criterion == "disagreement"
         survey = take_survey(ensemble, engine, seed, 0)
         ties = _Ties(seed if self.ties == "random" else None)
         if self.init == "exact":
@@ -143,9 +144,6 @@ class Furthest(ConsensusClusterer):
         self.history_: dict[str, list[Any]] = {"n_clusters": numbers, "objective": objectives}
         self._publish(ensemble, lambda block: assigned[block.start : block.stop], survey.unlabeled, out)
         self.centers_: np.ndarray = centers[self._order[: len(centers)]]
-
-    def _expects_surplus(self) -> bool:
-        return self.criterion == "disagreement"
 
 
 class _Ties(NamedTuple):

@@ -398,8 +398,7 @@ class LeastLoss(ChoosingClusterer, PassClusterer):
         finally:
             self.n_clusters = asked
 
-    def _expects_surplus(self) -> bool:
-        return True
+    _is_limit = True
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()

@@ -17,7 +17,7 @@ from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.execution.engine import Engine
 from bigcons.metrics.ensemble import anmi
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import ConsensusClusterer, MethodInfo, check_n_clusters
+from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.survey import take_survey
 from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
@@ -132,9 +132,9 @@ class Supra(ConsensusClusterer):
             n_clusters=self.best_n_clusters_,
         )
 
-    def _check_n_clusters(self, n_objects: int) -> None:
+    def _check_n_clusters(self, given: Any, n_objects: int) -> None:  # noqa: ARG002 - each number of it
         for n_clusters in self._numbers():
-            check_n_clusters(n_clusters, n_objects)
+            super()._check_n_clusters(n_clusters, n_objects)
 
     def _numbers(self) -> list[int]:
         """Return the numbers of clusters to try."""

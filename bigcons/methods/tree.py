@@ -25,8 +25,6 @@ from bigcons.metrics.confidence import (
     log_rates,
     random_half,
     support_factor,
-    table_of_clusters,
-    table_of_partitions,
     trust_rows,
 )
 from bigcons.overlaps.embedding import bipartite_embedding
@@ -186,19 +184,6 @@ class Placement:
         """Return the memberships (rows, K) float32 of objects that the state does not count."""
         return self.place(state, labels, None, soft=True).memberships
 
-    def count(
-        self, state: State, labels: np.ndarray, carried: np.ndarray | None = None
-    ) -> tuple[Stats, np.ndarray]:
-        """Place the objects of a block and count them; return the counts and the clusters (rows, 1).
-
-        Without evidence, they stay in the clusters they have.
-        """
-        if carried is not None and "rates" not in state:
-            T, sizes = counts_of(labels, self.offsets, carried[:, 0], self.n_clusters, self.weights)
-            return {"T": T, "sizes": sizes, "totals": np.zeros(2)}, carried
-        placed = self.place(state, labels, carried)
-        return placed.stats, placed.clusters[:, None]
-
 
 class First(NamedTuple):
     """The clusters by which all objects are placed."""
@@ -241,8 +226,22 @@ class TreePass:
 
     def visit(self, run: Run, at: Iterate[State]) -> Callable[[Block], Stats]:
         """Return the task that places the objects of a block and counts them in their clusters."""
-        reads = [0] if at.state["tree"][1] else []
-        return run.visit(self.placement.count, at.state, reads=reads, writes=1)
+        placement, state, data, arrays = self.placement, at.state, run.data, run.arrays
+
+        def place_block(block: Block) -> Stats:
+            labels = data.read(block.start, block.stop)
+            known = arrays.read(0, block) if state["tree"][1] else None
+            if known is not None and "rates" not in state:  # no evidence: they stay in the clusters they have
+                T, sizes = counts_of(
+                    labels, placement.offsets, known[:, 0], placement.n_clusters, placement.weights
+                )
+                arrays.write(1, block, known)
+                return {"T": T, "sizes": sizes, "totals": np.zeros(2)}
+            placed = placement.place(state, labels, known)
+            arrays.write(1, block, placed.clusters[:, None])
+            return placed.stats
+
+        return place_block
 
     def step(self, run: Run, at: Iterate[State], total: Stats) -> Step[State]:
         """Return the evidence by all objects, tempered because partitions of the same data repeat each other.
@@ -331,7 +330,7 @@ def survey_for_tree(
     """Return a survey with a sample to group, and whether that says too little of the base clusters."""
     survey = take_survey(ensemble, engine, seed, n_rows, weights)
     warn_of_dissent(survey, ensemble, weights, "leave them out, or give them weights= of 0")
-    if not labeled_objects(observed(survey.sample, ensemble.offsets), weights).any():
+    if np.isin(survey.rows, survey.unlabeled).all():
         raise InvalidInputError(
             f"none of the {len(survey.sample)} sampled objects has a label; leave out those without any."
         )
@@ -515,8 +514,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
                 *(stats["totals"][2:][found], stats["agreed"][..., found], survey.sample),
                 ClusterSupport(state["support"], state["divisions"]).take(found),
             )
-            of_clusters = table_of_clusters(told, ensemble.offsets)
-            return of_clusters, table_of_partitions(told, ensemble), self.temperature_
+            return *told.tables(ensemble), self.temperature_
 
         trusted = can_weigh(ensemble, self.n_clusters)
         self._publish(

@@ -337,17 +337,11 @@ def pairs_of(n_objects: Any) -> np.ndarray:
 
 def nmi_of_table(tables: np.ndarray) -> Any:
     """Return `nmi` from contingency tables; 0 for one without objects."""
-    of_rows, of_columns, joint = _entropies(tables)
+    of_rows, of_columns, joint = entropies_of_table(tables)
     both = of_rows * of_columns
     is_single = both == 0  # the entropy of a single cluster is 0 exactly, that of more is not
     information = (of_rows + of_columns - joint) / np.sqrt(both + is_single)
     return np.clip(information, 0.0, 1.0) * ~is_single  # rounding may exceed either end
-
-
-def mutual_information_of_table(tables: np.ndarray) -> Any:
-    """Return the mutual information in nats from tables ``(..., ka, kb)`` of counts, possibly fractional."""
-    of_rows, of_columns, joint = _entropies(tables)
-    return np.maximum(of_rows + of_columns - joint, 0.0)
 
 
 def variation_of_information_of_table(tables: np.ndarray) -> Any:
@@ -369,8 +363,11 @@ def lost_information(tables: np.ndarray) -> tuple[Any, Any]:
     return tuple(xlogy(tables, sizes / cells).sum(axis=(-2, -1)) / n for sizes in (rows, columns))
 
 
-def _entropies(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the entropies in nats of the rows, of the columns and of the cells of each table."""
+def entropies_of_table(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the entropies in nats of the rows, of the columns and of the cells of each table.
+
+    Counts may be fractional. The mutual information is the first two less the third.
+    """
     from scipy.special import entr
 
     total = np.asarray(tables.sum(axis=(-2, -1)))

@@ -36,8 +36,7 @@ from bigcons.metrics.clusterings import (
     Criterion,
     LabelColumn,
     adjusted_rand_of_pairs,
-    adjusted_rand_of_table,
-    mutual_information_of_table,
+    entropies_of_table,
     nmi_of_table,
     pairs_of,
 )
@@ -232,6 +231,60 @@ class Told(NamedTuple):
     """(rows, M): labels of some objects, by which partitions are compared with each other."""
     support: ClusterSupport
 
+    def tables(self, ensemble: Ensemble) -> tuple[pa.Table, pa.Table]:
+        """Return the tables of clusters and of partitions of `trust`."""
+        offsets, K = ensemble.offsets, self.sizes.size
+        of_partition = np.add.reduceat(self.table, offsets[:-1], axis=1)
+        known, assigned, shared = self.agreed
+        jaccard = ratio(shared, known + assigned - shared, 0.0)
+        pairs = []  # of two clusters: a pair counts once for each partition that joins, or labels, both
+        for counts in (self.table.astype(np.float64), of_partition.astype(np.float64)):
+            products = np.einsum("kb,lb->kl", counts, counts)  # not BLAS, whose sums depend on its threads
+            np.fill_diagonal(products, pairs_of(counts).sum(axis=1))
+            pairs.append(products)
+        joined, seen = pairs
+        share, apart = ratio(joined, seen), ~np.eye(K, dtype=bool)
+        cohesion, across = share.diagonal(), np.where(apart & (seen > 0), share, -1.0)
+        nearest, closest = across.argmax(axis=1), across.max(axis=1)
+        has_other = closest >= 0
+        of_clusters = {
+            "cluster": self.values,
+            "size": self.sizes,
+            "confidence": self.confidence / self.sizes,
+            "stability": ratio(jaccard.sum(axis=0), (known > 0).sum(axis=0)),
+            "cohesion": cohesion,
+            "tightness": cohesion - ratio(joined[apart].sum(), seen[apart].sum()),
+            "separation": np.where(has_other, cohesion - closest, np.nan),
+            "nearest": np.where(has_other, self.values[nearest], -1),
+            "support": self.support.clusters,
+            "division": np.where(has_other, self.support.divisions[np.arange(K), nearest], np.nan),
+        }
+        n_labeled, names = of_partition.sum(axis=0), np.array([*ensemble.names, None], object)
+        rows, columns, joint = of_each(entropies_of_table, self.table, offsets)
+        by_chance = (K - 1) * (np.diff(offsets) - 1) / (2.0 * np.maximum(n_labeled, 1))
+        information = np.maximum(np.maximum(rows + columns - joint, 0.0) - by_chance, 0.0)
+        hits = np.add.reduceat(pairs_of(self.table).sum(axis=0), offsets[:-1])
+        joins = np.add.reduceat(pairs_of(self.table.sum(axis=0)), offsets[:-1])
+        in_cluster, in_all = pairs_of(of_partition).sum(axis=0), pairs_of(n_labeled)
+        adjusted_rand = adjusted_rand_of_pairs(hits, in_cluster, joins, in_all)
+        index, others = adjusted_rand_of_partitions(self.sample, offsets)
+        index = np.where(np.isnan(index), -np.inf, index)
+        redundancy = index.max(axis=1)
+        is_compared = np.isfinite(redundancy)
+        of_partitions = {
+            "partition": names[:-1],
+            "n_labeled": n_labeled,
+            "n_clusters": np.diff(offsets),
+            "nmi": np.where(n_labeled > 0, of_each(nmi_of_table, self.table, offsets), np.nan),
+            "adjusted_rand": np.where(n_labeled > 0, adjusted_rand, np.nan),
+            "hit_rate": ratio(hits, in_cluster),
+            "false_join_rate": ratio(joins - hits, in_all - in_cluster),
+            "weight": ratio(information, information.mean(), 0.0),
+            "redundancy": np.where(is_compared, redundancy, np.nan),
+            "most_alike": names[np.where(is_compared, others[index.argmax(axis=1)], -1)],
+        }
+        return arrow_table(CLUSTER_COLUMNS, of_clusters), arrow_table(PARTITION_COLUMNS, of_partitions)
+
 
 @dataclass(frozen=True)
 class Weighing:
@@ -390,8 +443,7 @@ class Evidence:
     def tables(self) -> tuple[pa.Table, pa.Table]:
         """Return the tables of clusters and of partitions, once all blocks have been weighed."""
         found = self._column.values, self._sizes, self._table, self._confidence, self._agreed, self._sample
-        told = Told(*found, self._support)
-        return table_of_clusters(told, self._ensemble.offsets), table_of_partitions(told, self._ensemble)
+        return Told(*found, self._support).tables(self._ensemble)
 
     def trust(self) -> Trust:
         """Return which labels to trust, all objects in memory."""
@@ -411,82 +463,18 @@ class Evidence:
         writer.describe_trust(*self.tables(), self.temperature)
 
 
-def table_of_clusters(told: Told, offsets: np.ndarray) -> pa.Table:
-    """Return the table of clusters of `trust`."""
-    known, assigned, shared = told.agreed
-    jaccard = ratio(shared, known + assigned - shared, 0.0)
-    pairs = []  # of two clusters: a pair counts once for each partition that joins, or labels, both objects
-    for counts in (told.table, np.add.reduceat(told.table, offsets[:-1], axis=1)):
-        counts = counts.astype(np.float64)
-        products = np.einsum("kb,lb->kl", counts, counts)  # not BLAS, whose sums depend on its threads
-        np.fill_diagonal(products, pairs_of(counts).sum(axis=1))
-        pairs.append(products)
-    joined, seen = pairs
-    own, apart = np.diag_indices(told.sizes.size), ~np.eye(told.sizes.size, dtype=bool)
-    share = ratio(joined, seen)
-    cohesion = share[own]
-    across = np.where(apart & (seen > 0), share, -1.0)
-    nearest, closest = across.argmax(axis=1), across.max(axis=1)
-    has_other = closest >= 0
-    return arrow_table(
-        CLUSTER_COLUMNS,
-        {
-            "cluster": told.values,
-            "size": told.sizes,
-            "confidence": told.confidence / told.sizes,
-            "stability": ratio(jaccard.sum(axis=0), (known > 0).sum(axis=0)),
-            "cohesion": cohesion,
-            "tightness": cohesion - ratio(joined[apart].sum(), seen[apart].sum()),
-            "separation": np.where(has_other, cohesion - closest, np.nan),
-            "nearest": np.where(has_other, told.values[nearest], -1),
-            "support": told.support.clusters,
-            "division": np.where(has_other, told.support.divisions[own[0], nearest], np.nan),
-        },
-    )
-
-
-def table_of_partitions(told: Told, ensemble: Ensemble) -> pa.Table:
-    """Return the table of partitions of `trust`."""
-    offsets, names = ensemble.offsets, np.array([*ensemble.names, None], object)
-    of_partition = np.add.reduceat(told.table, offsets[:-1], axis=1)
-    n_labeled = of_partition.sum(axis=0)
-    information = of_each(mutual_information_of_table, told.table, offsets)
-    by_chance = (told.sizes.size - 1) * (np.diff(offsets) - 1) / (2.0 * np.maximum(n_labeled, 1))
-    information = np.maximum(information - by_chance, 0.0)
-    hits = np.add.reduceat(pairs_of(told.table).sum(axis=0), offsets[:-1])
-    joins = np.add.reduceat(pairs_of(told.table.sum(axis=0)), offsets[:-1])
-    in_cluster = pairs_of(of_partition).sum(axis=0)
-    index, others = adjusted_rand_of_partitions(told.sample, offsets)
-    index = np.where(np.isnan(index), -np.inf, index)
-    redundancy = index.max(axis=1)
-    has_other = np.isfinite(redundancy)
-    return arrow_table(
-        PARTITION_COLUMNS,
-        {
-            "partition": names[:-1],
-            "n_labeled": n_labeled,
-            "n_clusters": np.diff(offsets),
-            "nmi": np.where(n_labeled > 0, of_each(nmi_of_table, told.table, offsets), np.nan),
-            "adjusted_rand": np.where(
-                n_labeled > 0, of_each(adjusted_rand_of_table, told.table, offsets), np.nan
-            ),
-            "hit_rate": ratio(hits, in_cluster),
-            "false_join_rate": ratio(joins - hits, pairs_of(n_labeled) - in_cluster),
-            "weight": ratio(information, information.mean(), 0.0),
-            "redundancy": np.where(has_other, redundancy, np.nan),
-            "most_alike": names[np.where(has_other, others[index.argmax(axis=1)], -1)],
-        },
-    )
-
-
 def of_each(criterion: Criterion, table: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return a criterion of the table (K, width) of each partition, of all of one width together."""
-    widths, found = np.diff(offsets), np.empty(offsets.size - 1)
+    """Return a criterion, or several, (..., M) of the table (K, width) of each partition.
+
+    Those of one width are taken together.
+    """
+    widths = np.diff(offsets)
+    found = []
     for width in np.unique(widths):
-        alike = np.flatnonzero(widths == width)
-        tables = table[:, offsets[alike, None] + np.arange(width)].transpose(1, 0, 2)
-        found[alike] = criterion(tables)
-    return found
+        starts = offsets[:-1][widths == width]
+        found.append(criterion(table[:, starts[:, None] + np.arange(width)].transpose(1, 0, 2)))
+    order = np.argsort(np.argsort(widths, kind="stable"), kind="stable")
+    return np.concatenate(found, axis=-1)[..., order]
 
 
 def log_rates(table: np.ndarray, sizes: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -42,7 +42,7 @@ from bigcons.overlaps.tree import (
 )
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, draw_rows, resolve_seed
-from bigcons.solving.estimator import AUTO, ConsensusClusterer, logger
+from bigcons.solving.estimator import ConsensusClusterer, logger
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.survey import Survey
 from bigcons.stores.cluster_tree import (
@@ -285,16 +285,7 @@ class ChoosingClusterer(ConsensusClusterer):
     """Base of the methods that take ``n_clusters="auto"``."""
 
     n_clusters: int
-
-    def _check_n_clusters(self, n_objects: int) -> None:
-        given: Any = self.n_clusters
-        if isinstance(given, str) and given != AUTO:
-            raise InvalidInputError(
-                f"n_clusters={given!r} is unknown; use an integer >= 1 or 'auto'.", parameter="n_clusters"
-            )
-        if not isinstance(given, str):
-            super()._check_n_clusters(n_objects)
-
+    _chooses: ClassVar[bool] = True
     _judged: Judged | None = None
     """During a fit, a sample that halves of the partitions have grouped."""
 

@@ -125,6 +125,10 @@ class ConsensusClusterer(Estimator):
 
     _start: Start | None = None
     """During a fit, the clusters to start from."""
+    _is_limit: bool = False
+    """Whether ``n_clusters`` is a limit, below which the method itself finds the number."""
+    _chooses: ClassVar[bool] = False
+    """Whether the method takes ``n_clusters="auto"``."""
 
     def __init__(
         self,
@@ -184,7 +188,7 @@ class ConsensusClusterer(Estimator):
             ensemble, output = as_ensemble(x, soft=True), None
             if ensemble.is_soft and not self.info.soft_input:
                 raise SoftEnsembleError(type(self).__name__, "a method for memberships: PCC, HBGF or MCLA")
-            self._check_n_clusters(ensemble.n_objects)
+            self._check_n_clusters(self.n_clusters, ensemble.n_objects)
             self._start = None if start is None else self._checked_start(start, ensemble)
             for name in [name for name in vars(self) if name.endswith("_")]:
                 delattr(self, name)  # results of an earlier fit
@@ -244,7 +248,7 @@ class ConsensusClusterer(Estimator):
 
         That is MemoryBudgetError if its plan exceeds ``memory``, of methods that plan before they read.
         """
-        self._check_n_clusters(ensemble.n_objects)
+        self._check_n_clusters(self.n_clusters, ensemble.n_objects)
         with (
             suppress(LabelsNeededError),
             open_engine(self.client) as engine,
@@ -299,15 +303,22 @@ class ConsensusClusterer(Estimator):
             return pairs if is_store(pairs) else None
         return getattr(pairs, "path", None)
 
-    def _check_n_clusters(self, n_objects: int) -> None:
-        given: Any = self.n_clusters
-        if isinstance(given, str) and given == AUTO:
+    def _check_n_clusters(self, given: Any, n_objects: int) -> None:
+        """Refuse a number that is not from 1 to that of the objects; "auto", unless the method chooses."""
+        if isinstance(given, str) and (given == AUTO or self._chooses):
+            if given == AUTO and self._chooses:
+                return
             raise InvalidInputError(
-                f"{type(self).__name__} does not choose n_clusters; give a number, such as that of "
+                f"n_clusters={given!r} is unknown; use an integer >= 1 or 'auto'."
+                if self._chooses
+                else f"{type(self).__name__} does not choose n_clusters; give a number, such as that of "
                 "bigcons.choose_n_clusters.",
                 parameter="n_clusters",
             )
-        check_n_clusters(given, n_objects)
+        if check_int("n_clusters", given) > n_objects:
+            raise InvalidInputError(
+                f"n_clusters={given} but there are n_objects={n_objects}; use at most {n_objects} clusters."
+            )
 
     @abstractmethod
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
@@ -358,7 +369,6 @@ class ConsensusClusterer(Estimator):
             elif trust is not None:
                 column = LabelColumn("labels", self.labels_, np.flatnonzero(results.sizes))
                 self._trust = confidence.Evidence(ensemble, column, trust, judged=judged).trust()
-            self._warn_of_surplus(results.sizes)
             return
         with (
             ExitStack() as committing,
@@ -398,36 +408,29 @@ class ConsensusClusterer(Estimator):
         self.labels_ = consensus.labels if labels is None else labels
         self._memberships = consensus if results.soft else None
         self._trust = consensus if consensus.has_trust else None
-        self._warn_of_surplus(results.sizes)
 
     def _note(self, results: Results) -> None:
-        """Set the number of clusters, and the order in which they are published."""
+        """Set the number of clusters, and the order in which they are published.
+
+        Warn if a third of the clusters asked for, and at least two, hold next to nothing. That is less than a
+        tenth of an equal share, if this is at least two objects.
+        """
         self._order: np.ndarray = results.order
         counted = count_clusters(results.sizes)
         self.n_clusters_: int = counted["n_clusters"]
         self.n_tiny_clusters_: int = counted["n_tiny_clusters"]
-
-    def _warn_of_surplus(self, sizes: np.ndarray) -> None:
-        """Warn if a third of the clusters asked for, and at least two, hold next to nothing.
-
-        That is less than a tenth of an equal share, if this is at least two objects.
-        """
         K: Any = self.n_clusters  # of some methods None or several
-        n_objects = int(sizes.sum())
-        if not isinstance(K, (int, np.integer)) or self._expects_surplus():
+        n_objects = int(results.sizes.sum())
+        if self._is_limit or not isinstance(K, (int, np.integer)):
             return
         least = TINY * n_objects / K
-        surplus = K - int(np.count_nonzero(sizes >= least))
+        surplus = K - int(np.count_nonzero(results.sizes >= least))
         if least >= 2 and surplus >= max(2, K / 3):
             warn_user(
                 f"{surplus} of {K} clusters hold fewer than {math.ceil(least):,} of {n_objects:,} objects "
                 f"each; {self._remedy_of_surplus(K - surplus)}.",
                 SurplusClustersWarning,
             )
-
-    def _expects_surplus(self) -> bool:
-        """Return whether ``n_clusters`` is a limit, below which the method itself finds the number."""
-        return False
 
     def _remedy_of_surplus(self, n_large: int) -> str:
         """Return what to do if only ``n_large`` clusters have a fair share of the objects."""
@@ -542,14 +545,6 @@ class ContinuingClusterer(ConsensusClusterer):
         As ``fit`` with that as ``start``; the first time, as ``fit``, which takes the options.
         """
         return self.fit(x, y, start=self if hasattr(self, "labels_") else None, **options)
-
-
-def check_n_clusters(n_clusters: Any, n_objects: int) -> None:
-    """Refuse a number of clusters that is not from 1 to the number of objects."""
-    if check_int("n_clusters", n_clusters) > n_objects:
-        raise InvalidInputError(
-            f"n_clusters={n_clusters} but there are n_objects={n_objects}; use at most {n_objects} clusters."
-        )
 
 
 class PredictingClusterer(ConsensusClusterer):

@@ -193,19 +193,6 @@ def linked(seen: np.ndarray) -> np.ndarray:
     return group
 
 
-def linked_by_either(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the first partition (M,) that each is linked to by two of `linked`."""
-    if not (a.any() and b.any()):  # one of them links all
-        return np.zeros_like(a)
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    M = len(a)
-    ends = np.concatenate([a, b]), np.tile(np.arange(M), 2)
-    _, component = connected_components(coo_array((np.ones(2 * M), ends), (M, M)), directed=False)
-    return np.unique(component, return_index=True)[1][component]
-
-
 def take_survey(
     ensemble: Ensemble,
     engine: Engine,
@@ -230,7 +217,8 @@ def take_survey(
         return seen.sum(axis=0), firsts, [unlabeled], [sampled], linked(counted)
 
     def add(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
-        return *(x + y for x, y in zip(a[:4], b[:4], strict=True)), linked_by_either(a[4], b[4])
+        links = np.concatenate([np.equal.outer(np.unique(group), group) for group in (a[4], b[4])])
+        return *(x + y for x, y in zip(a[:4], b[:4], strict=True)), linked(links)
 
     with progress("survey", n) as listener:
         n_seen, firsts, unlabeled, sampled, group = fold(

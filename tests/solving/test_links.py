@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from bigcons import METHODS, Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import DisconnectedWarning
-from bigcons.solving.survey import linked, linked_by_either
+from bigcons.solving.survey import linked
 
 
 def components(seen):
@@ -35,7 +35,7 @@ def test_linked__of_any_blocks_has_the_groups_of_objects(n_objects, n_partitions
     parts = [linked(seen[start : start + rows]) for start in range(0, n_objects, rows)]
     found = parts[0]
     for part in parts[1:]:
-        found = linked_by_either(found, part)
+        found = linked(np.concatenate([np.equal.outer(np.unique(group), group) for group in (found, part)]))
     for group in components(seen):
         own = np.flatnonzero(seen[sorted(group)].any(axis=0))
         assert (found[own] == own[0]).all()

@@ -35,7 +35,7 @@ from bigcons.coassociation.factorized import (
 )
 from bigcons.execution.engine import stop_if_cancelled
 from bigcons.memory import Block
-from bigcons.metrics.clusterings import mutual_information_of_table
+from bigcons.metrics.clusterings import entropies_of_table
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.passes import Iterate, Run, Step
@@ -538,9 +538,11 @@ def entropy_weights(labels: np.ndarray, offsets: np.ndarray) -> Weights:
     Two objects share label ``b`` by chance with probability ``p_b``, so sharing it carries information
     ``log(1 / p_b)``; the entropy is its mean over the objects.
     """
-    # the entropy is the mutual information of labels with themselves
-    tables = [np.diag(np.bincount(column[column >= 0])) for column in labels.T]
-    worth = np.array([mutual_information_of_table(table) if table.size else 0.0 for table in tables])
+    worth = np.zeros(labels.shape[1])
+    for u, column in enumerate(labels.T):
+        if (column >= 0).any():  # the entropy is the mutual information of labels with themselves
+            of_rows, of_columns, joint = entropies_of_table(np.diag(np.bincount(column[column >= 0])))
+            worth[u] = np.maximum(of_rows + of_columns - joint, 0.0)
     if not worth.any():
         return Weights.of(np.ones(worth.size), offsets)
     # an uninformative partition counts next to nothing, yet objects that no other partition labeled are

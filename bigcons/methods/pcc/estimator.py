@@ -214,7 +214,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         if isinstance(weights, str):
             weights = entropy_weights(survey.sample, ensemble.offsets)
         self._weights = weights
-        self._is_limit: bool = variant.calibrates
+        self._is_limit = variant.calibrates
         if not ensemble.is_soft and not variant.calibrates:
             warn_of_fine_labels(survey, K, weights)
             self._is_limit = warn_of_coarse_labels(ensemble, K, weights)
@@ -254,9 +254,6 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         for name, value in solution.attributes.items():
             setattr(self, name, value)
         self._placing: BySquares | ByPrototypes | None = solution.placer
-
-    def _expects_surplus(self) -> bool:
-        return self._is_limit
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         if self._placing is None:
