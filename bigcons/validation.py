@@ -65,13 +65,18 @@ def check_flag(name: str, value: object) -> bool:
     raise InvalidInputError(f"{name}={_shown(value)} is not a boolean; use True or False.", parameter=name)
 
 
+def is_text(index: Any) -> bool:
+    """Return whether something is an index of pandas whose entries are text."""
+    return getattr(index, "inferred_type", "") == "string"
+
+
 def check_partition_weights(weights: Any, n_partitions: int) -> np.ndarray:
     """Return the weights of the partitions as float64 (n_partitions,): finite, >= 0 and not all 0.
 
     A partition of weight 0 is treated as absent: an object that only it labels counts as unlabeled. Only the
     ratios of the weights affect the result, so the largest must be moderate.
     """
-    if isinstance(weights, Mapping) or getattr(getattr(weights, "index", 0), "inferred_type", "") == "string":
+    if isinstance(weights, Mapping) or is_text(getattr(weights, "index", None)):
         raise InvalidInputError(
             "weights has names, which are not looked up; pass numbers in the order of the partitions, as "
             "[weights[name] for name in ensemble.names].",

@@ -434,7 +434,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         first: Callable[[Run], First]
         if not is_too_fine:
             sample = Sample.of(survey.sample, ensemble.offsets, self._weights, n_groups_for(K))
-            told = self._judge_structure(ensemble, survey, sample, max(n_groups_for(K), MOST_GROUPS))
+            told = self._judge_structure(survey, sample, max(n_groups_for(K), MOST_GROUPS))
             if told is not None and earlier is None and told.is_clear and told.n_clusters < K:
                 warn_user(
                     f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={K} "
@@ -464,7 +464,29 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
             tree, share = int(at.state["tree"][0]), float(at.state["temperature"][0])
             self.chosen_tree_: str | None = None if tree < 0 else TREES[tree]
             self.temperature_: float = share
-            self._publish_placed(run, survey, out)
+            state, arrays, trusted = at.state, run.arrays, can_weigh(ensemble, K)
+
+            def read(block: Block) -> Found:
+                labels = ensemble.read(block.start, block.stop)
+                placed = placement.place(state, labels, arrays.read(1, block), soft=True)
+                return Found(placed.memberships, placed.trust if trusted else None, placed.stats)
+
+            def tables(results: Results) -> tuple[Any, Any, float]:
+                stats, numbers = results.total, np.flatnonzero(results.sizes)
+                found = results.order[numbers]
+                told = Told(
+                    *(numbers, results.sizes[numbers], stats["T"].T[found].astype(np.int64)),
+                    *(stats["totals"][2:][found], stats["agreed"][..., found], survey.sample),
+                    ClusterSupport(state["support"][found], state["divisions"][np.ix_(found, found)]),
+                )
+                return *told.tables(ensemble), share
+
+            self._publish(
+                *(ensemble, read, survey.unlabeled, out, engine),
+                tables=tables if trusted else None,
+                order=by_size(state["prior"]),
+                add=add_stats,
+            )
 
     def _check_plan(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> None:
         """Refuse a budget that cannot hold the pass and the results, or the groups of the sample."""
@@ -495,34 +517,6 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
     def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
         self._placement = Placement(ensemble.offsets, n_clusters, self._weights)
         self._state = self._placement.restored({name: parts[name] for name in _EVIDENCE})
-
-    def _publish_placed(self, run: Run, survey: Survey, out: Output | None) -> None:
-        """Publish memberships, and which labels to trust, by the evidence of all objects."""
-        ensemble, arrays, engine = run.data, run.arrays, run.engine
-        placement, state = self._placement, self._state
-
-        def read(block: Block) -> Found:
-            labels = ensemble.read(block.start, block.stop)
-            placed = placement.place(state, labels, arrays.read(1, block), soft=True)
-            return Found(placed.memberships, placed.trust if trusted else None, placed.stats)
-
-        def tables(results: Results) -> tuple[Any, Any, float]:
-            stats, numbers = results.total, np.flatnonzero(results.sizes)
-            found = results.order[numbers]
-            told = Told(
-                *(numbers, results.sizes[numbers], stats["T"].T[found].astype(np.int64)),
-                *(stats["totals"][2:][found], stats["agreed"][..., found], survey.sample),
-                ClusterSupport(state["support"], state["divisions"]).take(found),
-            )
-            return *told.tables(ensemble), self.temperature_
-
-        trusted = can_weigh(ensemble, self.n_clusters)
-        self._publish(
-            *(ensemble, read, survey.unlabeled, out, engine),
-            tables=tables if trusted else None,
-            order=by_size(state["prior"]),
-            add=add_stats,
-        )
 
     _trees: ClassVar[tuple[str, ...]] = TREES
     """The trees that may be cut."""

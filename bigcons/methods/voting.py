@@ -120,7 +120,9 @@ class VotingClusterer(SpectrallyStarted, AssignmentClusterer):
     def _starts(self, problem: Problem, ensemble: Ensemble, engine: Engine, survey: Survey) -> BestOfStarts:
         first, own = self._first_clusters(ensemble), cast("TableProblem", problem)
         if isinstance(first, np.ndarray):
-            return CountedStart(own, partial(count_given, own, first), carries=True)
+            return CountedStart(
+                own, partial(count_given, first, own.n_clusters, own.weights, writes=True), carries=True
+            )
         own.first = first
         return super()._starts(problem, ensemble, engine, survey)
 

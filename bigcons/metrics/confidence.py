@@ -72,10 +72,6 @@ class ClusterSupport(NamedTuple):
     divisions: np.ndarray
     """(K, K): how far they tell two apart, of the objects of both: the less certain side."""
 
-    def take(self, order: np.ndarray) -> ClusterSupport:
-        """Return that of some clusters, in their order."""
-        return ClusterSupport(self.clusters[order], self.divisions[np.ix_(order, order)])
-
     @classmethod
     def of_table(cls, clusters: pa.Table, values: np.ndarray) -> ClusterSupport:
         """Return that of the clusters with these ascending labels (K,), by the table of `Trust`."""
@@ -410,7 +406,7 @@ class Evidence:
         if judged is not None:
             confidence = weighing(judged.labels, clusters[1])[0]["confidence"]
             found = judged.support_of(clusters[1], confidence, max(K, judged.n_clusters))
-            told = found.take(np.arange(K))
+            told = ClusterSupport(found.clusters[:K], found.divisions[:K, :K])
         self._support = ClusterSupport.unknown(K) if told is None else told
         self._weighing = replace(weighing, factor=support_factor(self._support.clusters))
         self._confidence, self._agreed = np.zeros(K), np.zeros((3, 2, K))

@@ -31,7 +31,6 @@ from bigcons.metrics.confidence import Judged
 from bigcons.overlaps.support import Halves
 from bigcons.overlaps.tree import (
     DISTINCTNESS,
-    FEWEST_LABELS,
     FIRST_GROUPS,
     MOST_PRODUCTS,
     Groups,
@@ -289,18 +288,14 @@ class ChoosingClusterer(ConsensusClusterer):
     _judged: Judged | None = None
     """During a fit, a sample that halves of the partitions have grouped."""
 
-    def _judge_structure(
-        self, ensemble: Ensemble, survey: Survey, sample: Sample, most_groups: int
-    ) -> NClustersChoice | None:
+    def _judge_structure(self, survey: Survey, sample: Sample, most_groups: int) -> NClustersChoice | None:
         """Return what stands out in the sample of a survey, and warn if nothing does.
 
-        Of at most so many groups, which tell half as many clusters apart. None where the sample says too
-        little of many base clusters, or where the number has been chosen, and so judged with all others.
+        Of at most so many groups, which tell half as many clusters apart. None where the number has been
+        chosen, and so judged with all others.
         """
         K = self.n_clusters
         if hasattr(self, "n_clusters_choice_"):
-            return None
-        if survey.is_fine(ensemble, K, FEWEST_LABELS):
             return None
         n_objects = min(len(survey.sample), LEAST_OBJECTS * most_groups)
         found = search_sample(lambda _: sample, n_objects, 1, None)

@@ -10,14 +10,12 @@ object.
 from __future__ import annotations
 
 from enum import IntEnum
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import issparse
 
 from bigcons.execution.engine import Engine
-from bigcons.kernels.overlaps import move_rows
 from bigcons.overlaps.eigenvectors import (
     LABELS_PER_BASE_CLUSTER,
     check_passes_plan,
@@ -30,14 +28,12 @@ from bigcons.overlaps.incidence import (
     check_overlaps_plan,
     fold_overlaps,
     fold_sizes,
-    one_hot,
     over_zero,
 )
 from bigcons.overlaps.sparse import (
     MARGIN,
     PAIR_BYTES,
     estimated_pairs,
-    rows_of_entries,
     sparse_overlaps,
     takes_sparse,
 )
@@ -178,100 +174,3 @@ def overlaps_by_products(
 
 def _ones(labels: np.ndarray) -> np.ndarray:
     return np.ones(len(labels))
-
-
-# How similar base clusters are to groups of others, which members join and leave
-
-
-class ByLabels:
-    """The summed similarities of the base clusters of a partition to the members of each group.
-
-    By the labels in memory: each object has the sum of the weights of its base clusters in each group.
-    """
-
-    def __init__(self, cosines: Products, offsets: np.ndarray, times: np.ndarray) -> None:
-        ensemble, kept = cosines.ensemble, cosines.kept
-        labels, before = ensemble.read(0, ensemble.n_objects), ensemble.offsets
-        numbers = np.full(cosines.sizes.size, -1)
-        numbers[kept] = np.arange(kept.size)
-        self.offsets: np.ndarray = offsets
-        self.times: np.ndarray = times
-        self.scale: np.ndarray = 1.0 / np.sqrt(over_zero(cosines.diagonal()))[:, None]
-        self.rows: list[np.ndarray] = []
-        """For each partition, the number (n,) of an object's base cluster in it, from 1; 0 for none."""
-        partitions = np.searchsorted(before, kept[offsets[:-1]], side="right") - 1
-        for u, first in zip(partitions.tolist(), offsets[:-1].tolist(), strict=True):
-            own = numbers[before[u] : before[u + 1]]
-            rows = np.append(np.where(own >= 0, own - first + 1, 0), 0)  # the last: of missing labels
-            self.rows.append(rows.astype(np.min_scalar_type(int(rows.max())))[labels[:, u]])
-        self.sums: np.ndarray = np.empty((0, 0))
-
-    def begin(self, groups: np.ndarray, n_groups: int) -> None:
-        """Take the groups (b,) of all base clusters, -1 for none."""
-        self.sums = np.zeros((len(self.rows[0]), n_groups))
-        for u, (first, last) in enumerate(pairwise(self.offsets)):
-            if (groups[first:last] >= 0).any():
-                self.move(u, np.full(last - first, -1), groups[first:last])
-
-    def move(self, u: int, before: np.ndarray, after: np.ndarray) -> None:
-        """Move the base clusters (k,) of partition ``u`` to other groups."""
-        own, K = slice(self.offsets[u], self.offsets[u + 1]), self.sums.shape[1]
-        change = one_hot(after, K, self.times[own]) - one_hot(before, K, self.times[own])
-        self.sums += np.vstack([np.zeros(K), change * self.scale[own]])[self.rows[u]]
-
-    def of(self, u: int, groups: np.ndarray) -> np.ndarray:
-        """Return the sums (k, K) of partition ``u``, given the groups (b,) as they are."""
-        own, rows, K = slice(self.offsets[u], self.offsets[u + 1]), self.rows[u], self.sums.shape[1]
-        k = int(self.offsets[u + 1] - self.offsets[u])
-        cells = rows.astype(np.int64)[:, None] * K + np.arange(K)
-        sums = np.bincount(cells.ravel(), self.sums.ravel(), (k + 1) * K).reshape(k + 1, K)[1:]
-        return sums * self.scale[own] - one_hot(
-            groups[own], K, self.times[own]
-        )  # less the cosine with itself
-
-
-class ByMatrix:
-    """The sums of `ByLabels` by a symmetric matrix (B, B) of similarities, dense or sparse.
-
-    Whoever joins or leaves a group adds or takes a row. Similarities are rounded to multiples of a power of
-    two of which sums are exact: base clusters that leave a group leave no rounding errors behind.
-    """
-
-    def __init__(self, similarity: Any, offsets: np.ndarray, times: np.ndarray) -> None:
-        self.offsets: np.ndarray = offsets
-        is_sparse = issparse(similarity)
-        entries = np.array(similarity.data if is_sparse else similarity)
-        self.rows: Any = entries
-        if is_sparse:
-            self.rows = csr_array((entries, similarity.indices, similarity.indptr), similarity.shape)
-        if (times != 1.0).any():
-            entries *= times[rows_of_entries(self.rows)] if is_sparse else times[:, None]
-        # sums of rounded similarities take 51 bits of the 53 of a double
-        unit = 2.0 ** (np.ceil(np.log2(max(self.rows.sum(axis=0).max(), 1.0))) - 51)
-        entries /= unit
-        np.rint(entries, out=entries)
-        entries *= unit
-        self.sums: np.ndarray = np.empty((0, 0))
-
-    def begin(self, groups: np.ndarray, n_groups: int) -> None:
-        """Take the groups (b,) of all base clusters, -1 for none."""
-        self.sums = np.zeros((n_groups, groups.size))
-        self._move(0, np.full(groups.size, -1), groups)
-
-    def move(self, u: int, before: np.ndarray, after: np.ndarray) -> None:
-        """Move the base clusters (k,) of partition ``u`` to other groups."""
-        self._move(int(self.offsets[u]), before, after)
-
-    def _move(self, first: int, before: np.ndarray, after: np.ndarray) -> None:
-        if issparse(self.rows):
-            move_rows(*(self.rows.indptr, self.rows.indices, self.rows.data), first, before, after, self.sums)
-            return
-        for e in np.flatnonzero(before != after):
-            if before[e] >= 0:
-                self.sums[before[e]] -= self.rows[first + e]
-            if after[e] >= 0:
-                self.sums[after[e]] += self.rows[first + e]
-
-    def of(self, u: int, groups: np.ndarray) -> np.ndarray:  # noqa: ARG002 - see `ByLabels`
-        """Return the sums (k, K) of partition ``u``."""
-        return self.sums[:, self.offsets[u] : self.offsets[u + 1]].T

@@ -9,14 +9,12 @@ sample costs as much as on all objects. Both kinds of ensembles start from k-mea
 
 from __future__ import annotations
 
-from contextlib import closing
 from functools import partial
 
 import numpy as np
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.execution.engine import Engine
-from bigcons.memory import Block
 from bigcons.overlaps.eigenvectors import check_passes_plan, takes_passes
 from bigcons.overlaps.embedding import (
     Centers,
@@ -26,9 +24,8 @@ from bigcons.overlaps.embedding import (
     n_distinct_rows,
 )
 from bigcons.overlaps.incidence import check_overlaps_plan
-from bigcons.progress import progress
 from bigcons.seeding import generator
-from bigcons.solving.assignment import counts_of
+from bigcons.solving.assignment import count_given, counts_of
 from bigcons.solving.estimator import ContinuingClusterer
 from bigcons.solving.pass_clusterer import PassClusterer
 from bigcons.solving.passes import (
@@ -42,7 +39,6 @@ from bigcons.solving.passes import (
     add_stats,
 )
 from bigcons.solving.survey import Survey
-from bigcons.stores.aligning import Start
 from bigcons.stores.ensemble import Ensemble
 
 # Labels in the sample for each base cluster below which base clusters are too fine for it. Starts on the
@@ -86,27 +82,6 @@ def count_spectral(n_clusters: int, weights: Weights | None, run: Run) -> Counts
     return count_nearest(run, embedding, found.centers, n_clusters, weights)
 
 
-def count_earlier(earlier: Start, weights: Weights | None, run: Run) -> Counts:
-    """Return the counts of the clusters of an earlier consensus, over all blocks."""
-    data, K = run.data, earlier.n_clusters
-
-    def of_block(part: tuple[Block, np.ndarray]) -> Counts:
-        block, clusters = part
-        return counts_of(data.read(block.start, block.stop), data.offsets, clusters, K, weights)
-
-    parts = [(block, earlier.clusters[block.start : block.stop]) for block in run.blocks]
-    total = np.zeros((int(data.offsets[-1]), earlier.n_clusters)), np.zeros(earlier.n_clusters)
-    with (
-        closing(run.engine.map(of_block, parts)) as found,
-        progress("count the earlier clusters", data.n_objects) as listener,
-    ):
-        for (block, _), (counts, sizes) in zip(parts, found, strict=True):
-            total[0][...] += counts
-            total[1][...] += sizes
-            listener.advance(block.n_rows)
-    return total
-
-
 def count_nearest(
     run: Run, embedding: Embedding, centers: np.ndarray, n_clusters: int, weights: Weights | None
 ) -> Counts:
@@ -126,7 +101,9 @@ class SpectrallyStarted(PassClusterer, ContinuingClusterer):
 
     def _starts(self, problem: Problem, ensemble: Ensemble, engine: Engine, survey: Survey) -> BestOfStarts:
         if self._start is not None and isinstance(problem, CountedProblem):
-            return CountedStart(problem, partial(count_earlier, self._start, self._weights))
+            return CountedStart(
+                problem, partial(count_given, self._start.clusters, self._start.n_clusters, self._weights)
+            )
         from_partitions = all(getattr(self, name, way) == way for name, way in FROM_PARTITIONS.items())
         if not (
             isinstance(problem, CountedProblem)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,9 +15,10 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import assign, count_assigned, padded
 from bigcons.memory import Block
+from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.pass_clusterer import PassClusterer
-from bigcons.solving.passes import Counts, Record, Run, State, Stats, Winner, add_stats
+from bigcons.solving.passes import Counts, Record, Run, State, Stats, Winner
 from bigcons.solving.results import Found, Results
 from bigcons.solving.survey import Survey
 from bigcons.solving.workspace import Output
@@ -286,19 +288,29 @@ def given_clusters(init: Any, n_objects: int, n_clusters: int, names: str) -> np
     return given.astype(np.int32)
 
 
-def count_given(problem: TableProblem, clusters: np.ndarray, run: Run) -> Counts:
-    """Return the counts of given clusters of all objects, which become the first rows of these."""
-
+def count_given(
+    clusters: np.ndarray, n_clusters: int, weights: Weights | None, run: Run, *, writes: bool = False
+) -> Counts:
+    """Return the counts of given clusters (n,) of all objects; ``writes``: they become their first rows."""
     data, arrays = run.data, run.arrays
 
-    def count(block: Block) -> Stats:
-        labels, own = data.read(block.start, block.stop), clusters[block.start : block.stop]
-        arrays.write(0, block, own[:, None])
-        counts, sizes = counts_of(labels, problem.offsets, own, problem.n_clusters, problem.weights)
-        return {"counts": counts, "sizes": sizes}
+    def of_block(part: tuple[Block, np.ndarray]) -> Counts:
+        block, own = part
+        if writes:
+            arrays.write(0, block, own[:, None])
+        return counts_of(data.read(block.start, block.stop), data.offsets, own, n_clusters, weights)
 
-    stats = run.fold(count, add_stats)
-    return stats["counts"], stats["sizes"]
+    parts = [(block, clusters[block.start : block.stop]) for block in run.blocks]
+    total = np.zeros((int(data.offsets[-1]), n_clusters)), np.zeros(n_clusters)
+    with (
+        closing(run.engine.map(of_block, parts)) as found,
+        progress("count the given clusters", data.n_objects) as listener,
+    ):
+        for (block, _), (counts, sizes) in zip(parts, found, strict=True):
+            total[0][...] += counts
+            total[1][...] += sizes
+            listener.advance(block.n_rows)
+    return total
 
 
 PartitionRule = list[tuple[int, np.ndarray]]

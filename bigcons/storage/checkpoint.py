@@ -21,6 +21,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,11 +94,11 @@ def key_of(facts: Any) -> bytes:
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).digest()
 
 
+@dataclass
 class MemoryBlocks:
     """Block arrays in the memory of this process."""
 
-    def __init__(self) -> None:
-        self._rows: dict[tuple[int, int], np.ndarray] = {}
+    _rows: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
     def read(self, generation: int, block: Block) -> np.ndarray:
         """Return the rows of a block, which must not be modified."""

@@ -10,6 +10,7 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.memory import BLOCK_ROWS, row_blocks
 from bigcons.tables.codes import Encoding, EncodingBuilder
+from bigcons.validation import is_text
 
 
 class LabelColumn:
@@ -22,8 +23,10 @@ class LabelColumn:
     def __init__(self, name: str, labels: Any, values: np.ndarray | None = None) -> None:
         self.name = name
         index = getattr(labels, "index", None)
-        self.row_names: Any = index if getattr(index, "inferred_type", "") == "string" else None
-        self._labels = _sliceable(labels)
+        self.row_names: Any = index if is_text(index) else None
+        if type(labels).__module__.partition(".")[0] not in ("numpy", "pyarrow", "zarr", "bigcons"):
+            labels = np.asarray(labels, dtype=None if hasattr(labels, "__array__") else object)
+        self._labels = labels  # slices are arrays of numpy or pyarrow
         shape = self._labels.shape if hasattr(self._labels, "shape") else (len(self._labels),)
         if len(shape) != 1:
             raise InvalidInputError(f"{name} has shape {shape}; pass one label per object, (n_objects,).")
@@ -56,11 +59,3 @@ class LabelColumn:
         for block in row_blocks(self.n_objects, BLOCK_ROWS):
             builder.add(self._labels[block.start : block.stop])
         return builder.build()
-
-
-def _sliceable(labels: Any) -> Any:
-    """Return labels as something with a length whose slices are numpy or pyarrow arrays."""
-    package = type(labels).__module__.partition(".")[0]
-    if package in ("numpy", "pyarrow", "zarr", "bigcons"):
-        return labels
-    return np.asarray(labels, dtype=None if hasattr(labels, "__array__") else object)

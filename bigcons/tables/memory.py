@@ -26,6 +26,7 @@ from bigcons.tables.table import (
     check_size,
     is_index_name,
 )
+from bigcons.validation import is_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -259,7 +260,7 @@ class PandasTable(SlicedTable):
 
 def is_names(index: Any) -> bool:
     """Return whether an index of pandas has a text of its own for every row."""
-    return bool(index.inferred_type == "string" and index.is_unique)
+    return bool(is_text(index) and index.is_unique)
 
 
 def _is_mixed(series: Any) -> bool:

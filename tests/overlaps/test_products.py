@@ -14,11 +14,11 @@ from bigcons.datasets import planted_ensemble
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.methods import CCC, CCSVD, CCU, MCLA
-from bigcons.methods.correspondence import cosines
+from bigcons.methods.correspondence import ByLabels, ByMatrix, cosines
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps import products
 from bigcons.overlaps.incidence import one_hot
-from bigcons.overlaps.products import ByLabels, ByMatrix, Form, form_of, overlaps_by_products
+from bigcons.overlaps.products import Form, form_of, overlaps_by_products
 from tests.naive import overlaps as naive
 from tests.support.strategies import label_matrices
 

@@ -21,10 +21,10 @@ from bigcons.errors import (
 from bigcons.execution.engine import Engine
 from bigcons.methods.pcc.all_pairs import SUBSAMPLE, BySquares, entropy_weights, packed_sums, unpacked_sums
 from bigcons.methods.pcc.prototypes import ByPrototypes
-from bigcons.methods.pcc.variants import Solution, choose_variant, keeps_labels
+from bigcons.methods.pcc.variants import choose_variant, keeps_labels
 from bigcons.metrics.confidence import can_weigh
 from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.tree import Sample, n_groups_for
+from bigcons.overlaps.tree import FEWEST_LABELS, Sample, n_groups_for
 from bigcons.progress import expect_steps
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import (
@@ -220,11 +220,30 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
             self._is_limit = warn_of_coarse_labels(ensemble, K, weights)
             warn_of_dissent(survey, ensemble, given, "leave them out")
         sample = Sample.of(survey.sample, ensemble.offsets, weights, n_groups_for(K))
-        self._judge_structure(ensemble, survey, sample, n_groups_for(K))
+        if not survey.is_fine(ensemble, K, FEWEST_LABELS):
+            self._judge_structure(survey, sample, n_groups_for(K))
         with open_workspace(out, engine, K) as workspace:
             run = Run(labels, engine, seed, variant.n_passes(n), self.tol, survey.sample, *workspace)
             solution = variant.solve(run, survey, partial(variant.begin, sample, weights), out)
-            self._keep(solution)
+            at = solution.at
+            if self.tol > 0 and not solution.converged:
+                told = (
+                    f"no step lowers the objective of PCC any more, with a KKT gap of {solution.gap:.2g} > "
+                    f"tol={self.tol:g}; raise tol."
+                    if at.is_settled
+                    else f"PCC stopped at max_iter before it settled, with a KKT gap of {solution.gap:.2g}; "
+                    "raise max_iter or tol if the labels still change."
+                )
+                warn_user(told, ConvergenceWarning)
+            self.objective_: float = at.records[-1]["objective"]
+            self.gap_: float = solution.gap
+            self.n_passes_: int = len(at.records)
+            self.converged_: bool = solution.converged
+            self.history_: dict[str, list[Any]] = as_history(at.records)
+            self.start_objectives_: list[float] = at.start_objectives or [self.objective_]
+            for name, value in solution.attributes.items():
+                setattr(self, name, value)
+            self._placing: BySquares | ByPrototypes | None = solution.placer
             share = engine if out is not None else None  # rows held in memory need no workers
             trust = engine if trusts else None
             self._publish(
@@ -232,28 +251,6 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
                 trust=trust,
                 judged=self._judged,
             )
-
-    def _keep(self, solution: Solution) -> None:
-        """Set the attributes besides labels and memberships, and warn if the solve has not converged."""
-        at = solution.at
-        if self.tol > 0 and not solution.converged:
-            told = (
-                f"no step lowers the objective of PCC any more, with a KKT gap of {solution.gap:.2g} > "
-                f"tol={self.tol:g}; raise tol."
-                if at.is_settled
-                else f"PCC stopped at max_iter before it settled, with a KKT gap of {solution.gap:.2g}; "
-                "raise max_iter or tol if the labels still change."
-            )
-            warn_user(told, ConvergenceWarning)
-        self.objective_: float = at.records[-1]["objective"]
-        self.gap_: float = solution.gap
-        self.n_passes_: int = len(at.records)
-        self.converged_: bool = solution.converged
-        self.history_: dict[str, list[Any]] = as_history(at.records)
-        self.start_objectives_: list[float] = at.start_objectives or [self.objective_]
-        for name, value in solution.attributes.items():
-            setattr(self, name, value)
-        self._placing: BySquares | ByPrototypes | None = solution.placer
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         if self._placing is None:

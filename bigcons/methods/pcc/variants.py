@@ -57,8 +57,8 @@ from bigcons.methods.pcc.pairs import (
 )
 from bigcons.methods.pcc.prototypes import ByPrototypes, Pairwise, Prototypes, default_prototypes, sampled_gap
 from bigcons.methods.tree import Placement
-from bigcons.overlaps.spectral_start import count_earlier
 from bigcons.overlaps.tree import Sample, n_groups_for, plan_bytes
+from bigcons.solving.assignment import count_given
 from bigcons.solving.memory_plan import (
     DEFAULT_DATA_BYTES,
     MemoryPlan,
@@ -160,7 +160,7 @@ class Variant(ABC):
             clusters = groups.clusters_of(groups.cut(K))
         else:
             placement, n_init = Placement(run.data.offsets, K, weights), 1
-            state = placement.state(*count_earlier(self.earlier, weights, run))
+            state = placement.state(*count_given(self.earlier.clusters, K, weights, run))
             clusters = placement.place(state, run.sample, None).clusters
         return solve_sample(run, clusters, K, n_init, weights, calibrates=self.calibrates)
 
