@@ -480,13 +480,17 @@ def choose_variant(model: Any, ensemble: Ensemble, engine: Engine) -> Variant:
     if isinstance(weights, str) and weights != ENTROPY:
         raise InvalidInputError(f"weights={weights!r} is unknown; use 'entropy', numbers or None.")
     counted = weights if isinstance(weights, str) else Weights.given(weights, ensemble.offsets)
-    pairs, solver = _checked_pairs(model.pairs, ensemble), model.solver
-    kind = _choose_class(solver, pairs, divergence, ensemble, heap_only=max_iter == PAPER)
+    kind, pairs = _choose_class(model, divergence, ensemble)
     if kind is Heap and memory is None and pairs == DENSE:
         memory = DEFAULT_DATA_BYTES  # all pairs as a list
     asked = (divergence, pairs, max_iter, model.tol, n_starts, counted, calibrates, memory, model._start)
     variant = kind(model.n_clusters, *asked)
-    if kind is Heap and solver == "auto" and max_iter != PAPER and getattr(pairs, "path", None) is not None:
+    if (
+        kind is Heap
+        and model.solver == "auto"
+        and max_iter != PAPER
+        and getattr(pairs, "path", None) is not None
+    ):
         # at most: with memberships in memory
         needed = variant.plan(ensemble, engine, in_memory=True).n_bytes(engine, ensemble)
         if memory is not None and needed > parse_size(memory):
@@ -525,32 +529,27 @@ def _refuse_others(variant: Variant, ensemble: Ensemble, given: dict[str, bool])
             )
 
 
-def _checked_pairs(pairs: Any, ensemble: Ensemble) -> Any:
-    """Return the parameter ``pairs`` with a table opened; refuse anything that is not one, or of others."""
-    is_share = isinstance(pairs, Real) and pairs is not True and 0 < float(pairs) <= 1  # not NaN
-    if is_share or (isinstance(pairs, str) and pairs in (ALL, DENSE)):
-        return pairs
-    if not isinstance(pairs, (str, os.PathLike, PairTable)):
-        raise InvalidInputError(
-            f"pairs={pairs!r}; use 'all', 'dense', a share of the pairs in (0, 1], a PairTable or a path."
-        )
-    table = pairs_of(pairs, ensemble.n_objects)
-    if table.n_objects != ensemble.n_objects:
-        raise InvalidInputError(
-            f"pairs are of n_objects={table.n_objects} but the ensemble has n_objects={ensemble.n_objects}; "
-            "sample pairs of this ensemble."
-        )
-    return table
-
-
-def _choose_class(
-    asked: str, pairs: Any, divergence: Divergence, ensemble: Ensemble, *, heap_only: bool
-) -> type[Variant]:
-    """Return the variant for these pairs and divergence.
+def _choose_class(model: Any, divergence: Divergence, ensemble: Ensemble) -> tuple[type[Variant], Any]:
+    """Return the variant for the pairs and the solver of a `PCC`, and its pairs, a table opened.
 
     "auto" solves pairs block by block if they are in tiles, or at least a million: it depends on the
-    pairs alone, as by the number of workers a cluster would find other bits than one thread.
+    pairs alone, as by the number of workers a cluster would find other bits than one thread. Refuses pairs
+    that are none, or of other objects, and solvers of others.
     """
+    pairs: Any = model.pairs
+    asked, n = model.solver, ensemble.n_objects
+    is_share = isinstance(pairs, Real) and pairs is not True and 0 < float(pairs) <= 1  # not NaN
+    if not (is_share or (isinstance(pairs, str) and pairs in (ALL, DENSE))):
+        if not isinstance(pairs, (str, os.PathLike, PairTable)):
+            raise InvalidInputError(
+                f"pairs={pairs!r}; use 'all', 'dense', a share of the pairs in (0, 1], a PairTable or a path."
+            )
+        pairs = pairs_of(pairs, n)
+        if pairs.n_objects != n:
+            raise InvalidInputError(
+                f"pairs are of n_objects={pairs.n_objects} but the ensemble has n_objects={n}; "
+                "sample pairs of this ensemble."
+            )
     check_choice("solver", asked, ("auto", ALL, HEAP, BLOCKED))
     if asked in ((HEAP, BLOCKED) if pairs == ALL else (ALL,)):
         raise InvalidInputError(
@@ -558,12 +557,10 @@ def _choose_class(
             "use solver='all' with pairs='all', and 'heap' or 'blocked' with sampled or dense pairs."
         )
     if pairs == ALL:
-        if divergence.label == "l2":
-            return Squares
-        return EveryPair if ensemble.n_objects <= SUBSAMPLE else Grouped
+        return (Squares if divergence.label == "l2" else EveryPair if n <= SUBSAMPLE else Grouped), pairs
     if asked != "auto":
-        return Heap if asked == HEAP else Blocked
-    if heap_only or pairs == DENSE:
-        return Heap
+        return (Heap if asked == HEAP else Blocked), pairs
+    if model.max_iter == PAPER or pairs == DENSE:
+        return Heap, pairs
     is_tiled = getattr(pairs, "path", None) is not None and pairs.rows_per_block is not None
-    return Blocked if is_tiled or n_pair_ends(pairs, ensemble.n_objects) >= 2_000_000 else Heap
+    return (Blocked if is_tiled or n_pair_ends(pairs, n) >= 2_000_000 else Heap), pairs
