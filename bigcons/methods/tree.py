@@ -29,7 +29,7 @@ from bigcons.metrics.confidence import (
 )
 from bigcons.overlaps.embedding import bipartite_embedding
 from bigcons.overlaps.incidence import one_hot, votes_of
-from bigcons.overlaps.n_clusters import ChoosingClusterer
+from bigcons.overlaps.n_clusters import ChoosingClusterer, search_sample
 from bigcons.overlaps.spectral_start import (
     MORE_OBJECTS,
     check_embedding_plan,
@@ -63,7 +63,7 @@ from bigcons.solving.results import Found, Results, by_size
 from bigcons.solving.survey import Survey, labeled_objects, take_survey, warn_of_dissent
 from bigcons.solving.workspace import Output, open_workspace
 from bigcons.stores.aligning import Start
-from bigcons.stores.cluster_tree import least_objects
+from bigcons.stores.cluster_tree import LEAST_OBJECTS, least_objects
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
 from bigcons.stores.trust import TRUST_ROW
@@ -434,8 +434,12 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         first: Callable[[Run], First]
         if not is_too_fine:
             sample = Sample.of(survey.sample, ensemble.offsets, self._weights, n_groups_for(K))
-            told = self._judge_structure(survey, sample, max(n_groups_for(K), MOST_GROUPS))
-            if told is not None and earlier is None and told.is_clear and told.n_clusters < K:
+        if not (is_too_fine or hasattr(self, "n_clusters_choice_")):  # else judged with all other numbers
+            n_judged = min(len(survey.sample), LEAST_OBJECTS * max(n_groups_for(K), MOST_GROUPS))
+            found = search_sample(lambda _: sample, n_judged)
+            self._judge_structure(survey.rows, found, K, is_asked=K > 1)
+            told = found.choice
+            if earlier is None and told.is_clear and told.n_clusters < K:
                 warn_user(
                     f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={K} "
                     f"({told.in_words}).",

@@ -43,7 +43,6 @@ from bigcons.progress import progress
 from bigcons.seeding import SeedLike, draw_rows, resolve_seed
 from bigcons.solving.estimator import ConsensusClusterer, logger
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
-from bigcons.solving.survey import Survey
 from bigcons.stores.cluster_tree import (
     LEAST_OBJECTS,
     ClusterTree,
@@ -171,7 +170,7 @@ def is_shared(row: dict[str, float]) -> bool:
 
 
 def search_sample(
-    sample_for: Callable[[int], Sample], n_objects: int, least: int, most: int | None
+    sample_for: Callable[[int], Sample], n_objects: int, least: int = 1, most: int | None = None
 ) -> Search:
     """Return the choice by samples of the objects for so many groups."""
     n_groups, is_full = max(FIRST_GROUPS, 2 * (most or 0)), False
@@ -288,28 +287,19 @@ class ChoosingClusterer(ConsensusClusterer):
     _judged: Judged | None = None
     """During a fit, a sample that halves of the partitions have grouped."""
 
-    def _judge_structure(self, survey: Survey, sample: Sample, most_groups: int) -> NClustersChoice | None:
-        """Return what stands out in the sample of a survey, and warn if nothing does.
+    def _judge_structure(
+        self, rows: np.ndarray, found: Search, n_clusters: int, *, is_asked: bool = True
+    ) -> None:
+        """Take the sample ``rows`` of a search to judge clusters by, and tell whether any number stands out.
 
-        Of at most so many groups, which tell half as many clusters apart. None where the number has been
-        chosen, and so judged with all others.
+        Warn if none does but several are asked for.
         """
-        K = self.n_clusters
-        if hasattr(self, "n_clusters_choice_"):
-            return None
-        n_objects = min(len(survey.sample), LEAST_OBJECTS * most_groups)
-        found = search_sample(lambda _: sample, n_objects, 1, None)
-        self._judged = Judged(survey.rows, survey.sample, found.halves.of_clusters, K)
-        self._note_structure(found.choice, is_asked=K > 1)
-        return found.choice
-
-    def _note_structure(self, told: NClustersChoice, *, is_asked: bool) -> None:
-        """Set whether any number of clusters stands out, and warn if not but several are asked for."""
-        self.has_structure_: bool = told.is_clear
-        if not told.is_clear and is_asked:
+        self._judged = Judged(rows, found.sample, found.halves.of_clusters, n_clusters)
+        self.has_structure_: bool = found.choice.is_clear
+        if not self.has_structure_ and is_asked:
             warn_user(
                 "no number of clusters stands out: halves of the partitions find none that are more distinct "
-                f"than the parts of data without clusters are ({told!r}).",
+                f"than the parts of data without clusters are ({found.choice!r}).",
                 NoStructureWarning,
             )
 
@@ -327,8 +317,7 @@ class ChoosingClusterer(ConsensusClusterer):
             found = search(ensemble, engine, seed, weights=weights, memory=self.memory)
             choice = found.choice
             rows = rows_of_sample(ensemble, seed, len(found.sample))
-            self._judged = Judged(rows, found.sample, found.halves.of_clusters, choice.n_clusters)
-            self._note_structure(choice, is_asked=True)
+            self._judge_structure(rows, found, choice.n_clusters)
             self.n_clusters_choice_: NClustersChoice = choice
             self.tree_: ClusterTree = tree_of(found, ensemble.n_objects)
             self.n_clusters = choice.n_clusters

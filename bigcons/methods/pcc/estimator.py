@@ -23,7 +23,7 @@ from bigcons.methods.pcc.all_pairs import SUBSAMPLE, BySquares, entropy_weights,
 from bigcons.methods.pcc.prototypes import ByPrototypes
 from bigcons.methods.pcc.variants import choose_variant, keeps_labels
 from bigcons.metrics.confidence import can_weigh
-from bigcons.overlaps.n_clusters import ChoosingClusterer
+from bigcons.overlaps.n_clusters import ChoosingClusterer, search_sample
 from bigcons.overlaps.tree import FEWEST_LABELS, Sample, n_groups_for
 from bigcons.progress import expect_steps
 from bigcons.seeding import SeedLike
@@ -36,6 +36,7 @@ from bigcons.solving.estimator import (
 from bigcons.solving.passes import Run, as_history
 from bigcons.solving.survey import Survey, take_survey, warn_of_dissent
 from bigcons.solving.workspace import Output, open_workspace
+from bigcons.stores.cluster_tree import LEAST_OBJECTS
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable
 
@@ -220,8 +221,10 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
             self._is_limit = warn_of_coarse_labels(ensemble, K, weights)
             warn_of_dissent(survey, ensemble, given, "leave them out")
         sample = Sample.of(survey.sample, ensemble.offsets, weights, n_groups_for(K))
-        if not survey.is_fine(ensemble, K, FEWEST_LABELS):
-            self._judge_structure(survey, sample, n_groups_for(K))
+        if not (hasattr(self, "n_clusters_choice_") or survey.is_fine(ensemble, K, FEWEST_LABELS)):
+            n_judged = min(len(survey.sample), LEAST_OBJECTS * n_groups_for(K))
+            found = search_sample(lambda _: sample, n_judged)
+            self._judge_structure(survey.rows, found, K, is_asked=K > 1)
         with open_workspace(out, engine, K) as workspace:
             run = Run(labels, engine, seed, variant.n_passes(n), self.tol, survey.sample, *workspace)
             solution = variant.solve(run, survey, partial(variant.begin, sample, weights), out)
