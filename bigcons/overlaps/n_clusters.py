@@ -180,8 +180,8 @@ def search_sample(
         n_found = len(groups.table)
         if not n_found:
             raise InvalidInputError("no object of the sample has a label; give n_clusters as a number.")
-        # Levels of the tree: the first is a single cluster, each later one divides a cluster more, or a group
-        # that a partition divides. A single cluster has no lifetime here: see `Halves.lifetime_of_one`.
+        # Levels of the tree: the first is a single cluster, each later one divides a cluster more; the last,
+        # of all groups, is left out if a partition divides one. A single cluster has no lifetime here.
         n_seen = np.count_nonzero(np.add.reduceat(groups.table, groups.offsets[:-1], axis=1))
         n_levels = max(n_found - int(n_seen < np.count_nonzero(groups.table)), 1)
         least_large = least_objects(int(groups.sizes.sum()))
