@@ -31,11 +31,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 # Files and folders to begin with, in this order. The solves of all methods compile most kernels; beside them
-# runs what compiles nothing, lest two processes compile the same.
+# runs what compiles next to nothing, lest two processes compile the same.
 FIRST = {
     "solving/test_estimator_contract.py": 0,
     "faults/test_engine_faults.py": 1,
-    **dict.fromkeys(("execution", "storage", "cases"), 2),
+    **dict.fromkeys(("execution", "storage", "stores"), 2),
     "solving": 3,
 }
 
