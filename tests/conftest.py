@@ -18,8 +18,10 @@ settings.register_profile("bigcons", derandomize=True, max_examples=40, **COMMON
 settings.register_profile("thorough", max_examples=400, **COMMON)
 settings.load_profile("bigcons")
 
-# Other processes share the processors: threads of OpenMP that wait shall sleep. Read when OpenMP is loaded.
+# Other processes share the processors: threads of OpenMP and OpenBLAS that wait shall sleep, not spin. They
+# read it when loaded, which the processes of xdist do after this, and those that tests start.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 # A cluster that lost a worker looks 15 s later whether it is there, and if not closes its nanny for good. By
 # then the next test may have killed that worker, and its nanny is about to bring it back.
