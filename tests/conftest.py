@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -17,8 +18,10 @@ settings.register_profile("bigcons", derandomize=True, max_examples=40, **COMMON
 settings.register_profile("thorough", max_examples=400, **COMMON)
 settings.load_profile("bigcons")
 
-# Other processes share the processors: threads of OpenMP that wait shall sleep. Read when OpenMP is loaded.
+# Other processes share the processors: threads of OpenMP and OpenBLAS that wait shall sleep, not spin. They
+# read it when loaded, which the processes of xdist do after this, and those that tests start.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 # A cluster that lost a worker looks 15 s later whether it is there, and if not closes its nanny for good. By
 # then the next test may have killed that worker, and its nanny is about to bring it back.
@@ -29,14 +32,29 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# Files to begin with. The solves of all methods compile most kernels; beside them runs what waits much and
-# compiles nothing, lest two processes compile the same.
-FIRST = {"solving/test_estimator_contract.py": 0, "faults/test_engine_faults.py": 1}
+# Files and folders to begin with, in this order. The solves of all methods compile most kernels; beside them
+# runs what compiles next to nothing, lest two processes compile the same.
+FIRST = {
+    "solving/test_estimator_contract.py": 0,
+    "faults/test_engine_faults.py": 1,
+    **dict.fromkeys(("execution", "storage", "stores"), 2),
+    "solving": 3,
+}
 
 
 def pytest_xdist_auto_num_workers():
     """Take a process more than there are processors: tests wait for other processes and for clusters."""
     return os.cpu_count() + 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Look for garbage neither during the collection nor, afterwards, among what it made and imported."""
+    gc.disable()
+    result = yield
+    gc.freeze()
+    gc.enable()
+    return result
 
 
 def pytest_collection_modifyitems(items):
@@ -48,9 +66,7 @@ def pytest_collection_modifyitems(items):
 
     def place(item):
         folder = item.path.parent.name
-        return FIRST.get(
-            f"{folder}/{item.path.name}", 2 if folder == "solving" else 3 if item.path in slow else 4
-        )
+        return FIRST.get(f"{folder}/{item.path.name}", FIRST.get(folder, 4 if item.path in slow else 5))
 
     items.sort(key=place)
 

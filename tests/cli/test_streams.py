@@ -106,6 +106,7 @@ def test_standard_input__closed_is_told(made):
     assert "Traceback" not in run.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "out", "n_bytes"),
     [

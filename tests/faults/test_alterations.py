@@ -16,6 +16,7 @@ from bigcons.errors import InvalidInputError, StoreExistsError
 from bigcons.storage.checkpoint import Snapshots
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_alterations__are_never_silently_wrong(tmp_path):
     targets = faults.make_targets(tmp_path / "targets", ["PCC", "mixture"])

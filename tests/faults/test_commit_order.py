@@ -123,6 +123,7 @@ def test_commit__that_is_not_flushed_is_noticed(tmp_path, monkeypatch):
     assert any("indices" in path for path in recorder.missed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", system_calls.FAULTS)
 @pytest.mark.parametrize(("work", "every"), [("append", 9), ("commit", 7), ("passes", 90)])
 def test_calls__that_fail_leave_the_old_state_or_the_new(tmp_path, work, every, fault):

@@ -482,6 +482,7 @@ generate.kmeans(sys.argv[1], n_partitions=400, out=sys.argv[2], random_state=0, 
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["lloyd", "minibatch"])
 def test_kmeans__after_kill_9_only_the_unfinished_partitions_are_made(tmp_path, algorithm):
     points = datasets.planted_features(20_000, 20)[0]

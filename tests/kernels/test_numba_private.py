@@ -252,6 +252,7 @@ def test_jit__without_a_private_part_kernels_give_the_same_and_one_warning_names
     assert {part: found[part] for part in rests_on} == rests_on
 
 
+@pytest.mark.slow
 def test_jit__environment_chooses_plain_vectors_which_have_entries_of_their_own(whole, cache) -> None:
     found = [run(cache, BIGCONS_JIT_VECTORS="0") for _ in range(2)]
     for result in found:
@@ -262,6 +263,7 @@ def test_jit__environment_chooses_plain_vectors_which_have_entries_of_their_own(
     assert [result["hits"] for result in found] == [0, 1]
 
 
+@pytest.mark.slow
 def test_jit__environment_keeps_nothing_on_disk(whole, tmp_path) -> None:
     found = run(tmp_path, BIGCONS_JIT_CACHE="0")
     assert found["results"] == whole["results"]

@@ -50,7 +50,7 @@ def slope_of(name):
 @st.composite
 def problems(draw):
     """Draw labels, offsets, and memberships inside the simplex that float32 holds exactly enough."""
-    labels = draw(label_matrices(min_objects=2, max_objects=8, max_clusters=3)).astype(np.int8)
+    labels = draw(label_matrices(min_objects=2, max_objects=8, max_clusters=3))
     seed, n_clusters = draw(st.integers(0, 2**16)), draw(st.integers(2, 4))
     offsets = np.arange(labels.shape[1] + 1) * 3
     rows = np.random.default_rng(seed).dirichlet(np.ones(n_clusters), len(labels))

@@ -80,6 +80,19 @@ def labels(truth):
     return labels
 
 
+@pytest.fixture(scope="module")
+def fits():
+    return {}
+
+
+@pytest.fixture
+def fitted(method, labels, fits):
+    """The fit of a method to the labels, with which many tests compare and which none may change."""
+    if method.name not in fits:
+        fits[method.name] = fit(method(n_clusters=K, random_state=0), labels)
+    return fits[method.name]
+
+
 def fit(model, x, **kwargs):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -115,42 +128,37 @@ def test_docstring__tells_parameters_results_cost_and_source(method):
     assert not undocumented
 
 
-def test_fit__finds_the_planted_clusters(method, labels, truth):
-    model = method(n_clusters=K, random_state=0)
-    assert fit(model, labels) is model
-    assert adjusted_rand(truth, model.labels_) > (0.2 if method.name in WEAK else 0.9)
+def test_fit__finds_the_planted_clusters(method, fitted, truth):
+    assert adjusted_rand(truth, fitted.labels_) > (0.2 if method.name in WEAK else 0.9)
 
 
-def test_fit__sets_results_of_the_stated_shapes_and_types(method, labels):
-    model = fit(method(n_clusters=K, random_state=0), labels)
-    assert (model.labels_.shape, model.labels_.dtype) == ((50,), np.int32)
-    assert hasattr(model, "memberships_") == method.cls.info.soft
+def test_fit__sets_results_of_the_stated_shapes_and_types(method, fitted):
+    assert (fitted.labels_.shape, fitted.labels_.dtype) == ((50,), np.int32)
+    assert hasattr(fitted, "memberships_") == method.cls.info.soft
     if method.cls.info.soft:
-        assert (model.memberships_.shape, model.memberships_.dtype) == ((50, K), np.float32)
-        assert (model.memberships_ >= 0).all()
-        np.testing.assert_allclose(model.memberships_.sum(axis=1), 1, atol=1e-6)
-        np.testing.assert_array_equal(model.labels_, model.memberships_.argmax(axis=1))
-    assert np.isfinite(model.objective_)
-    assert model.n_clusters_ == np.unique(model.labels_).size <= K
-    assert model.n_features_in_ == 12
-    assert model.history_
-    assert len({len(values) for values in model.history_.values()}) == 1
+        assert (fitted.memberships_.shape, fitted.memberships_.dtype) == ((50, K), np.float32)
+        assert (fitted.memberships_ >= 0).all()
+        np.testing.assert_allclose(fitted.memberships_.sum(axis=1), 1, atol=1e-6)
+        np.testing.assert_array_equal(fitted.labels_, fitted.memberships_.argmax(axis=1))
+    assert np.isfinite(fitted.objective_)
+    assert fitted.n_clusters_ == np.unique(fitted.labels_).size <= K
+    assert fitted.n_features_in_ == 12
+    assert fitted.history_
+    assert len({len(values) for values in fitted.history_.values()}) == 1
 
 
-def test_fit_predict__returns_the_labels(method, labels):
-    expected = fit(method(n_clusters=K, random_state=0), labels)
+def test_fit_predict__returns_the_labels(method, labels, fitted):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = method(n_clusters=K, random_state=0).fit_predict(labels)
-    np.testing.assert_array_equal(found, expected.labels_)
+    np.testing.assert_array_equal(found, fitted.labels_)
 
 
-def test_params__survive_clone_and_set(method, labels):
-    model = method(n_clusters=K, random_state=7)
-    params = model.get_params()
+def test_params__survive_clone_and_set(method, labels, fitted):
+    params = method(n_clusters=K, random_state=7).get_params()
     assert {"n_clusters", "random_state", "out", "client"} <= set(params)
     assert (params["n_clusters"], params["random_state"]) == (K, 7)
-    copied = clone(fit(model, labels))
+    copied = clone(fitted).set_params(random_state=7)
     assert copied.get_params() == params
     assert not hasattr(copied, "labels_")
     assert copied.set_params(n_clusters=2) is copied
@@ -165,16 +173,17 @@ def test_fit__does_not_change_parameters_or_labels(method, labels):
     np.testing.assert_array_equal(labels, before)
 
 
-def test_fit__again_forgets_the_first_fit(method, labels):
+def test_fit__again_forgets_the_first_fit(method, labels, fitted):
     model = method(n_clusters=K, random_state=0)
     fit(model, labels[:, :6])
-    assert_same_fit(fit(model, labels), fit(method(n_clusters=K, random_state=0), labels))
+    assert fit(model, labels) is model
+    assert_same_fit(model, fitted)
 
 
-def test_random_state__repeats_the_result(method, labels):
-    for seed in (0, 11):
-        first, second = (fit(method(n_clusters=K, random_state=seed), labels) for _ in range(2))
-        assert_same_fit(first, second)
+def test_random_state__repeats_the_result(method, labels, fitted):
+    assert_same_fit(fit(method(n_clusters=K, random_state=0), labels), fitted)
+    first, second = (fit(method(n_clusters=K, random_state=11), labels) for _ in range(2))
+    assert_same_fit(first, second)
 
 
 def test_random_state__may_be_a_generator_or_none(method, labels):
@@ -192,18 +201,17 @@ def test_client__makes_no_difference(method, labels, tmp_path):
         assert_same_fit(fit(method(n_clusters=K, random_state=0, client=client), ensemble), expected)
 
 
-def test_pickle__keeps_parameters_and_results(method, labels):
-    model = fit(method(n_clusters=K, random_state=0), labels)
-    again = pickle.loads(pickle.dumps(model))
-    assert again.get_params() == model.get_params()
-    assert_same_fit(again, model)
-    assert_same_fit(fit(again, labels), model)
+def test_pickle__keeps_parameters_and_results(method, labels, fitted):
+    again = pickle.loads(pickle.dumps(fitted))
+    assert again.get_params() == fitted.get_params()
+    assert_same_fit(again, fitted)
+    assert_same_fit(fit(again, labels), fitted)
 
 
-def test_fit__takes_labels_in_any_form(method, labels, tmp_path):
+def test_fit__takes_labels_in_any_form(method, labels, fitted, tmp_path):
+    """Every form is one of several methods, since all of them read labels alike."""
     with_nan = np.where(labels < 0, np.nan, labels)
     names = np.array(["ant", "bee", "cat", None], dtype=object)  # -1 is the last
-    expected = fit(method(n_clusters=K, random_state=0), labels)
     Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr")
     np.save(tmp_path / "labels.npy", labels)
     forms = {
@@ -219,8 +227,8 @@ def test_fit__takes_labels_in_any_form(method, labels, tmp_path):
         "text of a path": str(tmp_path / "ensemble.zarr"),
         "path of an array": tmp_path / "labels.npy",
     }
-    for form in forms.values():
-        assert_same_fit(fit(method(n_clusters=K, random_state=0), form), expected)
+    for form in [*forms.values()][list(METHODS).index(method.name) % 4 :: 4]:
+        assert_same_fit(fit(method(n_clusters=K, random_state=0), form), fitted)
 
 
 def test_fit__gives_unlabeled_objects_no_label_and_warns(method, labels):
@@ -255,34 +263,31 @@ def test_fit__labels_every_object_that_a_partition_labels(name, labels, seed):
         np.testing.assert_array_equal(found[found >= 0], model.memberships_[found >= 0].argmax(axis=1))
 
 
-@pytest.mark.parametrize("where", ["parameter", "argument"])
-def test_out__writes_a_consensus_that_reads_back_equal(method, labels, tmp_path, where):
+def test_out__writes_a_consensus_that_reads_back_equal(method, labels, tmp_path):
     labels = labels.copy()
     labels[4] = -1
     ensemble = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=16)
-    path = tmp_path / "consensus.zarr"
+    path, other = tmp_path / "consensus.zarr", tmp_path / "other.zarr"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnlabeledObjectsWarning)
         expected = fit(method(n_clusters=K, random_state=0), ensemble)
-        if where == "parameter":
-            model = fit(method(n_clusters=K, random_state=0, out=path), ensemble)
-        else:
-            model = fit(method(n_clusters=K, random_state=0), ensemble, out=path)
-    assert_same_fit(model, expected)
-    found = Consensus.open(path)
-    np.testing.assert_array_equal(found.labels, expected.labels_)
-    assert found.has_memberships == method.cls.info.soft
-    if found.has_memberships:
-        np.testing.assert_array_equal(found.memberships, expected.memberships_)
-    assert found.verify()["n_unlabeled"] == 1
-    assert found.history["objective"] == expected.history_["objective"]
-    assert found.results["objective"] == expected.objective_
-    assert found.results["n_clusters"] == expected.n_clusters_
-    assert found.results.get("start_objectives") == getattr(expected, "start_objectives_", None)
-    assert found.parameters["method"] == method.cls.__name__
-    assert found.parameters["n_clusters"] == K
-    assert found.provenance["ensemble"] == ensemble.path
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["consensus.zarr", "ensemble.zarr"]
+        by_parameter = fit(method(n_clusters=K, random_state=0, out=path), ensemble)
+        by_argument = fit(method(n_clusters=K, random_state=0), ensemble, out=other)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["consensus.zarr", "ensemble.zarr", "other.zarr"]
+    for model, found in ((by_parameter, Consensus.open(path)), (by_argument, Consensus.open(other))):
+        assert_same_fit(model, expected)
+        np.testing.assert_array_equal(found.labels, expected.labels_)
+        assert found.has_memberships == method.cls.info.soft
+        if found.has_memberships:
+            np.testing.assert_array_equal(found.memberships, expected.memberships_)
+        assert found.verify()["n_unlabeled"] == 1
+        assert found.history["objective"] == expected.history_["objective"]
+        assert found.results["objective"] == expected.objective_
+        assert found.results["n_clusters"] == expected.n_clusters_
+        assert found.results.get("start_objectives") == getattr(expected, "start_objectives_", None)
+        assert found.parameters["method"] == method.cls.__name__
+        assert found.parameters["n_clusters"] == K
+        assert found.provenance["ensemble"] == ensemble.path
 
 
 def test_out__that_exists_is_refused_before_any_work(method, tmp_path):
@@ -348,13 +353,13 @@ def test_fit__refuses_a_bad_seed_and_client(method, labels):
         method(n_clusters=K, client="everyone").fit(labels)
 
 
-def test_repr__names_the_method_before_and_after_the_fit(method, labels):
+def test_repr__names_the_method_before_and_after_the_fit(method, fitted):
     model = method(n_clusters=K, random_state=0)
     assert method.cls.__name__ in repr(model)
     assert method.cls.__name__ in model._repr_html_()
-    shown = fit(model, labels)._repr_mimebundle_()["text/html"]  # what Jupyter asks for first
+    shown = fitted._repr_mimebundle_()["text/html"]  # what Jupyter asks for first
     assert "objective" in shown
-    assert f"<td>{np.bincount(model.labels_[model.labels_ >= 0])[0]}</td>" in shown
+    assert f"<td>{np.bincount(fitted.labels_[fitted.labels_ >= 0])[0]}</td>" in shown
 
 
 @pytest.fixture(scope="module")

@@ -129,6 +129,7 @@ def test_resume__needs_the_same_parameters(stored, tmp_path):
         fit("qmi", stored, out=out, n_finalists=2)
 
 
+@pytest.mark.slow
 def test_interrupt__on_the_command_line_says_how_to_go_on(stored, tmp_path):
     out = tmp_path / "c.zarr"
     planted_ensemble(150_000, 20, random_state=0)[0].save(tmp_path / "big.zarr", chunk_rows=16_384)

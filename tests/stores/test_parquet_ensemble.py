@@ -213,6 +213,7 @@ features, path = np.load(sys.argv[2]), sys.argv[1]
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
 @pytest.mark.parametrize("what", WORK)
 def test_killed_writer__leaves_what_was_and_is_repeated_with_the_same_bits(what, tmp_path):

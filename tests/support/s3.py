@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import threading
 import urllib.request
 from collections.abc import Iterator
 
@@ -13,13 +14,19 @@ BUCKET = "bucket"
 
 @contextlib.contextmanager
 def s3_server() -> Iterator[str]:
-    """Run a server with an empty bucket; yield its URL, with the settings in the environment."""
-    from moto.server import ThreadedMotoServer
+    """Run a server with an empty bucket; yield its URL, with the settings in the environment.
+
+    It serves S3 alone: moto's own server looks for the service of each request in the folders of all.
+    """
+    from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
+    from werkzeug.serving import make_server
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
+    app = create_backend_app("s3")
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    host, port = server.server_address[:2]
     settings = {
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
@@ -39,7 +46,9 @@ def s3_server() -> Iterator[str]:
                 os.environ.pop(name)
             else:
                 os.environ[name] = value
-        server.stop()
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 def keys_below(url: str) -> list[str]:

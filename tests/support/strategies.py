@@ -20,16 +20,16 @@ def label_matrices(
     max_clusters=4,
     gaps=True,
 ):
-    """Draw ``(n_objects, n_partitions)`` int64 labels, -1 where missing; every partition labels an object.
+    """Draw ``(n_objects, n_partitions)`` int8 labels, -1 where missing; every partition labels an object.
 
-    Contiguous, as the labels of a block are: kernels are compiled anew for any other layout.
+    Of the type and layout of the labels of a block: kernels are compiled anew for any other.
     """
     n_objects = draw(st.integers(min_objects, max_objects))
     n_partitions = draw(st.integers(min_partitions, max_partitions))
     label = st.integers(MISSING if gaps else 0, max_clusters - 1)
     column = st.lists(label, min_size=n_objects, max_size=n_objects).filter(lambda labels: max(labels) >= 0)
     columns = draw(st.lists(column, min_size=n_partitions, max_size=n_partitions))
-    return np.ascontiguousarray(np.array(columns, dtype=np.int64).T)
+    return np.ascontiguousarray(np.array(columns, dtype=np.int8).T)
 
 
 def is_plain_label(text):
