@@ -2,7 +2,8 @@
 
 Structureless: 1,000 points of one Gaussian in 2, 5, 10 and 50 dimensions or of a cube in 2, 3 and 10, each in
 five kinds of ensembles of 50 k-means partitions, and independent random labels. Planted: 2, 3 and 6 Gaussian
-classes of standard deviation 1, the centers of each two ``separation`` apart, in the same ensembles.
+classes of standard deviation 1, the centers of each two ``separation`` apart, in the same ensembles. Noisy:
+partitions in 3 or 6 classes, each label of which is replaced by a random one with the same probability.
 Structure is claimed where `choose_n_clusters` finds a number that stands out (``is_clear``); without it, a
 fit warns with a `NoStructureWarning`.
 
@@ -56,10 +57,12 @@ RESULTS = Path(__file__).parent / "results"
 FIRST_SEED = 100
 """Lower seeds were drawn where the rule was chosen."""
 KINDS = ("range", "half", "proj", "fine", "eight")
-MANY = "many"
+MANY, NOISY = "many", "noisy"
 SEPARATIONS = (2, 3, 4, 5, 6, 8)
 CLASSES = (2, 3, 6)
 N_PARTITIONS = 50
+ERRORS = ((5, 0.2), (7, 0.2), (7, 0.3), (15, 0.3), (15, 0.5), (30, 0.5), (60, 0.6))
+"""Partitions, and the share of the labels replaced, of noisy ensembles."""
 BINS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95)
 """Lower bounds of the ranges of support."""
 
@@ -114,6 +117,12 @@ def ensembles(n: int, seeds: range) -> Iterator[tuple[dict[str, Any], np.ndarray
         draw = generator(seed, f"structure.planted.{K}.{separation}.{kind}")
         labels = partitions(planted(K, separation, n, draw), kind, draw)
         yield {"data": f"planted-{K}", "kind": kind, "separation": separation}, labels
+    for seed, K, (M, share) in product(seeds[::2], CLASSES[1:], ERRORS):
+        draw = generator(seed, f"structure.noisy.{K}.{M}.{share}")
+        wrong = draw.integers(K, size=(n, M))
+        yield {"data": "random", "kind": f"random-{K}", "separation": None}, wrong
+        labels = np.where(draw.random((n, M)) < share, wrong, draw.integers(K, size=(n, 1)))
+        yield {"data": f"noisy-{K}", "kind": f"{M} x {share}", "separation": NOISY}, labels
 
 
 def row_of(labels: np.ndarray) -> dict[str, Any]:
@@ -223,6 +232,11 @@ def summary(rows: list[dict[str, Any]], splits: list[tuple[float, bool]]) -> dic
         found[f"separation {separation}"] = rate(some)
         for kind in KINDS:
             found[f"separation {separation}, {kind}"] = rate([row for row in some if row["kind"] == kind])
+    noisy = [row for row in rows if row["separation"] == NOISY]
+    for name in ("", *dict.fromkeys(row["kind"] for row in noisy)):
+        found[f"noisy, {name}" if name else NOISY] = rate(
+            [row for row in noisy if row["kind"] == name or not name]
+        )
     support, true = np.array(splits).T
     bins = np.searchsorted(BINS, support, side="right") - 1
     for at, least in enumerate(BINS):
