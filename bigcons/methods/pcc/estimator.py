@@ -72,7 +72,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         Maximum number of passes over the data (None: 100). For the heap, of single-object steps (None: 10
         n_objects n_clusters; "paper": n_objects n_clusters, which ends well above the optimum, from the
         uniform start of the paper, perturbed because it is a saddle point).
-    tol : float, default=3e-5
+    tol : float, default=3e-4
         Largest KKT gap at convergence, relative to the mean weight ``sum_j N_ij`` of an object. 0 runs to
         ``max_iter``. With prototypes, passes end when the gap of the grouped problem is below it or a pass
         lowers the objective by less than ``tol / 1000`` of it.
@@ -169,7 +169,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         pairs: str | float | os.PathLike[str] | PairTable = "all",
         solver: str = "auto",
         max_iter: int | str | None = None,
-        tol: float = 3e-5,
+        tol: float = 3e-4,
         n_init: int | str = "auto",
         weights: Any = None,
         coassociation: str = "paper",
