@@ -111,8 +111,8 @@ def _refuse_measurements(table: Table, numbers: Collection[str]) -> None:
     if found := [name for name in table.names or () if name in numbers]:
         shown = ", ".join(map(repr, found[:3])) + (", ..." if len(found) > 3 else "")
         raise InvalidInputError(
-            f"obs has numbers in {len(found)} columns, {shown}, which may be measurements; name the "
-            "partitions, such as columns='leiden*' (--columns)."
+            f"obs has numbers in {len(found)} column{'s' if len(found) > 1 else ''}, {shown}, which may be "
+            "measurements; name the partitions, such as columns='leiden*' (--columns)."
         )
 
 
@@ -198,16 +198,19 @@ def _open(x: Any, role: str, how: Reading) -> Table:
         )
     if isinstance(x, dict):
         raise InvalidInputError(
-            f"{role} has type dict; pass pandas.DataFrame(x) if its entries are columns, or, of labels, "
-            "Ensemble.from_runs(x) if each is a partition."
+            f"{role} of type dict can be read in two ways; pass pandas.DataFrame(x) if its entries are "
+            "columns, or, of labels, Ensemble.from_runs(x) if each is a partition."
         )
     if is_series:
         frame = "pyarrow.table({'x': x})" if package == "pyarrow" else "x.to_frame()"
-        raise InvalidInputError(f"{role} has type {package}.{type(x).__name__}, one column; pass {frame}.")
+        raise InvalidInputError(
+            f"{role} of type {package}.{type(x).__name__} are a single column; pass {frame}."
+        )
     kind = f"{package}.{type(x).__name__}" if package in ("pandas", "polars") else type(x).__name__
     if kind == "polars.LazyFrame":
         raise InvalidInputError(f"{role} is a polars LazyFrame, which has no rows yet; pass its collect().")
     raise InvalidInputError(
-        f"{role} has type {kind}; pass a dense array, a list of rows, a pandas, polars or Arrow table, "
-        f"a dask array or dataframe, an xarray DataArray, an AnnData, or a path to {files.KNOWN}."
+        f"{role} of type {kind} cannot be read; pass a dense array, a list of rows, a pandas, polars or "
+        "Arrow table, a dask array or dataframe, an xarray DataArray, an AnnData, or a path to "
+        f"{files.KNOWN}."
     )

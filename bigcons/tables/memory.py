@@ -258,8 +258,8 @@ class PandasTable(SlicedTable):
 
 
 def is_names(index: Any) -> bool:
-    """Return whether an index of pandas has a text of its own for every row."""
-    return bool(index.inferred_type == "string" and index.is_unique)
+    """Return whether an index of pandas has text, which names the rows; text that repeats is refused."""
+    return bool(index.inferred_type == "string")
 
 
 def _is_mixed(series: Any) -> bool:
