@@ -42,7 +42,7 @@ from bigcons.overlaps.tree import (
 )
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, draw_rows, resolve_seed
-from bigcons.solving.estimator import AUTO, ConsensusClusterer, logger
+from bigcons.solving.estimator import AUTO, ConsensusClusterer, check_n_clusters, logger
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.survey import Survey
 from bigcons.stores.cluster_tree import LEAST_OBJECTS, ClusterTree, NClustersChoice, evidence, node_sums
@@ -67,9 +67,9 @@ def choose_n_clusters(
     ensemble
         An Ensemble, the path of one, or a table of labels; soft clusterings, too.
     k_range : (least, most) or None, default=None
-        Numbers to compare, both included; None: from 1 to as many as there are, see below, and 1 only where
-        halves of the partitions agree on the next best number less than half-way between chance and identity:
-        many a continuum has useful parts.
+        Numbers to compare, both included. None: from 1 to as many as there are, see below; 1 is recommended
+        only if halves of the partitions agree on the next best number less than half as well as perfect
+        agreement, corrected for chance, because even a continuum can be divided usefully.
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out.
     random_state : int, RandomState, Generator or None, default=None
@@ -88,7 +88,7 @@ def choose_n_clusters(
     -----
     One pass over the labels draws 2,000 objects, which form 30 groups. Where half of them seem to be
     clusters, or the least distinct two are half as distinct as the most distinct, there are twice as many,
-    of 20 objects each, up to one for 5 objects and as far as their tree stays cheap: some thousand groups of
+    of 20 objects each, up to one for 5 objects and as long as their tree stays cheap: some thousand groups of
     fine partitions. Many groups, and those of very many base clusters, are found by k-means of the labels.
     Numbers are compared by the labels alone: classes that
     all partitions merge cannot be counted, and clusters that most partitions cut alike are counted as
@@ -295,7 +295,7 @@ class ChoosingClusterer(ConsensusClusterer):
                 f"n_clusters={given!r} is unknown; use an integer >= 1 or 'auto'.", parameter="n_clusters"
             )
         if not isinstance(given, str):
-            super()._check_n_clusters(n_objects)
+            check_n_clusters(given, n_objects, or_auto=True)
 
     _judged: Judged | None = None
     """During a fit, a sample that halves of the partitions have grouped."""
@@ -323,9 +323,11 @@ class ChoosingClusterer(ConsensusClusterer):
         """Set whether any number of clusters stands out, and warn if not but several are asked for."""
         self.has_structure_: bool = told.is_clear
         if not told.is_clear and is_asked:
+            other = "" if told.runner_up is None else f", next best {told.runner_up}"
             warn_user(
-                "no number of clusters stands out: halves of the partitions find none that are more distinct "
-                f"than the parts of data without clusters are ({told!r}).",
+                "the labels may have no cluster structure: random halves of the partitions find no number of "
+                "clusters again more reliably than in data without clusters. "
+                f"Best guess: {told.n_clusters}{other}; see help(bigcons.choose_n_clusters).",
                 NoStructureWarning,
             )
 

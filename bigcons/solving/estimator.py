@@ -46,7 +46,14 @@ from bigcons.storage.checkpoint import differences
 from bigcons.storage.commit import is_store, refuse_existing, refuse_other, refuse_source
 from bigcons.stores.aligning import Start
 from bigcons.stores.cluster_tree import ClusterTree, NClustersChoice
-from bigcons.stores.consensus import TINY, Consensus, count_clusters, fit_results
+from bigcons.stores.consensus import (
+    OF_SIZES,
+    TINY,
+    Consensus,
+    clusters_in_words,
+    count_clusters,
+    fit_results,
+)
 from bigcons.stores.display import facts_table, import_pandas
 from bigcons.stores.ensemble import Ensemble, as_ensemble, as_soft_ensemble
 from bigcons.stores.generator import Generator
@@ -511,11 +518,13 @@ class ConsensusClusterer(Estimator):
         """Show the parameters and, once fitted, the results."""
         if not hasattr(self, "labels_"):
             return f"<pre>{html.escape(repr(self))}</pre>"
-        n_missing = int((self.labels_ < 0).sum())
+        n_missing, results = int((self.labels_ < 0).sum()), fit_results(self)
+        n_found, n_tiny = (results.pop(name, None) for name in OF_SIZES)
         facts = {
             "objects": f"{self.labels_.size:,}",
             "objects without any label": f"{n_missing:,}" if n_missing else None,
-            **{name.replace("_", " "): value for name, value in fit_results(self).items()},
+            "clusters": clusters_in_words(n_found, n_tiny, self._n_columns),
+            **{name.replace("_", " "): value for name, value in results.items()},
         }
         found = getattr(self, "_trust", None)
         clusters = None
@@ -544,9 +553,9 @@ class ContinuingClusterer(ConsensusClusterer):
         return self.fit(x, y, start=self if hasattr(self, "labels_") else None, **options)
 
 
-def check_n_clusters(n_clusters: Any, n_objects: int) -> None:
+def check_n_clusters(n_clusters: Any, n_objects: int, *, or_auto: bool = False) -> None:
     """Refuse a number of clusters that is not from 1 to the number of objects."""
-    if check_int("n_clusters", n_clusters) > n_objects:
+    if check_int("n_clusters", n_clusters, or_auto=or_auto) > n_objects:
         raise InvalidInputError(
             f"n_clusters={n_clusters} but there are n_objects={n_objects}; use at most {n_objects} clusters."
         )
@@ -575,7 +584,8 @@ class PredictingClusterer(ConsensusClusterer):
 
         ``x`` as in ``fit``, with the same partitions in the same order, some of which may be all missing;
         labels that were not seen in ``fit`` count as missing. After a fit of soft clusterings, ``x`` may be
-        the list of their memberships, with the same clusters.
+        the list of their memberships, with the same clusters. Of the objects of the fit itself, a few on a
+        border may get other labels than ``labels_``, for which methods may leave out an object's own vote.
         With ``out``, the result also goes to a Consensus store there, block by block.
         """
         check_is_fitted(self)

@@ -314,9 +314,9 @@ def test_out__of_a_refused_fit_leaves_nothing_behind(method, labels, tmp_path):
         (51, "n_clusters=51 but there are n_objects=50; use at most 50 clusters"),
         (0, "n_clusters=0 is out of range"),
         (-2, "n_clusters=-2 is out of range"),
-        (2.0, r"n_clusters=2\.0 is out of range"),
-        ("3", "n_clusters='3' is (out of range|unknown; use an integer >= 1 or 'auto')"),
-        (True, "n_clusters=True is out of range"),
+        (2.0, r"n_clusters=2\.0 has type float; use an integer >= 1"),
+        ("3", "n_clusters='3' (has type str; use an integer >= 1|is unknown; use an integer >= 1 or 'auto')"),
+        (True, "n_clusters=True has type bool; use an integer >= 1"),
     ],
 )
 def test_fit__refuses_numbers_of_clusters(method, labels, n_clusters, message):
