@@ -339,9 +339,9 @@ def survey_for_tree(
 class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, ContinuingClusterer):
     """Merge small groups of objects into a tree, cut it, and place all objects by their labels.
 
-    The default method: it has no start to choose and the same answer for every seed as far as the sample is
-    all objects; it takes clusters of equal and of very unequal sizes, and incomplete, weighted and soft
-    ensembles. See `PCC` for memberships as the paper of evidence accumulation defines them.
+    The default method: it has no start to choose, and gives the same answer for every seed as long as the
+    sample contains all objects. It takes clusters of equal and of very unequal sizes, and incomplete,
+    weighted and soft ensembles. See `PCC` for memberships as the paper of evidence accumulation defines them.
 
     Parameters
     ----------
@@ -370,7 +370,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
     chosen_tree_ : which tree was cut, "average" or "distinctness"; None from a start
     has_structure_ : whether some number of clusters stands out: see `bigcons.choose_n_clusters`; where the
         sample says enough of base clusters
-    temperature_ : by what the evidence of the labels is multiplied, because partitions repeat each other
+    temperature_ : factor that multiplies the evidence of the labels, because partitions repeat each other
     objective_ : log-probability of the labels of all objects by the clusters of the sample; from a start, as
         that of the sample by all objects in the earlier clusters is
     history_, n_passes_
@@ -437,7 +437,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
             if told is not None and earlier is None and told.is_clear and told.n_clusters < K:
                 warn_user(
                     f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={K} "
-                    f"({told.in_words}).",
+                    f"({told._told}).",
                     SurplusClustersWarning,
                 )
         if earlier is not None:
