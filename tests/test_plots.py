@@ -185,7 +185,7 @@ def test_convergence__of_a_rising_objective_is_below_the_best():
 
 def test_convergence__without_a_curve_is_a_sentence():
     figure = plots.convergence({"pass": [1, 2, 3], "objective": [-1e6, -1e6 - 1e-4, -1e6 + 1e-4]})
-    assert figure.get_suptitle() == "The objective is -1,000,000 in all 3 passes."
+    assert figure.get_suptitle() == "The objective is -1,000,000 in each of 3 passes."
     assert not any(axes.lines for axes in figure.axes)
     for history in ({"step": [7], "objective": [2.5]}, {"step": [7], "objective": [2.5], "gap": [0.1]}):
         figure = plots.convergence(history)

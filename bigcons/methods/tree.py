@@ -398,10 +398,10 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
     Examples
     --------
     >>> import bigcons as bc
-    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> labels = 3 * [[0, 0, 1, 0]] + [[0, 2, -1, 0]] + 3 * [[1, 1, 0, 1]] + [[1, -1, 0, 1]]
     >>> model = bc.ConsensusTree(n_clusters=2).fit(labels)
     >>> model.labels_
-    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
+    array([0, 0, 0, 0, 1, 1, 1, 1], dtype=int32)
     """
 
     info: ClassVar[MethodInfo] = MethodInfo("Huang et al. 2018", "labels", soft=True, soft_input=True)

@@ -61,7 +61,7 @@ def convergence(consensus: Any) -> Figure:
             n, words = len(objective), {"pass": "passes", "step": "steps"}[unit]
             once = f"There is a single {unit}, so no curve: its objective is {told}."
             figure.suptitle(
-                once if n == 1 else f"The objective is {best:,.8g} in all {n:,} {words}.", fontsize=9
+                once if n == 1 else f"The objective is {best:,.8g} in each of {n:,} {words}.", fontsize=9
             )
         if not names:
             figure.subplots().set_axis_off()

@@ -585,7 +585,7 @@ class PredictingClusterer(ConsensusClusterer):
         ``x`` as in ``fit``, with the same partitions in the same order, some of which may be all missing;
         labels that were not seen in ``fit`` count as missing. After a fit of soft clusterings, ``x`` may be
         the list of their memberships, with the same clusters. Of the objects of the fit itself, a few on a
-        border may get other labels than ``labels_``, for which methods may leave out an object's own vote.
+        border may get other labels than ``labels_``: there, `ConsensusTree` leaves out an object's own vote.
         With ``out``, the result also goes to a Consensus store there, block by block.
         """
         check_is_fitted(self)
