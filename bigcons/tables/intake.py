@@ -175,7 +175,7 @@ def _open(x: Any, role: str, how: Reading) -> Table:
     if package == "xarray":
         return memory.open_xarray(x, role)
     if package == "anndata" and hasattr(x, "obs"):
-        index = memory.PandasTable(x.obs, role)
+        index = memory.PandasTable(x.obs, "obs")
         table = index if role == "labels" else _open(x.X, role, how)
         table._index, table.is_named = index.index, True
         table.measured = frozenset(str(name) for name in x.obs if x.obs[name].dtype.kind in "iuf")

@@ -192,6 +192,10 @@ def test_measurements_of_an_anndata_are_no_partitions():
         InvalidInputError, match=r"numbers in 2 columns, 'n_genes', 'total_counts', .*columns='leiden\*'"
     ):
         Ensemble.from_labels(AnnData(OBS))
+    with pytest.raises(InvalidInputError, match=r"^obs has numbers in 1 column, 'n_genes', which may be"):
+        Ensemble.from_labels(AnnData(OBS), drop="total_counts")
+    with pytest.raises(UnknownColumnError, match=r"^no column of obs matches 'louvain\*'; choose one of"):
+        Ensemble.from_labels(AnnData(OBS), columns="louvain*")
     assert Ensemble.from_labels(AnnData(OBS), drop=["n_genes", "total_counts"]).n_partitions == 2
     assert Ensemble.from_labels(AnnData(OBS), columns=["n_genes"]).n_partitions == 1
 
