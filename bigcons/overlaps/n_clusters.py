@@ -92,7 +92,10 @@ def choose_n_clusters(
     fine partitions. Many groups, and those of very many base clusters, are found by k-means of the labels.
     Numbers are compared by the labels alone: classes that
     all partitions merge cannot be counted, and clusters that most partitions cut alike are counted as
-    several. Where no number lives longer than a single cluster, ``is_clear`` is False.
+    several. If no number has more evidence than a single cluster, ``is_clear`` is False, and fits end in a
+    NoStructureWarning: the partitions may divide a continuum. `bigcons.plots.n_clusters` draws the evidence,
+    ``trust_.clusters`` has the support of each cluster, and `consensus_tree` with ``features`` compares the
+    ensemble with those of one Gaussian.
 
     References
     ----------

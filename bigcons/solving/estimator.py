@@ -64,7 +64,7 @@ from bigcons.tables.files import is_parquet, origin
 from bigcons.tables.ids import Ids
 from bigcons.tables.labels import LabelColumn
 from bigcons.tables.select import INDEX, Column, Columns, select
-from bigcons.validation import check_int
+from bigcons.validation import check_flag, check_int
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
@@ -179,7 +179,8 @@ class ConsensusClusterer(Estimator):
         ``partial_fit`` refuse it.
         """
         path = out if out is not None else self.out
-        resume = not overwrite and bool(getattr(self, "resume", True))
+        check_flag("overwrite", overwrite)
+        resume = check_flag("resume", getattr(self, "resume", True)) and not overwrite
         finished = finished_run(path) if path is not None and resume else None
         if path is not None and finished is None:
             refuse_existing(path, overwrite, "consensus")

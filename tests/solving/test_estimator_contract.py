@@ -336,6 +336,15 @@ def test_fit__refuses_what_is_no_label_matrix(method, x):
     assert "\n" not in str(refusal.value)
 
 
+def test_fit__refuses_flags_that_are_neither_true_nor_false(method, labels, tmp_path):
+    with pytest.raises(InvalidInputError, match="overwrite='no' is not a boolean"):
+        method(n_clusters=K).fit(labels, out=tmp_path / "c.zarr", overwrite="no")
+    if "resume" in method(n_clusters=K).get_params():
+        with pytest.raises(InvalidInputError, match="resume='no' is not a boolean"):
+            method(n_clusters=K, resume="no").fit(labels)
+    assert not list(tmp_path.iterdir())
+
+
 def test_fit__of_a_path_without_anything_says_so(method, tmp_path):
     with pytest.raises((StoreNotFoundError, InvalidInputError), match=r"nothing\.zarr"):
         method(n_clusters=K).fit(tmp_path / "nothing.zarr")
