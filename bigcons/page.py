@@ -140,11 +140,10 @@ def _told_clusters(report: Content) -> str:
     words = ""
     if "stability" in names:
         words = (
-            "<p>Confidence: the probability that a label is right, as far as the partitions can tell: it is "
-            "too high where they share their errors. Stability: how alike the clusters are that random "
-            "halves of the partitions assign (Jaccard). Tightness: how much more often its objects are "
-            "joined than those of different clusters are; separation: than with those of the nearest "
-            "cluster."
+            "<p>Confidence: the probability that a label is right, by the partitions alone; it is too high "
+            "if these share their errors. Stability: how similar the clusters are that random halves of the "
+            "partitions assign (Jaccard). Tightness: how much more often its objects are joined than those "
+            "of different clusters; separation: than with those of the nearest cluster."
         )
         if "support" in names:
             words += (

@@ -82,12 +82,12 @@ class Report:
     notes : list of str
         What else is worth knowing.
     clusters : pyarrow.Table
-        The clusters by falling size; the columns of `Trust.clusters` as far as known, and ``share``.
+        The clusters by falling size; the columns of `Trust.clusters`, where known, and ``share``.
     least_certain : pyarrow.Table or None
         The objects of lowest confidence: ``object``, its row; its ``id``, if it has one; ``cluster``;
         ``confidence``; and, if known, ``second_label`` and ``second_confidence``.
     partitions : pyarrow.Table or None
-        The columns of `Trust.partitions` and of `bigcons.metrics.partition_agreement`, as far as known.
+        The columns of `Trust.partitions` and of `bigcons.metrics.partition_agreement`, where known.
     profiles : ClusterProfiles or None
         What is in each cluster.
     tree : ClusterTree or None

@@ -126,10 +126,10 @@ def trust(
     as far as ``labels`` know it: see below. The probability is its membership in its cluster where
     memberships are probabilities, as of `PCC` by the block model. Else it is that of its label by naive Bayes
     on its base labels, from the shares of base clusters in the clusters of the other objects, tempered
-    because partitions of the same data repeat each other. Either holds as far as the ensemble can tell. Where
-    clusters are not the classes one looks for, or all partitions err together, as k-means of overlapping
-    classes does, no label shows it, and naive Bayes is too confident by about the share of such objects,
-    memberships by less; where partitions err independently, memberships are underconfident.
+    because partitions of the same data repeat each other. Either is judged by the ensemble alone: if clusters
+    are not the classes one looks for, or all partitions err together, as k-means of overlapping classes does,
+    no label shows it, and naive Bayes is too confident by about the share of such objects, memberships by
+    less. Memberships are underconfident when errors are independent.
 
     The table of clusters has the columns ``cluster``, its label; ``size``; ``confidence``, the mean of its
     objects; ``stability``, its mean Jaccard index with the cluster that a half of the partitions alone would
