@@ -112,7 +112,7 @@ MEAN = (
     " level, at {real}"
 )
 MILLION = (
-    "On a million objects the default takes {seconds} s and {gb} GB; of {others} others, {ended} end,"
+    "On a million objects the default takes {seconds} s and {gb} GB; {ended} of the {others} others finish,"
     " in {least_seconds} to {most_seconds} s and {least_gb} to {most_gb} GB"
 )
 CLAIMS = (

@@ -58,15 +58,18 @@ class UnknownColumnError(InvalidInputError):
     def __init__(
         self, where: str, column: str | int, columns: Sequence[str] | None, n_columns: int | None = None
     ) -> None:
-        names = list(columns or [])
-        near = nearest(str(column), names)
+        names, given = list(columns or []), str(column)
+        near = nearest(given, names)
         if columns is None:
             known = f"it has no names: use 0 to {(n_columns or 1) - 1}"
         else:
             more = f", ... ({len(names):,} in total)" if len(names) > 12 else ""
             known = f"choose one of {', '.join(names[:12])}{more}"
-        guess = f" Did you mean {near}?" if near else ""
-        super().__init__(f"{where} has no column {column!r}; {known}.{guess}")
+        guess = f"Did you mean {near}" if near else ""
+        if given and sum(name.startswith(given) for name in names) > 1:
+            guess += f", or {given}* for all that begin so"
+        has = f"no column of {where} matches" if set(given) & set("*?[") else f"{where} has no column"
+        super().__init__(f"{has} {column!r}; {known}.{f' {guess}?' if guess else ''}")
         self.where = where
         self.column = column
         self.columns: list[str] | None = None if columns is None else names
@@ -75,6 +78,32 @@ class UnknownColumnError(InvalidInputError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return UnknownColumnError, (self.where, self.column, self.columns, self._n_columns)
+
+
+class UnknownMethodError(InvalidInputError, KeyError):
+    """There is no consensus method of a given name.
+
+    Attributes:
+        method: The name.
+        nearest: The name that is most like it; None if none is.
+    """
+
+    def __init__(self, method: object, known: Sequence[str], nearest: str | None) -> None:
+        if isinstance(method, type):
+            what, remedy = f"the class {method.__name__}", "pass the name of a method"
+        else:
+            what, remedy = repr(method), "choose one of " + ", ".join(known)
+        meant = "" if nearest is None else f" Did you mean {nearest!r}?"
+        super().__init__(f"method={what} is unknown; {remedy}.{meant}", parameter="method")
+        self.method = method
+        self.nearest = nearest
+        self._known = list(known)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return UnknownMethodError, (self.method, self._known, self.nearest)
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # a KeyError shows its repr
 
 
 class InvalidIdsError(InvalidInputError):
@@ -270,7 +299,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     for name in plain:
         if name.strip("-").replace("-", "_") == _OTHER_NAMES.get(word.strip("-").lower()):
             return plain[name]
-    near = difflib.get_close_matches(word.lower(), plain, n=1)
+    near = difflib.get_close_matches(word.lower(), plain, n=len(plain) or 1)
+    near.sort(key=lambda name: not name.startswith(word.lower()))  # of equals, the most alike stays first
     return plain[near[0]] if near else None
 
 
@@ -288,8 +318,9 @@ def first_line(error: Exception) -> str:
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
-    """Issue a warning that points at the first caller outside bigcons."""
+    """Issue a warning that points at the first caller outside bigcons and the standard library."""
+    passed = {"bigcons", *sys.stdlib_module_names}
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "bigcons":
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in passed:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)

@@ -28,6 +28,7 @@ class Content(NamedTuple):
     n_objects: int
     facts: Mapping[str, Any]
     warnings: Sequence[str]
+    notes: Sequence[str]
     clusters: Any
     levels: Sequence[tuple[str, int]]
     """How many objects are of each range of confidence."""
@@ -98,8 +99,10 @@ def _glance(report: Content) -> str:
     known = {name: value for name, value in report.facts.items() if value is not None}
     shown = {name: value for name, value in known.items() if name in of_all}
     solver = {name: value for name, value in known.items() if name not in of_all}
-    minded = "".join(f"<li>{_text(warning)}</li>" for warning in report.warnings)
-    mind = f"<h3>Warnings</h3><ul class='mind'>{minded}</ul>" if minded else ""
+    mind = ""
+    for title, sentences in (("Warnings", report.warnings), ("Notes", report.notes)):
+        listed = "".join(f"<li>{_text(sentence)}</li>" for sentence in sentences)
+        mind += f"<h3>{title}</h3><ul class='mind'>{listed}</ul>" if listed else ""
     folded = f"<details><summary>What the solver says</summary>{_cards(solver)}</details>" if solver else ""
     return f"<p>{_in_a_sentence(report)}</p>{_cards(shown)}{mind}{folded}"
 
@@ -137,11 +140,10 @@ def _told_clusters(report: Content) -> str:
     words = ""
     if "stability" in names:
         words = (
-            "<p>Confidence: the probability that a label is right, as far as the partitions can tell: it is "
-            "too high where they share their errors. Stability: how alike the clusters are that random "
-            "halves of the partitions assign (Jaccard). Tightness: how much more often its objects are "
-            "joined than those of different clusters are; separation: than with those of the nearest "
-            "cluster."
+            "<p>Confidence: the probability that a label is right, by the partitions alone; it is too high "
+            "if these share their errors. Stability: how similar the clusters are that random halves of the "
+            "partitions assign (Jaccard). Tightness: how much more often its objects are joined than those "
+            "of different clusters; separation: than with those of the nearest cluster."
         )
         if "support" in names:
             words += (
@@ -339,6 +341,8 @@ def _cell(column: str, value: Any) -> str:
         return f"{value:+.2f}"
     if column == "objective":
         return f"{value:,.0f}" if abs(value) >= 1e9 else f"{value:,.10g}"
+    if column == "moved":
+        return f"{value:,.6g}"
     if column in ("gap", "seconds"):
         return f"{value:.3g}"
     if column in _PROBABILITIES and 0 < value < 0.001:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -79,13 +79,15 @@ class Report:
         Numbers of the whole, by name.
     warnings : list of str
         Reasons for caution.
+    notes : list of str
+        What else is worth knowing.
     clusters : pyarrow.Table
-        The clusters by falling size; the columns of `Trust.clusters` as far as known, and ``share``.
+        The clusters by falling size; the columns of `Trust.clusters`, where known, and ``share``.
     least_certain : pyarrow.Table or None
         The objects of lowest confidence: ``object``, its row; its ``id``, if it has one; ``cluster``;
         ``confidence``; and, if known, ``second_label`` and ``second_confidence``.
     partitions : pyarrow.Table or None
-        The columns of `Trust.partitions` and of `bigcons.metrics.partition_agreement`, as far as known.
+        The columns of `Trust.partitions` and of `bigcons.metrics.partition_agreement`, where known.
     profiles : ClusterProfiles or None
         What is in each cluster.
     tree : ClusterTree or None
@@ -165,6 +167,7 @@ class Report:
             self.tree = consensus_tree(self._ensemble, random_state=0, client=client)
         self.facts: dict[str, Any] = _facts(source, told, self.tree)
         self.warnings: list[str] = list(_warnings(source, told, self.clusters, self.partitions, self.tree))
+        self.notes: list[str] = list(_notes(self.partitions))
         self._pictures = _pictures(consensus, source, self._ensemble, self.tree) if pictures else []
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -181,10 +184,10 @@ class Report:
         source = self._source
         return page(
             Content(
-                source.name, _by(source.method), source.n_objects, self.facts, self.warnings, self.clusters,
-                self._told.levels_in_words(), self.profiles, self._n_profiles, self.least_certain,
-                self._values, self.partitions, source.history, source.parameters, source.provenance,
-                self._pictures,
+                source.name, _by(source.method), source.n_objects, self.facts, self.warnings, self.notes,
+                self.clusters, self._told.levels_in_words(), self.profiles, self._n_profiles,
+                self.least_certain, self._values, self.partitions, source.history, source.parameters,
+                source.provenance, self._pictures,
             )
         )  # fmt: skip
 
@@ -392,7 +395,7 @@ def _facts(source: _Source, told: _Told, tree: ClusterTree | None) -> dict[str, 
         "objects": source.n_objects,
         "objects without a label": told.n_unlabeled or None,
         "clusters": clusters_in_words(counted["n_clusters"], None, source.n_clusters),
-        "clusters by the tree": None if tree is None else tree.in_words,
+        "clusters by the tree": None if tree is None else tree._told,
     }
     if told.kind:
         n_labeled = int(told.sizes.sum())
@@ -435,23 +438,34 @@ def _warnings(
         rows = zip(clusters["cluster"].to_pylist(), clusters["stability"].to_pylist(), strict=True)
         if weak := [k for k, value in rows if value is not None and value < 0.5]:
             yield f"Half of the partitions would assign other objects to {_some('cluster', weak)}."
-    if joined := [f"{k} with {other}" for k, other in mergers(clusters).items()]:
-        pairs = _some("cluster", joined)
-        yield f"Halves of the partitions do not tell apart what could be merged at no cost: {pairs}."
-    if partitions is not None:
-        for column, is_poor, words in (
-            ("weight", lambda v: v < 0.1, "say almost nothing about the clusters"),
-            (
-                "redundancy",
-                lambda v: v >= 0.99,
-                "are near copies of another (adjusted Rand index 0.99 or more)",
-            ),
-        ):
-            if column in partitions.column_names:
-                rows = zip(partitions["partition"].to_pylist(), partitions[column].to_pylist(), strict=True)
-                if poor := [name for name, value in rows if value is not None and is_poor(value)]:
-                    names = ", ".join(poor[:3]) + (" and others" if len(poor) > 3 else "")
-                    yield f"{_of(len(poor), len(partitions), 'partitions')} {words}: {names}."
+    if joined := [f"{k} and {other}" for k, other in mergers(clusters).items()]:
+        pairs = _some("Cluster", joined).replace("Cluster ", "Clusters ")
+        yield f"{pairs} are not told apart by halves of the partitions and could be merged."
+    yield from _of_partitions(
+        partitions, "weight", lambda v: v < 0.1, "say almost nothing about the clusters"
+    )
+
+
+def _notes(partitions: Any) -> Iterable[str]:
+    """Yield what is worth knowing and needs no caution, one sentence each."""
+    yield from _of_partitions(
+        partitions,
+        "redundancy",
+        lambda v: v >= 0.99,
+        "are near copies of another (adjusted Rand index 0.99 or more)",
+    )
+
+
+def _of_partitions(
+    partitions: Any, column: str, is_meant: Callable[[float], bool], words: str
+) -> Iterable[str]:
+    """Yield a sentence about the partitions with such values of a column, if there are any."""
+    if partitions is None or column not in partitions.column_names:
+        return
+    rows = zip(partitions["partition"].to_pylist(), partitions[column].to_pylist(), strict=True)
+    if meant := [name for name, value in rows if value is not None and is_meant(value)]:
+        names = ", ".join(meant[:3]) + (" and others" if len(meant) > 3 else "")
+        yield f"{_of(len(meant), len(partitions), 'partitions')} {words}: {names}."
 
 
 def _of(n: int, total: int, what: str) -> str:

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,24 @@ def test_pages__python_lines_run(page, tmp_path, monkeypatch, as_small_process):
     for block in blocks_of(DOCS / f"{page}.md"):
         exec(compile(block, page, "exec"), names)
     assert names["model"].labels_.size == names["model"].memberships_.shape[0]
+
+
+def test_index__example_is_of_clear_structure_and_shows_what_it_finds():
+    (code,) = blocks_of(DOCS / "index.md")
+    names = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exec(compile(code, "index", "exec"), names)
+    assert f"# {names['model'].labels_!r}" in code
+
+
+def test_choosing__tree_has_what_its_comments_say():
+    code = next(code for code in blocks_of(DOCS / "choosing.md") if "min_support" in code)
+    names = {"bc": bigcons}
+    exec(compile(code, "choosing", "exec"), names)
+    tree = names["tree"]
+    assert repr(tree).startswith("ClusterTree(5 clusters")
+    assert tree.cut(min_support=0.95, min_size=50).max() + 1 == names["labels"].max() + 1 == 4
 
 
 def test_comparison__code_without_a_package_runs(capsys):

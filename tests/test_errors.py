@@ -2,6 +2,8 @@
 
 import inspect
 import pickle
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,9 @@ from bigcons.errors import (
     StoreLockedError,
     StoreNotFoundError,
     UnknownColumnError,
+    UnknownMethodError,
+    nearest,
+    warn_user,
 )
 
 EXAMPLES = [
@@ -28,6 +33,8 @@ EXAMPLES = [
     EmptyPartitionError("p3"),
     UnknownColumnError("x.csv", "whoo", ["who", "a"]),
     UnknownColumnError("x.npy", 7, None, 3),
+    UnknownMethodError("hbfg", ["hbgf"], "hbgf"),
+    UnknownMethodError(Path, ["hbgf"], None),
     InvalidIdsError("row 3 has no who.", column="who", row=3),
     MemoryBudgetError("too much.", needed=1_500.5, budget=1_000),
     MissingDependencyError("no figures.", extra="plot"),
@@ -69,3 +76,31 @@ def test_memory_budget__states_more_than_there_is():
     with pytest.raises(MemoryBudgetError) as refusal:
         bigcons.coassociation.dense([[0, 1], [1, 1], [0, 0]], memory="60 B")
     assert (refusal.value.needed, refusal.value.budget) == (72, 60)
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "meant"),
+    [
+        ("leiden_1.0", ["leiden_10", "leiden_1.0_0", "leiden_1.00_10"], "leiden_1.0_0"),
+        ("Leiden", ["lieden", "leiden_0.5"], "leiden_0.5"),
+        ("eac-singel", ["eac", "eac-single"], "eac-single"),
+        ("seed", ["random_state", "seeds"], "random_state"),
+        ("xyzzy", ["eac"], None),
+        ("eac", [], None),
+    ],
+)
+def test_nearest__begins_so_if_possible(word, known, meant):
+    assert nearest(word, known) == meant
+
+
+def test_warn_user__points_at_the_caller_outside_the_standard_library():
+    @contextmanager
+    def warns():
+        warn_user("look here.", UserWarning)
+        yield
+
+    calls = {"contextlib": warns().__enter__, "functools": partial(warn_user, "look here.", UserWarning)}
+    for call in calls.values():
+        with pytest.warns(UserWarning, match="look here") as caught:
+            call()
+        assert caught[0].filename == __file__

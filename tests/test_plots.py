@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from matplotlib.patches import Circle, FancyArrowPatch
 
-from bigcons import MCLA, PCC, ConsensusTree, choose_n_clusters, consensus_tree, plots
+from bigcons import HBGF, MCLA, PCC, ConsensusTree, choose_n_clusters, consensus_tree, plots
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.metrics import cluster_overlap, pac, reliability, trust
@@ -183,11 +183,16 @@ def test_convergence__of_a_rising_objective_is_below_the_best():
     np.testing.assert_allclose(upper.lines[0].get_ydata(), [0.9, 0.5, np.nan, 0.2])
 
 
-def test_convergence__of_equal_objectives_is_flat():
+def test_convergence__without_a_curve_is_a_sentence():
     figure = plots.convergence({"pass": [1, 2, 3], "objective": [-1e6, -1e6 - 1e-4, -1e6 + 1e-4]})
-    low, high = figure.axes[0].get_ylim()
-    assert figure.axes[0].get_yscale() == "linear"
-    assert high - low > 0.1
+    assert figure.get_suptitle() == "The objective is -1,000,000 in each of 3 passes."
+    assert not any(axes.lines for axes in figure.axes)
+    for history in ({"step": [7], "objective": [2.5]}, {"step": [7], "objective": [2.5], "gap": [0.1]}):
+        figure = plots.convergence(history)
+        assert figure.get_suptitle() == "There is a single step, so no curve: its objective is 2.5."
+        assert not any(axes.lines for axes in figure.axes)
+    (gap,) = plots.convergence({"pass": [1, 2], "objective": [2.0, 2.0], "gap": [1.0, 0.1]}).axes
+    assert gap.lines[0].get_ydata().tolist() == [1.0, 0.1]
 
 
 @pytest.mark.parametrize("objective", [[-73_656_080_000.0, -73_656_120_123.0], [3.0, 1.5], [0.0021, 0.00205]])
@@ -203,7 +208,7 @@ def test_convergence__writes_objectives_in_full(objective):
 
 
 def test_convergence__takes_what_memberships_takes(tmp_path):
-    _, labels = three_groups()
+    labels = np.random.default_rng(0).integers(3, size=(60, 12))
     model = PCC(3, random_state=0).fit(labels, out=tmp_path / "c.zarr")
     for source in (model, Consensus.open(tmp_path / "c.zarr")):
         np.testing.assert_array_equal(
@@ -235,6 +240,24 @@ def test_cluster_graph__draws_an_arrow_for_every_overlap():
     assert [text.partition("\n")[0] for text in texts[:5]] == list("01234")
     assert len(circles_of(figure)) == 5
     assert png_bytes(figure).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("n_clusters", [2, 5, 8, 10])
+def test_cluster_graph__arrows_pass_by_other_nodes_and_weights_hide_no_other(n_clusters):
+    values = np.random.default_rng(n_clusters).dirichlet(np.full(n_clusters, 0.15), 300)
+    figure = plots.cluster_graph(values, min_overlap=0.07)
+    figure.draw_without_rendering()
+    axes, circles, arrows = figure.axes[0], circles_of(figure), arrows_of(figure)
+    assert arrows
+    for arrow in arrows:
+        inside = arrow.get_path().interpolated(20).vertices  # between the two circles
+        for circle in circles:
+            far = np.linalg.norm(inside - circle.center, axis=1)
+            assert far.min() > circle.radius - 0.02
+    boxes = [text.get_window_extent() for text in axes.texts[n_clusters:]]
+    overprinted = sum(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
+    assert len(boxes) == len(arrows)
+    assert overprinted == 0
 
 
 @pytest.mark.parametrize("n_clusters", [1, 2, 3, 4, 6, 9, 12])
@@ -369,6 +392,8 @@ def test_trust__draws_clusters_and_the_share_of_objects_below_each_confidence(tm
         for name, column in (("mean confidence", "confidence"), ("stability", "stability")):
             np.testing.assert_array_equal(drawn[name], found.clusters[column].to_numpy()[order])
         assert [label.get_text() for label in left.get_yticklabels()] == [f"{k}: {sizes[k]}" for k in order]
+        heights = [line.get_ydata()[0] for line in left.lines]
+        assert len(set(heights)) == len(heights)  # none hides another
         (steps,) = right.patches
         values, edges, _ = steps.get_data()
         below = [(found.confidence < edge).mean() for edge in edges[1:-1]]
@@ -411,6 +436,14 @@ def test_every_plot_takes_what_it_can_draw_and_says_what_to_pass_instead(tmp_pat
         with pytest.raises(InvalidInputError, match=r"pass (one that was made of it|bigcons\.)"):
             draw(ensemble)
     assert [len(plots.overview(ensemble, *more).axes) for more in ((), (model,))] == [2, 4]
+    for hard in (fixed, MCLA(3)):
+        with pytest.raises(InvalidInputError, match="kept no tree, because its number of clusters was given"):
+            plots.tree(hard)
+    for draw in (plots.memberships, plots.cluster_graph):
+        with pytest.raises(InvalidInputError, match="HBGF has no memberships_; it finds labels alone: use a"):
+            draw(HBGF(3, random_state=0).fit(labels))
+    with pytest.raises(InvalidInputError, match=r"found has type ndarray; pass what .*reliability returned"):
+        plots.reliability(truth)
     for draw in (plots.tree, plots.n_clusters):
         with pytest.raises(InvalidInputError, match="a consensus with n_clusters='auto'"):
             draw(fixed)
@@ -461,7 +494,7 @@ def test_figures__refuse_what_does_not_belong_together():
         plots.coassociation(labels, labels=np.zeros(7, int))
     with pytest.raises(InvalidInputError, match="PCC has no memberships_; fit it first"):
         plots.memberships(PCC(n_clusters=3))
-    with pytest.raises(InvalidInputError, match="PCC has no memberships_; fit it"):
+    with pytest.raises(InvalidInputError, match="PCC has no memberships_; fit it first"):
         plots.cluster_graph(PCC(n_clusters=3))
 
 
@@ -472,8 +505,12 @@ def test_n_clusters__draws_the_evidence_and_marks_the_number_and_the_runner_up()
     curves = {line.get_label(): line for line in above.lines + below.lines}
     np.testing.assert_array_equal(curves["lifetime of the number"].get_ydata(), choice.table["lifetime"])
     np.testing.assert_array_equal(
-        curves["of the least distinct two clusters"].get_ydata(), choice.table["distinctness"]
+        curves["distinctness of the least distinct two"].get_ydata(), choice.table["distinctness"]
     )
+    decides = curves["evidence, which decides"].get_ydata()
+    assert choice.table["n_clusters"][np.argmax(decides)] == choice.n_clusters
+    low, high = below.get_ylim()
+    assert low < decides.min() <= decides.max() < high
     marked = {line.get_xdata()[0] for line in above.lines if len(line.get_xdata()) == 2}
     assert marked == {choice.n_clusters, choice.runner_up}
     assert "3 clusters" in figure.get_suptitle()
@@ -509,6 +546,7 @@ def test_tree__shows_beside_it_what_each_partition_has_in_its_clusters():
     assert len(np.unique(image[:, 0], axis=0)) == 1  # the partition of a single cluster comes first
     assert len(np.unique(image[:, 1], axis=0)) == 2
     assert [len(np.unique(column, axis=0)) for column in image.swapaxes(0, 1)].count(3) >= 1
+    assert [tick.get_text() for tick in beside.get_xticklabels()][:2] == ["p13", "p14"]
     with pytest.raises(InvalidInputError, match="kept without the labels"):
         plots.tree(replace(tree, placer=None), partitions=True)
 

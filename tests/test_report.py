@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from bigcons import Consensus, Ensemble, Report
+from bigcons import MCLA, Consensus, ConsensusTree, Ensemble, Report
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError, UnknownColumnError
@@ -67,6 +67,25 @@ def test_report__tells_clusters_by_falling_size_and_the_least_certain_objects(to
     warned = " ".join(report.warnings)
     assert "max_iter" in warned
     assert "2 of 300 objects (0.7%) have no label in any partition." in warned
+
+
+def test_report__notes_copies_of_partitions_and_warns_of_useless_ones(tmp_path):
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=300)
+    labels = np.column_stack([truth, truth, rng.integers(3, size=300), (truth + 1) % 3])
+    report = Report(MCLA(3, random_state=0).fit(labels), ensemble=labels)
+    (note,) = report.notes
+    assert note.startswith("3 of 4 partitions (75.0%) are near copies of another")
+    assert not any("near copies" in warning for warning in report.warnings)
+    assert any(warning.endswith("say almost nothing about the clusters: p2.") for warning in report.warnings)
+    page = report.html()
+    assert page.index("<h3>Warnings</h3>") < page.index("<h3>Notes</h3>") < page.index("near copies")
+
+
+def test_report__shows_counts_as_whole_numbers(tmp_path):
+    model = ConsensusTree(2, random_state=0).fit(np.tile([[0], [1]], (20, 4)), out=tmp_path / "c.zarr")
+    assert isinstance(model.history_["moved"][0], (int, float))
+    assert f"<td class=n>{model.history_['moved'][0]:g}</td>" in Report(tmp_path / "c.zarr").html()
 
 
 def test_report__weighs_labels_by_the_ensemble_where_the_store_has_no_trust(told, tmp_path):

@@ -29,6 +29,12 @@ def test_check_int__refuses_all_but_positive_integers(value):
     assert refusal.value.parameter == "n_clusters"
 
 
+@pytest.mark.parametrize(("value", "kind"), [(None, "NoneType"), (True, "bool"), (2.5, "float")])
+def test_check_int__names_the_type_of_what_is_no_integer(value, kind):
+    with pytest.raises(InvalidInputError, match=rf"has type {kind}; use an integer >= 1 or 'auto'\.$"):
+        check_int("n_clusters", value, or_auto=True)
+
+
 @given(st.floats(), st.floats(-2, 2))
 def test_check_number__accepts_finite_numbers_in_range(value, low):
     if np.isfinite(value) and low <= value:
@@ -56,7 +62,7 @@ def test_check_flag__accepts_only_booleans(value):
 
 @pytest.mark.parametrize("check", [check_int, check_number, check_flag])
 def test_checks__show_only_the_type_of_long_values(check):
-    with pytest.raises(InvalidInputError, match="x=<ndarray> is ") as refusal:
+    with pytest.raises(InvalidInputError, match=r"x=<ndarray> (has type ndarray|is not)") as refusal:
         check("x", np.zeros((40, 40)))
     assert "\n" not in str(refusal.value)
 

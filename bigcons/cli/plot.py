@@ -72,8 +72,8 @@ def plot(
     """Draw figures of CONSENSUS.
 
     Draws the memberships and the graph of overlapping clusters (of a soft method), how far clusters and
-    objects can be trusted (if it says so), the convergence and, with --ensemble, the co-association of a
-    sample of the objects and the agreement of partitions.
+    objects can be trusted (if it says so), the convergence (of several passes) and, with --ensemble, the
+    co-association of a sample of the objects and the agreement of partitions.
     """
     from bigcons import plots
     from bigcons.storage.commit import new_file
@@ -94,7 +94,8 @@ def plot(
         drawings["clusters"] = partial(_graph, solved, data, glyph or "profile", threshold, client)
     if solved.has_trust:
         drawings["trust"] = partial(plots.trust, solved)
-    if solved.history:
+    unit = "pass" if "pass" in solved.history else "step"
+    if len(solved.history.get(unit, ())) > 1:  # a single pass makes no curve
         drawings["convergence"] = partial(plots.convergence, solved.history)
     if ensemble is not None:
         drawings["coassociation"] = partial(
@@ -107,7 +108,9 @@ def plot(
         if (opened := Ensemble.open(ensemble)).n_partitions > 1 and not opened.is_soft:
             drawings["partitions"] = partial(plots.partitions, opened)
     if not drawings:
-        raise InvalidInputError(f"{consensus} has neither memberships nor history; give --ensemble as well.")
+        raise InvalidInputError(
+            f"{consensus} has neither memberships nor several passes; give --ensemble as well."
+        )
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
         raise InvalidInputError(f"{out} is a file, but figures need a folder; give the path of a folder.")

@@ -71,8 +71,12 @@ def report(
         client=client,
     )
     told.save(out, overwrite=overwrite)
-    minded = "".join(f"\n  {warning}" for warning in told.warnings)
+    minded = [
+        "".join([f"{title}:", *(f"\n  {sentence}" for sentence in sentences)])
+        for title, sentences in (("Warnings", told.warnings), ("Notes", told.notes))
+        if sentences
+    ]
     emit(
-        {"path": out, "facts": told.facts, "warnings": told.warnings},
-        f"{out}{minded and '. Warnings:'}{minded}",
+        {"path": out, "facts": told.facts, "warnings": told.warnings, "notes": told.notes},
+        "\n".join([out, *minded]),
     )

@@ -52,9 +52,8 @@ from bigcons.errors import ExecutionError, StoreExistsError
     "-k",
     "--n-clusters",
     type=cluster_count,
-    required=True,
     metavar="K|LOW:HIGH|auto",
-    help="Maximum number of clusters in the consensus; auto or a range as for `bigcons solve`.",
+    help="Maximum number of clusters in the consensus; auto or a range as for `bigcons solve`.  [required]",
 )
 @method_option(", with its defaults")
 @click.option(
@@ -84,7 +83,7 @@ def run(
     header: bool | None,
     missing: Any,
     log: list[str] | None,
-    n_clusters: int | range | str,
+    n_clusters: int | range | str | None,
     method: str,
     n_partitions: int,
     base_clusters: tuple[int, int] | str | None,
@@ -108,6 +107,8 @@ def run(
 
     for path in (*features, *([] if truth is None else [truth])):
         refuse_missing(path)  # methods take seconds to import
+    if n_clusters is None:
+        raise click.UsageError("Give the number of clusters with -k, or -k auto to have it chosen.")
     if column is not None and truth is None:
         raise click.UsageError("--column has no effect without --truth; give both or neither.")
     if base_clusters is None:

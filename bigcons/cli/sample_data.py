@@ -25,7 +25,8 @@ def sample_data(file: str, size: int, truth: str | None, random_state: int, over
     """Write simulated features to FILE (.csv, .parquet).
 
     Its objects have an id and ten features, and belong to three overlapping classes of unequal size: 60, 25
-    and 15 percent.
+    and 15 percent. The largest class is one cloud of points, the second is two and the smallest is three, so
+    that -k auto finds more than three clusters.
     """
     import numpy as np
     import pyarrow as pa

@@ -218,8 +218,8 @@ def shown_results(results: Mapping[str, Any], solved: Consensus) -> dict[str, An
     is_verbose = logging.getLogger("bigcons").isEnabledFor(logging.INFO)
     shown = {name: value for name, value in results.items() if is_verbose or name not in _OF_THE_SOLVER}
     if shown.pop("n_clusters_choice", None) and (tree := solved.tree) is not None:
-        shown["why so many"] = tree.choice.in_words
-    return with_clusters(shown, solved.clusters_in_words())
+        shown["why so many"] = tree.choice._told
+    return with_clusters(shown, solved._clusters_in_words())
 
 
 def ending(solved: Consensus, commands: Sequence[str]) -> str:
@@ -257,7 +257,8 @@ def parse_method(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tu
             f"Give one ENSEMBLE, not {len(arguments)}: {' '.join(arguments) or 'nothing'}."
         )
     if "n_clusters" not in given and parameters["n_clusters"].default not in (None, "auto"):
-        raise click.UsageError(f"Method {name!r} needs -k, the number of clusters.")
+        auto = ", or auto to have it chosen" if "auto" in str(parameters["n_clusters"].annotation) else ""
+        raise click.UsageError(f"Method {name!r} needs -k, the number of clusters{auto}.")
     if foreign := given.keys() - parameters.keys():
         options = ", ".join(map(option_name, sorted(foreign)))
         raise click.UsageError(f"Method {name!r} takes no {options}; leave it out.")

@@ -50,8 +50,12 @@ def tree(
     STORE is an ensemble, or a consensus whose number of clusters was chosen, which has kept the tree.
 
     Prints the number of clusters recommended, and a table of the splits from the top: the objects of both
-    sides, the height of the split, and its support, how far random halves of the partitions reproduce it.
+    sides, about (~) if the tree is that of a sample, the height of the split, and its support, how far random
+    halves of the partitions reproduce it. A split that takes off too few objects for a cluster leaves
+    n_clusters as it is.
     """
+    import numpy as np
+
     from bigcons import Consensus, consensus_tree, plots
     from bigcons.errors import InvalidInputError
     from bigcons.storage.commit import refuse_existing_file
@@ -75,7 +79,8 @@ def tree(
         )
     K = 2 * found.choice.n_clusters if n_clusters is None else n_clusters
     all_splits = found.table()
-    splits: list[dict[str, Any]] = all_splits.slice(0, max(K - 1, 1)).to_pylist()
+    n_splits = int((np.maximum.accumulate(all_splits["n_clusters"].to_numpy()) < K).sum()) + 1
+    splits: list[dict[str, Any]] = all_splits.slice(0, n_splits).to_pylist()
     if out is not None and out.lower().endswith((".png", ".pdf", ".svg")):
         plots.tree(found, n_clusters).savefig(out)
     elif out is not None:
@@ -93,6 +98,9 @@ def tree(
     parts = [repr(found)]
     if splits:
         rows = [{column: _cell(value) for column, value in row.items()} for row in splits[:SHOWN]]
+        if found.is_sampled:
+            for row in rows:
+                row |= {column: f"~{row[column]}" for column in ("objects", "larger", "smaller")}
         parts.append(table(list(splits[0]), rows))
     if len(splits) > SHOWN:
         parts.append(f"... and {len(splits) - SHOWN:,} lower splits; -o FILE.csv writes all.")

@@ -24,7 +24,7 @@ from bigcons.seeding import SeedLike, generator, resolve_seed
 from bigcons.stores.encoding import Scaling
 from bigcons.stores.features import Features, open_features
 from bigcons.tables.select import Column, Columns
-from bigcons.validation import check_choice
+from bigcons.validation import check_choice, check_flag
 from bigcons.version import __version__
 
 if TYPE_CHECKING:
@@ -116,6 +116,7 @@ def diverse(
 
     low, high = check_range(n_clusters)
     names = _check_algorithms(algorithms)
+    check_flag("standardize", standardize)
     budget = parse_size(memory)
     seed = resolve_seed(random_state)
     numbers = range(low, high + 1)

@@ -52,7 +52,7 @@ from bigcons.stores.features import Features, open_features
 from bigcons.stores.generator import FAR, Generator, label_points
 from bigcons.tables.files import NpyTable
 from bigcons.tables.select import Column, Columns
-from bigcons.validation import check_choice, check_int, check_number
+from bigcons.validation import check_choice, check_flag, check_int, check_number
 from bigcons.version import __version__
 
 if TYPE_CHECKING:
@@ -135,6 +135,8 @@ def make_partitions(
         tol=check_number("tol", tol, at_least=0),
     )
     check_int("n_partitions", n_partitions)
+    check_flag("standardize", standardize)
+    check_flag("resume", resume)
     check_choice("algorithm", algorithm, ("auto", "lloyd", "minibatch"))
     if isinstance(train, str):
         check_choice("train", train, ("auto", "all"))
@@ -482,17 +484,17 @@ def _label_blocks(
 
 
 def check_range(n_clusters: ClusterCount) -> tuple[int, int]:
-    """Return a number or a range of clusters as ``(low, high)``."""
+    """Return a number or a range of clusters as ``(low, high)``; of one cluster there is nothing to learn."""
     if isinstance(n_clusters, (tuple, list)):
         if len(n_clusters) != 2:
             raise InvalidInputError(
                 f"n_clusters={n_clusters!r} is not a range; use an integer or (low, high)."
             )
-        low, high = (check_int(f"n_clusters[{end}]", n_clusters[end]) for end in (0, 1))
+        low, high = (check_int(f"n_clusters[{end}]", n_clusters[end], at_least=2) for end in (0, 1))
         if low > high:
             raise InvalidInputError(f"n_clusters={n_clusters!r} is not a range; use (low, high), low first.")
         return low, high
-    number = check_int("n_clusters", n_clusters)
+    number = check_int("n_clusters", n_clusters, at_least=2)
     return number, number
 
 

@@ -34,6 +34,7 @@ from bigcons.storage.leftovers import is_left, temporary_folder
 from bigcons.storage.locks import sweep_locks, writer_lock
 from bigcons.storage.places import DiskPlace, atomic_file, disk_errors, place_of
 from bigcons.storage.reading import open_file, read_json
+from bigcons.validation import check_flag
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
@@ -146,6 +147,7 @@ def find_finished(
     Raises StoreExistsError for anything else at ``out``; for an ensemble with other parameters than those
     ``asked`` for, the error names the difference. A parameter that is None matches any value.
     """
+    check_flag("overwrite", overwrite)
     if out is None:
         return None
     place = place_of(out)

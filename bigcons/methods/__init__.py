@@ -94,8 +94,8 @@ class _Methods(Mapping[str, "type[ConsensusClusterer]"]):
     """Classes by name, each imported when it is first asked for."""
 
     def __getitem__(self, name: str) -> type[ConsensusClusterer]:
-        if name not in _REGISTRY:
-            raise KeyError(_unknown(name))
+        if not isinstance(name, str) or name not in _REGISTRY:
+            raise _unknown(name)
         method: type[ConsensusClusterer] = __getattr__(_REGISTRY[name].partition(":")[2])
         return method
 
@@ -115,12 +115,13 @@ class _Methods(Mapping[str, "type[ConsensusClusterer]"]):
 METHODS = _Methods()
 
 
-def _unknown(name: object) -> str:
-    from bigcons.errors import nearest
+def _unknown(name: object) -> Exception:
+    from bigcons.errors import UnknownMethodError, nearest
 
-    near = nearest(str(name), _REGISTRY)
-    meant = "." if near is None else f"; did you mean {near!r}?"
-    return f"unknown method {name!r}{meant} Choose from {', '.join(_REGISTRY)}."
+    kind = name if isinstance(name, type) else type(name)  # of a method, or its estimator
+    of_class = {home.partition(":")[2]: method for method, home in _REGISTRY.items()}
+    near = of_class.get(kind.__name__) or nearest(str(name), _REGISTRY)
+    return UnknownMethodError(name, tuple(_REGISTRY), near)
 
 
 def __getattr__(name: str) -> Any:

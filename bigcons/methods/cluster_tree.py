@@ -117,11 +117,11 @@ def consensus_tree(
 
     Notes
     -----
-    Sample and groups are those of `choose_n_clusters`, from 30 groups of 2,000 objects on.
+    The sample and its groups are those of `choose_n_clusters`: at least 30 groups of up to 2,000 objects.
     The support of a split is the mean, over eight random halves of the partitions, of how far the tree of a
-    half divides the same objects in the same two sides: see `bigcons.overlaps.support`. That of parts of a
-    continuum may reach .9: a split is real where it has support and the number of clusters stands out. O(n)
-    time for the sample, and some five times that of the groups.
+    half divides the same objects in the same two sides: see `bigcons.overlaps.support`. Parts of a continuum
+    may have a support of .9, too: a split is real if it has support and some number of clusters stands out.
+    Drawing the sample takes O(n) time, and the support some five times that of the groups.
 
     With ``features``, the generator of the ensemble makes as many partitions of up to 2,000 of the objects,
     and of as many points of one Gaussian with their covariance, ``n_draws`` times. The p-value of K clusters

@@ -89,9 +89,9 @@ def consensus(x: Any, n_clusters: Any, method: str = "tree", **parameters: Any) 
     Examples
     --------
     >>> import bigcons as bc
-    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> labels = 3 * [[0, 0, 1, 0]] + [[0, 2, -1, 0]] + 3 * [[1, 1, 0, 1]] + [[1, -1, 0, 1]]
     >>> bc.consensus(labels, n_clusters=2).labels_
-    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
+    array([0, 0, 0, 0, 1, 1, 1, 1], dtype=int32)
     >>> bc.consensus(labels, n_clusters=2, method="hbgf", random_state=0)
     HBGF(n_clusters=2, random_state=0)
     """

@@ -340,9 +340,9 @@ def survey_for_tree(
 class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, ContinuingClusterer):
     """Merge small groups of objects into a tree, cut it, and place all objects by their labels.
 
-    The default method: it has no start to choose and the same answer for every seed as far as the sample is
-    all objects; it takes clusters of equal and of very unequal sizes, and incomplete, weighted and soft
-    ensembles. See `PCC` for memberships as the paper of evidence accumulation defines them.
+    The default method: it has no start to choose, and gives the same answer for every seed as long as the
+    sample contains all objects. It takes clusters of equal and of very unequal sizes, and incomplete,
+    weighted and soft ensembles. See `PCC` for memberships as the paper of evidence accumulation defines them.
 
     Parameters
     ----------
@@ -371,17 +371,17 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
     chosen_tree_ : which tree was cut, "average" or "distinctness"; None from a start
     has_structure_ : whether some number of clusters stands out: see `bigcons.choose_n_clusters`; where the
         sample says enough of base clusters
-    temperature_ : by what the evidence of the labels is multiplied, because partitions repeat each other
+    temperature_ : factor that multiplies the evidence of the labels, because partitions repeat each other
     objective_ : log-probability of the labels of all objects by the clusters of the sample; from a start, as
         that of the sample by all objects in the earlier clusters is
     history_, n_passes_
 
     Notes
     -----
-    Up to 2,000 objects for 33 clusters, and 60 for each further one, form groups by the principal coordinates of
-    their labels; of more than 500 labels of an object, by those of evenly spaced partitions. Two trees merge
-    the groups: by average link of the locally weighted co-association, and by distinctness, how cleanly the
-    partitions that separate two clusters do so. Both are cut, and the cut with the larger product of mean
+    Up to 2,000 objects for 33 clusters, and 60 for each further one, form groups by the principal coordinates
+    of their labels; of more than 500 labels of an object, by those of evenly spaced partitions. Two trees
+    merge the groups: by average link of the locally weighted co-association, and by distinctness, how cleanly
+    the partitions that separate two clusters do so. Both are cut, and the cut with the larger product of mean
     normalized mutual information with the partitions and mean distinctness is taken: see
     `bigcons.overlaps.tree`. Where a sample has fewer than 4 labels for each of many base clusters, groups are
     of all objects, three for each cluster, in the spectral embedding of `HBGF`, which takes up to 14 passes.
@@ -399,10 +399,10 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
     Examples
     --------
     >>> import bigcons as bc
-    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> labels = 3 * [[0, 0, 1, 0]] + [[0, 2, -1, 0]] + 3 * [[1, 1, 0, 1]] + [[1, -1, 0, 1]]
     >>> model = bc.ConsensusTree(n_clusters=2).fit(labels)
     >>> model.labels_
-    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
+    array([0, 0, 0, 0, 1, 1, 1, 1], dtype=int32)
     """
 
     info: ClassVar[MethodInfo] = MethodInfo("Huang et al. 2018", "labels", soft=True, soft_input=True)
@@ -442,7 +442,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
             if earlier is None and told.is_clear and told.n_clusters < K:
                 warn_user(
                     f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={K} "
-                    f"({told.in_words}).",
+                    f"({told._told}).",
                     SurplusClustersWarning,
                 )
         if earlier is not None:

@@ -121,10 +121,10 @@ def trust(
     as far as ``labels`` know it: see below. The probability is its membership in its cluster where
     memberships are probabilities, as of `PCC` by the block model. Else it is that of its label by naive Bayes
     on its base labels, from the shares of base clusters in the clusters of the other objects, tempered
-    because partitions of the same data repeat each other. Either holds as far as the ensemble can tell. Where
-    clusters are not the classes one looks for, or all partitions err together, as k-means of overlapping
-    classes does, no label shows it, and naive Bayes is too confident by about the share of such objects,
-    memberships by less; these are too doubtful where partitions err independently.
+    because partitions of the same data repeat each other. Either is judged by the ensemble alone: if clusters
+    are not the classes one looks for, or all partitions err together, as k-means of overlapping classes does,
+    no label shows it, and naive Bayes is too confident by about the share of such objects, memberships by
+    less. Memberships are underconfident when errors are independent.
 
     The table of clusters has the columns ``cluster``, its label; ``size``; ``confidence``, the mean of its
     objects; ``stability``, its mean Jaccard index with the cluster that a half of the partitions alone would
@@ -153,7 +153,7 @@ def trust(
         of a fitted `PCC` by the block model, which are closer to the truth, without ``temperature``; else
         naive Bayes.
     temperature
-        By what the evidence of the labels is multiplied, from 0 to 1; 1 takes the partitions for independent.
+        Factor that multiplies the evidence of the labels, from 0 to 1; 1 takes the partitions as independent.
         None: the share of them that would be as uncertain if independent, by the spread of the evidence in a
         sample of objects.
     client

@@ -154,16 +154,22 @@ def cluster_centroids(features: object, memberships: Any, threshold: float = 0.0
     return np.divide(sums, sizes[:, None], out=np.full_like(sums, np.nan), where=sizes[:, None] > 0)
 
 
+def refuse_without_memberships(model: Any) -> None:
+    """Raise InvalidInputError for a clusterer that has no memberships."""
+    if not hasattr(model, "memberships_"):
+        remedy = "fit it first"
+        if hasattr(model, "labels_"):
+            remedy = "it finds labels alone: use a soft method, such as ConsensusTree or PCC"
+        raise InvalidInputError(f"{type(model).__name__} has no memberships_; {remedy}.")
+
+
 class _MembershipRows:
     """Memberships read by blocks in float64, zero for objects in no cluster."""
 
     def __init__(self, memberships: Any) -> None:
         self._labels: np.ndarray | None = None
         if hasattr(memberships, "fit"):
-            if not hasattr(memberships, "memberships_"):
-                raise InvalidInputError(
-                    f"{type(memberships).__name__} has no memberships_; fit it, or choose a soft method."
-                )
+            refuse_without_memberships(memberships)
             self._labels, memberships = memberships.labels_, memberships.memberships_
         if isinstance(memberships, Consensus):
             self._source: Any = memberships

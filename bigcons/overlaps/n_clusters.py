@@ -73,9 +73,9 @@ def choose_n_clusters(
     ensemble
         An Ensemble, the path of one, or a table of labels; soft clusterings, too.
     k_range : (least, most) or None, default=None
-        Numbers to compare, both included; None: from 1 to as many as there are, see below, and 1 only where
-        halves of the partitions agree on the next best number less than half-way between chance and identity:
-        many a continuum has useful parts.
+        Numbers to compare, both included. None: from 1 to as many as there are, see below; 1 is recommended
+        only if halves of the partitions agree on the next best number less than half as well as perfect
+        agreement, corrected for chance, because even a continuum can be divided usefully.
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out.
     random_state : int, RandomState, Generator or None, default=None
@@ -94,11 +94,14 @@ def choose_n_clusters(
     -----
     One pass over the labels draws 2,000 objects, which form 30 groups. Where half of them seem to be
     clusters, or the least distinct two are half as distinct as the most distinct, there are twice as many,
-    of 20 objects each, up to one for 5 objects and as far as their tree stays cheap: some thousand groups of
+    of 20 objects each, up to one for 5 objects and as long as their tree stays cheap: some thousand groups of
     fine partitions. Many groups, and those of very many base clusters, are found by k-means of the labels.
     Numbers are compared by the labels alone: classes that
     all partitions merge cannot be counted, and clusters that most partitions cut alike are counted as
-    several. Where no number lives longer than a single cluster, ``is_clear`` is False.
+    several. If no number has more evidence than a single cluster, ``is_clear`` is False, and fits end in a
+    NoStructureWarning: the partitions may divide a continuum. `bigcons.plots.n_clusters` draws the evidence,
+    ``trust_.clusters`` has the support of each cluster, and `consensus_tree` with ``features`` compares the
+    ensemble with those of one Gaussian.
 
     References
     ----------
@@ -295,11 +298,14 @@ class ChoosingClusterer(ConsensusClusterer):
         Warn if none does but several are asked for.
         """
         self._judged = Judged(rows, found.sample, found.halves.of_clusters, n_clusters)
-        self.has_structure_: bool = found.choice.is_clear
-        if not self.has_structure_ and is_asked:
+        told = found.choice
+        self.has_structure_: bool = told.is_clear
+        if not told.is_clear and is_asked:
+            other = "" if told.runner_up is None else f", next best {told.runner_up}"
             warn_user(
-                "no number of clusters stands out: halves of the partitions find none that are more distinct "
-                f"than the parts of data without clusters are ({found.choice!r}).",
+                "the labels may have no cluster structure: random halves of the partitions find no number of "
+                "clusters again more reliably than in data without clusters. "
+                f"Best guess: {told.n_clusters}{other}; see help(bigcons.choose_n_clusters).",
                 NoStructureWarning,
             )
 

@@ -119,10 +119,10 @@ def _sampled_memberships(consensus: Any, n_objects: int, random_state: SeedLike)
             if of_block.size:
                 parts.append(consensus.read_memberships(block.start, block.stop)[of_block])
         return _Sample(consensus.n_objects, np.concatenate(labels), np.concatenate(parts), sizes)
-    if hasattr(consensus, "fit") and not hasattr(consensus, "memberships_"):
-        raise InvalidInputError(
-            f"{type(consensus).__name__} has no memberships_; fit it first, or use a soft method."
-        )
+    if hasattr(consensus, "fit"):
+        from bigcons.metrics.memberships import refuse_without_memberships
+
+        refuse_without_memberships(consensus)
     values = getattr(consensus, "memberships_", consensus)
     values = values if hasattr(values, "shape") else np.asarray(values)
     if len(values.shape) != 2:

@@ -66,23 +66,22 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
         )
     table = {name: clusters[name].to_numpy() for name in ("cluster", "size", *_MEASURES)}
     shown = np.argsort(-table["size"], kind="stable")[:n_clusters]
-    height = 1.1 + (0.25 if len(shown) <= 10 else 0.15) * max(len(shown), 6)
+    height = 1.1 + (0.28 if len(shown) <= 10 else 0.2) * max(len(shown), 6)
     with new_figure(6.8, height) as figure:
         left, right = figure.subplots(1, 2, width_ratios=[1.4, 1])
         rows = np.arange(len(shown))
-        for (name, (words, marker)), color in zip(_MEASURES.items(), PALETTE, strict=False):
-            if np.isnan(table[name]).all():
-                continue
-            left.plot(table[name][shown], rows, marker, color=color, markersize=4.5, label=words)
+        known = [name for name in _MEASURES if not np.isnan(table[name]).all()]
+        for at, name in enumerate(known):  # one below the other, so that none hides another
+            words, marker = _MEASURES[name]
+            y = rows + 0.18 * (at - (len(known) - 1) / 2)
+            left.plot(table[name][shown], y, marker, color=PALETTE[at], markersize=4.0, label=words)
         left.hlines(rows, 0, 1, color="#E4E4E4", linewidth=0.6, zorder=0.5)
         names = [f"{table['cluster'][k]}: {table['size'][k]:,}" for k in shown.tolist()]
         left.set_yticks(rows, names, fontsize=9 if len(shown) <= 10 else 7)
         left.set(xlim=(min(0.0, *left.get_xlim()), 1.02), ylim=(len(shown) - 0.4, -0.6))
         largest = "" if len(shown) == len(clusters) else f", the {len(shown)} largest of {len(clusters):,}"
         left.set_ylabel(f"cluster: number of objects{largest}")
-        left.legend(
-            loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=4, handletextpad=0.1, columnspacing=1.0
-        )
+        figure.legend(loc="outside upper left", ncols=4, handletextpad=0.1, columnspacing=1.0)
         edges, share = _share_below(parts)
         right.stairs(share, edges, color=PALETTE[0], linewidth=1.4, baseline=None)
         right.set_yscale("log")
@@ -136,6 +135,12 @@ def reliability(found: Any, truth: Any = None) -> Figure:
             confidence = found.read_trust(0, found.n_objects)["confidence"]
         found = judge(truth, labels, confidence)
     curves: Mapping[str, Reliability] = found if isinstance(found, Mapping) else {"": found}
+    for curve in curves.values():
+        if not hasattr(curve, "accuracy"):
+            raise InvalidInputError(
+                f"found has type {type(curve).__name__}; pass what bigcons.metrics.reliability returned, or "
+                "a model with its confidence, and the truth."
+            )
     with new_figure(4.0 if len(curves) == 1 else 5.6, 4.6) as figure:
         from matplotlib.ticker import PercentFormatter
 

@@ -25,7 +25,7 @@ def convergence(consensus: Any) -> Figure:
 
     The objective is drawn as its distance from the best one, relative to that; the best itself, and what
     equals it within rounding, has no point. Where there are fewer than two points, the objectives themselves
-    are drawn.
+    are drawn, and where these do not change, or there is a single pass, a sentence says so.
 
     ``consensus`` is a ``Consensus``, a fitted clusterer, or the history of one: a mapping of lists named
     ``pass`` or ``step``, ``objective`` and, if the method has one, ``gap``.
@@ -49,32 +49,38 @@ def convergence(consensus: Any) -> Figure:
         raise InvalidInputError(
             f"history has the entries {sorted(history)}; a curve needs 'pass' or 'step', and 'objective'."
         )
-    names = [name for name in ("objective", "gap") if history.get(name)]
-    objective, unit_words = (
-        np.asarray(history["objective"], float),
-        {"pass": "pass over the data", "step": "single-object step"},
-    )
+    objective = np.asarray(history["objective"], float)
     distance, best = _from_best(objective)
-    shows_distance = np.count_nonzero(distance > 0) >= 2
+    names = [name for name in ("objective", "gap") if history.get(name) and len(objective) > 1]
+    n_apart = np.count_nonzero(distance > 0)
+    told = f"{best:,.0f}" if abs(best) >= 1e9 else f"{best:,.10g}"
+    if not n_apart:
+        names = [name for name in names if name != "objective"]
     with new_figure(4.8, 0.7 + 1.3 * len(names)) as figure:
+        if not n_apart:
+            n, words = len(objective), {"pass": "passes", "step": "steps"}[unit]
+            once = f"There is a single {unit}, so no curve: its objective is {told}."
+            figure.suptitle(
+                once if n == 1 else f"The objective is {best:,.8g} in each of {n:,} {words}.", fontsize=9
+            )
+        if not names:
+            figure.subplots().set_axis_off()
+            return figure
         panels: Any = np.atleast_1d(figure.subplots(len(names), sharex=True))
-        if shows_distance:
+        if n_apart >= 2:
             _draw_curve(panels[0], history[unit], np.where(distance > 0, distance, np.nan), PALETTE[0])
             _set_log(panels[0])
             panels[0].set_ylabel("objective, relative\ndistance to the best")
-            told = f"{best:,.0f}" if abs(best) >= 1e9 else f"{best:,.10g}"
             panels[0].set_title(f"best: {told}", loc="right", fontsize=8)
-        else:
+        elif n_apart:
             _draw_curve(panels[0], history[unit], objective, PALETTE[0])
-            least = 10 * ROUNDING * abs(best)
-            panels[0].set_ylim(*np.add(panels[0].get_ylim(), (-least, least)))
             panels[0].set_ylabel("objective")
             panels[0].yaxis.set_major_formatter(_plain_numbers())
         if "gap" in names:
-            _draw_curve(panels[1], history[unit], history["gap"], PALETTE[1])
-            panels[1].set_ylabel("optimality gap")
-            _set_log(panels[1])
-        panels[-1].set_xlabel(unit_words[unit])
+            _draw_curve(panels[-1], history[unit], history["gap"], PALETTE[1])
+            panels[-1].set_ylabel("optimality gap")
+            _set_log(panels[-1])
+        panels[-1].set_xlabel({"pass": "pass over the data", "step": "single-object step"}[unit])
         figure.align_ylabels()
     return figure
 
@@ -98,8 +104,9 @@ def n_clusters(choice: Any) -> Figure:
     ``choice`` is what `bigcons.choose_n_clusters` returned, or a clusterer or Consensus whose number of
     clusters was chosen.
     Above, the distinctness of the least distinct two of so many clusters, which falls where one of them would
-    be cut. Below, how long each number lives, and how far halves of the partitions agree on it; by both, the
-    number is chosen (`NClustersChoice`).
+    be cut, and how far halves of the partitions agree on the number. Below, how long each number lives, and
+    the evidence by both, which decides; the number is clear if it has more than a single cluster, the dotted
+    line (`NClustersChoice`). Each panel has its own scale.
 
     Examples
     --------
@@ -117,28 +124,27 @@ def n_clusters(choice: Any) -> Figure:
             f"choice has type {type(choice).__name__}; pass bigcons.choose_n_clusters(ensemble), or a "
             "consensus with n_clusters='auto'."
         )
-    table, k = choice.table, choice.table["n_clusters"]
+    table, k = choice.table | {"evidence": choice._evidence}, choice.table["n_clusters"]
     panels = (
-        ("distinctness", {"distinctness": "of the least distinct two clusters"}),
-        (
-            "lifetime, agreement",
-            {"lifetime": "lifetime of the number", "agreement": "agreement of halves"},
-        ),
+        {"distinctness": "distinctness of the least distinct two", "agreement": "agreement of halves"},
+        {"lifetime": "lifetime of the number", "evidence": "evidence, which decides"},
     )
     with new_figure(5.6, 4.6) as figure:
-        for axes, (what, curves) in zip(figure.subplots(2, sharex=True), panels, strict=True):
-            for (name, words), color, line in zip(curves.items(), PALETTE, ("-", ":", "--"), strict=False):
+        for axes, curves in zip(figure.subplots(2, sharex=True), panels, strict=True):
+            for (name, words), color, line in zip(curves.items(), PALETTE, (":", "-"), strict=False):
                 axes.plot(
                     k, table[name], line, color=color, marker="o", markersize=3, linewidth=1.2, label=words
                 )
-            axes.set(ylabel=what, ylim=(0, 1.05))
             axes.axvline(choice.n_clusters, color=GUIDE, linewidth=0.8, zorder=0)
             if choice.runner_up is not None:
                 axes.axvline(choice.runner_up, color=GUIDE, linewidth=0.8, linestyle="--", zorder=0)
             axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
             axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
+        figure.axes[0].set_ylim(0, 1.05)
+        axes.axhline(choice.lifetime_of_one, color=GUIDE, linewidth=0.8, linestyle=":", zorder=0)
         second = "" if choice.runner_up is None else f"; runner-up {choice.runner_up} (dashed)"
-        figure.suptitle(f"{choice.n_clusters} clusters recommended{second}", fontsize=10)
+        doubt = "" if choice.is_clear else ", but none stands out"
+        figure.suptitle(f"{choice.n_clusters} clusters recommended{doubt}{second}", fontsize=10)
         axes.set_xlabel("number of clusters")
     return figure
 

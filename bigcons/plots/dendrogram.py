@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.plots.drawing import GUIDE, new_figure, tree_of
+from bigcons.plots.drawing import GUIDE, new_figure, shortened, tree_of
 from bigcons.validation import check_int
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ WIDEST = 14.0
 MOST_NUMBERED = 20
 """Clusters up to which the support of every split is written beside it."""
 
+MOST_NAMED = 40
+"""Partitions of which each is named; of more, only some."""
+
 COLORS = "viridis_r"
 
 
@@ -28,8 +31,8 @@ def tree(tree: Any, n_clusters: int | None = None, *, partitions: bool = False) 
 
     ``tree`` is what `bigcons.consensus_tree` returned, or a clusterer or Consensus whose number of clusters
     was chosen; ``n_clusters``, by default the number recommended, or 2 where that is 1, says down to which
-    clusters. By default, splits that take off too few objects to count are passed over. From left to right,
-    every column is one split, as numbered in ``tree.table()``. Lines are as wide as their share of the
+    clusters. Splits that take off too few objects to count are passed over. From left to right, every column
+    is one split, as numbered in ``tree.table()``. Lines are as wide as their share of the
     objects; the color of a split, and of its two sides, is its support. On the right are the clusters,
     numbered by falling size, with their shares.
 
@@ -73,10 +76,13 @@ def tree(tree: Any, n_clusters: int | None = None, *, partitions: bool = False) 
         panels = figure.subplots(1, 1 + partitions, squeeze=False, sharey=True)[0]
         axes = panels[0]
         if partitions:
-            image = _of_partitions(tree, [members[k] for k in ends], colormaps["turbo"])
-            beside, M = panels[1], image.shape[1]
+            image, order = _of_partitions(tree, [members[k] for k in ends], colormaps["turbo"])
+            beside, M = panels[1], len(order)
             beside.imshow(image, extent=(0.5, M + 0.5, -0.5, K - 0.5), aspect="auto", interpolation="none")
             beside.set(xlabel=f"the {M:,} partitions, by number of clusters")
+            named = np.arange(0, M, -(-M // MOST_NAMED))
+            names = [shortened(tree.placer.ensemble.names[order[at]]) for at in named]
+            beside.set_xticks(named + 1, names, rotation=90, fontsize=6)
             beside.tick_params(axis="y", length=0)
         top = next(iter(branches), 2 * G - 2)
         axes.plot([0.0, x.get(top, last)], [y[top]] * 2, color=GUIDE, linewidth=WIDEST, solid_capstyle="butt")
@@ -98,14 +104,18 @@ def tree(tree: Any, n_clusters: int | None = None, *, partitions: bool = False) 
         axes.spines["left"].set_visible(False)
         axes.set(xlim=(0.0, last), ylim=(-0.7, K - 0.3), xlabel="split, by falling height")
         axes.set_xticks(sorted(x.values())[:: max((K - 1) // 12, 1)])
-        axes.set_title(f"{K} clusters of {tree.n_objects:,} objects", fontsize=9)
+        shares = f", shares of {tree.sizes.sum():,} of them" if tree.is_sampled else ""
+        axes.set_title(f"{K} clusters of {tree.n_objects:,} objects{shares}", fontsize=9)
         figure.colorbar(scale, ax=axes, label="support", pad=0.02, aspect=20, shrink=min(1.0, 12 / K),
                         location="left")  # fmt: skip
     return figure
 
 
-def _of_partitions(tree: Any, members: list[list[int]], colormap: Any) -> np.ndarray:
-    """Return the colors (K, M, 3) of what partitions have in clusters of these leaves, the coarsest first."""
+def _of_partitions(tree: Any, members: list[list[int]], colormap: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the colors (K, M, 3) of what partitions have in clusters of these leaves, the coarsest first.
+
+    And the partitions in this order.
+    """
     groups, K = tree.placer.found.groups, len(members)
     table = np.array([groups.table[leaves].sum(axis=0) for leaves in members])
     in_all = np.maximum(table.sum(axis=0), 1.0)
@@ -117,7 +127,8 @@ def _of_partitions(tree: Any, members: list[list[int]], colormap: Any) -> np.nda
         share = (part.max(axis=1) / np.maximum(total, 1.0))[:, None]
         columns.append(1.0 - share * (1.0 - colors[start + largest]))
         sizes.append(np.count_nonzero(part.any(axis=0)))
-    return np.stack(columns, axis=1)[:, np.argsort(sizes, kind="stable")]
+    order = np.argsort(sizes, kind="stable")
+    return np.stack(columns, axis=1)[:, order], order
 
 
 def _leaves(merges: np.ndarray, n_leaves: int) -> list[list[int]]:

@@ -84,14 +84,20 @@ def refuse_ensemble(found: Any) -> None:
 def tree_of(found: Any) -> ClusterTree:
     """Return a tree of clusters, or the one that a fit or a store has kept."""
     if is_consensus(found):
-        found = getattr(found, "tree_", getattr(found, "tree", None)) or found
+        kept = getattr(found, "tree_", getattr(found, "tree", None))
+        if kept is None:
+            raise InvalidInputError(
+                f"this {type(found).__name__} has kept no tree, because its number of clusters was given; "
+                "pass bigcons.consensus_tree(ensemble), or a consensus with n_clusters='auto'."
+            )
+        found = kept
     if not hasattr(found, "merges"):
         raise InvalidInputError(
-            f"tree has type {type(found).__name__} and no tree; pass bigcons.consensus_tree(ensemble), or a "
+            f"tree has type {type(found).__name__}; pass bigcons.consensus_tree(ensemble), or a "
             "consensus with n_clusters='auto'."
         )
-    kept: ClusterTree = found
-    return kept
+    tree: ClusterTree = found
+    return tree
 
 
 def labels_of(consensus: Any) -> Any:

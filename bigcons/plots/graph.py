@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.patches import Circle
 
-# The graph of clusters, in units: the radius of a node, the distance of neighbors, and how
-# far arrows bend.
-_RADIUS, _SPACING, _BEND = 0.34, 1.35, 0.13
+# The graph of clusters, in units: the radius of a node, the distance of neighbors, and the size of a weight.
+_RADIUS, _SPACING, _LABEL = 0.34, 1.35, np.array([0.26, 0.13])
+
+_BENDS = (0.13, -0.26, 0.26, -0.39, 0.39, -0.52, 0.52)
+"""How far arrows bend: as little as passes by other nodes, and not as the arrow back."""
 
 
 def cluster_graph(
@@ -104,8 +106,10 @@ def cluster_graph(
                 draw(inset, rows[k])
                 inset.set_axis_off()
         drawn = [pair for pair in itertools.permutations(nodes, 2) if overlap[pair] >= min_overlap]
+        labels: list[np.ndarray] = []
         for a, b in drawn:
-            _draw_arrow(axes, nodes[a], nodes[b], overlap[a, b])
+            others = np.array([nodes[k].center for k in nodes if k not in (a, b)]).reshape(-1, 2)
+            labels.append(_draw_arrow(axes, nodes[a], nodes[b], overlap[a, b], others, labels))
         n_full = int(np.count_nonzero(sizes))
         left_out = f"; {len(shown)} largest of {n_full} clusters" if len(shown) < n_full else ""
         if drawn:
@@ -167,16 +171,38 @@ def _draw_node(axes: Axes, place: np.ndarray, name: str, share: str, color: str,
     return node
 
 
-def _draw_arrow(axes: Axes, start: Circle, end: Circle, weight: float) -> None:
-    """Draw a bent arrow between two circles, and its weight on it, nearer to the start if it is long."""
+def _draw_arrow(
+    axes: Axes,
+    start: Circle,
+    end: Circle,
+    weight: float,
+    others: np.ndarray,
+    labels: Sequence[np.ndarray],
+) -> np.ndarray:
+    """Draw a bent arrow between two circles that passes by the others, and its weight on it.
+
+    The weight is where it hides none of the ``labels`` there are; its place is returned.
+    """
     from matplotlib.patches import FancyArrowPatch
 
     first, last = np.array(start.center), np.array(end.center)
+    t = np.linspace(0.0, 1.0, 41)[:, None]
+    dx, dy = last - first
+
+    def curve(bend: float) -> np.ndarray:
+        control = (first + last) / 2 + bend * np.array([dy, -dx])
+        return (1 - t) ** 2 * first + 2 * t * (1 - t) * control + t**2 * last
+
+    def clearance(bend: float) -> float:
+        from_others = np.linalg.norm(curve(bend)[:, None] - others, axis=2)
+        return min(float(from_others.min(initial=np.inf)), _RADIUS + 0.08)
+
+    bend = max(_BENDS, key=clearance)  # the first one that passes all nodes, as the order of the bends is
     width = 0.6 + 6 * weight
     arrow = FancyArrowPatch(
         (first[0], first[1]),
         (last[0], last[1]),
-        connectionstyle=f"arc3,rad={_BEND}",
+        connectionstyle=f"arc3,rad={bend}",
         arrowstyle="-|>",
         mutation_scale=7 + 1.6 * width,
         patchA=start,
@@ -188,12 +214,20 @@ def _draw_arrow(axes: Axes, start: Circle, end: Circle, weight: float) -> None:
         zorder=2,
     )
     axes.add_patch(arrow)
-    dx, dy = last - first
-    control = (first + last) / 2 + _BEND * np.array([dy, -dx])
-    t = 0.42 if np.hypot(dx, dy) < 1.5 * _SPACING else 0.33
-    x, y = (1 - t) ** 2 * first + 2 * t * (1 - t) * control + t**2 * last
+    along = curve(bend)
+    ends = np.minimum(*(np.linalg.norm(along - center, axis=1) for center in (first, last)))
+    free = along[ends > _RADIUS + 0.15]  # between the circles, from the start to the end
+    free = free if len(free) else along[[len(along) // 2]]
+
+    def apart(place: np.ndarray) -> float:
+        return min([float(np.max(np.abs(place - label) / _LABEL)) for label in labels] + [1.0])
+
+    x, y = place = max(
+        free[np.argsort(np.abs(np.arange(len(free)) - 0.4 * len(free)), kind="stable")], key=apart
+    )
     box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
     axes.text(x, y, f"{weight:.2f}", fontsize=7, ha="center", va="center", zorder=5, bbox=box)
+    return np.asarray(place)
 
 
 def _glyph_drawing(

@@ -46,7 +46,14 @@ from bigcons.storage.checkpoint import differences
 from bigcons.storage.commit import is_store, refuse_existing, refuse_other, refuse_source
 from bigcons.stores.aligning import Start
 from bigcons.stores.cluster_tree import ClusterTree, NClustersChoice
-from bigcons.stores.consensus import TINY, Consensus, count_clusters, fit_results
+from bigcons.stores.consensus import (
+    OF_SIZES,
+    TINY,
+    Consensus,
+    clusters_in_words,
+    count_clusters,
+    fit_results,
+)
 from bigcons.stores.display import facts_table, import_pandas
 from bigcons.stores.ensemble import Ensemble, as_ensemble, as_soft_ensemble
 from bigcons.stores.generator import Generator
@@ -57,7 +64,7 @@ from bigcons.tables.files import is_parquet, origin
 from bigcons.tables.ids import Ids
 from bigcons.tables.labels import LabelColumn
 from bigcons.tables.select import INDEX, Column, Columns, select
-from bigcons.validation import check_int
+from bigcons.validation import check_flag, check_int
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
@@ -176,7 +183,8 @@ class ConsensusClusterer(Estimator):
         ``partial_fit`` refuse it.
         """
         path = out if out is not None else self.out
-        resume = not overwrite and bool(getattr(self, "resume", True))
+        check_flag("overwrite", overwrite)
+        resume = check_flag("resume", getattr(self, "resume", True)) and not overwrite
         finished = finished_run(path) if path is not None and resume else None
         if path is not None and finished is None:
             refuse_existing(path, overwrite, "consensus")
@@ -315,7 +323,7 @@ class ConsensusClusterer(Estimator):
                 "bigcons.choose_n_clusters.",
                 parameter="n_clusters",
             )
-        if check_int("n_clusters", given) > n_objects:
+        if check_int("n_clusters", given, or_auto=self._chooses) > n_objects:
             raise InvalidInputError(
                 f"n_clusters={given} but there are n_objects={n_objects}; use at most {n_objects} clusters."
             )
@@ -514,11 +522,13 @@ class ConsensusClusterer(Estimator):
         """Show the parameters and, once fitted, the results."""
         if not hasattr(self, "labels_"):
             return f"<pre>{html.escape(repr(self))}</pre>"
-        n_missing = int((self.labels_ < 0).sum())
+        n_missing, results = int((self.labels_ < 0).sum()), fit_results(self)
+        n_found, n_tiny = (results.pop(name, None) for name in OF_SIZES)
         facts = {
             "objects": f"{self.labels_.size:,}",
             "objects without any label": f"{n_missing:,}" if n_missing else None,
-            **{name.replace("_", " "): value for name, value in fit_results(self).items()},
+            "clusters": clusters_in_words(n_found, n_tiny, self._n_columns),
+            **{name.replace("_", " "): value for name, value in results.items()},
         }
         found = getattr(self, "_trust", None)
         clusters = None
@@ -570,7 +580,8 @@ class PredictingClusterer(ConsensusClusterer):
 
         ``x`` as in ``fit``, with the same partitions in the same order, some of which may be all missing;
         labels that were not seen in ``fit`` count as missing. After a fit of soft clusterings, ``x`` may be
-        the list of their memberships, with the same clusters.
+        the list of their memberships, with the same clusters. Of the objects of the fit itself, a few on a
+        border may get other labels than ``labels_``: there, `ConsensusTree` leaves out an object's own vote.
         With ``out``, the result also goes to a Consensus store there, block by block.
         """
         check_is_fitted(self)

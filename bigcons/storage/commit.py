@@ -50,6 +50,7 @@ from bigcons.storage.leftovers import (
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import DiskPlace, atomic_file, disk_errors, local_path, place_of, sync
 from bigcons.storage.reading import corrupt, read_json
+from bigcons.validation import check_flag
 from bigcons.version import __version__
 
 MANIFEST = "manifest.json"
@@ -264,6 +265,7 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str 
     Only a store is overwritten, of the same ``kind`` if that is given, or one whose manifest is damaged.
     Raises InvalidInputError for the suffix of a file, which a store of this ``kind`` cannot be.
     """
+    check_flag("overwrite", overwrite)
     place = place_of(path)
     _refuse_suffix(place, kind)
     _refuse_inside_store(place)

@@ -72,7 +72,7 @@ class NClustersChoice:
         return {name: float(values[at]) for name, values in self.table.items()}
 
     @property
-    def in_words(self) -> str:
+    def _told(self) -> str:
         """How far halves of the partitions agree on the number, and the next best one."""
         agreement, told = self.row(self.n_clusters)["agreement"], []
         if not self.is_clear:
@@ -84,7 +84,7 @@ class NClustersChoice:
         return "; ".join(told)
 
     def __repr__(self) -> str:
-        told = [_count_in_words(self.n_clusters), *filter(None, [self.in_words])]
+        told = [_count_in_words(self.n_clusters), *filter(None, [self._told])]
         return f"NClustersChoice({'; '.join(told)})"
 
     def _repr_html_(self) -> str:
@@ -126,7 +126,7 @@ def node_sums(sides: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return found
 
 
-def numbers_of_large(sides: np.ndarray, sizes: np.ndarray, least: int) -> np.ndarray:
+def numbers_of_large(sides: np.ndarray, sizes: np.ndarray, least: float) -> np.ndarray:
     """Return how many of 1, 2, ... clusters of leaves of ``sizes`` (G,) have so many objects, (G,)."""
     is_large = (node_sums(sides, sizes) >= least).astype(int)
     changes = is_large[len(sizes) :] - is_large[sides].sum(axis=1)
@@ -148,8 +148,10 @@ def evidence(lifetime: np.ndarray, agreement: np.ndarray) -> np.ndarray:
 class ClusterTree:
     """A tree of clusters and the support of its splits: what `consensus_tree` returns.
 
-    Its leaves are G small groups of sampled objects. Splits are numbered from the top: split 1 makes two
-    clusters of all objects, split 2 divides one of these, and after split k there are k + 1.
+    Its leaves are G small groups of sampled objects. Splits are numbered from the top: split 1 divides all
+    objects, split 2 one of the two sides. Clusters count, here as where their number is chosen, if they have
+    at least five objects of the sample (one in thirty of very few): a split that takes off fewer makes no
+    further cluster.
 
     Examples
     --------
@@ -192,20 +194,21 @@ class ClusterTree:
     ) -> np.ndarray:
         """Return the cluster (G,) int64 of each leaf, numbered by falling size, -1 for leaves left out.
 
-        ``n_clusters``: at most so many, by the highest splits; with one of the others no limit. By default
-        the number recommended, of at least five objects of the sample each, as it was found. ``min_support``:
-        a split counts if it has that support, or if a split below it counts. ``min_size``: clusters have at
-        least so many objects, estimated by the sample; smaller ones are joined with the other side of their
-        split or, where that is divided further, left out.
+        ``n_clusters``: at most so many, by the highest splits, by default as many as recommended; with one of
+        the others no limit. ``min_support``: a split counts if it has that support, or if a split below it
+        counts. ``min_size``: clusters have at least so many objects, estimated by the sample, instead of five
+        of the sample. Smaller ones are joined with the other side of their split or, where that is divided
+        further, left out.
         """
-        G = len(self.sizes)
+        G, least, level = len(self.sizes), float(self._least), None
         if n_clusters is not None:
             check_int("n_clusters", n_clusters)
-        least: float = 0
-        if n_clusters is None and min_size is None and min_support is None:
-            n_clusters, least = self._recommended(self.choice.n_clusters)
         if min_size is not None:
             least = check_int("min_size", min_size) * self.sizes.sum() / self.n_objects
+        if n_clusters is None and min_size is None and min_support is None:
+            n_clusters = self.choice.n_clusters
+        if n_clusters is not None:
+            level = self._level(n_clusters, least)
         if min_support is not None:
             check_number("min_support", min_support, at_least=0, at_most=1)
             if np.isnan(self.support).any():
@@ -215,8 +218,8 @@ class ClusterTree:
                     parameter="min_support",
                 )
         counts = np.ones(G - 1, bool)
-        if n_clusters is not None:
-            counts[: max(G - n_clusters, 0)] = False
+        if level is not None:
+            counts[: max(G - level, 0)] = False
         if min_support is not None:
             counts &= self.support >= min_support
         # Of each side that a merge joins: which cluster it is as a whole, None if it is several or left out.
@@ -249,13 +252,10 @@ class ClusterTree:
         """Return the two sides of every split, from the top, of a cut into so many clusters; see `cut`.
 
         Splits and sides are nodes, numbered as in ``merges``. By default of the number recommended, or of 2
-        where that is 1; what is split off there with too few objects to count is passed over.
+        where that is 1. What is split off with too few objects to count is passed over.
         """
-        G = len(self.sizes)
-        if n_clusters is None:
-            level, least = self._recommended(max(self.choice.n_clusters, 2))
-        else:
-            level, least = min(n_clusters, G), 0
+        G, least = len(self.sizes), self._least
+        level = self._level(max(self.choice.n_clusters, 2) if n_clusters is None else n_clusters, least)
         sides = self._sides.tolist()
         sizes = node_sums(self._sides, self.sizes)
 
@@ -272,14 +272,18 @@ class ClusterTree:
                 waiting += one, two
         return dict(sorted(found.items(), reverse=True))
 
-    def _recommended(self, n_clusters: int) -> tuple[int, int]:
-        """Return into how many nodes a cut goes, the fewest of which so many count, and what counts.
+    @property
+    def _least(self) -> int:
+        """The fewest objects of the sample in a cluster that counts."""
+        return least_objects(int(self.sizes.sum()))
 
-        That is their fewest objects of the sample: see `least_objects`. If there is no such cut, the number.
+    def _level(self, n_clusters: int, least: float) -> int:
+        """Return into how many nodes a cut goes, the fewest of which so many have ``least`` objects.
+
+        If there is no such cut, the number.
         """
-        least = least_objects(int(self.sizes.sum()))
         enough = np.flatnonzero(numbers_of_large(self._sides, self.sizes, least) >= n_clusters)
-        return (int(enough[0]) + 1 if enough.size else min(n_clusters, len(self.sizes))), least
+        return int(enough[0]) + 1 if enough.size else min(n_clusters, len(self.sizes))
 
     @property
     def _sides(self) -> np.ndarray:
@@ -296,9 +300,10 @@ class ClusterTree:
     ) -> np.ndarray:
         """Return the clusters (n_objects,) int32 of all objects in a cut, -1 for those without labels.
 
-        Numbered by falling size. Objects are placed by naive Bayes on their labels, as by `ConsensusTree`: by
-        the table of the sample, which counts the table of all, and once more by that; two passes in blocks,
-        O(n_objects M K) time, of any engine.
+        Numbered by falling size. Objects, also those of clusters that do not count, are placed by naive Bayes
+        on their labels, as by `ConsensusTree`: by the table of the sample, which counts the table of all, and
+        once more by that; two passes in blocks, O(n_objects M K) time, of any engine. They are those of
+        ``ConsensusTree("auto")`` for its number; ``ConsensusTree(K)`` counts clusters of any size.
         """
         if self.placer is None:
             raise InvalidInputError(
@@ -309,25 +314,29 @@ class ClusterTree:
     def table(self) -> pa.Table:
         """Return a row for each split, from the top.
 
-        ``split``, its number, and ``n_clusters`` after it; ``height``, what joining the two sides costs;
-        ``objects``, and ``larger`` and ``smaller``, of the two sides, estimated by the sample; ``support``
-        and ``support_error``; and if features were given ``p_value``, of ``n_clusters`` or more.
+        ``split``, its number, and ``n_clusters`` that count after it, the same as before where it takes off
+        too few objects; ``height``, what joining the two sides costs; ``objects``, and ``larger`` and
+        ``smaller`` of the two sides, estimated by the sample if that has not all objects; ``support`` and
+        ``support_error``; and if features were given ``p_value``, of ``n_clusters`` or more.
         """
         import pyarrow as pa
 
-        G = len(self.sizes)
-        sides = np.sort(node_sums(self._sides, self.sizes)[self._sides], axis=1)[:, ::-1]
-        objects = np.rint(sides * (self.n_objects / max(self.sizes.sum(), 1))).astype(np.int64)[::-1]
-        number = np.arange(1, G)
-        p_values = {} if self.p_values is None else {"p_value": self.p_values[::-1].copy()}
+        sides = np.sort(node_sums(self._sides, self.sizes)[self._sides], axis=1)[::-1, ::-1]
+        scale = self.n_objects / max(self.sizes.sum(), 1)
+        larger, smaller = np.rint(sides * scale).astype(np.int64).T
+        n_clusters = np.maximum(numbers_of_large(self._sides, self.sizes, self._least)[1:], 1)
+        p_values = {}
+        if self.p_values is not None:
+            of_number = np.append(np.nan, self.p_values[::-1])  # of 1, 2, ... clusters or more
+            p_values = {"p_value": pa.array(of_number[n_clusters - 1], from_pandas=True)}
         return pa.table(
             {
-                "split": number,
-                "n_clusters": number + 1,
+                "split": np.arange(1, len(self.sizes)),
+                "n_clusters": n_clusters,
                 "height": self.merges[::-1, 2].copy(),
-                "objects": objects.sum(axis=1),
-                "larger": objects[:, 0].copy(),
-                "smaller": objects[:, 1].copy(),
+                "objects": np.rint(sides.sum(axis=1) * scale).astype(np.int64),
+                "larger": larger.copy(),
+                "smaller": smaller.copy(),
                 "support": pa.array(self.support[::-1].copy(), from_pandas=True),
                 "support_error": pa.array(self.support_error[::-1].copy(), from_pandas=True),
                 **p_values,
@@ -335,7 +344,12 @@ class ClusterTree:
         )
 
     @property
-    def in_words(self) -> str:
+    def is_sampled(self) -> bool:
+        """Whether the sample has not all objects, so that sizes are estimates."""
+        return int(self.sizes.sum()) < self.n_objects
+
+    @property
+    def _told(self) -> str:
         """The number recommended, the support of its splits, and the next best number."""
         K, next_best = self.choice.n_clusters, self.choice.runner_up
         support = self.support[np.array(list(self.branches()), int) - len(self.sizes)]
@@ -350,7 +364,7 @@ class ClusterTree:
 
     def __repr__(self) -> str:
         of = f"{len(self.sizes)} leaves of {self.n_objects:,} objects, {self.tree}"
-        return f"ClusterTree({self.in_words}; {of})"
+        return f"ClusterTree({self._told}; {of})"
 
     def _repr_html_(self) -> str:
         facts = {
@@ -363,9 +377,10 @@ class ClusterTree:
             "of them sampled": f"{int(self.sizes.sum()):,}",
         }
         columns = self.table().to_pydict()
-        names = ("split", "objects", "larger", "smaller", "support", "p_value")
+        names = ("split", "n_clusters", "objects", "larger", "smaller", "support", "p_value")
         shown = {name: [_in_words(value) for value in columns[name]] for name in names if name in columns}
-        return facts_table(repr(self), facts) + (first_rows("Splits", shown) if shown["split"] else "")
+        told = "Splits, with estimates of sizes" if self.is_sampled else "Splits"
+        return facts_table(repr(self), facts) + (first_rows(told, shown) if shown["split"] else "")
 
     def parts(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return facts and arrays to store, of which `of_parts` makes the tree again, without its placer."""

@@ -249,15 +249,17 @@ class Consensus(Objects):
         self,
         *,
         memberships: bool | int = False,
-        confidence: bool = False,
+        confidence: bool | None = None,
         min_confidence: float | None = None,
     ) -> Any:
         """Return a pyarrow table with a row for each object: its id, if it has one, and its ``label``.
 
-        Columns and parameters are those of `export`.
+        Columns and parameters are those of `export`, except that ``confidence`` is there by default where
+        `trust` is stored.
         """
         import pyarrow as pa
 
+        confidence = self.has_trust if confidence is None else confidence
         asked = (memberships, confidence, min_confidence)
         return pa.concat_tables(pa.table(self._exported(block, *asked)) for block in self.blocks())
 
@@ -265,7 +267,7 @@ class Consensus(Objects):
         self,
         *,
         memberships: bool | int = False,
-        confidence: bool = False,
+        confidence: bool | None = None,
         min_confidence: float | None = None,
     ) -> Any:
         """Return a pandas dataframe, see `to_arrow`; ids that were an index are its index again."""
@@ -493,7 +495,7 @@ class Consensus(Objects):
 
     def read_array(self, name: str, start: int, stop: int) -> np.ndarray:
         """Return a range of rows of one of the arrays."""
-        self.refuse_outside(start, stop)
+        self._refuse_outside(start, stop)
         return self._store.read(name, start, stop)
 
     def _broken(self, start: int, n_rows: int, what: str) -> CorruptStoreError:
@@ -502,7 +504,7 @@ class Consensus(Objects):
     def __reduce__(self) -> tuple[Any, ...]:
         return reopened, (Consensus, self.path)
 
-    def clusters_in_words(self) -> str:
+    def _clusters_in_words(self) -> str:
         """Return how many clusters were found and how many of them are tiny, as far as stored, as one line.
 
         Tiny ones have less than a tenth of the mean number of objects.
@@ -518,9 +520,9 @@ class Consensus(Objects):
     def _repr_html_(self) -> str:
         facts = {
             "objects": f"{self.n_objects:,}",
-            "clusters": self.clusters_in_words(),
+            "clusters": self._clusters_in_words(),
             "size": format_size(self.info()["n_bytes"]),
-            **{name: value for name, value in self.results.items() if name not in OF_SIZES},
+            **{name.replace("_", " "): value for name, value in self.results.items() if name not in OF_SIZES},
             **{name: value for name, value in self.parameters.items() if name != "n_clusters"},
         }
         shown = facts_table(f"Consensus {self.path}", facts)

@@ -409,7 +409,7 @@ class Ensemble(Objects):
         Of soft clusterings, the memberships ``(stop - start, n_base_clusters)`` float32.
         In memory, this is a view that must not be modified. Raises CorruptStoreError for damaged chunks.
         """
-        self.refuse_outside(start, stop)
+        self._refuse_outside(start, stop)
         if isinstance(self._labels, np.ndarray):
             return self._labels[start:stop]
         return self._labels.read(start, stop)

@@ -244,7 +244,7 @@ class Features(Objects):
 
         Reading from the middle of a CSV file parses everything before it; `iterate` reads any source once.
         """
-        self.refuse_outside(start, stop)
+        self._refuse_outside(start, stop)
         return next(values for _, values in self._stream([Block(0, start, stop)], self._may_be_missing))
 
     def iterate(
@@ -295,9 +295,10 @@ class Features(Objects):
                 yield block, rows
 
     def _not_finite(self, value: Any, row: int, name: str) -> InvalidInputError:
+        remedy = "replace what is infinite" if np.isinf(value) else "fill or drop missing values"
         return InvalidInputError(
-            f"{self.where} has {value} at row {row} (from 0), column {name!r}; features must be finite: fill "
-            "or drop missing values first."
+            f"{self.where} has {value} at row {row} (from 0), column {name!r}; features must be finite: "
+            f"{remedy} first."
         )
 
     def _cast(self, rows: Rows | None) -> np.ndarray:

@@ -270,7 +270,7 @@ class PairTable(Objects):
 
         Raises CorruptStoreError if rows of a stored table are invalid.
         """
-        self.refuse_outside(start, stop)
+        self._refuse_outside(start, stop)
         indptr = self._part("indptr", start, stop + 1)
         entries = (int(indptr[0]), int(indptr[-1]))
         columns = (self._part(name, *entries) for name in ("indices", "n_agree", "n_seen"))

@@ -196,7 +196,7 @@ class Objects:
         """Name of the column that identifies the objects; None if they have no ids."""
         return None if self.id_column is None else self.id_column.facts.name
 
-    def refuse_outside(self, start: int, stop: int) -> None:
+    def _refuse_outside(self, start: int, stop: int) -> None:
         """Raise InvalidInputError unless the rows ``start`` to ``stop`` are there."""
         if not 0 <= start <= stop <= self.n_objects:
             raise InvalidInputError(

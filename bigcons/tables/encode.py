@@ -81,7 +81,7 @@ def scan_labels(
     if table.is_given and all(values is None for values in known):
         _warn_of_votes(n_objects, encodings)
     if table.may_be_other and len(encodings) >= max(100, n_objects + 1):
-        _warn_of_runs(n_objects, encodings)
+        _suspect_runs(table, n_objects, encodings)
     return LabelScan(n_objects, encodings)
 
 
@@ -103,15 +103,21 @@ def _refuse_labels_as_names(table: Table, encodings: Sequence[Encoding]) -> None
             )
 
 
-def _warn_of_runs(n_objects: int, encodings: Sequence[Encoding]) -> None:
-    """Warn of few rows in many columns that are not numbered as partitions are: rows may be these."""
-    if not all(_are_numbered(encoding.categories) for encoding in encodings):
-        warn_user(
-            f"labels has {n_objects:,} objects (rows) in {len(encodings):,} partitions (columns), not all "
-            "with clusters numbered from 0 or 1; pass orientation='partitions' if rows are partitions, "
-            "'objects' if not.",
-            SuspiciousLabelsWarning,
-        )
+def _suspect_runs(table: Table, n_objects: int, encodings: Sequence[Encoding]) -> None:
+    """Refuse few rows of many columns, or warn of them if columns have names: rows may be partitions.
+
+    Unless all columns are numbered as partitions are.
+    """
+    if all(_are_numbered(encoding.categories) for encoding in encodings):
+        return
+    found = (
+        f"{table.where} has {n_objects:,} rows and {len(encodings):,} columns, not all of them with clusters "
+        "numbered from 0 or 1; pass orientation='partitions' (bigcons import --orientation) if rows are "
+        "partitions, 'objects' if not."
+    )
+    if table.names is None:
+        raise InvalidInputError(found, parameter="orientation")
+    warn_user(found, SuspiciousLabelsWarning)
 
 
 def _are_numbered(values: np.ndarray | None) -> bool:
@@ -256,7 +262,7 @@ def check_distinct(names: Sequence[str]) -> None:
     """Raise InvalidInputError if a name is repeated."""
     if len(set(names)) < len(names):
         repeated = next(name for u, name in enumerate(names) if name in names[:u])
-        raise InvalidInputError(f"names has {repeated!r} twice; give each partition a unique name.")
+        raise InvalidInputError(f"two partitions are named {repeated!r}; give each a name of its own.")
 
 
 def warn_of_suspects(

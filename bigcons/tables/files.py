@@ -830,7 +830,7 @@ class ObsTable(SlicedTable):
     """The obs of an .h5ad file, a data frame of AnnData's format 0.2.0, or its index as the only column."""
 
     def __init__(self, path: str, *, of_index: bool = False) -> None:
-        import h5py  # type: ignore[import-not-found]
+        import h5py
         import pyarrow as pa
 
         self._of_index = of_index

@@ -111,16 +111,16 @@ def _refuse_measurements(table: Table, numbers: Collection[str]) -> None:
     if found := [name for name in table.names or () if name in numbers]:
         shown = ", ".join(map(repr, found[:3])) + (", ..." if len(found) > 3 else "")
         raise InvalidInputError(
-            f"obs has numbers in {len(found)} columns, {shown}, which may be measurements; name the "
-            "partitions, such as columns='leiden*' (--columns)."
+            f"obs has numbers in {len(found)} column{'s' if len(found) > 1 else ''}, {shown}, which may be "
+            "measurements; name the partitions, such as columns='leiden*' (--columns)."
         )
 
 
 def _open_h5ad(path: str, role: str, how: Reading) -> Table:
     """Return the table of an AnnData in a file, of which obs and X stay on the disk."""
     try:
-        import anndata  # type: ignore[import-not-found]
-        import h5py  # type: ignore[import-not-found]
+        import anndata
+        import h5py
     except ImportError as error:
         raise MissingDependencyError(
             f"{path} is read by anndata, which is not installed; run pip install anndata."
@@ -175,7 +175,7 @@ def _open(x: Any, role: str, how: Reading) -> Table:
     if package == "xarray":
         return memory.open_xarray(x, role)
     if package == "anndata" and hasattr(x, "obs"):
-        index = memory.PandasTable(x.obs, role)
+        index = memory.PandasTable(x.obs, "obs")
         table = index if role == "labels" else _open(x.X, role, how)
         table._index, table.is_named = index.index, True
         table.measured = frozenset(str(name) for name in x.obs if x.obs[name].dtype.kind in "iuf")
@@ -198,16 +198,19 @@ def _open(x: Any, role: str, how: Reading) -> Table:
         )
     if isinstance(x, dict):
         raise InvalidInputError(
-            f"{role} has type dict; pass pandas.DataFrame(x) if its entries are columns, or, of labels, "
-            "Ensemble.from_runs(x) if each is a partition."
+            f"{role} of type dict can be read in two ways; pass pandas.DataFrame(x) if its entries are "
+            "columns, or, of labels, Ensemble.from_runs(x) if each is a partition."
         )
     if is_series:
         frame = "pyarrow.table({'x': x})" if package == "pyarrow" else "x.to_frame()"
-        raise InvalidInputError(f"{role} has type {package}.{type(x).__name__}, one column; pass {frame}.")
+        raise InvalidInputError(
+            f"{role} of type {package}.{type(x).__name__} are a single column; pass {frame}."
+        )
     kind = f"{package}.{type(x).__name__}" if package in ("pandas", "polars") else type(x).__name__
     if kind == "polars.LazyFrame":
         raise InvalidInputError(f"{role} is a polars LazyFrame, which has no rows yet; pass its collect().")
     raise InvalidInputError(
-        f"{role} has type {kind}; pass a dense array, a list of rows, a pandas, polars or Arrow table, "
-        f"a dask array or dataframe, an xarray DataArray, an AnnData, or a path to {files.KNOWN}."
+        f"{role} of type {kind} cannot be read; pass a dense array, a list of rows, a pandas, polars or "
+        "Arrow table, a dask array or dataframe, an xarray DataArray, an AnnData, or a path to "
+        f"{files.KNOWN}."
     )

@@ -259,8 +259,8 @@ class PandasTable(SlicedTable):
 
 
 def is_names(index: Any) -> bool:
-    """Return whether an index of pandas has a text of its own for every row."""
-    return bool(is_text(index) and index.is_unique)
+    """Return whether an index of pandas has text, which names the rows; text that repeats is refused."""
+    return bool(is_text(index))
 
 
 def _is_mixed(series: Any) -> bool:

@@ -5,6 +5,7 @@ import gzip
 import io
 import warnings
 
+import dask.array
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -257,14 +258,20 @@ def test_a_matrix_of_pairs_is_no_ensemble():
     assert Ensemble.from_labels(together).n_partitions == 30
 
 
-def test_rows_that_are_partitions_are_told():
+@pytest.mark.parametrize("n_runs", [5, 30])
+def test_rows_that_are_partitions_are_refused_or_told_if_columns_have_names(n_runs, tmp_path):
     rng = np.random.default_rng(0)
-    runs = np.array([rng.permutation(8)[np.arange(200) % 8] for _ in range(30)])
-    with pytest.warns(
-        SuspiciousLabelsWarning, match="30 objects .* 200 partitions .*orientation='partitions'"
-    ):
-        Ensemble.from_labels(runs)
-    assert Ensemble.from_labels(bc.select(runs, orientation="partitions")).shape == (200, 30)
+    runs = np.array([rng.permutation(8)[np.arange(200) % 8] for _ in range(n_runs)])
+    np.save(tmp_path / "runs.npy", runs)
+    told = f"{n_runs} rows and 200 columns, .*orientation='partitions'"
+    for x in (runs, tmp_path / "runs.npy", dask.array.from_array(runs)):
+        with pytest.raises(InvalidInputError, match=told):
+            Ensemble.from_labels(x)
+        assert Ensemble.from_labels(x, orientation="objects").shape == runs.shape
+        assert Ensemble.from_labels(x, orientation="partitions").shape == runs.shape[::-1]
+    with pytest.warns(SuspiciousLabelsWarning, match=told):
+        Ensemble.from_labels(pd.DataFrame(runs).add_prefix("k"))
+    assert Ensemble.from_labels(bc.select(runs, orientation="partitions")).shape == (200, n_runs)
     for few_objects in (runs.T[:150], np.sort(runs % 2, axis=0)):
         Ensemble.from_labels(few_objects[:, :100])
 

@@ -75,7 +75,7 @@ def test_text_in_the_index_of_a_data_frame_is_the_ids():
     ensemble = Ensemble.from_labels(NAMED.rename_axis("cell"))
     assert (ensemble.id_name, ensemble.ids.tolist()) == ("cell", list("pqr"))
     assert Ensemble.from_labels(NAMED, drop="index").ids is None
-    for index in (["a", "a", "b"], [7, 3, 5], pd.MultiIndex.from_product([["s"], list("abc")])):
+    for index in ([7, 3, 5], [7, 7, 5], pd.MultiIndex.from_product([["s"], list("abc")])):
         assert Ensemble.from_labels(NAMED.set_axis(index)).ids is None
     ensemble.append_partitions(pd.DataFrame({"w": [0, 1]}, index=["r", "p"]))
     assert [row[2] for row in values_of(ensemble)] == [1, None, 0]
@@ -95,6 +95,15 @@ def test_names_of_rows_give_way_to_other_ids(tmp_path):
         assert (ensemble.names, ensemble.ids.tolist()) == (["u", "v"], ["a", "b", "c"])
     assert Ensemble.from_labels(tmp_path / "x.csv", id=0, drop="who").ids.tolist() == list("pqr")
     assert Ensemble.from_labels(tmp_path / "x.csv", columns=[1, 2]).names == ["u", "v"]
+
+
+@pytest.mark.parametrize("name", [None, "cell"])
+def test_text_in_the_index_of_a_data_frame_that_repeats_is_refused(name):
+    frame = NAMED.set_axis(pd.Index(["a", "b", "a"], name=name))
+    for read in (Ensemble.from_labels, open_features):
+        with pytest.raises(InvalidIdsError, match="'a' is in rows 0 and 2"):
+            read(frame)
+    assert Ensemble.from_labels(frame, drop="index").ids is None
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -135,8 +144,10 @@ def test_columns__may_be_patterns(source, tmp_path):
         "n_genes",
     ]
     assert Ensemble.from_labels(x, drop="leiden_*").names == ["n_genes", "leiden"]
-    with pytest.raises(UnknownColumnError, match=r"no column 'louvain\*'; choose one of"):
+    with pytest.raises(UnknownColumnError, match=r"no column of .* matches 'louvain\*'; choose one of"):
         Ensemble.from_labels(x, columns="louvain*")
+    with pytest.raises(UnknownColumnError, match=r"Did you mean leiden_., or leiden_\* for all that"):
+        Ensemble.from_labels(x, columns="leiden_")
     assert Ensemble.from_labels(frame.rename(columns={"leiden": "a*"}), columns="a*").names == ["a*"]
 
 
@@ -181,6 +192,10 @@ def test_measurements_of_an_anndata_are_no_partitions():
         InvalidInputError, match=r"numbers in 2 columns, 'n_genes', 'total_counts', .*columns='leiden\*'"
     ):
         Ensemble.from_labels(AnnData(OBS))
+    with pytest.raises(InvalidInputError, match=r"^obs has numbers in 1 column, 'n_genes', which may be"):
+        Ensemble.from_labels(AnnData(OBS), drop="total_counts")
+    with pytest.raises(UnknownColumnError, match=r"^no column of obs matches 'louvain\*'; choose one of"):
+        Ensemble.from_labels(AnnData(OBS), columns="louvain*")
     assert Ensemble.from_labels(AnnData(OBS), drop=["n_genes", "total_counts"]).n_partitions == 2
     assert Ensemble.from_labels(AnnData(OBS), columns=["n_genes"]).n_partitions == 1
 

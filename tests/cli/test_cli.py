@@ -363,9 +363,18 @@ def test_score__refuses_an_npy_that_is_none(consensus, run):
     assert_fails_in_one_line(run(f"score {consensus} --truth truth.npy"), "truth.npy", "numpy.save")
 
 
+@pytest.mark.parametrize("passes", [[1], [1, 2, 3]])
+def test_plot__draws_the_convergence_of_several_passes(ran, tmp_path, passes):
+    history = {"pass": passes, "objective": [1.0 / number for number in passes]}
+    memberships = np.eye(2, dtype=np.float32)
+    Consensus.write(tmp_path / "c.zarr", [0, 1], memberships, history=history)
+    figures = ran(f"plot {tmp_path / 'c.zarr'} -o figures")["figures"]
+    assert ("figures/convergence.png" in figures) == (len(passes) > 1)
+
+
 def test_plot__draws_every_figure(consensus, ran, run):
     figures = ran(f"plot {consensus} -o figures --ensemble ensemble.zarr --n-objects 50")["figures"]
-    drawn = ["clusters", "coassociation", "convergence", "memberships", "partitions", "trust"]
+    drawn = ["clusters", "coassociation", "memberships", "partitions", "trust"]
     assert names("figures") == [f"{name}.png" for name in drawn]
     assert all(Path(figure).read_bytes().startswith(b"\x89PNG") for figure in figures)
     assert_fails_in_one_line(run(f"plot {consensus} -o figures"), "exists", "--overwrite")

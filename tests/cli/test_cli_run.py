@@ -115,3 +115,14 @@ def test_run__refuses_before_any_work(run, tmp_path, options, status, named):
     assert result.exit_code == status
     assert named in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_run__without_a_number_of_clusters_names_auto(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("features.npy", np.eye(3))
+    result = CliRunner().invoke(main, ["run", "features.npy", "-o", "out/"])
+    assert result.exit_code == 2
+    assert "Give the number of clusters with -k, or -k auto" in result.stderr
+    result = CliRunner().invoke(main, ["solve", "features.npy", "-o", "out.zarr"])
+    assert result.exit_code == 2
+    assert "-k, the number of clusters, or auto to have it chosen" in result.stderr

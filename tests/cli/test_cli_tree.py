@@ -40,6 +40,13 @@ def test_tree__tells_programs_what_the_library_does_and_draws_it(run, tmp_path):
     assert len(written) == 1 + len(found.table())
 
 
+def test_tree__of_a_sample_marks_sizes_as_estimates(run, tmp_path):
+    planted_ensemble(2_400, 20, noise=(0.0, 0.2), random_state=2)[0].save(tmp_path / "large.zarr")
+    shown = run("tree large.zarr -k 3 --random-state 0").stdout.splitlines()
+    assert shown[4].split()[3] == "~2,400"
+    assert "~" not in run("tree e.zarr -k 3 --random-state 0").stdout
+
+
 def test_tree__of_a_consensus_is_the_one_it_has_kept(run):
     MCLA("auto", random_state=0).fit("e.zarr", out="c.zarr")
     MCLA(3, random_state=0).fit("e.zarr", out="three.zarr")

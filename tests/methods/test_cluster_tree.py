@@ -43,8 +43,12 @@ def test_tree__is_a_linkage_and_has_a_row_for_each_split(six, name):
     assert len(dendrogram(tree.merges, no_plot=True)["leaves"]) == G
     assert tree.sizes.sum() == 900
     table = tree.table().to_pydict()
-    assert table["n_clusters"] == list(range(2, G + 1))
+    assert table["split"] == list(range(1, G))
     assert table["objects"][0] == 900
+    for split, n_clusters in zip(table["split"], table["n_clusters"], strict=True):
+        nodes = fcluster(tree.merges, split + 1, "maxclust")
+        is_tied = nodes.max() < split + 1
+        assert is_tied or n_clusters == np.count_nonzero(np.bincount(nodes, tree.sizes) >= 5)
     for at, (one, two) in enumerate(reversed(members(tree))):
         sizes = sorted((int(tree.sizes[list(side)].sum()) for side in (one, two)), reverse=True)
         assert [table["larger"][at], table["smaller"][at]] == sizes
@@ -135,7 +139,7 @@ def test_cut__keeps_its_promises(tree, most, min_size, min_support):
     assert len(sizes) == 1 or sizes.min() >= min_size
     by_number, by_support = tree.cut(most), tree.cut(min_support=min_support)
     assert by_number.min() == by_support.min() == 0
-    assert by_number.max() == min(most, len(tree.sizes)) - 1
+    assert by_number.max() + 1 == min(most, max(tree.table()["n_clusters"].to_pylist()))
     for one, two in members(
         tree
     ):  # a split within a cluster has no support, one between two that or below it
@@ -160,7 +164,14 @@ def test_cut__of_the_number_recommended_passes_over_outliers(six):
     sizes = np.bincount(found[found >= 0], tree.sizes[found >= 0])
     assert sizes.size == 6
     assert sizes.min() >= 5
-    assert np.bincount(tree.cut(6), tree.sizes).min() == 1
+    np.testing.assert_array_equal(found, tree.cut(6))
+    table = tree.table().to_pydict()
+    assert 1 in table["smaller"][: table["n_clusters"].index(6)]
+    for K in (2, 4, 6, 8):
+        assert tree.cut(K).max() + 1 == len(tree.branches(K)) + 1 == K
+        last = table["n_clusters"].index(K)
+        assert table["smaller"][last] >= 5
+        assert table["n_clusters"][:last] == sorted(table["n_clusters"][:last])
     branches, G = tree.branches(), len(tree.sizes)
     assert len(branches) == 5
     assert {node for pair in branches.values() for node in pair} >= set(list(branches)[1:])

@@ -6,6 +6,7 @@ import pytest
 
 import bigcons as bc
 from bigcons.datasets import planted_ensemble
+from bigcons.errors import InvalidInputError
 
 
 def test_consensus__is_the_fit_of_the_method_with_its_parameters(tmp_path):
@@ -34,7 +35,13 @@ def test_consensus__of_a_table_passes_its_columns_on_to_fit():
 
 
 def test_consensus__refuses_a_method_and_a_parameter_that_there_is_not():
-    with pytest.raises(KeyError, match="unknown method 'pca'"):
+    with pytest.raises(
+        InvalidInputError, match=r"^method='pca' is unknown; .*Did you mean 'pcc'\?$"
+    ) as refused:
         bc.consensus([[0], [1]], 2, method="pca")
+    assert (refused.value.parameter, refused.value.nearest) == ("method", "pcc")
+    for given in (bc.PCC, bc.PCC(2), ["pcc"]):
+        with pytest.raises(InvalidInputError, match=r"Did you mean 'pcc'\?$"):
+            bc.consensus([[0], [1]], 2, method=given)
     with pytest.raises(TypeError, match="prior"):
         bc.consensus([[0], [1]], 2, prior=1)

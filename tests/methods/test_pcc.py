@@ -531,7 +531,7 @@ def test_fit__of_a_single_object(pairs):
     [
         ({"n_clusters": 61}, "n_clusters=61 but there are n_objects=60; use at most 60"),
         ({"n_clusters": 0}, "n_clusters=0 is out of range"),
-        ({"n_clusters": 2.5}, "n_clusters=2.5 is out of range"),
+        ({"n_clusters": 2.5}, "n_clusters=2.5 has type float; use an integer >= 1 or 'auto'"),
         ({"solver": "heap"}, "solver='heap' is incompatible with pairs='all'"),
         ({"solver": "all", "pairs": "dense"}, "solver='all' is incompatible with pairs='dense'"),
         ({"solver": "newton"}, "solver='newton' is unknown"),

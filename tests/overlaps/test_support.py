@@ -203,9 +203,16 @@ def test_structure__is_claimed_of_many_communities_and_not_of_a_continuum_in_as_
 
 @pytest.mark.parametrize("method", [ConsensusTree, PCC])
 def test_fit__warns_where_no_number_stands_out_and_only_there(method, one, six):
-    with pytest.warns(NoStructureWarning, match="no number of clusters stands out"):
+    with pytest.warns(
+        NoStructureWarning, match=r"may have no cluster structure: .* Best guess: \d+, next"
+    ) as caught:
         model = method(4, random_state=0).fit(one)
     assert model.has_structure_ is False
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        method("auto", random_state=0).fit(one)
+    assert [w.filename for w in caught if w.category is NoStructureWarning] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error", NoStructureWarning)
         assert method(6, random_state=0).fit(six[0]).has_structure_ is True

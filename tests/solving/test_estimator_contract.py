@@ -319,9 +319,9 @@ def test_out__of_a_refused_fit_leaves_nothing_behind(method, labels, tmp_path):
         (51, "n_clusters=51 but there are n_objects=50; use at most 50 clusters"),
         (0, "n_clusters=0 is out of range"),
         (-2, "n_clusters=-2 is out of range"),
-        (2.0, r"n_clusters=2\.0 is out of range"),
-        ("3", "n_clusters='3' is (out of range|unknown; use an integer >= 1 or 'auto')"),
-        (True, "n_clusters=True is out of range"),
+        (2.0, r"n_clusters=2\.0 has type float; use an integer >= 1"),
+        ("3", "n_clusters='3' (has type str; use an integer >= 1|is unknown; use an integer >= 1 or 'auto')"),
+        (True, "n_clusters=True has type bool; use an integer >= 1"),
     ],
 )
 def test_fit__refuses_numbers_of_clusters(method, labels, n_clusters, message):
@@ -339,6 +339,15 @@ def test_fit__refuses_what_is_no_label_matrix(method, x):
     with pytest.raises(InvalidInputError) as refusal:
         method(n_clusters=1).fit(x)
     assert "\n" not in str(refusal.value)
+
+
+def test_fit__refuses_flags_that_are_neither_true_nor_false(method, labels, tmp_path):
+    with pytest.raises(InvalidInputError, match="overwrite='no' is not a boolean"):
+        method(n_clusters=K).fit(labels, out=tmp_path / "c.zarr", overwrite="no")
+    if "resume" in method(n_clusters=K).get_params():
+        with pytest.raises(InvalidInputError, match="resume='no' is not a boolean"):
+            method(n_clusters=K, resume="no").fit(labels)
+    assert not list(tmp_path.iterdir())
 
 
 def test_fit__of_a_path_without_anything_says_so(method, tmp_path):

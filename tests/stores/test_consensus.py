@@ -8,10 +8,12 @@ from pathlib import Path
 from unittest.mock import MagicMock
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bigcons import ConsensusTree
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreExistsError, StoreNotFoundError
 from bigcons.metrics import trust
 from bigcons.storage import commit
@@ -141,6 +143,23 @@ def test_consensus__html_has_no_duplicates(tmp_path, won, said):
     rows = re.findall(r"<tr><th[^>]*>(.*?)</th><td[^>]*>(.*?)</td></tr>", shown._repr_html_())
     assert [value for name, value in rows if "clusters" in name] == [said]
     assert {("objective", "-739145"), ("gap", "1.29639e-05")} <= set(rows)
+
+
+def test_consensus__shows_itself_and_its_table_as_the_model_does(tmp_path):
+    labels = np.tile([[0], [1]], (20, 6))
+    model = ConsensusTree(2, random_state=0).fit(labels, out=tmp_path / "c.zarr")
+    stored = Consensus.open(tmp_path / "c.zarr")
+    pd.testing.assert_frame_equal(stored.to_pandas(), model.to_pandas())
+    assert stored.to_arrow().column_names == [*model.to_pandas()]
+    assert [*stored.to_pandas(confidence=False)] == ["label"]
+    rows = [
+        dict(re.findall(r"<tr><th[^>]*>(.*?)</th><td[^>]*>(.*?)</td></tr>", shown._repr_html_()))
+        for shown in (model, stored)
+    ]
+    assert {"objects", "clusters", "objective", "n passes"} <= rows[0].keys() <= rows[1].keys()
+    assert all(rows[1][name] == value for name, value in rows[0].items())
+    helpers = {"refuse_outside", "clusters_in_words", "in_words"}
+    assert not helpers & {*dir(stored), *dir(stored.tree), *dir(model)}
 
 
 def test_create__accepts_blocks_in_any_order(tmp_path):

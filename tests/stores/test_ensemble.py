@@ -147,11 +147,11 @@ def test_from_labels__takes_tables(frame):
             "partition 'i' has labels of type",
         ),
         (pl.DataFrame({"l": [[1]]}), "partition 'l' has labels of type"),
-        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "names has 'a' twice"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "two partitions are named 'a'"),
         (np.array([[b"\xff"]]), "partition 'p0' has bytes that are not UTF-8"),
         (csr_array(np.eye(2, dtype=int)), "labels is a sparse csr_array"),
-        ({"a": 1}, "labels has type dict"),
-        (3, "labels has type int"),
+        ({"a": 1}, "labels of type dict can be read in two ways"),
+        (3, "labels of type int cannot be read"),
     ],
     ids=str,
 )
@@ -349,7 +349,7 @@ def test_append_partitions__takes_another_ensemble():
         (lambda e: e.append_objects([["a", 0]]), "mixes text and whole numbers"),
         (lambda e: e.append_objects([[1.5, 0]]), "label 1.5"),
         (lambda e: e.append_partitions([[1], [2], [3]]), "3 objects but the ensemble has 2"),
-        (lambda e: e.append_partitions([[1], [2]], names=["p0"]), "names has 'p0' twice"),
+        (lambda e: e.append_partitions([[1], [2]], names=["p0"]), "two partitions are named 'p0'"),
         (lambda e: e.append_partitions([[None], [None]]), "no labels"),
     ],
 )
@@ -409,7 +409,10 @@ def test_as_ensemble__passes_ensembles_and_reads_labels():
             pd.DataFrame({"run": np.arange(1000) % 7, "income": np.arange(1000) // 3}),
             "column 'income' has 334 different labels of 1,000 objects and looks like a feature",
         ),
-        (np.tile([0, 2], (100, 1)).T, r"2 objects \(rows\) in 100 partitions .* orientation='partitions'"),
+        (
+            pd.DataFrame(np.tile([0, 2], (100, 1)).T).add_prefix("k"),
+            "2 rows and 100 columns, .* orientation='partitions'",
+        ),
         (np.array([["a", "Unknown"], ["b", "x"]]), "'p1' has the text 'Unknown' as a label of its own"),
     ],
 )

@@ -157,7 +157,7 @@ def test_import_labels__distinguishes_names_from_labels_in_csv(tmp_path, text, n
         ("a,b\n1.5,0\n", "partition 'a' has label 1.5"),
         ("a,b\n1,0\n1\n", "cannot be read as CSV"),
         ("a,b\n,\n", "partition 'a' has no labels"),
-        ("a,a\n1,1\n", "names has 'a' twice"),
+        ("a,a\n1,1\n", "two partitions are named 'a'"),
         ("a,b\n", "empty, shape"),
         ("", "is empty"),
     ],

@@ -98,7 +98,7 @@ def test_tables__a_stream_that_can_be_read_once_is_kept(frame):
 @pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
 def test_tables__reject_a_single_column_of_arrow(x, reader):
     with pytest.raises(
-        InvalidInputError, match=r"is not a table|one column; pass (x.to_frame|pyarrow.table)"
+        InvalidInputError, match=r"is not a table|a single column; pass (x.to_frame|pyarrow.table)"
     ) as caught:
         reader(x)
     assert "\n" not in str(caught.value)
