@@ -63,13 +63,16 @@ class NClustersChoice:
         Where there is not, the labels look like those of a continuum, which has no clusters.
         """
         at = int(np.searchsorted(self.table["n_clusters"], self.n_clusters))
-        found = evidence(self.table["lifetime"], self.table["agreement"])
-        return self.n_clusters > 1 and bool(found[at] > self.lifetime_of_one)
+        return self.n_clusters > 1 and bool(self._evidence[at] > self.lifetime_of_one)
 
     def row(self, n_clusters: int) -> dict[str, float]:
         """Return the evidence for one number of clusters."""
         at = int(np.searchsorted(self.table["n_clusters"], n_clusters))
         return {name: float(values[at]) for name, values in self.table.items()}
+
+    @property
+    def _evidence(self) -> np.ndarray:
+        return evidence(self.table["lifetime"], self.table["agreement"])
 
     @property
     def _told(self) -> str:
@@ -94,7 +97,7 @@ class NClustersChoice:
             "next best": self.runner_up,
             "objects sampled": f"{self.n_sampled:,}",
         }
-        order = np.argsort(-evidence(self.table["lifetime"], self.table["agreement"]), kind="stable")
+        order = np.argsort(-self._evidence, kind="stable")
         best = {name: values[order] for name, values in self.table.items()}
         shown = {"clusters": [f"{K:,}" for K in best["n_clusters"]]}
         for name in ("lifetime", "agreement", "distinctness"):
