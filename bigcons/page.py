@@ -165,7 +165,7 @@ def _told_profiles(report: Content) -> str:
         for row in _rows(table):
             of_cluster.setdefault(row["cluster"], ([], []))[place].append(row)
     words = (
-        "<p>Means of numbers, and lift, what they are times the mean of all objects; difference is in "
+        "<p>Means of numbers; lift: the ratio to the overall mean; difference: from that mean, in "
         "standard deviations of all objects. Of text, the most frequent values, with their share and "
         "lift.</p>"
     )

@@ -9,6 +9,7 @@ import html
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -173,8 +174,10 @@ class Report:
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the page to a file at ``path``.
 
-        Raises StoreExistsError if there is one, unless ``overwrite``.
+        Raises StoreExistsError if there is one, unless ``overwrite``, and InvalidInputError for the suffix of
+        another kind of file.
         """
+        check_page(path)
         page = self.html().encode()
         with new_file(path, overwrite=overwrite) as file:
             file.write(page)
@@ -264,6 +267,13 @@ class _Source(NamedTuple):
         for name in TRUST_ROW.names or ():
             rows[name] = getattr(self.trust, name)[start:stop]
         return rows
+
+
+def check_page(path: str | os.PathLike[str]) -> None:
+    """Raise InvalidInputError for a path with the suffix of another kind of file than a page."""
+    suffix = Path(path).suffix
+    if suffix.lower() not in ("", ".html", ".htm"):
+        raise InvalidInputError(f"{os.fspath(path)} has suffix {suffix!r}; a report is HTML, use .html.")
 
 
 _OBJECT = np.dtype(

@@ -159,6 +159,8 @@ def test_report__refuses_in_one_line(told, tmp_path):
     with pytest.raises(StoreExistsError):
         Report(store, pictures=False).save(tmp_path / "r.html")
     assert (tmp_path / "r.html").read_text() == "mine"
+    with pytest.raises(InvalidInputError, match=r"r\.pdf has suffix '\.pdf'; a report is HTML"):
+        Report(store, pictures=False).save(tmp_path / "r.pdf")
 
 
 def test_partition_agreement__is_that_of_every_two_partitions():

@@ -78,7 +78,10 @@ class _Stream(io.FileIO):
         except OSError as error:
             if self.fileno() == 2:
                 return int(memoryview(content).nbytes)
-            if isinstance(error, BrokenPipeError):
+            if isinstance(
+                error, BrokenPipeError
+            ):  # the buffer still holds the rest, and is flushed at the end
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
                 raise
             raise OSError(error.errno, error.strerror, STANDARD_OUTPUT) from None
 
@@ -126,6 +129,32 @@ def emit_ensemble(ensemble: Any, path: str) -> None:
         f"{path}: {amount(ensemble.n_objects, 'object')} in {amount(ensemble.n_partitions, 'partition')} "
         f"with {amount(ensemble.n_base_clusters, 'cluster')} in total.",
     )
+
+
+_OPTION = re.compile(
+    r"(?<![\w/])(?:bigcons\.select(?:\([^)]*\))?|\w+=(?:'[^']*'|\[[^]]*\]|\w+)?(?: of bigcons\.select)?)"
+    r" \((--[^)]+)\)"
+)
+"""A parameter with its option, as in "overwrite=True (--overwrite)"."""
+_PARAMETER = re.compile(r"(?<![\w/])(\w+)=('[^']*'|[\w.:/-]*\w)")
+
+
+def with_options(message: str, command: click.Command | None) -> str:
+    """Return a message of the library with the options of a command in the place of parameters."""
+    message = _OPTION.sub(r"\1", message)
+    known = {option.name: option for option in command.params} if command is not None else {}
+
+    def as_option(found: re.Match[str]) -> str:
+        option, value = known.get(found[1]), found[2].strip("'")
+        if not isinstance(option, click.Option):
+            return found[0]
+        if value == "None":
+            return f"no {option.opts[0]}"
+        if option.is_flag:
+            return (option.opts if value == "True" else option.secondary_opts or option.opts)[0]
+        return f"{option.opts[0]} {value}"
+
+    return _PARAMETER.sub(as_option, message)
 
 
 @contextmanager

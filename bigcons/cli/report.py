@@ -54,9 +54,10 @@ def report(
     certain, the partitions, the convergence, how it was made, and warnings. With --features, also what is
     in each cluster: means, and frequent values of text; dates, and text that names objects, are left out.
     """
-    from bigcons.report import Report
+    from bigcons.report import Report, check_page
     from bigcons.storage.commit import refuse_existing_file
 
+    check_page(out)
     refuse_existing_file(out, overwrite)
     told = Report(
         consensus,

@@ -39,7 +39,7 @@ from bigcons.cli.solve import (
     results_of,
     shown_results,
 )
-from bigcons.errors import ExecutionError, StoreExistsError
+from bigcons.errors import ExecutionError, InvalidInputError, StoreExistsError
 
 
 @click.command()
@@ -52,8 +52,9 @@ from bigcons.errors import ExecutionError, StoreExistsError
     "-k",
     "--n-clusters",
     type=cluster_count,
-    metavar="K|LOW:HIGH|auto",
-    help="Maximum number of clusters in the consensus; auto or a range as for `bigcons solve`.  [required]",
+    metavar="K|auto",
+    help="Maximum number of clusters in the consensus. auto: the method chooses it, as for `bigcons solve`; "
+    "with -m supra also LOW:HIGH, all of which are tried.  [required]",
 )
 @method_option(", with its defaults")
 @click.option(
@@ -155,7 +156,7 @@ def run(
     made_with = ensemble.provenance
     low, high = made_with["n_clusters"]
     trained_on = (
-        f"samples of {made_with['sample_rows']:,}" if made_with["train"] == "samples" else "all they see"
+        f"a sample of {made_with['sample_rows']:,}" if made_with["train"] == "samples" else "all its objects"
     )
     of_clusters = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     result: dict[str, Any] = {
@@ -190,7 +191,8 @@ def run(
             "ensemble": ensemble_path,
             "objects": ensemble.n_objects,
             "features": len(made_with["features"]),
-            "partitions": f"{ensemble.n_partitions:,} of {of_clusters} clusters, trained on {trained_on}",
+            "partitions": f"{ensemble.n_partitions:,} of {of_clusters} clusters, "
+            f"each trained on {trained_on}",
             "seconds": generating,
         },
         "consensus": shown_results(result["consensus"], solved),
@@ -213,6 +215,7 @@ def _generate(
     """Generate the ensemble, once it is known that it can be solved and scored; return the seconds taken."""
     from bigcons import generate
     from bigcons.generate.kmeans import drawn_clusters, drawn_range
+    from bigcons.generate.sampling import RandomShare
     from bigcons.methods import METHODS
     from bigcons.solving.memory_plan import PlannedEnsemble
     from bigcons.storage.commit import is_store, provenance_at
@@ -234,6 +237,13 @@ def _generate(
                 "folder, or pass --overwrite.",
                 path=out,
             )
+    n_seen = RandomShare(making["sample"]).least(data.n_objects)
+    if isinstance(making["n_clusters"], tuple) and n_seen < making["n_clusters"][1]:
+        raise InvalidInputError(
+            f"{data.where} has {data.n_objects:,} rows; half of them, {n_seen:,}, are seen by a partition, "
+            f"fewer than its {making['n_clusters'][1]:,} clusters; give --base-clusters LOW:HIGH, HIGH at "
+            f"most {n_seen:,}, or more rows."
+        )
     if truth[0] is not None:
         read_classes(truth[0], truth[1], data.n_objects, data.ids)
     method, parameters, consensus = solving

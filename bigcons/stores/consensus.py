@@ -785,7 +785,7 @@ def count_clusters(sizes: np.ndarray) -> dict[str, int]:
 
 def clusters_in_words(n_clusters: int, n_tiny_clusters: int | None, most: int) -> str:
     """Return how many clusters were found, at ``most``, and how many are tiny, as one line."""
-    words = f"{n_clusters:,}" if n_clusters == most else f"{n_clusters:,} of {most:,} win objects"
+    words = f"{n_clusters:,}" if n_clusters == most else f"{n_clusters:,} non-empty of {most:,}"
     if n_tiny_clusters:
         words += f", {n_tiny_clusters:,} of them tiny (less than a tenth of the mean size)"
     return words

@@ -79,7 +79,7 @@ class ColumnCode(NamedTuple):
             return f"{len(self.levels)} values, one-hot"
         if self.kind == HASHED:
             return f"more than {LEVELS} values, hashed into {LEVELS} columns"
-        return f"{self.kind}, logarithm" if self.logged else self.kind
+        return f"{self.kind}, sign(x) log(1 + |x|)" if self.logged else self.kind
 
 
 @dataclass(frozen=True)

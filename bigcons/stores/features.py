@@ -421,7 +421,7 @@ def _remedy_of(problems: list[tuple[str, str]]) -> str:
 
 
 def _logged(codes: list[ColumnCode], log: Columns | None, where: str) -> list[ColumnCode]:
-    """Return columns with those marked of which the logarithm is taken."""
+    """Return columns with those marked that become ``sign(x) log(1 + |x|)``."""
     if log is None:
         return codes
     names = [code.name for code in codes]

@@ -131,7 +131,7 @@ def test_commands__print_the_clusters_found_and_the_tiny_ones_in_one_line(world,
     assert ran("info solved.zarr")["results"]["n_clusters"] == (sizes > 0).sum()
     labels = np.repeat([0, 1, 3], [60, 59, 1])
     Consensus.write("tiny.zarr", labels, np.eye(5)[labels])
-    words = "3 of 5 win objects, 1 of them tiny (less than a tenth of the mean size)"
+    words = "3 non-empty of 5, 1 of them tiny (less than a tenth of the mean size)"
     np.save("all.npy", labels)
     assert words in run("score tiny.zarr --truth all.npy").stdout
 
