@@ -159,7 +159,10 @@ def with_options(message: str, command: click.Command | None) -> str:
 
 @contextmanager
 def telling_finished(out: str, what: str, overwrite: bool) -> Iterator[None]:
-    """Say so if the ``with`` block, instead of doing ``what``, found its result at ``out``."""
+    """Say so if the ``with`` block, instead of doing ``what``, found its result at ``out``.
+
+    What a fit warned of when it was solved is said again.
+    """
     from bigcons.storage.commit import is_store
     from bigcons.tables.files import is_parquet
 
@@ -167,12 +170,24 @@ def telling_finished(out: str, what: str, overwrite: bool) -> Iterator[None]:
     yield
     if is_there:
         click.echo(f"{out} already holds the result of this {what}.", err=True)
+        from bigcons.stores.consensus import Consensus, cautions
+        from bigcons.stores.opening import open_store
+
+        if isinstance(found := open_store(out), Consensus):
+            for caution in cautions(found.results, found.n_clusters):
+                click.echo(f"Warning: {caution}", err=True)
 
 
 def emit_error(ctx: click.Context, reason: str) -> None:
     """With ``--json``, print ``{"error": reason}`` to standard output."""
     if ctx.meta.get(JSON):
         click.echo(json.dumps({"error": reason}))
+
+
+def emit_constant(ensemble: Any) -> None:
+    """Name, on standard error, the features that an ensemble was generated without, as they do not vary."""
+    if ensemble.generator is not None and (names := ensemble.generator.encoding.constant()):
+        click.echo(f"Constant or empty, without effect: {some(names)}.", err=True)
 
 
 # Layout

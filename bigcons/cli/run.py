@@ -29,7 +29,7 @@ from bigcons.cli.options import (
     scheduler_option,
     table_options,
 )
-from bigcons.cli.output import emit, facts, log_to_stderr, reporting, telling_finished
+from bigcons.cli.output import emit, emit_constant, facts, log_to_stderr, reporting, telling_finished
 from bigcons.cli.score import read_classes
 from bigcons.cli.solve import (
     cluster_count,
@@ -103,7 +103,7 @@ def run(
     the method is refused before generating begins. Repeating the command resumes an interrupted run and finds
     the result of a finished one. What was chosen is printed, with the time of each step.
     """
-    from bigcons.tables.files import refuse_missing
+    from bigcons.tables.files import StandardInput, refuse_missing
     from bigcons.tables.select import select
 
     for path in (*features, *([] if truth is None else [truth])):
@@ -142,6 +142,7 @@ def run(
     from bigcons.stores.consensus import Consensus
     from bigcons.stores.ensemble import Ensemble
 
+    emit_constant(Ensemble.open(ensemble_path))
     began = time.perf_counter()
     model = METHODS[method](**parameters)
     try:
@@ -199,6 +200,8 @@ def run(
         **({"scores": result["scores"]} if truth is not None else {}),
     }
     stores, folder = f"{quote(consensus_path)} --ensemble {quote(ensemble_path)}", out.rstrip("/")
+    if len(features) == 1 and not isinstance(features[0], StandardInput) and header is None:
+        stores += f" --features {quote(features[0])}"
     commands = [
         f"bigcons report {stores} -o {quote(f'{folder}.html')}",
         f"bigcons export {quote(consensus_path)} -o {quote(f'{folder}.csv')}",

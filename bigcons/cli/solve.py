@@ -180,6 +180,7 @@ def solve(
     began = time.perf_counter()
     try:
         with telling_finished(out, "solve", overwrite):
+            _warn_of_stored(ensemble)
             table = select(ensemble, id=id, columns=columns, drop=drop, missing=missing, header=header)
             model.fit(table, out=out, overwrite=overwrite, start=start)
     except KeyboardInterrupt:
@@ -199,6 +200,20 @@ def solve(
         results |= {"start": start, "n_moved": matching.n_moved}
         told.insert(1, f"From {start}: {matching!r}")
     emit({"kind": "consensus", "path": out, **results}, "\n\n".join(told))
+
+
+def _warn_of_stored(path: str) -> None:
+    """Warn again of what an ensemble was imported with that looks like no partition."""
+    from bigcons.storage.commit import is_store
+    from bigcons.stores.ensemble import Ensemble
+    from bigcons.tables.encode import warn_of_suspects
+
+    if is_store(path):
+        stored = Ensemble.open(path)
+        if not stored.is_soft:
+            warn_of_suspects(
+                *(stored.n_objects, stored.names, stored.n_clusters, stored.n_labeled, stored.categories)
+            )
 
 
 def results_of(model: ConsensusClusterer) -> dict[str, Any]:
@@ -238,7 +253,7 @@ def ending(solved: Consensus, commands: Sequence[str]) -> str:
                 columns.append(name)
                 for row, value in zip(rows, clusters[name].to_pylist(), strict=True):
                     row[name] = "-" if value is None else f"{value:.3f}"
-    listed = rows[:8]
+    listed = rows if len(rows) <= 12 else rows[:8]
     more = len(rows) - len(listed)
     rest = f"\n... and {amount(more, 'smaller cluster')}" if more > 0 else ""
     return "\n\n".join(

@@ -305,7 +305,7 @@ class Features(Objects):
         """Return a block of the table as numbers, missing values as NaN."""
         if rows is None:
             raise InvalidInputError(
-                f"{self.where} has fewer rows than the {self.n_objects} of the first pass; "
+                f"{self.where} has fewer rows than the {self.n_objects:,} of the first pass; "
                 "do not modify it while it is read."
             )
         if isinstance(rows, list) and self._types is not None:

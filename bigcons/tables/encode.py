@@ -72,7 +72,7 @@ def scan_labels(
         del columns  # before the table makes the next ones
     if not n_objects or not table.n_columns:
         raise InvalidInputError(
-            f"labels is empty, shape ({n_objects}, {table.n_columns}); "
+            f"{table.where} is empty, shape ({n_objects}, {table.n_columns}); "
             "give at least one object and one partition."
         )
     encodings = [builder.build() for builder in builders]

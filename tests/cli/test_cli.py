@@ -758,3 +758,29 @@ def test_facts__say_once_what_all_of_a_list_are():
 def test_messages__name_options_in_the_place_of_parameters(message, shown):
     command = main.get_command(click.Context(main), "solve")
     assert with_options(message, command) == shown
+
+
+def test_solve__says_again_what_it_warned_of_where_the_result_is_there(run):
+    labels = np.repeat(np.arange(3), 100)
+    rng = np.random.default_rng(0)
+    table = np.stack(
+        [np.where(rng.random(300) < 0.05, rng.integers(3, size=300), labels) for _ in range(20)], 1
+    )
+    Ensemble.from_labels(table).save("e.zarr")
+    first, again = (run("solve e.zarr -k 9 -o c.zarr") for _ in range(2))
+    assert "the tree tells 3 clusters apart, fewer than -k 9" in first.stderr
+    told = "The tree tells 3 clusters apart, fewer than the 9 asked for."
+    assert told in again.stderr
+    assert Consensus.open("c.zarr").results["n_told_apart"] == 3
+    assert told in bigcons.Report("c.zarr", pictures=False).warnings
+    one = run("solve e.zarr -k 1 -o one.zarr")
+    assert "has_structure" not in one.stdout
+    assert "stands out" not in one.stderr
+
+
+def test_solve__warns_again_of_what_looks_like_ids(run):
+    rng = np.random.default_rng(0)
+    table = np.column_stack([np.arange(300), rng.integers(0, 3, (300, 4))])
+    Path("l.csv").write_text("id,a,b,c,d\n" + "\n".join(",".join(map(str, row)) for row in table))
+    for line in ("import l.csv -o e.zarr", "solve e.zarr -k 3 -o c.zarr"):
+        assert "partition 'id' has a different label for every object" in run(line).stderr

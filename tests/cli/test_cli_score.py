@@ -68,7 +68,6 @@ def test_score__by_truth_prints_every_criterion(world, ran):
     assert scores == {name: getattr(metrics, name)(truth, labels) for name in OF_TRUTH}
     assert {
         "matching_accuracy",
-        "consistency_index",
         "adjusted_rand",
         "purity",
         "micro_precision",
