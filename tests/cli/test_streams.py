@@ -92,7 +92,7 @@ def test_standard_output__closed_is_told_before_anything_is_done(made, command):
 
 @pytest.mark.parametrize("command", ["export long.zarr -o -", "methods", "--help"])
 def test_standard_output__whose_reader_ends_is_left_in_silence(made, command):
-    Consensus.write(made / "long.zarr", np.zeros(20_000, np.int32), None, overwrite=True)
+    Consensus.write(made / "long.zarr", np.zeros(200_000, np.int32), None, overwrite=True)
     assert bigcons(command, made, shell="| head -n 1 | cat; exit 0").stderr == ""
     assert bigcons(command, made, shell="| true").stderr == ""
 
