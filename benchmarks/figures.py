@@ -104,7 +104,7 @@ def bce_claims() -> dict[str, str]:
 SIZE = (
     "100 million objects in 100 partitions, half of the labels missing: {seconds} s and {gb} GB on two cores"
 )
-BUDGET = "of {solves} solves {exceeded} exceeded its budget"
+BUDGET = "{exceeded} of {solves} test solves exceeded its budget"
 KILLED = "killed and repeated: {right} of {met}"
 MEAN = (
     "On {ensembles} ensembles of {sets} held-out data sets, given the number of classes, the default has a"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from bigcons.memory import format_size
@@ -89,7 +90,7 @@ def _sections(report: Content) -> Iterable[tuple[str, str]]:
         yield "Least certain objects", _told_objects(report)
     if report.partitions is not None:
         yield PARTITIONS, _told_partitions(report)
-    if any(report.history.values()):
+    if max(map(len, report.history.values()), default=0) > 1:
         yield CONVERGENCE, _told_passes(report)
     yield "How it was made", _told_making(report)
 
@@ -159,13 +160,13 @@ def _told_clusters(report: Content) -> str:
 
 def _told_profiles(report: Content) -> str:
     assert report.profiles is not None  # noqa: S101 - the caller has asked
-    numbers, categories, left_out = report.profiles
+    numbers, categories, left_out, dates = report.profiles
     of_cluster: dict[int, tuple[list[Any], list[Any]]] = {}
-    for place, table in enumerate((numbers, categories)):
+    for place, table in ((0, numbers), (0, dates), (1, categories)):
         for row in _rows(table):
             of_cluster.setdefault(row["cluster"], ([], []))[place].append(row)
     words = (
-        "<p>Means of numbers, and lift, what they are times the mean of all objects; difference is in "
+        "<p>Means of numbers and dates; lift: the ratio to the overall mean; difference: from that mean, in "
         "standard deviations of all objects. Of text, the most frequent values, with their share and "
         "lift.</p>"
     )
@@ -331,6 +332,8 @@ def _cell(column: str, value: Any) -> str:
         return format_size(value)
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, datetime):
+        return value.date().isoformat()
     if not isinstance(value, float):
         return str(value)
     if column in (*_SHARES, "overall_share"):
@@ -347,7 +350,9 @@ def _cell(column: str, value: Any) -> str:
         return f"{value:.3g}"
     if column in _PROBABILITIES and 0 < value < 0.001:
         return "<0.001"
-    return f"{value:.3f}" if 0.001 <= abs(value) < 1000 or value == 0 else f"{value:,.4g}"
+    if 1000 <= abs(value) < 1e15:
+        return f"{value:,.0f}"
+    return f"{value:.3f}" if 0.001 <= abs(value) < 1000 or value == 0 else f"{value:.4g}"
 
 
 def percent(share: float) -> str:

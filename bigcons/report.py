@@ -9,6 +9,7 @@ import html
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from bigcons.metrics.description import ClusterProfiles, partition_agreement, pr
 from bigcons.page import CLUSTERS, CONVERGENCE, PARTITIONS, Content, Drawn, name_of, page, percent
 from bigcons.storage.commit import new_file
 from bigcons.stores.cluster_tree import ClusterTree
-from bigcons.stores.consensus import Consensus, clusters_in_words, count_clusters, fit_results
+from bigcons.stores.consensus import Consensus, cautions, clusters_in_words, count_clusters, fit_results
 from bigcons.stores.ensemble import as_ensemble
 from bigcons.stores.trust import TRUST_ROW, mergers
 from bigcons.tables.ids import IdFacts, canonical, refuse_other_ids
@@ -173,8 +174,10 @@ class Report:
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the page to a file at ``path``.
 
-        Raises StoreExistsError if there is one, unless ``overwrite``.
+        Raises StoreExistsError if there is one, unless ``overwrite``, and InvalidInputError for the suffix of
+        another kind of file.
         """
+        check_page(path)
         page = self.html().encode()
         with new_file(path, overwrite=overwrite) as file:
             file.write(page)
@@ -264,6 +267,13 @@ class _Source(NamedTuple):
         for name in TRUST_ROW.names or ():
             rows[name] = getattr(self.trust, name)[start:stop]
         return rows
+
+
+def check_page(path: str | os.PathLike[str]) -> None:
+    """Raise InvalidInputError for a path with the suffix of another kind of file than a page."""
+    suffix = Path(path).suffix
+    if suffix.lower() not in ("", ".html", ".htm"):
+        raise InvalidInputError(f"{os.fspath(path)} has suffix {suffix!r}; a report is HTML, use .html.")
 
 
 _OBJECT = np.dtype(
@@ -418,13 +428,10 @@ def _warnings(
     source: _Source, told: _Told, clusters: Any, partitions: Any, tree: ClusterTree | None
 ) -> Iterable[str]:
     """Yield what to mind, one sentence each."""
-    if source.results.get("converged") is False:
-        yield "The solve stopped before its tolerance: raise max_iter, and solve again."
+    known = {} if tree is None else {"has_structure": tree.choice.is_clear}
+    yield from cautions({**known, **source.results}, source.n_clusters)
     if told.n_unlabeled:
         yield f"{_of(told.n_unlabeled, source.n_objects, 'objects')} have no label in any partition."
-    is_clear = source.results.get("has_structure", True if tree is None else tree.choice.is_clear)
-    if not is_clear:
-        yield "No number of clusters stands out: the labels look like those of data without clusters."
     counted = count_clusters(told.sizes)
     if (empty := source.n_clusters - counted["n_clusters"]) > 0:
         yield f"Without objects: {empty:,} of the {source.n_clusters:,} clusters asked for."

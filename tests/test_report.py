@@ -99,6 +99,17 @@ def test_report__weighs_labels_by_the_ensemble_where_the_store_has_no_trust(told
     assert "confidence" not in Report(bare).clusters.column_names
 
 
+def test_report__leaves_out_the_convergence_of_one_pass_and_shows_numbers_in_full(told, tmp_path):
+    _, classes, _, _ = told
+    once = {"pass": [1], "objective": [2.0], "moved": [0]}
+    income = np.where(classes == 0, 50_250.4, 50_249.6)
+    features = pa.table({"income": income, "day": pa.array(np.full(300, 19_000, np.int32), pa.date32())})
+    store = Consensus.write(tmp_path / "once.zarr", classes, None, history=once)
+    page = Report(store, features=features, pictures=False).html()
+    assert "Convergence" not in page
+    assert {">50,250</td>", ">2022-01-08</td>"} <= set(re.findall(r">[^<>]*</td>", page))
+
+
 def test_profiles__are_those_of_a_data_frame(told):
     pandas = pytest.importorskip("pandas")
     _, classes, store, features = told
@@ -120,7 +131,12 @@ def test_profiles__are_those_of_a_data_frame(told):
         assert row.lift == pytest.approx(
             row.share / frame["region"].value_counts(normalize=True)[row.category]
         )
-    assert list(found.left_out) == ["day"]
+    assert found.left_out == {}
+    days = pandas.to_datetime(frame["day"]).groupby(frame["cluster"])
+    of_days = found.dates.to_pandas().set_index("cluster")
+    np.testing.assert_array_equal(of_days["mean"], days.mean().dt.floor("s"))
+    np.testing.assert_array_equal(of_days["n"], days.count())
+    np.testing.assert_allclose(of_days["std"], days.std(ddof=0).dt.total_seconds() / 86_400)
     blocks = cluster_profiles(features, store, columns=["spend"], memory="1.1MB").numbers
     np.testing.assert_allclose(blocks.to_pandas()["mean"], spend["mean"])
 
@@ -159,6 +175,8 @@ def test_report__refuses_in_one_line(told, tmp_path):
     with pytest.raises(StoreExistsError):
         Report(store, pictures=False).save(tmp_path / "r.html")
     assert (tmp_path / "r.html").read_text() == "mine"
+    with pytest.raises(InvalidInputError, match=r"r\.pdf has suffix '\.pdf'; a report is HTML"):
+        Report(store, pictures=False).save(tmp_path / "r.pdf")
 
 
 def test_partition_agreement__is_that_of_every_two_partitions():

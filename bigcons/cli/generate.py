@@ -21,7 +21,7 @@ from bigcons.cli.options import (
     scheduler_option,
     table_options,
 )
-from bigcons.cli.output import emit_ensemble, reporting, telling_finished
+from bigcons.cli.output import emit_constant, emit_ensemble, reporting, telling_finished
 
 T = TypeVar("T")
 
@@ -198,6 +198,7 @@ def generate(
             overwrite=overwrite,
             client=client,
         )
+    emit_constant(ensemble)
     emit_ensemble(ensemble, out)
 
 

@@ -22,6 +22,7 @@ from bigcons.cli.output import (
     open_streams,
     progress_on_terminal,
     shown,
+    with_options,
 )
 from bigcons.errors import (
     BigconsError,
@@ -103,7 +104,9 @@ class LazyGroup(click.Group):
             except BrokenPipeError:  # the reader has closed the pipe; click exits silently
                 raise
             except (BigconsError, OSError, MemoryError) as error:
-                reason = fault_of_standard_output(error) or " ".join(_reason(error).split())
+                command = self.get_command(ctx, ctx.invoked_subcommand or "")
+                reason = " ".join(with_options(_reason(error), command).split())
+                reason = fault_of_standard_output(error) or reason
                 emit_error(ctx, reason)
                 raise click.ClickException(shown(reason)) from error
             except Terminated:
@@ -134,9 +137,11 @@ def _one_line_warnings() -> Iterator[None]:
     told: set[str] = set()
 
     def show(message: Warning | str, *_: Any) -> None:
-        if str(message) not in told:
-            told.add(str(message))
-            click.echo(f"Warning: {shown(str(message))}", err=True)
+        ctx = click.get_current_context(silent=True)
+        text = with_options(str(message), None if ctx is None else ctx.command)
+        if text not in told:
+            told.add(text)
+            click.echo(f"Warning: {shown(text)}", err=True)
 
     with warnings.catch_warnings():
         for category in OWN_WARNINGS:

@@ -148,7 +148,7 @@ log_option: Decorator = click.option(
     "--log",
     callback=column_names,
     metavar="NAME,...",
-    help="Columns of numbers with heavy tails, of which the logarithm is taken.",
+    help="Columns of numbers with heavy tails, x, which become sign(x) log(1 + |x|).",
 )
 
 
@@ -172,8 +172,9 @@ missing_option: Decorator = click.option(
     multiple=True,
     callback=missing_labels,
     metavar="[NAME=]VALUE,...",
-    help="What is missing, of all columns or of one; of labels, numbers take the place of the negative ones, "
-    "and '' means that only empty cells are.  [default: empty cells, NA and the like, negative labels]",
+    help="What is missing, in all columns or in one. For labels, values given here replace the rule that "
+    "negatives are missing; '' counts only empty cells.  [default: empty cells, NA and the like, negative "
+    "labels]",
 )
 
 

@@ -78,7 +78,10 @@ class _Stream(io.FileIO):
         except OSError as error:
             if self.fileno() == 2:
                 return int(memoryview(content).nbytes)
-            if isinstance(error, BrokenPipeError):
+            if isinstance(
+                error, BrokenPipeError
+            ):  # the buffer still holds the rest, and is flushed at the end
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
                 raise
             raise OSError(error.errno, error.strerror, STANDARD_OUTPUT) from None
 
@@ -128,9 +131,38 @@ def emit_ensemble(ensemble: Any, path: str) -> None:
     )
 
 
+_OPTION = re.compile(
+    r"(?<![\w/])(?:bigcons\.select(?:\([^)]*\))?|\w+=(?:'[^']*'|\[[^]]*\]|\w+)?(?: of bigcons\.select)?)"
+    r" \((--[^)]+)\)"
+)
+"""A parameter with its option, as in "overwrite=True (--overwrite)"."""
+_PARAMETER = re.compile(r"(?<![\w/])(\w+)=('[^']*'|[\w.:/-]*\w)")
+
+
+def with_options(message: str, command: click.Command | None) -> str:
+    """Return a message of the library with the options of a command in the place of parameters."""
+    message = _OPTION.sub(r"\1", message)
+    known = {option.name: option for option in command.params} if command is not None else {}
+
+    def as_option(found: re.Match[str]) -> str:
+        option, value = known.get(found[1]), found[2].strip("'")
+        if not isinstance(option, click.Option):
+            return found[0]
+        if value == "None":
+            return f"no {option.opts[0]}"
+        if option.is_flag:
+            return (option.opts if value == "True" else option.secondary_opts or option.opts)[0]
+        return f"{option.opts[0]} {value}"
+
+    return _PARAMETER.sub(as_option, message)
+
+
 @contextmanager
 def telling_finished(out: str, what: str, overwrite: bool) -> Iterator[None]:
-    """Say so if the ``with`` block, instead of doing ``what``, found its result at ``out``."""
+    """Say so if the ``with`` block, instead of doing ``what``, found its result at ``out``.
+
+    What a fit warned of when it was solved is said again.
+    """
     from bigcons.storage.commit import is_store
     from bigcons.tables.files import is_parquet
 
@@ -138,12 +170,24 @@ def telling_finished(out: str, what: str, overwrite: bool) -> Iterator[None]:
     yield
     if is_there:
         click.echo(f"{out} already holds the result of this {what}.", err=True)
+        from bigcons.stores.consensus import Consensus, cautions
+        from bigcons.stores.opening import open_store
+
+        if isinstance(found := open_store(out), Consensus):
+            for caution in cautions(found.results, found.n_clusters):
+                click.echo(f"Warning: {caution}", err=True)
 
 
 def emit_error(ctx: click.Context, reason: str) -> None:
     """With ``--json``, print ``{"error": reason}`` to standard output."""
     if ctx.meta.get(JSON):
         click.echo(json.dumps({"error": reason}))
+
+
+def emit_constant(ensemble: Any) -> None:
+    """Name, on standard error, the features that an ensemble was generated without, as they do not vary."""
+    if ensemble.generator is not None and (names := ensemble.generator.encoding.constant()):
+        click.echo(f"Constant or empty, without effect: {some(names)}.", err=True)
 
 
 # Layout

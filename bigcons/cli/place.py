@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,10 +20,12 @@ from bigcons.cli.options import (
 )
 from bigcons.cli.output import JSON, amount, emit, facts, reporting
 from bigcons.errors import InvalidInputError
+from bigcons.stores.encoding import CATEGORY
 
 if TYPE_CHECKING:
     from bigcons.solving.estimator import PredictingClusterer
     from bigcons.stores.consensus import Consensus
+    from bigcons.stores.features import Features
 
 
 @click.command()
@@ -73,7 +75,8 @@ def place(
 
     The file has a row for each of them: its id, if it has one, its label, of a method with memberships the
     confidence in it, and whether the row is farther from its centers than 99 % of the rows that the centers
-    were made of. If that is so of far more than 1 % of the rows, the data have changed.
+    were made of. If that is so of far more than 1 % of the rows, the data have changed. Warnings say
+    so if most are far, and name the columns with text that did not occur.
     """
     from bigcons.execution.engine import open_engine
     from bigcons.metrics.confidence import ClusterSupport
@@ -108,6 +111,7 @@ def place(
         numbers = np.arange(consensus.n_clusters)
         support = ClusterSupport.of_table(consensus.trust_tables[0], numbers).clusters
     known = iter(()) if ids is None else ids.blocks(data.chunk_rows)
+    unseen = _Unseen(data)
 
     def rows_of(placed: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
         for labels, soft, is_far in placed:
@@ -122,11 +126,22 @@ def place(
             sys.stdout.buffer if to_stream else out, data.n_objects, types, overwrite=overwrite
         ) as write,
     ):
-        for labels, sure, is_far, columns in rows_of(place_features(generator, task, data, engine)):
+        blocks = unseen.count(data.iterate(gaps=True, sparse=True))
+        for labels, sure, is_far, columns in rows_of(place_features(generator, task, blocks, engine)):
             write(columns)
             sizes += np.bincount(labels[labels >= 0], minlength=len(sizes))
             n_far += int(is_far.sum())
             summed += sum(float(of_rows.sum(dtype=np.float64)) for of_rows in sure)
+    far_share = n_far / data.n_objects
+    if n_unseen := unseen.by_name():
+        shown = ", ".join(f"{name!r} in {amount(n, 'row')}" for name, n in n_unseen.items())
+        click.echo(f"Warning: values of text that did not occur in the ensemble: {shown}.", err=True)
+    if far_share > 0.5:
+        click.echo(
+            f"Warning: {far_share:.1%} of the rows are far from all centers: they are unlike those of the "
+            "ensemble, and confidence in their labels means little.",
+            err=True,
+        )
     if to_stream:
         sys.stdout.flush()
         return
@@ -136,16 +151,42 @@ def place(
         "n_objects": data.n_objects,
         "sizes": sizes.tolist(),
         "mean_confidence": summed / data.n_objects if model.info.soft else None,
-        "far_share": n_far / data.n_objects,
+        "far_share": far_share,
+        "n_unseen": n_unseen,
     }
     emit(
         result,
         f"{out}: {amount(data.n_objects, 'row')} placed"
         + (f", with a mean confidence of {result['mean_confidence']:.3f}.\n" if model.info.soft else ".\n")
         + facts({f"cluster {k}": size for k, size in enumerate(sizes.tolist()) if size})
-        + f"\nFar from the centers: {n_far:,} ({n_far / data.n_objects:.1%}); about 1 % are expected of rows "
+        + f"\nFar from the centers: {n_far:,} ({far_share:.1%}); about 1 % are expected of rows "
         "like those of the ensemble.",
     )
+
+
+class _Unseen:
+    """Counts the rows whose text did not occur where the features were encoded, by column."""
+
+    def __init__(self, features: Features) -> None:
+        encoding = features.encoding
+        self._of_text = [
+            (code.name, slice(start, start + code.width))
+            for code, start in zip(encoding.columns, encoding.starts.tolist(), strict=False)
+            if code.kind == CATEGORY
+        ]
+        self._counts = [0] * len(self._of_text)
+
+    def count(self, blocks: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+        """Yield blocks of numbers, and count the rows that have none of the columns of a text."""
+        for block, values in blocks:
+            for place, (_, columns) in enumerate(self._of_text):
+                self._counts[place] += int(np.count_nonzero(~values[:, columns].any(axis=1)))
+            yield block, values
+
+    def by_name(self) -> dict[str, int]:
+        """Return how many rows there are of each column that has some."""
+        pairs = zip(self._of_text, self._counts, strict=True)
+        return {name: n for (name, _), n in pairs if n}
 
 
 _PLAIN = (bool, int, float, str)

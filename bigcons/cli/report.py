@@ -52,11 +52,12 @@ def report(
 
     One HTML file, without network or scripts: the clusters by size with their confidence, the objects least
     certain, the partitions, the convergence, how it was made, and warnings. With --features, also what is
-    in each cluster: means, and frequent values of text; dates, and text that names objects, are left out.
+    in each cluster: means of numbers and dates, and frequent values of text, unless it names objects.
     """
-    from bigcons.report import Report
+    from bigcons.report import Report, check_page
     from bigcons.storage.commit import refuse_existing_file
 
+    check_page(out)
     refuse_existing_file(out, overwrite)
     told = Report(
         consensus,

@@ -29,7 +29,7 @@ from bigcons.cli.options import (
     scheduler_option,
     table_options,
 )
-from bigcons.cli.output import emit, facts, log_to_stderr, reporting, telling_finished
+from bigcons.cli.output import emit, emit_constant, facts, log_to_stderr, reporting, telling_finished
 from bigcons.cli.score import read_classes
 from bigcons.cli.solve import (
     cluster_count,
@@ -39,7 +39,7 @@ from bigcons.cli.solve import (
     results_of,
     shown_results,
 )
-from bigcons.errors import ExecutionError, StoreExistsError
+from bigcons.errors import ExecutionError, InvalidInputError, StoreExistsError
 
 
 @click.command()
@@ -52,8 +52,9 @@ from bigcons.errors import ExecutionError, StoreExistsError
     "-k",
     "--n-clusters",
     type=cluster_count,
-    metavar="K|LOW:HIGH|auto",
-    help="Maximum number of clusters in the consensus; auto or a range as for `bigcons solve`.  [required]",
+    metavar="K|auto",
+    help="Maximum number of clusters in the consensus. auto: the method chooses it, as for `bigcons solve`; "
+    "with -m supra also LOW:HIGH, all of which are tried.  [required]",
 )
 @method_option(", with its defaults")
 @click.option(
@@ -102,7 +103,7 @@ def run(
     the method is refused before generating begins. Repeating the command resumes an interrupted run and finds
     the result of a finished one. What was chosen is printed, with the time of each step.
     """
-    from bigcons.tables.files import refuse_missing
+    from bigcons.tables.files import StandardInput, refuse_missing
     from bigcons.tables.select import select
 
     for path in (*features, *([] if truth is None else [truth])):
@@ -141,6 +142,7 @@ def run(
     from bigcons.stores.consensus import Consensus
     from bigcons.stores.ensemble import Ensemble
 
+    emit_constant(Ensemble.open(ensemble_path))
     began = time.perf_counter()
     model = METHODS[method](**parameters)
     try:
@@ -155,7 +157,7 @@ def run(
     made_with = ensemble.provenance
     low, high = made_with["n_clusters"]
     trained_on = (
-        f"samples of {made_with['sample_rows']:,}" if made_with["train"] == "samples" else "all they see"
+        f"a sample of {made_with['sample_rows']:,}" if made_with["train"] == "samples" else "all its objects"
     )
     of_clusters = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     result: dict[str, Any] = {
@@ -190,13 +192,16 @@ def run(
             "ensemble": ensemble_path,
             "objects": ensemble.n_objects,
             "features": len(made_with["features"]),
-            "partitions": f"{ensemble.n_partitions:,} of {of_clusters} clusters, trained on {trained_on}",
+            "partitions": f"{ensemble.n_partitions:,} of {of_clusters} clusters, "
+            f"each trained on {trained_on}",
             "seconds": generating,
         },
         "consensus": shown_results(result["consensus"], solved),
         **({"scores": result["scores"]} if truth is not None else {}),
     }
     stores, folder = f"{quote(consensus_path)} --ensemble {quote(ensemble_path)}", out.rstrip("/")
+    if len(features) == 1 and not isinstance(features[0], StandardInput) and header is None:
+        stores += f" --features {quote(features[0])}"
     commands = [
         f"bigcons report {stores} -o {quote(f'{folder}.html')}",
         f"bigcons export {quote(consensus_path)} -o {quote(f'{folder}.csv')}",
@@ -213,6 +218,7 @@ def _generate(
     """Generate the ensemble, once it is known that it can be solved and scored; return the seconds taken."""
     from bigcons import generate
     from bigcons.generate.kmeans import drawn_clusters, drawn_range
+    from bigcons.generate.sampling import RandomShare
     from bigcons.methods import METHODS
     from bigcons.solving.memory_plan import PlannedEnsemble
     from bigcons.storage.commit import is_store, provenance_at
@@ -234,6 +240,13 @@ def _generate(
                 "folder, or pass --overwrite.",
                 path=out,
             )
+    n_seen = RandomShare(making["sample"]).least(data.n_objects)
+    if isinstance(making["n_clusters"], tuple) and n_seen < making["n_clusters"][1]:
+        raise InvalidInputError(
+            f"{data.where} has {data.n_objects:,} rows; half of them, {n_seen:,}, are seen by a partition, "
+            f"fewer than its {making['n_clusters'][1]:,} clusters; give --base-clusters LOW:HIGH, HIGH at "
+            f"most {n_seen:,}, or more rows."
+        )
     if truth[0] is not None:
         read_classes(truth[0], truth[1], data.n_objects, data.ids)
     method, parameters, consensus = solving

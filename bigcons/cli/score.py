@@ -60,6 +60,9 @@ def score(
     or -, standard input; only the column is read. If the objects have ids, its rows may be in any order, and
     of more objects. Objects without a class in it, or without a label in the consensus, are omitted.
 
+    matching_accuracy is H, also called the consistency index; micro_precision matches the largest overlaps
+    first, and is the same where that is the best matching.
+
     Higher is better, except for van_dongen, variation_of_information, pcc_objective and compactness, which
     are distances or costs. Criteria named mean_... are averages over the partitions of the ensemble, and
     anmi is one weighted by their numbers of labels.
@@ -113,7 +116,7 @@ def open_features_of(
     data = open_features(path, id=id, columns=columns, drop=drop)
     if data.n_objects != solved.n_objects:
         raise InvalidInputError(
-            f"{path} has {data.n_objects} rows but {solved.path} has {solved.n_objects} objects; "
+            f"{path} has {data.n_objects:,} rows but {solved.path} has {solved.n_objects:,} objects; "
             "give one row per object, in order."
         )
     if known is not None and data.ids is not None and data.ids.facts.digest != known.facts.digest:
@@ -131,7 +134,7 @@ def _by_ensemble(solved: Consensus, path: str, client: str | None) -> dict[str, 
     ensemble = as_ensemble(path)
     if ensemble.n_objects != solved.n_objects:
         raise InvalidInputError(
-            f"{path} has {ensemble.n_objects} objects but {solved.path} has {solved.n_objects}; "
+            f"{path} has {ensemble.n_objects:,} objects but {solved.path} has {solved.n_objects:,}; "
             "give the ensemble that the consensus was computed from."
         )
     tables, covered = partition_tables(ensemble, solved.label_rows, client=client)
@@ -193,6 +196,6 @@ def read_classes(
 def _check_length(path: str, n_rows: int, n_objects: int) -> None:
     if n_rows != n_objects:
         raise InvalidInputError(
-            f"{path} has {n_rows} rows but the consensus has {n_objects} objects; "
+            f"{path} has {n_rows:,} rows but the consensus has {n_objects:,} objects; "
             "give one class per object, in order."
         )

@@ -50,7 +50,7 @@ def cluster_count(value: str) -> int | range | str:
     low, colon, high = value.partition(":")
     numbers = [int(part) if part.isdigit() else 0 for part in (low, high if colon else low)]
     if not 1 <= numbers[0] <= numbers[1]:
-        raise click.BadParameter(f"{value!r} is not a number of clusters; use one such as 5, 2:10, or auto.")
+        raise click.BadParameter(f"{value!r} is not a number of clusters; use one such as 5, or auto.")
     return range(numbers[0], numbers[1] + 1) if colon else numbers[0]
 
 
@@ -59,10 +59,10 @@ def _complete_path(_: click.Context, __: click.Parameter, incomplete: str) -> li
 
 
 def known_method(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
-    """Return the name of a method, if one is given; raise UsageError for any other."""
+    """Return the name of a method, if one is given, in lower case; raise UsageError for any other."""
     from bigcons.methods import METHODS
 
-    if name is not None and name not in METHODS:
+    if name is not None and (name := name.lower()) not in METHODS:
         raise click.UsageError(
             f"Unknown method {name!r}; choose one of {', '.join(METHODS)}.{did_you_mean(name, METHODS)}"
         )
@@ -102,9 +102,9 @@ def method_option(note: str = "") -> Decorator:
     "-k",
     "--n-clusters",
     type=cluster_count,
-    metavar="K|LOW:HIGH|auto",
+    metavar="K|auto",
     help="Maximum number of clusters. auto: the method chooses it, tree and most others from the labels, eac "
-    "by lifetime. A range: supra tries every number in it.",
+    "by lifetime. -m supra also takes LOW:HIGH, and tries every number from one to the other.",
 )
 @output_option("Store for the consensus (.zarr).")
 @click.option(
@@ -180,6 +180,7 @@ def solve(
     began = time.perf_counter()
     try:
         with telling_finished(out, "solve", overwrite):
+            _warn_of_stored(ensemble)
             table = select(ensemble, id=id, columns=columns, drop=drop, missing=missing, header=header)
             model.fit(table, out=out, overwrite=overwrite, start=start)
     except KeyboardInterrupt:
@@ -201,6 +202,20 @@ def solve(
     emit({"kind": "consensus", "path": out, **results}, "\n\n".join(told))
 
 
+def _warn_of_stored(path: str) -> None:
+    """Warn again of what an ensemble was imported with that looks like no partition."""
+    from bigcons.storage.commit import is_store
+    from bigcons.stores.ensemble import Ensemble
+    from bigcons.tables.encode import warn_of_suspects
+
+    if is_store(path):
+        stored = Ensemble.open(path)
+        if not stored.is_soft:
+            warn_of_suspects(
+                *(stored.n_objects, stored.names, stored.n_clusters, stored.n_labeled, stored.categories)
+            )
+
+
 def results_of(model: ConsensusClusterer) -> dict[str, Any]:
     """Return the scalar results of a fit, and how the number of clusters was chosen."""
     from bigcons.stores.consensus import fit_results
@@ -218,7 +233,7 @@ def shown_results(results: Mapping[str, Any], solved: Consensus) -> dict[str, An
     is_verbose = logging.getLogger("bigcons").isEnabledFor(logging.INFO)
     shown = {name: value for name, value in results.items() if is_verbose or name not in _OF_THE_SOLVER}
     if shown.pop("n_clusters_choice", None) and (tree := solved.tree) is not None:
-        shown["why so many"] = tree.choice._told
+        shown["why this number"] = tree.choice._told
     return with_clusters(shown, solved._clusters_in_words())
 
 
@@ -238,7 +253,7 @@ def ending(solved: Consensus, commands: Sequence[str]) -> str:
                 columns.append(name)
                 for row, value in zip(rows, clusters[name].to_pylist(), strict=True):
                     row[name] = "-" if value is None else f"{value:.3f}"
-    listed = rows[:8]
+    listed = rows if len(rows) <= 12 else rows[:8]
     more = len(rows) - len(listed)
     rest = f"\n... and {amount(more, 'smaller cluster')}" if more > 0 else ""
     return "\n\n".join(
@@ -273,7 +288,11 @@ def parse_method(name: str, words: tuple[str, ...], given: dict[str, Any]) -> tu
     if isinstance(given.get("n_clusters"), range) and "Sequence" not in str(
         parameters["n_clusters"].annotation
     ):
-        raise click.UsageError(f"Method {name!r} takes no range of numbers; give one with -k, or auto.")
+        asked = given["n_clusters"]
+        raise click.UsageError(
+            f"Method {name!r} takes no range such as -k {asked[0]}:{asked[-1]}, which is of supra; give a "
+            "number, or auto."
+        )
     return arguments[0], {**given, **own}
 
 

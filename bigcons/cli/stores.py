@@ -145,7 +145,8 @@ def export(
         return
     solved.export(out, **given, overwrite=overwrite)
     written = {"labels": True, "memberships": memberships or top is not None, "confidence": confidence}
-    what = " and ".join(name for name, is_given in written.items() if is_given)
+    *names, last = [name for name, is_given in written.items() if is_given]
+    what = f"{', '.join(names)} and {last}" if names else last
     emit(
         {"path": out, "n_objects": solved.n_objects, **given},
         f"{out}: {what} of {amount(solved.n_objects, 'object')}.",

@@ -227,7 +227,7 @@ def open_points(features: Any, n_objects: int) -> Features:
     source = open_features(features)
     if source.n_objects != n_objects:
         raise InvalidInputError(
-            f"features have {source.n_objects} rows but the ensemble n_objects={n_objects}; "
+            f"features have {source.n_objects:,} rows but the ensemble n_objects={n_objects}; "
             "give one row of features for each object, in the same order."
         )
     return source

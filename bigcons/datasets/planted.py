@@ -34,7 +34,7 @@ class Planted(ABC):
         """Return values and truth of rows ``start`` to ``stop``, the same whatever the range."""
         if not 0 <= start < stop <= self.n_objects:
             raise InvalidInputError(
-                f"rows {start}:{stop} are not within the {self.n_objects} rows; ask for 0 <= start < stop."
+                f"rows {start}:{stop} are not within the {self.n_objects:,} rows; ask for 0 <= start < stop."
             )
         blocks = row_blocks(self.n_objects, SEGMENT_ROWS)[start // SEGMENT_ROWS : -(-stop // SEGMENT_ROWS)]
         parts = []

@@ -132,7 +132,7 @@ def diverse(
     data = open_features(features, id=id, columns=columns, drop=drop, log=log)
     if high >= data.n_objects:
         raise InvalidInputError(
-            f"n_clusters={high} but there are {data.n_objects} objects; use fewer clusters than objects."
+            f"n_clusters={high} but there are {data.n_objects:,} objects; use fewer clusters than objects."
         )
     with open_logged_engine(client, "diverse") as engine:
         n_tasks = _n_tasks(data, names, budget, matrix_copies(engine))

@@ -125,21 +125,24 @@ class OddNumbers:
                 others = known | counts.keys() - {value}
                 low, high = min(others, default=value), max(others, default=value)
                 if counts[value] > 1 and max(low - value, value - high) > max(high, 0) - min(low, 0):
-                    times = f"{value:.0f} in {counts[value]:,} rows"
-                    found.append(f"{self._names[c]!r} has {times} beside {low:g} to {high:g}")
-                    named = named or f"missing={{{(self._names[c] if self._is_named else c)!r}: {value:.0f}}}"
+                    name, number = self._names[c], f"{value:.0f}"
+                    times = f"{number} in {counts[value]:,} rows"
+                    found.append(f"column {name!r} has {times} (the rest: {low:g} to {high:g})")
+                    named = named or (
+                        f"missing={{{(name if self._is_named else c)!r}: {number}}}) "
+                        f"(--missing {f'{name}=' if self._is_named else ''}{number})"
+                    )
                     break
         if found:
-            remedies.append(f"if they stand for no value, pass bigcons.select(x, {named}) (--missing)")
+            remedies.append(f"if that means missing, pass bigcons.select(x, {named}")
         dates = [c for c in sorted(self._dates) if self._low[c] < self._high[c]]
-        found += [f"{self._names[c]!r} has {self._low[c]:.0f} to {self._high[c]:.0f}" for c in dates]
+        found += [f"column {self._names[c]!r} has {self._low[c]:.0f} to {self._high[c]:.0f}" for c in dates]
         if dates:
-            remedies.append("if numbers are dates, write them as 2024-12-31")
+            remedies.append("if the numbers are dates, write them as 2024-12-31")
         if found:
             more = f"; and {len(found) - 20} more" if len(found) > 20 else ""
             warn_user(
-                f"{self._where} has what may be no numbers: {'; '.join(found[:20])}{more}; "
-                f"{', and '.join(remedies)}.",
+                f"{self._where}: {'; '.join(found[:20])}{more}; {', and '.join(remedies)}.",
                 SuspiciousFeaturesWarning,
             )
 

@@ -98,7 +98,8 @@ class EnsembleGenerator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         n_seen = share.least(n_objects)
         if n_seen < 1:
             raise InvalidInputError(
-                f"sample={self.sample} of {n_objects} objects is none; use a larger one.", parameter="sample"
+                f"sample={self.sample} of {n_objects:,} objects is none; use a larger one.",
+                parameter="sample",
             )
         given = split_range(n_seen) if self.n_clusters == SPLIT else check_range(self.n_clusters)
         limits = min(given[0], n_seen), min(given[1], n_seen)

@@ -249,7 +249,7 @@ class DID(ConsensusClusterer):
         table = pairs_of(self.pairs, n_objects)
         if table.n_objects != n_objects:
             raise InvalidInputError(
-                f"pairs are of {table.n_objects} objects but the ensemble has n_objects={n_objects}; "
+                f"pairs are of {table.n_objects:,} objects but the ensemble has n_objects={n_objects}; "
                 "sample them from this ensemble."
             )
         return table

@@ -370,7 +370,9 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
     trust_ : how far the labels can be trusted: see `bigcons.metrics.trust`. Not of soft clusterings
     chosen_tree_ : which tree was cut, "average" or "distinctness"; None from a start
     has_structure_ : whether some number of clusters stands out: see `bigcons.choose_n_clusters`; where the
-        sample says enough of base clusters
+        sample says enough of base clusters, and more than one cluster is asked for
+    n_told_apart_ : the number of clusters that the tree tells apart, where one stands out and ``n_clusters``
+        is given
     temperature_ : factor that multiplies the evidence of the labels, because partitions repeat each other
     objective_ : log-probability of the labels of all objects by the clusters of the sample; from a start, as
         that of the sample by all objects in the earlier clusters is
@@ -439,12 +441,13 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
             found = search_sample(lambda _: sample, n_judged)
             self._judge_structure(survey.rows, found, K, is_asked=K > 1)
             told = found.choice
-            if earlier is None and told.is_clear and told.n_clusters < K:
-                warn_user(
-                    f"the tree tells {told.n_clusters} clusters apart, fewer than n_clusters={K} "
-                    f"({told._told}).",
-                    SurplusClustersWarning,
-                )
+            if earlier is None and told.is_clear:
+                self.n_told_apart_: int = told.n_clusters
+                if told.n_clusters < K:
+                    warn_user(
+                        f"the tree tells {told.n_clusters:,} clusters apart, fewer than n_clusters={K}.",
+                        SurplusClustersWarning,
+                    )
         if earlier is not None:
             first = partial(of_earlier, earlier)
         elif is_too_fine:

@@ -57,7 +57,7 @@ def compared_table(a: LabelColumn, b: LabelColumn) -> np.ndarray:
     """Return the contingency of two columns over the objects labeled in both."""
     if a.n_objects != b.n_objects:
         raise InvalidInputError(
-            f"{a.name} has {a.n_objects} objects but {b.name} has {b.n_objects}; "
+            f"{a.name} has {a.n_objects:,} objects but {b.name} has {b.n_objects:,}; "
             "pass one label per object in each."
         )
     if a.row_names is not None and b.row_names is not None and not a.row_names.equals(b.row_names):
@@ -398,7 +398,6 @@ OF_TWO_CLUSTERINGS: dict[str, Criterion] = {
 
 OF_TRUTH: dict[str, Criterion] = {
     **OF_TWO_CLUSTERINGS,
-    "consistency_index": matching_accuracy_of_table,
     "micro_precision": greedy_accuracy_of_table,
     "purity": purity_of_table,
 }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import BLOCK_ROWS, parse_size, rows_within
@@ -33,7 +34,9 @@ class ClusterProfiles(NamedTuple):
     categories: pa.Table
     """The most frequent values of each cluster and column of text."""
     left_out: dict[str, str]
-    """Why columns are in neither, by name."""
+    """Why columns are in none of these, by name."""
+    dates: pa.Table
+    """One row per cluster and column of dates."""
 
 
 def cluster_profiles(
@@ -51,13 +54,14 @@ def cluster_profiles(
     over that, null where a value is negative; and ``difference``, the mean minus that in standard deviations
     of all objects. The table
     ``categories`` has ``cluster``, ``feature``, ``category``, its ``share`` of the objects of the cluster
-    that have a value, its share ``overall``, and its ``lift``, one over the other.
+    that have a value, its share ``overall``, and its ``lift``, one over the other. The table ``dates`` is as
+    ``numbers``, without ``lift``: ``mean`` and ``overall`` are dates, and ``std`` is in days.
 
     Parameters
     ----------
     features
         Anything `Ensemble.from_labels` takes, with one row per object in their order: numbers, booleans and
-        text, each of which may be missing. Dates and text with more than 1,000 values are left out.
+        text and dates, each of which may be missing. Text with more than 1,000 values is left out.
     labels
         Labels ``(n_objects,)``, negative for none; a fitted method; or a `Consensus`.
     columns
@@ -129,17 +133,24 @@ def profile(
     if start != column.n_objects:
         raise _other_length(table, start, column)
     numbers = [of_column.numbers(column.values) for of_column in found if of_column.kind == "number"]
+    dates = [of_column.dates(column.values) for of_column in found if of_column.kind == "date"]
     texts = [
         of_column.categories(column.values, n_categories) for of_column in found if of_column.kind == "text"
     ]
     left_out = {of_column.name: of_column.reason for of_column in found if of_column.reason}
-    profiles = ClusterProfiles(_joined(numbers, _NUMBERS), _joined(texts, _CATEGORIES), left_out)
+    profiles = ClusterProfiles(
+        *(_joined(numbers, _NUMBERS), _joined(texts, _CATEGORIES), left_out, _joined(dates, _DATES))
+    )
     return profiles, values_of_kept
 
 
 _NUMBERS = {
     "cluster": pa.int64(), "feature": pa.string(), "n": pa.int64(), "mean": pa.float64(), "std": pa.float64(),
     "overall": pa.float64(), "lift": pa.float64(), "difference": pa.float64(),
+}  # fmt: skip
+_DATES = {
+    "cluster": pa.int64(), "feature": pa.string(), "n": pa.int64(), "mean": pa.timestamp("s"),
+    "std": pa.float64(), "overall": pa.timestamp("s"), "difference": pa.float64(),
 }  # fmt: skip
 _CATEGORIES = {
     "cluster": pa.int64(), "feature": pa.string(), "category": pa.string(), "share": pa.float64(),
@@ -153,7 +164,7 @@ class _Column:
     def __init__(self, name: str, n_clusters: int) -> None:
         self.name = name
         self.kind = ""
-        """"number" or "text"; empty before the first value, and once it is left out."""
+        """"number", "date" or "text"; empty before the first value, and once it is left out."""
         self.reason = "it has no value"
         self._n_clusters = n_clusters
         self._sums = np.zeros((3, n_clusters))
@@ -175,13 +186,17 @@ class _Column:
             if values.null_count == len(values):
                 return None
         kind = "number" if isinstance(values, np.ndarray) else _kind(values.type)
-        if kind not in ("number", "text"):
+        if not kind:
             return self._leave_out(f"it has type {values.type}")
         if self.kind not in ("", kind):
-            return self._leave_out("it mixes text and numbers")
+            return self._leave_out(f"it mixes {self.kind} and {kind}")
         self.kind, self.reason = kind, ""
-        (self._add_numbers if kind == "number" else self._add_text)(values, codes)
-        return None
+        if kind == "text":
+            return self._add_text(values, codes)
+        if kind == "date":
+            values = values.cast(pa.timestamp("us", getattr(values.type, "tz", None)), safe=False)
+            values = pc.divide(values.cast(pa.int64()).cast(pa.float64()), 1e6)  # seconds
+        return self._add_numbers(values, codes)
 
     def _leave_out(self, reason: str) -> None:
         self.kind, self.reason, self._codes = "", reason, {}
@@ -235,6 +250,15 @@ class _Column:
             }
         return _table(found, _NUMBERS)
 
+    def dates(self, clusters: np.ndarray) -> pa.Table:
+        """Return the rows of the table of dates."""
+        seconds = self.numbers(clusters)
+        found: dict[str, Any] = {name: seconds[name].combine_chunks() for name in _DATES}
+        found["std"] = pc.divide(found["std"], 86_400.0)
+        for name in ("mean", "overall"):
+            found[name] = found[name].cast(pa.int64(), safe=False).cast(pa.timestamp("s"))
+        return pa.table(found)
+
     def categories(self, clusters: np.ndarray, most: int) -> pa.Table:
         """Return the rows of the table of categories: the most frequent ones of each cluster."""
         counts = self._counts[:, : len(self._codes)]
@@ -280,6 +304,8 @@ def _kind(kind: pa.DataType) -> str:
         kind = kind.value_type
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return "text"
+    if types.is_timestamp(kind) or types.is_date(kind):
+        return "date"
     numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
     return "number" if any(test(kind) for test in numeric) else ""
 

@@ -190,7 +190,7 @@ def count_with_partitions(
     """Return the counts of labels with all base clusters; ``samples`` are objects, ascending."""
     if column.n_objects != ensemble.n_objects:
         raise InvalidInputError(
-            f"labels has {column.n_objects} objects but the ensemble has {ensemble.n_objects}; "
+            f"labels has {column.n_objects:,} objects but the ensemble has {ensemble.n_objects:,}; "
             "pass one label per object of the ensemble."
         )
     check_size((column.n_clusters, ensemble.n_base_clusters))

@@ -118,7 +118,7 @@ def _above_chance(classes: np.ndarray, labels: Any, rng: np.random.Generator) ->
     column = LabelColumn("labels", labels)
     if column.n_objects != len(classes):
         raise InvalidInputError(
-            f"cluster returned {column.n_objects} labels for a sample of {len(classes)} objects; "
+            f"cluster returned {column.n_objects:,} labels for a sample of {len(classes):,} objects; "
             "return one per object of the sample."
         )
     codes = column.codes(0, len(classes))

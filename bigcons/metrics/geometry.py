@@ -94,7 +94,7 @@ def compactness(features: object, labels: Any, *, metric: str = "euclidean", cli
     data, column = open_features(features), LabelColumn("labels", labels)
     if column.n_objects != data.n_objects:
         raise InvalidInputError(
-            f"labels has {column.n_objects} objects but the features have {data.n_objects}; "
+            f"labels has {column.n_objects:,} objects but the features have {data.n_objects:,}; "
             "pass one label per row of the features."
         )
     sizes = np.zeros(column.n_clusters, dtype=np.int64)

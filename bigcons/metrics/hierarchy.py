@@ -73,7 +73,7 @@ def error_roc(linkage: Any, classes: Any, *, row_of_object: Any = None) -> tuple
     if row_of_object is None:
         if column.n_objects != n_points:
             raise InvalidInputError(
-                f"classes has {column.n_objects} objects but the linkage has {n_points}; "
+                f"classes has {column.n_objects:,} objects but the linkage has {n_points:,}; "
                 "pass one class per object, and row_of_object if the linkage is of distinct rows."
             )
         rows = np.arange(n_points)

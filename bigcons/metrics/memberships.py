@@ -141,7 +141,7 @@ def cluster_centroids(features: object, memberships: Any, threshold: float = 0.0
     data, rows = open_features(features), _MembershipRows(memberships)
     if rows.n_objects != data.n_objects:
         raise InvalidInputError(
-            f"memberships has {rows.n_objects} objects but the features have {data.n_objects}; "
+            f"memberships has {rows.n_objects:,} objects but the features have {data.n_objects:,}; "
             "pass one row of memberships per row of the features."
         )
     sums, sizes = np.zeros((rows.n_clusters, data.n_features)), np.zeros(rows.n_clusters)

@@ -295,12 +295,14 @@ class ChoosingClusterer(ConsensusClusterer):
     ) -> None:
         """Take the sample ``rows`` of a search to judge clusters by, and tell whether any number stands out.
 
-        Warn if none does but several are asked for.
+        Warn if none does; of a single cluster that was asked for, nothing is told.
         """
         self._judged = Judged(rows, found.sample, found.halves.of_clusters, n_clusters)
+        if not is_asked:
+            return
         told = found.choice
         self.has_structure_: bool = told.is_clear
-        if not told.is_clear and is_asked:
+        if not told.is_clear:
             other = "" if told.runner_up is None else f", next best {told.runner_up}"
             warn_user(
                 "the labels may have no cluster structure: random halves of the partitions find no number of "

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import bigcons.generate
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, first_line
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine
 from bigcons.overlaps.n_clusters import search
@@ -87,10 +87,21 @@ def _generator_of(ensemble: Ensemble, engine: Engine) -> Any:
         )
     taken = inspect.signature(make).parameters.keys() - {"features", "random_state", "client", "columns"}
     options = {name: made_with[name] for name in taken & made_with.keys()}
+    if options.get("train") == "samples":  # the size says so, and implies the algorithm
+        options["train"] = made_with["sample_rows"]
+        del options["algorithm"]
     options |= {"n_partitions": ensemble.n_partitions, "standardize": False, "client": engine}
 
     def partitions(points: np.ndarray, seed: int) -> Ensemble:
-        return make(points, **options, random_state=seed)
+        try:
+            made: Ensemble = make(points, **options, random_state=seed)
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"a reference is made of {len(points):,} of the objects, which cannot be clustered as the "
+                f"ensemble was ({first_line(error)}); leave features out.",
+                parameter="features",
+            ) from None
+        return made
 
     return partitions
 

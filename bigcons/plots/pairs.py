@@ -98,7 +98,7 @@ def draw_coassociation(
     labels = None if labels is None else labels_of(labels)
     if labels is not None and labels.shape != (ensemble.n_objects,):
         raise InvalidInputError(
-            f"labels has shape {labels.shape} but the ensemble has {ensemble.n_objects} objects; "
+            f"labels has shape {labels.shape} but the ensemble has {ensemble.n_objects:,} objects; "
             "pass one label for each object."
         )
     rows = sample_rows(ensemble.n_objects, n_objects, random_state)

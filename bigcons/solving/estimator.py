@@ -435,8 +435,8 @@ class ConsensusClusterer(Estimator):
         surplus = K - int(np.count_nonzero(results.sizes >= least))
         if least >= 2 and surplus >= max(2, K / 3):
             warn_user(
-                f"{surplus} of {K} clusters hold fewer than {math.ceil(least):,} of {n_objects:,} objects "
-                f"each; {self._remedy_of_surplus(K - surplus)}.",
+                f"{surplus:,} of {K:,} clusters hold fewer than {math.ceil(least):,} of {n_objects:,} "
+                f"objects each; {self._remedy_of_surplus(K - surplus)}.",
                 SurplusClustersWarning,
             )
 
@@ -669,7 +669,8 @@ class PredictingClusterer(ConsensusClusterer):
         data = self._generator.open(features, id=id)
         place = self._place_task(tables_of_generator(self._generator, self._recoding.values))
         with open_engine(self.client) as engine:
-            parts = [*place_features(self._generator, place, data, engine)]
+            blocks = data.iterate(gaps=True, sparse=True)
+            parts = [*place_features(self._generator, place, blocks, engine)]
         labels, memberships, is_far = zip(*parts, strict=True)
         soft = np.concatenate(memberships) if self.info.soft else None
         trust = getattr(self, "trust_", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,7 +14,6 @@ from bigcons.metrics.confidence import support_factor
 from bigcons.solving.results import renumbered
 from bigcons.solving.survey import labeled_objects
 from bigcons.stores.ensemble_store import observed
-from bigcons.stores.features import Features
 from bigcons.stores.generator import AssignTask, Generator
 from bigcons.tables.ids import Ids
 
@@ -115,11 +114,11 @@ class FeaturesTask:
 
 
 def place_features(
-    generator: Generator, place: PlaceTask, data: Features, engine: Engine
+    generator: Generator, place: PlaceTask, blocks: Iterable[tuple[Any, Any]], engine: Engine
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.ndarray]]:
-    """Yield labels, memberships or None, and which objects are far, block by block."""
+    """Yield labels, memberships or None, and which objects are far, for each block of encoded features."""
     task = FeaturesTask(generator.task(), place)
-    yield from engine.map(task, data.iterate(gaps=True, sparse=True))
+    yield from engine.map(task, blocks)
 
 
 def tables_of_generator(generator: Generator, values: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -234,8 +234,8 @@ def take_survey(
         )
     if survey.unlabeled.size:
         warn_user(
-            f"{survey.unlabeled.size} of {n} objects have no label in any partition; they get label -1 (and "
-            "uniform memberships, if the method has any).",
+            f"{survey.unlabeled.size:,} of {n:,} objects have no label in any partition; they get label -1 "
+            "(and uniform memberships, if the method has any).",
             UnlabeledObjectsWarning,
         )
     if survey.groups.size > 1:

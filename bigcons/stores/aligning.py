@@ -80,7 +80,7 @@ def align(ensemble: Ensemble, found: Any) -> Content:
     column = labels_of(found)
     if column.n_objects != ensemble.n_objects:
         raise InvalidInputError(
-            f"the labels are of {column.n_objects} objects but the ensemble of {ensemble.n_objects}; "
+            f"the labels are of {column.n_objects:,} objects but the ensemble of {ensemble.n_objects:,}; "
             "give those of the same objects, in the same order."
         )
     K, offsets = column.n_clusters, ensemble.offsets
@@ -236,7 +236,7 @@ def _rows_before(new: Any, old: Any, n_new: int, n_old: int) -> np.ndarray:
     if of_new is None or of_old is None:
         if n_old > n_new:
             raise InvalidInputError(
-                f"the old labels are of {n_old} objects but the new ones of {n_new}; give ids to both, "
+                f"the old labels are of {n_old:,} objects but the new ones of {n_new:,}; give ids to both, "
                 "or new labels in which those objects come first."
             )
         return np.where(np.arange(n_new) < n_old, np.arange(n_new), -1)

@@ -248,7 +248,7 @@ def with_partitions(
     if rows is None and read.n_objects != header.n_objects:
         by_id = "" if header.ids is None else ", or id= with the column of their ids"
         raise InvalidInputError(
-            f"{source.where} has {read.n_objects} objects but the ensemble has {header.n_objects}; "
+            f"{source.where} has {read.n_objects:,} objects but the ensemble has {header.n_objects:,}; "
             f"give one row for each, -1 where a label is missing, NaN where memberships are{by_id}."
         )
     grown = header._replace(

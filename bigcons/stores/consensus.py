@@ -759,12 +759,23 @@ def fit_results(model: Any) -> dict[str, Any]:
         "gap",
         *OF_SIZES,
         "has_structure",
+        "n_told_apart",
         "n_passes",
         "n_steps",
         "converged",
     )
     found = {name: getattr(model, f"{name}_", None) for name in names}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def cautions(results: Mapping[str, Any], n_clusters: int) -> Iterator[str]:
+    """Yield what to mind of the stored results of a fit for so many clusters, one sentence each."""
+    if results.get("converged") is False:
+        yield "The solve stopped before its tolerance: raise max_iter, and solve again."
+    if results.get("has_structure") is False:
+        yield "No number of clusters stands out: the labels look like those of data without clusters."
+    if (told := results.get("n_told_apart", n_clusters)) < n_clusters:
+        yield f"The tree tells {told:,} clusters apart, fewer than the {n_clusters:,} asked for."
 
 
 # Share of their mean size below which clusters are called tiny.
@@ -785,7 +796,7 @@ def count_clusters(sizes: np.ndarray) -> dict[str, int]:
 
 def clusters_in_words(n_clusters: int, n_tiny_clusters: int | None, most: int) -> str:
     """Return how many clusters were found, at ``most``, and how many are tiny, as one line."""
-    words = f"{n_clusters:,}" if n_clusters == most else f"{n_clusters:,} of {most:,} win objects"
+    words = f"{n_clusters:,}" if n_clusters == most else f"{n_clusters:,} non-empty of {most:,}"
     if n_tiny_clusters:
         words += f", {n_tiny_clusters:,} of them tiny (less than a tenth of the mean size)"
     return words

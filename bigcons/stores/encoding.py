@@ -79,7 +79,7 @@ class ColumnCode(NamedTuple):
             return f"{len(self.levels)} values, one-hot"
         if self.kind == HASHED:
             return f"more than {LEVELS} values, hashed into {LEVELS} columns"
-        return f"{self.kind}, logarithm" if self.logged else self.kind
+        return f"{self.kind}, sign(x) log(1 + |x|)" if self.logged else self.kind
 
 
 @dataclass(frozen=True)
@@ -316,10 +316,9 @@ class FeatureEncoding:
 
     def lines(self) -> list[str]:
         """Return a line for each column: what it becomes, and how much of it is missing."""
-        share, kept = {}, set(range(self.width))
+        share, constant = {}, self.constant()
         if self.scaling is not None:
             share = dict(zip(self.scaling.gaps.tolist(), self.scaling.shares.tolist(), strict=True))
-            kept = {*self.scaling.kept.tolist(), *share}
         lines = []
         for column, start in zip(self.columns, self.starts.tolist(), strict=False):
             line = f"{column.name} {column.in_words()}"
@@ -327,13 +326,21 @@ class FeatureEncoding:
                 line += f", missing in {share[start]:.1%}"
             if column.kind in _TEXTS and column.may_miss:
                 line += ", missing in some"
-            if kept.isdisjoint(range(start, start + column.width)):
+            if column.name in constant:
                 line += ", constant: left out"
             lines.append(line)
         return lines
 
+    def constant(self) -> list[str]:
+        """Return the names of the columns that are left out: all their values are alike, or missing."""
+        if self.scaling is None:
+            return []
+        kept = {*self.scaling.kept.tolist(), *self.scaling.gaps.tolist()}
+        found = zip(self.columns, self.starts.tolist(), strict=False)
+        return [c.name for c, start in found if kept.isdisjoint(range(start, start + c.width))]
+
     def summary(self) -> str:
-        """Return one line that tells how many columns are of which kind, and names those of text."""
+        """Return one line that tells how many columns are of which kind, and names some of each."""
         counts = {kind: [c for c in self.columns if c.kind == kind] for kind in _KINDS}
         if len(counts[NUMBER]) == len(self.columns):
             return f"{len(self.columns):,} columns of numbers"
@@ -342,9 +349,9 @@ class FeatureEncoding:
         for kind, found in counts.items():
             if not found:
                 continue
-            names = f" ({', '.join(c.name for c in found[:4])}{', ...' if len(found) > 4 else ''})"
+            names = f" ({', '.join(c.name for c in found[:8])}{', ...' if len(found) > 8 else ''})"
             word = kind if len(found) == 1 else plural.get(kind, f"{kind}s")
-            parts.append(f"{len(found):,} {word}{names if kind != NUMBER else ''}")
+            parts.append(f"{len(found):,} {word}{names}")
         return f"{len(self.columns):,} columns: {', '.join(parts)}"
 
 

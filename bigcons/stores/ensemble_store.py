@@ -397,10 +397,10 @@ def refuse_other_length(n_rows: int, n_objects: int) -> None:
     """Raise InvalidInputError if the rows written are not as many as those counted before."""
     if n_rows > n_objects:
         raise InvalidInputError(
-            f"labels has more objects than the {n_objects} counted in the first pass; "
+            f"labels has more objects than the {n_objects:,} counted in the first pass; "
             "pass labels that do not change."
         )
     raise InvalidInputError(
-        f"labels has {n_rows} objects but {n_objects} were counted in the first pass; "
+        f"labels has {n_rows:,} objects but {n_objects:,} were counted in the first pass; "
         "pass labels that do not change."
     )

@@ -305,7 +305,7 @@ class Features(Objects):
         """Return a block of the table as numbers, missing values as NaN."""
         if rows is None:
             raise InvalidInputError(
-                f"{self.where} has fewer rows than the {self.n_objects} of the first pass; "
+                f"{self.where} has fewer rows than the {self.n_objects:,} of the first pass; "
                 "do not modify it while it is read."
             )
         if isinstance(rows, list) and self._types is not None:
@@ -421,7 +421,7 @@ def _remedy_of(problems: list[tuple[str, str]]) -> str:
 
 
 def _logged(codes: list[ColumnCode], log: Columns | None, where: str) -> list[ColumnCode]:
-    """Return columns with those marked of which the logarithm is taken."""
+    """Return columns with those marked that become ``sign(x) log(1 + |x|)``."""
     if log is None:
         return codes
     names = [code.name for code in codes]

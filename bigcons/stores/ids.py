@@ -89,7 +89,7 @@ def write_ids(folder: Place, suffix: str, ids: Ids, n_objects: int, chunk_rows: 
     facts = ids.facts
     if ids.n_objects != n_objects:
         raise InvalidIdsError(
-            f"there are {ids.n_objects} ids {facts.name!r} but {n_objects} objects; pass one for each.",
+            f"there are {ids.n_objects:,} ids {facts.name!r} but {n_objects:,} objects; pass one for each.",
             column=facts.name,
         )
     is_text = facts.dtype == TEXT

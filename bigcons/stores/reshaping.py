@@ -70,8 +70,8 @@ def read_runs(
         n_objects = len(codes) if n_objects is None else n_objects
         if len(codes) != n_objects:
             raise InvalidInputError(
-                f"run {name!r} has {len(codes)} labels but there are {n_objects} objects; give each run a "
-                "label for every object, -1 where it is missing, or ids to join them by."
+                f"run {name!r} has {len(codes):,} labels but there are {n_objects:,} objects; give each run "
+                "a label for every object, -1 where it is missing, or ids to join them by."
             )
         columns.append(codes)
         if folder is not None:

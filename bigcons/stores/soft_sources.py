@@ -40,8 +40,9 @@ class SoftSources:
         for name, source in zip(names, self._sources, strict=True):
             if source.n_objects != self.n_objects:
                 raise InvalidInputError(
-                    f"memberships of {name!r} have {source.n_objects} objects but those of {names[0]!r} have "
-                    f"{self.n_objects}; give one row per object, in the same order, NaN where it is missing."
+                    f"memberships of {name!r} have {source.n_objects:,} objects but those of {names[0]!r} "
+                    f"have {self.n_objects:,}; give one row per object, in the same order, NaN where "
+                    "it is missing."
                 )
         self.ids: Ids | None = None
         for name, source in zip(names, self._sources, strict=True):

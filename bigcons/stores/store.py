@@ -200,8 +200,8 @@ class Objects:
         """Raise InvalidInputError unless the rows ``start`` to ``stop`` are there."""
         if not 0 <= start <= stop <= self.n_objects:
             raise InvalidInputError(
-                f"rows {start} to {stop} are not within the {self.n_objects} objects; "
-                f"use 0 <= start <= stop <= {self.n_objects}."
+                f"rows {start} to {stop} are not within the {self.n_objects:,} objects; "
+                f"use 0 <= start <= stop <= {self.n_objects:,}."
             )
 
 

@@ -72,7 +72,7 @@ def scan_labels(
         del columns  # before the table makes the next ones
     if not n_objects or not table.n_columns:
         raise InvalidInputError(
-            f"labels is empty, shape ({n_objects}, {table.n_columns}); "
+            f"{table.where} is empty, shape ({n_objects}, {table.n_columns}); "
             "give at least one object and one partition."
         )
     encodings = [builder.build() for builder in builders]
@@ -304,7 +304,7 @@ def warn_of_suspects(
         if found := [value for value in values if value.lower() in MISSING_AS_TEXT]:
             warn_user(
                 f"partition {name!r} has the text {min(found)!r} as a label of its own; "
-                f"pass missing={min(found)!r} (--missing) if it means that there is none.",
+                f"pass missing={min(found)!r} (--missing {min(found)}) if it means that there is none.",
                 SuspiciousLabelsWarning,
             )
             break

@@ -57,7 +57,7 @@ _LONGEST_LINE = 1 << 23
 
 _OTHER_FORMATS = {
     b"PAR1": "Parquet; call it .parquet",
-    b"PK\3\4": "a zip archive or a workbook of Excel; write it as CSV",
+    b"PK\3\4": "a zip archive or a workbook of Excel; save it as CSV or Parquet",
     b"\x1f\x8b": "compressed by gzip; end its name with .gz",
     b"(\xb5/\xfd": "compressed by zstd; end its name with .zst",
     b"BZh": "compressed by bzip2; end its name with .bz2",
@@ -106,6 +106,8 @@ def open_path(path: str | os.PathLike[str], role: str, how: Reading = DEFAULT_RE
         raise InvalidInputError(
             f"{path} is a folder without tables; pass its files, or a pattern such as '{path}/**/*.parquet'."
         )
+    if path.suffix.lower() in (".xls", ".xlsx", ".xlsm", ".ods"):
+        raise InvalidInputError(f"{path} is a workbook; save it as CSV or Parquet.")
     raise InvalidInputError(f"{path} has suffix {path.suffix!r}; use {KNOWN}.")
 
 
@@ -614,9 +616,10 @@ class CsvTable(PartedTable):
                 b"\xff\xfe",
                 b"\xfe\xff",
             )
-            encoding, example = ("UTF-16", "UTF-16") if is_utf16 else ("CP1252", "another, such as CP1252")
+            encoding = "UTF-16" if is_utf16 else "CP1252"
+            found = encoding if is_utf16 else f"another encoding, such as {encoding}"
             return InvalidInputError(
-                f"{self.where} has its text not in UTF-8 but in {example}; write it in UTF-8, as does "
+                f"{self.where} is not UTF-8 but {found}; write it in UTF-8, as does "
                 f"iconv -f {encoding} -t UTF-8 FILE > NEW."
             )
         is_word = self._role == "features" and "conversion error" in str(error)

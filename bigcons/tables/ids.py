@@ -291,8 +291,8 @@ def rows_of_ids(known: Ids, ids: Ids, where: str) -> np.ndarray | None:
         refuse_other_ids(known.blocks(), ids.blocks(), name, where)
         if known.n_objects != ids.n_objects:
             raise InvalidIdsError(
-                f"{where} has {ids.n_objects} rows but there are {known.n_objects} objects, too many ids to "
-                "join by; give one row for each, in their order.",
+                f"{where} has {ids.n_objects:,} rows but there are {known.n_objects:,} objects, too many ids "
+                "to join by; give one row for each, in their order.",
                 column=name,
             )
         return None

@@ -112,7 +112,7 @@ def _refuse_measurements(table: Table, numbers: Collection[str]) -> None:
         shown = ", ".join(map(repr, found[:3])) + (", ..." if len(found) > 3 else "")
         raise InvalidInputError(
             f"obs has numbers in {len(found)} column{'s' if len(found) > 1 else ''}, {shown}, which may be "
-            "measurements; name the partitions, such as columns='leiden*' (--columns)."
+            "measurements; name the partitions, such as columns='leiden*' (--columns 'leiden*')."
         )
 
 

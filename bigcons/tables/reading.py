@@ -251,9 +251,9 @@ def refuse_other_matrices(codes: np.ndarray, n_objects: int | None, where: str) 
         )
     if codes.shape == (n_objects, n_objects) and np.array_equal(codes, codes.T):
         raise InvalidInputError(
-            f"{where} is a symmetric matrix of {n_objects} rows, which may tell of each two objects whether "
-            "they belong together; pass the partitions that it was made of, or orientation='objects' if its "
-            "columns are partitions."
+            f"{where} is a symmetric matrix of {n_objects:,} rows, which may tell of each two objects "
+            "whether they belong together; pass the partitions that it was made of, or orientation='objects' "
+            "if its columns are partitions."
         )
 
 

@@ -38,7 +38,7 @@ def parquet():
         (gzip.compress(TEXT, mtime=0), r"compressed by gzip; end its name with \.gz"),
         (pa.compress(TEXT, "zstd", asbytes=True), r"compressed by zstd; end its name with \.zst"),
         (parquet(), r"Parquet; call it \.parquet"),
-        (b"PK\3\4 of Excel", "a workbook of Excel; write it as CSV"),
+        (b"PK\3\4 of Excel", "a workbook of Excel; save it as CSV or Parquet"),
         (b"\xef\xbb\xbf<!DOCTYPE html>\n<html></html>\n", "a page of HTML"),
         (b'{"a": 0, "b": 1}\n{"a": 1, "b": 1}\n', "not CSV but JSON"),
         (b"version https://git-lfs.github.com/spec/v1\nsize 9\n", "git lfs pull"),
@@ -139,8 +139,9 @@ def test_nines_far_from_all_other_numbers_are_named(gap, tmp_path):
     for x in (frame, frame.to_numpy(np.float32), tmp_path / "x.csv"):
         name = 0 if isinstance(x, np.ndarray) else "age"
         found, n_gaps = told(x)
-        assert f"has {gap} in 3 rows beside 3 to 94; " in found
-        assert f"select(x, missing={{{name!r}: {gap}}}) (--missing)" in found
+        assert f"has {gap} in 3 rows (the rest: 3 to 94); " in found
+        option = f"{gap}" if name == 0 else f"age={gap}"
+        assert f"select(x, missing={{{name!r}: {gap}}}) (--missing {option})" in found
         assert n_gaps == 0
         assert told(bc.select(x, missing=gap)) == told(bc.select(x, missing={name: gap})) == ("", 1)
 
@@ -165,7 +166,14 @@ def test_ordinary_numbers_are_not(numbers):
 
 def test_whole_numbers_that_are_dates_are_named():
     found, _ = told(pd.DataFrame({"day": DAYS, "y": AGES}))
-    assert "'day' has 20191230 to 20200104; if numbers are dates, write them as 2024-12-31" in found
+    assert "'day' has 20191230 to 20200104; if the numbers are dates, write them as 2024-12-31" in found
+
+
+@pytest.mark.parametrize("name", ["x.xlsx", "X.XLS", "x.ods"])
+def test_workbooks_are_refused_with_the_remedy(name, tmp_path):
+    (tmp_path / name).write_bytes(b"PK")
+    with pytest.raises(InvalidInputError, match=r"is a workbook; save it as CSV or Parquet\."):
+        bc.Ensemble.from_labels(tmp_path / name)
 
 
 @pytest.mark.parametrize("by_column", [False, True])

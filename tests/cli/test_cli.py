@@ -18,7 +18,7 @@ import bigcons
 from bigcons import PCC, Consensus, Ensemble, PairTable
 from bigcons.cli import main
 from bigcons.cli.group import COMMANDS, at_a_terminal
-from bigcons.cli.output import facts
+from bigcons.cli.output import facts, with_options
 from bigcons.errors import ConsensusWarning, StoreExistsError, warn_user
 from bigcons.execution.engine import SerialEngine
 from bigcons.storage import commit
@@ -191,7 +191,7 @@ def test_sample__draws_in_tiles_for_parquet_too_where_memory_asks_for_it(ensembl
     repeat = f"sample {ensemble} -o pairs.parquet {options}"
     assert "already holds the result of this call" in run(repeat).stderr
     assert_fails_in_one_line(
-        run(repeat.replace("100kB", "90kB")), "made with memory=100000, not 90000", "--overwrite"
+        run(repeat.replace("100kB", "90kB")), "made with --memory 100000, not 90000", "--overwrite"
     )
 
 
@@ -204,7 +204,7 @@ def test_sample__draws_in_the_tiles_asked_for(ensemble, ran, tiles, sampled):
 
 
 @pytest.mark.parametrize(
-    ("options", "named"), [("--tiles 1", "--tiles"), ("--scheduler mpi", "client='mpi'")]
+    ("options", "named"), [("--tiles 1", "--tiles"), ("--scheduler mpi", "--scheduler mpi is unknown")]
 )
 def test_sample__refuses_tiles_and_schedulers_that_are_none(ensemble, run, options, named):
     result = run(f"sample {ensemble} -o pairs.zarr {options}")
@@ -471,6 +471,7 @@ def test_methods__writes_authors_in_one_way():
 
 def test_methods__tells_all_of_one(run):
     text = run("methods ipc").stdout
+    assert run("methods IPC").stdout == text
     assert "Nguyen and Caruana" in text
     assert "--normalize  (default: observed)" in text
     assert run("methods nonsense").exit_code == 2
@@ -724,9 +725,62 @@ def test_scheduler__is_an_address_without_a_scheme(run, tmp_path, monkeypatch):
     assert (result.exit_code, asked) == (0, ["host:8786"])
     result = run("solve e.zarr -m furthest -k 2 -o d.zarr --scheduler nonsense")
     assert (result.exit_code, len(asked)) == (1, 1)
-    assert "client='nonsense' is unknown" in result.stderr
+    assert "--scheduler nonsense is unknown" in result.stderr
 
 
 def test_facts__say_once_what_all_of_a_list_are():
     told = facts({"starts": [1.5, 1.5, 1.5], "range": [2, 2], "sizes": [3, 4, 3]})
     assert told.splitlines() == ["starts  1.5 (3 times)", "range   2, 2", "sizes   3, 4, 3"]
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("x exists; pass overwrite=True (--overwrite) or leave", "x exists; pass --overwrite or leave"),
+        (
+            "header=True (--header) if so, header=False (--no-header) if not",
+            "--header if so, --no-header if not",
+        ),
+        ("header=False", "--no-header"),
+        ("name it in missing= of bigcons.select (--missing) if", "name it in --missing if"),
+        ("pass bigcons.select(x, missing={'age': -9}) (--missing age=-9).", "pass --missing age=-9."),
+        ("pass missing=[] (--missing '') if", "pass --missing '' if"),
+        (
+            "client='h:1' does not answer; use client='threads'.",
+            "--scheduler h:1 does not answer; use --scheduler threads.",
+        ),
+        ("memory=1 MB cannot hold it", "--memory 1 MB cannot hold it"),
+        ("n_clusters=3 may do", "-k 3 may do"),
+        ("made with random_state=None, not 1", "made with no --random-state, not 1"),
+        ("sample=0.5 of part/n_clusters=3/x.csv", "sample=0.5 of part/n_clusters=3/x.csv"),
+    ],
+)
+def test_messages__name_options_in_the_place_of_parameters(message, shown):
+    command = main.get_command(click.Context(main), "solve")
+    assert with_options(message, command) == shown
+
+
+def test_solve__says_again_what_it_warned_of_where_the_result_is_there(run):
+    labels = np.repeat(np.arange(3), 100)
+    rng = np.random.default_rng(0)
+    table = np.stack(
+        [np.where(rng.random(300) < 0.05, rng.integers(3, size=300), labels) for _ in range(20)], 1
+    )
+    Ensemble.from_labels(table).save("e.zarr")
+    first, again = (run("solve e.zarr -k 9 -o c.zarr") for _ in range(2))
+    assert "the tree tells 3 clusters apart, fewer than -k 9" in first.stderr
+    told = "The tree tells 3 clusters apart, fewer than the 9 asked for."
+    assert told in again.stderr
+    assert Consensus.open("c.zarr").results["n_told_apart"] == 3
+    assert told in bigcons.Report("c.zarr", pictures=False).warnings
+    one = run("solve e.zarr -k 1 -o one.zarr")
+    assert "has_structure" not in one.stdout
+    assert "stands out" not in one.stderr
+
+
+def test_solve__warns_again_of_what_looks_like_ids(run):
+    rng = np.random.default_rng(0)
+    table = np.column_stack([np.arange(300), rng.integers(0, 3, (300, 4))])
+    Path("l.csv").write_text("id,a,b,c,d\n" + "\n".join(",".join(map(str, row)) for row in table))
+    for line in ("import l.csv -o e.zarr", "solve e.zarr -k 3 -o c.zarr"):
+        assert "partition 'id' has a different label for every object" in run(line).stderr

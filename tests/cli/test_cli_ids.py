@@ -149,18 +149,18 @@ REPEATED = {
     "import customers --columns segment --id customer -o out.zarr": (
         "--id customer",
         "",
-        "id=customer, not None",
+        "--id customer, not None",
     ),
     "import soft.csv soft.csv --memberships -o out.zarr": (
         "-o",
         "--chunk-rows 7 -o",
-        "chunk_rows=None, not 7",
+        "no --chunk-rows, not 7",
     ),
-    "import-pairs pairs.csv -o out.zarr": ("-o", "--n-objects 5 -o", "n_objects=None, not 5"),
-    "import-pairs pairs.csv -o out.parquet": ("-o", "--n-objects 5 -o", "n_objects=None, not 5"),
+    "import-pairs pairs.csv -o out.zarr": ("-o", "--n-objects 5 -o", "no --n-objects, not 5"),
+    "import-pairs pairs.csv -o out.parquet": ("-o", "--n-objects 5 -o", "no --n-objects, not 5"),
     "import-pairs drawn.parquet -o out.zarr": ("drawn", "again", "source=drawn.parquet, not again.parquet"),
-    "sample e.zarr -o out.zarr --per-object 4": ("4", "5", "per_object=4.0, not 5.0"),
-    "sample e.zarr -o out.parquet --per-object 4": (" -o", " --random-state 1 -o", "random_state=0, not 1"),
+    "sample e.zarr -o out.zarr --per-object 4": ("4", "5", "--per-object 4.0, not 5.0"),
+    "sample e.zarr -o out.parquet --per-object 4": (" -o", " --random-state 1 -o", "--random-state 0, not 1"),
     "sample e.zarr -o out.zarr --n-pairs 4 --tiles 2": ("--tiles 2", "", "sampled=tiles, not uniform"),
 }
 
@@ -191,7 +191,7 @@ def test_repeated__finds_its_result_unless_an_option_or_the_input_has_changed(ok
     old, new, told = REPEATED[line]
     refused = run(line.replace(old, new))
     assert refused.exit_code == 1
-    assert f"exists and was made with {told}; pass overwrite=True (--overwrite)" in refused.stderr
+    assert f"exists and was made with {told}; pass --overwrite" in refused.stderr
     write_inputs(1)
     refused = run(line)
     assert refused.exit_code == 1

@@ -55,9 +55,37 @@ def bigcons(folder, words):
 def test_generate__says_first_what_the_columns_are(made):
     result = bigcons(made, "generate customers.csv --id customer_id --log age -o g.zarr --n-partitions 2")
     assert result.exit_code == 0, result.output
-    said = "customers.csv: 4 columns: 1 number, 1 boolean (active), 1 date (joined), 1 category (city).\n"
+    said = (
+        "customers.csv: 4 columns: 1 number (age), 1 boolean (active), 1 date (joined), 1 category (city).\n"
+    )
     assert result.stderr.endswith(said)
-    assert bc.Ensemble.open(made / "g.zarr").generator.encoding.lines()[1].startswith("age number, logarithm")
+    lines = bc.Ensemble.open(made / "g.zarr").generator.encoding.lines()
+    assert lines[1].startswith("age number, sign(x) log(1 + |x|)")
+
+
+def test_generate__names_columns_without_effect(made):
+    frame = pd.read_csv(made / "customers.csv").assign(one=1, none=np.nan, flag="x")
+    frame.to_csv(made / "wide.csv", index=False)
+    for words in (
+        "generate wide.csv --id customer_id -o w.zarr --n-partitions 2",
+        "run wide.csv --id customer_id -k 3 -o wide/ --n-partitions 8",
+    ):
+        result = bigcons(made, words)
+        assert result.exit_code == 0, result.output
+        assert "Constant or empty, without effect: one, none, flag.\n" in result.stderr
+    assert f"--features {made / 'wide.csv'} -o " in result.stdout
+
+
+def test_place__warns_of_rows_unlike_those_of_the_ensemble(made):
+    frame = pd.read_csv(made / "new.csv")
+    frame.assign(age=frame["age"] + 500, city=["Lima", *frame["city"][1:]]).to_csv(
+        made / "far.csv", index=False
+    )
+    result = bigcons(made, "place far.csv --with out/ -o far_placed.csv --json")
+    assert "Warning: values of text that did not occur in the ensemble: 'city' in 1 row.\n" in result.stderr
+    assert "of the rows are far from all centers: they are unlike those of the ensemble" in result.stderr
+    assert json.loads(result.stdout)["n_unseen"] == {"city": 1}
+    assert bigcons(made, "place new.csv --with out/ -o near_placed.csv").stderr == ""
 
 
 def test_place__new_customers_without_any_cleaning(made):
@@ -149,7 +177,7 @@ def test_place__refuses_what_it_cannot_do_in_one_line(made):
     assert not (made / "x.csv").exists()
     result = bigcons(made, "run customers.csv -k 3 -o other/")
     assert "column 'customer_id'" in result.output
-    assert "pass id='customer_id' (--id customer_id)" in result.output
+    assert "pass --id customer_id" in result.output
 
 
 def test_verify__makes_again_what_places_new_rows(made):

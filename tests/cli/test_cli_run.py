@@ -35,7 +35,7 @@ def test_run__generates_solves_and_scores(run):
     assert result.stderr == ""
     said = json.loads(result.stdout)
     assert said["ensemble"]["clusters_per_partition"] == [2, 10]
-    assert said["ensemble"]["trained_on"] == "all they see"
+    assert said["ensemble"]["trained_on"] == "all its objects"
     assert said["consensus"]["method"] == "tree"
     assert said["scores"]["adjusted_rand"] > 0.9
     made = generate.kmeans("features.npy", n_partitions=16, random_state=0)
@@ -92,7 +92,7 @@ def test_run__another_store_in_the_place_of_its_ensemble_is_refused_as_what_it_i
     assert run().exit_code == 0
     (tmp_path / "out" / "ensemble.zarr").rename(tmp_path / "kept.zarr")
     (tmp_path / "out" / "consensus.zarr").rename(tmp_path / "out" / "ensemble.zarr")
-    assert "exists; pass overwrite=True (--overwrite) or choose another path" in run("-k 7").stderr
+    assert "exists; pass --overwrite or choose another path" in run("-k 7").stderr
     made = {"n_partitions": 16, "n_clusters": 4, "random_state": 0}
     generate.weighted_kmeans("features.npy", **made, out="zipf/ensemble.zarr")
     other = run("-o zipf/")
@@ -107,6 +107,12 @@ def test_run__another_store_in_the_place_of_its_ensemble_is_refused_as_what_it_i
         ("--column a", 2, "--column has no effect without --truth"),
         ("--truth none.npy", 1, "none.npy"),
         ("-k few", 2, "is not a number of clusters"),
+        ("-k 3:8", 2, "Method 'tree' takes no range such as -k 3:8, which is of supra"),
+        (
+            "--base-clusters 2:400",
+            1,
+            "half of them, 300, are seen by a partition, fewer than its 400 clusters",
+        ),
         ("--base-clusters few", 2, "is not a number of clusters"),
     ],
 )

@@ -90,6 +90,13 @@ def test_standard_output__closed_is_told_before_anything_is_done(made, command):
     assert not (made / "closed.zarr").exists()
 
 
+@pytest.mark.parametrize("command", ["export long.zarr -o -", "methods", "--help"])
+def test_standard_output__whose_reader_ends_is_left_in_silence(made, command):
+    Consensus.write(made / "long.zarr", np.zeros(200_000, np.int32), None, overwrite=True)
+    assert bigcons(command, made, shell="| head -n 1 | cat; exit 0").stderr == ""
+    assert bigcons(command, made, shell="| true").stderr == ""
+
+
 @pytest.mark.parametrize("shell", ["2>/dev/full", "2>&-"])
 def test_standard_error__full_or_closed_does_not_stop_the_work(made, shell):
     command = "import odd.csv -o noted.zarr --overwrite"

@@ -1,5 +1,7 @@
 """The reference of one Gaussian: it tells clusters from a cloud, by the generator of the ensemble itself."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -51,6 +53,42 @@ def test_reference__is_the_same_on_threads_and_for_some_of_the_partitions_of_a_s
     np.testing.assert_array_equal(found.drawn, references[1].drawn[:2])
     fewer = Reference.of(ensemble.select(ensemble.names[:5]), x, 1, SerialEngine(), 0)
     assert fewer.drawn.size == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"train": 40},
+        {"train": "all", "algorithm": "lloyd"},
+        {"algorithm": "minibatch", "init": "k-means++", "n_init": 2, "max_iter": 9, "tol": 0.01},
+        {"standardize": False},
+    ],
+)
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(generate.kmeans, n_clusters=3, sample=0.7),
+        partial(generate.kmeans, n_clusters="split", sample=1),
+        partial(generate.weighted_kmeans, n_clusters=(2, 4), alpha_range=(0.5, 1), largest_weight=3),
+        partial(generate.feature_views, n_features=1, n_clusters=3),
+        partial(generate.object_views, n_clusters=3, repetition=2),
+    ],
+)
+def test_reference__takes_every_generator_and_option_as_a_store_records_them(tmp_path, make, options):
+    x = cloud_and_three()[1]
+    out = tmp_path / "e.zarr"
+    ensemble = make(x, n_partitions=4, random_state=0, client="serial", out=out, **options)
+    assert Reference.of(Ensemble.open(out), x, 1, SerialEngine(), 0).drawn.size == 1
+    trained_on = "samples" if options.get("train") == 40 else "all"
+    assert ensemble.provenance["train"] == trained_on
+
+
+def test_reference__says_where_its_sample_is_too_small():
+    x = np.random.default_rng(0).normal(size=(4000, 2))
+    ensemble = generate.kmeans(x, n_partitions=2, n_clusters=2100, sample=1, max_iter=1, client="serial")
+    with pytest.raises(InvalidInputError, match="made of 2,000 of the objects"):
+        Reference.of(ensemble, x, 1, SerialEngine(), 0)
 
 
 def test_consensus_tree__has_a_p_value_of_each_number_of_clusters(references):

@@ -135,7 +135,7 @@ def test_consensus__repr_and_html(stored):
     assert f"<tr><th scope='row'>1</th><td>{size}</td><td>{size / 24:.1%}</td></tr>" in stored._repr_html_()
 
 
-@pytest.mark.parametrize(("won", "said"), [(3, "3"), (2, "2 of 3 win objects")])
+@pytest.mark.parametrize(("won", "said"), [(3, "3"), (2, "2 non-empty of 3")])
 def test_consensus__html_has_no_duplicates(tmp_path, won, said):
     facts = {"n_clusters": won, "objective": -739145.1697740655, "gap": 1.2963869647090478e-05}
     parameters = {"method": "PCC", "n_clusters": N_CLUSTERS}

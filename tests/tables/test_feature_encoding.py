@@ -113,7 +113,10 @@ def test_encoding__is_the_same_from_every_source(tmp_path):
     for source in sources:
         np.testing.assert_allclose(encoding_of(source, **choice).transform(source), points, atol=1e-6)
         np.testing.assert_allclose(expected.transform(source), points, atol=1e-6)
-    assert expected.summary() == "4 columns: 1 number, 1 boolean (active), 1 date (joined), 1 category (city)"
+    assert (
+        expected.summary()
+        == "4 columns: 1 number (age), 1 boolean (active), 1 date (joined), 1 category (city)"
+    )
 
 
 def test_encoding__values_that_did_not_occur_are_none_of_the_known_ones():

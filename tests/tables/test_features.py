@@ -186,7 +186,7 @@ def test_read__any_range_of_a_parted_source_is_a_slice(ends):
 
 
 def test_read__rejects_rows_outside(matrix):
-    with pytest.raises(InvalidInputError, match="not within the 1000 objects"):
+    with pytest.raises(InvalidInputError, match="not within the 1,000 objects"):
         open_features(matrix).read(5, N_ROWS + 1)
 
 
