@@ -10,7 +10,6 @@ import ctypes
 import operator
 import os
 import re
-import threading
 import time
 import uuid
 from collections import deque
@@ -314,14 +313,11 @@ def is_within_task() -> bool:
     return True
 
 
-_pool = threading.local()
-
-
 def _secede() -> None:
     """Within a Dask task, leave its worker a thread for the tasks that are now sent, and waited for here."""
-    if is_within_task() and not getattr(_pool, "is_left", False):
-        distributed.secede()
-        _pool.is_left = True  # for good: the thread ends with its task
+    if is_within_task():
+        with suppress(KeyError):  # of a thread that has left, for an earlier map or by its own code
+            distributed.secede()
 
 
 @dataclass

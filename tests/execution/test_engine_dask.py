@@ -508,3 +508,36 @@ def test_map__within_tasks_on_all_threads_of_the_workers_does_not_deadlock(monke
             stuck[0].result(timeout=2)
         client.cancel(stuck, force=True)
         distributed.default_client().close()  # that of the worker, which closes with the last of this process
+
+
+def leave_by_secede():
+    distributed.secede()
+    return total_of(distributed.get_client())
+
+
+def leave_by_worker_client():
+    with distributed.worker_client() as client:
+        return total_of(client)
+
+
+def leave_and_come_back():
+    totals = [leave_by_worker_client()]  # which joins the pool again at its end
+    return totals[0] + total_of(distributed.get_client()) - total_of(distributed.get_client())
+
+
+def total_of(client):
+    engine = DaskEngine(client)
+    return sum(engine.map(abs, [-1])) + sum(engine.map(abs, [-2, -3]))
+
+
+@pytest.mark.parametrize("leave", [leave_by_secede, leave_by_worker_client, leave_and_come_back])
+def test_map__within_a_task_that_left_its_worker_s_threads_itself(leave):
+    def leave_twice():
+        distributed.secede()
+        with pytest.raises(KeyError):  # by which the map failed
+            distributed.secede()
+
+    with growing(threads_per_worker=1) as (_, client):
+        client.submit(leave_twice, pure=False).result(timeout=60)
+        assert client.submit(leave, pure=False).result(timeout=60) == 6
+        distributed.default_client().close()  # that of the worker
