@@ -31,7 +31,7 @@ from distributed.scheduler import KilledWorker
 
 from bigcons.errors import BigconsError, ExecutionError, InvalidInputError, StoreNotFoundError
 from bigcons.execution.dask_workers import KEY_PREFIX, Admission, Wait, Workers, connect_seconds, one_line
-from bigcons.memory import MOST_TOGETHER, Block, EngineSizes
+from bigcons.memory import MOST_TOGETHER, Block, EngineSizes, resident_bytes
 from bigcons.progress import current_work
 
 Item = TypeVar("Item")
@@ -96,7 +96,7 @@ class DaskEngine:
 
     @property
     def n_processes(self) -> int:
-        """Workers on the host that has the most of them, and this process."""
+        """Worker processes on the host that has the most of them, and this process."""
         return 1 + Workers(self.client, self.admission).most_on_a_host
 
     def _sizes(self, n_on_a_host: int, n_threads: int) -> EngineSizes:
@@ -519,6 +519,12 @@ def _naming_the_worker() -> Iterator[None]:
             f"on Dask worker {distributed.get_worker().address}, {one_line(error)} "
             "Workers must find a store at the same path as this process; use a shared path."
         ) from error
+
+
+@cache
+def resident_at_first() -> int:
+    """Return the memory of this process when this was first called: on a worker, before any task."""
+    return resident_bytes()
 
 
 @cache

@@ -95,7 +95,7 @@ def _too_little(what: str, budget: int, needed: float) -> MemoryBudgetError:
 
 def matrix_copies(engine: Engine) -> int:
     """Return how many processes on one machine hold a copy of data in memory."""
-    return 1 if engine.shares_memory else engine.n_processes
+    return 1 if engine.shares_memory else max(engine.n_processes, 2)  # workers may be threads of this process
 
 
 class SamplingPlan(NamedTuple):
