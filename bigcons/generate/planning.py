@@ -103,7 +103,7 @@ def matrix_copies(engine: Engine) -> int:
 
 
 def check_workers(name: str, engine: Engine, held: int, task: int) -> None:
-    """Raise MemoryBudgetError for a Dask worker whose own limit is below what it holds and each task needs."""
+    """Raise MemoryBudgetError for a Dask worker whose limit is below what it holds and its tasks need."""
     admission = getattr(engine, "admission", None)
     if admission is not None:
         admission.check_limits(name, lambda at_first, now: max(at_first + WORKER_BYTES, now) + held, task)

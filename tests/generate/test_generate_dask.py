@@ -58,9 +58,9 @@ def test_generate__refuses_workers_whose_own_limit_is_too_small(points, train):
             n_workers=1, threads_per_worker=1, dashboard_address=":0", memory_limit="400MB"
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
+        pytest.raises(MemoryBudgetError, match=r"^kmeans needs .* in Dask worker .* limit of 400 MB"),
     ):
-        with pytest.raises(MemoryBudgetError, match=r"^kmeans needs .* in Dask worker .* limit of 400 MB"):
-            generate.kmeans(points, client=client, **options)
+        generate.kmeans(points, client=client, **options)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
