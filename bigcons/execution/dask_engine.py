@@ -29,7 +29,7 @@ from dask.utils import parse_timedelta
 from distributed.client import ClosedClientError
 from distributed.scheduler import KilledWorker
 
-from bigcons.errors import BigconsError, ExecutionError, InvalidInputError, StoreNotFoundError
+from bigcons.errors import BigconsError, ExecutionError, InvalidInputError, StoreError, StoreNotFoundError
 from bigcons.execution.dask_workers import KEY_PREFIX, Admission, Wait, Workers, connect_seconds, one_line
 from bigcons.memory import MOST_TOGETHER, Block, EngineSizes, resident_bytes
 from bigcons.progress import current_work
@@ -511,7 +511,7 @@ def _load(content: bytes) -> Callable[[Any], Any]:
 
 @contextmanager
 def _naming_the_worker() -> Iterator[None]:
-    """Add the worker's address to the error about a store that the worker cannot find."""
+    """Add the worker's address to the error about a store that the worker cannot find, or access."""
     try:
         yield
     except StoreNotFoundError as error:
@@ -519,6 +519,11 @@ def _naming_the_worker() -> Iterator[None]:
             f"on Dask worker {distributed.get_worker().address}, {one_line(error)} "
             "Workers must find a store at the same path as this process; use a shared path."
         ) from error
+    except StoreError as error:
+        if type(error) is not StoreError:
+            raise  # of what is in the store, whoever reads it
+        where = f"on Dask worker {distributed.get_worker().address}"
+        raise StoreError(f"{where}, {one_line(error)}", path=error.path) from error.__cause__
 
 
 @cache

@@ -109,7 +109,16 @@ class Store:
         return Column(self, name, array.shape, array.dtype)
 
     def read(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Return entries, or rows, of an array; raises CorruptStoreError if any are damaged or missing."""
+        """Return entries, or rows, of an array; raises CorruptStoreError for the first that are damaged."""
+        try:
+            return self._read(name, start, stop)
+        except CorruptStoreError:
+            at_once = self.arrays[name].chunks[0]
+            for first in range(start - start % at_once, stop, at_once):
+                self._read(name, max(first, start), min(first + at_once, stop))
+            raise
+
+    def _read(self, name: str, start: int, stop: int) -> np.ndarray:
         with decoding(lambda reason: self.broken(name, start, stop, f"cannot be decoded ({reason})")):
             found = np.ascontiguousarray(self.arrays[name][start:stop])
         if found.size:
@@ -123,7 +132,9 @@ class Store:
         """Return the error of damaged entries of an array, or of all arrays of the same objects."""
         of = "rows" if "object" in self.layout.arrays[name].spec.dims else f"{name}"
         return CorruptStoreError(
-            f"{self.place}: {of} {start} to {stop} {what}; {self.remedy}", path=self.place
+            f"{self.place}: {of} {start} to {stop} {what}; {self.remedy} "
+            f"`bigcons verify {self.place}` names all damage and, with --repair, mends what it can.",
+            path=self.place,
         )
 
     def proven(self) -> Iterator[tuple[Piece, list[np.ndarray]]]:
