@@ -17,7 +17,14 @@ import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.layout import PARQUET, Array, Layout, Piece, layout_of
-from bigcons.storage.arrays import SharedChunks, create_array, create_group, open_declared, refuse_links
+from bigcons.storage.arrays import (
+    SharedChunks,
+    check_group,
+    create_array,
+    create_group,
+    open_declared,
+    refuse_links,
+)
 from bigcons.storage.commit import PARQUET_MANIFEST, load_manifest, manifest_of, write_manifest
 from bigcons.storage.interface import Place
 from bigcons.storage.reading import MOST_BYTES, corrupt, decoding
@@ -169,6 +176,8 @@ class Store:
         """Read what is besides the arrays, and compare it with the manifest; refuse symbolic links."""
         if self.ids is not None:
             self.ids.verify()
+        if self.layout.arrays:
+            check_group(self.data, self.remedy)
         for name, (checksum, _) in self.layout.files.items():
             if checksum is not None:
                 self.read_file(name)
