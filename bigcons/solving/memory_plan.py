@@ -80,12 +80,19 @@ class MemoryPlan(NamedTuple):
         return process_bytes(engine) + reading_bytes(engine, ensemble) + data
 
     def check(
-        self, name: str, engine: Engine, ensemble: Ensemble, memory: str | float | None, remedy: str = ""
+        self,
+        name: str,
+        engine: Engine,
+        ensemble: Ensemble,
+        memory: str | float | None,
+        remedy: str = "",
+        stored: MemoryPlan | None = None,
     ) -> None:
         """Log the needs of the method ``name``, and raise MemoryBudgetError if they exceed ``memory``.
 
-        ``remedy`` continues "raise it to X". Dask workers that join later get work only if they fit, too;
-        raises MemoryBudgetError for one whose own limit is too small.
+        ``remedy`` continues "raise it to X", after that of ``out=`` if ``stored``, the plan with it, fits.
+        Dask workers that join later get work only if they fit, too; raises MemoryBudgetError for one whose
+        own limit is too small.
         """
         admission = getattr(engine, "admission", None)
         if admission is not None:
@@ -102,6 +109,8 @@ class MemoryPlan(NamedTuple):
             *(engine.n_workers, format_size(self.per_block), engine.in_flight, format_size(self.per_result)),
         )
         if memory is not None and needed > parse_size(memory):
+            if stored is not None and fits_with_store(stored, engine, ensemble, parse_size(memory)):
+                remedy = f" or write the result to a store with out={',' if remedy else ''}{remedy}"
             remedy += "" if ensemble.stored is None else ensemble.stored.remedy
             raise MemoryBudgetError(
                 f"{name} needs {format_size(needed)}, over memory={format_size(parse_size(memory))}; "
@@ -117,6 +126,14 @@ class MemoryPlan(NamedTuple):
 def is_planned(engine: Engine, memory: str | float | None) -> bool:
     """Return whether a solve needs a plan: for a budget, for workers that may join, or for the log."""
     return memory is not None or hasattr(engine, "admission") or logger.isEnabledFor(logging.INFO)
+
+
+def fits_with_store(plan: MemoryPlan, engine: Engine, ensemble: Ensemble, budget: int) -> bool:
+    """Return whether a plan fits into a budget in processes that have loaded what writes stores."""
+    needed, before = plan.n_bytes(engine, ensemble), resident_bytes()
+    import bigcons.storage.chunks  # noqa: F401 - with Zarr
+
+    return needed + (resident_bytes() - before) * engine.n_processes <= budget
 
 
 class LabelsNeededError(Exception):
