@@ -187,6 +187,11 @@ def resolve_engine(client: object = None) -> Engine:
         raise InvalidInputError(
             f"client={client!r} is an address, not accepted here; pass distributed.Client({client!r})."
         )
+    if hasattr(client, "scheduler_address"):
+        raise InvalidInputError(
+            f"client= is the cluster {type(client).__name__}; pass distributed.Client(cluster).",
+            parameter="client",
+        )
     raise InvalidInputError(
         f"client={client!r} is unknown; use None or 'threads' (all cores of this machine), 'serial', "
         "the address of a Dask scheduler such as 'tcp://host:8786', or a distributed.Client."

@@ -228,15 +228,9 @@ class ConsensusClusterer(Estimator):
         """Return what the kernels of a solve depend on: the method, its options and the type of labels."""
         others = {"n_clusters", "random_state", "memory", "out", "client"}
         options = {name: value for name, value in self.changed_params().items() if name not in others}
-        is_started = self._start is not None
-        return (
-            type(self),
-            repr(options),
-            self.n_clusters == AUTO,
-            is_started,
-            ensemble.dtype,
-            ensemble.is_soft,
-        )
+        n_clusters: Any = self.n_clusters
+        how = n_clusters == AUTO, self._start is not None
+        return type(self), repr(options), how, ensemble.dtype, ensemble.is_soft
 
     def _checked_start(self, start: Any, ensemble: Ensemble) -> Start:
         """Return the clusters to start from; refuse them if the method cannot, or has another number."""

@@ -343,6 +343,11 @@ def test_resolve_engine__refuses_a_closed_client():
             resolve_engine(client)
 
 
+def test_resolve_engine__tells_how_to_use_a_cluster(local_client):
+    with pytest.raises(InvalidInputError, match=r"LocalCluster; pass distributed\.Client\(cluster\)"):
+        resolve_engine(local_client.cluster)
+
+
 def test_resolve_engine__tells_how_to_open_an_address():
     with pytest.raises(InvalidInputError, match=r"distributed\.Client"):
         resolve_engine("tcp://127.0.0.1:8786")
