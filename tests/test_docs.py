@@ -31,6 +31,15 @@ def test_pages__python_lines_run(page, tmp_path, monkeypatch, as_small_process):
     assert names["model"].labels_.size == names["model"].memberships_.shape[0]
 
 
+def test_large_data__script_for_a_cluster_runs(tmp_path):
+    (code,) = [block for block in blocks_of(DOCS / "large-data.md") if "__main__" in block]
+    bigcons.datasets.planted_ensemble(2000, 20, random_state=0)[0].save(tmp_path / "ensemble.zarr")
+    (tmp_path / "script.py").write_text(code)
+    environment = {**os.environ, "PYTHONPATH": str(Path(bigcons.__file__).parents[1])}
+    subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=environment, check=True)
+    assert bigcons.Consensus.open(tmp_path / "from-python.zarr").n_objects == 2000
+
+
 def test_comparison__code_without_a_package_runs(capsys):
     (code,) = blocks_of(DOCS / "comparison.md")
     exec(compile(code, "comparison", "exec"), {})

@@ -96,7 +96,7 @@ class ConsensusClusterer(Estimator):
 
     ``fit`` takes an Ensemble, the path of one, or anything ``Ensemble.from_labels`` takes: rows are objects,
     columns partitions, so scikit-learn's checks, which pass real-valued features, do not apply.
-    A method sets ``labels_`` (n_objects,) int32, clusters numbered from 0 by falling number of objects, with
+    A method sets ``labels_`` (n_objects,) int32, clusters numbered from 0 by decreasing size, with
     -1 for objects that no partition labeled, ``objective_``, ``history_``, ``n_clusters_``, the number of
     clusters that win objects, and ``n_tiny_clusters_``, how many of them have less than a tenth of their mean
     number; if it is soft, ``memberships_`` (n_objects, n_clusters) float32, whose last columns are of
