@@ -360,7 +360,7 @@ class Heap(Listed):
     """Algorithm 1 of the paper: one block of all objects, in memory, on one core."""
 
     kind = HEAP
-    instead = "solver='blocked', pairs='all' or a smaller share"
+    instead: ClassVar[str | None] = "solver='blocked', pairs='all' or a smaller share"
 
     def held_bytes(self, ensemble: Ensemble) -> int:
         """Return the size of the pairs, and of memberships and gradients."""
