@@ -50,6 +50,15 @@ def test_choosing__tree_has_what_its_comments_say():
     assert tree.cut(min_support=0.95, min_size=50).max() + 1 == names["labels"].max() + 1 == 4
 
 
+def test_large_data__script_for_a_cluster_runs(tmp_path):
+    (code,) = [block for block in blocks_of(DOCS / "large-data.md") if "__main__" in block]
+    bigcons.datasets.planted_ensemble(2000, 20, random_state=0)[0].save(tmp_path / "ensemble.zarr")
+    (tmp_path / "script.py").write_text(code)
+    environment = {**os.environ, "PYTHONPATH": str(Path(bigcons.__file__).parents[1])}
+    subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=environment, check=True)
+    assert bigcons.Consensus.open(tmp_path / "from-python.zarr").n_objects == 2000
+
+
 def test_comparison__code_without_a_package_runs(capsys):
     (code,) = blocks_of(DOCS / "comparison.md")
     exec(compile(code, "comparison", "exec"), {})

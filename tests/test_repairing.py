@@ -8,6 +8,7 @@ import shutil
 
 import numpy as np
 import pytest
+import zarr
 from click.testing import CliRunner
 
 from benchmarks import faults
@@ -78,6 +79,8 @@ DAMAGE = {
     "labels": ("e.zarr", "labels-1/c/1/0", "flip", "rows 128 to 256 of labels-1"),
     "two chunks in a row": ("e.zarr", "labels-1/c/[12]/0", "delete", "rows 128 to 384 of labels-1"),
     "metadata": ("e.zarr", "labels-1/zarr.json", "cut", "metadata"),
+    "the group": ("e.zarr", "zarr.json", "cut", "metadata"),
+    "the group of pairs": ("pairs.zarr", "zarr.json", "delete", "metadata"),
     "values": ("e.zarr", "categories-1.json", "flip", "the original values"),
     "rows in Parquet": ("e.parquet", "part-0000[13].parquet", "flip", "rows 128 to 256; rows 384 to 500"),
     "values in Parquet": ("e.parquet", "_categories.json", "delete", "the original values"),
@@ -111,6 +114,31 @@ def test_repair__gives_the_bits_that_were(what, folder):
     assert files_of(store) == before
     assert repair(store)["repaired"] == []
     assert [path.name for path in folder.iterdir() if path.name.startswith((".", "bigcons-"))] == []
+
+
+@pytest.mark.parametrize("store", ["e.zarr", "pairs.zarr", "pcc.zarr"])
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        ("node_type", "node_uype"),
+        ('"group"', '"froup"'),
+        ("chunk_grid", "chunk_grie"),
+        ('name": "b', 'name": "c'),
+    ],
+)
+def test_repair__makes_the_group_again_that_zarr_cannot_open(folder, store, was, becomes):
+    path = folder / store
+    before, group = files_of(path), path / "zarr.json"
+    zarr.open_group(path, mode="r")
+    group.write_text(group.read_text().replace(was, becomes, 1))
+    with pytest.raises(Exception):  # noqa: B017, PT011 - of any type
+        [array[:] for _, array in zarr.open_group(path, mode="r").arrays()]
+    with pytest.raises(CorruptStoreError, match="does not list the arrays as they are"):
+        verify_store(path)
+    assert repair(path)["repaired"] == ["metadata"]
+    assert files_of(path) == before
+    group.write_text(json.dumps({**json.loads(group.read_text()), "attributes": {"note": "mine"}}))
+    verify_store(path)
 
 
 def test_repair__takes_labels_from_memberships_without_a_source(folder):

@@ -10,7 +10,6 @@ import ctypes
 import operator
 import os
 import re
-import threading
 import time
 import uuid
 from collections import deque
@@ -30,9 +29,9 @@ from dask.utils import parse_timedelta
 from distributed.client import ClosedClientError
 from distributed.scheduler import KilledWorker
 
-from bigcons.errors import BigconsError, ExecutionError, InvalidInputError, StoreNotFoundError
+from bigcons.errors import BigconsError, ExecutionError, InvalidInputError, StoreError, StoreNotFoundError
 from bigcons.execution.dask_workers import KEY_PREFIX, Admission, Wait, Workers, connect_seconds, one_line
-from bigcons.memory import MOST_TOGETHER, Block, EngineSizes
+from bigcons.memory import MOST_TOGETHER, Block, EngineSizes, resident_bytes
 from bigcons.progress import current_work
 
 Item = TypeVar("Item")
@@ -97,7 +96,7 @@ class DaskEngine:
 
     @property
     def n_processes(self) -> int:
-        """Workers on the host that has the most of them, and this process."""
+        """Worker processes on the host that has the most of them, and this process."""
         return 1 + Workers(self.client, self.admission).most_on_a_host
 
     def _sizes(self, n_on_a_host: int, n_threads: int) -> EngineSizes:
@@ -314,14 +313,11 @@ def is_within_task() -> bool:
     return True
 
 
-_pool = threading.local()
-
-
 def _secede() -> None:
     """Within a Dask task, leave its worker a thread for the tasks that are now sent, and waited for here."""
-    if is_within_task() and not getattr(_pool, "is_left", False):
-        distributed.secede()
-        _pool.is_left = True  # for good: the thread ends with its task
+    if is_within_task():
+        with suppress(KeyError):  # of a thread that has left, for an earlier map or by its own code
+            distributed.secede()
 
 
 @dataclass
@@ -515,7 +511,7 @@ def _load(content: bytes) -> Callable[[Any], Any]:
 
 @contextmanager
 def _naming_the_worker() -> Iterator[None]:
-    """Add the worker's address to the error about a store that the worker cannot find."""
+    """Add the worker's address to the error about a store that the worker cannot find, or access."""
     try:
         yield
     except StoreNotFoundError as error:
@@ -523,6 +519,17 @@ def _naming_the_worker() -> Iterator[None]:
             f"on Dask worker {distributed.get_worker().address}, {one_line(error)} "
             "Workers must find a store at the same path as this process; use a shared path."
         ) from error
+    except StoreError as error:
+        if type(error) is not StoreError:
+            raise  # of what is in the store, whoever reads it
+        where = f"on Dask worker {distributed.get_worker().address}"
+        raise StoreError(f"{where}, {one_line(error)}", path=error.path) from error.__cause__
+
+
+@cache
+def resident_at_first() -> int:
+    """Return the memory of this process when this was first called: on a worker, before any task."""
+    return resident_bytes()
 
 
 @cache

@@ -8,6 +8,7 @@ started; the same holds for an interrupt.
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import re
@@ -18,7 +19,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
-from typing import Any, Protocol, TypeGuard, TypeVar
+from typing import Any, Protocol, Self, TypeGuard, TypeVar
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import MOST_TOGETHER, Block
@@ -186,10 +187,57 @@ def resolve_engine(client: object = None) -> Engine:
         raise InvalidInputError(
             f"client={client!r} is an address, not accepted here; pass distributed.Client({client!r})."
         )
+    if hasattr(client, "scheduler_address"):
+        raise InvalidInputError(
+            f"client= is the cluster {type(client).__name__}; pass distributed.Client(cluster).",
+            parameter="client",
+        )
     raise InvalidInputError(
         f"client={client!r} is unknown; use None or 'threads' (all cores of this machine), 'serial', "
         "the address of a Dask scheduler such as 'tcp://host:8786', or a distributed.Client."
     )
+
+
+class HasClient:
+    """Base of estimators with a ``client``, which copies and clones share.
+
+    A pickle keeps an address or a name; of a client or an engine, which live in their process, it keeps
+    None, the active client.
+    """
+
+    client: object
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = vars(self).copy()
+        if not isinstance(state.get("client"), (str, type(None))):
+            state["client"] = _OfThisProcess(state["client"])
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if isinstance(given := state.get("client"), _OfThisProcess):
+            self.client = given.client
+
+    def __sklearn_clone__(self) -> Self:
+        """Return scikit-learn's clone of the estimator, with the same client."""
+        bare = copy.copy(self)
+        bare.client = None
+        clone: Self = super(HasClient, bare).__sklearn_clone__()  # type: ignore[misc]
+        clone.client = self.client
+        return clone
+
+
+class _OfThisProcess:
+    """A client in the state of an estimator: copies share it, and pickles have None in its place."""
+
+    def __init__(self, client: object) -> None:
+        self.client = client
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _OfThisProcess:
+        return self
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return type(None), ()
 
 
 def local_engine(engine: Engine) -> Engine:

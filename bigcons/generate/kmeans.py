@@ -105,9 +105,9 @@ def kmeans(
     init, n_init, max_iter, tol
         As in scikit-learn's KMeans; ``init`` is "random" or "k-means++".
     memory
-        Memory budget, not counting the labels returned if ``out`` is None. If k-means runs on all objects,
-        data that do not fit are scaled and written to a float32 file of ``n_objects * n_features * 4`` bytes
-        next to ``out``, or in the temporary directory.
+        Memory budget of data and blocks, not counting the processes themselves, nor the labels returned if
+        ``out`` is None. If k-means runs on all objects, data that do not fit are scaled and written to a
+        float32 file of ``n_objects * n_features * 4`` bytes next to ``out``, or in the temporary directory.
     random_state
         Seed. Partition ``u`` depends on the seed and on ``u``, not on the number of partitions or
         workers, nor on the budget unless it changes the algorithm.

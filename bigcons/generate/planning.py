@@ -23,6 +23,9 @@ _DISTANCE_BYTES = 2048
 
 _STORE_COPIES = 4
 
+WORKER_BYTES = 370_000_000
+"""By how much packages and kernels let a fresh Dask worker grow: measured, with a margin."""
+
 
 def make_plan(
     data: Features,
@@ -67,6 +70,7 @@ def make_plan(
     else:
         in_memory, task, chosen = False, minibatch, "minibatch"
         n_tasks = free // minibatch
+    check_workers(scheme.name, engine, matrix // matrix_copies(engine) if in_memory else 0, task)
     where = "in memory" if in_memory else "in a file"
     reason = (
         f"algorithm={chosen!r}, scaled features ({format_size(matrix)}) {where}, {format_size(task)} per "
@@ -95,7 +99,14 @@ def _too_little(what: str, budget: int, needed: float) -> MemoryBudgetError:
 
 def matrix_copies(engine: Engine) -> int:
     """Return how many processes on one machine hold a copy of data in memory."""
-    return 1 if engine.shares_memory else engine.n_processes
+    return 1 if engine.shares_memory else max(engine.n_processes, 2)  # workers may be threads of this process
+
+
+def check_workers(name: str, engine: Engine, held: int, task: int) -> None:
+    """Raise MemoryBudgetError for a Dask worker whose limit is below what it holds and its tasks need."""
+    admission = getattr(engine, "admission", None)
+    if admission is not None:
+        admission.check_limits(name, lambda at_first, now: max(at_first + WORKER_BYTES, now) + held, task)
 
 
 class SamplingPlan(NamedTuple):
@@ -175,6 +186,7 @@ def make_sampling_plan(
             block_rows //= 2
         else:
             store_rows //= 2
+    check_workers(scheme.name, engine, pool + centers, max(task, block_rows * row_bytes // engine.in_flight))
     n_tasks = int((budget - held) // task)
     reason = (
         f"partitions trained on {sample_rows} of {pool_rows} objects ({format_size(task)} each, {n_tasks} at "

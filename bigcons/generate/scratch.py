@@ -202,7 +202,8 @@ def _check_same(finished: Ensemble, asked: Mapping[str, Any]) -> None:
 def local_output(out: Place, overwrite: bool) -> Iterator[Path]:
     """Yield the path of ``out`` or, if that is in a bucket, a temporary path, which a kill loses.
 
-    If the ``with`` block fails or is interrupted, log how to resume from what is finished.
+    If the ``with`` block fails or is interrupted, log how to resume from what is finished, unless that is
+    another writer's.
     """
     if not isinstance(out, DiskPlace):
         with temporary_folder() as folder:
@@ -212,6 +213,8 @@ def local_output(out: Place, overwrite: bool) -> Iterator[Path]:
         return
     try:
         yield out.path
+    except StoreLockedError:
+        raise
     except BaseException:
         folder = _folder(out.path)
         counts = [f"{n} {what}" for what, pattern in _KEPT.items() if (n := len(list(folder.glob(pattern))))]

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import open_engine
+from bigcons.execution.engine import HasClient, open_engine
 from bigcons.generate.one_pass import Pool, TrainTask, choose_pool_rows, choose_sample_rows
 from bigcons.generate.partition import Seen, Settings, quiet_scikit_learn
 from bigcons.generate.pipeline import SPLIT, ClusterCount, check_range, split_range
@@ -24,7 +24,7 @@ from bigcons.tables.encode import label_dtype
 from bigcons.validation import check_flag, check_int, check_number
 
 
-class EnsembleGenerator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Cluster features many times by k-means: a transformer of features into base labels.
 
     Each partition is k-means of a random subset of the objects, with a random number of clusters, as in

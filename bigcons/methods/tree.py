@@ -497,6 +497,12 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
 
     def _check_plan(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> None:
         """Refuse a budget that cannot hold the pass and the results, or the groups of the sample."""
+        plan = self.memory_plan(ensemble, engine, in_memory=in_memory)
+        stored = self.memory_plan(ensemble, engine, in_memory=False) if in_memory else None
+        plan.check(type(self).__name__, engine, ensemble, self.memory, stored=stored)
+
+    def memory_plan(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> MemoryPlan:
+        """Return the plan of the passes, or of the groups of the sample if they need more."""
         n, B, K, rows = ensemble.n_objects, ensemble.n_base_clusters, self.n_clusters, ensemble.chunk_rows
         state, tables = 8 * B * (K + 8), 8 * 8 * B * padded(K)  # tables: to temper the evidence
         result = 4 * K + 2 * TRUST_ROW.itemsize  # memberships, and how far to trust the labels, twice
@@ -511,9 +517,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
             per_result=state + rows * ((result if in_memory else 0) + 8),
         )
         groups = MemoryPlan(4 * n + sample + start, block_label_bytes(ensemble), sample)
-        plan = max(passes, groups, key=lambda plan: plan.n_bytes(engine, ensemble))
-        remedy = " or write the result to a store with out=" if in_memory else ""
-        plan.check(type(self).__name__, engine, ensemble, self.memory, remedy)
+        return max(passes, groups, key=lambda plan: plan.n_bytes(engine, ensemble))
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         return partial(self._placement.memberships, self._state)

@@ -14,13 +14,10 @@ from collections import defaultdict
 from typing import Any, ClassVar, Self, cast
 
 from bigcons.errors import InvalidInputError, nearest
+from bigcons.execution.engine import HasClient
 
 
-class _Root:
-    """A base between ``object`` and `Estimator`, without which Python lets no bases be added to it."""
-
-
-class Estimator(_Root):
+class Estimator(HasClient):
     """Base of estimators: their parameters, copies and text, as of scikit-learn's BaseEstimator.
 
     Models are instances of scikit-learn's BaseEstimator and ClusterMixin as soon as, after scikit-learn was
@@ -77,13 +74,13 @@ class Estimator(_Root):
 
     def unfitted(self) -> Self:
         """Return a copy with the same parameters and no results, as scikit-learn's ``clone`` does."""
-        given = self.get_params(deep=False).items()
-        return type(self)(
-            **{
-                name: value.unfitted() if isinstance(value, Estimator) else copy.deepcopy(value)
-                for name, value in given
-            }
-        )
+        given = self.get_params(deep=False)
+        copied = {
+            name: value.unfitted() if isinstance(value, Estimator) else copy.deepcopy(value)
+            for name, value in given.items()
+            if name != "client"
+        }
+        return type(self)(**(given | copied))
 
     def changed_params(self) -> dict[str, Any]:
         """Return the parameters that are not at their defaults."""
@@ -118,7 +115,7 @@ def join_scikit_learn() -> None:
         return
     from sklearn.base import BaseEstimator, ClusterMixin
 
-    Estimator.__bases__ = (_Root, ClusterMixin, BaseEstimator)
+    Estimator.__bases__ = (HasClient, ClusterMixin, BaseEstimator)  # Python adds none to `object` alone
     below: list[Any] = [Estimator]
     while below:  # what scikit-learn adds to a class when that is defined
         cls = below.pop()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -10,7 +13,16 @@ import numpy as np
 
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine
-from bigcons.memory import Block, DataBudget, EngineSizes, enough_for, format_size, parse_size, resident_bytes
+from bigcons.memory import (
+    Block,
+    DataBudget,
+    EngineSizes,
+    enough_for,
+    format_size,
+    parse_size,
+    resident_bytes,
+    return_freed_memory,
+)
 from bigcons.stores import zarr_ensemble
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import Header
@@ -21,6 +33,31 @@ logger: logging.Logger = logging.getLogger("bigcons")
 # Memory to load and compile kernels in a fresh process, and to compile those of another method in a process
 # that has already solved: measured, with a margin.
 COMPILER_BYTES = 120_000_000
+NEXT_COMPILER_BYTES = 85_000_000
+
+_solved: set[Hashable] = set()
+_is_compiled: ContextVar[bool] = ContextVar("is_compiled", default=False)
+
+
+@contextmanager
+def solving(what: Hashable, engine: Engine) -> Iterator[None]:
+    """Within, plan no memory to compile kernels if ``what`` was solved before on this engine.
+
+    ``what`` is all that kernels are compiled for: the method, its options and the type of labels.
+    """
+    key = what, getattr(getattr(engine, "client", None), "id", None)
+    token = _is_compiled.set(key in _solved)
+    try:
+        yield
+        _solved.add(key)
+    finally:
+        _is_compiled.reset(token)
+
+
+def grown(at_first: int, now: int) -> int:
+    """Return the memory of a process once all is compiled, of what it was before any was, and is now."""
+    return max(at_first + COMPILER_BYTES, now + (0 if _is_compiled.get() else NEXT_COMPILER_BYTES))
+
 
 # Data that in-memory methods may hold if no budget is given.
 DEFAULT_DATA_BYTES = 4_000_000_000
@@ -43,19 +80,26 @@ class MemoryPlan(NamedTuple):
         return process_bytes(engine) + reading_bytes(engine, ensemble) + data
 
     def check(
-        self, name: str, engine: Engine, ensemble: Ensemble, memory: str | float | None, remedy: str = ""
+        self,
+        name: str,
+        engine: Engine,
+        ensemble: Ensemble,
+        memory: str | float | None,
+        remedy: str = "",
+        stored: MemoryPlan | None = None,
     ) -> None:
         """Log the needs of the method ``name``, and raise MemoryBudgetError if they exceed ``memory``.
 
-        ``remedy`` continues "raise it to X". Dask workers that join later get work only if they fit, too;
-        raises MemoryBudgetError for one whose own limit is too small.
+        ``remedy`` continues "raise it to X", after that of ``out=`` if ``stored``, the plan with it, fits.
+        Dask workers that join later get work only if they fit, too; raises MemoryBudgetError for one whose
+        own limit is too small.
         """
         admission = getattr(engine, "admission", None)
         if admission is not None:
             admission.fits = None
             of_process = reading_bytes(EngineSizes(1, 0, 0, 2, False), ensemble)
             of_thread = self.per_block + 2 * max(self.per_result, engine.bundle_bytes)
-            admission.check_limits(name, COMPILER_BYTES + of_process, of_thread)
+            admission.check_limits(name, lambda *sizes: grown(*sizes) + of_process, of_thread)
         needed = self.n_bytes(engine, ensemble)
         process, reading = process_bytes(engine), reading_bytes(engine, ensemble)
         logger.info(
@@ -65,6 +109,8 @@ class MemoryPlan(NamedTuple):
             *(engine.n_workers, format_size(self.per_block), engine.in_flight, format_size(self.per_result)),
         )
         if memory is not None and needed > parse_size(memory):
+            if stored is not None and fits_with_store(stored, engine, ensemble, parse_size(memory)):
+                remedy = f" or write the result to a store with out={',' if remedy else ''}{remedy}"
             remedy += "" if ensemble.stored is None else ensemble.stored.remedy
             raise MemoryBudgetError(
                 f"{name} needs {format_size(needed)}, over memory={format_size(parse_size(memory))}; "
@@ -80,6 +126,14 @@ class MemoryPlan(NamedTuple):
 def is_planned(engine: Engine, memory: str | float | None) -> bool:
     """Return whether a solve needs a plan: for a budget, for workers that may join, or for the log."""
     return memory is not None or hasattr(engine, "admission") or logger.isEnabledFor(logging.INFO)
+
+
+def fits_with_store(plan: MemoryPlan, engine: Engine, ensemble: Ensemble, budget: int) -> bool:
+    """Return whether a plan fits into a budget in processes that have loaded what writes stores."""
+    needed, before = plan.n_bytes(engine, ensemble), resident_bytes()
+    import bigcons.storage.chunks  # noqa: F401 - with Zarr
+
+    return needed + (resident_bytes() - before) * engine.n_processes <= budget
 
 
 class LabelsNeededError(Exception):
@@ -172,9 +226,8 @@ def process_bytes(engine: Engine | EngineSizes) -> int:
 
     A Dask worker is assumed to equal this process, which has imported the same modules.
     """
-    # measured, with a margin: to compile the kernels of another method in a process that has already solved
-    process = max(_resident_at_first() + COMPILER_BYTES, resident_bytes() + 85_000_000)
-    return process * engine.n_processes
+    return_freed_memory()  # of solves before, which this one would use again
+    return grown(_resident_at_first(), resident_bytes()) * engine.n_processes
 
 
 @cache
@@ -187,7 +240,8 @@ def reading_bytes(engine: Engine | EngineSizes, ensemble: Ensemble) -> int:
     """Return the memory that reading a stored ensemble takes in all processes, besides its blocks."""
     if ensemble.path is None:
         return 0
-    n_readers = 1 if engine.shares_memory else engine.n_processes - 1  # the client reads nothing
+    # the client reads nothing, unless the workers are its threads
+    n_readers = 1 if engine.shares_memory else max(engine.n_processes - 1, 1)
     if ensemble.stored is not None:
         return ensemble.stored.reading_bytes(n_readers, engine.n_workers)
     return zarr_ensemble.reading_bytes(ensemble.chunk_rows, ensemble.row_bytes, ensemble.dtype, n_readers)

@@ -164,10 +164,14 @@ class PassClusterer(ResumingClusterer):
     ) -> None:
         if not is_planned(engine, self.memory):
             return
-        plans = self._memory_plans(ensemble, method, in_memory=in_memory)
-        plan = max(plans, key=lambda plan: plan.n_bytes(engine, ensemble))
-        remedy = " or write the result to a store with out=" if in_memory else ""
-        plan.check(type(self).__name__, engine, ensemble, self.memory, remedy)
+        stored, plan = (
+            max(
+                self._memory_plans(ensemble, method, in_memory=is_kept),
+                key=lambda plan: plan.n_bytes(engine, ensemble),
+            )
+            for is_kept in (False, in_memory)
+        )
+        plan.check(type(self).__name__, engine, ensemble, self.memory, stored=stored if in_memory else None)
 
     def _memory_plans(self, ensemble: Ensemble, method: BestOfStarts, *, in_memory: bool) -> list[MemoryPlan]:
         """Return what the passes need, and what the starts on the sample need if there are any."""

@@ -104,9 +104,14 @@ def scratch_place(output: Output | None) -> Iterator[Place]:
 
 @contextmanager
 def logging_how_to_resume(out: str | os.PathLike[str], overwrite: bool) -> Iterator[None]:
-    """Log how to resume if the ``with`` block fails or is interrupted with finished passes on file."""
+    """Log how to resume if the ``with`` block fails or is interrupted with finished passes on file.
+
+    Those of a writer that is still at work are not the caller's to resume.
+    """
     try:
         yield
+    except StoreLockedError:
+        raise
     except BaseException:
         if can_resume(out):
             logger.warning(

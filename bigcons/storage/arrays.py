@@ -69,14 +69,31 @@ def create_group(place: Place, names: Iterable[str]) -> None:
 
     With their metadata in it, nobody lists the folder, where the manifest is no part of the hierarchy.
     """
+    (place / METADATA).write(json.dumps(_group_of(place, names), indent=1).encode(), durable=True)
+
+
+def check_group(place: Place, remedy: str) -> None:
+    """Raise CorruptStoreError unless ``place`` is a Zarr group whose listed arrays are there as it says.
+
+    Older arrays may be listed, of an append that was killed before it removed them. Attributes may be any.
+    """
+    try:
+        found = read_metadata(place)
+        as_made = _group_of(place, listed_arrays(place))
+    except (StoreError, FileNotFoundError):
+        found, as_made = {}, None
+    if not isinstance(found.get("attributes"), dict) or {**found, "attributes": {}} != as_made:
+        raise corrupt(place / METADATA, "is missing, or does not list the arrays as they are", remedy)
+
+
+def _group_of(place: Place, names: Iterable[str]) -> dict[str, Any]:
     arrays = {name: read_json(place / name / METADATA) for name in sorted(names)}
-    group = {
+    return {
         "zarr_format": 3,
         "node_type": "group",
         "attributes": {},
         "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": arrays},
     }
-    (place / METADATA).write(json.dumps(group, indent=1).encode(), durable=True)
 
 
 def listed_arrays(place: Place) -> list[str]:

@@ -219,13 +219,17 @@ def bucket_errors(where: str) -> Iterator[None]:
     except (BaseError, FileNotFoundError) as error:
         if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in str(error):
             raise
-        raise StoreError(f"{where} {_complaint(error)}", path=where) from None
+        raise StoreError(f"{where} {_complaint(where, error)}", path=where) from None
 
 
-def _complaint(error: Exception) -> str:
+def _complaint(where: str, error: Exception) -> str:
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
     text = str(error)
+    keys, server = "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL and AWS_REGION"
+    for service, scheme, settings in (("GCS", "gs:", "GOOGLE_*"), ("MicrosoftAzure", "az", "AZURE_*")):
+        if service in text or where.startswith(scheme):
+            keys = server = f"the {settings} settings"
     if "NoSuchBucket" in text:
         return "is in a bucket that does not exist; check the URL, or create the bucket."
     if "latest/api/token" in text:  # obstore's last resort: the metadata service of a cloud instance
@@ -233,8 +237,14 @@ def _complaint(error: Exception) -> str:
             "needs credentials, and none were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
             "(or AWS_SKIP_SIGNATURE=true for a public bucket)."
         )
-    if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
-        return "cannot be accessed with these credentials; check AWS_ACCESS_KEY_ID and its permissions."
+    status = re.search("status code: (40[13])", text)  # of a refused list, which is a general error
+    if status or isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
+        code = re.search("<Code>([A-Za-z]{1,40})</Code>", text)
+        answer = " ".join(found[1] for found in (status, code) if found)
+        return (
+            f"cannot be accessed with these credentials{f' (the server says {answer})' if answer else ''}; "
+            f"check {keys} and their permissions."
+        )
     if "builder error" in text:
         return "is on a server without TLS (http); set AWS_ALLOW_HTTP=true to allow it."
-    return f"cannot be reached ({first_line(error)}); check the network, AWS_ENDPOINT_URL and AWS_REGION."
+    return f"cannot be reached ({first_line(error)}); check the network, {server}."

@@ -543,7 +543,7 @@ def _lock_state(lock: Place) -> str:
     except (FileNotFoundError, ValueError):
         text = ""
     if not isinstance(lock, DiskPlace):
-        return "the lease of a writer: it expires a minute after that is killed"
+        return "the lock of a writer; it expires a minute after the writer is killed"
     if text.isdigit() and is_running(int(text)):
         return f"the lock of process {text}, if that is a writer"
     return "the lock of a killed writer, which locks nothing: the next writer removes it"

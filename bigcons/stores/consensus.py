@@ -23,7 +23,7 @@ from bigcons.storage.commit import new_store
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import place_of
 from bigcons.stores.cluster_tree import ClusterTree
-from bigcons.stores.display import facts_table
+from bigcons.stores.display import facts_table, import_pandas
 from bigcons.stores.export import export_to
 from bigcons.stores.ids import StoredIds, id_array, ids_of, write_ids
 from bigcons.stores.lazy import dask_rows, dataset_of_consensus
@@ -271,6 +271,7 @@ class Consensus(Objects):
         min_confidence: float | None = None,
     ) -> Any:
         """Return a pandas dataframe, see `to_arrow`; ids that were an index are its index again."""
+        import_pandas()
         found = self.to_arrow(memberships=memberships, confidence=confidence, min_confidence=min_confidence)
         if self.id_column is None or not self.id_column.facts.is_index:
             return found.to_pandas()

@@ -17,7 +17,14 @@ import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.layout import PARQUET, Array, Layout, Piece, layout_of
-from bigcons.storage.arrays import SharedChunks, create_array, create_group, open_declared, refuse_links
+from bigcons.storage.arrays import (
+    SharedChunks,
+    check_group,
+    create_array,
+    create_group,
+    open_declared,
+    refuse_links,
+)
 from bigcons.storage.commit import PARQUET_MANIFEST, load_manifest, manifest_of, write_manifest
 from bigcons.storage.interface import Place
 from bigcons.storage.reading import MOST_BYTES, corrupt, decoding
@@ -109,7 +116,16 @@ class Store:
         return Column(self, name, array.shape, array.dtype)
 
     def read(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Return entries, or rows, of an array; raises CorruptStoreError if any are damaged or missing."""
+        """Return entries, or rows, of an array; raises CorruptStoreError for the first that are damaged."""
+        try:
+            return self._read(name, start, stop)
+        except CorruptStoreError:
+            at_once = self.arrays[name].chunks[0]
+            for first in range(start - start % at_once, stop, at_once):
+                self._read(name, max(first, start), min(first + at_once, stop))
+            raise
+
+    def _read(self, name: str, start: int, stop: int) -> np.ndarray:
         with decoding(lambda reason: self.broken(name, start, stop, f"cannot be decoded ({reason})")):
             found = np.ascontiguousarray(self.arrays[name][start:stop])
         if found.size:
@@ -123,7 +139,9 @@ class Store:
         """Return the error of damaged entries of an array, or of all arrays of the same objects."""
         of = "rows" if "object" in self.layout.arrays[name].spec.dims else f"{name}"
         return CorruptStoreError(
-            f"{self.place}: {of} {start} to {stop} {what}; {self.remedy}", path=self.place
+            f"{self.place}: {of} {start} to {stop} {what}; {self.remedy} "
+            f"`bigcons verify {self.place}` names all damage and, with --repair, mends what it can.",
+            path=self.place,
         )
 
     def proven(self) -> Iterator[tuple[Piece, list[np.ndarray]]]:
@@ -158,6 +176,8 @@ class Store:
         """Read what is besides the arrays, and compare it with the manifest; refuse symbolic links."""
         if self.ids is not None:
             self.ids.verify()
+        if self.layout.arrays:
+            check_group(self.data, self.remedy)
         for name, (checksum, _) in self.layout.files.items():
             if checksum is not None:
                 self.read_file(name)

@@ -140,7 +140,9 @@ class TableIds(Ids):
             yield block
         if digest.value != self.facts.digest:
             raise InvalidIdsError(
-                f"{self._table.where} changed while it was read; pass ids that do not change.",
+                f"{self._table.where} changed while it was read; pass ids that do not change. If the rows "
+                "of a dask collection come in another order each time it is computed, as after a shuffle, "
+                "persist() it or write it to Parquet first.",
                 column=self.facts.name,
             )
 

@@ -157,6 +157,8 @@ def _open(x: Any, role: str, how: Reading) -> Table:
     package = _package(x)
     if isinstance(x, Table):
         return x
+    if package in ("dask", "dask_expr"):
+        return memory.open_dask(x, role)
     if role == "features" and is_sparse(x):
         return memory.SparseTable(x, role)
     if isinstance(x, (str, os.PathLike)) and os.fspath(x).lower().endswith(".h5ad"):
@@ -170,8 +172,6 @@ def _open(x: Any, role: str, how: Reading) -> Table:
         return files.open_files([Path(path) for path in x], role, how=how)
     if isinstance(x, (list, tuple)):
         return memory.table_of_rows(x, role, how.orientation)
-    if package in ("dask", "dask_expr"):
-        return memory.open_dask(x, role)
     if package == "xarray":
         return memory.open_xarray(x, role)
     if package == "anndata" and hasattr(x, "obs"):

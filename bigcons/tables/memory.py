@@ -335,6 +335,11 @@ def _without_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def open_dask(collection: Any, role: str) -> PartedTable:
     """Return the table of a dask array or dataframe."""
+    if type(collection).__name__ == "Delayed":  # which has any attribute
+        raise InvalidInputError(
+            f"{role} is a dask Delayed, of unknown shape; pass dask.array.from_delayed(x, shape, dtype), or "
+            "dask.dataframe.from_delayed(x)."
+        )
     if (
         hasattr(collection, "npartitions")
         and getattr(collection, "ndim", 0) == 2
@@ -379,7 +384,15 @@ class DaskArrayTable(PartedTable):
         columns: Sequence[int] | None,  # noqa: ARG002 - a matrix comes whole
     ) -> Iterator[Rows]:
         """Compute one chunk of rows."""
-        yield np.asanyarray(self._array.blocks[part].compute())
+        chunk = np.asanyarray(self._array.blocks[part].compute())
+        n_rows = self.lengths[part]
+        declared = (len(chunk) if n_rows is None else n_rows), self.n_columns
+        if chunk.shape != declared:
+            raise InvalidInputError(
+                f"{self.where}: chunk {part} of the dask array has shape {chunk.shape} where {declared} is "
+                "declared; correct the shape given to from_delayed or the chunks given to map_blocks."
+            )
+        yield chunk
 
 
 def open_xarray(array: Any, role: str) -> Table:

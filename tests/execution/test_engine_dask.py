@@ -21,9 +21,10 @@ import pytest
 from bigcons import Ensemble
 from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, MemoryBudgetError
 from bigcons.execution.dask_engine import TASK_SECONDS, DaskEngine, connect
+from bigcons.execution.dask_workers import Workers
 from bigcons.execution.engine import SerialEngine, ThreadsEngine, fold, open_engine, resolve_engine
 from bigcons.memory import MOST_TOGETHER, Block, row_blocks
-from bigcons.solving.memory_plan import MemoryPlan
+from bigcons.solving.memory_plan import COMPILER_BYTES, MemoryPlan, reading_bytes, solving
 
 CLUSTERS = {
     "threads": {"processes": False, "n_workers": 1, "threads_per_worker": 2},
@@ -342,6 +343,11 @@ def test_resolve_engine__refuses_a_closed_client():
             resolve_engine(client)
 
 
+def test_resolve_engine__tells_how_to_use_a_cluster(local_client):
+    with pytest.raises(InvalidInputError, match=r"LocalCluster; pass distributed\.Client\(cluster\)"):
+        resolve_engine(local_client.cluster)
+
+
 def test_resolve_engine__tells_how_to_open_an_address():
     with pytest.raises(InvalidInputError, match=r"distributed\.Client"):
         resolve_engine("tcp://127.0.0.1:8786")
@@ -454,7 +460,7 @@ def test_map__gives_newcomers_work_only_if_the_memory_stated_has_room(has_room, 
         used = addresses_used(engine, at_tenth=lambda: (cluster.scale(3), client.wait_for_workers(3)))
         assert (len(set(used)) > 1) == has_room
         assert engine.n_workers == (3 if has_room else 1)
-        assert plan.n_bytes(engine, ensemble) <= engine.n_processes * needed
+        assert plan.n_bytes(engine, ensemble) <= engine.n_workers * needed
     assert any("has no room for it" in line for line in caplog.messages) != has_room
 
 
@@ -483,6 +489,46 @@ def test_plan__refuses_a_worker_whose_own_limit_is_too_small():
             MemoryPlan(0, per_block=10**12).check("PCC", engine, ensemble, None)
 
 
+def test_plan__counts_what_a_worker_has_compiled_once(monkeypatch):
+    """A worker grows by what it compiles; the same solve needs no more, another method does."""
+    ensemble = Ensemble.from_labels(np.zeros((1000, 4), int))
+    asked = []
+    monkeypatch.setattr("bigcons.execution.dask_workers.format_size", lambda size: asked.append(size) or "")
+    with growing(memory_limit="1 TB", processes=True) as (_, client):
+
+        def needed(method):
+            with (
+                solving(method, DaskEngine(client)),
+                pytest.raises(MemoryBudgetError, match="in Dask worker"),
+            ):
+                MemoryPlan(0, per_block=10**12).check("PCC", DaskEngine(client), ensemble, None)
+            return asked[0], asked.clear()
+
+        def held():
+            distributed.get_worker().held = np.ones(COMPILER_BYTES // 8)
+
+        before, _ = needed("first")
+        with solving("first", DaskEngine(client)):
+            kept = client.submit(held)
+            kept.result()
+        while (
+            next(iter(Workers(client).refresh().values()))["metrics"]["memory"] < COMPILER_BYTES + 5 * 10**7
+        ):
+            time.sleep(0.1)
+        again, _ = needed("first")
+        assert again <= before + 3 * 10**7 < needed("second")[0]
+
+
+def test_engine__counts_workers_that_are_threads_of_this_process_with_it(local_client, tmp_path):
+    ensemble = Ensemble.from_labels(np.zeros((1000, 4), int)).save(tmp_path / "e.zarr")
+    inside = MemoryPlan(0).n_bytes(DaskEngine(local_client), ensemble)
+    assert DaskEngine(local_client).n_processes == 1
+    assert reading_bytes(DaskEngine(local_client), ensemble) == reading_bytes(ThreadsEngine(), ensemble)
+    with growing(processes=True) as (_, client):
+        assert DaskEngine(client).n_processes == 2
+        assert MemoryPlan(0).n_bytes(DaskEngine(client), ensemble) > 1.5 * inside
+
+
 @pytest.mark.slow
 def test_map__lets_an_adaptive_cluster_grow():
     """So much is sent ahead that Dask sees that the workers are busy for a time; four tasks are too few."""
@@ -508,3 +554,36 @@ def test_map__within_tasks_on_all_threads_of_the_workers_does_not_deadlock(monke
             stuck[0].result(timeout=2)
         client.cancel(stuck, force=True)
         distributed.default_client().close()  # that of the worker, which closes with the last of this process
+
+
+def leave_by_secede():
+    distributed.secede()
+    return total_of(distributed.get_client())
+
+
+def leave_by_worker_client():
+    with distributed.worker_client() as client:
+        return total_of(client)
+
+
+def leave_and_come_back():
+    totals = [leave_by_worker_client()]  # which joins the pool again at its end
+    return totals[0] + total_of(distributed.get_client()) - total_of(distributed.get_client())
+
+
+def total_of(client):
+    engine = DaskEngine(client)
+    return sum(engine.map(abs, [-1])) + sum(engine.map(abs, [-2, -3]))
+
+
+@pytest.mark.parametrize("leave", [leave_by_secede, leave_by_worker_client, leave_and_come_back])
+def test_map__within_a_task_that_left_its_worker_s_threads_itself(leave):
+    def leave_twice():
+        distributed.secede()
+        with pytest.raises(KeyError):  # by which the map failed
+            distributed.secede()
+
+    with growing(threads_per_worker=1) as (_, client):
+        client.submit(leave_twice, pure=False).result(timeout=60)
+        assert client.submit(leave, pure=False).result(timeout=60) == 6
+        distributed.default_client().close()  # that of the worker

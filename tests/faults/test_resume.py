@@ -33,7 +33,7 @@ from bigcons.errors import (
 from bigcons.execution.engine import SerialEngine
 from bigcons.memory import Block
 from bigcons.methods.pcc.pairs import N_BLOCKS as BLOCKS_OF_PAIRS
-from bigcons.solving.workspace import Output, open_workspace
+from bigcons.solving.workspace import Output, can_resume, open_workspace
 from bigcons.storage.checkpoint import FileBlocks, Snapshots
 from bigcons.storage.locks import lock_path
 from bigcons.storage.places import DiskPlace
@@ -483,17 +483,21 @@ def test_solve__that_fails_with_nothing_kept_says_nothing(
         assert kept(caplog) == 0
 
 
-def test_fit__refuses_an_output_that_another_solve_works_on(tmp_path):
+def test_fit__refuses_an_output_that_another_solve_works_on(tmp_path, caplog):
     """The folder of unfinished work has one owner: a second solve neither empties it nor goes on with it."""
     ensemble, _ = planted_ensemble(60, 8, random_state=0)
     out = tmp_path / "c.zarr"
     partial = tmp_path / "c.zarr.partial"
     with open_workspace(Output(out, False, False, {}), SerialEngine(), 5) as workspace:
         workspace.arrays.write(0, Block(0, 0, 1), np.zeros((1, 5), np.float32))
+        model = PCC(**PARAMETERS)
+        workspace.snapshots.save({}, {})
+        assert can_resume(out)
         kept = sorted(partial.rglob("*"))
         for resume in (False, True):
             with pytest.raises(StoreLockedError, match=r"c\.zarr\.partial is being written by"):
-                PCC(**PARAMETERS, resume=resume).fit(ensemble, out=out)
+                model.set_params(resume=resume).fit(ensemble, out=out, overwrite=True)
+        assert "resume" not in caplog.text  # what is kept is another's
         assert sorted(partial.rglob("*")) == kept != []
     PCC(**PARAMETERS).fit(ensemble, out=out)
     assert [path.name for path in tmp_path.iterdir()] == ["c.zarr"]

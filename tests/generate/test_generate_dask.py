@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from pathlib import Path
+
 import distributed
 import numpy as np
 import pytest
 
 from bigcons import datasets, generate
+from bigcons.errors import MemoryBudgetError
+from bigcons.generate.planning import WORKER_BYTES
 
 N_OBJECTS = 5000  # a whole segment and a part of one
 
@@ -41,3 +47,34 @@ GENERATORS = {
 def test_generate__the_same_in_another_process(client, points, name):
     there, here = (GENERATORS[name](points, random_state=0, client=engine) for engine in (client, "serial"))
     np.testing.assert_array_equal(there.read(0, there.n_objects), here.read(0, here.n_objects), strict=True)
+
+
+@pytest.mark.parametrize("train", ["auto", "all"])
+def test_generate__refuses_workers_whose_own_limit_is_too_small(points, train):
+    """They were killed and started again until the call failed; it is refused before it starts."""
+    options = {"n_clusters": 3, "n_partitions": 2, "random_state": 0, "memory": "2GB", "train": train}
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, dashboard_address=":0", memory_limit="400MB"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+        pytest.raises(MemoryBudgetError, match=r"^kmeans needs .* in Dask worker .* limit of 400 MB"),
+    ):
+        generate.kmeans(points, client=client, **options)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+def test_generate__a_worker_grows_no_more_than_is_planned():
+    def peak():
+        return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+
+    points = np.random.default_rng(0).normal(size=(70_000, 4))
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        (before,) = client.run(peak).values()
+        for train in ("auto", "all"):
+            generate.kmeans(points, n_clusters=3, n_partitions=2, train=train, client=client, random_state=0)
+        (after,) = client.run(peak).values()
+    assert after - before < WORKER_BYTES + 40e6  # and what there is of data, planned besides

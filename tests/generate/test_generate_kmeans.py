@@ -442,9 +442,12 @@ def test_kmeans__bounds_the_tasks_of_any_engine(points, memory, at_once):
     np.testing.assert_array_equal(labels, make(points, n_partitions=5))
 
 
-def test_kmeans__rejects_a_concurrent_call(points, tmp_path):
-    with writer_lock(tmp_path / "e.zarr.partial"), pytest.raises(StoreLockedError):
-        make(points, out=tmp_path / "e.zarr")
+def test_kmeans__rejects_a_concurrent_call(points, interrupted, caplog):
+    """What is kept is of the call that goes on, and not to be resumed by this one."""
+    caplog.clear()
+    with writer_lock(interrupted.with_name("e.zarr.partial")), pytest.raises(StoreLockedError):
+        make(points, n_partitions=5, out=interrupted)
+    assert "resume" not in caplog.text
 
 
 def test_kmeans__rejects_an_existing_output_before_any_work(points, tmp_path):

@@ -47,6 +47,8 @@ if __name__ == "__main__":
         with workers.get_client() if workers else nullcontext("threads") as client:
             budget = smallest_budget(options, client)
             fit(options, client, budget)
+            if options["again"]:  # by what libraries keep, above what is planned for kernels
+                fit({**options, "out": options["out"] + "-again"}, client, int(1.03 * budget))
     print(budget)
 """
 
@@ -106,9 +108,9 @@ def tree_bytes(root):
     return total
 
 
-def solve(folder, **options):
-    """Solve in processes of their own; return their peak and their budget."""
-    with start(CHILD, folder, options) as child:
+def solve(folder, *, again=False, **options):
+    """Solve in processes of their own, ``again`` if asked; return their peak and the smallest budget."""
+    with start(CHILD, folder, {**options, "again": again}) as child:
         root, peak = psutil.Process(child.pid), 0
         while child.poll() is None:
             with suppress(psutil.NoSuchProcess):

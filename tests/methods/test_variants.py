@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bigcons import PCC, Ensemble
+from bigcons import METHODS, PCC, Ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import SerialEngine
 from bigcons.methods.pcc.variants import BLOCKED, DIVERGENCES, HEAP, SQUARES, TAKES, choose_variant
@@ -54,5 +54,24 @@ def test_many_clusters__whose_tables_exceed_the_budget_are_refused_and_the_tree_
     labels = np.arange(320_000).reshape(2000, 160) % 50
     with pytest.raises(MemoryBudgetError, match=r"PCC of 1,900 clusters needs tables of .* or use Cons"):
         PCC(1900).fit(labels)
-    with pytest.raises(MemoryBudgetError, match=r"PCC needs .* over memory=1 GB; .*or use ConsensusTree"):
-        PCC(1000, memory="1GB").fit(labels)
+    with pytest.raises(MemoryBudgetError, match=r"PCC needs .* over memory=2 GB; .*or use ConsensusTree"):
+        PCC(1000, memory="2GB").fit(labels)
+
+
+@pytest.mark.usefixtures("as_small_process")
+@pytest.mark.parametrize("method", ["tree", "pcc", "bce"])
+def test_budget_too_small__is_told_with_remedies_that_fit_it(method):
+    """A store for the result, and the tree in the place of PCC, are offered only where they are enough."""
+    ensemble = Ensemble.from_labels(np.arange(2_400_000).reshape(1_200_000, 2) % 3)
+
+    def refusal(memory):
+        with pytest.raises(MemoryBudgetError, match="over memory=") as found:
+            METHODS[method](40, memory=memory, client="serial").fit(ensemble)
+        return found.value
+
+    hopeless = refusal("1MB")
+    assert "out=" not in str(hopeless)
+    assert "use ConsensusTree" not in str(hopeless)
+    nearly = refusal(hopeless.needed - 1_000_000)
+    assert "or write the result to a store with out=" in str(nearly)
+    assert ("or use ConsensusTree" in str(nearly)) == (method == "pcc")

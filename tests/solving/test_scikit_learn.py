@@ -1,18 +1,23 @@
 """The methods as scikit-learn's estimators."""
 
+import copy
+import pickle
 import subprocess
 import sys
 import warnings
 
+import distributed
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from bigcons import METHODS, PCC, ConsensusClustering, Ensemble, EnsembleGenerator
+from bigcons import METHODS, PCC, ConsensusClusterer, ConsensusClustering, Ensemble, EnsembleGenerator
 from bigcons.datasets import ce_8d5k, planted_ensemble
 from bigcons.errors import InvalidInputError
 from bigcons.metrics import adjusted_rand
@@ -83,6 +88,65 @@ assert is_clusterer(before) and clone(before).random_state == 0 and not hasattr(
 assert hasattr(bc.PCC, "set_fit_request")
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+
+
+# A client, which lives in its process
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        distributed.LocalCluster(
+            processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        with pytest.raises(TypeError, match="cannot pickle"):
+            copy.deepcopy(client)
+        yield client
+
+
+ESTIMATORS = {name: METHODS[name](3) for name in METHODS} | {
+    "generator": EnsembleGenerator(3),
+    "of a model": ConsensusClustering(3, consensus=PCC(3)),
+    "in a pipeline": make_pipeline(StandardScaler(), PCC(3)),
+}
+
+
+def clients_of(model):
+    return {name: value for name, value in model.get_params().items() if name.split("__")[-1] == "client"}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_estimators__share_their_client_with_copies_and_leave_it_out_of_pickles(client, name):
+    model = clone(ESTIMATORS[name])
+    model.set_params(**dict.fromkeys(clients_of(model), client))
+    copies = [clone(model), copy.copy(model), copy.deepcopy(model)]
+    copies += [model.unfitted()] if isinstance(model, ConsensusClusterer) else []
+    for copied in copies:
+        assert set(clients_of(copied).values()) == {client}
+    assert set(clients_of(pickle.loads(pickle.dumps(model))).values()) == {None}
+    assert set(clients_of(model).values()) == {client}
+    for stays in ("threads", "tcp://host:8786"):
+        model.set_params(**dict.fromkeys(clients_of(model), stays))
+        for copied in (clone(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+            assert set(clients_of(copied).values()) == {stays}
+
+
+def test_estimators__fitted_by_a_client_are_copied_and_kept(client, table, tmp_path):
+    model = METHODS["tree"](3, client=client, random_state=0).fit(table)
+    joblib.dump(model, tmp_path / "model.joblib")
+    for kept in (copy.deepcopy(model), joblib.load(tmp_path / "model.joblib")):
+        np.testing.assert_array_equal(kept.predict(table), model.labels_)
+    assert not hasattr(clone(model), "labels_")
+
+
+def test_consensus_clustering__and_a_search_take_methods_with_a_client(client, blobs):
+    model = ConsensusClustering(
+        3, consensus=PCC(3, client=client), generator=EnsembleGenerator(5, client=client), random_state=0
+    )
+    found = GridSearchCV(model, {"n_clusters": [3, 5]}, cv=2).fit(blobs[0][:200])
+    assert found.best_estimator_.consensus_.client is client
 
 
 # From features to labels

@@ -10,16 +10,20 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import distributed
 import numpy as np
 import pyarrow as pa
 import pytest
 import zarr
 from click.testing import CliRunner
+from obstore.exceptions import GenericError
 
-from bigcons import PCC, Consensus, Ensemble, PairTable, coassociation, generate
+from bigcons import PCC, Consensus, ConsensusTree, Ensemble, PairTable, coassociation, generate
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import (
@@ -35,7 +39,7 @@ from bigcons.execution.engine import SerialEngine
 from bigcons.memory import Block
 from bigcons.solving.workspace import Output, open_workspace
 from bigcons.storage import commit, locks
-from bigcons.storage.buckets import bucket_place
+from bigcons.storage.buckets import _complaint, bucket_place
 from bigcons.storage.leftovers import machine
 from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import place_of
@@ -370,7 +374,7 @@ def test_writer_lock__of_a_dead_process_of_this_machine_is_taken_over(url):
         check_lock()
 
 
-def test_output__that_another_call_works_on_is_refused(url, stored, on_disk):
+def test_output__that_another_call_works_on_is_refused(url, stored, on_disk, caplog):
     """Of two solves, one goes on with what it has, and the other does nothing; as generate and append."""
     points = np.random.default_rng(0).normal(size=(60, 2))
     with open_workspace(Output(url, False, False, {}), SerialEngine(), 5) as workspace:
@@ -381,6 +385,7 @@ def test_output__that_another_call_works_on_is_refused(url, stored, on_disk):
                 PCC(**SOLVE, resume=resume).fit(stored.path, out=url)
         with pytest.raises(StoreLockedError, match=r"zarr\.partial is being written by"):
             generate.kmeans(points, n_partitions=2, n_clusters=3, out=url, random_state=0)
+        assert "resume" not in caplog.text  # what is kept is another's
         assert keys_below(f"{url}.partial") == kept != []
         workspace.snapshots.save({}, {})
         place_of(url).sibling(".some store.zarr.partial.lock").write(b'{"token": "of another"}')
@@ -628,6 +633,77 @@ def test_open__says_in_one_line_why_a_bucket_is_unreachable(url, planted, monkey
             action(url)
         assert "\n" not in str(caught.value)
         assert time.monotonic() - began < 60
+
+
+@pytest.fixture
+def refusing(monkeypatch):
+    """Return a function that lets all buckets be on a server that answers every request with a status."""
+
+    class Refusal(BaseHTTPRequestHandler):
+        status = 403
+
+        def do_GET(self):
+            body = b"<?xml version='1.0'?><Error><Code>SignatureDoesNotMatch</Code></Error>"
+            self.send_response(self.status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        def __getattr__(self, name):
+            if name.startswith("do_"):
+                return self.do_GET
+            raise AttributeError(name)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusal) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+        def refuse(status):
+            Refusal.status = status
+            monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_address[1]}")
+
+        yield refuse
+        server.shutdown()
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_buckets__say_that_credentials_are_refused(url, planted, refusing, status):
+    """Servers refuse a list of keys with the same status as an object; to obstore it is a general error."""
+    stored = planted.save(url)
+    refusing(status)
+    for action in (Ensemble.open, planted.save, lambda url: place_of(url).names()):
+        with pytest.raises(StoreError, match=f"these credentials .*{status}.*; check AWS_ACCESS") as caught:
+            action(url)
+        assert "network" not in str(caught.value)
+    assert stored.n_objects == planted.n_objects
+
+
+@pytest.mark.parametrize(("url", "settings"), [("gs://bucket/e.zarr", "GOOGLE_"), ("s3://bucket/e", "AWS_")])
+def test_buckets__name_the_settings_of_their_service(url, settings):
+    complaints = [_complaint(url, GenericError(text)) for text in ("no route", "status code: 403 Forbidden")]
+    for complaint in complaints:
+        assert settings in complaint
+        assert all(other not in complaint for other in {"AWS_", "GOOGLE_"} - {settings})
+
+
+def test_workers__without_credentials_are_named(url, planted):
+    stored = planted.save(url)
+
+    def forget():
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            del os.environ[name]
+        os.environ["AWS_METADATA_ENDPOINT"] = "http://127.0.0.1:1"
+
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        client.run(forget)
+        with pytest.raises(StoreError, match=r"^on Dask worker tcp://.*, s3://.* needs credentials"):
+            ConsensusTree(2, client=client).fit(stored)
 
 
 def test_read__distinguishes_an_unreachable_server_from_damage(planted):

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+import sys
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -13,8 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigcons import ConsensusTree
-from bigcons.errors import CorruptStoreError, InvalidInputError, StoreExistsError, StoreNotFoundError
+from bigcons import ConsensusTree, Ensemble
+from bigcons.errors import (
+    CorruptStoreError,
+    InvalidInputError,
+    MissingDependencyError,
+    StoreExistsError,
+    StoreNotFoundError,
+)
 from bigcons.metrics import trust
 from bigcons.storage import commit
 from bigcons.stores.consensus import Consensus
@@ -335,6 +342,27 @@ def test_read__distinguishes_lack_of_memory_from_damage(stored, monkeypatch):
     monkeypatch.setitem(stored._store.arrays, "labels", no_memory)
     with pytest.raises(MemoryError, match="Unable to allocate"):
         stored.read_labels(0, 1)
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_read__names_the_rows_of_the_damaged_chunk_and_what_finds_all(stored, is_lost):
+    for name in ("memberships", "labels"):
+        chunk = chunk_files(stored, name)[1]
+        assert len(chunk_files(stored, name)) == 4
+        chunk.unlink() if is_lost else chunk.write_bytes(b"damage")
+    for read in (lambda: np.asarray(stored.memberships), lambda: stored.read_labels(3, N_OBJECTS)):
+        with pytest.raises(
+            CorruptStoreError, match=rf"rows 8 to 16 .*`bigcons verify {stored.path}`.*--repair"
+        ):
+            read()
+
+
+def test_to_pandas__without_pandas_says_how_to_install_it(stored, monkeypatch):
+    stores = (stored, Ensemble.from_labels([[0], [1]]))
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    for store in stores:
+        with pytest.raises(MissingDependencyError, match="pip install pandas"):
+            store.to_pandas()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 
-from bigcons import Ensemble
+from bigcons import Ensemble, generate
 from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.stores.features import open_features
 from bigcons.tables.intake import open_table
@@ -215,6 +215,33 @@ def test_open_features__rejects_masked_entries():
     for source in (matrix, dask.array.from_array(matrix, chunks=(2, 2))):
         with pytest.raises(InvalidInputError, match=r"nan at row 3 .*'f1'"):
             open_features(source).read(0, 5)
+
+
+def test_dask__delayed_and_chunks_of_another_shape_than_declared_are_refused():
+    for take in (open_features, Ensemble.from_labels):
+        with pytest.raises(InvalidInputError, match=r"is a dask Delayed.*from_delayed\(x, shape, dtype\)"):
+            take(dask.delayed(np.ones)((10, 3)))
+
+    def chunk(shape, declared):
+        return dask.array.from_delayed(dask.delayed(np.ones)(shape), declared, float)
+
+    for shape in ((5, 3), (11, 3), (10, 2)):
+        array = dask.array.concatenate([chunk((10, 3), (10, 3)), chunk(shape, (10, 3))])
+        with pytest.raises(InvalidInputError, match=r"chunk 1 .* has shape \(\d+, \d\) where \(10, 3\)"):
+            generate.kmeans(array, n_partitions=2, n_clusters=2, random_state=0)
+    unknown = dask.array.concatenate([chunk((7, 3), (np.nan, 3)), chunk((4, 3), (np.nan, 3))])
+    assert sum(len(rows) for rows in open_table(unknown, "features").blocks(5)) == 11
+
+
+def test_dask__rows_in_another_order_each_time_are_refused_with_the_remedy():
+    turn = iter(range(100))
+
+    def frame():
+        return pd.DataFrame({"id": np.roll(np.arange(50), next(turn)), "x": np.arange(50.0)})
+
+    shuffled = dask.dataframe.from_delayed([dask.delayed(frame, pure=False)()], meta=frame())
+    with pytest.raises(InvalidInputError, match=r"changed while it was read.*persist\(\) it or write it to"):
+        generate.kmeans(shuffled, id="id", n_partitions=2, n_clusters=2, random_state=0, client="serial")
 
 
 def test_open_features__rejects_a_store(tmp_path):

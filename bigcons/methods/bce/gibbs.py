@@ -233,13 +233,15 @@ class GibbsBCE(ChoosingClusterer, ConsensusClusterer):
         n, K, rows = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows
         tables = 8 * (ensemble.n_base_clusters + ensemble.n_partitions) * K
         sample = label_bytes(ensemble, start_rows(ensemble, K))
-        plan = MemoryPlan(
-            held=4 * n + (n * (2 * n_bytes + 4 * K) if in_memory else 0) + 4 * tables + sample,
-            per_block=block_label_bytes(ensemble) + rows * (4 * n_bytes + 8 * K + 16) + 3 * tables,
-            per_result=tables + rows * (4 * K if in_memory else 0),
+        stored, plan = (
+            MemoryPlan(
+                held=4 * n + (n * (2 * n_bytes + 4 * K) if is_kept else 0) + 4 * tables + sample,
+                per_block=block_label_bytes(ensemble) + rows * (4 * n_bytes + 8 * K + 16) + 3 * tables,
+                per_result=tables + rows * (4 * K if is_kept else 0),
+            )
+            for is_kept in (False, in_memory)
         )
-        remedy = "; or write the result to a store with out=" if in_memory else ""
-        plan.check("GibbsBCE", engine, ensemble, self.memory, remedy)
+        plan.check("GibbsBCE", engine, ensemble, self.memory, stored=stored if in_memory else None)
 
 
 def auto_prior(n_labels: int, n_cells: int) -> float:

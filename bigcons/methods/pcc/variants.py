@@ -143,8 +143,8 @@ class Variant(ABC):
     """Clusters to start from."""
 
     kind: ClassVar[str]
-    instead: ClassVar[str] = "ConsensusTree"
-    """The method that takes less memory."""
+    instead: ClassVar[str | None] = None
+    """What takes less memory; None: ConsensusTree, if its plan fits."""
     n_generations: ClassVar[int] = 3
     """Generations of the memberships that a pass holds, one of them if it is shortened."""
 
@@ -202,10 +202,22 @@ class Variant(ABC):
                 needed=of_tables,
                 budget=DEFAULT_DATA_BYTES,
             )
-        remedy = f"{' or write the result to a store with out=,' if in_memory else ''} or use {self.instead}"
         if is_planned(engine, self.memory):
             plan = self.plan(ensemble, engine, in_memory=in_memory)
-            plan.check("PCC", engine, ensemble, self.memory, remedy)
+            stored = self.plan(ensemble, engine, in_memory=False) if in_memory else None
+            remedy = ""
+            if self.memory is not None and plan.n_bytes(engine, ensemble) > parse_size(self.memory):
+                remedy = self._instead(ensemble, engine, parse_size(self.memory), in_memory=in_memory)
+            plan.check("PCC", engine, ensemble, self.memory, remedy, stored)
+
+    def _instead(self, ensemble: Ensemble, engine: Engine, budget: int, *, in_memory: bool) -> str:
+        """Return what to use within a budget that is too small for this, if anything."""
+        from bigcons.methods.tree import ConsensusTree
+
+        if self.instead is not None:
+            return f" or use {self.instead}"
+        plan = ConsensusTree(self.n_clusters).memory_plan(ensemble, engine, in_memory=in_memory)
+        return " or use ConsensusTree" if plan.n_bytes(engine, ensemble) <= budget else ""
 
     def steps(self, ensemble: Ensemble) -> dict[str, tuple[int | None, float]]:  # noqa: ARG002
         """Return the steps of the solve after the survey: objects, None if unknown, and cost of each."""
@@ -348,7 +360,7 @@ class Heap(Listed):
     """Algorithm 1 of the paper: one block of all objects, in memory, on one core."""
 
     kind = HEAP
-    instead = "solver='blocked', pairs='all' or a smaller share"
+    instead: ClassVar[str | None] = "solver='blocked', pairs='all' or a smaller share"
 
     def held_bytes(self, ensemble: Ensemble) -> int:
         """Return the size of the pairs, and of memberships and gradients."""
