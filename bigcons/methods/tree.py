@@ -380,8 +380,8 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
 
     Notes
     -----
-    Up to 2,000 objects for 33 clusters, and 60 for each further one, form groups by the principal coordinates
-    of their labels; of more than 500 labels of an object, by those of evenly spaced partitions. Two trees
+    Up to 2,000 objects for 33 clusters, and 60 for each further one, form groups by the spectral embedding of
+    their labels; of more than 500 labels of an object, by those of evenly spaced partitions. Two trees
     merge the groups: by average link of the locally weighted co-association, and by distinctness, how cleanly
     the partitions that separate two clusters do so. Both are cut, and the cut with the larger product of mean
     normalized mutual information with the partitions and mean distinctness is taken: see

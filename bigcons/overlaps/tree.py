@@ -1,10 +1,7 @@
 """Trees over groups of objects: from some hundred small groups of a sample to any number of clusters.
 
-Groups come from the principal coordinates of the labels, as in correspondence analysis: eigenvectors times
-the square roots of their eigenvalues. Where partitions err independently, most eigenvectors are noise, of
-small eigenvalues; if all counted the same, groups would mix clusters (``benchmarks/structure.py``, "noisy").
-All else comes from the table of the groups: how many objects of each are in each base cluster. Two trees
-merge the groups, the least costly pair first.
+Groups come from the spectral embedding of the labels, and all else from their table: how many objects of each
+group are in each base cluster. Two trees merge the groups, the least costly pair first.
 
 *Average link of the locally weighted co-association* (Huang, Wang and Lai 2018): the mean, over the pairs of
 objects of two clusters and the partitions that label both, of the reliability of the base cluster that joins
@@ -132,7 +129,7 @@ class Groups(NamedTuple):
     def of(
         cls, labels: np.ndarray, offsets: np.ndarray, n_groups: int, counts: np.ndarray | None = None
     ) -> Groups:
-        """Return at most ``n_groups`` groups by the principal coordinates of labels: see `Sample`."""
+        """Return at most ``n_groups`` groups of objects by the spectral embedding of labels: see `Sample`."""
         return Sample(labels, offsets, counts).groups(n_groups)
 
     def costs(self, most: int) -> np.ndarray:
@@ -230,7 +227,7 @@ class Sample:
         return found
 
     def groups(self, n_groups: int, *, at_any_scale: bool = False) -> Groups:
-        """Return at most ``n_groups`` groups of objects, by the principal coordinates of their labels.
+        """Return at most ``n_groups`` groups of objects, by the spectral embedding of their labels.
 
         O(rows M^2 + B^3 + rows g^2 + B g^2) time for g groups. ``at_any_scale``: by k-means instead where
         many are asked for or base clusters are very many, in time proportional to the objects and what they
@@ -249,8 +246,7 @@ class Sample:
                     while self._most < least:  # a search doubles the number of groups
                         self._most *= 2
                     scaled = normalized(self._incidence, self._by_column * self._reliable)
-                    values, vectors = spectrum(scaled, self._most)
-                    self._vectors = vectors * np.sqrt(values)
+                    self._vectors = spectrum(scaled, self._most)[1]
                 groups, reliable = nearest_pivots(self._vectors[:, :n_groups]), self._reliable
         found = np.full(self._labeled.size, -1)
         found[self._labeled] = groups = np.unique(groups, return_inverse=True)[1]
@@ -282,7 +278,7 @@ def normalized(incidence: Any, counts: np.ndarray) -> Any:
 
 
 def nearest_pivots(vectors: np.ndarray) -> np.ndarray:
-    """Return the group (rows,) of every object by its coordinates (rows, k) scaled to unit length.
+    """Return the group (rows,) of every object by its vectors (rows, k) scaled to unit length.
 
     QR with pivots picks k objects that are as orthogonal as possible, without chance (Damle, Minden and Ying
     2019), of equal ones, as all are at first, the one whose vectors are longest; the others join the nearest.

@@ -45,17 +45,6 @@ def test_choose__finds_the_planted_number(n_classes, missing):
     assert choice.row(n_classes)["lifetime"] > choice.row(choice.runner_up)["lifetime"]
 
 
-@pytest.mark.parametrize(("n_partitions", "errors", "n_classes"), [(7, 0.2, 3), (15, 0.3, 6), (30, 0.5, 6)])
-def test_choose__finds_classes_behind_many_errors(n_partitions, errors, n_classes):
-    draw = np.random.default_rng(1)
-    classes = draw.integers(n_classes, size=2000)
-    wrong = draw.integers(n_classes, size=(2000, n_partitions))
-    labels = np.where(draw.random(wrong.shape) < errors, wrong, classes[:, None])
-    choice = choose_n_clusters(labels, random_state=0)
-    assert (choice.n_clusters, choice.is_clear) == (n_classes, True)
-    assert not choose_n_clusters(wrong, random_state=0).is_clear
-
-
 def test_choose__does_not_count_outliers_as_clusters():
     """Each partition has the outliers in any cluster, so that every one of them is as distinct as a class."""
     rng = np.random.default_rng(0)
