@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, SuspiciousLabelsWarning, warn_user
 from bigcons.execution.engine import Engine, ThreadsEngine, open_engine
 from bigcons.generate.one_pass import LabelTask, Pool, TrainTask, choose_sample_rows
 from bigcons.generate.partition import (
@@ -484,18 +484,23 @@ def _label_blocks(
 
 
 def check_range(n_clusters: ClusterCount) -> tuple[int, int]:
-    """Return a number or a range of clusters as ``(low, high)``; of one cluster there is nothing to learn."""
+    """Return a number or a range of clusters as ``(low, high)``; warn if all partitions have one cluster."""
     if isinstance(n_clusters, (tuple, list)):
         if len(n_clusters) != 2:
             raise InvalidInputError(
                 f"n_clusters={n_clusters!r} is not a range; use an integer or (low, high)."
             )
-        low, high = (check_int(f"n_clusters[{end}]", n_clusters[end], at_least=2) for end in (0, 1))
+        low, high = (check_int(f"n_clusters[{end}]", n_clusters[end]) for end in (0, 1))
         if low > high:
             raise InvalidInputError(f"n_clusters={n_clusters!r} is not a range; use (low, high), low first.")
-        return low, high
-    number = check_int("n_clusters", n_clusters, at_least=2)
-    return number, number
+    else:
+        low = high = check_int("n_clusters", n_clusters)
+    if high == 1:
+        warn_user(
+            "partitions of a single cluster say nothing; use n_clusters of at least 2.",
+            SuspiciousLabelsWarning,
+        )
+    return low, high
 
 
 def split_range(n_seen: int) -> tuple[int, int]:

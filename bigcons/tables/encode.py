@@ -104,20 +104,15 @@ def _refuse_labels_as_names(table: Table, encodings: Sequence[Encoding]) -> None
 
 
 def _suspect_runs(table: Table, n_objects: int, encodings: Sequence[Encoding]) -> None:
-    """Refuse few rows of many columns, or warn of them if columns have names: rows may be partitions.
-
-    Unless all columns are numbered as partitions are.
-    """
+    """Warn of few rows of many columns, not all numbered as partitions are: rows may be partitions."""
     if all(_are_numbered(encoding.categories) for encoding in encodings):
         return
-    found = (
+    warn_user(
         f"{table.where} has {n_objects:,} rows and {len(encodings):,} columns, not all of them with clusters "
         "numbered from 0 or 1; pass orientation='partitions' (bigcons import --orientation) if rows are "
-        "partitions, 'objects' if not."
+        "partitions, 'objects' if not.",
+        SuspiciousLabelsWarning,
     )
-    if table.names is None:
-        raise InvalidInputError(found, parameter="orientation")
-    warn_user(found, SuspiciousLabelsWarning)
 
 
 def _are_numbered(values: np.ndarray | None) -> bool:

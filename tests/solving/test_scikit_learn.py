@@ -236,7 +236,7 @@ def test_consensus_of_features__takes_any_transformer_and_method(blobs):
     np.testing.assert_array_equal(labels, direct)
     assert not hasattr(ConsensusClustering(consensus="eac"), "predict")
     for wrong in ("pccc", 5):
-        with pytest.raises(InvalidInputError, match=r"did you mean 'pcc'|consensus=5 is no method"):
+        with pytest.raises(InvalidInputError, match=r"Did you mean 'pcc'|consensus=5 is no method"):
             ConsensusClustering(consensus=wrong).fit(features)
 
 
