@@ -132,11 +132,13 @@ def test_profiles__are_those_of_a_data_frame(told):
             row.share / frame["region"].value_counts(normalize=True)[row.category]
         )
     assert found.left_out == {}
-    days = pandas.to_datetime(frame["day"]).groupby(frame["cluster"])
+    day = pandas.to_datetime(frame["day"])
+    days = day.groupby(frame["cluster"])
     of_days = found.dates.to_pandas().set_index("cluster")
     np.testing.assert_array_equal(of_days["mean"], days.mean().dt.floor("s"))
     np.testing.assert_array_equal(of_days["n"], days.count())
-    np.testing.assert_allclose(of_days["std"], days.std(ddof=0).dt.total_seconds() / 86_400)
+    numbers = (day - pandas.Timestamp("2000-01-01")) / pandas.Timedelta(days=1)
+    np.testing.assert_allclose(of_days["std"], numbers.groupby(frame["cluster"]).std(ddof=0))
     blocks = cluster_profiles(features, store, columns=["spend"], memory="1.1MB").numbers
     np.testing.assert_allclose(blocks.to_pandas()["mean"], spend["mean"])
 

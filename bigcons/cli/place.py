@@ -20,7 +20,6 @@ from bigcons.cli.options import (
 )
 from bigcons.cli.output import JSON, amount, emit, facts, reporting
 from bigcons.errors import InvalidInputError
-from bigcons.stores.encoding import CATEGORY
 
 if TYPE_CHECKING:
     from bigcons.solving.estimator import PredictingClusterer
@@ -168,6 +167,8 @@ class _Unseen:
     """Counts the rows whose text did not occur where the features were encoded, by column."""
 
     def __init__(self, features: Features) -> None:
+        from bigcons.stores.encoding import CATEGORY
+
         encoding = features.encoding
         self._of_text = [
             (code.name, slice(start, start + code.width))

@@ -50,6 +50,7 @@ def test_parameters__are_taken_where_the_table_says_so_and_refused_elsewhere(kin
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.usefixtures("as_small_process")
 def test_many_clusters__whose_tables_exceed_the_budget_are_refused_and_the_tree_is_named():
     labels = np.arange(320_000).reshape(2000, 160) % 50
     with pytest.raises(MemoryBudgetError, match=r"PCC of 1,900 clusters needs tables of .* or use Cons"):
