@@ -78,10 +78,10 @@ class _Stream(io.FileIO):
         except OSError as error:
             if self.fileno() == 2:
                 return int(memoryview(content).nbytes)
-            if isinstance(
-                error, BrokenPipeError
-            ):  # the buffer still holds the rest, and is flushed at the end
-                os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            if isinstance(error, BrokenPipeError):
+                # the buffer still holds the rest, which is flushed at the end: to nowhere
+                with open(os.devnull, "wb") as nowhere:  # noqa: PTH123
+                    os.dup2(nowhere.fileno(), self.fileno())
                 raise
             raise OSError(error.errno, error.strerror, STANDARD_OUTPUT) from None
 

@@ -142,7 +142,8 @@ def run(
     from bigcons.stores.consensus import Consensus
     from bigcons.stores.ensemble import Ensemble
 
-    emit_constant(Ensemble.open(ensemble_path))
+    ensemble = Ensemble.open(ensemble_path)
+    emit_constant(ensemble)
     began = time.perf_counter()
     model = METHODS[method](**parameters)
     try:
@@ -153,7 +154,6 @@ def run(
         raise
     solving = time.perf_counter() - began
 
-    ensemble = Ensemble.open(ensemble_path)
     made_with = ensemble.provenance
     low, high = made_with["n_clusters"]
     trained_on = (

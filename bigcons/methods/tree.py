@@ -63,7 +63,7 @@ from bigcons.solving.results import Found, Results, by_size
 from bigcons.solving.survey import Survey, labeled_objects, take_survey, warn_of_dissent
 from bigcons.solving.workspace import Output, open_workspace
 from bigcons.stores.aligning import Start
-from bigcons.stores.cluster_tree import LEAST_OBJECTS, least_objects
+from bigcons.stores.cluster_tree import LEAST_OBJECTS
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
 from bigcons.stores.trust import TRUST_ROW
@@ -290,7 +290,7 @@ def cut_sample(
 ) -> First:
     """Return clusters of a sample, cut from its trees; into a chosen number, as that was counted."""
     groups = sample.groups(n_groups_for(placement.n_clusters), at_any_scale=True)
-    least = least_objects(int(groups.sizes.sum())) if is_chosen else 0
+    least = groups.least if is_chosen else 0
     cut = groups.cut(placement.n_clusters, least, trees)
     clusters = groups.clusters_of(cut)
     T, sizes = counts_of(run.sample, placement.offsets, clusters, placement.n_clusters, placement.weights)

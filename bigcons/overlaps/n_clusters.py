@@ -48,7 +48,6 @@ from bigcons.stores.cluster_tree import (
     ClusterTree,
     NClustersChoice,
     evidence,
-    least_objects,
     node_sums,
     numbers_of_large,
 )
@@ -187,8 +186,7 @@ def search_sample(
         # of all groups, is left out if a partition divides one. A single cluster has no lifetime here.
         n_seen = np.count_nonzero(np.add.reduceat(groups.table, groups.offsets[:-1], axis=1))
         n_levels = max(n_found - int(n_seen < np.count_nonzero(groups.table)), 1)
-        least_large = least_objects(int(groups.sizes.sum()))
-        n_large = numbers_of_large(groups.trees[DISTINCTNESS].sides, groups.sizes, least_large)[:n_levels]
+        n_large = numbers_of_large(groups.trees[DISTINCTNESS].sides, groups.sizes, groups.least)[:n_levels]
         of_level, lives = np.maximum(n_large, 1), -np.diff(groups.costs(n_levels), prepend=0.0)
         lives = np.where(np.maximum.accumulate(n_large) > 1, np.maximum(lives, 0.0), 0.0)
         by_number = np.bincount(of_level, lives)[2:]

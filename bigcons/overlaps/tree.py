@@ -35,7 +35,7 @@ from bigcons.metrics.confidence import SEED, of_each
 from bigcons.overlaps.eigenvectors import spectrum
 from bigcons.overlaps.reliability import AT_ONCE, reliability_of_table
 from bigcons.seeding import generator
-from bigcons.stores.cluster_tree import numbers_of_large
+from bigcons.stores.cluster_tree import least_objects, numbers_of_large
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.ensemble_store import observed
 
@@ -169,6 +169,11 @@ class Groups(NamedTuple):
             distinctness = float(of_cluster @ nearest / of_cluster.sum())
             cuts.append(Cut(clusters, name, float(anmi), distinctness))
         return max(cuts, key=lambda cut: round(cut.anmi * cut.distinctness, 12))
+
+    @property
+    def least(self) -> int:
+        """The fewest objects of a cluster that counts."""
+        return least_objects(int(self.sizes.sum()))
 
     def clusters_of(self, cut: Cut) -> np.ndarray:
         """Return the clusters (rows,) int64 of the objects in a cut, -1 for those without labels."""
