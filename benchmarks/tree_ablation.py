@@ -2,7 +2,7 @@
 
 The data sets, pools and kinds of ensembles are those of `accuracy.py`; the number of classes is given. Each
 variant changes one thing of the default: the tree, the criterion by which one of two cuts is taken, the
-reliabilities of base clusters, the number of groups, or how often objects are placed.
+reliabilities of base clusters, the groups and their number, or how often objects are placed.
 
 Results are appended to ``--out``, and an interrupted run resumes. ``--write`` makes
 results/tree_ablation.md of them, the table of docs/methods.md. ``--ensembles`` keeps the ensembles.
@@ -14,6 +14,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from accuracy import GROUPS, KINDS, PLANTED, POOLS, append, data_at_hand, kept_ensemble, kinds_of
@@ -52,6 +53,7 @@ VARIANTS = {
     "by distinctness": "both, the cut of larger distinctness",
     "by classes": "both, the better cut by the classes (not attainable)",
     "unweighted": "both, average link without reliabilities",
+    "spectrum": "groups as the spectrum has them",
     "30 groups": "30 groups",
     "100 groups": "100 groups",
     "200 groups": "200 groups",
@@ -101,6 +103,9 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
         "unweighted": groups._replace(trees=unweighted).cut(K),
     }
     found = {name: groups.clusters_of(cut) for name, cut in cuts.items()}
+    with patch("bigcons.overlaps.tree.most_probable", lambda *given: given[-1]):
+        by_spectrum = Groups.of(sample, offsets, n_groups_for(K))
+    found["spectrum"] = by_spectrum.clusters_of(by_spectrum.cut(K))
     for n_groups in (30, 100, 200):
         other = Groups.of(sample, offsets, max(n_groups, GROUPS_PER_CLUSTER * K))
         found[f"{n_groups} groups"] = other.clusters_of(other.cut(K))

@@ -314,7 +314,7 @@ def cut_of_all(run: Run, n_clusters: int, weights: Weights | None, trees: tuple[
     )
     rows, labeled = embedding.rows_of(run.sample)
     with one_thread(user_api="blas"):
-        groups = np.unique(nearest_pivots(rows[labeled]), return_inverse=True)[1]
+        groups = nearest_pivots(rows[labeled])
         centers = one_hot(groups, int(np.max(groups)) + 1).T @ rows[labeled]
         centers /= np.bincount(groups)[:, None]
     of_groups, sizes = count_nearest(run, embedding, centers, len(centers), weights)

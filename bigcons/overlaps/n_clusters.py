@@ -158,23 +158,18 @@ def search(
         return sample
 
     found = search_sample(sample_for, ensemble.n_objects, least, most)
-    choice = found.choice
-    other = choice.runner_up
-    if k_range is None and choice.n_clusters == 1 and other is not None and is_shared(choice.row(other)):
-        found = found._replace(choice=replace(choice, n_clusters=other, runner_up=1))
     logger.info("%r", found.choice)
     return found
-
-
-def is_shared(row: dict[str, float]) -> bool:
-    """Return whether a number lives at all, and halves of the partitions agree on it more than half-way."""
-    return row["lifetime"] > 0.0 and row["agreement"] >= HALF_WAY
 
 
 def search_sample(
     sample_for: Callable[[int], Sample], n_objects: int, least: int = 1, most: int | None = None
 ) -> Search:
-    """Return the choice by samples of the objects for so many groups."""
+    """Return the choice by samples of the objects for so many groups, from ``least`` up to ``most`` clusters.
+
+    If no ``most`` is given, a single cluster gives way to the next best number, on which halves of the
+    partitions agree more than half-way: even a continuum can be divided usefully.
+    """
     n_groups, is_full = max(FIRST_GROUPS, 2 * (most or 0)), False
     while True:
         sample = sample_for(n_groups)
@@ -203,6 +198,10 @@ def search_sample(
     told = min(n_found, max(n_groups // 2, 1))  # two groups for each cluster, or no more different objects
     is_told = of_level <= told
     choice = choice_of_tree(halves, of_level[is_told], lives[is_told], least, most or told)
+    if most is None and choice.n_clusters == 1 and choice.runner_up is not None:
+        other = choice.row(choice.runner_up)
+        if other["lifetime"] > 0.0 and other["agreement"] >= HALF_WAY:
+            choice = replace(choice, n_clusters=choice.runner_up, runner_up=1)
     return Search(sample.given, groups, halves, choice)
 
 

@@ -1,14 +1,12 @@
 """Do other partitions of the same data find it, too? Trees of random halves of the partitions.
 
 A half of the partitions merges the groups of objects (`bigcons.overlaps.tree`) into trees of its own, by what
-it knows of the groups. These are those of all partitions: halves differ in how they join groups, and not in
-the objects that half of the labels cannot place.
+it knows of the groups, which are those of all partitions.
 
 Of a *number of clusters*, the agreement is the adjusted Rand index of the trees of two halves without a
 common partition, both cut at that number: near 0 for labels without structure, near 1 for clear clusters, and
-between the two for a continuum, which others may divide elsewhere. It is of the pairs of objects in different
-groups, which halves join or not, and of those with equal labels, which every half joins. Other pairs within a
-group are together by the groups, whatever halves find.
+between the two for a continuum, which others may divide elsewhere. An object is in the group that is most
+probable by its labels in that half, itself left out: what halves cannot place, they do not agree on.
 
 Of a *cluster*, two halves without a common partition each propose one, from their trees cut at as many
 clusters. All labels then place every object in what a half proposes. The support is the chance that a
@@ -29,11 +27,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bigcons.coassociation.factorized import incidence_of
 from bigcons.execution.blas import one_thread
 from bigcons.kernels.cluster_tables import in_whole_vectors, padded
 from bigcons.metrics.clusterings import adjusted_rand_of_pairs, pairs_of
 from bigcons.metrics.confidence import SEED, ClusterSupport, log_rates, random_half, ratio
-from bigcons.overlaps.tree import DISTINCTNESS, Groups, Sample, Tree, columns_of, merge_groups
+from bigcons.overlaps.tree import DISTINCTNESS, Groups, Sample, Tree, columns_of, merge_groups, most_probable
 from bigcons.seeding import generator
 from bigcons.stores.cluster_tree import node_sums, numbers_of_large
 from bigcons.stores.ensemble_store import observed
@@ -116,34 +115,39 @@ class Halves(NamedTuple):
 
         By the mean over the pairs of halves; NaN if there are none. Groups that cost nothing to merge, whose
         objects a tree does not know apart, are never divided. A merge adds the pairs of objects of the two
-        merged groups to those that are together, so that all numbers take O(G^2) time.
+        merged groups to those that are together, so that all numbers take O(G^2) time, after O(E G) for the E
+        labels of all objects.
         """
         if not self.pairs:
             return np.full(most, np.nan)
-        sizes, G = self.groups.sizes.astype(float), self.groups.sizes.size
-        _, alike = np.unique(self.labels[self.groups.groups >= 0], axis=0, return_counts=True)
-        n_alike = float(pairs_of(alike).sum())
+        kept = self.groups.groups >= 0
+        groups, G, offsets = self.groups.groups[kept], self.groups.sizes.size, self.groups.offsets
+        incidence, placed = incidence_of(self.labels[kept], offsets), []
+        for is_own in self.own:
+            columns, starts = columns_of(is_own, offsets)
+            by_column = np.repeat(self.groups.counts[is_own], np.diff(starts))
+            placed.append(most_probable(incidence[:, columns], starts, by_column, groups, left_out=True))
         found = np.empty((3, len(self.pairs), most))  # pairs of objects in one cluster of both, and of each
         for number, pair in enumerate(self.pairs):
-            shared, done = np.diag(sizes), [0, 0]
-            tables, of_sides = (shared, shared.T), (sizes.copy(), sizes.copy())
-            joined = np.full(3, n_alike)
+            shared, done = np.zeros((G, G)), [0, 0]
+            np.add.at(shared, (placed[2 * number], placed[2 * number + 1]), 1.0)
+            tables, of_sides = (shared, shared.T), (shared.sum(axis=1), shared.sum(axis=0))
+            joined = np.array([pairs_of(of).sum() for of in (shared, *of_sides)])
             for K in range(max(most, G), 0, -1):
                 for at, (tree, table, own) in enumerate(
                     zip((half.trees[name] for half in pair), tables, of_sides, strict=True)
                 ):
                     n_equal = np.count_nonzero(tree.heights < 1e-12)
-                    for kept, merged in tree.merges[done[at] : max(G - K, n_equal)]:
-                        joined[0] += table[kept] @ table[merged]
-                        joined[1 + at] += own[kept] * own[merged]
+                    for kept_group, merged in tree.merges[done[at] : max(G - K, n_equal)]:
+                        joined[0] += table[kept_group] @ table[merged]
+                        joined[1 + at] += own[kept_group] * own[merged]
                         for of in (table, own):
-                            of[kept] += of[merged]
+                            of[kept_group] += of[merged]
                             of[merged] = 0.0
                         done[at] += 1
                 if most >= K:
                     found[:, number, K - 1] = joined
-        n_pairs = pairs_of(sizes.sum()) - pairs_of(sizes).sum() + n_alike
-        indices = adjusted_rand_of_pairs(found[0], found[1], found[2], n_pairs)
+        indices = adjusted_rand_of_pairs(found[0], found[1], found[2], pairs_of(groups.size))
         return np.asarray(np.maximum(indices.mean(axis=0), 0.0))
 
     def lifetime_of_one(self) -> float:
@@ -171,7 +175,8 @@ class Halves(NamedTuple):
         """Return the support of clusters (rows,), -1 for none, of at most ``n_clusters``, by labels.
 
         Objects count by the ``confidence`` (rows,) that they are in their cluster. NaN of clusters without
-        objects, and of all without halves. O(rows M K) time for each half.
+        objects, and of all without halves. Of all objects in one of several clusters it is 0, since any half
+        proposes these by chance. O(rows M K) time for each half.
         """
         K, given = n_clusters, np.flatnonzero(clusters >= 0)
         clusters, weights = clusters[given], np.asarray(confidence, np.float64)[given]
@@ -189,7 +194,7 @@ class Halves(NamedTuple):
                 share = ratio(3.0 * shared, of_three.sum(axis=0), 0.0)
                 chance = 3.0 * of_three.prod(axis=0)
                 chance = ratio(chance, of_three.sum(axis=0) * np.square(total), 0.0)
-                found += ratio((share - chance).round(12), (1.0 - chance).round(12), 1.0)
+                found += ratio((share - chance).round(12), (1.0 - chance).round(12), float(K == 1))
         n_pairs = np.where(sizes > 0, len(self.pairs) or np.nan, np.nan)
         supports, divisions = found[:, 0] / n_pairs, np.minimum(found[:, 1:], found[:, 1:].T)
         divisions /= np.maximum(n_pairs, n_pairs[:, None])

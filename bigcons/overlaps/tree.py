@@ -1,7 +1,8 @@
 """Trees over groups of objects: from some hundred small groups of a sample to any number of clusters.
 
-Groups come from the spectral embedding of the labels, and all else from their table: how many objects of each
-group are in each base cluster. Two trees merge the groups, the least costly pair first.
+Groups come from the spectral embedding of the labels; every object then joins the group that its labels make
+most probable. All else comes from their table: how many objects of each group are in each base cluster. Two
+trees merge the groups, the least costly pair first.
 
 *Average link of the locally weighted co-association* (Huang, Wang and Lai 2018): the mean, over the pairs of
 objects of two clusters and the partitions that label both, of the reliability of the base cluster that joins
@@ -31,7 +32,7 @@ import numpy as np
 from bigcons.coassociation.factorized import Weights, incidence_of
 from bigcons.execution.blas import one_thread
 from bigcons.metrics.clusterings import nmi_of_table
-from bigcons.metrics.confidence import SEED, of_each
+from bigcons.metrics.confidence import SEED, log_rates, of_each
 from bigcons.overlaps.eigenvectors import spectrum
 from bigcons.overlaps.reliability import AT_ONCE, reliability_of_table
 from bigcons.seeding import generator
@@ -252,14 +253,13 @@ class Sample:
                         self._most *= 2
                     scaled = normalized(self._incidence, self._by_column * self._reliable)
                     self._vectors = spectrum(scaled, self._most)[1]
-                groups, reliable = nearest_pivots(self._vectors[:, :n_groups]), self._reliable
+                reliable, groups = self._reliable, nearest_pivots(self._vectors[:, :n_groups])
+                groups = most_probable(self._incidence, self.offsets, self._by_column, groups)
         found = np.full(self._labeled.size, -1)
         found[self._labeled] = groups = np.unique(groups, return_inverse=True)[1]
-        sizes, B = np.bincount(groups), int(self.offsets[-1])
-        cells = np.repeat(groups * B, np.diff(self._incidence.indptr)) + self._incidence.indices
-        table = np.bincount(cells, self._incidence.data, sizes.size * B).reshape(-1, B)
+        table = table_of(self._incidence, groups)
         known = table, self.offsets, self.counts, reliable
-        return Groups(found, sizes, *known, *merge_groups(*known))
+        return Groups(found, np.bincount(groups), *known, *merge_groups(*known))
 
 
 def columns_of(is_own: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -294,7 +294,39 @@ def nearest_pivots(vectors: np.ndarray) -> np.ndarray:
     rows = vectors / np.maximum(lengths, np.finfo(float).tiny)
     weighed = (rows * (1.0 + 1e-6 * lengths)).T
     _, pivots = scipy.linalg.qr(weighed, mode="r", pivoting=True, check_finite=False)
-    return (rows @ rows[pivots[: rows.shape[1]]].T).round(9).argmax(axis=1)
+    nearest = (rows @ rows[pivots[: rows.shape[1]]].T).round(9).argmax(axis=1)
+    return np.unique(nearest, return_inverse=True)[1]
+
+
+def most_probable(
+    incidence: Any, offsets: np.ndarray, by_column: np.ndarray, groups: np.ndarray, *, left_out: bool = False
+) -> np.ndarray:
+    """Return the most probable group (rows,) of every object by its labels, H (rows, B).
+
+    By naive Bayes, partitions counted by weight (B,), from the labels and the sizes of groups (rows,), of
+    which none is empty; ``left_out``: of those of the other objects, so that none vouches for itself. An
+    object stays where no other group is more probable, or it has no labels. The spectrum of few or noisy
+    partitions holds more noise than clusters, and groups by it mix classes: most objects of a class then have
+    another group, of more objects like them. O(E g) time for E labels of all objects.
+    """
+    sizes, at = np.bincount(groups).astype(np.float64), (np.arange(groups.size), groups)
+    rates, own = (of * by_column[:, None] for of in log_rates(table_of(incidence, groups), sizes, offsets))
+    scores = incidence @ rates + np.log(sizes + 1.0)
+    if left_out:
+        rows = np.repeat(at[0], np.diff(incidence.indptr))
+        # of a part of an object, that part is left out
+        without = incidence.data**2 * (own - rates)[incidence.indices, groups[rows]]
+        scores[at] += np.bincount(rows, without, groups.size) + np.log(sizes / (sizes + 1.0))[groups]
+    scores = scores.round(9)
+    is_moved = (scores.max(axis=1) > scores[at]) & (np.diff(incidence.indptr) > 0)
+    return np.where(is_moved, scores.argmax(axis=1), groups)
+
+
+def table_of(incidence: Any, groups: np.ndarray) -> np.ndarray:
+    """Return how many objects of each group are in each base cluster, (G, B), by H (rows, B)."""
+    B = int(incidence.shape[1])
+    cells = np.repeat(groups * B, np.diff(incidence.indptr)) + incidence.indices
+    return np.bincount(cells, incidence.data, (int(groups.max(initial=-1)) + 1) * B).reshape(-1, B)
 
 
 def by_spectrum(n_rows: int, n_base_clusters: int, n_groups: int) -> bool:

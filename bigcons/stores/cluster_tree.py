@@ -281,12 +281,20 @@ class ClusterTree:
         return least_objects(int(self.sizes.sum()))
 
     def _level(self, n_clusters: int, least: float) -> int:
-        """Return into how many nodes a cut goes, the fewest of which so many have ``least`` objects.
+        """Return into how many nodes a cut goes, the fewest that make so many clusters of ``least`` objects.
 
-        If there is no such cut, the number.
+        If there are none, the number.
         """
-        enough = np.flatnonzero(numbers_of_large(self._sides, self.sizes, least) >= n_clusters)
+        enough = np.flatnonzero(self._numbers(least) >= n_clusters)
         return int(enough[0]) + 1 if enough.size else min(n_clusters, len(self.sizes))
+
+    def _numbers(self, least: float) -> np.ndarray:
+        """Return how many clusters of so many objects a cut has that goes into 1, 2, ... nodes, (G,).
+
+        A split adds one if both of its sides are large: a small side stays with the other.
+        """
+        is_large = node_sums(self._sides, self.sizes) >= least
+        return 1 + np.cumsum([0, *is_large[self._sides].all(axis=1)[::-1]])
 
     @property
     def _sides(self) -> np.ndarray:
@@ -327,7 +335,7 @@ class ClusterTree:
         sides = np.sort(node_sums(self._sides, self.sizes)[self._sides], axis=1)[::-1, ::-1]
         scale = self.n_objects / max(self.sizes.sum(), 1)
         larger, smaller = np.rint(sides * scale).astype(np.int64).T
-        n_clusters = np.maximum(numbers_of_large(self._sides, self.sizes, self._least)[1:], 1)
+        n_clusters = self._numbers(self._least)[1:]
         p_values = {}
         if self.p_values is not None:
             of_number = np.append(np.nan, self.p_values[::-1])  # of 1, 2, ... clusters or more

@@ -49,14 +49,12 @@ def reproduced(split, groups, half_groups, half_merges):
     return best
 
 
-def adjusted_rand(first, second, groups, labels):
-    """The adjusted Rand index of two lists of clusters, of pairs of unlike groups or of equal labels."""
+def adjusted_rand(first, second):
+    """The adjusted Rand index of two lists of clusters."""
     place = [{i: k for k, of in enumerate(clusters) for i in of} for clusters in (first, second)]
     objects = sorted(place[0].keys() & place[1].keys())
     both = one = two = total = 0
     for i, j in combinations(objects, 2):
-        if groups[i] == groups[j] and labels[i] != labels[j]:
-            continue
         a, b = (at[i] == at[j] for at in place)
         both, one, two, total = both + (a and b), one + a, two + b, total + 1
     if one == two and one in (0, total):
@@ -66,7 +64,10 @@ def adjusted_rand(first, second, groups, labels):
 
 
 def adjusted_share(sets, weights):
-    """The mean share of three sets of objects in their intersection, above what independent sets have."""
+    """The mean share of three sets of objects in their intersection, above what independent sets have.
+
+    0 if these have all.
+    """
     total = sum(weights)
     sizes = [sum(weights[i] for i in of) for of in sets]
     if sum(sizes) == 0:
@@ -74,7 +75,7 @@ def adjusted_share(sets, weights):
     mean = sum(sizes) / 3
     found = sum(weights[i] for i in set.intersection(*sets)) / mean
     chance = sizes[0] * sizes[1] * sizes[2] / total**2 / mean
-    return (found - chance) / (1 - chance) if chance < 1 - 1e-12 else 1.0
+    return (found - chance) / (1 - chance) if chance < 1 - 1e-12 else 0.0
 
 
 def dice(a, b, weights):
@@ -95,6 +96,25 @@ def placed(labels, clusters, counts, extra):
         if not seen:
             found[i] = -1
         elif clusters[i] < 0 or max(scores.values()) > scores[clusters[i]] + 1e-9:
+            found[i] = max(scores, key=scores.get)
+    return found
+
+
+def most_probable(labels, groups, counts, extra, *, left_out):
+    """The most probable group of every object in one by labels and sizes; of equal ones its own."""
+    found, known = groups.copy(), groups >= 0
+    for i in np.flatnonzero(known & (labels >= 0).any(axis=1)):
+        scores = {}
+        for k in range(groups.max() + 1):
+            share = extra * np.mean(groups[known] == k)
+            members = (groups == k) & ~(left_out & (np.arange(len(groups)) == i))
+            scores[k] = np.log(np.count_nonzero(members) + 1)
+            for u in np.flatnonzero(labels[i] >= 0):
+                alike = np.count_nonzero(members & (labels[:, u] == labels[i, u]))
+                seen = np.count_nonzero(members & (labels[:, u] >= 0))
+                n_labels = labels[:, u].max() + 1
+                scores[k] += counts[u] * np.log((alike + share) / (seen + share * n_labels))
+        if max(scores.values()) > scores[groups[i]] + 1e-9:
             found[i] = max(scores, key=scores.get)
     return found
 

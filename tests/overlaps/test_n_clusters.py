@@ -65,12 +65,12 @@ def test_groups__tell_how_many_clusters_of_a_level_are_large():
         assert n_large.tolist() == expected[: len(found.table)]
 
 
-def test_table__has_a_row_for_each_number_and_its_longest_lifetime_is_the_recommendation(five):
+def test_table__has_a_row_for_each_number_and_that_of_most_evidence_is_the_recommendation(five):
     choice = choose_n_clusters(five[0], k_range=(3, 9), random_state=0)
     table = choice.table
     assert table["n_clusters"].tolist() == list(range(3, 10))
     assert {len(column) for column in table.values()} == {7}
-    order = table["n_clusters"][np.argsort(-table["lifetime"], kind="stable")]
+    order = table["n_clusters"][np.argsort(-evidence(table["lifetime"], table["agreement"]), kind="stable")]
     assert [choice.n_clusters, choice.runner_up] == order[:2].tolist()
     assert ((table["distinctness"] >= 0) & (table["distinctness"] <= 1)).all()
     assert (np.diff(table["distinctness"]) <= 0).all()

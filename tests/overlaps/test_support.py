@@ -19,7 +19,7 @@ from bigcons.overlaps.support import (
     common_objects,
     reproduced,
 )
-from bigcons.overlaps.tree import TREES, Groups, Tree
+from bigcons.overlaps.tree import TREES, Groups, Tree, most_probable
 from tests.naive import support as naive
 from tests.support.strategies import label_matrices
 
@@ -58,25 +58,46 @@ def test_support_of_splits__is_that_of_sets_of_objects(data, n_objects):
     np.testing.assert_allclose(found, expected)
 
 
-@given(st.data(), st.integers(1, 12))
-def test_agreement__is_the_adjusted_rand_index_of_the_trees_cut_at_each_number(data, n_objects):
-    groups = data.draw(groupings(n_objects))
+@given(st.data(), label_matrices(min_objects=2, max_objects=12, max_clusters=3), st.booleans())
+def test_objects__join_the_group_that_is_most_probable_by_their_labels(data, given_labels, left_out):
+    ensemble = Ensemble.from_labels(given_labels)
+    labels, offsets = ensemble.read(0, ensemble.n_objects), ensemble.offsets
+    groups = np.maximum(data.draw(groupings(ensemble.n_objects)), 0)
+    counts = np.random.default_rng(0).integers(0, 3, ensemble.n_partitions)
+    incidence, by_column = incidence_of(labels, offsets), np.repeat(counts, np.diff(offsets)).astype(float)
+    found = most_probable(incidence, offsets, by_column, groups, left_out=left_out)
+    expected = naive.most_probable(labels, groups, counts, EXTRA, left_out=left_out)
+    np.testing.assert_array_equal(found, expected)
+
+
+@given(st.data(), label_matrices(min_objects=2, max_objects=12, max_clusters=3))
+def test_agreement__is_the_adjusted_rand_index_of_objects_that_halves_have_placed(data, given_labels):
+    ensemble = Ensemble.from_labels(given_labels)
+    n, M, offsets = ensemble.n_objects, ensemble.n_partitions, ensemble.offsets
+    labels, groups = ensemble.read(0, n), data.draw(groupings(n))
     if groups.max() < 0:
         return
     both = [data.draw(trees(groups)) for _ in range(2)]
-    labels = data.draw(st.lists(st.integers(0, 2), min_size=n_objects, max_size=n_objects))
-    of_group = Groups(groups, np.bincount(groups[groups >= 0]), *[np.empty(0)] * 4, {}, np.empty(0))
+    own = np.array(data.draw(st.lists(st.booleans(), min_size=2 * M, max_size=2 * M))).reshape(2, M)
+    own[0, 0] = own[1, -1] = True
+    counts = np.random.default_rng(0).integers(0, 3, M)
+    known = np.empty((0, 0)), offsets, counts.astype(float), np.empty(0)
+    of_group = Groups(groups, np.bincount(groups[groups >= 0]), *known, {}, np.empty(0))
     pair = tuple(Half({DISTINCTNESS: tree}, np.empty(0)) for tree in both)
-    halves = Halves([pair], of_group, np.column_stack([groups, labels]), np.empty((2, 0), bool))
-    found = halves.agreement(DISTINCTNESS, 7)
+    found = Halves([pair], of_group, labels, own).agreement(DISTINCTNESS, 7)
+    halves = []
+    for is_own in own:
+        placed = naive.most_probable(labels[:, is_own], groups, counts[is_own], EXTRA, left_out=True)
+        halves.append(placed.tolist())
     for K, index in enumerate(found, 1):
         clusters = []
-        for tree in both:
+        for tree, placed in zip(both, halves, strict=True):
             n_equal = np.count_nonzero(tree.heights == 0)
             most = min(K, int(groups.max()) + 1 - n_equal)
-            clusters.append(naive.clusters_of(groups.tolist(), tree.merges.tolist(), most))
-        expected = naive.adjusted_rand(*clusters, groups.tolist(), labels)
-        assert index == pytest.approx(max(expected, 0.0))
+            at_first = [*placed, *range(int(groups.max()) + 1)]  # and one more in each, which may have none
+            of_half = naive.clusters_of(at_first, tree.merges.tolist(), most)
+            clusters.append([{i for i in of if i < len(placed)} for of in of_half])
+        assert index == pytest.approx(max(naive.adjusted_rand(*clusters), 0.0))
 
 
 @given(st.data(), label_matrices(min_objects=2, max_objects=7, max_clusters=3))
