@@ -23,9 +23,10 @@ from bigcons.metrics.clusterings import LabelColumn
 from bigcons.metrics.confidence import Evidence
 from bigcons.metrics.description import ClusterProfiles, partition_agreement, profile
 from bigcons.page import CLUSTERS, CONVERGENCE, PARTITIONS, Content, Drawn, name_of, page, percent
+from bigcons.solving.results import count_clusters
 from bigcons.storage.commit import new_file
 from bigcons.stores.cluster_tree import ClusterTree
-from bigcons.stores.consensus import Consensus, cautions, clusters_in_words, count_clusters, fit_results
+from bigcons.stores.consensus import Consensus, cautions, clusters_in_words, fit_results
 from bigcons.stores.ensemble import as_ensemble
 from bigcons.stores.trust import TRUST_ROW, mergers
 from bigcons.tables.ids import IdFacts, canonical, refuse_other_ids

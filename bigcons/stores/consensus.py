@@ -779,20 +779,7 @@ def cautions(results: Mapping[str, Any], n_clusters: int) -> Iterator[str]:
         yield f"The tree tells {told:,} clusters apart, fewer than the {n_clusters:,} asked for."
 
 
-# Share of their mean size below which clusters are called tiny.
-TINY = 0.1
-
 OF_SIZES = ("n_clusters", "n_tiny_clusters")
-
-
-def count_clusters(sizes: np.ndarray) -> dict[str, int]:
-    """Return how many clusters of ``sizes`` (K,) have objects, and how many of these are tiny, by name.
-
-    Tiny ones have less than a tenth of their mean number of objects.
-    """
-    found = sizes[sizes > 0]
-    tiny = np.count_nonzero(found < TINY * found.mean()) if found.size else 0
-    return dict(zip(OF_SIZES, (found.size, int(tiny)), strict=True))
 
 
 def clusters_in_words(n_clusters: int, n_tiny_clusters: int | None, most: int) -> str:
