@@ -17,6 +17,16 @@ from bigcons.kernels.cluster_tables import add_to_rows, find_rows, padded, sum_r
 from bigcons.kernels.soft import list_memberships
 
 
+def mirror(table: np.ndarray) -> None:
+    """Copy the upper triangle of ``table`` (B, B) to the lower one, by tiles that stay in the cache."""
+    tiles = [slice(first, first + 256) for first in range(0, len(table), 256)]
+    for at, rows in enumerate(tiles):
+        for columns in tiles[:at]:
+            table[rows, columns] = table[columns, rows].T
+        upper = np.triu(table[rows, rows])
+        table[rows, rows] = upper + np.triu(upper, 1).T
+
+
 @jit
 def count_overlaps(labels, offsets, table):
     """Add the overlaps of a block to ``table`` (B, B) float64, on and above the diagonal.

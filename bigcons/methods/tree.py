@@ -65,8 +65,8 @@ from bigcons.solving.workspace import Output, open_workspace
 from bigcons.stores.aligning import Start
 from bigcons.stores.cluster_tree import LEAST_OBJECTS
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.ensemble_store import observed
 from bigcons.stores.trust import TRUST_ROW
+from bigcons.tables.labels import observed
 
 _EVIDENCE = ("rates", "without", "prior", "own_prior", "temperature", "support")
 """What of the state places new objects; see `Placement.state`."""

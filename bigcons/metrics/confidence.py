@@ -45,8 +45,8 @@ from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.stores.consensus import ConsensusWriter
 from bigcons.stores.ensemble import Ensemble, as_ensemble
-from bigcons.stores.ensemble_store import observed
 from bigcons.stores.trust import TRUST_ROW, Trust, arrow_table
+from bigcons.tables.labels import observed
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
@@ -570,7 +570,7 @@ def adjusted_rand_of_partitions(
     The others are all or, of more ``pairs`` of partitions, some of them, evenly spaced. NaN where two share
     no pair of objects, and of a partition with itself.
     """
-    from bigcons.kernels.trust import compare_partitions
+    from bigcons.kernels.label_rows import compare_partitions
 
     M = offsets.size - 1
     n_others = M if pairs >= M * M else max(pairs // M, 2)

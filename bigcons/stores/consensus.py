@@ -41,7 +41,7 @@ from bigcons.stores.store import (
 from bigcons.stores.trust import TRUST_ROW, Trust, arrow_table, cluster_rows
 from bigcons.tables.ids import Ids
 from bigcons.tables.select import INDEX
-from bigcons.validation import check_int, check_number
+from bigcons.validation import check_int, check_number, check_rows
 
 KIND = "consensus"
 PLACING, TREE = "placing.npz", "tree.npz"
@@ -496,7 +496,7 @@ class Consensus(Objects):
 
     def read_array(self, name: str, start: int, stop: int) -> np.ndarray:
         """Return a range of rows of one of the arrays."""
-        self._refuse_outside(start, stop)
+        check_rows(start, stop, self.n_objects)
         return self._store.read(name, start, stop)
 
     def _broken(self, start: int, n_rows: int, what: str) -> CorruptStoreError:

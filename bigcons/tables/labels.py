@@ -1,4 +1,4 @@
-"""The labels of one clustering, recoded block by block."""
+"""Rows of labels: which partitions label them, and those of one clustering, recoded block by block."""
 
 from __future__ import annotations
 
@@ -11,6 +11,16 @@ from bigcons.errors import InvalidInputError
 from bigcons.memory import BLOCK_ROWS, row_blocks
 from bigcons.tables.codes import Encoding, EncodingBuilder
 from bigcons.validation import is_text
+
+
+def observed(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return which partitions label each object (rows, M), given labels (rows, M) or memberships (rows, B).
+
+    Partition ``u`` has the columns of memberships from ``offsets[u]``, all 0 where it is missing.
+    """
+    if rows.dtype.kind != "f":
+        return rows >= 0
+    return np.maximum.reduceat(rows, offsets[:-1], axis=1) > 0
 
 
 class LabelColumn:

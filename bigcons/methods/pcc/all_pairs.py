@@ -41,7 +41,7 @@ from bigcons.seeding import generator
 from bigcons.solving.passes import Iterate, Run, Step
 from bigcons.solving.survey import mean_pair_weight
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.ensemble_store import observed
+from bigcons.tables.labels import observed
 
 SUBSAMPLE = 2048
 """The largest number of objects that a start is solved on."""

@@ -43,9 +43,9 @@ from bigcons.seeding import draw_rows
 from bigcons.solving.passes import Iterate, Run, Step
 from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.ensemble_store import observed
 from bigcons.stores.pair_rows import Rows
 from bigcons.stores.pairs import PairTable
+from bigcons.tables.labels import observed
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
