@@ -330,7 +330,7 @@ N_BLOCKS = 5
 # what is interrupted in which call, and the passes that are then kept
 MOMENTS = {
     "survey": ("bigcons.methods.pcc.estimator.take_survey", 1, None),
-    "starts": ("bigcons.methods.pcc.variants.solve_sample", 1, None),
+    "starts": ("bigcons.methods.pcc.all_pairs.solve_sample", 1, None),
     "extension": ("bigcons.storage.checkpoint.FileBlocks.write", 3, None),
     "first commit": ("bigcons.storage.checkpoint.Snapshots.save", 1, None),
     "pass 1": ("bigcons.storage.checkpoint.FileBlocks.write", N_BLOCKS + 3, 0),
