@@ -23,9 +23,10 @@ from bigcons.methods.mixture import SMOOTHING, MixtureProblem
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.assignment import CERTAINTY, counts_of, partition_order, spread
 from bigcons.solving.estimator import Recoding, codes_in
-from bigcons.solving.passes import SHORT_PASSES, History, Problem, State, Stats, add_all
+from bigcons.solving.passes import History, State, Stats
 from bigcons.solving.placing import recode
 from bigcons.solving.results import falling_order, sizes_of
+from bigcons.solving.starts import SHORT_PASSES, Problem, add_all
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.tables.encode import label_dtype
 from bigcons.validation import check_int, check_number

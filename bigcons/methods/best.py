@@ -20,8 +20,8 @@ from bigcons.overlaps.incidence import (
 )
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
+from bigcons.solving.output import Output
 from bigcons.solving.survey import take_survey
-from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag
 

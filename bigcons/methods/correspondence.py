@@ -37,10 +37,10 @@ from bigcons.overlaps.products import Products, of_base_clusters, overlaps_in_an
 from bigcons.overlaps.sparse import both_triangles, rows_of_entries, times_table
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
-from bigcons.solving.passes import best_start
+from bigcons.solving.output import Output
 from bigcons.solving.results import renumbered
+from bigcons.solving.starts import best_start
 from bigcons.solving.survey import take_survey
-from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_int
 

@@ -32,9 +32,9 @@ from bigcons.progress import progress
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
+from bigcons.solving.output import Output
 from bigcons.solving.results import renumbered
 from bigcons.solving.survey import take_survey
-from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 

@@ -33,9 +33,9 @@ from bigcons.overlaps.sparse import both_triangles, rows_of_entries, times_table
 from bigcons.partitioners import graph_of, partition_graph
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
+from bigcons.solving.output import Output
 from bigcons.solving.results import renumbered
 from bigcons.solving.survey import take_survey
-from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 

@@ -58,10 +58,10 @@ from bigcons.solving.estimator import (
     SoftPredictingClusterer,
 )
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, is_planned
-from bigcons.solving.passes import Iterate, Run, State, Stats, Step, add_stats, run_passes
+from bigcons.solving.output import Output
+from bigcons.solving.passes import Iterate, Run, State, Stats, Step, add_stats, open_workspace, run_passes
 from bigcons.solving.results import Found, Results, by_size
 from bigcons.solving.survey import Survey, labeled_objects, take_survey, warn_of_dissent
-from bigcons.solving.workspace import Output, open_workspace
 from bigcons.stores.aligning import Start
 from bigcons.stores.cluster_tree import LEAST_OBJECTS
 from bigcons.stores.ensemble import Ensemble

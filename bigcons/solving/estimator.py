@@ -32,9 +32,7 @@ from bigcons.progress import job, progress
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.base import Estimator, check_is_fitted
 from bigcons.solving.memory_plan import LabelsNeededError, PlannedEnsemble, solving
-from bigcons.solving.placing import Placed, PlaceTask, place_features, tables_of_generator
-from bigcons.solving.results import TINY, Found, Results, Use, count_clusters
-from bigcons.solving.workspace import (
+from bigcons.solving.output import (
     Output,
     clear_finished,
     finished_run,
@@ -42,6 +40,8 @@ from bigcons.solving.workspace import (
     refuse_conflicting_run,
     seed_of_run,
 )
+from bigcons.solving.placing import Placed, PlaceTask, place_features, tables_of_generator
+from bigcons.solving.results import TINY, Found, Results, Use, count_clusters
 from bigcons.storage.checkpoint import differences
 from bigcons.storage.commit import is_store, refuse_existing, refuse_other, refuse_source
 from bigcons.stores.aligning import Start

@@ -33,7 +33,8 @@ from bigcons.errors import (
 from bigcons.execution.engine import SerialEngine
 from bigcons.memory import Block
 from bigcons.methods.pcc.pairs import N_BLOCKS as BLOCKS_OF_PAIRS
-from bigcons.solving.workspace import Output, can_resume, open_workspace
+from bigcons.solving.output import Output, can_resume
+from bigcons.solving.passes import open_workspace
 from bigcons.storage.checkpoint import FileBlocks, Snapshots
 from bigcons.storage.locks import lock_path
 from bigcons.storage.places import DiskPlace

@@ -46,9 +46,9 @@ from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.assignment import count_given
 from bigcons.solving.memory_plan import DEFAULT_DATA_BYTES, MemoryPlan, block_label_bytes, is_planned
+from bigcons.solving.output import Output
 from bigcons.solving.passes import Iterate, Run, Step, run_passes
 from bigcons.solving.survey import Survey, mean_pair_weight
-from bigcons.solving.workspace import Output
 from bigcons.stores.aligning import Start
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.trust import TRUST_ROW

@@ -56,9 +56,9 @@ from bigcons.solving.estimator import (
     SoftPredictingClusterer,
 )
 from bigcons.solving.memory_plan import DEFAULT_DATA_BYTES
-from bigcons.solving.passes import Run, as_history
+from bigcons.solving.output import Output
+from bigcons.solving.passes import Run, as_history, open_workspace
 from bigcons.solving.survey import Survey, take_survey, warn_of_dissent
-from bigcons.solving.workspace import Output, open_workspace
 from bigcons.stores.cluster_tree import LEAST_OBJECTS
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable, pairs_of

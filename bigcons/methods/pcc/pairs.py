@@ -54,10 +54,9 @@ from bigcons.methods.pcc.all_pairs import (
 from bigcons.methods.pcc.prototypes import ByPrototypes, general_search, placer_of
 from bigcons.progress import progress
 from bigcons.solving.memory_plan import process_bytes
-from bigcons.solving.passes import Iterate, Run, Step, run_passes
+from bigcons.solving.output import Output, scratch_place
+from bigcons.solving.passes import BlockArrays, Iterate, Run, Step, run_passes
 from bigcons.solving.survey import Survey
-from bigcons.solving.workspace import Output, scratch_place
-from bigcons.storage.checkpoint import BlockArrays
 from bigcons.storage.interface import Place
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pair_rows import PAIR_BYTES, Rows

@@ -46,10 +46,9 @@ from bigcons.methods.pcc.all_pairs import (
 )
 from bigcons.progress import progress
 from bigcons.seeding import draw_rows, generator
-from bigcons.solving.passes import Iterate, Record, Run, Step, run_passes
+from bigcons.solving.output import Output
+from bigcons.solving.passes import BlockArrays, Iterate, Record, Run, Step, run_passes
 from bigcons.solving.survey import Survey
-from bigcons.solving.workspace import Output
-from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
 
 # Number of objects whose pairs give the approximation error, and whose memberships renew the centers.
