@@ -60,7 +60,6 @@ from bigcons.stores.pairs import PairTable
 from bigcons.stores.trust import Trust, cluster_rows
 from bigcons.tables.files import is_parquet, origin
 from bigcons.tables.ids import Ids
-from bigcons.tables.labels import LabelColumn
 from bigcons.tables.select import INDEX, Column, Columns, select
 from bigcons.validation import check_flag, check_int
 
@@ -383,8 +382,8 @@ class ConsensusClusterer(Estimator):
                 sure, second, second_sure = (np.ascontiguousarray(rows[name]) for name in TRUST)
                 self._trust = Trust(sure, second, second_sure, *tables(results))
             elif trust is not None:
-                column = LabelColumn("labels", self.labels_, np.flatnonzero(results.sizes))
-                self._trust = confidence.Evidence(ensemble, column, trust, judged=judged).trust()
+                codes, values = results.codes_of(self.labels_)
+                self._trust = confidence.Evidence(ensemble, codes, values, trust, judged=judged).trust()
             return
         with (
             ExitStack() as committing,
@@ -403,8 +402,8 @@ class ConsensusClusterer(Estimator):
             if tables is not None:
                 writer.describe_trust(*tables(results))
             elif trust is not None:
-                column = LabelColumn("labels", writer.rows.label_rows, np.flatnonzero(results.sizes))
-                confidence.Evidence(ensemble, column, trust, judged=judged).write(writer)
+                codes, values = results.codes_of(writer.rows.label_rows)
+                confidence.Evidence(ensemble, codes, values, trust, judged=judged).write(writer)
             writer.describe(
                 history=getattr(self, "history_", None),
                 parameters={"method": type(self).__name__, **self.get_params(deep=False)},

@@ -147,6 +147,13 @@ class Results:
                     note(*found)
         return None
 
+    def codes_of(self, labels: Any) -> tuple[Callable[[int, int], np.ndarray], np.ndarray]:
+        """Return what gives ``labels`` in a range as numbers without gaps, and the labels (K,) of these."""
+        values = np.flatnonzero(self.sizes)
+        code_of = np.full(self.n_clusters + 1, -1)  # the last entry is that of -1
+        code_of[values] = np.arange(values.size)
+        return lambda start, stop: code_of[labels[start:stop]], values
+
     def _next_order(self) -> np.ndarray | None:
         """Return the order in which to number the clusters once more, None if their numbers are final.
 
