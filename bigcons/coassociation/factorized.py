@@ -217,11 +217,6 @@ def incidence_of(rows: np.ndarray, offsets: np.ndarray) -> Any:
     return scipy.sparse.csr_array((np.ones(columns.size), columns, starts), (len(rows), int(offsets[-1])))
 
 
-def partition_of_clusters(offsets: np.ndarray) -> np.ndarray:
-    """Return the partition (B,) int64 that each base cluster belongs to."""
-    return np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
-
-
 def by_partition(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Return the sums (M, ...) of ``values`` (B, ...) over the base clusters of each partition."""
     return np.asarray(np.add.reduceat(values, offsets[:-1], axis=0))

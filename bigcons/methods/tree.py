@@ -428,7 +428,8 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         K, name = self.n_clusters, type(self).__name__
         self._weights = Weights.given(self.weights, ensemble.offsets)
-        placement, counted = Placement(ensemble.offsets, K, self._weights), self._partition_weights()
+        placement = Placement(ensemble.offsets, K, self._weights)
+        counted = None if self._weights is None else self._weights.partitions
         if is_planned(engine, self.memory):
             self._check_plan(ensemble, engine, in_memory=out is None and engine.shares_memory)
         survey, is_too_fine = survey_for_tree(ensemble, engine, seed, rows_for(n_groups_for(K)), K, counted)

@@ -65,6 +65,11 @@ SUBSAMPLE = 2048
 # blocks move at once and overshoot already, so they do without it.
 RELAXATION = 1.5
 
+# A full step keeps the exact zeros of the memberships and needs no second fold, so it is taken if the blocks
+# together gain at least this share of what each would alone. In the quadratic model it then achieves at least
+# half the decrease of the best step length.
+ENOUGH = 0.3
+
 
 # One block
 
@@ -150,16 +155,6 @@ def objective_change(sums: AgreementSums, change: Change) -> float:
     agreement = 2.0 * sums.dot(sums.S, change.S) + sums.dot(change.S, change.S) - change.squares
     together = 2.0 * sums.inner(sums.T, change.T) + sums.inner(change.T, change.T) - change.quartics
     return float(-agreement + 0.5 * together)
-
-
-def decreases_enough(sums: AgreementSums, change: Change) -> bool:
-    """Return whether the full step lowers the objective sufficiently compared with the prediction.
-
-    A full step keeps the exact zeros of the memberships and needs no second fold, so it is taken if the
-    blocks together gain at least 30 % of what each would alone. In the quadratic model it then achieves at
-    least half the decrease of the best step length.
-    """
-    return objective_change(sums, change) <= 0.3 * change.predicted
 
 
 def apply_change(sums: AgreementSums, change: Change) -> AgreementSums:
@@ -331,7 +326,8 @@ class AllPairs:
         """Take the full step if the objective decreases enough, else the best shorter one."""
         sums, length, n_generations = at.state, 1.0, 1
         reached = apply_change(sums, total)
-        if len(run.blocks) > 1 and total.n_moved > 0 and not decreases_enough(sums, total):
+        is_short = len(run.blocks) > 1 and objective_change(sums, total) > ENOUGH * total.predicted
+        if is_short and total.n_moved > 0:
             reads = [at.generation, at.generation + 1]
             along = run.fold(run.visit(measure_block, sums, self.offsets, reads=reads), add_step_sums)
             length, _ = line_search(sums, total, along)
