@@ -146,7 +146,7 @@ def no_sums(offsets: np.ndarray, n_clusters: int, weights: Weights | Rates | Non
     n_partitions = offsets.size - 1
     n_rows = int(offsets[-1]) + (n_partitions if isinstance(weights, Rates) else 0)
     S = np.zeros((n_rows, padded(n_clusters)))
-    T = np.zeros((n_partitions, padded(kernel.triangle(n_clusters))))
+    T = np.zeros((n_partitions, padded(n_clusters * (n_clusters + 1) // 2)))
     return AgreementSums(n_clusters, S, T, 0.0, 0.0, weights)
 
 

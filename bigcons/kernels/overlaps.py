@@ -13,7 +13,7 @@ import numpy as np
 
 from bigcons.kernels._jit import empty, flat, jit, leaf, zeros
 from bigcons.kernels._vector import WIDTH, add_times8, count_bits, load8, store8, zero8
-from bigcons.kernels.cluster_tables import add_to_rows, find_rows, padded, sum_rows
+from bigcons.kernels.cluster_tables import add_to_rows, find_rows, padded_leaf, sum_rows
 from bigcons.kernels.soft import list_memberships
 
 
@@ -315,7 +315,7 @@ def nearest_centers(rows, counted, centers, assigned, sums, sizes):
     compared by ``r.c - |c|^2 / 2``, eight of them with four rows at a time.
     """
     n, (K, D) = rows.shape[0], centers.shape
-    width = padded(K)
+    width = padded_leaf(K)
     eights, halves = zeros(width * D, np.float64), zeros(K, np.float64)
     for k in range(K):
         for d in range(D):

@@ -295,7 +295,7 @@ def _clear_and_visit(
 
 
 def passes_left(records: list[Record], tol: float, most: int) -> int | None:
-    """Return about how many more passes a solve takes, at most, this one included; None if it cannot be told.
+    """Return about how many more passes a solve takes, this one included; None where it cannot be told.
 
     What usually falls to the tolerance is the gap, else the share that moved, else the gain.
     """
