@@ -431,7 +431,10 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         placement = Placement(ensemble.offsets, K, self._weights)
         counted = None if self._weights is None else self._weights.partitions
         if is_planned(engine, self.memory):
-            self._check_plan(ensemble, engine, in_memory=out is None and engine.shares_memory)
+            in_memory = out is None and engine.shares_memory
+            stored = self.memory_plan(ensemble, engine, in_memory=False) if in_memory else None
+            plan = self.memory_plan(ensemble, engine, in_memory=in_memory)
+            plan.check(name, engine, ensemble, self.memory, stored=stored)
         survey, is_too_fine = survey_for_tree(ensemble, engine, seed, rows_for(n_groups_for(K)), K, counted)
         earlier = self._start
         first: Callable[[Run], First]
@@ -495,12 +498,6 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
                 order=by_size(state["prior"]),
                 add=add_stats,
             )
-
-    def _check_plan(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> None:
-        """Refuse a budget that cannot hold the pass and the results, or the groups of the sample."""
-        plan = self.memory_plan(ensemble, engine, in_memory=in_memory)
-        stored = self.memory_plan(ensemble, engine, in_memory=False) if in_memory else None
-        plan.check(type(self).__name__, engine, ensemble, self.memory, stored=stored)
 
     def memory_plan(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> MemoryPlan:
         """Return the plan of the passes, or of the groups of the sample if they need more."""
