@@ -44,6 +44,9 @@ class Divergence:
     True
     """
 
+    label: str
+    """The name with its parameter, as `resolve_divergence` accepts it."""
+
     def __init__(
         self,
         phi: Scalar,
@@ -58,7 +61,7 @@ class Divergence:
         self.phi = phi
         self.derivative = derivative
         self.second_derivative = second_derivative
-        self.name = name
+        self.name = self.label = name
         self.parameter: float = 0.0
         self.allow_nonconvex = allow_nonconvex
         self._analytic = second_derivative is not None
@@ -125,11 +128,6 @@ class Divergence:
         """Whether the divergence is convex in its second argument for every first one."""
         return self.nonconvexity is None
 
-    @property
-    def label(self) -> str:
-        """The name with its parameter, as `resolve_divergence` accepts it."""
-        return f"{self.name}:{self.parameter:g}" if self.parameter else self.name
-
     def __repr__(self) -> str:
         return f"Divergence({self.label!r})"
 
@@ -141,8 +139,8 @@ class _Family(Divergence):
     """A divergence whose functions are kernels."""
 
     def __init__(self, name: str, parameter: float = 0.0) -> None:
-        self.name = name
-        self.parameter = parameter
+        self.name, self.parameter = name, parameter
+        self.label = f"{name}:{parameter:g}" if parameter else name
         self.allow_nonconvex = False
         self._analytic = True
 

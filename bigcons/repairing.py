@@ -36,7 +36,7 @@ from bigcons.errors import (
 )
 from bigcons.layout import IDS, Piece, file_names
 from bigcons.methods import METHODS
-from bigcons.solving.workspace import Output
+from bigcons.solving.output import Output
 from bigcons.storage.arrays import create_array, open_array
 from bigcons.storage.checkpoint import Snapshots, differences
 from bigcons.storage.commit import (

@@ -19,13 +19,13 @@ from bigcons.execution.engine import open_engine
 from bigcons.memory import BLOCK_ROWS, enough_for, format_size, parse_size
 from bigcons.methods import METHODS
 from bigcons.methods.cluster_tree import consensus_tree
-from bigcons.metrics.clusterings import LabelColumn
-from bigcons.metrics.confidence import Evidence
+from bigcons.metrics.confidence import Evidence, codes_for
 from bigcons.metrics.description import ClusterProfiles, partition_agreement, profile
 from bigcons.page import CLUSTERS, CONVERGENCE, PARTITIONS, Content, Drawn, name_of, page, percent
+from bigcons.solving.results import count_clusters
 from bigcons.storage.commit import new_file
 from bigcons.stores.cluster_tree import ClusterTree
-from bigcons.stores.consensus import Consensus, cautions, clusters_in_words, count_clusters, fit_results
+from bigcons.stores.consensus import Consensus, cautions, clusters_in_words, fit_results
 from bigcons.stores.ensemble import as_ensemble
 from bigcons.stores.trust import TRUST_ROW, mergers
 from bigcons.tables.ids import IdFacts, canonical, refuse_other_ids
@@ -354,10 +354,11 @@ def _read(
         return told, source.trust.trust_tables if stored else (source.trust.clusters, source.trust.partitions)
     told = _Told(source.n_clusters, n_objects, "trust")
     with open_engine(client) as engine:
-        evidence = Evidence(ensemble, LabelColumn("labels", source.labels), engine)
+        codes, values = codes_for(ensemble, source.labels)
+        evidence = Evidence(ensemble, codes, values, engine)
         for block, rows in evidence.weigh_blocks(lambda _, rows: rows):
             told.add(block.start, source.labels[block.start : block.stop], rows)
-        return told, evidence.tables()
+        return told, evidence.told.tables(ensemble)
 
 
 def _ids_in(column: Table, facts: IdFacts) -> Iterator[Any]:

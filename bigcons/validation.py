@@ -67,6 +67,15 @@ def check_flag(name: str, value: object) -> bool:
     raise InvalidInputError(f"{name}={_shown(value)} is not a boolean; use True or False.", parameter=name)
 
 
+def check_rows(start: int, stop: int, n_objects: int) -> None:
+    """Raise InvalidInputError unless the rows ``start`` to ``stop`` are among the objects."""
+    if not 0 <= start <= stop <= n_objects:
+        raise InvalidInputError(
+            f"rows {start} to {stop} are not within the {n_objects:,} objects; "
+            f"use 0 <= start <= stop <= {n_objects:,}."
+        )
+
+
 def is_text(index: Any) -> bool:
     """Return whether something is an index of pandas whose entries are text."""
     return getattr(index, "inferred_type", "") == "string"

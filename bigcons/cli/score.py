@@ -69,7 +69,8 @@ def score(
     """
     from bigcons import metrics
     from bigcons.metrics.clusterings import OF_TRUTH, truth_table
-    from bigcons.stores.consensus import Consensus, clusters_in_words, count_clusters
+    from bigcons.solving.results import count_clusters
+    from bigcons.stores.consensus import Consensus, clusters_in_words
 
     if truth is None and ensemble is None and features is None:
         raise click.UsageError(

@@ -167,7 +167,7 @@ def solve(
         ensemble = read_standard_input(click.get_current_context())
 
     from bigcons.methods import METHODS
-    from bigcons.solving.workspace import can_resume
+    from bigcons.solving.output import can_resume
     from bigcons.stores.aligning import match
     from bigcons.tables.files import is_parquet
     from bigcons.tables.select import select

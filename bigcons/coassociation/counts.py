@@ -17,9 +17,9 @@ from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, open_engine
 from bigcons.memory import TILE_ROWS, Block, format_size, parse_size, row_blocks, rows_within
 from bigcons.progress import progress
-from bigcons.stores.ensemble_store import observed
 from bigcons.stores.pair_rows import ascending_pairs, counts_dtype
 from bigcons.stores.pairs import PairTable
+from bigcons.tables.labels import observed
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble

@@ -146,7 +146,7 @@ def no_sums(offsets: np.ndarray, n_clusters: int, weights: Weights | Rates | Non
     n_partitions = offsets.size - 1
     n_rows = int(offsets[-1]) + (n_partitions if isinstance(weights, Rates) else 0)
     S = np.zeros((n_rows, padded(n_clusters)))
-    T = np.zeros((n_partitions, padded(kernel.triangle(n_clusters))))
+    T = np.zeros((n_partitions, padded(n_clusters * (n_clusters + 1) // 2)))
     return AgreementSums(n_clusters, S, T, 0.0, 0.0, weights)
 
 
@@ -215,11 +215,6 @@ def incidence_of(rows: np.ndarray, offsets: np.ndarray) -> Any:
     columns = (rows + offsets[:-1])[seen]
     starts = np.concatenate([[0], np.cumsum(np.count_nonzero(seen, axis=1))])
     return scipy.sparse.csr_array((np.ones(columns.size), columns, starts), (len(rows), int(offsets[-1])))
-
-
-def partition_of_clusters(offsets: np.ndarray) -> np.ndarray:
-    """Return the partition (B,) int64 that each base cluster belongs to."""
-    return np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
 
 
 def by_partition(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:

@@ -24,8 +24,9 @@ from bigcons.methods.bce.variational import SMOOTHING as START_SMOOTHING
 from bigcons.methods.mixture import SMOOTHING
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.assignment import CERTAINTY, first_partition
-from bigcons.solving.passes import History, Record, gains_little
+from bigcons.solving.passes import History, Record
 from bigcons.solving.results import falling_order, sizes_of
+from bigcons.solving.starts import gains_little
 from bigcons.stores.ensemble import as_ensemble
 from bigcons.validation import check_int, check_number
 

@@ -22,10 +22,11 @@ from bigcons.methods.bce.variational import NO_STEP, VariationalBCE, state_of
 from bigcons.methods.mixture import SMOOTHING, MixtureProblem
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.assignment import CERTAINTY, counts_of, partition_order, spread
-from bigcons.solving.estimator import codes_in, original_values
-from bigcons.solving.passes import SHORT_PASSES, History, Problem, State, Stats, add_all
+from bigcons.solving.estimator import Recoding, codes_in
+from bigcons.solving.passes import History, State, Stats
 from bigcons.solving.placing import recode
 from bigcons.solving.results import falling_order, sizes_of
+from bigcons.solving.starts import SHORT_PASSES, Problem, add_all
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.tables.encode import label_dtype
 from bigcons.validation import check_int, check_number
@@ -113,11 +114,11 @@ class RowSite:
         return clusters
 
     def _tell_values(self) -> Message:
-        known = original_values(self._ensemble) if self._values is None else self._values
+        known = Recoding(self._ensemble).values if self._values is None else self._values
         return {"values": [np.array(values.tolist()) for values in known]}  # text not as objects
 
     def _begin(self, method: str, n_clusters: int, update_alpha: bool, values: Sequence[Any]) -> Message:
-        own = original_values(self._ensemble)
+        own = Recoding(self._ensemble).values
         self._tables = [codes_in(np.asarray(known), has) for known, has in zip(values, own, strict=True)]
         self._offsets = offsets_of(values)
         self._problem = make_problem(method, self._offsets, n_clusters, update_alpha)
@@ -190,7 +191,7 @@ class RowSite:
 
 def check_values(values: Sequence[np.ndarray], ensemble: Ensemble) -> None:
     """Refuse possible labels that lack one of an ensemble."""
-    own = original_values(ensemble)
+    own = Recoding(ensemble).values
     if len(values) != len(own):
         raise InvalidInputError(
             f"values has labels of {len(values)} partitions, but the site has n_partitions={len(own)}; give "

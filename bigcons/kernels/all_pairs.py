@@ -29,7 +29,7 @@ from bigcons.kernels.cluster_tables import (
     add_to_rows,
     end_of_slice,
     find_rows,
-    padded,
+    padded_leaf,
     rows_together,
     sum_columns,
 )
@@ -282,7 +282,7 @@ def read_quadratic(table, at, w_at, m, weight, y, known, n, t_sum, A):
 
     ``A[:known, :known]`` and its part of ``t_sum`` are already computed.
     """
-    sum_columns(table, at, w_at, m, padded(triangle(known)), triangle(n), t_sum)
+    sum_columns(table, at, w_at, m, padded_leaf(triangle(known)), triangle(n), t_sum)
     q = triangle(known)
     for r in range(known, n):
         own = weight * y[r]
@@ -392,7 +392,7 @@ def fill_change(y, d, n, t_change):
         for k in range(r + 1):
             t_change[q] = y[k] * d[r] + d[k] * new
             q += 1
-    for padding in range(q, padded(q)):
+    for padding in range(q, padded_leaf(q)):
         t_change[padding] = 0.0
 
 

@@ -37,7 +37,7 @@ from bigcons.kernels._vector import (
     sum8,
     zero8,
 )
-from bigcons.kernels.cluster_tables import end_of_slice, find_rows, padded, rows_together
+from bigcons.kernels.cluster_tables import end_of_slice, find_rows, padded_leaf, rows_together
 
 # Arguments are shifted by this much, to where a few terms of the asymptotic series give 2e-13.
 SHIFT = 6.0
@@ -128,7 +128,7 @@ def e_step(labels, offsets, beta, alpha, gamma_old, gamma_new, counts, log_means
     """
     n_rows, M = labels.shape
     B, K = beta.shape
-    width = padded(K)
+    width = padded_leaf(K)
     padded_beta = zeros((B, width), np.float64)
     for b in range(B):
         for k in range(K):

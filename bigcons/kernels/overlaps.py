@@ -13,8 +13,18 @@ import numpy as np
 
 from bigcons.kernels._jit import empty, flat, jit, leaf, zeros
 from bigcons.kernels._vector import WIDTH, add_times8, count_bits, load8, store8, zero8
-from bigcons.kernels.cluster_tables import add_to_rows, find_rows, padded, sum_rows
+from bigcons.kernels.cluster_tables import add_to_rows, find_rows, padded_leaf, sum_rows
 from bigcons.kernels.soft import list_memberships
+
+
+def mirror(table: np.ndarray) -> None:
+    """Copy the upper triangle of ``table`` (B, B) to the lower one, by tiles that stay in the cache."""
+    tiles = [slice(first, first + 256) for first in range(0, len(table), 256)]
+    for at, rows in enumerate(tiles):
+        for columns in tiles[:at]:
+            table[rows, columns] = table[columns, rows].T
+        upper = np.triu(table[rows, rows])
+        table[rows, rows] = upper + np.triu(upper, 1).T
 
 
 @jit
@@ -305,7 +315,7 @@ def nearest_centers(rows, counted, centers, assigned, sums, sizes):
     compared by ``r.c - |c|^2 / 2``, eight of them with four rows at a time.
     """
     n, (K, D) = rows.shape[0], centers.shape
-    width = padded(K)
+    width = padded_leaf(K)
     eights, halves = zeros(width * D, np.float64), zeros(K, np.float64)
     for k in range(K):
         for d in range(D):

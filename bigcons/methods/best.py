@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bigcons.coassociation.factorized import partition_of_clusters
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
@@ -20,8 +19,8 @@ from bigcons.overlaps.incidence import (
 )
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
+from bigcons.solving.output import Output
 from bigcons.solving.survey import take_survey
-from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag
 
@@ -221,7 +220,7 @@ def closeness_to_centers(counts: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     cluster's objects in base cluster b, of those that its partition labels, the squared distance of an object
     to the center over one partition is ``1 - 2 p_b + sum_b' p_b'^2``.
     """
-    partition = partition_of_clusters(offsets)
+    partition = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
     seen = observed_pairs(counts, offsets)[:, partition].astype(np.float64)
     centers = np.divide(counts, seen, out=np.zeros_like(seen), where=seen > 0)
     squares = np.add.reduceat(centers**2, offsets[:-1], axis=1)[:, partition]

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from bigcons.coassociation.factorized import Weights, partition_of_clusters
+from bigcons.coassociation.factorized import Weights
 from bigcons.errors import ConvergenceWarning, warn_user
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine, SerialEngine, local_engine
@@ -37,10 +37,10 @@ from bigcons.overlaps.products import Products, of_base_clusters, overlaps_in_an
 from bigcons.overlaps.sparse import both_triangles, rows_of_entries, times_table
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
-from bigcons.solving.passes import best_start
+from bigcons.solving.output import Output
 from bigcons.solving.results import renumbered
+from bigcons.solving.starts import best_start
 from bigcons.solving.survey import take_survey
-from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_int
 
@@ -550,7 +550,7 @@ def mean_similarity(
     ``summed`` (B, n_groups): their similarities to the members of each group, times their weights.
     """
     table = one_hot(groups, summed.shape[1], times)
-    own = np.add.reduceat(table, offsets[:-1], axis=0)[partition_of_clusters(offsets)]
+    own = np.repeat(np.add.reduceat(table, offsets[:-1], axis=0), np.diff(offsets), axis=0)
     means = summed / over_zero(table.sum(axis=0) - own)  # own partitions are not similar
     inside = np.flatnonzero(groups >= 0)
     counts = 1.0 if times is None else times[inside]

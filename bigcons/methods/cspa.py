@@ -16,8 +16,8 @@ from bigcons.overlaps.graph_clusterer import GraphClusterer
 from bigcons.partitioners import BYTES_PER_ENTRY, graph_of, partition_graph
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo
+from bigcons.solving.output import Output
 from bigcons.solving.survey import take_survey
-from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import xlogy
 
-from bigcons.coassociation.factorized import Weights, partition_of_clusters
+from bigcons.coassociation.factorized import Weights
 from bigcons.coassociation.linkage import agglomerate, cut
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine, fold
@@ -32,9 +32,9 @@ from bigcons.progress import progress
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
+from bigcons.solving.output import Output
 from bigcons.solving.results import renumbered
 from bigcons.solving.survey import take_survey
-from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 
@@ -223,7 +223,7 @@ def by_decreasing_entropy(sizes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
     sizes (B,) of the base clusters; of equal entropies the lowest partition is first.
     """
-    partition = partition_of_clusters(offsets)
+    partition = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
     shares_of_labels = sizes / np.bincount(partition, sizes)[partition]
     entropies = np.bincount(partition, -xlogy(shares_of_labels, shares_of_labels))
     return np.argsort(-entropies.round(10), kind="stable")  # rounding errors break no ties

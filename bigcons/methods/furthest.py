@@ -17,8 +17,8 @@ from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, data_budget
+from bigcons.solving.output import Output
 from bigcons.solving.survey import take_survey
-from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 

@@ -22,9 +22,10 @@ from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.assignment import given_clusters
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
-from bigcons.solving.passes import as_history, best_start, timed
+from bigcons.solving.output import Output
+from bigcons.solving.passes import as_history, timed
+from bigcons.solving.starts import best_start
 from bigcons.solving.survey import take_survey
-from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_choice, check_int, check_number
 

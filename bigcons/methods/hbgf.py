@@ -13,8 +13,8 @@ from bigcons.overlaps.embedding import bipartite_embedding
 from bigcons.overlaps.graph_clusterer import GraphClusterer
 from bigcons.partitioners import BYTES_PER_ENTRY, Graph, partition_graph
 from bigcons.solving.estimator import MethodInfo
+from bigcons.solving.output import Output
 from bigcons.solving.survey import take_survey
-from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 

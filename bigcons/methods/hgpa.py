@@ -17,8 +17,8 @@ from bigcons.partitioners import has_mtkahypar, partition_hypergraph
 from bigcons.seeding import SeedLike
 from bigcons.solving.assignment import row_keys
 from bigcons.solving.estimator import MethodInfo
+from bigcons.solving.output import Output
 from bigcons.solving.survey import take_survey
-from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 

@@ -20,9 +20,10 @@ from bigcons.seeding import SeedLike, generator
 from bigcons.solving.assignment import AssignmentClusterer, TableProblem
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.memory_plan import check_matrix_plan
-from bigcons.solving.passes import Record, State, Stats, best_start
+from bigcons.solving.output import Output
+from bigcons.solving.passes import Record, State, Stats
+from bigcons.solving.starts import best_start
 from bigcons.solving.survey import Survey
-from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 

@@ -30,19 +30,11 @@ from bigcons.seeding import SeedLike
 from bigcons.solving.assignment import counts_of
 from bigcons.solving.estimator import AUTO, MethodInfo
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
+from bigcons.solving.output import Output
 from bigcons.solving.pass_clusterer import PassClusterer
-from bigcons.solving.passes import (
-    BestOfStarts,
-    Finalists,
-    Iterate,
-    Record,
-    Run,
-    State,
-    Stats,
-    Winner,
-)
+from bigcons.solving.passes import Iterate, Record, Run, State, Stats
+from bigcons.solving.starts import BestOfStarts, Finalists, Winner
 from bigcons.solving.survey import start_rows
-from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 
 ROUNDING = 1e-12

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 from scipy.spatial.distance import squareform
 
-from bigcons.coassociation.factorized import Weights, partition_of_clusters
+from bigcons.coassociation.factorized import Weights
 from bigcons.coassociation.linkage import agglomerate, cut
 from bigcons.errors import InvalidInputError
 from bigcons.execution.blas import one_thread
@@ -33,9 +33,9 @@ from bigcons.overlaps.sparse import both_triangles, rows_of_entries, times_table
 from bigcons.partitioners import graph_of, partition_graph
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
+from bigcons.solving.output import Output
 from bigcons.solving.results import renumbered
 from bigcons.solving.survey import take_survey
-from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 
@@ -231,7 +231,7 @@ def jaccard_weights(overlaps: np.ndarray, offsets: np.ndarray, *, observed: bool
     """
     sizes = np.diag(overlaps)
     if observed:
-        seen = observed_pairs(overlaps, offsets)[:, partition_of_clusters(offsets)]
+        seen = observed_pairs(overlaps, offsets)[:, np.repeat(np.arange(offsets.size - 1), np.diff(offsets))]
         union = seen + seen.T
     else:
         union = sizes[:, None] + sizes
@@ -245,8 +245,8 @@ def sparse_jaccard(upper: Any, offsets: np.ndarray, *, observed: bool) -> Any:
     """Return `jaccard_weights`, symmetric and sparse, from the upper triangle of the overlaps."""
     rows, columns, sizes = rows_of_entries(upper), upper.indices, upper.diagonal()
     if observed:
-        partition, indicator = partition_of_clusters(offsets), np.zeros((len(sizes), len(offsets) - 1))
-        indicator[np.arange(len(sizes)), partition] = 1.0
+        partition = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+        indicator = np.eye(offsets.size - 1)[partition]
         seen = upper @ indicator + upper.T @ indicator - sizes[:, None] * indicator
         union = seen[rows, partition[columns]] + seen[columns, partition[rows]]
     else:

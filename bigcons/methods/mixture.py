@@ -14,7 +14,8 @@ from bigcons.seeding import SeedLike, generator
 from bigcons.solving.assignment import CERTAINTY, first_partition, spread
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.pass_clusterer import SoftPassClusterer
-from bigcons.solving.passes import Record, State, Stats, gains_little
+from bigcons.solving.passes import Record, State, Stats
+from bigcons.solving.starts import gains_little
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag
 

@@ -18,8 +18,8 @@ from bigcons.execution.engine import Engine
 from bigcons.metrics.ensemble import anmi
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
+from bigcons.solving.output import Output
 from bigcons.solving.survey import take_survey
-from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 
 logger: logging.Logger = logging.getLogger("bigcons")

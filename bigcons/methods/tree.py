@@ -58,15 +58,15 @@ from bigcons.solving.estimator import (
     SoftPredictingClusterer,
 )
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, is_planned
-from bigcons.solving.passes import Iterate, Run, State, Stats, Step, add_stats, run_passes
+from bigcons.solving.output import Output
+from bigcons.solving.passes import Iterate, Run, State, Stats, Step, add_stats, open_workspace, run_passes
 from bigcons.solving.results import Found, Results, by_size
 from bigcons.solving.survey import Survey, labeled_objects, take_survey, warn_of_dissent
-from bigcons.solving.workspace import Output, open_workspace
 from bigcons.stores.aligning import Start
 from bigcons.stores.cluster_tree import LEAST_OBJECTS
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.ensemble_store import observed
 from bigcons.stores.trust import TRUST_ROW
+from bigcons.tables.labels import observed
 
 _EVIDENCE = ("rates", "without", "prior", "own_prior", "temperature", "support")
 """What of the state places new objects; see `Placement.state`."""
@@ -428,9 +428,13 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         K, name = self.n_clusters, type(self).__name__
         self._weights = Weights.given(self.weights, ensemble.offsets)
-        placement, counted = Placement(ensemble.offsets, K, self._weights), self._partition_weights()
+        placement = Placement(ensemble.offsets, K, self._weights)
+        counted = None if self._weights is None else self._weights.partitions
         if is_planned(engine, self.memory):
-            self._check_plan(ensemble, engine, in_memory=out is None and engine.shares_memory)
+            in_memory = out is None and engine.shares_memory
+            stored = self.memory_plan(ensemble, engine, in_memory=False) if in_memory else None
+            plan = self.memory_plan(ensemble, engine, in_memory=in_memory)
+            plan.check(name, engine, ensemble, self.memory, stored=stored)
         survey, is_too_fine = survey_for_tree(ensemble, engine, seed, rows_for(n_groups_for(K)), K, counted)
         earlier = self._start
         first: Callable[[Run], First]
@@ -494,12 +498,6 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
                 order=by_size(state["prior"]),
                 add=add_stats,
             )
-
-    def _check_plan(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> None:
-        """Refuse a budget that cannot hold the pass and the results, or the groups of the sample."""
-        plan = self.memory_plan(ensemble, engine, in_memory=in_memory)
-        stored = self.memory_plan(ensemble, engine, in_memory=False) if in_memory else None
-        plan.check(type(self).__name__, engine, ensemble, self.memory, stored=stored)
 
     def memory_plan(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> MemoryPlan:
         """Return the plan of the passes, or of the groups of the sample if they need more."""

@@ -28,9 +28,10 @@ from bigcons.solving.assignment import (
 )
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.memory_plan import check_matrix_plan
-from bigcons.solving.passes import BestOfStarts, CountedStart, Problem, Record, Stats, best_start
+from bigcons.solving.output import Output
+from bigcons.solving.passes import Record, Stats
+from bigcons.solving.starts import BestOfStarts, CountedStart, Problem, best_start
 from bigcons.solving.survey import Survey
-from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice
 

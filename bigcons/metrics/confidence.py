@@ -28,7 +28,7 @@ import numpy as np
 
 from bigcons.coassociation.factorized import incidence_of
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import Engine, open_engine
+from bigcons.execution.engine import Engine, fold, open_engine
 from bigcons.layout import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
 from bigcons.memory import Block
 from bigcons.metrics.clusterings import (
@@ -36,17 +36,17 @@ from bigcons.metrics.clusterings import (
     Criterion,
     LabelColumn,
     adjusted_rand_of_pairs,
+    check_size,
     entropies_of_table,
     nmi_of_table,
     pairs_of,
 )
-from bigcons.metrics.ensemble import count_with_partitions
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.stores.consensus import ConsensusWriter
 from bigcons.stores.ensemble import Ensemble, as_ensemble
-from bigcons.stores.ensemble_store import observed
 from bigcons.stores.trust import TRUST_ROW, Trust, arrow_table
+from bigcons.tables.labels import observed
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
@@ -172,16 +172,17 @@ def trust(
     >>> trust.clusters["size"].to_pylist()
     [4, 3]
     """
-    ensemble, column = as_ensemble(x), LabelColumn("labels", _labels_of(labels))
+    ensemble = as_ensemble(x)
+    codes, values = codes_for(ensemble, _labels_of(labels))
     if memberships is None and temperature is None and getattr(labels, "_states_probabilities", False):
         memberships = labels.memberships_
     if memberships is not None:
-        memberships = _checked(memberships, column)
+        memberships = _checked(memberships, ensemble.n_objects, values)
     with open_engine(client) as engine:
         known = labels.trust_tables[0] if getattr(labels, "has_trust", False) else None
         known = getattr(getattr(labels, "trust_", None), "clusters", known)
-        told = None if known is None else ClusterSupport.of_table(known, column.values)
-        return Evidence(ensemble, column, engine, temperature, memberships, told=told).trust()
+        told = None if known is None else ClusterSupport.of_table(known, values)
+        return Evidence(ensemble, codes, values, engine, temperature, memberships, support=told).trust()
 
 
 def can_weigh(ensemble: Ensemble, n_clusters: int) -> bool:
@@ -189,14 +190,14 @@ def can_weigh(ensemble: Ensemble, n_clusters: int) -> bool:
     return not ensemble.is_soft and 8 * n_clusters * ensemble.n_base_clusters <= MAX_TABLE_BYTES
 
 
-def _checked(memberships: Any, column: LabelColumn) -> Any:
+def _checked(memberships: Any, n_objects: int, values: np.ndarray) -> Any:
     """Return memberships that can be sliced; refuse those of other objects, or of fewer clusters."""
     memberships = memberships if hasattr(memberships, "shape") else np.asarray(memberships)
     shape = memberships.shape
-    if len(shape) != 2 or shape[0] != column.n_objects or shape[1] <= column.values.max():
+    if len(shape) != 2 or shape[0] != n_objects or shape[1] <= values.max():
         raise InvalidInputError(
-            f"memberships has shape {shape}; pass ({column.n_objects}, n_clusters), with more clusters than "
-            f"the largest label, {column.values.max()}."
+            f"memberships has shape {shape}; pass ({n_objects}, n_clusters), with more clusters than "
+            f"the largest label, {values.max()}."
         )
     return memberships
 
@@ -358,6 +359,50 @@ def two_largest(stated: np.ndarray, clusters: np.ndarray) -> tuple[np.ndarray, n
     return shares, second, np.where(second >= 0, others.max(axis=1), 0.0)
 
 
+Codes = Callable[[int, int], np.ndarray]
+"""Gives the clusters of the objects in a range of rows, 0 .. K - 1, -1 for none; sent to workers."""
+
+
+def codes_for(ensemble: Ensemble, labels: Any) -> tuple[Codes, np.ndarray]:
+    """Return the codes of labels of the objects of an ensemble, and the labels (K,) that they stand for.
+
+    Refuses labels of other objects, and so many that no table holds their overlaps with base clusters.
+    """
+    column = LabelColumn("labels", labels)
+    if column.n_objects != ensemble.n_objects:
+        raise InvalidInputError(
+            f"labels has {column.n_objects:,} objects but the ensemble has {ensemble.n_objects:,}; "
+            "pass one label per object of the ensemble."
+        )
+    check_size((len(column.values), ensemble.n_base_clusters))
+    return column.codes, column.values
+
+
+def count_with_partitions(
+    ensemble: Ensemble, codes: Codes, n_clusters: int, engine: Engine, *samples: np.ndarray
+) -> tuple[Any, ...]:
+    """Return the contingency (1 + K, B) int64 of clusters with all base clusters, and their sizes (1 + K,).
+
+    The first row is of objects in no cluster. Then of ``samples``, objects in ascending order: the labels of
+    the first one, and the clusters of each, in parts.
+    """
+    from bigcons.kernels.label_rows import add_contingency
+
+    def count_block(block: Block) -> tuple[Any, ...]:
+        table = np.zeros((1 + n_clusters, ensemble.n_base_clusters), np.int64)
+        found, labels = codes(block.start, block.stop), ensemble.read(block.start, block.stop)
+        add_contingency(1 + found, labels, ensemble.offsets, table)
+        chosen = [block.rows_of(rows) for rows in samples]
+        sizes = np.bincount(1 + found, minlength=len(table))
+        return table, sizes, [labels[rows] for rows in chosen[:1]], *([found[rows]] for rows in chosen)
+
+    def add(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(own + other for own, other in zip(a, b, strict=True))
+
+    with progress("compare with partitions", ensemble.n_objects) as listener:
+        return fold(engine, ensemble.blocks(), count_block, add, progress=listener)
+
+
 class Evidence:
     """What base labels tell about the clusters of objects, and hence about clusters and partitions.
 
@@ -367,35 +412,33 @@ class Evidence:
     def __init__(
         self,
         ensemble: Ensemble,
-        column: LabelColumn,
+        codes: Codes,
+        values: np.ndarray,
         engine: Engine,
         temperature: float | None = None,
         memberships: Any = None,
         *,
-        told: ClusterSupport | None = None,
+        support: ClusterSupport | None = None,
         judged: Judged | None = None,
     ) -> None:
+        """Count the clusters, of these labels (K,), and take their ``support``, or that by a sample."""
         from bigcons.kernels.cluster_tables import in_whole_vectors
 
         if temperature is not None:
             check_number("temperature", temperature, at_least=0, at_most=1)
-        self._ensemble, self._column, self._engine = ensemble, column, engine
-        values = column.values
+        self._ensemble, self._codes, self._engine = ensemble, codes, engine
         if values.dtype.kind not in "iu" or values.max() > np.iinfo(np.int32).max:
             raise InvalidInputError("labels must be whole numbers below 2^31; pass those of a consensus.")
         samples = [sampled_rows(ensemble), *([] if judged is None else [judged.rows])]
-        counts = count_with_partitions(ensemble, column, engine, *samples)
-        clusters = [np.concatenate(codes) for codes in counts.codes]
-        self._table: np.ndarray = counts.table[1:]
-        """(K, B) int64: how many objects of each cluster are in each base cluster."""
-        self._sizes: np.ndarray = counts.sizes[1:]
-        K, n = column.n_clusters, int(self._sizes.sum())
-        rates, own_rates = log_rates(self._table, self._sizes, ensemble.offsets)
-        prior = np.log((self._sizes + 1.0) / (n - 1.0 + K)), np.log(self._sizes / (n - 1.0 + K))
-        self._sample: np.ndarray = np.concatenate(counts.labels)
+        K = values.size
+        table, sizes, parts, *of_samples = count_with_partitions(ensemble, codes, K, engine, *samples)
+        table, sizes, sample = table[1:], sizes[1:], np.concatenate(parts)
+        clusters = [np.concatenate(found) for found in of_samples]
+        n = int(sizes.sum())
+        rates, own_rates = log_rates(table, sizes, ensemble.offsets)
+        prior = np.log((sizes + 1.0) / (n - 1.0 + K)), np.log(sizes / (n - 1.0 + K))
         if temperature is None:
-            share_of = self._sample, clusters[0], ensemble.offsets, self._table
-            temperature = independent_share(*share_of, rates, own_rates)
+            temperature = independent_share(sample, clusters[0], ensemble.offsets, table, rates, own_rates)
         self.temperature: float = float(temperature)
         self._memberships = memberships
         rates, without = (in_whole_vectors(self.temperature * of) for of in (rates, own_rates - rates))
@@ -406,19 +449,20 @@ class Evidence:
         if judged is not None:
             confidence = weighing(judged.labels, clusters[1])[0]["confidence"]
             found = judged.support_of(clusters[1], confidence, max(K, judged.n_clusters))
-            told = ClusterSupport(found.clusters[:K], found.divisions[:K, :K])
-        self._support = ClusterSupport.unknown(K) if told is None else told
-        self._weighing = replace(weighing, factor=support_factor(self._support.clusters))
-        self._confidence, self._agreed = np.zeros(K), np.zeros((3, 2, K))
+            support = ClusterSupport(found.clusters[:K], found.divisions[:K, :K])
+        support = ClusterSupport.unknown(K) if support is None else support
+        self._weighing = replace(weighing, factor=support_factor(support.clusters))
+        self.told: Told = Told(values, sizes, table, np.zeros(K), np.zeros((3, 2, K)), sample, support)
+        """What the labels tell, complete once all blocks have been weighed."""
 
     def weigh_blocks(self, use: Callable[[Block, np.ndarray], Use]) -> Iterator[tuple[Block, Use]]:
         """Yield every block with ``use(block, rows)``, part of its task."""
-        ensemble, column, weighing = self._ensemble, self._column, self._weighing
+        ensemble, codes, weighing, told = self._ensemble, self._codes, self._weighing, self.told
         blocks, memberships = ensemble.blocks(), self._memberships
 
         def task(part: tuple[Block, np.ndarray | None]) -> tuple[Use, np.ndarray, np.ndarray]:
             block, stated = part
-            labels, clusters = ensemble.read(block.start, block.stop), column.codes(block.start, block.stop)
+            labels, clusters = ensemble.read(block.start, block.stop), codes(block.start, block.stop)
             rows, confidence, agreed = weighing(labels, clusters, stated)
             return use(block, rows), confidence, agreed
 
@@ -431,15 +475,10 @@ class Evidence:
             progress("confidence", ensemble.n_objects) as listener,
         ):
             for block, (used, confidence, agreed) in zip(blocks, done, strict=True):
-                self._confidence += confidence
-                self._agreed += agreed
+                told.confidence[...] += confidence
+                told.agreed[...] += agreed
                 yield block, used
                 listener.advance(block.n_rows)
-
-    def tables(self) -> tuple[pa.Table, pa.Table]:
-        """Return the tables of clusters and of partitions, once all blocks have been weighed."""
-        found = self._column.values, self._sizes, self._table, self._confidence, self._agreed, self._sample
-        return Told(*found, self._support).tables(self._ensemble)
 
     def trust(self) -> Trust:
         """Return which labels to trust, all objects in memory."""
@@ -448,7 +487,9 @@ class Evidence:
         for block, rows in self.weigh_blocks(lambda _, rows: rows):
             for name, values in zip(TRUST, (confidence, second, second_confidence), strict=True):
                 values[block.start : block.stop] = rows[name]
-        return Trust(confidence, second, second_confidence, *self.tables(), self.temperature)
+        return Trust(
+            confidence, second, second_confidence, *self.told.tables(self._ensemble), self.temperature
+        )
 
     def write(self, writer: ConsensusWriter) -> None:
         """Write which labels to trust to a consensus whose rows have been written, in the tasks."""
@@ -456,7 +497,7 @@ class Evidence:
         store.add_trust()
         for _, written in self.weigh_blocks(lambda block, rows: store.write_trust(block.start, rows)):
             writer.note(written)
-        writer.describe_trust(*self.tables(), self.temperature)
+        writer.describe_trust(*self.told.tables(self._ensemble), self.temperature)
 
 
 def of_each(criterion: Criterion, table: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -570,7 +611,7 @@ def adjusted_rand_of_partitions(
     The others are all or, of more ``pairs`` of partitions, some of them, evenly spaced. NaN where two share
     no pair of objects, and of a partition with itself.
     """
-    from bigcons.kernels.trust import compare_partitions
+    from bigcons.kernels.label_rows import compare_partitions
 
     M = offsets.size - 1
     n_others = M if pairs >= M * M else max(pairs // M, 2)

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import Engine, fold, open_engine
-from bigcons.memory import Block
-from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS, Criterion, LabelColumn, check_size
-from bigcons.progress import progress
+from bigcons.execution.engine import open_engine
+from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS, Criterion
+from bigcons.metrics.confidence import codes_for, count_with_partitions
+from bigcons.stores.ensemble import as_ensemble
 from bigcons.validation import check_choice, check_partition_weights
-
-if TYPE_CHECKING:
-    from bigcons.stores.ensemble import Ensemble
-
 
 NONE_COMPARED = (
     "no object is labeled both in labels and in a partition; pass labels of the ensemble's objects."
@@ -153,64 +148,13 @@ def partition_tables(
 
     The share counts partitions by their ``weights``, which are checked.
     """
-    from bigcons.stores.ensemble import as_ensemble
-
-    ensemble, column = as_ensemble(x), LabelColumn("labels", labels)
+    ensemble = as_ensemble(x)
+    codes, values = codes_for(ensemble, labels)
     times: Any = 1
     if weights is not None:
         times = np.repeat(check_partition_weights(weights, ensemble.n_partitions), ensemble.n_clusters)
     with open_engine(client) as engine:
-        table = count_with_partitions(ensemble, column, engine).table
+        table = count_with_partitions(ensemble, codes, len(values), engine)[0]
     left_out, of_clusters = table[0], table[1:]
     covered = 1.0 - (times * left_out).sum() / (times * table).sum()
     return np.split(of_clusters, ensemble.offsets[1:-1], axis=1), float(covered)
-
-
-class Counts(NamedTuple):
-    """What one read of an ensemble tells of the clusters of other labels, K of them, and of some objects."""
-
-    table: np.ndarray
-    """(1 + K, n_base_clusters) int64, the contingency; the first row counts the objects without a label."""
-    sizes: np.ndarray
-    """(1 + K,) int64: the numbers of objects."""
-    labels: list[np.ndarray]
-    """Those of the objects in the first sample, (rows, M), in parts."""
-    codes: list[list[np.ndarray]]
-    """For each sample its clusters, (rows,), in parts."""
-
-    def plus(self, other: Counts) -> Counts:
-        """Return those of both blocks."""
-        codes = [own + others for own, others in zip(self.codes, other.codes, strict=True)]
-        return Counts(self.table + other.table, self.sizes + other.sizes, self.labels + other.labels, codes)
-
-
-def count_with_partitions(
-    ensemble: Ensemble, column: LabelColumn, engine: Engine, *samples: np.ndarray
-) -> Counts:
-    """Return the counts of labels with all base clusters; ``samples`` are objects, ascending."""
-    if column.n_objects != ensemble.n_objects:
-        raise InvalidInputError(
-            f"labels has {column.n_objects:,} objects but the ensemble has {ensemble.n_objects:,}; "
-            "pass one label per object of the ensemble."
-        )
-    check_size((column.n_clusters, ensemble.n_base_clusters))
-    with progress("compare with partitions", ensemble.n_objects) as listener:
-        count_block = partial(_count_block, ensemble, column, samples)
-        return fold(engine, ensemble.blocks(), count_block, Counts.plus, progress=listener)
-
-
-def _count_block(
-    ensemble: Ensemble, column: LabelColumn, samples: Sequence[np.ndarray], block: Block
-) -> Counts:
-    from bigcons.kernels.label_rows import add_contingency
-
-    table = np.zeros((1 + column.n_clusters, ensemble.n_base_clusters), dtype=np.int64)
-    codes, labels = column.codes(block.start, block.stop), ensemble.read(block.start, block.stop)
-    add_contingency(1 + codes, labels, ensemble.offsets, table)
-    chosen = [block.rows_of(rows) for rows in samples]
-    return Counts(
-        table,
-        np.bincount(1 + codes, minlength=len(table)),
-        [labels[rows] for rows in chosen[:1]],
-        [[codes[rows]] for rows in chosen],
-    )

@@ -20,7 +20,7 @@ import numpy as np
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block, format_size
-from bigcons.overlaps.incidence import MOST_FOR_TABLE, Weigh, mirror, votes_of
+from bigcons.overlaps.incidence import MOST_FOR_TABLE, Weigh, votes_of
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
@@ -105,7 +105,7 @@ def spectrum(scaled: Any, n_values: int) -> tuple[np.ndarray, np.ndarray]:
 
 def products_of_rows(matrix: Any) -> np.ndarray:
     """Return ``A A^T`` of a scipy.sparse array ``A`` in float64, dense; of at most 65,536 rows."""
-    from bigcons.kernels.overlaps import multiply_rows
+    from bigcons.kernels.overlaps import mirror, multiply_rows
 
     matrix = matrix.tocsr()
     matrix.sort_indices()

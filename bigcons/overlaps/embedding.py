@@ -41,7 +41,8 @@ from bigcons.overlaps.incidence import (
 )
 from bigcons.progress import progress
 from bigcons.seeding import generator
-from bigcons.solving.passes import History, as_history, best_start, timed
+from bigcons.solving.passes import History, as_history, timed
+from bigcons.solving.starts import best_start
 from bigcons.stores.ensemble import Ensemble
 
 

@@ -20,8 +20,8 @@ from bigcons.overlaps.spectral_start import check_embedding_plan
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ConsensusClusterer, PredictingClusterer
 from bigcons.solving.memory_plan import check_held_plan
+from bigcons.solving.output import Output
 from bigcons.solving.survey import Survey, start_rows, take_survey
-from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
 

@@ -21,7 +21,7 @@ from bigcons.memory import Block, enough_for, format_size
 from bigcons.progress import progress
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.ensemble_store import observed
+from bigcons.tables.labels import observed
 
 # Above this many base clusters methods form no table where there is another way: 200 MB.
 MOST_FOR_TABLE = 5_000
@@ -67,6 +67,8 @@ def fold_overlaps(ensemble: Ensemble, engine: Engine, weigh: Weigh | None = None
 
     ``weigh`` gives the weights (rows,) of the objects of a block of labels.
     """
+    from bigcons.kernels.overlaps import mirror
+
     offsets = ensemble.offsets
 
     def overlaps_of(block: Block) -> np.ndarray:
@@ -77,16 +79,6 @@ def fold_overlaps(ensemble: Ensemble, engine: Engine, weigh: Weigh | None = None
         table = fold(engine, ensemble.blocks(), overlaps_of, operator.iadd, progress=listener)
     mirror(table)
     return table
-
-
-def mirror(table: np.ndarray) -> None:
-    """Copy the upper triangle of ``table`` (B, B) to the lower one, by tiles that stay in the cache."""
-    tiles = [slice(first, first + 256) for first in range(0, len(table), 256)]
-    for at, rows in enumerate(tiles):
-        for columns in tiles[:at]:
-            table[rows, columns] = table[columns, rows].T
-        upper = np.triu(table[rows, rows])
-        table[rows, rows] = upper + np.triu(upper, 1).T
 
 
 def block_overlaps(labels: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:

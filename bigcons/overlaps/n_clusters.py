@@ -243,7 +243,7 @@ def choice_of_tree(
         "lifetime": lifetime[numbers],
         "agreement": agreement[numbers],
     }
-    order = np.argsort(-evidence(table["lifetime"], table["agreement"]), kind="stable")
+    order = np.argsort(-evidence(table), kind="stable")
     best = numbers[order].tolist()
     told = best[0], best[1] if len(best) > 1 else None, table, float(lifetime[1])
     return NClustersChoice(*told, n_sampled=int(groups.sizes.sum()))

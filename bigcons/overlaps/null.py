@@ -69,7 +69,7 @@ class Reference(NamedTuple):
 
 def evidence_of(choice: NClustersChoice) -> np.ndarray:
     """Return the largest evidence for 2, 3, ... clusters or more, (most,), 0 of more than are compared."""
-    found = np.maximum(evidence(choice.table["lifetime"], choice.table["agreement"]), 0.0)
+    found = np.maximum(evidence(choice.table), 0.0)
     return np.append(np.maximum.accumulate(found[1:][::-1])[::-1], 0.0)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights, partition_of_clusters
+from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.overlaps.incidence import check_overlaps_plan, fold_overlaps
@@ -110,7 +110,7 @@ def reliability_of_overlaps(
     else:
         B = overlaps.shape[0]
         at = np.repeat(np.arange(B) * M, np.diff(overlaps.indptr))
-        at += partition_of_clusters(offsets)[overlaps.indices]
+        at += np.repeat(np.arange(M), np.diff(offsets))[overlaps.indices]
         sizes, sums = (np.bincount(at, of, B * M).reshape(B, M) for of in (shared, n_log_n))
     sizes = np.where(sizes > 0, sizes, 1.0)
     entropies = np.maximum(np.log2(sizes) - sums / sizes, 0.0)  # 0 where a partition labels no object of b

@@ -28,16 +28,8 @@ from bigcons.seeding import generator
 from bigcons.solving.assignment import count_given, counts_of
 from bigcons.solving.estimator import ContinuingClusterer
 from bigcons.solving.pass_clusterer import PassClusterer
-from bigcons.solving.passes import (
-    BestOfStarts,
-    CountedProblem,
-    CountedStart,
-    Counts,
-    Problem,
-    Run,
-    Stats,
-    add_stats,
-)
+from bigcons.solving.passes import Run, Stats, add_stats
+from bigcons.solving.starts import BestOfStarts, CountedProblem, CountedStart, Counts, Problem
 from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
 

@@ -35,7 +35,7 @@ from bigcons.metrics.confidence import SEED, ClusterSupport, log_rates, random_h
 from bigcons.overlaps.tree import DISTINCTNESS, Groups, Sample, Tree, columns_of, merge_groups, most_probable
 from bigcons.seeding import generator
 from bigcons.stores.cluster_tree import node_sums, numbers_of_large
-from bigcons.stores.ensemble_store import observed
+from bigcons.tables.labels import observed
 
 
 class Support(NamedTuple):

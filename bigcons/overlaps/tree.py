@@ -38,7 +38,7 @@ from bigcons.overlaps.reliability import AT_ONCE, reliability_of_table
 from bigcons.seeding import generator
 from bigcons.stores.cluster_tree import least_objects, numbers_of_large
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.ensemble_store import observed
+from bigcons.tables.labels import observed
 
 FIRST_GROUPS, N_GROUPS, GROUPS_PER_CLUSTER = 30, 60, 3
 """Groups with which the search for a number of clusters begins; those of a number, and the fewest for each

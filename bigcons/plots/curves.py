@@ -11,6 +11,7 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.plots.drawing import GUIDE, PALETTE, ensemble_of, new_figure, refuse_ensemble
 from bigcons.seeding import SeedLike
+from bigcons.stores.cluster_tree import evidence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -124,7 +125,7 @@ def n_clusters(choice: Any) -> Figure:
             f"choice has type {type(choice).__name__}; pass bigcons.choose_n_clusters(ensemble), or a "
             "consensus with n_clusters='auto'."
         )
-    table, k = choice.table | {"evidence": choice._evidence}, choice.table["n_clusters"]
+    table, k = choice.table | {"evidence": evidence(choice.table)}, choice.table["n_clusters"]
     panels = (
         {"distinctness": "distinctness of the least distinct two", "agreement": "agreement of halves"},
         {"lifetime": "lifetime of the number", "evidence": "evidence, which decides"},

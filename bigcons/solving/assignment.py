@@ -17,11 +17,12 @@ from bigcons.kernels.cluster_tables import assign, count_assigned, padded
 from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.seeding import generator
+from bigcons.solving.output import Output
 from bigcons.solving.pass_clusterer import PassClusterer
-from bigcons.solving.passes import Counts, Record, Run, State, Stats, Winner
+from bigcons.solving.passes import Record, Run, State, Stats
 from bigcons.solving.results import Found, Results
+from bigcons.solving.starts import Counts, Winner
 from bigcons.solving.survey import Survey
-from bigcons.solving.workspace import Output
 from bigcons.stores.ensemble import Ensemble
 
 FirstClusters = Callable[[np.ndarray, int, int, int], np.ndarray]

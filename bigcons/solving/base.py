@@ -39,16 +39,11 @@ class Estimator(HasClient):
                 raise TypeError(_unknown(cls, name))
         return super().__new__(cls)
 
-    @classmethod
-    def _get_param_names(cls) -> list[str]:
-        """Return the names of the parameters, by scikit-learn's name for this."""
-        return list(cls.__signature__.parameters)
-
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name; ``deep``: also those of estimators in them, as ``outer__inner``."""
         join_scikit_learn()
         found: dict[str, Any] = {}
-        for name in self._get_param_names():
+        for name in self.__signature__.parameters:
             found[name] = value = getattr(self, name)
             if deep and hasattr(value, "get_params") and not isinstance(value, type):
                 found |= {f"{name}__{inner}": given for inner, given in value.get_params().items()}
@@ -84,12 +79,11 @@ class Estimator(HasClient):
 
     def changed_params(self) -> dict[str, Any]:
         """Return the parameters that are not at their defaults."""
-        given = {name: getattr(self, name) for name in self._get_param_names()}
-        defaults = {name: parameter.default for name, parameter in self.__signature__.parameters.items()}
         return {
             name: value
-            for name, value in given.items()
-            if value is not defaults[name] and repr(value) != repr(defaults[name])
+            for name, parameter in self.__signature__.parameters.items()
+            if (value := getattr(self, name)) is not parameter.default
+            and repr(value) != repr(parameter.default)
         }
 
     def __repr__(self) -> str:

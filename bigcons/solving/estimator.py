@@ -32,9 +32,7 @@ from bigcons.progress import job, progress
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.base import Estimator, check_is_fitted
 from bigcons.solving.memory_plan import LabelsNeededError, PlannedEnsemble, solving
-from bigcons.solving.placing import Placed, PlaceTask, place_features, tables_of_generator
-from bigcons.solving.results import Found, Results, Use
-from bigcons.solving.workspace import (
+from bigcons.solving.output import (
     Output,
     clear_finished,
     finished_run,
@@ -42,16 +40,16 @@ from bigcons.solving.workspace import (
     refuse_conflicting_run,
     seed_of_run,
 )
+from bigcons.solving.placing import Placed, PlaceTask, place_features, tables_of_generator
+from bigcons.solving.results import TINY, Found, Results, Use, count_clusters
 from bigcons.storage.checkpoint import differences
 from bigcons.storage.commit import is_store, refuse_existing, refuse_other, refuse_source
 from bigcons.stores.aligning import Start
 from bigcons.stores.cluster_tree import ClusterTree, NClustersChoice
 from bigcons.stores.consensus import (
     OF_SIZES,
-    TINY,
     Consensus,
     clusters_in_words,
-    count_clusters,
     fit_results,
 )
 from bigcons.stores.display import facts_table, import_pandas
@@ -62,7 +60,6 @@ from bigcons.stores.pairs import PairTable
 from bigcons.stores.trust import Trust, cluster_rows
 from bigcons.tables.files import is_parquet, origin
 from bigcons.tables.ids import Ids
-from bigcons.tables.labels import LabelColumn
 from bigcons.tables.select import INDEX, Column, Columns, select
 from bigcons.validation import check_flag, check_int
 
@@ -203,9 +200,9 @@ class ConsensusClusterer(Estimator):
             self._trust: Trust | Consensus | None = None
             self._ids: Ids | None = ensemble.id_column
             self.n_features_in_: int = ensemble.n_partitions
-            if are_given(ensemble.names):
-                self.feature_names_in_: np.ndarray = np.array(ensemble.names, dtype=object)
             self._recoding = Recoding(ensemble)
+            if self._recoding.is_named:
+                self.feature_names_in_: np.ndarray = np.array(ensemble.names, dtype=object)
             self._generator: Generator | None = ensemble.generator
             seed = resolve_seed(self.random_state)
             if path is not None:
@@ -223,22 +220,20 @@ class ConsensusClusterer(Estimator):
                 if finished.has_placing and isinstance(self, PredictingClusterer):
                     self.take_placing(finished, ensemble)
             else:
+                # all that kernels are compiled for
+                free = ("random_state", "memory", "out", "client")
+                options: dict[str, Any] = {
+                    name: getattr(self, name) for name in self.__signature__.parameters if name not in free
+                }
+                options["n_clusters"] = options["n_clusters"] == AUTO, self._start is not None
                 with (
                     open_engine(self.client) as engine,
-                    solving(self._compiled_for(ensemble), engine),
+                    solving((type(self), repr(options), ensemble.dtype, ensemble.is_soft), engine),
                     self._n_clusters_chosen(ensemble, engine, seed),
                 ):
                     self._solve(ensemble, engine, seed, output)
             self._start = None
         return self
-
-    def _compiled_for(self, ensemble: Ensemble) -> tuple[Any, ...]:
-        """Return what the kernels of a solve depend on: the method, its options and the type of labels."""
-        others = {"n_clusters", "random_state", "memory", "out", "client"}
-        options = {name: value for name, value in self.changed_params().items() if name not in others}
-        n_clusters: Any = self.n_clusters
-        how = n_clusters == AUTO, self._start is not None
-        return type(self), repr(options), how, ensemble.dtype, ensemble.is_soft
 
     def _checked_start(self, start: Any, ensemble: Ensemble) -> Start:
         """Return the clusters to start from; refuse them if the method cannot, or has another number."""
@@ -387,8 +382,8 @@ class ConsensusClusterer(Estimator):
                 sure, second, second_sure = (np.ascontiguousarray(rows[name]) for name in TRUST)
                 self._trust = Trust(sure, second, second_sure, *tables(results))
             elif trust is not None:
-                column = LabelColumn("labels", self.labels_, np.flatnonzero(results.sizes))
-                self._trust = confidence.Evidence(ensemble, column, trust, judged=judged).trust()
+                codes, values = results.codes_of(self.labels_)
+                self._trust = confidence.Evidence(ensemble, codes, values, trust, judged=judged).trust()
             return
         with (
             ExitStack() as committing,
@@ -407,8 +402,8 @@ class ConsensusClusterer(Estimator):
             if tables is not None:
                 writer.describe_trust(*tables(results))
             elif trust is not None:
-                column = LabelColumn("labels", writer.rows.label_rows, np.flatnonzero(results.sizes))
-                confidence.Evidence(ensemble, column, trust, judged=judged).write(writer)
+                codes, values = results.codes_of(writer.rows.label_rows)
+                confidence.Evidence(ensemble, codes, values, trust, judged=judged).write(writer)
             writer.describe(
                 history=getattr(self, "history_", None),
                 parameters={"method": type(self).__name__, **self.get_params(deep=False)},
@@ -784,8 +779,12 @@ class Recoding:
     """
 
     def __init__(self, fitted: Ensemble) -> None:
-        self.values: list[np.ndarray] = original_values(fitted)
+        values = zip(fitted.categories, fitted.n_clusters, strict=True)
+        self.values: list[np.ndarray] = [np.arange(k) if of is None else np.asarray(of) for of, k in values]
+        """The original label of every dense label of every partition."""
         self.names: list[str] = list(fitted.names)
+        self.is_named: bool = self.names != [f"p{u}" for u in range(len(self.names))]
+        """Whether partitions have names of their own, not only numbers."""
         self.offsets: np.ndarray = fitted.offsets
         self.is_soft: bool = fitted.is_soft
 
@@ -803,8 +802,10 @@ class Recoding:
                 f"the new labels have n_partitions={new.n_partitions} but {len(self.values)} were fitted; "
                 "give the same partitions in the same order."
             )
-        are_named = are_given(new.names) and are_given(self.names)
-        if new.names != self.names and (are_named or set(new.names) == set(self.names)):
+        given = Recoding(new)
+        if new.names != self.names and (
+            (given.is_named and self.is_named) or set(new.names) == set(self.names)
+        ):
             u = next(u for u, name in enumerate(self.names) if new.names[u] != name)
             raise InvalidInputError(
                 f"the new labels have partition {new.names[u]!r} where {self.names[u]!r} was fitted; "
@@ -817,29 +818,17 @@ class Recoding:
                     f"{np.diff(self.offsets).tolist()} were fitted; give the same clusters in the same order."
                 )
             return []
-        values = original_values(new)
-        tables = [codes_in(known, found) for known, found in zip(self.values, values, strict=True)]
+        tables = [codes_in(known, found) for known, found in zip(self.values, given.values, strict=True)]
         unseen = [u for u, table in enumerate(tables) if (table[:-1] < 0).any()]
         if unseen:
             u = unseen[0]
-            label = values[u][tables[u][:-1] < 0].tolist()[0]
+            label = given.values[u][tables[u][:-1] < 0].tolist()[0]
             warn_user(
                 f"{len(unseen)} of {len(tables)} partitions have labels that did not occur in fit, such as "
                 f"{label!r} in {new.names[u]!r}; they count as missing.",
                 SuspiciousLabelsWarning,
             )
         return tables
-
-
-def are_given(names: Sequence[str]) -> bool:
-    """Return whether partitions have names of their own, not only numbers."""
-    return list(names) != [f"p{u}" for u in range(len(names))]
-
-
-def original_values(ensemble: Ensemble) -> list[np.ndarray]:
-    """Return the original label of every dense label of every partition."""
-    pairs = zip(ensemble.categories, ensemble.n_clusters, strict=True)
-    return [np.arange(k) if values is None else np.asarray(values) for values, k in pairs]
 
 
 def codes_in(known: np.ndarray, values: Any) -> np.ndarray:

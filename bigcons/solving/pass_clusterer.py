@@ -17,17 +17,10 @@ from bigcons.progress import expect_steps
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ResumingClusterer, SoftPredictingClusterer
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, is_planned, label_bytes
-from bigcons.solving.passes import (
-    BestOfStarts,
-    Problem,
-    Record,
-    Run,
-    Winner,
-    as_history,
-    run_passes,
-)
+from bigcons.solving.output import Output
+from bigcons.solving.passes import Record, Run, as_history, open_workspace, run_passes
+from bigcons.solving.starts import BestOfStarts, Problem, Winner
 from bigcons.solving.survey import Survey, start_rows, take_survey, warn_of_dissent
-from bigcons.solving.workspace import Output, open_workspace
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
 

@@ -13,9 +13,9 @@ from bigcons.execution.engine import Engine
 from bigcons.metrics.confidence import support_factor
 from bigcons.solving.results import renumbered
 from bigcons.solving.survey import labeled_objects
-from bigcons.stores.ensemble_store import observed
 from bigcons.stores.generator import AssignTask, Generator
 from bigcons.tables.ids import Ids
+from bigcons.tables.labels import observed
 
 
 class Placed(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.progress import progress
-from bigcons.stores.consensus import ConsensusRows, ConsensusWriter, Written
+from bigcons.stores.consensus import OF_SIZES, ConsensusRows, ConsensusWriter, Written
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.trust import TRUST_ROW
 
@@ -147,6 +147,13 @@ class Results:
                     note(*found)
         return None
 
+    def codes_of(self, labels: Any) -> tuple[Callable[[int, int], np.ndarray], np.ndarray]:
+        """Return what gives ``labels`` in a range as numbers without gaps, and the labels (K,) of these."""
+        values = np.flatnonzero(self.sizes)
+        code_of = np.full(self.n_clusters + 1, -1)  # the last entry is that of -1
+        code_of[values] = np.arange(values.size)
+        return lambda start, stop: code_of[labels[start:stop]], values
+
     def _next_order(self) -> np.ndarray | None:
         """Return the order in which to number the clusters once more, None if their numbers are final.
 
@@ -232,3 +239,17 @@ def renumbered(clusters: np.ndarray, order: np.ndarray) -> np.ndarray:
     numbers = np.full(order.size + 1, -1, clusters.dtype)  # the last entry is that of -1
     numbers[order] = np.arange(order.size)
     return numbers[clusters]
+
+
+# Share of their mean size below which clusters are called tiny.
+TINY = 0.1
+
+
+def count_clusters(sizes: np.ndarray) -> dict[str, int]:
+    """Return how many clusters of ``sizes`` (K,) have objects, and how many of these are tiny, by name.
+
+    Tiny ones have less than a tenth of their mean number of objects.
+    """
+    found = sizes[sizes > 0]
+    tiny = np.count_nonzero(found < TINY * found.mean()) if found.size else 0
+    return dict(zip(OF_SIZES, (found.size, int(tiny)), strict=True))

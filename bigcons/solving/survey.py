@@ -19,7 +19,7 @@ from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.seeding import draw_rows
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.ensemble_store import observed
+from bigcons.tables.labels import observed
 
 
 class Survey(NamedTuple):

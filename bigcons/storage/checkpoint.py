@@ -21,7 +21,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,37 +93,6 @@ def key_of(facts: Any) -> bytes:
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).digest()
 
 
-@dataclass
-class MemoryBlocks:
-    """Block arrays in the memory of this process."""
-
-    _rows: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
-
-    def read(self, generation: int, block: Block) -> np.ndarray:
-        """Return the rows of a block, which must not be modified."""
-        return self._rows[generation, block.index]
-
-    def write(self, generation: int, block: Block, rows: np.ndarray) -> None:
-        """Store the rows of a block."""
-        self._rows[generation, block.index] = rows
-
-    def drop(self, generations: Sequence[int], block: Block | None = None) -> None:
-        """Remove generations, or a block of them."""
-        if block is None:
-            self._rows = {key: rows for key, rows in self._rows.items() if key[0] not in generations}
-        else:
-            for generation in generations:
-                self._rows.pop((generation, block.index), None)
-
-    def n_kept(self, generation: int) -> int:  # noqa: ARG002 - as of files
-        """Return how many blocks of a generation outlive this process: none."""
-        return 0
-
-    def fault(self, generation: int, block: Block) -> str | None:  # noqa: ARG002 - as of files
-        """Return what is wrong with a block: nothing."""
-        return None
-
-
 class FileBlocks:
     """Block arrays, one file each, in a folder on a disk or in a bucket that all workers can reach.
 
@@ -189,9 +157,6 @@ class FileBlocks:
 
     def _place(self, generation: int, block: Block) -> Place:
         return self._folder(generation) / f"block-{block.index}"
-
-
-BlockArrays = MemoryBlocks | FileBlocks
 
 
 class Snapshot(NamedTuple):

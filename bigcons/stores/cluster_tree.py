@@ -5,7 +5,7 @@ A consensus keeps the tree of its search in a file; `bigcons.overlaps.n_clusters
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -63,16 +63,12 @@ class NClustersChoice:
         Where there is not, the labels look like those of a continuum, which has no clusters.
         """
         at = int(np.searchsorted(self.table["n_clusters"], self.n_clusters))
-        return self.n_clusters > 1 and bool(self._evidence[at] > self.lifetime_of_one)
+        return self.n_clusters > 1 and bool(evidence(self.table)[at] > self.lifetime_of_one)
 
     def row(self, n_clusters: int) -> dict[str, float]:
         """Return the evidence for one number of clusters."""
         at = int(np.searchsorted(self.table["n_clusters"], n_clusters))
         return {name: float(values[at]) for name, values in self.table.items()}
-
-    @property
-    def _evidence(self) -> np.ndarray:
-        return evidence(self.table["lifetime"], self.table["agreement"])
 
     @property
     def _told(self) -> str:
@@ -97,7 +93,7 @@ class NClustersChoice:
             "next best": self.runner_up,
             "objects sampled": f"{self.n_sampled:,}",
         }
-        order = np.argsort(-self._evidence, kind="stable")
+        order = np.argsort(-evidence(self.table), kind="stable")
         best = {name: values[order] for name, values in self.table.items()}
         shown = {"clusters": [f"{K:,}" for K in best["n_clusters"]]}
         for name in ("lifetime", "agreement", "distinctness"):
@@ -136,13 +132,14 @@ def numbers_of_large(sides: np.ndarray, sizes: np.ndarray, least: float) -> np.n
     return np.cumsum([is_large[: len(sizes)].sum(), *changes])[::-1]
 
 
-def evidence(lifetime: np.ndarray, agreement: np.ndarray) -> np.ndarray:
-    """Return the evidence for ascending numbers of clusters, by lifetimes and agreements, NaN if unknown.
+def evidence(table: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the evidence for numbers of clusters, as the ``table`` of `NClustersChoice` lists them.
 
     Lifetimes count as far as halves of the partitions find the same clusters, times the agreement. The rest
     of a lifetime, in which each half divides the objects elsewhere, speaks for a continuum: that of a number
     and of all smaller ones, whose clusters it divides, is taken off.
     """
+    lifetime, agreement = table["lifetime"], table["agreement"]
     found = lifetime * np.where(np.isnan(agreement), 1.0, agreement)
     return np.asarray(found - np.cumsum(lifetime - found))
 

@@ -41,7 +41,7 @@ from bigcons.stores.store import (
 from bigcons.stores.trust import TRUST_ROW, Trust, arrow_table, cluster_rows
 from bigcons.tables.ids import Ids
 from bigcons.tables.select import INDEX
-from bigcons.validation import check_int, check_number
+from bigcons.validation import check_int, check_number, check_rows
 
 KIND = "consensus"
 PLACING, TREE = "placing.npz", "tree.npz"
@@ -496,7 +496,7 @@ class Consensus(Objects):
 
     def read_array(self, name: str, start: int, stop: int) -> np.ndarray:
         """Return a range of rows of one of the arrays."""
-        self._refuse_outside(start, stop)
+        check_rows(start, stop, self.n_objects)
         return self._store.read(name, start, stop)
 
     def _broken(self, start: int, n_rows: int, what: str) -> CorruptStoreError:
@@ -779,20 +779,7 @@ def cautions(results: Mapping[str, Any], n_clusters: int) -> Iterator[str]:
         yield f"The tree tells {told:,} clusters apart, fewer than the {n_clusters:,} asked for."
 
 
-# Share of their mean size below which clusters are called tiny.
-TINY = 0.1
-
 OF_SIZES = ("n_clusters", "n_tiny_clusters")
-
-
-def count_clusters(sizes: np.ndarray) -> dict[str, int]:
-    """Return how many clusters of ``sizes`` (K,) have objects, and how many of these are tiny, by name.
-
-    Tiny ones have less than a tenth of their mean number of objects.
-    """
-    found = sizes[sizes > 0]
-    tiny = np.count_nonzero(found < TINY * found.mean()) if found.size else 0
-    return dict(zip(OF_SIZES, (found.size, int(tiny)), strict=True))
 
 
 def clusters_in_words(n_clusters: int, n_tiny_clusters: int | None, most: int) -> str:

@@ -47,7 +47,6 @@ from bigcons.stores.ensemble_store import (
     Content,
     Header,
     StoredRows,
-    observed,
     tile_checksums,
 )
 from bigcons.stores.generator import Generator, StoredGenerator
@@ -62,10 +61,11 @@ from bigcons.tables.encode import chunk_rows_within, label_dtype, warn_of_suspec
 from bigcons.tables.files import ParquetTable, describe, is_parquet, provenance_of_files
 from bigcons.tables.ids import Ids
 from bigcons.tables.intake import open_table
+from bigcons.tables.labels import observed
 from bigcons.tables.memory import HardenedTable
 from bigcons.tables.select import INDEX, Column, Columns, Selection, choices_of, select, source_of
 from bigcons.tables.table import Table
-from bigcons.validation import check_choice, check_int
+from bigcons.validation import check_choice, check_int, check_rows
 
 
 class Ensemble(Objects):
@@ -409,7 +409,7 @@ class Ensemble(Objects):
         Of soft clusterings, the memberships ``(stop - start, n_base_clusters)`` float32.
         In memory, this is a view that must not be modified. Raises CorruptStoreError for damaged chunks.
         """
-        self._refuse_outside(start, stop)
+        check_rows(start, stop, self.n_objects)
         if isinstance(self._labels, np.ndarray):
             return self._labels[start:stop]
         return self._labels.read(start, stop)

@@ -27,6 +27,7 @@ from bigcons.stores.generator import Generator, StoredGenerator
 from bigcons.stores.store import Store, consistent, write_file
 from bigcons.tables.encode import label_dtype
 from bigcons.tables.ids import Ids
+from bigcons.tables.labels import observed
 
 KIND = "ensemble"
 MAX_CHUNK_COLUMNS = 128
@@ -241,16 +242,6 @@ class StoredRows(ABC):
         """Return the error of damaged rows, or that of a store that has changed since it was opened."""
         self._check_unchanged()
         return corrupt(self.path, f"is damaged in rows {start} to {stop} ({reason})", RESTORE)
-
-
-def observed(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return which partitions label each object (rows, M), given labels (rows, M) or memberships (rows, B).
-
-    Partition ``u`` has the columns of memberships from ``offsets[u]``, all 0 where it is missing.
-    """
-    if rows.dtype.kind != "f":
-        return rows >= 0
-    return np.maximum.reduceat(rows, offsets[:-1], axis=1) > 0
 
 
 def tile_checksums(block: np.ndarray, columns: int) -> list[int]:

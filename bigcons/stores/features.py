@@ -38,6 +38,7 @@ from bigcons.tables.intake import open_table
 from bigcons.tables.reading import loose_number
 from bigcons.tables.select import Column, Columns, choices_of, select
 from bigcons.tables.table import Rows, Table
+from bigcons.validation import check_rows
 
 _BLOCK_VALUES = 1 << 20
 
@@ -244,7 +245,7 @@ class Features(Objects):
 
         Reading from the middle of a CSV file parses everything before it; `iterate` reads any source once.
         """
-        self._refuse_outside(start, stop)
+        check_rows(start, stop, self.n_objects)
         return next(values for _, values in self._stream([Block(0, start, stop)], self._may_be_missing))
 
     def iterate(

@@ -58,7 +58,7 @@ from bigcons.stores.pair_store import KIND, RESTORE, write_pairs
 from bigcons.stores.store import Objects, Store, consistent
 from bigcons.tables.files import describe, footer_of, is_parquet, provenance_of_files
 from bigcons.tables.intake import open_table
-from bigcons.validation import check_int
+from bigcons.validation import check_int, check_rows
 
 DEFAULT_MEMORY = 10**9
 """Budget for converting Parquet to rows where none is given."""
@@ -270,7 +270,7 @@ class PairTable(Objects):
 
         Raises CorruptStoreError if rows of a stored table are invalid.
         """
-        self._refuse_outside(start, stop)
+        check_rows(start, stop, self.n_objects)
         indptr = self._part("indptr", start, stop + 1)
         entries = (int(indptr[0]), int(indptr[-1]))
         columns = (self._part(name, *entries) for name in ("indices", "n_agree", "n_seen"))

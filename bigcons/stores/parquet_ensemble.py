@@ -44,7 +44,6 @@ from bigcons.stores.ensemble_store import (
     RowsWriter,
     StoredRows,
     link_kept,
-    observed,
     refuse_other_length,
     require,
 )
@@ -54,6 +53,7 @@ from bigcons.tables.codes import Encoding, integer_lookup, text_lookup
 from bigcons.tables.encode import counts_of, default_chunk_rows, label_dtype, partition_names, scan_labels
 from bigcons.tables.files import MADE_FOR_ENSEMBLE, ParquetTable, footer_of, is_within
 from bigcons.tables.ids import canonical, parts_of
+from bigcons.tables.labels import observed
 from bigcons.tables.reading import rule_of_values
 from bigcons.tables.select import SelectedTable
 from bigcons.tables.table import Table

@@ -13,10 +13,11 @@ from bigcons.errors import EmptyPartitionError, InvalidInputError
 from bigcons.memory import Block, row_blocks
 from bigcons.storage.commit import is_store
 from bigcons.stores.consensus import Consensus
-from bigcons.stores.ensemble_store import SUM_TOLERANCE, observed
+from bigcons.stores.ensemble_store import SUM_TOLERANCE
 from bigcons.tables.encode import given_names
 from bigcons.tables.ids import Ids, refuse_other_ids
 from bigcons.tables.intake import open_table
+from bigcons.tables.labels import observed
 from bigcons.tables.select import Column, select
 
 if TYPE_CHECKING:  # it imports Arrow, which few fits need

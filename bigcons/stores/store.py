@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.errors import CorruptStoreError
 from bigcons.layout import PARQUET, Array, Layout, Piece, layout_of
 from bigcons.storage.arrays import (
     SharedChunks,
@@ -215,14 +215,6 @@ class Objects:
     def id_name(self) -> str | None:
         """Name of the column that identifies the objects; None if they have no ids."""
         return None if self.id_column is None else self.id_column.facts.name
-
-    def _refuse_outside(self, start: int, stop: int) -> None:
-        """Raise InvalidInputError unless the rows ``start`` to ``stop`` are there."""
-        if not 0 <= start <= stop <= self.n_objects:
-            raise InvalidInputError(
-                f"rows {start} to {stop} are not within the {self.n_objects:,} objects; "
-                f"use 0 <= start <= stop <= {self.n_objects:,}."
-            )
 
 
 def reopened(kind: Any, *given: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The labels of one clustering, recoded block by block."""
+"""Rows of labels: which partitions label them, and those of one clustering, recoded block by block."""
 
 from __future__ import annotations
 
@@ -13,14 +13,23 @@ from bigcons.tables.codes import Encoding, EncodingBuilder
 from bigcons.validation import is_text
 
 
+def observed(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return which partitions label each object (rows, M), given labels (rows, M) or memberships (rows, B).
+
+    Partition ``u`` has the columns of memberships from ``offsets[u]``, all 0 where it is missing.
+    """
+    if rows.dtype.kind != "f":
+        return rows >= 0
+    return np.maximum.reduceat(rows, offsets[:-1], axis=1) > 0
+
+
 class LabelColumn:
     """Labels ``(n_objects,)`` of a clustering, recoded to 0 .. n_clusters - 1 as they are read.
 
     The text index of a pandas Series is kept, as the names of the rows.
-    ``values`` are the different ones, ascending, if they are known to be whole numbers from 0, -1 for none.
     """
 
-    def __init__(self, name: str, labels: Any, values: np.ndarray | None = None) -> None:
+    def __init__(self, name: str, labels: Any) -> None:
         self.name = name
         index = getattr(labels, "index", None)
         self.row_names: Any = index if is_text(index) else None
@@ -31,11 +40,6 @@ class LabelColumn:
         if len(shape) != 1:
             raise InvalidInputError(f"{name} has shape {shape}; pass one label per object, (n_objects,).")
         self.n_objects: int = shape[0]
-        self._code_of: np.ndarray | None = None
-        if values is not None:
-            self.values = values
-            self._code_of = np.full(int(values.max(initial=-1)) + 2, -1)  # the last entry is that of -1
-            self._code_of[values] = np.arange(values.size)
 
     @property
     def n_clusters(self) -> int:
@@ -49,8 +53,6 @@ class LabelColumn:
 
     def codes(self, start: int, stop: int) -> np.ndarray:
         """Return the codes ``(stop - start,)`` int64 of a range of objects, -1 where missing."""
-        if self._code_of is not None:
-            return self._code_of[self._labels[start:stop]]
         return self._encoding.encode(self._labels[start:stop]).astype(np.int64, copy=False)
 
     @cached_property

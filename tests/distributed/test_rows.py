@@ -18,7 +18,7 @@ from bigcons.execution.engine import SerialEngine, fold
 from bigcons.methods.bce.variational import NO_STEP, VariationalBCE
 from bigcons.methods.mixture import MixtureProblem
 from bigcons.metrics import adjusted_rand
-from bigcons.solving.passes import add_all
+from bigcons.solving.starts import add_all
 from tests.support.strategies import label_matrices
 
 K = 3

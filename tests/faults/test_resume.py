@@ -33,7 +33,8 @@ from bigcons.errors import (
 from bigcons.execution.engine import SerialEngine
 from bigcons.memory import Block
 from bigcons.methods.pcc.pairs import N_BLOCKS as BLOCKS_OF_PAIRS
-from bigcons.solving.workspace import Output, can_resume, open_workspace
+from bigcons.solving.output import Output, can_resume
+from bigcons.solving.passes import open_workspace
 from bigcons.storage.checkpoint import FileBlocks, Snapshots
 from bigcons.storage.locks import lock_path
 from bigcons.storage.places import DiskPlace
@@ -330,7 +331,7 @@ N_BLOCKS = 5
 # what is interrupted in which call, and the passes that are then kept
 MOMENTS = {
     "survey": ("bigcons.methods.pcc.estimator.take_survey", 1, None),
-    "starts": ("bigcons.methods.pcc.variants.solve_sample", 1, None),
+    "starts": ("bigcons.methods.pcc.all_pairs.solve_sample", 1, None),
     "extension": ("bigcons.storage.checkpoint.FileBlocks.write", 3, None),
     "first commit": ("bigcons.storage.checkpoint.Snapshots.save", 1, None),
     "pass 1": ("bigcons.storage.checkpoint.FileBlocks.write", N_BLOCKS + 3, 0),

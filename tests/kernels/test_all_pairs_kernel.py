@@ -14,11 +14,11 @@ from bigcons.coassociation.factorized import (
 )
 from bigcons.kernels import all_pairs as kernel
 from bigcons.methods.pcc.all_pairs import (
+    ENOUGH,
     add_changes,
     add_step_sums,
     apply_change,
     apply_part,
-    decreases_enough,
     line_search,
     measure_block,
     objective_change,
@@ -96,7 +96,7 @@ def measure_in_blocks(problem, state, updated, rows):
 def advance(problem, state, rows):
     """Return the step length of one pass as a solve makes it, the memberships and their state."""
     change, updated = update_in_blocks(problem, state, rows)
-    if decreases_enough(state, change):
+    if objective_change(state, change) <= ENOUGH * change.predicted:
         return 1.0, updated, apply_change(state, change)
     along = measure_in_blocks(problem, state, updated, rows)
     step, _ = line_search(state, change, along)
@@ -361,7 +361,7 @@ def test_line_search__quartic_is_the_objective_along_the_step(problem):
     assert gain <= scale
 
 
-def test_decreases_enough__tells_steps_that_overshoot():
+def test_line_search__shortens_steps_that_overshoot():
     labels = np.zeros((30, 3), np.int8)
     labels[:, 1] = np.arange(30) % 2
     offsets = np.array([0, 1, 3, 4])

@@ -22,7 +22,8 @@ from bigcons.methods.pcc.prototypes import (
     update_block,
 )
 from bigcons.metrics import adjusted_rand, pcc_objective
-from bigcons.storage.checkpoint import MemoryBlocks, Snapshots
+from bigcons.solving.passes import MemoryBlocks
+from bigcons.storage.checkpoint import Snapshots
 from bigcons.stores.ensemble import Ensemble
 from tests.naive import divergences as naive_divergences
 from tests.naive import pcc as naive_pcc

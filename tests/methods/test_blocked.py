@@ -15,7 +15,10 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.memory import row_blocks
 from bigcons.methods.pcc.all_pairs import dirichlet, perturbed_uniform
+from bigcons.methods.pcc.estimator import choose_variant
 from bigcons.methods.pcc.pairs import (
+    Blocked,
+    Heap,
     Neighborhoods,
     color_blocks,
     cut_blocks,
@@ -25,7 +28,6 @@ from bigcons.methods.pcc.pairs import (
     take_stretch,
     task_bytes,
 )
-from bigcons.methods.pcc.variants import Blocked, Heap, choose_variant
 from bigcons.metrics import adjusted_rand
 from bigcons.storage.checkpoint import FileBlocks, Snapshots
 from tests.naive import pcc as naive

@@ -22,7 +22,7 @@ from bigcons.errors import (
 )
 from bigcons.execution.blas import one_thread
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
-from bigcons.kernels.overlaps import add_overlaps, count_overlaps, nearest_centers
+from bigcons.kernels.overlaps import add_overlaps, count_overlaps, mirror, nearest_centers
 from bigcons.methods.cspa import CSPA, similarity_matrix
 from bigcons.methods.hbgf import HBGF
 from bigcons.methods.hgpa import HGPA, hyperedges
@@ -30,7 +30,7 @@ from bigcons.methods.mcla import MCLA, jaccard_weights
 from bigcons.metrics import adjusted_rand, nmi
 from bigcons.overlaps import eigenvectors, incidence
 from bigcons.overlaps.embedding import KMeansSettings, bipartite_embedding, cut_embedding, find_centers
-from bigcons.overlaps.incidence import block_overlaps, fold_overlaps, mirror, observed_pairs, votes_of
+from bigcons.overlaps.incidence import block_overlaps, fold_overlaps, observed_pairs, votes_of
 from bigcons.partitioners import graph_of, least_cut, partition_graph
 from bigcons.progress import Progress, report_progress_to
 from bigcons.solving.memory_plan import check_held_plan

@@ -21,7 +21,7 @@ from bigcons.methods.tree import Placement, TreePass
 from bigcons.metrics import adjusted_rand, reliability, trust
 from bigcons.metrics.confidence import independent_share, random_half
 from bigcons.overlaps.tree import MOST_LABELS, Groups, Sample
-from bigcons.stores.ensemble_store import observed
+from bigcons.tables.labels import observed
 from tests.naive import tree as naive
 from tests.support.strategies import label_matrices
 

@@ -11,7 +11,7 @@ from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import SerialEngine
-from bigcons.kernels.trust import compare_partitions
+from bigcons.kernels.label_rows import compare_partitions
 from bigcons.layout import CLUSTER_COLUMNS
 from bigcons.metrics import adjusted_rand, confidence, matching_accuracy, nmi, reliability, trust
 from bigcons.metrics.confidence import EXTRA, random_half

@@ -81,8 +81,8 @@ def test_table__has_a_row_for_each_number_and_that_of_most_evidence_is_the_recom
 
 def test_evidence__counts_what_is_not_agreed_on_against_a_number_and_all_larger_ones():
     lifetime, agreement = np.array([0.1, 0.3, 0.0, 0.5]), np.array([1.0, 0.9, np.nan, 0.6])
-    np.testing.assert_allclose(evidence(lifetime, agreement), [0.1, 0.24, -0.03, 0.3 - 0.2 - 0.03])
     table = {"n_clusters": np.arange(1, 5), "lifetime": lifetime, "agreement": agreement}
+    np.testing.assert_allclose(evidence(table), [0.1, 0.24, -0.03, 0.3 - 0.2 - 0.03])
     told = [NClustersChoice(k, None, table, 0.1, 9).is_clear for k in (1, 2, 4)]
     assert told == [False, True, False]
 

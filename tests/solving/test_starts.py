@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from bigcons import METHODS, Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.metrics import adjusted_rand
-from bigcons.solving.passes import best_start
+from bigcons.solving.starts import best_start
 from bigcons.solving.survey import start_rows
 
 

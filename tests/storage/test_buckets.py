@@ -37,7 +37,8 @@ from bigcons.errors import (
 )
 from bigcons.execution.engine import SerialEngine
 from bigcons.memory import Block
-from bigcons.solving.workspace import Output, open_workspace
+from bigcons.solving.output import Output
+from bigcons.solving.passes import open_workspace
 from bigcons.storage import commit, locks
 from bigcons.storage.buckets import _complaint, bucket_place
 from bigcons.storage.leftovers import machine

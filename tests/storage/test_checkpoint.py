@@ -5,8 +5,9 @@ import pytest
 
 from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.memory import Block
+from bigcons.solving.passes import MemoryBlocks
 from bigcons.storage import checkpoint
-from bigcons.storage.checkpoint import FileBlocks, MemoryBlocks, Snapshots
+from bigcons.storage.checkpoint import FileBlocks, Snapshots
 from tests.support.stores import names_in
 
 BLOCK = Block(2, 10, 15)

@@ -21,10 +21,10 @@ from bigcons.seeding import SeedLike, generator
 from bigcons.solving.assignment import PartitionRule, clusters_by, partition_rule
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.memory_plan import DEFAULT_DATA_BYTES, MemoryPlan, block_label_bytes, label_bytes
-from bigcons.solving.passes import Iterate, Run, Step, best_start, run_passes
+from bigcons.solving.output import Output
+from bigcons.solving.passes import BlockArrays, Iterate, Run, Step, open_workspace, run_passes
+from bigcons.solving.starts import best_start
 from bigcons.solving.survey import Survey, start_rows, take_survey
-from bigcons.solving.workspace import Output, open_workspace
-from bigcons.storage.checkpoint import BlockArrays
 from bigcons.stores.ensemble import Ensemble
 from bigcons.validation import check_choice, check_int, check_number
 

@@ -16,8 +16,10 @@ objects: each gets its best membership given the sample.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -33,15 +35,27 @@ from bigcons.coassociation.factorized import (
     kernels_for,
     no_sums,
 )
-from bigcons.execution.engine import stop_if_cancelled
-from bigcons.memory import Block
+from bigcons.divergences import Divergence
+from bigcons.errors import MemoryBudgetError
+from bigcons.execution.engine import Engine, stop_if_cancelled
+from bigcons.memory import Block, enough_for, format_size, parse_size
+from bigcons.methods.tree import Placement
 from bigcons.metrics.clusterings import entropies_of_table
+from bigcons.overlaps.tree import Sample, n_groups_for, plan_bytes
 from bigcons.progress import progress
 from bigcons.seeding import generator
-from bigcons.solving.passes import Iterate, Run, Step
-from bigcons.solving.survey import mean_pair_weight
+from bigcons.solving.assignment import count_given
+from bigcons.solving.memory_plan import DEFAULT_DATA_BYTES, MemoryPlan, block_label_bytes, is_planned
+from bigcons.solving.output import Output
+from bigcons.solving.passes import Iterate, Run, Step, run_passes
+from bigcons.solving.survey import Survey, mean_pair_weight
+from bigcons.stores.aligning import Start
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.ensemble_store import observed
+from bigcons.stores.trust import TRUST_ROW
+from bigcons.tables.labels import observed
+
+SQUARES, DIVERGENCES, HEAP, BLOCKED = "squares", "divergences", "heap", "blocked"
+"""The kinds of variants."""
 
 SUBSAMPLE = 2048
 """The largest number of objects that a start is solved on."""
@@ -50,6 +64,11 @@ SUBSAMPLE = 2048
 # step lowers the objective): 2,000 objects in 60 partitions take 180 passes with it, 280 without. Several
 # blocks move at once and overshoot already, so they do without it.
 RELAXATION = 1.5
+
+# A full step keeps the exact zeros of the memberships and needs no second fold, so it is taken if the blocks
+# together gain at least this share of what each would alone. In the quadratic model it then achieves at least
+# half the decrease of the best step length.
+ENOUGH = 0.3
 
 
 # One block
@@ -136,16 +155,6 @@ def objective_change(sums: AgreementSums, change: Change) -> float:
     agreement = 2.0 * sums.dot(sums.S, change.S) + sums.dot(change.S, change.S) - change.squares
     together = 2.0 * sums.inner(sums.T, change.T) + sums.inner(change.T, change.T) - change.quartics
     return float(-agreement + 0.5 * together)
-
-
-def decreases_enough(sums: AgreementSums, change: Change) -> bool:
-    """Return whether the full step lowers the objective sufficiently compared with the prediction.
-
-    A full step keeps the exact zeros of the memberships and needs no second fold, so it is taken if the
-    blocks together gain at least 30 % of what each would alone. In the quadratic model it then achieves at
-    least half the decrease of the best step length.
-    """
-    return objective_change(sums, change) <= 0.3 * change.predicted
 
 
 def apply_change(sums: AgreementSums, change: Change) -> AgreementSums:
@@ -317,7 +326,8 @@ class AllPairs:
         """Take the full step if the objective decreases enough, else the best shorter one."""
         sums, length, n_generations = at.state, 1.0, 1
         reached = apply_change(sums, total)
-        if len(run.blocks) > 1 and total.n_moved > 0 and not decreases_enough(sums, total):
+        is_short = len(run.blocks) > 1 and objective_change(sums, total) > ENOUGH * total.predicted
+        if is_short and total.n_moved > 0:
             reads = [at.generation, at.generation + 1]
             along = run.fold(run.visit(measure_block, sums, self.offsets, reads=reads), add_step_sums)
             length, _ = line_search(sums, total, along)
@@ -549,3 +559,149 @@ def entropy_weights(labels: np.ndarray, offsets: np.ndarray) -> Weights:
     # still placed by it
     weights = np.maximum(worth, 0.001 * worth.mean())
     return Weights.of(weights / weights.mean(), offsets)
+
+
+# The variants of PCC
+
+
+class Solution(NamedTuple):
+    """The memberships found, and what else a fit keeps."""
+
+    read: Callable[[Block], np.ndarray]
+    """Gives the memberships (rows, K) float32 of a block, read-only."""
+    at: Iterate[Any]
+    """Where the passes ended."""
+    gap: float
+    converged: bool
+    placer: Callable[[np.ndarray], np.ndarray] | None
+    """Gives the memberships of new objects; None if they cannot be placed."""
+    attributes: dict[str, Any]
+    """Further results of the fit."""
+
+
+@dataclass(frozen=True)
+class Variant(ABC):
+    """A way to solve PCC, with checked parameters."""
+
+    n_clusters: int
+    divergence: Divergence
+    pairs: Any
+    max_iter: int | str | None
+    tol: float
+    n_init: int
+    weights: Weights | str | None
+    calibrates: bool
+    memory: str | float | None
+    earlier: Start | None
+    """Clusters to start from."""
+
+    kind: ClassVar[str]
+    instead: ClassVar[str | None] = None
+    """What takes less memory; None: ConsensusTree, if its plan fits."""
+    n_generations: ClassVar[int] = 3
+    """Generations of the memberships that a pass holds, one of them if it is shortened."""
+
+    def n_passes(self, n_objects: int) -> int:  # noqa: ARG002 - of the heap, which counts steps
+        """Return the largest number of passes."""
+        return 100 if self.max_iter is None else int(self.max_iter)
+
+    def begin(self, sample: Sample, weights: Weights | None, run: Run) -> Solved:
+        """Solve the sample of a run over the labels, from clusters of its tree or of an earlier consensus."""
+        K, n_init = self.n_clusters, self.n_init
+        if self.earlier is None:
+            groups = sample.groups(n_groups_for(K))
+            clusters = groups.clusters_of(groups.cut(K))
+        else:
+            placement, n_init = Placement(run.data.offsets, K, weights), 1
+            state = placement.state(*count_given(self.earlier.clusters, K, weights, run))
+            clusters = placement.place(state, run.sample, None).clusters
+        return solve_sample(run, clusters, K, n_init, weights, calibrates=self.calibrates)
+
+    def statistics_bytes(self, ensemble: Ensemble) -> int:
+        """Return the size of what a block reports of a pass, or of placing objects: the sums."""
+        K, M = self.n_clusters, ensemble.n_partitions
+        return 8 * ((ensemble.n_base_clusters + M) * (K + 8) + M * (K * (K + 1) + 16))
+
+    def held_bytes(self, ensemble: Ensemble) -> int:  # noqa: ARG002 - of pairs in memory
+        """Return the size of what else the solve holds."""
+        return 0
+
+    def plan(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> MemoryPlan:
+        """Return the memory plan; ``in_memory``: whether memberships are held rather than stored."""
+        n, K, rows = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows
+        n_sampled, statistics = min(n, SUBSAMPLE), self.statistics_bytes(ensemble)
+        held = (4 if self.earlier is None else 8) * n + (
+            4 * self.n_generations * n * K + TRUST_ROW.itemsize * n if in_memory else 0
+        )
+        held += n * ensemble.row_bytes if keeps_labels(ensemble, engine) else 0
+        # of the sample: its incidence matrix, overlaps and groups, and a start; or what its judgment takes
+        square = min(n_sampled, ensemble.n_base_clusters)
+        start = 32 * n_sampled * ensemble.n_partitions + 24 * square**2 + 8 * n_sampled * (200 + 4 * K)
+        held += max(start, plan_bytes(ensemble, n_sampled, n_groups_for(K), K))
+        return MemoryPlan(
+            held=held + self.held_bytes(ensemble),
+            # including the memberships before and after, and their change
+            per_block=block_label_bytes(ensemble) + 16 * rows * K + 64 * rows + 3 * statistics,
+            per_result=statistics + 8 * rows + (4 * rows * K if in_memory else 0),
+        )
+
+    def check_memory(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> None:
+        """Log the memory plan; raise MemoryBudgetError if it, or tables for many clusters, are too large."""
+        of_tables = self.statistics_bytes(ensemble)
+        if self.memory is None and of_tables > DEFAULT_DATA_BYTES:
+            raise MemoryBudgetError(
+                f"PCC of {self.n_clusters:,} clusters needs tables of {format_size(of_tables)} a block; "
+                f"pass memory='{enough_for(8 * of_tables)}' to allow it, or use ConsensusTree.",
+                needed=of_tables,
+                budget=DEFAULT_DATA_BYTES,
+            )
+        if is_planned(engine, self.memory):
+            plan = self.plan(ensemble, engine, in_memory=in_memory)
+            stored = self.plan(ensemble, engine, in_memory=False) if in_memory else None
+            remedy = ""
+            if self.memory is not None and plan.n_bytes(engine, ensemble) > parse_size(self.memory):
+                remedy = self._instead(ensemble, engine, parse_size(self.memory), in_memory=in_memory)
+            plan.check("PCC", engine, ensemble, self.memory, remedy, stored)
+
+    def _instead(self, ensemble: Ensemble, engine: Engine, budget: int, *, in_memory: bool) -> str:
+        """Return what to use within a budget that is too small for this, if anything."""
+        from bigcons.methods.tree import ConsensusTree
+
+        if self.instead is not None:
+            return f" or use {self.instead}"
+        plan = ConsensusTree(self.n_clusters).memory_plan(ensemble, engine, in_memory=in_memory)
+        return " or use ConsensusTree" if plan.n_bytes(engine, ensemble) <= budget else ""
+
+    @abstractmethod
+    def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:
+        """Solve, given a run over the labels, from the memberships of ``begin``."""
+
+
+class Squares(Variant):
+    """All pairs by the squared divergence, exactly."""
+
+    kind = SQUARES
+    n_generations = 2
+
+    def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
+        """Solve, given a run over the labels."""
+        at = run_passes(run, AllPairs(run.data.offsets, self.n_clusters, survey.n_seen, begin))
+        counted, gap = at.state.weights, at.records[-1]["gap"]
+        weights = np.ones(len(survey.n_seen)) if counted is None else counted.partitions
+        attributes: dict[str, Any] = {"weights_": weights}
+        if isinstance(counted, Rates):
+            attributes |= rates_found((counted.a, counted.d))
+        place = BySquares(at.state, run.data.offsets)
+        read = partial(run.arrays.read, at.generation)
+        return Solution(read, at, gap, gap <= self.tol, place, attributes)
+
+
+def rates_found(rates: tuple[float, float]) -> dict[str, float]:
+    """Return the attributes of a calibrated co-association."""
+    a, d = rates
+    return {"hit_rate_": a + d, "false_join_rate_": a}
+
+
+def keeps_labels(ensemble: Ensemble, engine: Engine) -> bool:
+    """Return whether labels are read once and kept: for few objects reading costs more than solving."""
+    return engine.shares_memory and ensemble.n_objects * ensemble.row_bytes <= 32_000_000

@@ -1,27 +1,49 @@
-"""The PCC estimator: from parameters to a variant, and from its solution to results."""
+"""The PCC estimator: from parameters to a variant, and from its solution to results.
+
+All pairs by the squared divergence are solved exactly by sums (`all_pairs`), by other divergences pair by
+pair or by prototypes (`prototypes`); listed pairs by a heap in memory, or block by block (`pairs`). `TAKES`
+has which parameter applies to which.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, ClassVar, Literal
+from numbers import Real
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from bigcons.coassociation.factorized import Weights
-from bigcons.divergences import Divergence
+from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.errors import (
     ConvergenceWarning,
+    InvalidInputError,
     OversegmentationWarning,
     SoftEnsembleError,
     UndersegmentationWarning,
     warn_user,
 )
 from bigcons.execution.engine import Engine
-from bigcons.methods.pcc.all_pairs import SUBSAMPLE, BySquares, entropy_weights, packed_sums, unpacked_sums
-from bigcons.methods.pcc.prototypes import ByPrototypes
-from bigcons.methods.pcc.variants import choose_variant, keeps_labels
+from bigcons.memory import parse_size
+from bigcons.methods.pcc.all_pairs import (
+    BLOCKED,
+    DIVERGENCES,
+    HEAP,
+    SQUARES,
+    SUBSAMPLE,
+    AllPairs,
+    BySquares,
+    Squares,
+    Variant,
+    entropy_weights,
+    keeps_labels,
+    packed_sums,
+    unpacked_sums,
+)
+from bigcons.methods.pcc.pairs import DENSE, PAPER, Blocked, Heap, n_pair_ends
+from bigcons.methods.pcc.prototypes import ByGroups, EveryPair
 from bigcons.metrics.confidence import can_weigh
 from bigcons.overlaps.n_clusters import ChoosingClusterer, search_sample
 from bigcons.overlaps.tree import FEWEST_LABELS, Sample, n_groups_for
@@ -33,12 +55,14 @@ from bigcons.solving.estimator import (
     ResumingClusterer,
     SoftPredictingClusterer,
 )
-from bigcons.solving.passes import Run, as_history
+from bigcons.solving.memory_plan import DEFAULT_DATA_BYTES
+from bigcons.solving.output import Output
+from bigcons.solving.passes import Run, as_history, open_workspace
 from bigcons.solving.survey import Survey, take_survey, warn_of_dissent
-from bigcons.solving.workspace import Output, open_workspace
 from bigcons.stores.cluster_tree import LEAST_OBJECTS
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.pairs import PairTable
+from bigcons.stores.pairs import PairTable, pairs_of
+from bigcons.validation import check_choice, check_int, check_number
 
 
 class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, ContinuingClusterer):
@@ -196,12 +220,13 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         variant.check_memory(ensemble, engine, in_memory=out is None and engine.shares_memory)
         n, K = ensemble.n_objects, self.n_clusters
         trusts = can_weigh(ensemble, K)
-        if steps := variant.steps(ensemble):
-            n_trusted = n if trusts else 0
+        if isinstance(variant, Squares):  # costs relative to that of comparing partitions
+            n_trusted, of_pass = n if trusts else 0, 0.8 + 0.06 * K
             expect_steps(
                 {
                     "survey": (n, 0.35),
-                    **steps,
+                    "start of PCC": (n, 1.7 * of_pass),
+                    AllPairs.name: (None, of_pass),
                     "results": (n, 0.03 * K),
                     "compare with partitions": (n_trusted, 1.0),
                     "confidence": (n_trusted, max(4.0, 0.17 * K)),
@@ -246,7 +271,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
             self.start_objectives_: list[float] = at.start_objectives or [self.objective_]
             for name, value in solution.attributes.items():
                 setattr(self, name, value)
-            self._placing: BySquares | ByPrototypes | None = solution.placer
+            self._placing: Callable[[np.ndarray], np.ndarray] | None = solution.placer
             share = engine if out is not None else None  # rows held in memory need no workers
             trust = engine if trusts else None
             self._publish(
@@ -323,3 +348,135 @@ def least_joined_share(n_clusters: int, n_objects: float) -> float:
     It is also the least mean of ``y_i.y_j`` over ``i != j``: ``sum_i y_i`` is shortest if even.
     """
     return max(n_objects / n_clusters - 1.0, 0.0) / (n_objects - 1.0) if n_objects > 1 else 0.0
+
+
+# Which parameters apply, and what solves
+
+
+ALL, ENTROPY, CALIBRATED = "all", "entropy", "calibrated"
+
+
+class Takes(NamedTuple):
+    """The variants that a parameter applies to, and what it requires."""
+
+    of: dict[str, str]
+    """By kind of variant, in words: the default, or what it is; the others refuse it."""
+    needs: str
+    squares_only: bool = False
+    """Whether it requires divergence="l2" besides."""
+
+
+EVERY, ON_PAIRS = (SQUARES, DIVERGENCES, HEAP, BLOCKED), (HEAP, BLOCKED)
+
+TAKES: dict[str, Takes] = {
+    "n_init": Takes(dict.fromkeys(EVERY, "8"), "a start other than that of max_iter='paper'"),
+    "start": Takes(dict.fromkeys(EVERY, "yes"), "a start other than that of max_iter='paper'"),
+    "max_iter": Takes({**dict.fromkeys(EVERY, "100 passes"), HEAP: "10 n K steps"}, ""),
+    "max_iter='paper'": Takes({HEAP: "n K steps"}, "solver='heap' and coassociation='paper'"),
+    "weights": Takes({SQUARES: "yes"}, "pairs='all' and divergence='l2'"),
+    "coassociation='calibrated'": Takes(
+        dict.fromkeys((SQUARES, *ON_PAIRS), "by l2"), "divergence='l2'", squares_only=True
+    ),
+    "soft clusterings": Takes(
+        dict.fromkeys((SQUARES, *ON_PAIRS), "yes"), "divergence='l2' or sampled pairs, for memberships"
+    ),
+}
+"""Which parameters and inputs apply to which variants; "PCC in depth" in the documentation shows it."""
+
+
+def choose_variant(model: Any, ensemble: Ensemble, engine: Engine) -> Variant:
+    """Check the parameters of a `PCC`, refuse those that do not apply, and return the variant."""
+    max_iter, n_init, weights, memory = model.max_iter, model.n_init, model.weights, model.memory
+    check_number("tol", model.tol, at_least=0.0)
+    check_choice("coassociation", model.coassociation, (PAPER, CALIBRATED))
+    divergence, calibrates = resolve_divergence(model.divergence), model.coassociation == CALIBRATED
+    if max_iter not in (None, PAPER):
+        max_iter = check_int("max_iter", max_iter)
+    n_starts = 8 if n_init == "auto" else check_int("n_init", n_init, or_auto=True)
+    if isinstance(weights, str) and weights != ENTROPY:
+        raise InvalidInputError(f"weights={weights!r} is unknown; use 'entropy', numbers or None.")
+    counted = weights if isinstance(weights, str) else Weights.given(weights, ensemble.offsets)
+    kind, pairs = _choose_class(model, divergence, ensemble)
+    if kind is Heap and memory is None and pairs == DENSE:
+        memory = DEFAULT_DATA_BYTES  # all pairs as a list
+    asked = (divergence, pairs, max_iter, model.tol, n_starts, counted, calibrates, memory, model._start)
+    variant = kind(model.n_clusters, *asked)
+    if (
+        kind is Heap
+        and model.solver == "auto"
+        and max_iter != PAPER
+        and getattr(pairs, "path", None) is not None
+    ):
+        # at most: with memberships in memory
+        needed = variant.plan(ensemble, engine, in_memory=True).n_bytes(engine, ensemble)
+        if memory is not None and needed > parse_size(memory):
+            variant = Blocked(model.n_clusters, *asked)
+    given = {
+        "n_init": n_init != "auto",
+        "start": model._start is not None,
+        "max_iter='paper'": max_iter == PAPER,
+        "weights": weights is not None,
+        "coassociation='calibrated'": calibrates,
+    }
+    _refuse_others(variant, ensemble, given)
+    return variant
+
+
+def _refuse_others(variant: Variant, ensemble: Ensemble, given: dict[str, bool]) -> None:
+    """Refuse parameters that are given but do not apply to the variant, or to each other, by `TAKES`."""
+    if ensemble.is_soft:
+        refused = {
+            f"divergence={variant.divergence.label!r}": variant.kind not in TAKES["soft clusterings"].of,
+            "coassociation='calibrated'": variant.calibrates,
+            f"weights={variant.weights!r}": isinstance(variant.weights, str),
+        }
+        for what in (what for what, is_refused in refused.items() if is_refused):
+            raise SoftEnsembleError(f"PCC with {what}", TAKES["soft clusterings"].needs)
+    by_squares, is_paper = variant.divergence.label == "l2", variant.max_iter == PAPER
+    for name in (name for name, is_given in given.items() if is_given):
+        takes = TAKES[name]
+        applies = variant.kind in takes.of and (by_squares or not takes.squares_only)
+        if is_paper:
+            applies &= name not in ("n_init", "start") and not variant.calibrates
+        if not applies:
+            raise InvalidInputError(
+                f"{name} with pairs={variant.pairs!r}, divergence={variant.divergence.label!r}; it requires "
+                f"{takes.needs}."
+            )
+
+
+def _choose_class(model: Any, divergence: Divergence, ensemble: Ensemble) -> tuple[type[Variant], Any]:
+    """Return the variant for the pairs and the solver of a `PCC`, and its pairs, a table opened.
+
+    "auto" solves pairs block by block if they are in tiles, or at least a million: it depends on the
+    pairs alone, as by the number of workers a cluster would find other bits than one thread. Refuses pairs
+    that are none, or of other objects, and solvers of others.
+    """
+    pairs: Any = model.pairs
+    asked, n = model.solver, ensemble.n_objects
+    is_share = isinstance(pairs, Real) and pairs is not True and 0 < float(pairs) <= 1  # not NaN
+    if not (is_share or (isinstance(pairs, str) and pairs in (ALL, DENSE))):
+        if not isinstance(pairs, (str, os.PathLike, PairTable)):
+            raise InvalidInputError(
+                f"pairs={pairs!r}; use 'all', 'dense', a share of the pairs in (0, 1], a PairTable or a path."
+            )
+        pairs = pairs_of(pairs, n)
+        if pairs.n_objects != n:
+            raise InvalidInputError(
+                f"pairs are of n_objects={pairs.n_objects} but the ensemble has n_objects={n}; "
+                "sample pairs of this ensemble."
+            )
+    check_choice("solver", asked, ("auto", ALL, HEAP, BLOCKED))
+    if asked in ((HEAP, BLOCKED) if pairs == ALL else (ALL,)):
+        raise InvalidInputError(
+            f"solver={asked!r} is incompatible with pairs={pairs!r}; "
+            "use solver='all' with pairs='all', and 'heap' or 'blocked' with sampled or dense pairs."
+        )
+    if pairs == ALL:
+        return (Squares if divergence.label == "l2" else EveryPair if n <= SUBSAMPLE else ByGroups), pairs
+    if asked != "auto":
+        return (Heap if asked == HEAP else Blocked), pairs
+    if model.max_iter == PAPER or pairs == DENSE:
+        return Heap, pairs
+    is_tiled = getattr(pairs, "path", None) is not None and pairs.rows_per_block is not None
+    return (Blocked if is_tiled or n_pair_ends(pairs, n) >= 2_000_000 else Heap), pairs

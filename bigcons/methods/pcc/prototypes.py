@@ -20,10 +20,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from bigcons.coassociation.factorized import Rates, add_sums, agreement_sums
 from bigcons.coassociation.grouped import add_tables, choose_centers, copy_tables, tables_of_block
 from bigcons.divergences import Divergence
 from bigcons.kernels import pairwise
@@ -32,11 +34,21 @@ from bigcons.kernels.line_search import newton_search, sampling_search
 from bigcons.kernels.objective import over_votes
 from bigcons.kernels.prototypes import ABOVE_FLOOR, Tables
 from bigcons.memory import Block
-from bigcons.methods.pcc.all_pairs import SUBSAMPLE, Begin, softened, threshold_after
+from bigcons.methods.pcc.all_pairs import (
+    DIVERGENCES,
+    SUBSAMPLE,
+    Begin,
+    BySquares,
+    Solution,
+    Variant,
+    softened,
+    threshold_after,
+)
 from bigcons.progress import progress
 from bigcons.seeding import draw_rows, generator
-from bigcons.solving.passes import Iterate, Record, Run, Step
-from bigcons.storage.checkpoint import BlockArrays
+from bigcons.solving.output import Output
+from bigcons.solving.passes import BlockArrays, Iterate, Record, Run, Step, run_passes
+from bigcons.solving.survey import Survey
 from bigcons.stores.ensemble import Ensemble
 
 # Number of objects whose pairs give the approximation error, and whose memberships renew the centers.
@@ -496,3 +508,88 @@ def sampled_gap(run: Run, generation: int, divergence: Divergence) -> float:
     least = (1.0 + ABOVE_FLOOR) * least_membership(divergence, rows.shape[1])
     highest = np.where(found > least, gradients, -np.inf).max(axis=1)
     return float((highest - gradients.min(axis=1)).max())
+
+
+# Further objects: new ones, and those that occur in no pair
+
+
+def placer_of(
+    run: Run,
+    read: Callable[[Block], np.ndarray],
+    divergence: Divergence,
+    rates: tuple[float, float] | None,
+    left_out: np.ndarray,
+) -> BySquares | ByPrototypes:
+    """Return the placement of further objects over all pairs, given all but the sorted ``left_out``.
+
+    ``run`` is over the labels, and ``read`` gives the memberships of a block. One more pass: the sums of
+    `AllPairs` for the squared divergence, prototypes for any other.
+    """
+    ensemble, offsets, centers, counted = run.data, run.data.offsets, None, None
+    if rates is not None:
+        counted = Rates.of(*rates, np.ones(offsets.size - 1), offsets)
+    if divergence.label != "l2":
+        drawn = draw_rows(ensemble.n_objects, SAMPLE, run.seed, "pcc.placing.sample")
+        kept = np.setdiff1d(drawn, left_out, assume_unique=True)
+        sampled = kept if kept.size else drawn  # prototypes need not come from the solved objects
+        rows = run.engine.map(lambda block: read(block)[block.rows_of(sampled)], run.blocks)
+        first = np.concatenate(list(rows))
+        centers = choose_centers(first, default_prototypes(first.shape[1]))
+
+    def sum_solved(block: Block) -> Any:
+        labels, rows = ensemble.read(block.start, block.stop), block.rows_of(left_out)
+        found = read(block)
+        if rows.size:
+            labels, found = np.delete(labels, rows, axis=0), np.delete(found, rows, axis=0)
+        found = np.ascontiguousarray(found)
+        if centers is None:
+            return agreement_sums(labels, offsets, found, counted)
+        return tables_of_block(centers, offsets, labels, found)
+
+    if centers is None:
+        return BySquares(run.fold(sum_solved, add_sums), offsets)
+    return ByPrototypes(run.fold(sum_solved, add_tables), offsets, divergence)
+
+
+# The variants
+
+
+class EveryPair(Variant):
+    """All pairs of a few thousand objects by any divergence, pair by pair."""
+
+    kind = DIVERGENCES
+
+    def statistics_bytes(self, ensemble: Ensemble) -> int:
+        """Return the size of labels and memberships of all objects, and of the terms of one of them."""
+        n = ensemble.n_objects
+        return n * ensemble.row_bytes + 20 * n * self.n_clusters + 32 * n
+
+    def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
+        """Solve, given a run over the labels."""
+        at = run_passes(run, Pairwise(self.n_clusters, self.divergence, survey.mean_weight, begin))
+        gap, read = at.records[-1]["gap"], partial(run.arrays.read, at.generation)
+        place = placer_of(run, read, self.divergence, None, np.empty(0, np.int64))
+        return Solution(read, at, gap, gap <= self.tol, place, {})
+
+
+class ByGroups(Variant):
+    """All pairs by any divergence, by prototypes."""
+
+    kind = DIVERGENCES
+
+    def statistics_bytes(self, ensemble: Ensemble) -> int:
+        """Return the size of the tables of prototypes."""
+        n_tables = ensemble.n_base_clusters + ensemble.n_partitions
+        return 8 * (default_prototypes(self.n_clusters) + 8) * n_tables
+
+    def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
+        """Solve, given a run over the labels."""
+        scale = survey.mean_weight
+        method = Prototypes(self.divergence, default_prototypes(self.n_clusters), scale, begin)
+        at = run_passes(run, method)
+        gap = sampled_gap(run, at.generation, self.divergence) / scale
+        last = at.records[-1]
+        attributes = {"approximation_error_": last["error"], "grouped_gap_": last["gap"]}
+        place = ByPrototypes(at.state.tables, run.data.offsets, self.divergence)
+        read = partial(run.arrays.read, at.generation)
+        return Solution(read, at, gap, at.is_settled, place, attributes)

@@ -1,4 +1,4 @@
-"""Where a solve keeps intermediate results: in memory, or in a folder next to its output to resume from."""
+"""Where a result is stored, which run it is of, and what earlier runs have left there."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from bigcons.errors import CorruptStoreError, StoreLockedError
-from bigcons.execution.engine import Engine
-from bigcons.storage.checkpoint import BlockArrays, FileBlocks, MemoryBlocks, Snapshots
+from bigcons.storage.checkpoint import Snapshots
 from bigcons.storage.commit import is_store, read_manifest, unless_overwriting
 from bigcons.storage.interface import Place
-from bigcons.storage.leftovers import is_left, temporary_folder
+from bigcons.storage.leftovers import temporary_folder
 from bigcons.storage.locks import sweep_locks, writer_lock
 from bigcons.storage.places import DiskPlace, place_of
 from bigcons.stores.consensus import KIND, Consensus
@@ -36,47 +35,6 @@ class Output(NamedTuple):
     """Method, parameters, seed and labels: a run continues only with the same."""
     source: str = IN_MEMORY
     """What the labels are read from, in words."""
-
-
-class Workspace(NamedTuple):
-    """Rows that objects carry from pass to pass, and snapshots between passes if the solve can be resumed."""
-
-    arrays: BlockArrays
-    snapshots: Snapshots | None
-
-
-@contextmanager
-def open_workspace(
-    output: Output | None, engine: Engine, n_columns: int, dtype: str = "<f4"
-) -> Iterator[Workspace]:
-    """Yield the workspace of a solve whose block arrays have ``n_columns`` of ``dtype``.
-
-    With ``output`` it is the folder ``<path>.partial``, removed on success and on failure before the first
-    snapshot, else kept. An earlier run found there is resumed with ``output.resume``, else discarded. Raises
-    StoreLockedError if another solve uses the folder.
-    """
-    if output is None and engine.shares_memory:
-        yield Workspace(MemoryBlocks(), None)
-        return
-    if output is None:
-        with temporary_folder() as directory:
-            yield Workspace(FileBlocks(directory, n_columns, dtype), None)
-        return
-    folder = partial_folder(output.path)
-    snapshots = Snapshots(folder, output.fingerprint)
-    with writer_lock(folder) as snapshots.check_lock:
-        if not output.resume:
-            folder.remove()
-        if isinstance(folder, DiskPlace):
-            for left in filter(is_left, folder.path.glob(".*.partial")):
-                left.unlink(missing_ok=True)
-        try:
-            yield Workspace(FileBlocks(folder, n_columns, dtype, snapshots.run), snapshots)
-        except BaseException:
-            if not snapshots.exists():
-                folder.remove()
-            raise
-        folder.remove()
 
 
 @contextmanager
