@@ -10,7 +10,7 @@ from bigcons.execution.engine import Engine
 from bigcons.generate.one_pass import choose_pool_rows
 from bigcons.generate.partition import Plan, Settings
 from bigcons.generate.sampling import Scheme
-from bigcons.memory import BLOCK_ROWS, format_size
+from bigcons.memory import BLOCK_ROWS, PROCESS_BYTES, format_size
 from bigcons.seeding import SEGMENT_ROWS
 from bigcons.stores.features import Features
 from bigcons.tables.encode import MIN_CHUNK_ROWS, default_chunk_rows
@@ -22,9 +22,6 @@ _DISTANCE_BYTES = 2048
 """Per cluster: its distances to the 256 points that Lloyd's algorithm processes together."""
 
 _STORE_COPIES = 4
-
-WORKER_BYTES = 370_000_000
-"""By how much packages and kernels let a fresh Dask worker grow: measured, with a margin."""
 
 
 def make_plan(
@@ -106,7 +103,7 @@ def check_workers(name: str, engine: Engine, held: int, task: int) -> None:
     """Raise MemoryBudgetError for a Dask worker whose limit is below what it holds and its tasks need."""
     admission = getattr(engine, "admission", None)
     if admission is not None:
-        admission.check_limits(name, lambda at_first, now: max(at_first + WORKER_BYTES, now) + held, task)
+        admission.check_limits(name, PROCESS_BYTES + held, task)
 
 
 class SamplingPlan(NamedTuple):

@@ -31,7 +31,7 @@ from bigcons.metrics.ensemble import average_criterion
 from bigcons.progress import job, progress
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.base import Estimator, check_is_fitted
-from bigcons.solving.memory_plan import LabelsNeededError, PlannedEnsemble, solving
+from bigcons.solving.memory_plan import LabelsNeededError, PlannedEnsemble
 from bigcons.solving.placing import Placed, PlaceTask, place_features, tables_of_generator
 from bigcons.solving.results import Found, Results, Use
 from bigcons.solving.workspace import (
@@ -223,22 +223,10 @@ class ConsensusClusterer(Estimator):
                 if finished.has_placing and isinstance(self, PredictingClusterer):
                     self.take_placing(finished, ensemble)
             else:
-                with (
-                    open_engine(self.client) as engine,
-                    solving(self._compiled_for(ensemble), engine),
-                    self._n_clusters_chosen(ensemble, engine, seed),
-                ):
+                with open_engine(self.client) as engine, self._n_clusters_chosen(ensemble, engine, seed):
                     self._solve(ensemble, engine, seed, output)
             self._start = None
         return self
-
-    def _compiled_for(self, ensemble: Ensemble) -> tuple[Any, ...]:
-        """Return what the kernels of a solve depend on: the method, its options and the type of labels."""
-        others = {"n_clusters", "random_state", "memory", "out", "client"}
-        options = {name: value for name, value in self.changed_params().items() if name not in others}
-        n_clusters: Any = self.n_clusters
-        how = n_clusters == AUTO, self._start is not None
-        return type(self), repr(options), how, ensemble.dtype, ensemble.is_soft
 
     def _checked_start(self, start: Any, ensemble: Ensemble) -> Start:
         """Return the clusters to start from; refuse them if the method cannot, or has another number."""

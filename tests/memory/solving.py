@@ -33,8 +33,7 @@ def smallest_budget(options, client):
     try:
         fit(options, client, "1kB")
     except MemoryBudgetError as refusal:
-        needed = re.search(r"raise it to (\\S+ [A-Z]?B)", str(refusal))[1]
-    return int(1.02 * parse_size(needed))  # the message is rounded, and an attempt leaves something behind
+        return parse_size(re.search(r"raise it to (\\S+ [A-Z]?B)", str(refusal))[1])
 
 def cluster():
     import distributed
@@ -47,8 +46,8 @@ if __name__ == "__main__":
         with workers.get_client() if workers else nullcontext("threads") as client:
             budget = smallest_budget(options, client)
             fit(options, client, budget)
-            if options["again"]:  # by what libraries keep, above what is planned for kernels
-                fit({**options, "out": options["out"] + "-again"}, client, int(1.03 * budget))
+            if options["again"]:  # the process is larger now, and the call takes no more than before
+                fit({**options, "out": options["out"] + "-again"}, client, budget)
     print(budget)
 """
 
