@@ -33,6 +33,9 @@ PROCESS_BYTES = 370_000_000
 WORKER_BYTES = 290_000_000
 """What a Dask worker that solves takes at most, without data: it loads no scikit-learn."""
 
+DEFAULT_DATA_BYTES = 4_000_000_000
+"""Data that may be held if no budget is given."""
+
 MOST_BYTES = 1 << 50
 """The largest budget; no machine has more, so a larger one is a mistake."""
 

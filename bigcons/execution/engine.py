@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any, Protocol, Self, TypeGuard, TypeVar
 
 from bigcons.errors import InvalidInputError
-from bigcons.memory import MOST_TOGETHER, Block
+from bigcons.memory import DEFAULT_DATA_BYTES, MOST_TOGETHER, Block, DataBudget, parse_size
 from bigcons.progress import Task
 
 Item = TypeVar("Item")
@@ -243,6 +243,20 @@ class _OfThisProcess:
 def local_engine(engine: Engine) -> Engine:
     """Return an engine whose tasks may write to arrays of this process: the given one, else threads."""
     return engine if engine.shares_memory else ThreadsEngine()
+
+
+def beside_processes(memory: str | float | None, engine: Engine, taken: int) -> DataBudget:
+    """Return what ``memory`` leaves for data beside ``taken`` bytes of processes; 4 GB if it is None.
+
+    It is negative if the processes take more. Workers that join later get work only in the place of others.
+    """
+    if memory is None:
+        return DataBudget(DEFAULT_DATA_BYTES, taken)
+    admission = getattr(engine, "admission", None)
+    if admission is not None and admission.fits is None:  # what is left would shrink as workers join
+        processes, workers = engine.n_processes, engine.n_workers
+        admission.fits = lambda sizes: sizes.n_processes <= processes and sizes.n_workers <= workers
+    return DataBudget(parse_size(memory) - taken, taken)
 
 
 def _is_address(client: object) -> TypeGuard[str]:

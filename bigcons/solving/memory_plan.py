@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import MemoryBudgetError
-from bigcons.execution.engine import Engine
+from bigcons.execution.engine import Engine, beside_processes
 from bigcons.memory import (
+    DEFAULT_DATA_BYTES,
     PROCESS_BYTES,
     WORKER_BYTES,
     Block,
@@ -25,9 +26,6 @@ from bigcons.stores.ensemble_store import Header
 from bigcons.tables.encode import default_chunk_rows, label_dtype
 
 logger: logging.Logger = logging.getLogger("bigcons")
-
-# Data that in-memory methods may hold if no budget is given.
-DEFAULT_DATA_BYTES = 4_000_000_000
 
 
 class MemoryPlan(NamedTuple):
@@ -162,21 +160,15 @@ def data_budget(memory: str | float | None, engine: Engine, ensemble: Ensemble) 
     Raises MemoryBudgetError if it is below the memory of the processes themselves.
     """
     taken = process_bytes(engine) + (reading_bytes(engine, ensemble) if ensemble.path is None else 0)
-    if memory is None:
-        return DataBudget(DEFAULT_DATA_BYTES, taken)
-    left = parse_size(memory) - taken
-    if left <= 0:
+    budget = beside_processes(memory, engine, taken)
+    if memory is not None and budget.n_bytes <= 0:
         raise MemoryBudgetError(
-            f"memory={format_size(parse_size(memory))} is below the {format_size(taken)} of "
-            "the processes themselves; raise it.",
+            f"memory={format_size(parse_size(memory))} is below the {format_size(taken)} of the processes "
+            "themselves; raise it.",
             needed=taken,
             budget=parse_size(memory),
         )
-    admission = getattr(engine, "admission", None)
-    if admission is not None and admission.fits is None:  # what is left would shrink as workers join
-        processes, workers = engine.n_processes, engine.n_workers
-        admission.fits = lambda sizes: sizes.n_processes <= processes and sizes.n_workers <= workers
-    return DataBudget(left, taken)
+    return budget
 
 
 def process_bytes(engine: Engine | EngineSizes) -> int:

@@ -12,7 +12,7 @@ import pytest
 
 from bigcons import datasets, generate
 from bigcons.errors import MemoryBudgetError
-from bigcons.generate.planning import WORKER_BYTES
+from bigcons.memory import PROCESS_BYTES
 
 N_OBJECTS = 5000  # a whole segment and a part of one
 
@@ -73,8 +73,7 @@ def test_generate__a_worker_grows_no_more_than_is_planned():
         distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
-        (before,) = client.run(peak).values()
         for train in ("auto", "all"):
             generate.kmeans(points, n_clusters=3, n_partitions=2, train=train, client=client, random_state=0)
         (after,) = client.run(peak).values()
-    assert after - before < WORKER_BYTES + 40e6  # and what there is of data, planned besides
+    assert after < PROCESS_BYTES + 40e6  # and what there is of data, planned besides

@@ -1,6 +1,7 @@
 """The memory promise of stored solves: the smallest budget that is accepted, against the measured peak.
 
-The peak is that of all processes of the solve together, workers too.
+The peak is that of all processes of the solve together, workers too. What is set aside for packages and
+kernels could hide data: `test_growth_memory` measures these alone.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-N_OBJECTS, N_PARTITIONS, K = 600_000, 250, 4
+N_OBJECTS, N_PARTITIONS, K = 460_000, 250, 4
 
 
 @pytest.fixture(scope="module")
 def ensemble(tmp_path_factory):
-    """A store of 150 MB; wide, not long, for the time goes into objects."""
+    """A store of 115 MB; wide, not long, for the time goes into objects."""
     path = tmp_path_factory.mktemp("ensemble") / "e.zarr"
     rng = np.random.default_rng(0)
     labels = rng.integers(-1, 2, (N_OBJECTS, N_PARTITIONS), np.int8)
@@ -43,7 +44,6 @@ def test_fit__keeps_the_promise_of_the_smallest_budget(ensemble, tmp_path, engin
     peak, budget = solve(tmp_path, **options, again=True)
     print(f"peak {peak / 1e6:.0f} MB of {budget / 1e6:.0f} MB")
     assert peak <= budget, f"{peak / 1e6:.0f} MB in use under a budget of {budget / 1e6:.0f} MB"
-    assert peak + N_OBJECTS * (N_PARTITIONS + 8 * K) > budget, "a solve that held all would keep it, too"
 
 
 def test_fit__keeps_the_promise_of_the_smallest_budget_from_parquet(ensemble, tmp_path):

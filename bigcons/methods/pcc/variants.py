@@ -30,7 +30,7 @@ from bigcons.errors import (
     warn_user,
 )
 from bigcons.execution.engine import Engine, local_engine
-from bigcons.memory import Block, enough_for, format_size, parse_size
+from bigcons.memory import DEFAULT_DATA_BYTES, Block, enough_for, format_size, parse_size
 from bigcons.methods.pcc.all_pairs import (
     SUBSAMPLE,
     AllPairs,
@@ -60,7 +60,6 @@ from bigcons.methods.tree import Placement
 from bigcons.overlaps.tree import Sample, n_groups_for, plan_bytes
 from bigcons.solving.assignment import count_given
 from bigcons.solving.memory_plan import (
-    DEFAULT_DATA_BYTES,
     MemoryPlan,
     block_label_bytes,
     is_planned,
