@@ -17,7 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Protocol, Self, TypeGuard, TypeVar
 
@@ -150,7 +150,8 @@ def open_engine(client: object = None) -> Iterator[Engine]:
             with connect(client) as engine:
                 yield engine
         else:
-            yield resolve_engine(client)
+            with computing_on(client):
+                yield resolve_engine(client)
     except SystemError as error:  # by which Numba's dispatcher in C replaces it
         reason: BaseException | None = error
         while isinstance(reason, SystemError):
@@ -158,6 +159,13 @@ def open_engine(client: object = None) -> Iterator[Engine]:
         if isinstance(reason, KeyboardInterrupt):
             raise reason from None
         raise
+
+
+def computing_on(client: object) -> AbstractContextManager[Any]:
+    """Return a context in which dask collections are computed on ``client``, if it is one of Dask."""
+    distributed: Any = sys.modules.get("distributed")
+    is_client = distributed is not None and isinstance(client, distributed.Client)
+    return client.as_current() if is_client else nullcontext()  # type: ignore[attr-defined]
 
 
 def resolve_engine(client: object = None) -> Engine:

@@ -23,7 +23,7 @@ from bigcons.errors import (
     SuspiciousLabelsWarning,
     warn_user,
 )
-from bigcons.execution.engine import Engine, SerialEngine, open_engine
+from bigcons.execution.engine import Engine, SerialEngine, computing_on, open_engine
 from bigcons.layout import TRUST
 from bigcons.memory import Block
 from bigcons.metrics import confidence
@@ -193,7 +193,8 @@ class ConsensusClusterer(Estimator):
             nullcontext() if path is None else logging_how_to_resume(path, overwrite),
         ):
             x = select(x, id=id, columns=columns, drop=drop)
-            ensemble, output = as_ensemble(x, soft=True), None
+            with computing_on(self.client):
+                ensemble, output = as_ensemble(x, soft=True), None
             if ensemble.is_soft and not self.info.soft_input:
                 raise SoftEnsembleError(type(self).__name__, "a method for memberships: PCC, HBGF or MCLA")
             self._check_n_clusters(self.n_clusters, ensemble.n_objects)
