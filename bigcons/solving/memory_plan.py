@@ -62,7 +62,7 @@ class MemoryPlan(NamedTuple):
         admission = getattr(engine, "admission", None)
         if admission is not None:
             admission.fits = None
-            of_process = WORKER_BYTES + reading_bytes(EngineSizes(1, 0, 0, 1, True), ensemble)
+            of_process = WORKER_BYTES + reading_bytes(EngineSizes(1, 0, 0, 1, False), ensemble)
             of_thread = self.per_block + 2 * max(self.per_result, engine.bundle_bytes)
             admission.check_limits(name, of_process, of_thread)
         needed = self.n_bytes(engine, ensemble)
@@ -183,7 +183,9 @@ def process_bytes(engine: Engine | EngineSizes) -> int:
 def reading_bytes(engine: Engine | EngineSizes, ensemble: Ensemble) -> int:
     """Return what reading takes in all processes, besides blocks: buffers, or an ensemble in memory."""
     if ensemble.path is None:
-        return label_bytes(ensemble, ensemble.n_objects) * engine.n_processes
+        # sent to workers, each process has it pickled, too, and the scheduler what it passes on
+        copies = 1 if engine.shares_memory else 2 * engine.n_processes + 1
+        return label_bytes(ensemble, ensemble.n_objects) * copies
     # the client reads nothing, unless the workers are its threads
     n_readers = 1 if engine.shares_memory else max(engine.n_processes - 1, 1)
     if ensemble.stored is not None:

@@ -20,12 +20,13 @@ import json, re, sys, warnings
 from contextlib import nullcontext
 
 def fit(options, client, memory):
-    from bigcons import METHODS
+    from bigcons import METHODS, Ensemble
     model = METHODS[options["method"]](memory=memory, client=client, random_state=0)
     short = {"n_init": 1, "max_iter": 1, "tol": 0.0}
     model.set_params(**{name: short[name] for name in short.keys() & model.get_params()})
     model.set_params(**options["parameters"])
-    model.fit(options["ensemble"], out=options["out"])
+    x = Ensemble.open(options["ensemble"]).load() if options["held"] else options["ensemble"]
+    model.fit(x, out=options["out"])
 
 def smallest_budget(options, client):
     from bigcons.errors import MemoryBudgetError
@@ -107,9 +108,12 @@ def tree_bytes(root):
     return total
 
 
-def solve(folder, *, again=False, **options):
-    """Solve in processes of their own, ``again`` if asked; return their peak and the smallest budget."""
-    with start(CHILD, folder, {**options, "again": again}) as child:
+def solve(folder, *, again=False, held=False, **options):
+    """Solve in processes of their own; return their peak and the smallest budget.
+
+    ``again``: twice; ``held``: with the ensemble in memory.
+    """
+    with start(CHILD, folder, {**options, "again": again, "held": held}) as child:
         root, peak = psutil.Process(child.pid), 0
         while child.poll() is None:
             with suppress(psutil.NoSuchProcess):

@@ -46,6 +46,18 @@ def test_fit__keeps_the_promise_of_the_smallest_budget(ensemble, tmp_path, engin
     assert peak <= budget, f"{peak / 1e6:.0f} MB in use under a budget of {budget / 1e6:.0f} MB"
 
 
+def test_fit__keeps_the_promise_of_an_ensemble_in_memory_that_workers_are_sent(ensemble, tmp_path):
+    options = {
+        "method": "mixture",
+        "engine": "cluster",
+        "ensemble": ensemble,
+        "parameters": {"n_clusters": K},
+    }
+    peak, budget = solve(tmp_path, **options, held=True)
+    print(f"peak {peak / 1e6:.0f} MB of {budget / 1e6:.0f} MB")
+    assert peak <= budget, f"{peak / 1e6:.0f} MB in use under a budget of {budget / 1e6:.0f} MB"
+
+
 def test_fit__keeps_the_promise_of_the_smallest_budget_from_parquet(ensemble, tmp_path):
     path = Ensemble.open(ensemble).save(tmp_path / "e.parquet").path
     asked = {"n_clusters": K}
