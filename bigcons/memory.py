@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,6 +26,15 @@ MOST_TOGETHER = 8
 
 TILE_ROWS = 1024
 """Rows on each side of a tile of a square of objects: 8 MB of distances."""
+
+PROCESS_BYTES = 370_000_000
+"""What a process that does one thing takes at most, without data: packages, and kernels that it compiles."""
+
+WORKER_BYTES = 290_000_000
+"""What a Dask worker that solves takes at most, without data: it loads no scikit-learn."""
+
+DEFAULT_DATA_BYTES = 4_000_000_000
+"""Data that may be held if no budget is given."""
 
 MOST_BYTES = 1 << 50
 """The largest budget; no machine has more, so a larger one is a mistake."""
@@ -161,11 +169,3 @@ def resident_bytes() -> int:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-def return_freed_memory() -> None:
-    """Return freed memory to the system, where glibc would keep it; other allocators are left alone."""
-    import ctypes
-
-    with suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).malloc_trim(0)

@@ -79,10 +79,3 @@ def no_client_is_left():
         left = distributed.client._get_global_client()
         distributed.client._set_global_client(None)
         assert left is None, f"the test leaves {left} as the default"
-
-
-@pytest.fixture
-def as_small_process(monkeypatch):
-    """Count this process, grown by all tests before, like that of a user who has just begun."""
-    monkeypatch.setattr("bigcons.solving.memory_plan.resident_bytes", lambda: 250_000_000)
-    monkeypatch.setattr("bigcons.solving.memory_plan._resident_at_first", lambda: 250_000_000)

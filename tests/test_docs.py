@@ -24,7 +24,7 @@ def blocks_of(page):
 
 
 @pytest.mark.parametrize("page", ["quickstart", "choosing", "large-data"])
-def test_pages__python_lines_run(page, tmp_path, monkeypatch, as_small_process):
+def test_pages__python_lines_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
     for block in blocks_of(DOCS / f"{page}.md"):

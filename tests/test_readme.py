@@ -43,7 +43,7 @@ def run_lines(block):
         assert result.exit_code == 0, f"{line}\n{result.output}"
 
 
-def test_readme__shell_lines_run_and_make_their_own_file(tmp_path, monkeypatch, as_small_process):
+def test_readme__shell_lines_run_and_make_their_own_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (block,) = [block for block in code_blocks("sh") if "bigcons run" in block]
     run_lines(block)
@@ -60,7 +60,7 @@ def test_readme__python_lines_print_what_is_shown(capsys, monkeypatch, tmp_path)
 
 
 @pytest.mark.slow
-def test_page_of_commands__lines_run(tmp_path, monkeypatch, as_small_process):
+def test_page_of_commands__lines_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     truth = rng.integers(3, size=400)

@@ -204,7 +204,7 @@ def memory_size(value: str) -> str:
 memory_option: Decorator = click.option(
     "--memory",
     type=memory_size,
-    default="1GB",
+    default="2GB",
     show_default=True,
     metavar="SIZE",
     help="Memory budget, such as 512MB or 2GB.",

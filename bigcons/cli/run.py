@@ -132,7 +132,7 @@ def run(
         "overwrite": overwrite,
         "client": client,
     }
-    # generating leaves a hundred megabytes behind, which would count as memory of the solve
+    # generating leaves a hundred megabytes behind, for which the memory of the solve has no room
     generating = _in_a_process(
         _generate, table, (truth, column), making, (method, parameters, consensus_path)
     )

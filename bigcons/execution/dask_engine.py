@@ -31,7 +31,7 @@ from distributed.scheduler import KilledWorker
 
 from bigcons.errors import BigconsError, ExecutionError, InvalidInputError, StoreError, StoreNotFoundError
 from bigcons.execution.dask_workers import KEY_PREFIX, Admission, Wait, Workers, connect_seconds, one_line
-from bigcons.memory import MOST_TOGETHER, Block, EngineSizes, resident_bytes
+from bigcons.memory import MOST_TOGETHER, Block, EngineSizes
 from bigcons.progress import current_work
 
 Item = TypeVar("Item")
@@ -524,12 +524,6 @@ def _naming_the_worker() -> Iterator[None]:
             raise  # of what is in the store, whoever reads it
         where = f"on Dask worker {distributed.get_worker().address}"
         raise StoreError(f"{where}, {one_line(error)}", path=error.path) from error.__cause__
-
-
-@cache
-def resident_at_first() -> int:
-    """Return the memory of this process when this was first called: on a worker, before any task."""
-    return resident_bytes()
 
 
 @cache

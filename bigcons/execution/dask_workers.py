@@ -42,10 +42,10 @@ VERSIONS = """{
     "Python": "%d.%d" % __import__("sys").version_info[:2],
     **{name: __import__("importlib.metadata").metadata.version(name) for name in ("numba", "numpy")},
 }"""
-AT_FIRST = "__import__('bigcons.execution.dask_engine', fromlist=['run_task']).resident_at_first()"
+TASKS = "__import__('bigcons.execution.dask_engine', fromlist=['run_task']).run_task.__name__"
 
-_checked: WeakKeyDictionary[distributed.Client, dict[str, int]] = WeakKeyDictionary()
-"""Workers whose versions are known to match, and their memory before any task; 0 of one that did not say."""
+_checked: WeakKeyDictionary[distributed.Client, set[str]] = WeakKeyDictionary()
+"""Workers whose versions are known to match."""
 
 
 def connect_seconds() -> float:
@@ -83,18 +83,16 @@ class Admission:
             logger.warning("Dask worker %s gets no tasks: the memory stated has no room for it", address)
         return chosen
 
-    def check_limits(self, what: str, of_process: Callable[[int, int], int], of_thread: int) -> None:
+    def check_limits(self, what: str, of_process: int, of_thread: int) -> None:
         """Raise MemoryBudgetError for a worker whose memory limit, if it has one, is below what it needs.
 
-        This is ``of_process``, given its memory before any task and now, and ``of_thread`` for each thread.
-        Dask gives a worker no more tasks, or ends it, at a share of its limit.
+        This is ``of_process``, and ``of_thread`` for each thread. Dask gives a worker no more tasks, or ends
+        it, at a share of its limit.
         """
         shares = [dask.config.get(f"distributed.worker.memory.{at}", False) for at in ("pause", "terminate")]
         share = min([float(share) for share in shares if share], default=1.0)
         for address, worker in Workers(self._client).refresh().items():
-            now = worker["metrics"].get("memory", 0)
-            process = of_process(_checked[self._client].get(address) or now, now)
-            needed = int((process + of_thread * worker["nthreads"]) / share)
+            needed = int((of_process + of_thread * worker["nthreads"]) / share)
             if 0 < worker["memory_limit"] < needed:
                 raise MemoryBudgetError(
                     f"{what} needs {format_size(needed)} in Dask worker {address}, over its memory limit of "
@@ -165,13 +163,13 @@ class Workers:
 
     def tell_lost(self) -> None:
         """Log which workers were lost since this was last called for the client, and how much ran again."""
-        known = _checked.get(self._client, {})
+        known = _checked.get(self._client, set())
         if self._client.status != "running":
             return
         with suppress(OSError, CancelledError, ClosedClientError):  # which the work itself reports
             present = self._client.sync(_describe, self._client, callback_timeout=connect_seconds())
             for address in known - present.keys():
-                known.pop(address, None)
+                known.discard(address)
                 events = self._client.sync(_events, self._client, address, callback_timeout=connect_seconds())
                 removals = [event for _, event in events if event.get("action") == "remove-worker"]
                 lost: dict[str, Any] = removals[-1] if removals else {}
@@ -255,20 +253,20 @@ def check_versions(client: distributed.Client, addresses: Iterable[str], *, seco
     Each worker is asked once, which takes some 5 ms plus its import of bigcons. One that does not answer
     within ``seconds`` passes, since waits for its results time out as well.
     """
-    checked = _checked.setdefault(client, {})
+    checked = _checked.setdefault(client, set())
     new = [address for address in addresses if address not in checked]
 
-    async def ask_all() -> list[str | int]:
+    async def ask_all() -> list[str]:
         return await asyncio.gather(*(_ask(client, address, seconds) for address in new))
 
-    for address, answer in zip(new, client.sync(ask_all) if new else [], strict=True):
-        if isinstance(answer, str):
-            raise ExecutionError(f"Dask worker {address} {answer}")
-        checked[address] = answer
+    for address, refusal in zip(new, client.sync(ask_all) if new else [], strict=True):
+        if refusal:
+            raise ExecutionError(f"Dask worker {address} {refusal}")
+        checked.add(address)
 
 
-async def _ask(client: distributed.Client, address: str, seconds: float) -> str | int:
-    """Return what is wrong with a worker's packages and what to do; if nothing is, its memory at first."""
+async def _ask(client: distributed.Client, address: str, seconds: float) -> str:
+    """Return what is wrong with a worker's packages and what to do, an empty string if nothing is."""
     found: dict[str, str] = {}
     wanted: dict[str, str] = eval(VERSIONS)  # noqa: S307 - the text above
     try:
@@ -276,15 +274,15 @@ async def _ask(client: distributed.Client, address: str, seconds: float) -> str 
             found = (await client.run(eval, VERSIONS, workers=[address]))[address]
             if other := {name: version for name, version in wanted.items() if found[name] != version}:
                 return _to_install(f"has {_listed({name: found[name] for name in other})}", other)
-            at_first: int = (await client.run(eval, AT_FIRST, workers=[address]))[address]
-            return at_first
+            await client.run(eval, TASKS, workers=[address])
     except (ImportError, AttributeError) as error:
         what = (
             f"runs other code of bigcons {__version__} than this process" if found else "cannot load bigcons"
         )
         return _to_install(f"{what} ({one_line(error)})", {"bigcons": __version__})
     except Exception:  # lost, unresponsive or closed, which the waits report
-        return 0
+        return ""
+    return ""
 
 
 def _to_install(what: str, wanted: dict[str, str]) -> str:

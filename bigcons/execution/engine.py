@@ -17,12 +17,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Protocol, Self, TypeGuard, TypeVar
 
 from bigcons.errors import InvalidInputError
-from bigcons.memory import MOST_TOGETHER, Block
+from bigcons.memory import DEFAULT_DATA_BYTES, MOST_TOGETHER, Block, DataBudget, parse_size
 from bigcons.progress import Task
 
 Item = TypeVar("Item")
@@ -150,7 +150,8 @@ def open_engine(client: object = None) -> Iterator[Engine]:
             with connect(client) as engine:
                 yield engine
         else:
-            yield resolve_engine(client)
+            with computing_on(client):
+                yield resolve_engine(client)
     except SystemError as error:  # by which Numba's dispatcher in C replaces it
         reason: BaseException | None = error
         while isinstance(reason, SystemError):
@@ -158,6 +159,13 @@ def open_engine(client: object = None) -> Iterator[Engine]:
         if isinstance(reason, KeyboardInterrupt):
             raise reason from None
         raise
+
+
+def computing_on(client: object) -> AbstractContextManager[Any]:
+    """Return a context in which dask collections are computed on ``client``, if it is one of Dask."""
+    distributed: Any = sys.modules.get("distributed")
+    is_client = distributed is not None and isinstance(client, distributed.Client)
+    return client.as_current() if is_client else nullcontext()  # type: ignore[attr-defined]
 
 
 def resolve_engine(client: object = None) -> Engine:
@@ -243,6 +251,20 @@ class _OfThisProcess:
 def local_engine(engine: Engine) -> Engine:
     """Return an engine whose tasks may write to arrays of this process: the given one, else threads."""
     return engine if engine.shares_memory else ThreadsEngine()
+
+
+def beside_processes(memory: str | float | None, engine: Engine, taken: int) -> DataBudget:
+    """Return what ``memory`` leaves for data beside ``taken`` bytes of processes; 4 GB if it is None.
+
+    It is negative if the processes take more. Workers that join later get work only in the place of others.
+    """
+    if memory is None:
+        return DataBudget(DEFAULT_DATA_BYTES, taken)
+    admission = getattr(engine, "admission", None)
+    if admission is not None and admission.fits is None:  # what is left would shrink as workers join
+        processes, workers = engine.n_processes, engine.n_workers
+        admission.fits = lambda sizes: sizes.n_processes <= processes and sizes.n_workers <= workers
+    return DataBudget(parse_size(memory) - taken, taken)
 
 
 def _is_address(client: object) -> TypeGuard[str]:

@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependencyError
+from bigcons.errors import InvalidInputError, MissingDependencyError
 from bigcons.execution.blas import one_thread
 from bigcons.generate.partition import quiet_scikit_learn
 from bigcons.generate.pipeline import check_range, map_within, open_logged_engine
-from bigcons.generate.planning import matrix_copies
+from bigcons.generate.planning import budget_of, ensemble_within, matrix_copies, too_little
 from bigcons.generate.scaling import measure
 from bigcons.generate.scratch import find_finished, take_finished
-from bigcons.memory import format_size, parse_size
+from bigcons.memory import DataBudget, parse_size
 from bigcons.partitioners import graph_of, partition_graph, partition_hypergraph
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator, resolve_seed
 from bigcons.stores.encoding import Scaling
 from bigcons.stores.features import Features, open_features
+from bigcons.tables.encode import label_dtype
 from bigcons.tables.select import Column, Columns
 from bigcons.validation import check_choice, check_flag
 from bigcons.version import __version__
@@ -45,7 +46,7 @@ def diverse(
     log: Columns | None = None,
     out: str | os.PathLike[str] | None = None,
     standardize: bool = True,
-    memory: int | float | str = "1GB",
+    memory: int | float | str | None = None,
     random_state: SeedLike = None,
     overwrite: bool = False,
     client: object = None,
@@ -80,7 +81,7 @@ def diverse(
         are always dropped. Negative cosine and Jaccard similarities, common only in centered data, are
         not edges of a graph.
     memory
-        Memory budget.
+        Memory budget, as in `kmeans`.
     random_state
         Seed. The partitions of an algorithm depend on the seed, its name and ``n_clusters``, not on the
         other algorithms or the workers.
@@ -93,7 +94,7 @@ def diverse(
     Partitions are named after algorithm and number of clusters, such as "ward-3".
 
     Raises MemoryBudgetError, with the required size, if an algorithm on all pairs does not fit (beyond
-    10,000 objects for linkage within 1 GB); InvalidInputError, StoreExistsError, and
+    10,000 objects for linkage within 1.5 GB); InvalidInputError, StoreExistsError, and
     MissingDependencyError for graph partitioning without pymetis or "hypergraph" without mtkahypar. Cost:
     linkage, spectral clustering and graph partitioning take at least ``n_objects ** 2`` time, and 8, 36 and
     48 bytes per ordered pair of objects.
@@ -111,13 +112,13 @@ def diverse(
            [0, 0, 0, 1, 1, 1],
            [0, 0, 0, 1, 1, 2]], dtype=int8)
     """
-    from bigcons.stores.ensemble import ensemble_of
     from bigcons.tables.memory import ColumnsTable
 
     low, high = check_range(n_clusters)
     names = _check_algorithms(algorithms)
     check_flag("standardize", standardize)
-    budget = parse_size(memory)
+    if memory is not None:
+        parse_size(memory)
     seed = resolve_seed(random_state)
     numbers = range(low, high + 1)
     made_with = {
@@ -135,6 +136,7 @@ def diverse(
             f"n_clusters={high} but there are {data.n_objects:,} objects; use fewer clusters than objects."
         )
     with open_logged_engine(client, "diverse") as engine:
+        budget = budget_of(memory, engine)
         n_tasks = _n_tasks(data, names, budget, matrix_copies(engine))
         scaling = measure(data, standardize=standardize)
         of_data: dict[str, object] = {} if data.ids is None else {"ids": data.ids.facts.in_words}
@@ -157,7 +159,13 @@ def diverse(
                 listener.advance(1)
     titles = [f"{name}-{k}" for name in names for k in numbers]
     source = ColumnsTable(found, data.n_objects, titles, ids=data.ids)
-    return ensemble_of(source, out, provenance=made_with, overwrite=overwrite, memory=memory)
+    return ensemble_within(
+        *(budget, "generate.diverse", source, out),
+        n_objects=data.n_objects,
+        label_bytes=label_dtype([high]).itemsize,
+        overwrite=overwrite,
+        provenance=made_with,
+    )
 
 
 def _check_algorithms(algorithms: str | Sequence[str]) -> list[str]:
@@ -186,21 +194,17 @@ def _check_algorithms(algorithms: str | Sequence[str]) -> list[str]:
     return names
 
 
-def _n_tasks(data: Features, names: list[str], budget: int, copies: int) -> int:
+def _n_tasks(data: Features, names: list[str], budget: DataBudget, copies: int) -> int:
     """Return how many algorithms fit in memory at a time; raises MemoryBudgetError if none does."""
     points = 8 * data.n_objects * data.n_features
     held = copies * points
     needs = {name: 3 * points + CLUSTERERS[name].pair_bytes * data.n_objects**2 for name in names}
     largest = max(needs, key=lambda name: needs[name])
-    if budget < held + needs[largest]:
-        raise MemoryBudgetError(
-            f"memory={format_size(budget)} cannot hold {largest!r} on n_objects={data.n_objects}, which "
-            f"needs {format_size(held + needs[largest])}; raise the budget to that, sample the objects, or "
-            "use generate.kmeans.",
-            needed=held + needs[largest],
-            budget=budget,
-        )
-    return (budget - held) // needs[largest]
+    if budget.n_bytes < held + needs[largest]:
+        what = f"{largest!r} on n_objects={data.n_objects}"
+        remedy = ", sample the objects, or use generate.kmeans"
+        raise too_little("generate.diverse", what, budget, held + needs[largest], remedy)
+    return (budget.n_bytes - held) // needs[largest]
 
 
 def _matrix(data: Features, scaling: Scaling, *, standardize: bool) -> np.ndarray:

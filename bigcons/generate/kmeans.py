@@ -51,7 +51,7 @@ def kmeans(
     n_init: int = 1,
     max_iter: int = 100,
     tol: float = 1e-4,
-    memory: int | float | str = "1GB",
+    memory: int | float | str | None = None,
     random_state: SeedLike = None,
     overwrite: bool = False,
     resume: bool = True,
@@ -100,17 +100,19 @@ def kmeans(
         How k-means runs on all objects; other values than "auto" imply ``train="all"``. "lloyd":
         scikit-learn's KMeans, with the subset in memory. "minibatch": Lloyd's algorithm on up to 2 million
         values of the subset, one pass of MiniBatchKMeans over the rest, and a pass that assigns the labels.
-        "auto": "lloyd" if a subset fits in ``memory``, else "minibatch"; the choice is logged and recorded in
+        "auto": "lloyd" if a subset takes at most 1 GB, else "minibatch"; the choice is logged and recorded in
         the provenance.
     init, n_init, max_iter, tol
         As in scikit-learn's KMeans; ``init`` is "random" or "k-means++".
     memory
-        Memory budget of data and blocks, not counting the processes themselves, nor the labels returned if
-        ``out`` is None. If k-means runs on all objects, data that do not fit are scaled and written to a
-        float32 file of ``n_objects * n_features * 4`` bytes next to ``out``, or in the temporary directory.
+        Memory budget such as "2GB", of the processes and what they hold: blocks, samples, and the labels
+        returned if ``out`` is None, but not features that the caller holds. A call that would need more is
+        refused; None allows 4 GB of data. Labels do not depend on it. If k-means runs on all objects, data
+        that do not fit are scaled and written to a float32 file of ``n_objects * n_features * 4`` bytes next
+        to ``out``, or in the temporary directory.
     random_state
         Seed. Partition ``u`` depends on the seed and on ``u``, not on the number of partitions or
-        workers, nor on the budget unless it changes the algorithm.
+        workers, nor on the budget.
     overwrite
         Start over, and replace the store at ``out`` once the new one is complete.
     resume

@@ -31,7 +31,7 @@ from bigcons.generate.partition import (
     quiet_scikit_learn,
     stacked,
 )
-from bigcons.generate.planning import SamplingPlan, make_plan, make_sampling_plan
+from bigcons.generate.planning import SamplingPlan, budget_of, ensemble_within, make_plan, make_sampling_plan
 from bigcons.generate.sampling import PIECES_AT_ONCE, AllFeatures, Scheme
 from bigcons.generate.scaling import measure, measure_and_sample
 from bigcons.generate.scratch import (
@@ -42,7 +42,7 @@ from bigcons.generate.scratch import (
     open_scratch,
     take_finished,
 )
-from bigcons.memory import parse_size, row_blocks
+from bigcons.memory import DataBudget, parse_size, row_blocks
 from bigcons.progress import expect_steps, job, progress
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.storage.leftovers import temporary_folder
@@ -90,7 +90,7 @@ class KMeansOptions(TypedDict, total=False):
     n_init: int
     max_iter: int
     tol: float
-    memory: int | float | str
+    memory: int | float | str | None
     random_state: SeedLike
     overwrite: bool
     resume: bool
@@ -115,7 +115,7 @@ def make_partitions(
     n_init: int = 1,
     max_iter: int = 100,
     tol: float = 1e-4,
-    memory: int | float | str = "1GB",
+    memory: int | float | str | None = None,
     random_state: SeedLike = None,
     overwrite: bool = False,
     resume: bool = True,
@@ -145,7 +145,9 @@ def make_partitions(
             f"train={train} with algorithm={algorithm!r}, which runs on all objects; use algorithm='auto'.",
             parameter="train",
         )
-    budget, seed = parse_size(memory), resolve_seed(random_state)
+    seed = resolve_seed(random_state)
+    if memory is not None:
+        parse_size(memory)
     asked = {"n_partitions": n_partitions, "standardize": standardize, "generator": scheme.name}
     asked |= settings._asdict() | scheme.parameters()
     if clusters is None:
@@ -174,7 +176,7 @@ def make_partitions(
             n_partitions=n_partitions,
             standardize=standardize,
             algorithm=algorithm,
-            budget=budget,
+            budget=budget_of(memory, engine),
             seed=seed,
             seed_is_given=random_state is not None,
             out=out,
@@ -213,7 +215,7 @@ class Call(NamedTuple):
     n_partitions: int
     standardize: bool
     algorithm: str
-    budget: int
+    budget: DataBudget
     seed: int
     seed_is_given: bool
     out: str | os.PathLike[str] | None
@@ -318,7 +320,9 @@ def _train_on_all(call: Call) -> Ensemble:
     scaling = measure(data, standardize=call.standardize)
     call = call.of_columns(scaling)
     plan = make_plan(
-        data, scaling.width, call.scheme, call.settings, call.budget, call.algorithm, call.engine
+        *(data, scaling.width, call.scheme, call.settings, call.n_partitions, call.budget),
+        *(call.algorithm, call.engine),
+        in_memory=call.out is None,
     )
     made_with = call.made_with(scaling, algorithm=plan.algorithm, train="all")
     if call.finished is not None:
@@ -348,14 +352,17 @@ def _train_on_all(call: Call) -> Ensemble:
         centers = [np.load(scratch.found(u)) for u in range(call.n_partitions)]
         made_by = _generator_of(call, scaling, seen, centers, matrix)
         del matrix
-        return ensemble_of(
+        return ensemble_within(
+            call.budget,
+            f"generate.{call.scheme.name}",
             ColumnsTable(
                 [scratch.partition(u) for u in range(call.n_partitions)], data.n_objects, ids=data.ids
             ),
             call.out,
-            provenance={**made_with, "seed": scratch.seed, "source": data.where},
+            n_objects=data.n_objects,
+            label_bytes=call.settings.label_dtype.itemsize,
             overwrite=call.overwrite,
-            memory=call.budget,
+            provenance={**made_with, "seed": scratch.seed, "source": data.where},
             generator=made_by,
         )
 
@@ -385,7 +392,8 @@ def _train_on_samples(call: Call, sample_rows: int) -> Ensemble:
     if call.resume and not call.seed_is_given and (kept := kept_seed(call.out)) is not None:
         call = call._replace(seed=kept)
     plan = make_sampling_plan(
-        data, call.scheme, call.settings, call.n_partitions, sample_rows, call.budget, call.engine
+        *(data, call.scheme, call.settings, call.n_partitions, sample_rows, call.budget, call.engine),
+        in_memory=call.out is None,
     )
     seen = call.seen(plan.segment_rows)
     subset = seen.pool(plan.pool_rows) if call.finished is None else None
@@ -403,6 +411,7 @@ def _train_on_samples(call: Call, sample_rows: int) -> Ensemble:
         plan = make_sampling_plan(
             *(data, call.scheme, call.settings, call.n_partitions, sample_rows, call.budget, call.engine),
             n_gaps=len(scaling.gaps),
+            in_memory=call.out is None,
         )
     _log.info("%s of %s: %s", call.scheme.name, data.where, plan.reason)
     points = rows

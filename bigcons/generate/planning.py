@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bigcons.errors import MemoryBudgetError
-from bigcons.execution.engine import Engine
+from bigcons.execution.engine import Engine, beside_processes
 from bigcons.generate.one_pass import choose_pool_rows
 from bigcons.generate.partition import Plan, Settings
 from bigcons.generate.sampling import Scheme
-from bigcons.memory import BLOCK_ROWS, format_size
+from bigcons.memory import BLOCK_ROWS, PROCESS_BYTES, DataBudget, enough_for, format_size
 from bigcons.seeding import SEGMENT_ROWS
 from bigcons.stores.features import Features
-from bigcons.tables.encode import MIN_CHUNK_ROWS, default_chunk_rows
+from bigcons.tables.encode import default_chunk_rows, rows_per_read
+from bigcons.tables.table import Table
+
+if TYPE_CHECKING:
+    from bigcons.stores.ensemble import Ensemble
 
 _BATCH_VALUES = 1 << 20
 _START_VALUES = 1 << 21
@@ -23,8 +28,47 @@ _DISTANCE_BYTES = 2048
 
 _STORE_COPIES = 4
 
-WORKER_BYTES = 370_000_000
-"""By how much packages and kernels let a fresh Dask worker grow: measured, with a margin."""
+LLOYD_BYTES = 1_000_000_000
+"""Subsets that take more are clustered by mini-batches, whatever the budget: no label depends on that."""
+
+
+def budget_of(memory: str | float | None, engine: Engine) -> DataBudget:
+    """Return what ``memory`` leaves for data beside the processes, which all load what k-means needs."""
+    return beside_processes(memory, engine, PROCESS_BYTES * engine.n_processes)
+
+
+def ensemble_within(
+    budget: DataBudget,
+    name: str,
+    source: Table,
+    out: str | os.PathLike[str] | None,
+    *,
+    n_objects: int,
+    label_bytes: int,
+    overwrite: bool,
+    **how: Any,
+) -> Ensemble:
+    """Return the ensemble of the labels of a source, in memory or stored, made within a budget.
+
+    Its chunks are those of any store, whatever the budget: the bits of a consensus depend on them.
+    """
+    from bigcons.stores.building import content_of
+    from bigcons.stores.ensemble import ensemble_of_content
+
+    chunk_rows = default_chunk_rows(n_objects, source.n_columns)
+    row_bytes = source.n_columns * label_bytes
+    row_bytes += 0 if source.ids is None else math.ceil(source.ids.row_bytes)
+    held = row_bytes * n_objects if out is None else 0
+    writing = 0 if out is None else 2 * _STORE_COPIES * chunk_rows * row_bytes
+    left, reading = budget.n_bytes - held, 0
+    try:
+        rows_per_read(source, left)
+    except MemoryBudgetError as error:
+        reading = int(error.needed or 0)
+    if budget.n_bytes < (needed := held + max(reading, writing)):
+        raise too_little(name, "the labels", budget, needed)
+    content = content_of(source, budget=left, chunk_rows=chunk_rows, **how)
+    return ensemble_of_content(content, out, overwrite=overwrite)
 
 
 def make_plan(
@@ -32,14 +76,18 @@ def make_plan(
     n_kept: int,
     scheme: Scheme,
     settings: Settings,
-    budget: int,
+    n_partitions: int,
+    budget: DataBudget,
     algorithm: str,
     engine: Engine,
+    *,
+    in_memory: bool,
 ) -> Plan:
     """Plan the work for ``n_kept`` columns of ``data``; raises MemoryBudgetError if it does not fit.
 
-    The budget covers all concurrent tasks, on all workers, and every process that holds the matrix. The
-    choice of the algorithm does not depend on the engine.
+    The budget covers all concurrent tasks, on all workers, every process that holds the matrix, and the
+    labels if they stay ``in_memory``. The choice of the algorithm depends neither on the engine nor on the
+    budget.
     """
     width, k = scheme.features.width(n_kept), settings.n_clusters[1]
     block_values = min(data.chunk_rows, data.n_objects) * data.n_features
@@ -54,31 +102,35 @@ def make_plan(
     start_rows = min(size, max(_START_VALUES // width, 20 * k))
     batch_rows = min(size, max(_BATCH_VALUES // width, 20 * k))
     minibatch = column + centers + start_rows * (8 * width + 64) + 16 * (batch_rows + segment_rows) * width
-    if budget < prepare + column:
-        raise _too_little("a block of the features and the labels of a partition", budget, prepare + column)
-    free = budget - prepare
-    if algorithm != "minibatch" and free >= lloyd:
-        in_memory = free >= matrix + lloyd
-        task, chosen = lloyd, "lloyd"
-        n_tasks = (free - matrix if in_memory else free) // lloyd
-    elif algorithm == "lloyd":
-        raise _too_little(
-            f"a subset of {size} objects (algorithm='minibatch' does not need to)", budget, prepare + lloyd
+    chosen = algorithm
+    if algorithm == "auto":
+        chosen = "lloyd" if prepare + lloyd <= LLOYD_BYTES else "minibatch"
+    task = lloyd if chosen == "lloyd" else minibatch
+    labels = n_partitions * column
+    kept = 2 * labels if in_memory else 0  # as they are made, and encoded
+    writing = 2 * _STORE_COPIES * default_chunk_rows(data.n_objects, n_partitions) * labels // data.n_objects
+    needed = kept + max(prepare + task, writing)
+    if budget.n_bytes < needed:
+        is_lower = chosen == "lloyd" and budget.n_bytes >= kept + max(prepare + minibatch, writing)
+        raise too_little(
+            f"generate.{scheme.name}",
+            f"partitions of subsets of {size:,} objects",
+            budget,
+            needed,
+            ", or use algorithm='minibatch'" if is_lower else "",
         )
-    elif free < minibatch:
-        raise _too_little("the mini-batches of a partition", budget, prepare + minibatch)
-    else:
-        in_memory, task, chosen = False, minibatch, "minibatch"
-        n_tasks = free // minibatch
-    check_workers(scheme.name, engine, matrix // matrix_copies(engine) if in_memory else 0, task)
-    where = "in memory" if in_memory else "in a file"
+    free = budget.n_bytes - kept - prepare
+    matrix_in_memory = chosen == "lloyd" and free >= matrix + task
+    n_tasks = (free - matrix if matrix_in_memory else free) // task
+    check_workers(scheme.name, engine, matrix // matrix_copies(engine) if matrix_in_memory else 0, task)
+    where = "in memory" if matrix_in_memory else "in a file"
     reason = (
         f"algorithm={chosen!r}, scaled features ({format_size(matrix)}) {where}, {format_size(task)} per "
-        f"partition, {n_tasks} at a time within memory={format_size(budget)}"
+        f"partition, {n_tasks} at a time within {format_size(budget.n_bytes)} of data"
     )
     return Plan(
         algorithm=chosen,
-        matrix_in_memory=in_memory,
+        matrix_in_memory=matrix_in_memory,
         n_tasks=int(n_tasks),
         chunk_rows=data.chunk_rows,
         segment_rows=segment_rows,
@@ -88,12 +140,16 @@ def make_plan(
     )
 
 
-def _too_little(what: str, budget: int, needed: float) -> MemoryBudgetError:
+def too_little(
+    name: str, what: str, budget: DataBudget, needed: float, remedy: str = ""
+) -> MemoryBudgetError:
+    """Return the error that a generator needs so many bytes of data for ``what``; ``remedy`` follows it."""
+    total = int(needed) + budget.processes
     return MemoryBudgetError(
-        f"memory={format_size(budget)} cannot hold {what}, which needs {format_size(needed)}; "
-        "raise the budget to that.",
-        needed=needed,
-        budget=budget,
+        f"{name} needs {format_size(total)} for its processes and {what}, over memory="
+        f"{format_size(budget.n_bytes + budget.processes)}; raise it to {enough_for(total)}{remedy}.",
+        needed=total,
+        budget=budget.n_bytes + budget.processes,
     )
 
 
@@ -106,7 +162,7 @@ def check_workers(name: str, engine: Engine, held: int, task: int) -> None:
     """Raise MemoryBudgetError for a Dask worker whose limit is below what it holds and its tasks need."""
     admission = getattr(engine, "admission", None)
     if admission is not None:
-        admission.check_limits(name, lambda at_first, now: max(at_first + WORKER_BYTES, now) + held, task)
+        admission.check_limits(name, PROCESS_BYTES + held, task)
 
 
 class SamplingPlan(NamedTuple):
@@ -123,7 +179,7 @@ class SamplingPlan(NamedTuple):
     block_rows
         Rows that are labeled at a time. Labels do not depend on it.
     store_rows
-        Rows of a chunk of the stored ensemble.
+        Rows of a chunk of the stored ensemble; independent of the budget.
     reason
         Explanation, for the log.
     """
@@ -142,9 +198,11 @@ def make_sampling_plan(
     settings: Settings,
     n_partitions: int,
     sample_rows: int,
-    budget: int,
+    budget: DataBudget,
     engine: Engine,
     n_gaps: int = 0,
+    *,
+    in_memory: bool,
 ) -> SamplingPlan:
     """Plan the training on ``sample_rows`` objects and the labeling; raises MemoryBudgetError.
 
@@ -174,22 +232,21 @@ def make_sampling_plan(
     row_bytes += 8 * n_partitions * k if data.is_sparse else 0  # its products with all centers
     row_bytes *= engine.in_flight + 1
     fixed = data.held_bytes + 24 * read_values + (2 * centers + (1 << 20)) * engine.n_workers
-    labeling = fixed + segment_rows * row_bytes + _STORE_COPIES * MIN_CHUNK_ROWS * stored_bytes
+    store_rows = default_chunk_rows(data.n_objects, n_partitions)
+    kept = stored_bytes * (data.n_objects if in_memory else _STORE_COPIES * store_rows)
+    labeling = fixed + segment_rows * row_bytes + kept
 
     needed = max(measuring, scaling, held + task, labeling)
-    if budget < needed:
-        raise _too_little(f"samples of {sample_rows} objects and blocks of labels", budget, needed)
+    if budget.n_bytes < needed:
+        what = f"samples of {sample_rows:,} objects and blocks of labels"
+        raise too_little(f"generate.{scheme.name}", what, budget, needed)
     block_rows = min(BLOCK_ROWS, data.sparse_rows if data.is_sparse else data.chunk_rows)
-    store_rows = default_chunk_rows(data.n_objects, n_partitions)
-    while fixed + block_rows * row_bytes + _STORE_COPIES * store_rows * stored_bytes > budget:
-        if block_rows > segment_rows:
-            block_rows //= 2
-        else:
-            store_rows //= 2
+    while fixed + block_rows * row_bytes + kept > budget.n_bytes and block_rows > segment_rows:
+        block_rows //= 2
     check_workers(scheme.name, engine, pool + centers, max(task, block_rows * row_bytes // engine.in_flight))
-    n_tasks = int((budget - held) // task)
+    n_tasks = int((budget.n_bytes - held) // task)
     reason = (
         f"partitions trained on {sample_rows} of {pool_rows} objects ({format_size(task)} each, {n_tasks} at "
-        f"a time), labeled {block_rows} objects at a time within memory={format_size(budget)}"
+        f"a time), labeled {block_rows} objects at a time within {format_size(budget.n_bytes)} of data"
     )
     return SamplingPlan(pool_rows, segment_rows, n_tasks, block_rows, store_rows, reason)

@@ -18,6 +18,7 @@ import numpy as np
 from bigcons.errors import EmptyPartitionError, InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.generate.pipeline import open_logged_engine
+from bigcons.generate.planning import budget_of, ensemble_within
 from bigcons.generate.sampling import subset_size
 from bigcons.generate.scratch import find_finished, take_finished
 from bigcons.kernels.draws import draw_labels
@@ -42,7 +43,7 @@ def from_memberships(
     out: str | os.PathLike[str] | None = None,
     random_state: SeedLike = None,
     overwrite: bool = False,
-    memory: int | float | str = "1GB",
+    memory: int | float | str | None = None,
     client: object = None,
 ) -> Ensemble:
     """Return an ensemble of partitions drawn from a soft partition, every label independently.
@@ -67,7 +68,9 @@ def from_memberships(
         Replace the store at ``out``. Otherwise, repeating a finished call returns its result, and a call
         with other parameters or data raises StoreExistsError.
     memory
-        Memory budget if ``out`` is given.
+        Memory budget such as "2GB", of the processes and what they hold, the labels returned if ``out`` is
+        None among it, but not memberships that the caller holds; a call that would need more is refused. None
+        allows 4 GB of data.
     client
         Engine: None (the active Dask client if there is one, else threads), "threads", "serial", a Dask
         client or its address, or an Engine. The engine is logged.
@@ -86,7 +89,6 @@ def from_memberships(
     >>> ensemble.shape
     (2, 8)
     """
-    from bigcons.stores.ensemble import ensemble_of
 
     check_int("n_partitions", n_partitions)
     seed = resolve_seed(random_state)
@@ -123,6 +125,7 @@ def from_memberships(
             engine,
             lambda: segments(soft.read()),
             draw,
+            soft.n_objects,
             n_partitions,
             row_bytes=24 * soft.n_clusters,
             held_bytes=soft.held_bytes,
@@ -133,7 +136,13 @@ def from_memberships(
             "source": soft.where,
             "memberships_checksum": checksum,
         }
-        return ensemble_of(source, out, provenance=provenance, overwrite=overwrite, memory=memory)
+        return ensemble_within(
+            *(budget_of(memory, engine), "generate.from_memberships", source, out),
+            n_objects=soft.n_objects,
+            label_bytes=label_dtype([soft.n_clusters]).itemsize,
+            overwrite=overwrite,
+            provenance=provenance,
+        )
 
 
 def mask_labels(
@@ -143,7 +152,7 @@ def mask_labels(
     out: str | os.PathLike[str] | None = None,
     random_state: SeedLike = None,
     overwrite: bool = False,
-    memory: int | float | str = "1GB",
+    memory: int | float | str | None = None,
     client: object = None,
 ) -> Ensemble:
     """Return a copy of an ensemble with a random share of its entries missing.
@@ -170,7 +179,7 @@ def mask_labels(
     >>> round(bc.generate.mask_labels(ensemble, 0.3, random_state=0).missing_share, 3)
     0.3
     """
-    from bigcons.stores.ensemble import as_ensemble, ensemble_of
+    from bigcons.stores.ensemble import as_ensemble
 
     check_number("share", share, at_least=0)
     if share >= 1:
@@ -195,7 +204,7 @@ def mask_labels(
             engine,
             lambda: segments(whole.read(block.start, block.stop) for block in whole.blocks()),
             mask,
-            whole.n_partitions,
+            *whole.shape,
             row_bytes=8 * whole.n_partitions,
             held_bytes=3 * whole.chunk_rows * whole.n_partitions * whole.dtype.itemsize,
             names=whole.names,
@@ -208,7 +217,13 @@ def mask_labels(
             "of": whole.provenance,
         }
         try:
-            return ensemble_of(source, out, provenance=provenance, overwrite=overwrite, memory=memory)
+            return ensemble_within(
+                *(budget_of(memory, engine), "generate.mask_labels", source, out),
+                n_objects=whole.n_objects,
+                label_bytes=whole.dtype.itemsize,
+                overwrite=overwrite,
+                provenance=provenance,
+            )
         except EmptyPartitionError as error:
             raise InvalidInputError(
                 f"share={share} masks every label of partition {error.name!r}; use a smaller share "
@@ -225,7 +240,7 @@ def noisy_copies(
     out: str | os.PathLike[str] | None = None,
     random_state: SeedLike = None,
     overwrite: bool = False,
-    memory: int | float | str = "1GB",
+    memory: int | float | str | None = None,
     client: object = None,
 ) -> Ensemble:
     """Return an ensemble of copies of one clustering, each with noise and permuted labels.
@@ -261,7 +276,7 @@ def noisy_copies(
     >>> bc.metrics.nmi(labels, copies.read(0, 300)[:, 0]) < 1
     True
     """
-    from bigcons.stores.ensemble import Ensemble, ensemble_of
+    from bigcons.stores.ensemble import Ensemble
 
     check_int("n_partitions", n_partitions)
     check_number("noise", noise, at_least=0, at_most=1)
@@ -302,7 +317,7 @@ def noisy_copies(
 
     with open_logged_engine(client, "noisy_copies") as engine:
         source = MappedLabels(
-            engine, lambda: segments([codes]), copy, n_partitions, row_bytes=codes.dtype.itemsize
+            engine, lambda: segments([codes]), copy, len(codes), n_partitions, row_bytes=codes.dtype.itemsize
         )
         provenance = {
             "generator": "noisy_copies",
@@ -311,7 +326,13 @@ def noisy_copies(
             "seed": seed,
             "labels_checksum": checksum,
         }
-        return ensemble_of(source, out, provenance=provenance, overwrite=overwrite, memory=memory)
+        return ensemble_within(
+            *(budget_of(memory, engine), "generate.noisy_copies", source, out),
+            n_objects=len(codes),
+            label_bytes=codes.dtype.itemsize,
+            overwrite=overwrite,
+            provenance=provenance,
+        )
 
 
 # Labels made segment by segment
@@ -348,13 +369,13 @@ class MappedLabels(PartedTable):
     """
 
     where = "labels"
-    least_rows = SEGMENT_ROWS
 
     def __init__(
         self,
         engine: Engine,
         read: Callable[[], Iterable[Segment]],
         make: Callable[[Segment], np.ndarray],
+        n_objects: int,
         n_partitions: int,
         *,
         row_bytes: int,
@@ -363,12 +384,13 @@ class MappedLabels(PartedTable):
         categories: Sequence[np.ndarray | None] | None = None,
     ) -> None:
         self._engine, self._read, self._make = engine, read, make
+        self.least_rows: int = min(SEGMENT_ROWS, n_objects)
         self._categories = [None] * n_partitions if categories is None else categories
         self.n_columns = n_partitions
         self.lengths: list[int | None] = [None]
         self.names: list[str] | None = None if names is None else list(names)
         # a label in progress: draws of 8 bytes, comparisons, the label and its copies
-        in_work = SEGMENT_ROWS * (row_bytes + 24 * n_partitions)
+        in_work = self.least_rows * (row_bytes + 24 * n_partitions)
         self.fixed_bytes: int = held_bytes + engine.in_flight * in_work
         self.row_bytes: float = 8.0 * n_partitions
 
@@ -390,6 +412,7 @@ class _Memberships(NamedTuple):
     """A soft partition, with rows of zeros for unlabeled objects."""
 
     where: str
+    n_objects: int
     n_clusters: int
     held_bytes: int
     read: Callable[[], Iterable[np.ndarray]]
@@ -411,10 +434,11 @@ def _open(memberships: object) -> _Memberships:
                 yield rows
 
         block_bytes = consensus.chunk_rows * (consensus.n_clusters * 12 + 16)
-        return _Memberships(consensus.path, consensus.n_clusters, block_bytes, read)
+        return _Memberships(consensus.path, consensus.n_objects, consensus.n_clusters, block_bytes, read)
     features = open_features(memberships)
     held_bytes = features.held_bytes + min(features.chunk_rows, features.n_objects) * features.n_features * 16
     where = "memberships" if features.where == "features" else features.where
     return _Memberships(
-        where, features.n_features, held_bytes, lambda: (values for _, values in features.iterate())
+        *(where, features.n_objects, features.n_features, held_bytes),
+        lambda: (values for _, values in features.iterate()),
     )

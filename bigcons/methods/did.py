@@ -151,7 +151,7 @@ class DID(ConsensusClusterer):
         self._check()
         table = self._open_pairs(ensemble.n_objects)
         features = open_points(self.features, ensemble.n_objects)
-        budget = data_budget(self.memory, engine)
+        budget = data_budget(self.memory, engine, ensemble)
         held = model_bytes(ensemble, features, engine, exclude_self=self.exclude_self)
         self._check_data(held, budget, ensemble.n_objects, table)
         model = increment_model(

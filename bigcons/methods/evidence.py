@@ -196,7 +196,7 @@ class EAC(ConsensusClusterer):
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()
-        budget = data_budget(self.memory, engine)
+        budget = data_budget(self.memory, engine, ensemble)
         weights = weights_of(type(self).__name__, self.weights, ensemble, engine, self.memory)
         survey = take_survey(ensemble, engine, seed, 0, None if weights is None else weights.partitions)
         self._is_limit = self.criterion == "lifetime"

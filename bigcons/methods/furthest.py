@@ -112,7 +112,7 @@ class Furthest(ConsensusClusterer):
         check_choice("init", self.init, STARTS)
         check_choice("criterion", self.criterion, CRITERIA)
         check_choice("ties", self.ties, ("lowest", "random"))
-        budget = data_budget(self.memory, engine)
+        budget = data_budget(self.memory, engine, ensemble)
         held, rows = 12 * ensemble.n_objects, ensemble.chunk_rows
         per_block = block_label_bytes(ensemble) + 36 * rows  # 20 of them to find ties
         MemoryPlan(held, per_block, 12 * rows).check("Furthest", engine, ensemble, self.memory)

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from bigcons.execution.engine import Engine
+from bigcons.memory import DEFAULT_DATA_BYTES
 from bigcons.overlaps.eigenvectors import (
     LABELS_PER_BASE_CLUSTER,
     check_passes_plan,
@@ -37,7 +38,7 @@ from bigcons.overlaps.sparse import (
     sparse_overlaps,
     takes_sparse,
 )
-from bigcons.solving.memory_plan import DEFAULT_DATA_BYTES, label_bytes
+from bigcons.solving.memory_plan import label_bytes
 from bigcons.stores.ensemble import Ensemble
 
 # Pairs of base clusters above which they are not listed.

@@ -17,12 +17,12 @@ import numpy as np
 
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, fold, local_engine
-from bigcons.memory import Block, enough_for, format_size
+from bigcons.memory import DEFAULT_DATA_BYTES, Block, enough_for, format_size
 from bigcons.overlaps.incidence import MOST_FOR_TABLE
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.estimator import logger
-from bigcons.solving.memory_plan import DEFAULT_DATA_BYTES, MemoryPlan, block_label_bytes, label_bytes
+from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.stores.ensemble import Ensemble
 
 # Planned pairs for each of those estimated.

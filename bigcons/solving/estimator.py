@@ -23,7 +23,7 @@ from bigcons.errors import (
     SuspiciousLabelsWarning,
     warn_user,
 )
-from bigcons.execution.engine import Engine, SerialEngine, open_engine
+from bigcons.execution.engine import Engine, SerialEngine, computing_on, open_engine
 from bigcons.layout import TRUST
 from bigcons.memory import Block
 from bigcons.metrics import confidence
@@ -31,7 +31,7 @@ from bigcons.metrics.ensemble import average_criterion
 from bigcons.progress import job, progress
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.base import Estimator, check_is_fitted
-from bigcons.solving.memory_plan import LabelsNeededError, PlannedEnsemble, solving
+from bigcons.solving.memory_plan import LabelsNeededError, PlannedEnsemble
 from bigcons.solving.output import (
     Output,
     clear_finished,
@@ -190,7 +190,8 @@ class ConsensusClusterer(Estimator):
             nullcontext() if path is None else logging_how_to_resume(path, overwrite),
         ):
             x = select(x, id=id, columns=columns, drop=drop)
-            ensemble, output = as_ensemble(x, soft=True), None
+            with computing_on(self.client):
+                ensemble, output = as_ensemble(x, soft=True), None
             if ensemble.is_soft and not self.info.soft_input:
                 raise SoftEnsembleError(type(self).__name__, "a method for memberships: PCC, HBGF or MCLA")
             self._check_n_clusters(self.n_clusters, ensemble.n_objects)
@@ -220,17 +221,7 @@ class ConsensusClusterer(Estimator):
                 if finished.has_placing and isinstance(self, PredictingClusterer):
                     self.take_placing(finished, ensemble)
             else:
-                # all that kernels are compiled for
-                free = ("random_state", "memory", "out", "client")
-                options: dict[str, Any] = {
-                    name: getattr(self, name) for name in self.__signature__.parameters if name not in free
-                }
-                options["n_clusters"] = options["n_clusters"] == AUTO, self._start is not None
-                with (
-                    open_engine(self.client) as engine,
-                    solving((type(self), repr(options), ensemble.dtype, ensemble.is_soft), engine),
-                    self._n_clusters_chosen(ensemble, engine, seed),
-                ):
+                with open_engine(self.client) as engine, self._n_clusters_chosen(ensemble, engine, seed):
                     self._solve(ensemble, engine, seed, output)
             self._start = None
         return self

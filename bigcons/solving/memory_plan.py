@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigcons.errors import MemoryBudgetError
-from bigcons.execution.engine import Engine
+from bigcons.execution.engine import Engine, beside_processes
 from bigcons.memory import (
+    DEFAULT_DATA_BYTES,
+    PROCESS_BYTES,
+    WORKER_BYTES,
     Block,
     DataBudget,
     EngineSizes,
     enough_for,
     format_size,
     parse_size,
-    resident_bytes,
-    return_freed_memory,
 )
 from bigcons.stores import zarr_ensemble
 from bigcons.stores.ensemble import Ensemble
@@ -29,38 +26,6 @@ from bigcons.stores.ensemble_store import Header
 from bigcons.tables.encode import default_chunk_rows, label_dtype
 
 logger: logging.Logger = logging.getLogger("bigcons")
-
-# Memory to load and compile kernels in a fresh process, and to compile those of another method in a process
-# that has already solved: measured, with a margin.
-COMPILER_BYTES = 120_000_000
-NEXT_COMPILER_BYTES = 85_000_000
-
-_solved: set[Hashable] = set()
-_is_compiled: ContextVar[bool] = ContextVar("is_compiled", default=False)
-
-
-@contextmanager
-def solving(what: Hashable, engine: Engine) -> Iterator[None]:
-    """Within, plan no memory to compile kernels if ``what`` was solved before on this engine.
-
-    ``what`` is all that kernels are compiled for: the method, its options and the type of labels.
-    """
-    key = what, getattr(getattr(engine, "client", None), "id", None)
-    token = _is_compiled.set(key in _solved)
-    try:
-        yield
-        _solved.add(key)
-    finally:
-        _is_compiled.reset(token)
-
-
-def grown(at_first: int, now: int) -> int:
-    """Return the memory of a process once all is compiled, of what it was before any was, and is now."""
-    return max(at_first + COMPILER_BYTES, now + (0 if _is_compiled.get() else NEXT_COMPILER_BYTES))
-
-
-# Data that in-memory methods may hold if no budget is given.
-DEFAULT_DATA_BYTES = 4_000_000_000
 
 
 class MemoryPlan(NamedTuple):
@@ -97,9 +62,9 @@ class MemoryPlan(NamedTuple):
         admission = getattr(engine, "admission", None)
         if admission is not None:
             admission.fits = None
-            of_process = reading_bytes(EngineSizes(1, 0, 0, 2, False), ensemble)
+            of_process = WORKER_BYTES + reading_bytes(EngineSizes(1, 0, 0, 1, False), ensemble)
             of_thread = self.per_block + 2 * max(self.per_result, engine.bundle_bytes)
-            admission.check_limits(name, lambda *sizes: grown(*sizes) + of_process, of_thread)
+            admission.check_limits(name, of_process, of_thread)
         needed = self.n_bytes(engine, ensemble)
         process, reading = process_bytes(engine), reading_bytes(engine, ensemble)
         logger.info(
@@ -109,7 +74,7 @@ class MemoryPlan(NamedTuple):
             *(engine.n_workers, format_size(self.per_block), engine.in_flight, format_size(self.per_result)),
         )
         if memory is not None and needed > parse_size(memory):
-            if stored is not None and fits_with_store(stored, engine, ensemble, parse_size(memory)):
+            if stored is not None and stored.n_bytes(engine, ensemble) <= parse_size(memory):
                 remedy = f" or write the result to a store with out={',' if remedy else ''}{remedy}"
             remedy += "" if ensemble.stored is None else ensemble.stored.remedy
             raise MemoryBudgetError(
@@ -128,14 +93,6 @@ def is_planned(engine: Engine, memory: str | float | None) -> bool:
     return memory is not None or hasattr(engine, "admission") or logger.isEnabledFor(logging.INFO)
 
 
-def fits_with_store(plan: MemoryPlan, engine: Engine, ensemble: Ensemble, budget: int) -> bool:
-    """Return whether a plan fits into a budget in processes that have loaded what writes stores."""
-    needed, before = plan.n_bytes(engine, ensemble), resident_bytes()
-    import bigcons.storage.chunks  # noqa: F401 - with Zarr
-
-    return needed + (resident_bytes() - before) * engine.n_processes <= budget
-
-
 class LabelsNeededError(Exception):
     """A label of an ensemble that is yet to be made was asked for."""
 
@@ -148,8 +105,6 @@ class PlannedEnsemble(Ensemble):
     """
 
     def __init__(self, path: str, n_objects: int, n_clusters: np.ndarray) -> None:
-        import bigcons.storage.chunks  # noqa: F401 - with Zarr, which the process that solves has imported
-
         names = [f"p{u}" for u in range(len(n_clusters))]
         sizes = np.full(len(n_clusters), n_objects)
         chunk_rows = default_chunk_rows(n_objects, len(names))
@@ -199,47 +154,38 @@ def check_matrix_plan(
     check_held_plan(name, engine, ensemble, held, memory=memory, remedy=remedy)
 
 
-def data_budget(memory: str | float | None, engine: Engine) -> DataBudget:
-    """Return what ``memory`` leaves for data after the processes; 4 GB if it is None.
+def data_budget(memory: str | float | None, engine: Engine, ensemble: Ensemble) -> DataBudget:
+    """Return what ``memory`` leaves for data, after processes and the labels they hold; 4 GB if it is None.
 
     Raises MemoryBudgetError if it is below the memory of the processes themselves.
     """
-    if memory is None:
-        return DataBudget(DEFAULT_DATA_BYTES, process_bytes(engine))
-    left = parse_size(memory) - process_bytes(engine)
-    if left <= 0:
+    taken = process_bytes(engine) + (reading_bytes(engine, ensemble) if ensemble.path is None else 0)
+    budget = beside_processes(memory, engine, taken)
+    if memory is not None and budget.n_bytes <= 0:
         raise MemoryBudgetError(
-            f"memory={format_size(parse_size(memory))} is below the {format_size(process_bytes(engine))} of "
-            "the processes themselves; raise it.",
-            needed=process_bytes(engine),
+            f"memory={format_size(parse_size(memory))} is below the {format_size(taken)} of the processes "
+            "themselves; raise it.",
+            needed=taken,
             budget=parse_size(memory),
         )
-    admission = getattr(engine, "admission", None)
-    if admission is not None and admission.fits is None:  # what is left would shrink as workers join
-        processes, workers = engine.n_processes, engine.n_workers
-        admission.fits = lambda sizes: sizes.n_processes <= processes and sizes.n_workers <= workers
-    return DataBudget(left, process_bytes(engine))
+    return budget
 
 
 def process_bytes(engine: Engine | EngineSizes) -> int:
     """Return the memory of the processes of a solve without data, on the machine that runs most of them.
 
-    A Dask worker is assumed to equal this process, which has imported the same modules.
+    It is what they take at most, so that a plan depends on the call alone: what this process has loaded,
+    compiled or kept so far, and what it will, cannot be told from its size.
     """
-    return_freed_memory()  # of solves before, which this one would use again
-    return grown(_resident_at_first(), resident_bytes()) * engine.n_processes
-
-
-@cache
-def _resident_at_first() -> int:
-    """Return the memory of this process when it first planned a solve, before compiling anything."""
-    return resident_bytes()
+    return PROCESS_BYTES + WORKER_BYTES * (engine.n_processes - 1)
 
 
 def reading_bytes(engine: Engine | EngineSizes, ensemble: Ensemble) -> int:
-    """Return the memory that reading a stored ensemble takes in all processes, besides its blocks."""
+    """Return what reading takes in all processes, besides blocks: buffers, or an ensemble in memory."""
     if ensemble.path is None:
-        return 0
+        # sent to workers, each process has it pickled, too, and the scheduler what it passes on
+        copies = 1 if engine.shares_memory else 2 * engine.n_processes + 1
+        return label_bytes(ensemble, ensemble.n_objects) * copies
     # the client reads nothing, unless the workers are its threads
     n_readers = 1 if engine.shares_memory else max(engine.n_processes - 1, 1)
     if ensemble.stored is not None:

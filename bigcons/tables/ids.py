@@ -140,9 +140,7 @@ class TableIds(Ids):
             yield block
         if digest.value != self.facts.digest:
             raise InvalidIdsError(
-                f"{self._table.where} changed while it was read; pass ids that do not change. If the rows "
-                "of a dask collection come in another order each time it is computed, as after a shuffle, "
-                "persist() it or write it to Parquet first.",
+                f"{self._table.where} changed while it was read; pass ids that do not change.",
                 column=self.facts.name,
             )
 

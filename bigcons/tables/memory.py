@@ -6,7 +6,12 @@ import json
 import math
 import mmap
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import pickle
+import shutil
+import sys
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError, StoreNotFoundError, first_line
+from bigcons.storage.leftovers import make_temporary_folder
 from bigcons.tables.reading import MissingRule, rule_of_values
 from bigcons.tables.table import (
     Column,
@@ -353,6 +359,63 @@ def open_dask(collection: Any, role: str) -> PartedTable:
     )
 
 
+class _Computed:
+    """The parts of a dask collection, of which each is computed once and kept on the disk for later passes.
+
+    They are computed by the scheduler that is active. The workers of a client compute as many parts ahead as
+    they have threads.
+    """
+
+    def __init__(self, part: Callable[[int], Any], n_parts: int) -> None:
+        self._part, self._n_parts = part, n_parts
+        self._kept: set[int] = set()
+        self._ahead: dict[int, Any] = {}
+        self._folder: Path | None = None
+
+    def read(self, part: int) -> Any:
+        """Return a part."""
+        if part in self._kept:
+            with self._file(part).open("rb") as file:
+                return pickle.load(file)  # noqa: S301 - of this process, in a folder of its user alone
+        found = self._compute(part)
+        try:
+            with self._file(part).open("wb") as file:
+                pickle.dump(found, file, protocol=5)
+        except OSError as error:
+            where = tempfile.gettempdir()
+            reason = f"{error.strerror}: what dask computes is kept in {where}; set TMPDIR to a larger disk"
+            raise OSError(error.errno, reason) from None
+        self._kept.add(part)
+        return found
+
+    def _file(self, part: int) -> Path:
+        if self._folder is None:
+            self._folder = make_temporary_folder()
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        return self._folder / f"{part}.pickle"
+
+    def _compute(self, part: int) -> Any:
+        from dask.base import get_scheduler
+
+        client = getattr(get_scheduler(), "__self__", None)
+        distributed: Any = sys.modules.get("distributed")
+        if distributed is None or not isinstance(client, distributed.Client) or _is_within_task(distributed):
+            return self._part(part).compute()
+        last = min(part + max(sum(client.nthreads().values()), 1), self._n_parts - 1)
+        new = [p for p in range(part, last + 1) if p not in self._kept and p not in self._ahead]
+        self._ahead |= zip(new, client.compute([self._part(p) for p in new]), strict=True)
+        return self._ahead.pop(part).result()
+
+
+def _is_within_task(distributed: Any) -> bool:
+    """Return whether this is a task of Dask, whose thread is not to wait for others."""
+    try:
+        distributed.get_worker()
+    except ValueError:
+        return False
+    return True
+
+
 class DaskArrayTable(PartedTable):
     """A dask array, computed one chunk of rows at a time; the number of rows may be unknown."""
 
@@ -370,7 +433,7 @@ class DaskArrayTable(PartedTable):
         self.least_rows: int = max((length or 1 for length in self.lengths), default=1)
         copies = 4  # read, decoded and sliced by the graph, and as columns
         self.row_bytes: float = float(copies * self.dtype.itemsize * self.n_columns)
-        self._array = array
+        self._computed = _Computed(lambda part: array.blocks[part], len(self.lengths))
 
     @property
     def held_bytes(self) -> int:
@@ -384,7 +447,7 @@ class DaskArrayTable(PartedTable):
         columns: Sequence[int] | None,  # noqa: ARG002 - a matrix comes whole
     ) -> Iterator[Rows]:
         """Compute one chunk of rows."""
-        chunk = np.asanyarray(self._array.blocks[part].compute())
+        chunk = np.asanyarray(self._computed.read(part))
         n_rows = self.lengths[part]
         declared = (len(chunk) if n_rows is None else n_rows), self.n_columns
         if chunk.shape != declared:
@@ -437,8 +500,8 @@ class _SlicedArray:
 class DaskFrameTable(PartedTable):
     """A dask dataframe, computed one partition at a time: its columns, or its index as the only one."""
 
-    def __init__(self, frame: Any, where: str, *, of_index: bool = False) -> None:
-        self.where = where
+    def __init__(self, frame: Any, where: str, *, index_of: _Computed | None = None) -> None:
+        self.where, of_index = where, index_of is not None
         name = "index" if frame.index.name is None else frame.index.name
         self.names: list[str] | None = as_names([name] if of_index else frame.columns)
         self._of_index = of_index
@@ -446,17 +509,18 @@ class DaskFrameTable(PartedTable):
         self.lengths: list[int | None] = [None] * frame.npartitions
         self.row_bytes: float = 16.0 * self.n_columns
         self._frame = frame
+        self._computed: _Computed = index_of or _Computed(frame.get_partition, frame.npartitions)
 
     def load(self, part: int, rows: int, columns: Sequence[int] | None) -> Iterator[Rows]:
         """Compute one partition."""
-        frame = self._frame.get_partition(part).compute()
+        frame = self._computed.read(part)
         frame = _index_frame(frame.index, self.where) if self._of_index else frame
         yield from PandasTable(frame, self.where).blocks(rows, columns=columns)
 
     @property
     def index(self) -> Table:
         """The index, which is read as the ids only."""
-        return DaskFrameTable(self._frame, self.where, of_index=True)
+        return DaskFrameTable(self._frame, self.where, index_of=self._computed)
 
 
 class ColumnsTable(SlicedTable):

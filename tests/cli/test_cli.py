@@ -508,7 +508,7 @@ def test_demo__resumes_when_it_was_interrupted_and_shows_a_table(run, monkeypatc
     assert Path("bigcons-demo/ensemble.zarr/manifest.json").stat().st_mtime_ns == made
 
 
-def test_sample_data__runs_as_it_suggests(run, as_small_process):
+def test_sample_data__runs_as_it_suggests(run):
     made = run("sample-data features.csv --truth truth.parquet --size 300")
     assert made.exit_code == 0, made.output
     command = made.stdout.splitlines()[-1].removeprefix("  bigcons ")

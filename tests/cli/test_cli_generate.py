@@ -139,7 +139,7 @@ def test_generate__refuses_what_a_scheme_does_not_have(run, options, words):
         ("--scheme feature-views --n-features 9 --n-clusters 2", "only 5 features vary"),
         ("--scheme object-views --n-clusters 2 --n-partitions 3 --repetition 4", "--repetition 4"),
         ("--scheme diverse --algorithms soms", "--algorithms soms"),
-        ("--scheme diverse --memory 100kB", "--memory 100 kB cannot hold"),
+        ("--scheme diverse --memory 100kB", "over --memory 100 kB; raise it to"),
     ],
 )
 def test_generate__says_in_one_line_what_the_scheme_refuses(run, options, words):

@@ -63,7 +63,7 @@ def test_generate__says_first_what_the_columns_are(made):
     assert lines[1].startswith("age number, sign(x) log(1 + |x|)")
 
 
-def test_generate__names_columns_without_effect(made, as_small_process):
+def test_generate__names_columns_without_effect(made):
     frame = pd.read_csv(made / "customers.csv").assign(one=1, none=np.nan, flag="x")
     frame.to_csv(made / "wide.csv", index=False)
     for words in (

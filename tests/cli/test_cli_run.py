@@ -16,7 +16,7 @@ N_OBJECTS = 600
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, as_small_process):
+def run(tmp_path, monkeypatch):
     """Run `bigcons run features.npy -k 3 -o out` with further options."""
     monkeypatch.chdir(tmp_path)
     points, truth = datasets.planted_features(N_OBJECTS, 5, separation=12)

@@ -11,7 +11,7 @@ from bigcons.datasets import planted_ensemble
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, as_small_process):
+def run(tmp_path, monkeypatch):
     """Run a command line in a folder with e.zarr."""
     monkeypatch.chdir(tmp_path)
     planted_ensemble(600, 30, noise=(0.0, 0.2), random_state=0)[0].save("e.zarr")

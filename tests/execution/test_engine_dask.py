@@ -21,10 +21,9 @@ import pytest
 from bigcons import Ensemble
 from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, MemoryBudgetError
 from bigcons.execution.dask_engine import TASK_SECONDS, DaskEngine, connect
-from bigcons.execution.dask_workers import Workers
 from bigcons.execution.engine import SerialEngine, ThreadsEngine, fold, open_engine, resolve_engine
 from bigcons.memory import MOST_TOGETHER, Block, row_blocks
-from bigcons.solving.memory_plan import COMPILER_BYTES, MemoryPlan, reading_bytes, solving
+from bigcons.solving.memory_plan import MemoryPlan, reading_bytes
 
 CLUSTERS = {
     "threads": {"processes": False, "n_workers": 1, "threads_per_worker": 2},
@@ -487,36 +486,6 @@ def test_plan__refuses_a_worker_whose_own_limit_is_too_small():
             MemoryBudgetError, match=r"^PCC needs .* in Dask worker .*--memory-limit '1[0-9.]* TB'"
         ):
             MemoryPlan(0, per_block=10**12).check("PCC", engine, ensemble, None)
-
-
-def test_plan__counts_what_a_worker_has_compiled_once(monkeypatch):
-    """A worker grows by what it compiles; the same solve needs no more, another method does."""
-    ensemble = Ensemble.from_labels(np.zeros((1000, 4), int))
-    asked = []
-    monkeypatch.setattr("bigcons.execution.dask_workers.format_size", lambda size: asked.append(size) or "")
-    with growing(memory_limit="1 TB", processes=True) as (_, client):
-
-        def needed(method):
-            with (
-                solving(method, DaskEngine(client)),
-                pytest.raises(MemoryBudgetError, match="in Dask worker"),
-            ):
-                MemoryPlan(0, per_block=10**12).check("PCC", DaskEngine(client), ensemble, None)
-            return asked[0], asked.clear()
-
-        def held():
-            distributed.get_worker().held = np.ones(COMPILER_BYTES // 8)
-
-        before, _ = needed("first")
-        with solving("first", DaskEngine(client)):
-            kept = client.submit(held)
-            kept.result()
-        while (
-            next(iter(Workers(client).refresh().values()))["metrics"]["memory"] < COMPILER_BYTES + 5 * 10**7
-        ):
-            time.sleep(0.1)
-        again, _ = needed("first")
-        assert again <= before + 3 * 10**7 < needed("second")[0]
 
 
 def test_engine__counts_workers_that_are_threads_of_this_process_with_it(local_client, tmp_path):

@@ -75,7 +75,7 @@ def test_mask_labels__the_same_however_stored_and_run(labels, tmp_path):
     for other in (
         delete(labels, client="serial"),
         delete(stored),
-        delete(tmp_path / "whole.zarr", out=tmp_path / "spoiled.zarr", memory="20MB"),
+        delete(tmp_path / "whole.zarr", out=tmp_path / "spoiled.zarr", memory="400MB"),
     ):
         np.testing.assert_array_equal(other, expected)
     assert not np.array_equal(delete(labels, random_state=1), expected)
@@ -170,7 +170,7 @@ def test_noisy_copies__the_same_stored_and_on_any_engine(tmp_path):
     truth = np.arange(N_OBJECTS) % 10
     expected = copies(truth)
     np.testing.assert_array_equal(copies(truth, client="serial"), expected)
-    np.testing.assert_array_equal(copies(truth, out=tmp_path / "e.zarr", memory="20MB"), expected)
+    np.testing.assert_array_equal(copies(truth, out=tmp_path / "e.zarr", memory="400MB"), expected)
     np.testing.assert_array_equal(copies(truth, n_partitions=3), expected[:, :3])
     assert not np.array_equal(copies(truth, random_state=1), expected)
 

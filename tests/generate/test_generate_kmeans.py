@@ -30,6 +30,7 @@ from bigcons.errors import (
 from bigcons.generate.partition import LabelColumn
 from bigcons.generate.sampling import Subset, subset_size
 from bigcons.generate.scaling import measure
+from bigcons.memory import PROCESS_BYTES
 from bigcons.metrics import matching_accuracy
 from bigcons.progress import report_progress_to
 from bigcons.storage.locks import writer_lock
@@ -76,7 +77,7 @@ def test_kmeans__same_seed_same_labels(points):
 
 @pytest.mark.parametrize("algorithm", ["lloyd", "minibatch"])
 def test_kmeans__labels_depend_neither_on_workers_nor_budget_nor_store(points, wide, tmp_path, algorithm):
-    features, small = (points, "5MB") if algorithm == "lloyd" else (wide[0], "110MB")
+    features, small = (points, "375MB") if algorithm == "lloyd" else (wide[0], "480MB")
     expected = make(features, algorithm=algorithm, n_partitions=2)
     for other in ({"client": "serial"}, {"memory": small}, {"out": tmp_path / "e.zarr"}):
         found = make(features, algorithm=algorithm, n_partitions=2, **other)
@@ -97,11 +98,24 @@ def test_kmeans__every_kind_of_source_gives_the_same_labels(points, tmp_path):
         np.testing.assert_array_equal(make(source), expected)
 
 
-def test_kmeans__small_budget_chooses_mini_batches_and_says_so(wide, caplog):
-    with caplog.at_level(logging.INFO, logger="bigcons"):
-        small = make(wide[0], sample=1.0, memory="107MB", n_partitions=1, train="all")
-    assert "algorithm='minibatch'" in caplog.text
-    np.testing.assert_array_equal(small, make(wide[0], sample=1.0, algorithm="minibatch", n_partitions=1))
+def test_kmeans__large_subsets_are_clustered_by_mini_batches_whatever_the_budget(wide, caplog, monkeypatch):
+    asked = {"sample": 1.0, "n_partitions": 1, "train": "all"}
+    monkeypatch.setattr("bigcons.generate.planning.LLOYD_BYTES", 107_000_000)
+    for memory in ("480MB", "4GB", None):
+        with caplog.at_level(logging.INFO, logger="bigcons"):
+            labels = make(wide[0], memory=memory, **asked)
+        assert "algorithm='minibatch'" in caplog.text
+        np.testing.assert_array_equal(labels, make(wide[0], algorithm="minibatch", **asked))
+        caplog.clear()
+
+
+def test_kmeans__a_budget_for_mini_batches_only_is_refused_and_says_so(wide):
+    """It used to choose them in silence, so that labels depended on the budget."""
+    asked = {"sample": 1.0, "n_partitions": 1, "train": "all"}
+    with pytest.raises(MemoryBudgetError, match=r"raise it to .*, or use algorithm='minibatch'") as refusal:
+        make(wide[0], memory="480MB", **asked)
+    make(wide[0], memory=refusal.value.needed, **asked)
+    make(wide[0], memory="480MB", algorithm="minibatch", **asked)
 
 
 # Subsets
@@ -434,9 +448,10 @@ class Counted:
         yield from map(task, items)
 
 
-@pytest.mark.parametrize(("memory", "at_once"), [("4.4MB", [2, 2, 1]), ("1GB", [5])])
+@pytest.mark.parametrize(("memory", "at_once"), [(4_400_000, [2, 2, 1]), (10**9, [5])])
 def test_kmeans__bounds_the_tasks_of_any_engine(points, memory, at_once):
     engine = Counted()
+    memory += engine.n_processes * PROCESS_BYTES + 2 * 5 * N_OBJECTS  # and the labels, twice
     labels = make(points, n_partitions=5, memory=memory, client=engine)
     assert engine.at_once == at_once
     np.testing.assert_array_equal(labels, make(points, n_partitions=5))

@@ -81,7 +81,7 @@ def test_kmeans__trains_on_few_objects_as_on_all(points):
 @pytest.mark.parametrize("generator", GENERATORS)
 def test_samples__labels_depend_neither_on_workers_nor_budget_nor_store(points, generator, tmp_path):
     expected = make(points, generator)
-    for other in ({"client": "serial"}, {"memory": "8MB"}, {"out": tmp_path / "e.zarr"}):
+    for other in ({"client": "serial"}, {"memory": "378MB"}, {"out": tmp_path / "e.zarr"}):
         np.testing.assert_array_equal(make(points, generator, **other), expected, strict=True)
     assert [path.name for path in tmp_path.iterdir()] == ["e.zarr"]
     Ensemble.open(tmp_path / "e.zarr").verify()

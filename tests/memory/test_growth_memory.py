@@ -1,7 +1,7 @@
 """What solves add to processes that are warm, against what their plan says of data.
 
-The promise in all, of `test_solve_memory`, sets 120 MB aside for each process to compile, beneath which data
-could hide. Here everything is compiled and loaded before the measuring begins.
+The promise in all, of `test_solve_memory`, sets memory aside for each process to load packages and compile,
+beneath which data could hide. Here everything is compiled and loaded before the measuring begins.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from bigcons import Ensemble
-from bigcons.solving.memory_plan import COMPILER_BYTES
 from tests.memory.solving import solve
 
 pytestmark = [
@@ -20,12 +19,12 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-N_OBJECTS, N_PARTITIONS, K = 1_200_000, 50, 12
+N_OBJECTS, N_PARTITIONS, K = 1_600_000, 50, 20
 
 
 @pytest.fixture(scope="module")
 def ensemble(tmp_path_factory):
-    """A store of 60 MB of labels: long, for memberships grow with the objects, too."""
+    """A store of 80 MB of labels: long, for memberships grow with the objects, too."""
     path = tmp_path_factory.mktemp("ensemble") / "e.zarr"
     rng = np.random.default_rng(0)
     labels = rng.integers(-1, 6, (N_OBJECTS, N_PARTITIONS), np.int8)
@@ -34,18 +33,19 @@ def ensemble(tmp_path_factory):
     return Ensemble.from_labels(labels).save(path).path
 
 
-def test_data__do_not_fit_into_what_is_set_aside_for_compiling():
-    """Else a solve that held everything would keep the promise as well."""
-    assert N_OBJECTS * (N_PARTITIONS + 8 * K) > 1.4 * COMPILER_BYTES
-
-
 @pytest.mark.parametrize("method", ["mixture", "hbgf", "bce", "tree", "least-loss"])
 def test_fit__keeps_the_promise_of_the_smallest_budget(method, ensemble, tmp_path):
     peak, budget = solve(
-        tmp_path, method=method, engine="threads", ensemble=ensemble, parameters={"n_clusters": K}
+        tmp_path,
+        method=method,
+        engine="threads",
+        ensemble=ensemble,
+        parameters={"n_clusters": K},
+        again=method == "hbgf",  # which loads and keeps most
     )
     print(f"{method}: peak {peak / 1e6:.0f} MB of {budget / 1e6:.0f} MB")
     assert peak <= budget, f"{peak / 1e6:.0f} MB in use under a budget of {budget / 1e6:.0f} MB"
+    assert peak + N_OBJECTS * (N_PARTITIONS + 8 * K) > budget, "a solve that held all would keep it, too"
 
 
 def test_fit__keeps_the_promise_where_the_tree_of_a_sample_needs_most(tmp_path):

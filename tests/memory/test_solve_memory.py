@@ -1,6 +1,7 @@
 """The memory promise of stored solves: the smallest budget that is accepted, against the measured peak.
 
-The peak is that of all processes of the solve together, workers too.
+The peak is that of all processes of the solve together, workers too. What is set aside for packages and
+kernels could hide data: `test_growth_memory` measures these alone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import numpy as np
 import pytest
 
 from bigcons import Ensemble
-from bigcons.solving.memory_plan import COMPILER_BYTES
 from tests.memory.solving import solve
 
 pytestmark = [
@@ -32,11 +32,6 @@ def ensemble(tmp_path_factory):
     return Ensemble.from_labels(labels).save(path).path
 
 
-def test_data__do_not_fit_into_what_is_set_aside_for_compiling():
-    """Else a solve that held everything would keep the promise as well."""
-    assert N_OBJECTS * (N_PARTITIONS + 8 * K) > COMPILER_BYTES
-
-
 # With the other engine each, they are in `test_growth_memory`.
 @pytest.mark.parametrize(
     ("parameters", "engine"),
@@ -47,6 +42,18 @@ def test_fit__keeps_the_promise_of_the_smallest_budget(ensemble, tmp_path, engin
     asked = {"n_clusters": K, **parameters}
     options = {"method": "pcc", "engine": engine, "ensemble": ensemble, "parameters": asked}
     peak, budget = solve(tmp_path, **options, again=True)
+    print(f"peak {peak / 1e6:.0f} MB of {budget / 1e6:.0f} MB")
+    assert peak <= budget, f"{peak / 1e6:.0f} MB in use under a budget of {budget / 1e6:.0f} MB"
+
+
+def test_fit__keeps_the_promise_of_an_ensemble_in_memory_that_workers_are_sent(ensemble, tmp_path):
+    options = {
+        "method": "mixture",
+        "engine": "cluster",
+        "ensemble": ensemble,
+        "parameters": {"n_clusters": K},
+    }
+    peak, budget = solve(tmp_path, **options, held=True)
     print(f"peak {peak / 1e6:.0f} MB of {budget / 1e6:.0f} MB")
     assert peak <= budget, f"{peak / 1e6:.0f} MB in use under a budget of {budget / 1e6:.0f} MB"
 

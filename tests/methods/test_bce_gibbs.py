@@ -227,8 +227,7 @@ def test_fit__in_blocks_finds_planted_classes_with_the_same_bits_on_any_engine(p
         clone(model).set_params(sweeps="stale").fit(stored)
 
 
-@pytest.mark.parametrize(("stored", "per_object"), [(False, 4 + 2 * (10 + 8 * 3) + 4 * 3), (True, 4)])
-@pytest.mark.usefixtures("as_small_process")
+@pytest.mark.parametrize(("stored", "per_object"), [(False, 10 + 4 + 2 * (10 + 8 * 3) + 4 * 3), (True, 4)])
 def test_fit__in_blocks_holds_little_beside_a_store(stored, per_object, tmp_path):
     needed = []
     for n_objects in (5000, 9000):

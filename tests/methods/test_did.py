@@ -344,7 +344,6 @@ def test_fit__has_the_same_bits_on_any_engine(method, rings, tmp_path):
     assert found[0] == found[1] == found[2]
 
 
-@pytest.mark.usefixtures("as_small_process")  # of 370 MB
 def test_fit__refuses_what_does_not_fit_memory(rings):
     points, _, labels = rings
     with pytest.raises(MemoryBudgetError, match=r"all pairs of 300 objects need .* linkage='single'"):

@@ -498,7 +498,6 @@ def test_links_through_lists__have_the_same_bits_on_any_engine(link):
     assert found[0] == found[1]
 
 
-@pytest.mark.usefixtures("as_small_process")  # of 370 MB
 def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do():
     _, labels = planted(n_objects=3000)
     with pytest.raises(

@@ -149,7 +149,6 @@ def test_fit__has_the_same_bits_on_any_engine_and_in_any_blocks(init, tmp_path):
     assert found[0] == found[1] == found[2]
 
 
-@pytest.mark.usefixtures("as_small_process")  # of 370 MB
 def test_exact__refuses_rows_beyond_memory_and_names_sampled(tmp_path):
     labels = np.random.default_rng(0).integers(3, size=(3000, 12))
     stored = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=64)

@@ -51,7 +51,6 @@ def test_parameters__are_taken_where_the_table_says_so_and_refused_elsewhere(kin
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.usefixtures("as_small_process")
 def test_many_clusters__whose_tables_exceed_the_budget_are_refused_and_the_tree_is_named():
     labels = np.arange(320_000).reshape(2000, 160) % 50
     with pytest.raises(MemoryBudgetError, match=r"PCC of 1,900 clusters needs tables of .* or use Cons"):
@@ -60,7 +59,6 @@ def test_many_clusters__whose_tables_exceed_the_budget_are_refused_and_the_tree_
         PCC(1000, memory="2GB").fit(labels)
 
 
-@pytest.mark.usefixtures("as_small_process")
 @pytest.mark.parametrize("method", ["tree", "pcc", "bce"])
 def test_budget_too_small__is_told_with_remedies_that_fit_it(method):
     """A store for the result, and the tree in the place of PCC, are offered only where they are enough."""

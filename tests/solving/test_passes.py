@@ -19,6 +19,8 @@ from bigcons.errors import (
     UnlabeledObjectsWarning,
 )
 from bigcons.execution.engine import SerialEngine
+from bigcons.memory import EngineSizes
+from bigcons.solving.memory_plan import MemoryPlan
 from bigcons.solving.pass_clusterer import PassClusterer
 from bigcons.solving.passes import passes_left, until
 from bigcons.storage.checkpoint import FileBlocks
@@ -151,6 +153,19 @@ def test_memory__is_refused_with_what_would_do(stored):
     with pytest.raises(MemoryBudgetError, match="raise it to"):
         fit("mixture", stored, memory="1MB")
     fit("mixture", stored, memory="4GB")
+
+
+@pytest.mark.parametrize("engine", [SerialEngine(), EngineSizes(2, 3, 0, 3, False)], ids=["alone", "workers"])
+def test_plan__is_the_same_at_any_time_of_the_process(stored, engine):
+    """Whatever the process has loaded, compiled, or holds by then."""
+    plan = MemoryPlan(held=1000, per_block=100, per_result=10)
+    ensemble = Ensemble.open(stored)
+    before = plan.n_bytes(engine, ensemble)
+    fit("kmeans", stored)
+    held = np.ones(20_000_000)
+    assert plan.n_bytes(engine, ensemble) == before
+    assert plan.n_bytes(engine, ensemble.load()) > plan.n_bytes(engine, ensemble.load()[:4000])
+    del held
 
 
 def test_until__is_exact_for_a_gap_that_shrinks_evenly():

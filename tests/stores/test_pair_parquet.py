@@ -199,7 +199,6 @@ def test_users_of_pairs__take_files_that_state_nothing(tmp_path):
             np.testing.assert_array_equal(found.labels_, wanted.labels_)
 
 
-@pytest.mark.usefixtures("as_small_process")  # of 370 MB
 def test_fit__states_the_memory_to_convert_pairs(tmp_path):
     labels = np.random.default_rng(0).integers(0, 3, (40, 5))
     pairs = sample(labels, n_pairs=200, random_state=0, out=tmp_path / "pairs.parquet")

@@ -27,6 +27,7 @@ from bigcons.stores.features import open_features
 from bigcons.tables.encode import encode_labels, scan_labels
 from bigcons.tables.intake import open_table
 from bigcons.tables.memory import ColumnsTable
+from bigcons.tables.table import SlicedTable
 from tests.support.stores import names_in, values_of
 
 N_OBJECTS, NAMES = 3000, ["a", "b", "c"]
@@ -304,11 +305,13 @@ def test_import_labels__keeps_within_the_budget_or_refuses(tmp_path):
 
 
 def test_import_labels__detects_a_source_that_changes(tmp_path):
-    rng = np.random.default_rng(0)
-    restless = dask.array.map_blocks(
-        lambda block: rng.integers(-1, 1000, block.shape),
-        dask.array.zeros((500, 2), chunks=(100, 2), dtype=int),
-    )
+    class Restless(SlicedTable):
+        rng = np.random.default_rng(0)
+
+        def slice(self, start, stop, columns):
+            return [self.rng.integers(-1, 1000, stop - start) for _ in columns]
+
+    restless = Restless("labels", (500, 2))
     with pytest.raises(InvalidInputError, match="changed while it was read"):
         import_labels(restless, tmp_path / "e")
     assert not names_in(tmp_path)

@@ -14,13 +14,13 @@ import numpy as np
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.kernels import gibbs as kernel
-from bigcons.memory import Block, format_size
+from bigcons.memory import DEFAULT_DATA_BYTES, Block, format_size
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.assignment import PartitionRule, clusters_by, partition_rule
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
-from bigcons.solving.memory_plan import DEFAULT_DATA_BYTES, MemoryPlan, block_label_bytes, label_bytes
+from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.output import Output
 from bigcons.solving.passes import BlockArrays, Iterate, Run, Step, open_workspace, run_passes
 from bigcons.solving.starts import best_start

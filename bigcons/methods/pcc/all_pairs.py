@@ -38,14 +38,14 @@ from bigcons.coassociation.factorized import (
 from bigcons.divergences import Divergence
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, stop_if_cancelled
-from bigcons.memory import Block, enough_for, format_size, parse_size
+from bigcons.memory import DEFAULT_DATA_BYTES, Block, enough_for, format_size, parse_size
 from bigcons.methods.tree import Placement
 from bigcons.metrics.clusterings import entropies_of_table
 from bigcons.overlaps.tree import Sample, n_groups_for, plan_bytes
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.assignment import count_given
-from bigcons.solving.memory_plan import DEFAULT_DATA_BYTES, MemoryPlan, block_label_bytes, is_planned
+from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, is_planned
 from bigcons.solving.output import Output
 from bigcons.solving.passes import Iterate, Run, Step, run_passes
 from bigcons.solving.survey import Survey, mean_pair_weight

@@ -26,7 +26,7 @@ from bigcons.errors import (
     warn_user,
 )
 from bigcons.execution.engine import Engine
-from bigcons.memory import parse_size
+from bigcons.memory import DEFAULT_DATA_BYTES, parse_size
 from bigcons.methods.pcc.all_pairs import (
     BLOCKED,
     DIVERGENCES,
@@ -55,7 +55,6 @@ from bigcons.solving.estimator import (
     ResumingClusterer,
     SoftPredictingClusterer,
 )
-from bigcons.solving.memory_plan import DEFAULT_DATA_BYTES
 from bigcons.solving.output import Output
 from bigcons.solving.passes import Run, as_history, open_workspace
 from bigcons.solving.survey import Survey, take_survey, warn_of_dissent
