@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from pyarrow import csv, parquet
 
-from bigcons import MCLA, Consensus, ConsensusTree, Ensemble, Report
+from bigcons import MCLA, Consensus, ConsensusTree, Ensemble, Report, select
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError, UnknownColumnError
@@ -155,6 +156,36 @@ def test_profiles__leave_out_text_that_names_objects_and_refuse_what_does_not_fi
         cluster_profiles(names, labels[:9])
     with pytest.raises(MemoryBudgetError):
         cluster_profiles(names, labels, memory="5kB")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", None])
+@pytest.mark.parametrize("missing", [["?", "-99"], {"spend": ["?"], "age": [-99], "kind": "?"}])
+def test_profiles__leave_out_what_is_named_as_missing(tmp_path, missing, suffix):
+    rng, n = np.random.default_rng(0), 400
+    labels, is_gap = rng.integers(3, size=n), rng.random(n) < 0.2
+    spend, age, kind = rng.normal(size=n).round(2), rng.integers(20, 90, n), rng.choice(["a", "7"], n)
+    spend[spend == 0], is_gap[:2] = 1.0, (False, True)
+    clean = {"spend": spend, "age": age.astype(float), "kind": kind}
+    known = pa.table({name: pa.array(values, mask=is_gap) for name, values in clean.items()})
+    named = pa.table({
+        "spend": np.where(is_gap, "?", spend.astype(str)), "age": np.where(is_gap, -99, age),
+        "kind": np.where(is_gap, "?", kind),
+    })  # fmt: skip
+    source = named
+    if suffix is not None:
+        source = tmp_path / f"x{suffix}"
+        {".csv": csv.write_csv, ".parquet": parquet.write_table}[suffix](named, source)
+    found, expected = (
+        cluster_profiles(select(source, missing=missing), labels),
+        cluster_profiles(known, labels),
+    )
+    assert found.left_out == {}
+    assert found.categories.equals(expected.categories)
+    assert found.numbers.drop_columns(["mean"]).num_rows == 6
+    for name in found.numbers.column_names:
+        assert found.numbers[name].to_pylist() == pytest.approx(
+            expected.numbers[name].to_pylist(), nan_ok=True
+        )
 
 
 def test_report__refuses_in_one_line(told, tmp_path):

@@ -113,6 +113,13 @@ def drop_option(help_text: str) -> Decorator:
     return click.option("--drop", callback=column_names, metavar="NAME,...", help=help_text)
 
 
+header_option: Decorator = click.option(
+    "--header/--no-header",
+    default=None,
+    help="Whether the first line of a .csv or .tsv has names of columns.  [default: if that is clear]",
+)
+
+
 def table_options(what: str) -> Decorator:
     """Return the options that choose the columns of a table and say how it is read.
 
@@ -131,12 +138,7 @@ def table_options(what: str) -> Decorator:
                 help="Column that identifies the objects; it comes back with every export, to join by.  "
                 "[default: the names of rows that pandas, R or AnnData keep]",
             ),
-            click.option(
-                "--header/--no-header",
-                default=None,
-                help="Whether the first line of a .csv or .tsv has names of columns.  "
-                "[default: if that is clear]",
-            ),
+            header_option,
         ):
             function = option(function)
         return function
@@ -158,13 +160,36 @@ def missing_labels(
     """Parse the labels that are missing, of all columns or of one."""
     if not given:
         return None
-    parts = [text.partition("=") for text in given]
-    by_column = {name: column_list(values) for name, mark, values in parts if mark}
-    if not by_column:
-        return [value for values in given for value in column_list(values)]
-    if len(by_column) < len(given):
-        raise click.BadParameter("Give missing labels of all columns, or of each by NAME=VALUE,..., once.")
-    return by_column
+    of_all: list[str] = []
+    by_column: dict[str, list[str]] = {}
+    for text in given:
+        name, mark, values = text.partition("=")
+        if mark:
+            by_column.setdefault(name, [])
+        for value in column_list(values if mark else text):
+            before, is_next, after = value.partition("=")
+            if mark and is_next:  # such as -99 in age=unknown,visits=-99
+                name, value = before, after
+            (by_column.setdefault(name, []) if mark else of_all).append(value)
+    if by_column and (of_all or any("=" not in text for text in given)):
+        raise click.BadParameter("Give what is missing in all columns, or in each by NAME=VALUE,....")
+    return by_column or of_all
+
+
+def missing_words(missing: list[str] | dict[str, list[str]] | None) -> list[str]:
+    """Return the words of a command line that `missing_labels` parses to this."""
+    if missing is None:
+        return []
+    of_columns = missing if isinstance(missing, dict) else {"": missing}
+    quoted = {
+        name: ",".join(f'"{value}"' if "," in value else value for value in values)
+        for name, values in of_columns.items()
+    }
+    return [
+        word
+        for name, values in quoted.items()
+        for word in ("--missing", f"{name}={values}" if name else values)
+    ]
 
 
 missing_option: Decorator = click.option(

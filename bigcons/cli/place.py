@@ -13,6 +13,7 @@ from bigcons.cli.options import (
     PATH,
     STANDARD,
     TABLE,
+    header_option,
     one_or_many,
     output_option,
     overwrite_option,
@@ -47,11 +48,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Column that identifies the rows.  [default: the name of the ids of the first table, if there]",
 )
-@click.option(
-    "--header/--no-header",
-    default=None,
-    help="Whether the first line of a .csv or .tsv has names of columns.  [default: if that is clear]",
-)
+@header_option
 @click.option("--memberships", is_flag=True, help="Also write the memberships: cluster_0, cluster_1, ...")
 @scheduler_option
 @overwrite_option

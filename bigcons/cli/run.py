@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
-from shlex import quote
+from shlex import join
 from typing import Any
 
 import click
@@ -22,6 +22,7 @@ from bigcons.cli.options import (
     log_option,
     memory_option,
     missing_option,
+    missing_words,
     one_or_many,
     output_option,
     overwrite_option,
@@ -199,13 +200,13 @@ def run(
         "consensus": shown_results(result["consensus"], solved),
         **({"scores": result["scores"]} if truth is not None else {}),
     }
-    stores, folder = f"{quote(consensus_path)} --ensemble {quote(ensemble_path)}", out.rstrip("/")
-    if len(features) == 1 and not isinstance(features[0], StandardInput) and header is None:
-        stores += f" --features {quote(features[0])}"
-    commands = [
-        f"bigcons report {stores} -o {quote(f'{folder}.html')}",
-        f"bigcons export {quote(consensus_path)} -o {quote(f'{folder}.csv')}",
-    ]
+    folder = out.rstrip("/")
+    report = ["bigcons", "report", consensus_path, "--ensemble", ensemble_path]
+    if len(features) == 1 and not isinstance(features[0], StandardInput):
+        report += ["--features", features[0], *missing_words(missing)]
+        report += [] if header is None else ["--header" if header else "--no-header"]
+    export = ["bigcons", "export", consensus_path]
+    commands = [join([*report, "-o", f"{folder}.html"]), join([*export, "-o", f"{folder}.csv"])]
     emit(result, "\n\n".join([facts(shown), ending(solved, commands)]))
 
 

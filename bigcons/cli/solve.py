@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from shlex import quote
+from shlex import join
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -168,6 +168,7 @@ def solve(
 
     from bigcons.methods import METHODS
     from bigcons.solving.workspace import can_resume
+    from bigcons.storage.commit import is_store
     from bigcons.stores.aligning import match
     from bigcons.tables.files import is_parquet
     from bigcons.tables.select import select
@@ -189,10 +190,10 @@ def solve(
         raise
     results = {"seconds": time.perf_counter() - began, **results_of(model)}
     solved = Consensus.open(out)
-    stored = quote(out)
+    of_ensemble = ["--ensemble", ensemble] if is_store(ensemble) else []
     commands = [
-        f"bigcons report {stored} -o {quote(Path(out).with_suffix('.html').name)}",
-        f"bigcons export {stored} -o {quote(Path(out).with_suffix('.csv').name)}",
+        join(["bigcons", "report", out, *of_ensemble, "-o", Path(out).with_suffix(".html").name]),
+        join(["bigcons", "export", out, "-o", Path(out).with_suffix(".csv").name]),
     ]
     told = [facts(shown_results({"consensus": out, **results}, solved)), ending(solved, commands)]
     if start is not None:

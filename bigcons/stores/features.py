@@ -197,11 +197,18 @@ class Features(Objects):
             ]
             if self._types is None and table.dtype is None:
                 codes = [code._replace(kind=kind) for code, kind in zip(codes, self._kinds(), strict=True)]
-            codes = _logged(codes, log, self.where)
+            logged = _positions(log, names, self.where)
             is_typed = table.dtype is None and not are_chosen
             self._may_be_ids = {c for c, code in enumerate(codes) if is_typed and code.kind == NUMBER}
             if table.n_rows is None or any(code.kind == CATEGORY for code in codes):
                 codes = self._look_at(codes, are_chosen)
+            for c in logged:
+                if codes[c].kind not in (NUMBER, BOOLEAN):
+                    raise InvalidInputError(
+                        f"log names column {names[c]!r} of {self.where}, a {codes[c].kind}; name columns of "
+                        "numbers."
+                    )
+                codes[c] = codes[c]._replace(logged=True)
             id_name = None if table.ids is None or table.ids.facts.is_index else table.ids.facts.name
             encoding = FeatureEncoding(tuple(codes), table.names is not None, None, id_name)
         elif table.n_rows is None:
@@ -420,13 +427,11 @@ def _remedy_of(problems: list[tuple[str, str]]) -> str:
     return ", and ".join(parts)
 
 
-def _logged(codes: list[ColumnCode], log: Columns | None, where: str) -> list[ColumnCode]:
-    """Return columns with those marked that become ``sign(x) log(1 + |x|)``."""
-    if log is None:
-        return codes
-    names = [code.name for code in codes]
+def _positions(columns: Columns | None, names: list[str], where: str) -> list[int]:
+    """Return the positions of columns that are named, matched or numbered; raise UnknownColumnError."""
     chosen: set[int] = set()
-    for entry in [log] if isinstance(log, (str, int, np.integer)) else log:
+    listed = [columns] if isinstance(columns, (str, int, np.integer)) else columns or []
+    for entry in listed:
         if isinstance(entry, str):
             found = [c for c, name in enumerate(names) if name == entry or fnmatchcase(name, entry)]
         else:
@@ -434,12 +439,7 @@ def _logged(codes: list[ColumnCode], log: Columns | None, where: str) -> list[Co
         if not found:
             raise UnknownColumnError(where, entry, names)
         chosen.update(found)
-    for c in sorted(chosen):
-        if codes[c].kind not in (NUMBER, BOOLEAN):
-            raise InvalidInputError(
-                f"log names column {names[c]!r} of {where}, a {codes[c].kind}; name columns of numbers."
-            )
-    return [code._replace(logged=c in chosen) for c, code in enumerate(codes)]
+    return sorted(chosen)
 
 
 class DistinctNumbers:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 
 import numpy as np
 import pytest
@@ -65,6 +67,29 @@ def test_run__shows_the_number_of_clusters_it_chose(run):
     )
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["consensus"]["n_clusters_choice"].startswith("NClustersChoice(3")
+
+
+@pytest.mark.parametrize(
+    "missing",
+    ["--missing ?,-99", "--missing spend=?,age=-99"],
+)
+def test_run__the_report_that_it_names_reads_the_features_as_it_did(run, tmp_path, missing):
+    rng = np.random.default_rng(0)
+    with open("features.csv", "w") as file:  # noqa: PTH123
+        file.write("who,spend,age\n")
+        for row in range(N_OBJECTS):
+            spend = "?" if row % 7 == 0 else round(rng.normal() + 20 * (row % 3), 3)
+            age = -99 if row % 5 == 0 else rng.integers(20, 90)
+            file.write(f"c{row},{spend},{age}\n")
+    line = f"run features.csv --id who {missing} --log spend -k 3 -o out --n-partitions 16"
+    result = CliRunner().invoke(main, line.split())
+    assert result.exit_code == 0, result.output
+    (command,) = re.findall("bigcons (report .*)", result.stdout)
+    made = CliRunner().invoke(main, shlex.split(command))
+    assert made.exit_code == 0, made.output
+    page = (tmp_path / "out.html").read_text()
+    assert "left out" not in page
+    assert "-99.0" not in page
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import csv, parquet
 
 import bigcons as bc
 from bigcons.errors import InvalidInputError, UnknownColumnError
@@ -148,6 +149,17 @@ def test_encoding__takes_logarithms_if_asked():
         open_features(table, log=["spent"])
     with pytest.raises(InvalidInputError, match="log names column 'c' of features, a category"):
         open_features(pa.table({"c": ["a", "b"]}), log="c")
+
+
+@pytest.mark.parametrize("missing", ["?", {"spend": "?"}, {"spend": ["?"], "age": [-9]}])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_encoding__takes_logarithms_of_numbers_beside_what_is_named_as_missing(tmp_path, missing, suffix):
+    table = pa.table({"spend": ["1.5", "?", "100", "-50.25"], "age": [1, -9, 3, 4]})
+    path = tmp_path / f"x{suffix}"
+    {".csv": csv.write_csv, ".parquet": parquet.write_table}[suffix](table, path)
+    chosen = bc.select(path, missing=missing)
+    spend, age = open_features(chosen, log="spend").encoding.columns
+    assert (spend.kind, spend.logged, age.logged) == ("number", True, False)
 
 
 # What is refused
