@@ -149,6 +149,7 @@ def generate(
     columns: list[str] | None,
     drop: list[str] | None,
     header: bool | None,
+    sep: str | None,
     missing: Any,
     log: list[str] | None,
     scheme: str,
@@ -183,7 +184,7 @@ def generate(
 
     make = _generator(scheme, given)
     with telling_finished(out, "call", overwrite):
-        table = select(one_or_many(features), header=header, missing=missing)
+        table = select(one_or_many(features), header=header, sep=sep, missing=missing)
         data = open_features(table, id=id, columns=columns, drop=drop, log=log)
         if data.encoding.is_named:
             click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)

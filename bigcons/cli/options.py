@@ -120,6 +120,19 @@ header_option: Decorator = click.option(
 )
 
 
+def _separator(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    return "\t" if value == "\\t" else value
+
+
+sep_option: Decorator = click.option(
+    "--sep",
+    callback=_separator,
+    metavar="CHARACTER",
+    help="What separates the columns of a file of text, such as ';' or '\\t', whatever its suffix.  "
+    "[default: a comma or, in .tsv, a tab]",
+)
+
+
 def table_options(what: str) -> Decorator:
     """Return the options that choose the columns of a table and say how it is read.
 
@@ -138,6 +151,7 @@ def table_options(what: str) -> Decorator:
                 help="Column that identifies the objects; it comes back with every export, to join by.  "
                 "[default: the names of rows that pandas, R or AnnData keep]",
             ),
+            sep_option,
             header_option,
         ):
             function = option(function)

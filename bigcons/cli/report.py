@@ -16,6 +16,7 @@ from bigcons.cli.options import (
     output_option,
     overwrite_option,
     scheduler_option,
+    sep_option,
 )
 from bigcons.cli.output import emit, reporting
 
@@ -30,6 +31,7 @@ from bigcons.cli.output import emit, reporting
 @columns_option("The columns of the table to use.  [default: all]")
 @drop_option("Columns to leave out.")
 @header_option
+@sep_option
 @missing_option
 @click.option("--n-objects", type=click.IntRange(min=1), default=20, show_default=True,
               help="Least certain objects to list.")  # fmt: skip
@@ -48,6 +50,7 @@ def report(
     columns: list[str] | None,
     drop: list[str] | None,
     header: bool | None,
+    sep: str | None,
     missing: Any,
     n_objects: int,
     n_clusters: int,
@@ -68,12 +71,14 @@ def report(
 
     check_page(out)
     refuse_existing_file(out, overwrite)
-    if features is None and (header is not None or missing is not None):
-        raise click.UsageError("--header and --missing have no effect without --features; give it, too.")
+    if features is None and any(value is not None for value in (header, sep, missing)):
+        raise click.UsageError(
+            "--header, --sep and --missing have no effect without --features; give it, too."
+        )
     told = Report(
         consensus,
         ensemble=ensemble,
-        features=select(features, header=header, missing=missing),
+        features=select(features, header=header, sep=sep, missing=missing),
         columns=columns,
         drop=drop,
         n_objects=n_objects,

@@ -83,6 +83,7 @@ def run(
     columns: list[str] | None,
     drop: list[str] | None,
     header: bool | None,
+    sep: str | None,
     missing: Any,
     log: list[str] | None,
     n_clusters: int | range | str | None,
@@ -121,7 +122,7 @@ def run(
     given |= {} if client is None else {"client": client}
     _, parameters = parse_method(method, (ensemble_path,), given)
 
-    source = select(one_or_many(features), header=header, missing=missing)
+    source = select(one_or_many(features), header=header, sep=sep, missing=missing)
     table = {"features": source, "id": id, "columns": columns, "drop": drop, "log": log}
     making = {
         "n_partitions": n_partitions,
@@ -205,6 +206,7 @@ def run(
     if len(features) == 1 and not isinstance(features[0], StandardInput):
         report += ["--features", features[0], *missing_words(missing)]
         report += [] if header is None else ["--header" if header else "--no-header"]
+        report += [] if sep is None else ["--sep", "\\t" if sep == "\t" else sep]
     export = ["bigcons", "export", consensus_path]
     commands = [join([*report, "-o", f"{folder}.html"]), join([*export, "-o", f"{folder}.csv"])]
     emit(result, "\n\n".join([facts(shown), ending(solved, commands)]))

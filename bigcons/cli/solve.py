@@ -136,6 +136,7 @@ def solve(
     columns: list[str] | None,
     drop: list[str] | None,
     header: bool | None,
+    sep: str | None,
     missing: Any,
     random_state: int,
     overwrite: bool,
@@ -182,7 +183,8 @@ def solve(
     try:
         with telling_finished(out, "solve", overwrite):
             _warn_of_stored(ensemble)
-            table = select(ensemble, id=id, columns=columns, drop=drop, missing=missing, header=header)
+            table = select(ensemble, missing=missing, header=header, sep=sep)
+            table = select(table, id=id, columns=columns, drop=drop)
             model.fit(table, out=out, overwrite=overwrite, start=start)
     except KeyboardInterrupt:
         if not can_resume(out):

@@ -41,6 +41,7 @@ class Selection:
     drop: Columns | None = None
     missing: Any = None
     header: bool | None = None
+    sep: str | None = None
     orientation: str | None = None
 
 
@@ -52,6 +53,7 @@ def select(
     drop: Columns | None = None,
     missing: Any = None,
     header: bool | None = None,
+    sep: str | None = None,
     orientation: str | None = None,
 ) -> Any:
     """Choose which columns of a table to use, the one that identifies its rows, and how it is read.
@@ -82,6 +84,9 @@ def select(
     header : default=None
         Whether the first line of a file of text has the names of the columns. By default, this must be clear
         from the file: see `Ensemble.from_labels`.
+    sep : default=None
+        The character between the columns of a file of text, such as ``";"``; the file may then have any
+        suffix. By default a comma or, in .tsv, a tab.
     orientation : {"objects", "partitions"}, default=None
         What a row of labels is. By default an object, but what looks otherwise is refused. A table whose rows
         are partitions is held in memory.
@@ -104,7 +109,11 @@ def select(
         raise InvalidInputError(
             f"header={header!r} is no choice; use True, False or None.", parameter="header"
         )
-    given = (id, columns, drop, missing, header, orientation)
+    if sep is not None and (not isinstance(sep, str) or len(sep.encode()) != 1 or sep in '"\r\n\0'):
+        raise InvalidInputError(
+            f"sep={sep!r} separates no columns; use one character, such as ';'.", parameter="sep"
+        )
+    given = (id, columns, drop, missing, header, sep, orientation)
     return source if all(value is None for value in given) else Selection(source, *given)
 
 
@@ -127,9 +136,14 @@ def reading_of(choices: Sequence[Selection]) -> Reading:
         for c in _listed(part)
     ]
     missing = [choice.missing for choice in reversed(choices)]
+    header, sep, orientation = (
+        next((getattr(c, name) for c in reversed(choices) if getattr(c, name) is not None), None)
+        for name in ("header", "sep", "orientation")
+    )
     return Reading(
-        next((choice.header for choice in reversed(choices) if choice.header is not None), None),
-        next((choice.orientation for choice in reversed(choices) if choice.orientation is not None), None),
+        header,
+        sep,
+        orientation,
         frozenset(name for name in given if not name.isdecimal()),
         next(
             (missing_rule(m).more_words for m in missing if m is not None and not isinstance(m, Mapping)), ()

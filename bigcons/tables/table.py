@@ -37,6 +37,8 @@ class Reading(NamedTuple):
 
     header: bool | None = None
     """Whether the first line of a file of text is a header; None if that must be clear from the file."""
+    sep: str | None = None
+    """What separates the columns of a file of text; None if its name says so."""
     orientation: str | None = None
     """What a row is: "objects" or "partitions"; None if that must be clear."""
     named: frozenset[str] = frozenset()
