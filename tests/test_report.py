@@ -158,6 +158,16 @@ def test_profiles__leave_out_text_that_names_objects_and_refuse_what_does_not_fi
         cluster_profiles(names, labels, memory="5kB")
 
 
+@pytest.mark.parametrize("missing", [None, [-1]])
+def test_profiles__count_numbers_that_are_named_as_categories(missing):
+    codes, labels = [7, 7, 8, -1, 8, 8], [0, 0, 0, 1, 1, 1]
+    source = select(pa.table({"code": codes, "x": codes}), categorical="code", missing=missing)
+    found = cluster_profiles(source, labels)
+    assert set(found.numbers["feature"].to_pylist()) == {"x"}
+    values = ["7", "8", "8"] if missing else ["7", "8", "8", "-1"]
+    assert found.categories["category"].to_pylist() == values
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", None])
 @pytest.mark.parametrize("missing", [["?", "-99"], {"spend": ["?"], "age": [-99], "kind": "?"}])
 def test_profiles__leave_out_what_is_named_as_missing(tmp_path, missing, suffix):

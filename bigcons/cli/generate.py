@@ -10,6 +10,7 @@ import click
 
 from bigcons.cli.options import (
     TABLE,
+    categorical_option,
     log_option,
     memory_option,
     missing_option,
@@ -71,6 +72,7 @@ def _trained_on(value: str) -> int | str:
 @output_option("Store for the ensemble (.zarr or .parquet).")
 @table_options("features")
 @missing_option
+@categorical_option
 @log_option
 @click.option(
     "--scheme",
@@ -151,6 +153,7 @@ def generate(
     header: bool | None,
     sep: str | None,
     missing: Any,
+    categorical: list[str] | None,
     log: list[str] | None,
     scheme: str,
     fixed: int | None,
@@ -184,8 +187,8 @@ def generate(
 
     make = _generator(scheme, given)
     with telling_finished(out, "call", overwrite):
-        table = select(one_or_many(features), header=header, sep=sep, missing=missing)
-        data = open_features(table, id=id, columns=columns, drop=drop, log=log)
+        how = {"header": header, "sep": sep, "missing": missing, "categorical": categorical}
+        data = open_features(select(one_or_many(features), **how), id=id, columns=columns, drop=drop, log=log)
         if data.encoding.is_named:
             click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
         ensemble = make(

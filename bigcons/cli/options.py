@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,11 @@ def column_list(text: str) -> list[str]:
     return next(csv.reader([text]), [])
 
 
+def column_words(names: Sequence[str]) -> str:
+    """Return names as `column_list` reads them."""
+    return ",".join(f'"{name}"' if "," in name else name for name in names)
+
+
 def columns_option(help_text: str) -> Decorator:
     """Return the option that names the columns of a table to use."""
     return click.option("--columns", callback=column_names, metavar="NAME,...", help=help_text)
@@ -160,6 +165,13 @@ def table_options(what: str) -> Decorator:
     return add
 
 
+categorical_option: Decorator = click.option(
+    "--categorical",
+    callback=column_names,
+    metavar="NAME,...",
+    help="Columns whose numbers are categories, such as zip codes.",
+)
+
 log_option: Decorator = click.option(
     "--log",
     callback=column_names,
@@ -195,14 +207,10 @@ def missing_words(missing: list[str] | dict[str, list[str]] | None) -> list[str]
     if missing is None:
         return []
     of_columns = missing if isinstance(missing, dict) else {"": missing}
-    quoted = {
-        name: ",".join(f'"{value}"' if "," in value else value for value in values)
-        for name, values in of_columns.items()
-    }
     return [
         word
-        for name, values in quoted.items()
-        for word in ("--missing", f"{name}={values}" if name else values)
+        for name, values in of_columns.items()
+        for word in ("--missing", (f"{name}=" if name else "") + column_words(values))
     ]
 
 

@@ -8,6 +8,7 @@ import click
 
 from bigcons.cli.options import (
     PATH,
+    categorical_option,
     columns_option,
     drop_option,
     header_option,
@@ -33,6 +34,7 @@ from bigcons.cli.output import emit, reporting
 @header_option
 @sep_option
 @missing_option
+@categorical_option
 @click.option("--n-objects", type=click.IntRange(min=1), default=20, show_default=True,
               help="Least certain objects to list.")  # fmt: skip
 @click.option("--n-clusters", type=click.IntRange(min=1), default=20, show_default=True,
@@ -52,6 +54,7 @@ def report(
     header: bool | None,
     sep: str | None,
     missing: Any,
+    categorical: list[str] | None,
     n_objects: int,
     n_clusters: int,
     pictures: bool,
@@ -71,14 +74,14 @@ def report(
 
     check_page(out)
     refuse_existing_file(out, overwrite)
-    if features is None and any(value is not None for value in (header, sep, missing)):
+    if features is None and any(value is not None for value in (header, sep, missing, categorical)):
         raise click.UsageError(
-            "--header, --sep and --missing have no effect without --features; give it, too."
+            "--header, --sep, --missing and --categorical have no effect without --features; give it, too."
         )
     told = Report(
         consensus,
         ensemble=ensemble,
-        features=select(features, header=header, sep=sep, missing=missing),
+        features=select(features, header=header, sep=sep, missing=missing, categorical=categorical),
         columns=columns,
         drop=drop,
         n_objects=n_objects,

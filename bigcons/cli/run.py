@@ -19,6 +19,8 @@ from bigcons.cli.generate import base_clusters
 from bigcons.cli.group import Terminated, at_a_terminal
 from bigcons.cli.options import (
     TABLE,
+    categorical_option,
+    column_words,
     log_option,
     memory_option,
     missing_option,
@@ -48,6 +50,7 @@ from bigcons.errors import ExecutionError, InvalidInputError, StoreExistsError
 @output_option("Folder or bucket for ensemble.zarr and consensus.zarr.", name="FOLDER")
 @table_options("features")
 @missing_option
+@categorical_option
 @log_option
 @click.option(
     "-k",
@@ -85,6 +88,7 @@ def run(
     header: bool | None,
     sep: str | None,
     missing: Any,
+    categorical: list[str] | None,
     log: list[str] | None,
     n_clusters: int | range | str | None,
     method: str,
@@ -122,7 +126,7 @@ def run(
     given |= {} if client is None else {"client": client}
     _, parameters = parse_method(method, (ensemble_path,), given)
 
-    source = select(one_or_many(features), header=header, sep=sep, missing=missing)
+    source = select(one_or_many(features), header=header, sep=sep, missing=missing, categorical=categorical)
     table = {"features": source, "id": id, "columns": columns, "drop": drop, "log": log}
     making = {
         "n_partitions": n_partitions,
@@ -206,6 +210,7 @@ def run(
     if len(features) == 1 and not isinstance(features[0], StandardInput):
         report += ["--features", features[0], *missing_words(missing)]
         report += [] if header is None else ["--header" if header else "--no-header"]
+        report += [] if categorical is None else ["--categorical", column_words(categorical)]
         report += [] if sep is None else ["--sep", "\\t" if sep == "\t" else sep]
     export = ["bigcons", "export", consensus_path]
     commands = [join([*report, "-o", f"{folder}.html"]), join([*export, "-o", f"{folder}.csv"])]

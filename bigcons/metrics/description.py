@@ -116,7 +116,10 @@ def profile(
         parse_size(memory), table.row_bytes + 64, fixed=int(table.held_bytes + counted), at_least=256,
         what=f"counts of {column.n_clusters:,} clusters by {len(positions):,} columns",
     )  # fmt: skip
-    found = [_Column(names[c], column.n_clusters, table.rule_of(c).more_words) for c in positions]
+    found = [
+        _Column(names[c], column.n_clusters, table.rule_of(c).more_words, c in table.categorical)
+        for c in positions
+    ]
     values_of_kept: list[dict[str, Any]] = [{} for _ in kept]
     start = 0
     with progress("what is in each cluster", column.n_objects) as listener:
@@ -164,9 +167,11 @@ _CATEGORIES = {
 class _Column:
     """What is known of one column: sums of numbers or counts of categories, by cluster."""
 
-    def __init__(self, name: str, n_clusters: int, missing: tuple[str, ...]) -> None:
+    def __init__(
+        self, name: str, n_clusters: int, missing: tuple[str, ...] = (), is_category: bool = False
+    ) -> None:
         self.name = name
-        self._missing = missing
+        self._missing, self._is_category = missing, is_category
         self.kind = ""
         """"number", "date" or "text"; empty before the first value, and once it is left out."""
         self.reason = "it has no value"
@@ -181,7 +186,8 @@ class _Column:
     def add(self, values: Any, codes: np.ndarray) -> Any:
         """Count a block of values, of objects with these codes of clusters, and return what they are.
 
-        Those named as missing are; text that holds only numbers besides is numbers.
+        Those named as missing are; text that holds only numbers besides is numbers, unless the column is
+        named as one of categories.
         """
         if not self.kind and self.reason != "it has no value":
             return values
@@ -191,8 +197,8 @@ class _Column:
             except pa.ArrowException:
                 self._leave_out("it mixes text and numbers")
                 return values
-        if self._missing:
-            values = self._without_missing(values)
+        if self._missing or self._is_category:
+            values = self._as_named(values)
         is_array = isinstance(values, np.ndarray)
         if not is_array and values.null_count == len(values):
             return values
@@ -212,17 +218,18 @@ class _Column:
                 self._add_numbers(values, codes)
         return values
 
-    def _without_missing(self, values: Any) -> Any:
-        """Return values without those named as missing."""
-        code = ColumnCode(self.name, NUMBER, missing=self._missing)
-        if isinstance(values, np.ndarray) or _kind(values.type) == "number":
-            return numbers_of(values, code, self.name)
-        if _kind(values.type) != "text":
+    def _as_named(self, values: Any) -> Any:
+        """Return values without those named as missing, and as text if they are named as categories."""
+        kind = "number" if isinstance(values, np.ndarray) else _kind(values.type)
+        if kind == "number" and not self._is_category:
+            return numbers_of(values, ColumnCode(self.name, NUMBER, missing=self._missing), self.name)
+        if kind not in ("number", "text"):
             return values
+        values = _arrow(values)
         texts, rows = texts_of(values, self._missing)
         known = pa.array([*texts, None], pa.large_string()).take(pa.array(rows % (len(texts) + 1)))
         has_named = not set(self._missing).isdisjoint(texts_of(values, ())[0])
-        if self.kind == "number" or (has_named and not self.kind):
+        if not self._is_category and (self.kind == "number" or (has_named and not self.kind)):
             with suppress(pa.ArrowException):
                 return known.cast(pa.float64())
         return known

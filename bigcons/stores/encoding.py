@@ -240,6 +240,8 @@ class FeatureEncoding:
         """Return a block of a table as numbers ``(rows, width)`` of ``dtype``, NaN where one is missing."""
         if isinstance(rows, np.ma.MaskedArray):
             rows = np.ma.filled(rows.astype(np.float64), np.nan)  # masked values are missing
+        if not isinstance(rows, list) and not self.is_plain:
+            rows = list(rows.T)
         if not isinstance(rows, list):
             values = rows.astype(dtype, copy=any(code.missing for code in self.columns))
             for c, code in enumerate(self.columns):

@@ -197,6 +197,9 @@ class Features(Objects):
             ]
             if self._types is None and table.dtype is None:
                 codes = [code._replace(kind=kind) for code, kind in zip(codes, self._kinds(), strict=True)]
+            for c in table.categorical:
+                if codes[c].kind in (NUMBER, BOOLEAN):
+                    codes[c] = codes[c]._replace(kind=CATEGORY)
             logged = _positions(log, names, self.where)
             is_typed = table.dtype is None and not are_chosen
             self._may_be_ids = {c for c, code in enumerate(codes) if is_typed and code.kind == NUMBER}
@@ -357,7 +360,8 @@ class Features(Objects):
         """
         table, n_rows = self._table, 0
         infinite: dict[int, int] = {}
-        texts = {c: _Texts() for c, code in enumerate(codes) if code.kind == CATEGORY}
+        are_named = self._table.categorical
+        texts = {c: _Texts(c in are_named) for c, code in enumerate(codes) if code.kind == CATEGORY}
         with ExitStack() as stack:
             numbers = {c: DistinctNumbers(stack) for c in self._may_be_ids or ()}
             listener = None
@@ -365,8 +369,8 @@ class Features(Objects):
                 listener = stack.enter_context(progress("look at the columns", table.n_rows))
             for rows in table.blocks(1 << 16):
                 n_here = len(rows[0]) if isinstance(rows, list) else rows.shape[0]
-                if isinstance(rows, list):
-                    for c, column in enumerate(rows):
+                if isinstance(rows, list) or texts:
+                    for c, column in enumerate(rows if isinstance(rows, list) else rows.T):
                         column = self._of_its_type(column, c)
                         if c in texts:
                             texts[c].add(as_arrow(column, None, codes[c].name, self.where), codes[c].missing)
@@ -476,14 +480,14 @@ def may_be_ids(seen: DistinctNumbers, n_rows: int, name: str) -> bool:
 class _Texts:
     """What has been seen of a column of text."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_category: bool) -> None:
         self._levels: set[str] = set()
         self._is_hashed = self._has_gaps = False
         self._n_rows = 0
-        self._all_differ, self._keys = True, set[int]()
-        self._are_iso = self._are_dates = True
+        self._all_differ, self._keys = not is_category, set[int]()
+        self._are_iso = self._are_dates = not is_category
         self._example = ""
-        self._are_numbers, self._number, self._gap = True, "", ""
+        self._are_numbers, self._number, self._gap = not is_category, "", ""
         self._are_plain, self._has_named = True, False
         self._word, self._n_cells, self._row = "", 0, 0
         """The only other text among numbers and gaps, in how many rows, and the first of them."""

@@ -72,6 +72,11 @@ def open_table(
                 raise InvalidInputError(
                     f"{name}= is for tables of labels, not {what}; leave it out.", parameter=name
                 )
+    if (role != "features" or table.is_sparse) and any(c.categorical is not None for c in choices):
+        what = "sparse features" if table.is_sparse else role
+        raise InvalidInputError(
+            f"categorical= is for tables of features, not {what}; leave it out.", parameter="categorical"
+        )
     if not isinstance(table, (files.CsvTable, files.JoinedTable)):
         for name in ("header", "sep"):
             if getattr(how, name) is not None:

@@ -73,6 +73,8 @@ class Table(ABC):
         What identifies the rows, if that is known.
     rules
         Which labels are missing, by column; None for `DEFAULT_RULE`.
+    categorical
+        Positions of the features whose numbers are categories.
     index_position
         The column with the names of the rows, as pandas, R and AnnData keep them; None if it has none.
     is_named
@@ -100,6 +102,7 @@ class Table(ABC):
     least_rows: int = 1
     ids: Ids | None = None
     rules: Sequence[MissingRule] | None = None
+    categorical: frozenset[int] = frozenset()
     index_position: int | None = None
     is_named: bool = False
     names_are_guessed: bool = False

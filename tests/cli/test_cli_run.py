@@ -76,12 +76,13 @@ def test_run__shows_the_number_of_clusters_it_chose(run):
 def test_run__the_report_that_it_names_reads_the_features_as_it_did(run, tmp_path, missing):
     rng = np.random.default_rng(0)
     with open("features.csv", "w") as file:  # noqa: PTH123
-        file.write("who,spend,age\n")
+        file.write("who;spend;age;zip\n")
         for row in range(N_OBJECTS):
             spend = "?" if row % 7 == 0 else round(rng.normal() + 20 * (row % 3), 3)
             age = -99 if row % 5 == 0 else rng.integers(20, 90)
-            file.write(f"c{row},{spend},{age}\n")
-    line = f"run features.csv --id who {missing} --log spend -k 3 -o out --n-partitions 16"
+            file.write(f"c{row};{spend};{age};{(10115, 80331)[row % 2]}\n")
+    how = f"--sep ; --categorical zip --id who {missing} --log spend"
+    line = f"run features.csv {how} -k 3 -o out --n-partitions 16"
     result = CliRunner().invoke(main, line.split())
     assert result.exit_code == 0, result.output
     (command,) = re.findall("bigcons (report .*)", result.stdout)
@@ -90,6 +91,7 @@ def test_run__the_report_that_it_names_reads_the_features_as_it_did(run, tmp_pat
     page = (tmp_path / "out.html").read_text()
     assert "left out" not in page
     assert "-99.0" not in page
+    assert ">10115<" in page
 
 
 @pytest.mark.slow
