@@ -155,7 +155,12 @@ def _told_clusters(report: Content) -> str:
     n = max(sum(count for _, count in report.levels), 1)
     rows = [{"confidence": word, "objects": count, "share": count / n} for word, count in report.levels]
     levels = _table("Objects by their confidence", ["confidence", "objects", "share"], rows) if rows else ""
-    return words + _table("Clusters by falling size", names, found) + levels + _figures(report, CLUSTERS)
+    return (
+        words
+        + _table("Clusters, from the largest to the smallest", names, found)
+        + levels
+        + _figures(report, CLUSTERS)
+    )
 
 
 def _told_profiles(report: Content) -> str:
@@ -221,7 +226,9 @@ def _told_partitions(report: Content) -> str:
     told = " ".join(text for name, text in words.items() if name in report.partitions.column_names)
     shown = rows[:200]
     more = f", {len(shown)} of {len(rows):,}" if len(rows) > len(shown) else ""
-    table = _table(f"Partitions by falling {by}{more}", report.partitions.column_names, shown)
+    table = _table(
+        f"Partitions, from the highest {by} to the lowest{more}", report.partitions.column_names, shown
+    )
     if len(rows) > 30:
         table = f"<details><summary>All partitions</summary>{table}</details>"
         best = [*rows[:5], *rows[-5:]]

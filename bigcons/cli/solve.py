@@ -236,8 +236,8 @@ def shown_results(results: Mapping[str, Any], solved: Consensus) -> dict[str, An
     is_verbose = logging.getLogger("bigcons").isEnabledFor(logging.INFO)
     shown = {name: value for name, value in results.items() if is_verbose or name not in _OF_THE_SOLVER}
     if shown.pop("n_clusters_choice", None) and (tree := solved.tree) is not None:
-        shown["why this number"] = tree.choice._told
-    return with_clusters(shown, solved._clusters_in_words())
+        shown["why this number"] = tree.choice.in_words()
+    return with_clusters(shown, solved.clusters_in_words())
 
 
 def ending(solved: Consensus, commands: Sequence[str]) -> str:

@@ -39,7 +39,7 @@ def info(store: str) -> None:
         result = shown = opened.info()
         if isinstance(opened, Consensus):
             results = {name: value for name, value in result["results"].items() if name not in OF_SIZES}
-            shown = {**with_clusters(result, opened._clusters_in_words()), "results": results}
+            shown = {**with_clusters(result, opened.clusters_in_words()), "results": results}
     except StoreNotFoundError:
         if not left:
             raise

@@ -74,9 +74,8 @@ class NClustersChoice:
     def _evidence(self) -> np.ndarray:
         return evidence(self.table["lifetime"], self.table["agreement"])
 
-    @property
-    def _told(self) -> str:
-        """How far halves of the partitions agree on the number, and the next best one."""
+    def in_words(self) -> str:
+        """Return how far halves of the partitions agree on the number, and the next best one."""
         agreement, told = self.row(self.n_clusters)["agreement"], []
         if not self.is_clear:
             told.append("no number stands out")
@@ -87,7 +86,7 @@ class NClustersChoice:
         return "; ".join(told)
 
     def __repr__(self) -> str:
-        told = [_count_in_words(self.n_clusters), *filter(None, [self._told])]
+        told = [_count_in_words(self.n_clusters), *filter(None, [self.in_words()])]
         return f"NClustersChoice({'; '.join(told)})"
 
     def _repr_html_(self) -> str:
@@ -195,7 +194,7 @@ class ClusterTree:
     def cut(
         self, n_clusters: int | None = None, *, min_size: int | None = None, min_support: float | None = None
     ) -> np.ndarray:
-        """Return the cluster (G,) int64 of each leaf, numbered by falling size, -1 for leaves left out.
+        """Return the cluster (G,) int64 of each leaf, numbered largest first, -1 for leaves left out.
 
         ``n_clusters``: at most so many, by the highest splits, by default as many as recommended; with one of
         the others no limit. ``min_support``: a split counts if it has that support, or if a split below it
@@ -303,7 +302,7 @@ class ClusterTree:
     ) -> np.ndarray:
         """Return the clusters (n_objects,) int32 of all objects in a cut, -1 for those without labels.
 
-        Numbered by falling size. Objects, also those of clusters that do not count, are placed by naive Bayes
+        Numbered largest first. Objects, also those of clusters that do not count, are placed by naive Bayes
         on their labels, as by `ConsensusTree`: by the table of the sample, which counts the table of all, and
         once more by that; two passes in blocks, O(n_objects M K) time, of any engine. They are those of
         ``ConsensusTree("auto")`` for its number; ``ConsensusTree(K)`` counts clusters of any size.
@@ -351,9 +350,8 @@ class ClusterTree:
         """Whether the sample has not all objects, so that sizes are estimates."""
         return int(self.sizes.sum()) < self.n_objects
 
-    @property
-    def _told(self) -> str:
-        """The number recommended, the support of its splits, and the next best number."""
+    def in_words(self) -> str:
+        """Return the number recommended, the support of its splits, and the next best number."""
         K, next_best = self.choice.n_clusters, self.choice.runner_up
         support = self.support[np.array(list(self.branches()), int) - len(self.sizes)]
         told = _count_in_words(K)
@@ -367,7 +365,7 @@ class ClusterTree:
 
     def __repr__(self) -> str:
         of = f"{len(self.sizes)} leaves of {self.n_objects:,} objects, {self.tree}"
-        return f"ClusterTree({self._told}; {of})"
+        return f"ClusterTree({self.in_words()}; {of})"
 
     def _repr_html_(self) -> str:
         facts = {

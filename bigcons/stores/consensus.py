@@ -505,7 +505,7 @@ class Consensus(Objects):
     def __reduce__(self) -> tuple[Any, ...]:
         return reopened, (Consensus, self.path)
 
-    def _clusters_in_words(self) -> str:
+    def clusters_in_words(self) -> str:
         """Return how many clusters were found and how many of them are tiny, as far as stored, as one line.
 
         Tiny ones have less than a tenth of the mean number of objects.
@@ -521,7 +521,7 @@ class Consensus(Objects):
     def _repr_html_(self) -> str:
         facts = {
             "objects": f"{self.n_objects:,}",
-            "clusters": self._clusters_in_words(),
+            "clusters": self.clusters_in_words(),
             "size": format_size(self.info()["n_bytes"]),
             **{name.replace("_", " "): value for name, value in self.results.items() if name not in OF_SIZES},
             **{name: value for name, value in self.parameters.items() if name != "n_clusters"},

@@ -123,10 +123,10 @@ def test_commands__print_the_clusters_found_and_the_tiny_ones_in_one_line(world,
     sizes = found.cluster_sizes()
     assert sizes.tolist() == np.bincount(found.labels[found.labels >= 0], minlength=4).tolist()
     assert sizes.sum() == (found.labels >= 0).sum()
-    assert line.split(maxsplit=1) == ["clusters", found._clusters_in_words()]
+    assert line.split(maxsplit=1) == ["clusters", found.clusters_in_words()]
     for asked in ("info solved.zarr", "score solved.zarr --truth truth.npy"):
         told = [row.split(maxsplit=1) for row in run(asked).stdout.splitlines()]
-        assert [row for row in told if row[0] == "clusters"] == [["clusters", found._clusters_in_words()]]
+        assert [row for row in told if row[0] == "clusters"] == [["clusters", found.clusters_in_words()]]
     assert ran("info solved.zarr")["results"]["n_clusters"] == (sizes > 0).sum()
     labels = np.repeat([0, 1, 3], [60, 59, 1])
     Consensus.write("tiny.zarr", labels, np.eye(5)[labels])

@@ -451,4 +451,4 @@ def test_npz__a_directory_that_points_before_the_file(tmp_path):
 
 def test_clusters_in_words__of_counts_that_are_no_numbers(tmp_path):
     found = Consensus.write(tmp_path / "c.zarr", np.array([0, 1, 0]), None, results={"n_clusters": "two"})
-    assert found._clusters_in_words() == "2"
+    assert found.clusters_in_words() == "2"
