@@ -74,6 +74,7 @@ _NAMES = {
     "adjusted_rand": "adjusted Rand", "nmi": "NMI", "n_labeled": "objects", "n_clusters": "clusters",
     "size": "objects", "false_join_rate": "false-join rate", "n_passes": "passes", "n_steps": "steps",
     "second_label": "second cluster", "second_confidence": "its confidence",
+    "has_structure": "clear structure", "n_told_apart": "clusters told apart",
     "overall": "all objects", "overall_share": "all objects", "feature": "column",
 }  # fmt: skip
 _SHARES = ("share", "coverage")

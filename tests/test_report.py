@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from pyarrow import csv, parquet
 
-from bigcons import MCLA, Consensus, ConsensusTree, Ensemble, Report, select
+from bigcons import MCLA, Consensus, ConsensusTree, Ensemble, Report, plots, select
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError, UnknownColumnError
@@ -156,6 +156,23 @@ def test_profiles__leave_out_text_that_names_objects_and_refuse_what_does_not_fi
         cluster_profiles(names, labels[:9])
     with pytest.raises(MemoryBudgetError):
         cluster_profiles(names, labels, memory="5kB")
+
+
+@pytest.mark.parametrize("n_clusters", [1, 2, 4, 9])
+def test_report__draws_the_tree_down_to_the_clusters_of_the_consensus(monkeypatch, n_clusters):
+    drawn = []
+    monkeypatch.setattr(plots, "tree", lambda _, n: drawn.append(n) or plots.memberships(np.eye(2)))
+    ensemble, _ = planted_ensemble(300, 8, missing=0.0, random_state=0)
+    Report(MCLA(n_clusters, random_state=0).fit(ensemble), ensemble=ensemble)
+    assert drawn == [max(n_clusters, 2)]
+
+
+@pytest.mark.parametrize(("share", "is_drawn"), [(0.0, False), (0.04, False), (0.3, True)])
+def test_report__draws_the_graph_of_clusters_if_any_overlap(tmp_path, share, is_drawn):
+    memberships = np.where(np.arange(60)[:, None] % 3 == np.arange(3), 1 - share, share / 2)
+    labels = memberships.argmax(axis=1).astype(np.int32)
+    store = Consensus.write(tmp_path / "c.zarr", labels, memberships.astype(np.float32))
+    assert ("Graph of the clusters" in Report(store).html()) == is_drawn
 
 
 @pytest.mark.parametrize("missing", [None, [-1]])

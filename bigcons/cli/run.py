@@ -165,13 +165,15 @@ def run(
     trained_on = (
         f"a sample of {made_with['sample_rows']:,}" if made_with["train"] == "samples" else "all its objects"
     )
+    n_features = len(made_with.get("columns", made_with["features"]))
+    of_sample = f", its centers trained on {trained_on}" if made_with["train"] == "samples" else ""
     of_clusters = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     result: dict[str, Any] = {
         "kind": "run",
         "ensemble": {
             "path": ensemble_path,
             "n_objects": ensemble.n_objects,
-            "n_features": len(made_with.get("columns", made_with["features"])),
+            "n_features": n_features,
             "n_partitions": ensemble.n_partitions,
             "clusters_per_partition": [low, high],
             "sample": making["sample"],
@@ -197,9 +199,9 @@ def run(
         "ensemble": {
             "ensemble": ensemble_path,
             "objects": ensemble.n_objects,
-            "features": len(made_with["features"]),
-            "partitions": f"{ensemble.n_partitions:,} of {of_clusters} clusters, "
-            f"each trained on {trained_on}",
+            "features": n_features,
+            "partitions": f"{ensemble.n_partitions:,} into {of_clusters} clusters, each of a random half of "
+            f"the objects{of_sample}",
             "seconds": generating,
         },
         "consensus": shown_results(result["consensus"], solved),

@@ -366,7 +366,7 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], show: Calla
 
     def one(name: str) -> str:
         texts = [show(entries.get(name)) for entries in (found, wanted)]
-        if " crc " not in texts[1]:
+        if not any(" crc " in text for text in texts):
             return f"{name}={texts[0]}, not {texts[1]}"
         was, is_now = (text.partition(",")[0] for text in texts)
         return f"other {name}" + (f" ({was}, not {is_now})" if was != is_now else "")

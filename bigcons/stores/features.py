@@ -132,9 +132,9 @@ def _refuse_types(table: Table) -> None:
         (name, f"has type {kind}") for name, kind in zip(names, types, strict=False) if kind_of(kind) is None
     ]
     remedy = "drop " + ("it" if len(problems) == 1 else "them") + " (drop=, --drop)"
-    refuse_columns(
-        problems, table.where, f"{remedy}, or convert to numbers, dates or text, a list to columns"
-    )
+    remedy += ", or convert to numbers, dates or text, a list to columns"
+    if problems:
+        refuse_columns({remedy: problems}, table.where)
 
 
 class Features(Objects):
@@ -346,11 +346,9 @@ class Features(Objects):
             if None not in kinds:
                 break
         names = self._table.names or []
-        refuse_columns(
-            [(name, f"has type {types[c]}") for c, name in enumerate(names) if kinds[c] == ""],
-            self.where,
-            "drop it (drop=, --drop), or convert it to numbers, dates or text",
-        )
+        if problems := [(name, f"has type {types[c]}") for c, name in enumerate(names) if kinds[c] == ""]:
+            remedy = "drop it (drop=, --drop), or convert it to numbers, dates or text"
+            refuse_columns({remedy: problems}, self.where)
         return [kind or NUMBER for kind in kinds]
 
     def _look_at(self, codes: list[ColumnCode], are_chosen: bool) -> list[ColumnCode]:
@@ -385,21 +383,27 @@ class Features(Objects):
                     listener.advance(n_here)
             like_ids = {c for c, seen in numbers.items() if may_be_ids(seen, n_rows, codes[c].name)}
         self._may_be_ids = None  # they have been compared
-        problems = []
+        problems: dict[str, list[tuple[str, str]]] = {}
+        of_ids = ""
         for c, code in enumerate(codes):
             if c in infinite:
-                problems.append((code.name, f"is infinite at row {infinite[c]} (from 0)"))
+                remedy, what = _INFINITE, f"is infinite at row {infinite[c]} (from 0)"
             elif c in like_ids:
-                problems.append((code.name, "has a different whole number in every row"))
+                remedy = of_ids = of_ids or self._remedy_of_ids(code.name)
+                what = "has a different whole number in every row"
             elif c in texts and (date := texts[c].other_date):
-                problems.append((code.name, f"has dates such as {date!r}"))
+                remedy, what = _DATES, f"has dates such as {date!r}"
             elif c in texts and (word := texts[c].other_than_numbers):
-                problems.append((code.name, f"has {word} among numbers"))
+                remedy, what = _WORDS, f"has {word} among numbers"
             elif c in texts and (word := texts[c].number_as_text):
-                problems.append((code.name, f"has numbers written as text, such as {word!r}"))
+                remedy, what = _NUMBERS, f"has numbers written as text, such as {word!r}"
             elif c in texts and not are_chosen and texts[c].are_ids(n_rows, code.name):
-                problems.append((code.name, "has a different text in every row"))
-        refuse_columns(problems, self.where, _remedy_of(problems))
+                remedy = of_ids = of_ids or self._remedy_of_ids(code.name)
+                what = "has a different text in every row"
+            else:
+                continue
+            problems.setdefault(remedy, []).append((code.name, what))
+        refuse_columns(problems, self.where)
         return [texts[c].code(code) if c in texts else code for c, code in enumerate(codes)]
 
     def possible_ids(self) -> list[int]:
@@ -409,26 +413,20 @@ class Features(Objects):
     def refuse_ids(self, columns: list[int]) -> None:
         """Raise InvalidInputError for columns that have a different whole number in every row."""
         problems = [(self.names[c], "has a different whole number in every row") for c in columns]
-        refuse_columns(problems, self.where, _remedy_of(problems))
+        if problems:
+            refuse_columns({self._remedy_of_ids(problems[0][0]): problems}, self.where)
+
+    def _remedy_of_ids(self, name: str) -> str:
+        """Return what to do about columns that look like ids, of which the first has this name."""
+        first = f"pass id={name!r} (--id {name}) if it names the rows, " if self.ids is None else ""
+        return f"{first}leave it out with drop= (--drop), or name all features in columns= (--columns)"
 
 
-def _remedy_of(problems: list[tuple[str, str]]) -> str:
-    """Return what to do about columns that the first pass refuses."""
-    parts = []
-    if ids := [name for name, what in problems if "different" in what]:
-        parts.append(
-            f"pass id={ids[0]!r} (--id {ids[0]}) if it names the rows, leave it out with drop= (--drop), or "
-            "name all features in columns= (--columns) if it is one"
-        )
-    if any("dates" in what for _, what in problems):
-        parts.append("write dates as 2024-12-31")
-    if any("among numbers" in what for _, what in problems):
-        parts.append("correct the cells, or name what is missing in missing= of bigcons.select (--missing)")
-    if any("as text" in what for _, what in problems):
-        parts.append("write numbers as 1234.5 alone, and names of categories with a letter")
-    if any("infinite" in what for _, what in problems):
-        parts.append("features must be finite: replace what is infinite")
-    return ", and ".join(parts)
+_INFINITE = "features must be finite: replace what is infinite"
+_DATES = "write dates as 2024-12-31"
+_WORDS = "correct the cells, or name what is missing in missing= of bigcons.select (--missing)"
+_NUMBERS = "write numbers as 1234.5 alone, and names of categories with a letter"
+"""What to do about columns that the first pass refuses."""
 
 
 def _positions(columns: Columns | None, names: list[str], where: str) -> list[int]:

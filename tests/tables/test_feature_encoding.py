@@ -220,10 +220,24 @@ def test_features__tell_all_that_is_wrong_before_any_id_is_read():
             "x": np.arange(300.0) % 7,
         }
     )
-    with pytest.raises(
-        InvalidInputError, match=r"4 columns .*'row' .*'mail' .*'when' .*'far' is infinite at"
-    ):
+    with pytest.raises(InvalidInputError) as caught:
         open_features(more)
+    of_ids = "leave it out with drop= (--drop), or name all features in columns= (--columns)"
+    others = (
+        "'when' has dates such as '3/4/2024' (write dates as 2024-12-31); 'far' is infinite at row 0 "
+        "(from 0) (features must be finite: replace what is infinite)."
+    )
+    assert str(caught.value) == (
+        "features has 4 columns that are no features: 'row' has a different whole number in every row; "
+        "'mail' has a different text in every row (pass id='row' (--id row) if it names the rows, "
+        f"{of_ids}); {others}"
+    )
+    with pytest.raises(InvalidInputError) as caught:
+        open_features(more, id="row")
+    assert str(caught.value) == (
+        "features has 3 columns that are no features: 'mail' has a different text in every row "
+        f"({of_ids}); {others}"
+    )
 
 
 @pytest.mark.parametrize(
