@@ -78,6 +78,7 @@ _NAMES = {
     "overall": "all objects", "overall_share": "all objects", "feature": "column",
 }  # fmt: skip
 _SHARES = ("share", "coverage")
+_INDICES = ("agreement", "nmi", "adjusted_rand", "weight", "redundancy")
 _PROBABILITIES = ("confidence", "second_confidence", "hit_rate", "false_join_rate")
 
 
@@ -358,6 +359,8 @@ def _cell(column: str, value: Any) -> str:
         return f"{value:.3g}"
     if column in _PROBABILITIES and 0 < value < 0.001:
         return "<0.001"
+    if column in _INDICES:
+        return f"{value:.3f}"
     if 1000 <= abs(value) < 1e15:
         return f"{value:,.0f}"
     return f"{value:.3f}" if 0.001 <= abs(value) < 1000 or value == 0 else f"{value:.4g}"

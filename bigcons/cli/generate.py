@@ -24,7 +24,7 @@ from bigcons.cli.options import (
 )
 from bigcons.cli.output import emit_constant, emit_ensemble, reporting, telling_finished
 
-T = TypeVar("T")
+T = TypeVar("T", int, float)
 
 SCHEMES = {
     "kmeans": "kmeans",
@@ -47,10 +47,13 @@ def _numbers(value: str) -> tuple[float, float]:
 
 def _range(value: str, kind: Callable[[str], T], needed: str) -> tuple[T, T]:
     try:
-        low, _, high = value.partition(":")
-        return kind(low), kind(high or low)
+        first, _, last = value.partition(":")
+        low, high = kind(first), kind(last or first)
     except ValueError:
         raise click.BadParameter(f"{value!r} is not {needed}.") from None
+    if low > high:
+        raise click.BadParameter(f"{value!r} is not {needed}; the lower number comes first.")
+    return low, high
 
 
 def _names(value: str) -> str | list[str]:

@@ -140,6 +140,7 @@ def test_run__another_store_in_the_place_of_its_ensemble_is_refused_as_what_it_i
             1,
             "half of them, 300, are seen by a partition, fewer than its 400 clusters",
         ),
+        ("--base-clusters 5:2", 2, "the lower number comes first"),
         ("--base-clusters few", 2, "is not a number of clusters"),
     ],
 )
