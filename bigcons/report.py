@@ -25,7 +25,7 @@ from bigcons.metrics.description import ClusterProfiles, partition_agreement, pr
 from bigcons.metrics.memberships import cluster_overlap
 from bigcons.page import CLUSTERS, CONVERGENCE, PARTITIONS, Content, Drawn, name_of, page, percent
 from bigcons.storage.commit import new_file
-from bigcons.stores.cluster_tree import ClusterTree
+from bigcons.stores.cluster_tree import ClusterTree, tree_in_words
 from bigcons.stores.consensus import Consensus, cautions, clusters_in_words, count_clusters, fit_results
 from bigcons.stores.ensemble import as_ensemble
 from bigcons.stores.trust import TRUST_ROW, mergers
@@ -410,7 +410,7 @@ def _facts(source: _Source, told: _Told, tree: ClusterTree | None) -> dict[str, 
         "objects": source.n_objects,
         "objects without a label": told.n_unlabeled or None,
         "clusters": clusters_in_words(counted["n_clusters"], None, source.n_clusters),
-        "clusters by the tree": None if tree is None else tree.in_words(),
+        "clusters by the tree": None if tree is None else tree_in_words(tree),
     }
     if told.kind:
         n_labeled = int(told.sizes.sum())

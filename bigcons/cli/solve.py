@@ -234,12 +234,14 @@ _OF_THE_SOLVER = ("coassociation", "objective", "start_objectives", "gap", "n_pa
 def shown_results(results: Mapping[str, Any], solved: Consensus) -> dict[str, Any]:
     """Return the results that are shown: the clusters in words, and what concerns the solver with ``-v``."""
     from bigcons.page import name_of
+    from bigcons.stores.cluster_tree import choice_in_words
+    from bigcons.stores.consensus import stored_clusters_in_words
 
     is_verbose = logging.getLogger("bigcons").isEnabledFor(logging.INFO)
     shown = {name: value for name, value in results.items() if is_verbose or name not in _OF_THE_SOLVER}
     if shown.pop("n_clusters_choice", None) and (tree := solved.tree) is not None:
-        shown["why this number"] = tree.choice.in_words()
-    worded = with_clusters(shown, solved.clusters_in_words())
+        shown["why this number"] = choice_in_words(tree.choice)
+    worded = with_clusters(shown, stored_clusters_in_words(solved))
     return {name_of(name) if name in solved.results else name: value for name, value in worded.items()}
 
 

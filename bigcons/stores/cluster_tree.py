@@ -74,19 +74,8 @@ class NClustersChoice:
     def _evidence(self) -> np.ndarray:
         return evidence(self.table["lifetime"], self.table["agreement"])
 
-    def in_words(self) -> str:
-        """Return how far halves of the partitions agree on the number, and the next best one."""
-        agreement, told = self.row(self.n_clusters)["agreement"], []
-        if not self.is_clear:
-            told.append("no number stands out")
-        if self.n_clusters > 1 and not np.isnan(agreement):
-            told.append(f"agreement of halves {agreement:.2f}")
-        if self.runner_up is not None:
-            told.append(f"next best {self.runner_up}")
-        return "; ".join(told)
-
     def __repr__(self) -> str:
-        told = [_count_in_words(self.n_clusters), *filter(None, [self.in_words()])]
+        told = [_count_in_words(self.n_clusters), *filter(None, [choice_in_words(self)])]
         return f"NClustersChoice({'; '.join(told)})"
 
     def _repr_html_(self) -> str:
@@ -102,6 +91,32 @@ class NClustersChoice:
         for name in ("lifetime", "agreement", "distinctness"):
             shown[name] = ["" if np.isnan(value) else f"{value:.2f}" for value in best[name]]
         return facts_table(repr(self), facts) + first_rows("Numbers of clusters, the best first", shown)
+
+
+def choice_in_words(choice: NClustersChoice) -> str:
+    """Return how far halves of the partitions agree on the number, and the next best one."""
+    agreement, told = choice.row(choice.n_clusters)["agreement"], []
+    if not choice.is_clear:
+        told.append("no number stands out")
+    if choice.n_clusters > 1 and not np.isnan(agreement):
+        told.append(f"agreement of halves {agreement:.2f}")
+    if choice.runner_up is not None:
+        told.append(f"next best {choice.runner_up}")
+    return "; ".join(told)
+
+
+def tree_in_words(tree: ClusterTree) -> str:
+    """Return the number recommended, the support of its splits, and the next best number."""
+    K, next_best = tree.choice.n_clusters, tree.choice.runner_up
+    support = tree.support[np.array(list(tree.branches()), int) - len(tree.sizes)]
+    told = _count_in_words(K)
+    if K > 1 and not np.isnan(support).any():
+        told += f", support {support.mean():.2f}, at least {support.min():.2f}"
+    if tree.p_values is not None and tree.p_values.size:
+        told += f"; p {tree.p_values[-1]:.2g} of a single cluster"
+    if next_best is not None:
+        told += f"; next best {next_best}"
+    return told if tree.choice.is_clear else f"{told}; no number stands out"
 
 
 def _count_in_words(n_clusters: int) -> str:
@@ -350,22 +365,9 @@ class ClusterTree:
         """Whether the sample has not all objects, so that sizes are estimates."""
         return int(self.sizes.sum()) < self.n_objects
 
-    def in_words(self) -> str:
-        """Return the number recommended, the support of its splits, and the next best number."""
-        K, next_best = self.choice.n_clusters, self.choice.runner_up
-        support = self.support[np.array(list(self.branches()), int) - len(self.sizes)]
-        told = _count_in_words(K)
-        if K > 1 and not np.isnan(support).any():
-            told += f", support {support.mean():.2f}, at least {support.min():.2f}"
-        if self.p_values is not None and self.p_values.size:
-            told += f"; p {self.p_values[-1]:.2g} of a single cluster"
-        if next_best is not None:
-            told += f"; next best {next_best}"
-        return told if self.choice.is_clear else f"{told}; no number stands out"
-
     def __repr__(self) -> str:
         of = f"{len(self.sizes)} leaves of {self.n_objects:,} objects, {self.tree}"
-        return f"ClusterTree({self.in_words()}; {of})"
+        return f"ClusterTree({tree_in_words(self)}; {of})"
 
     def _repr_html_(self) -> str:
         facts = {
