@@ -74,9 +74,11 @@ _NAMES = {
     "adjusted_rand": "adjusted Rand", "nmi": "NMI", "n_labeled": "objects", "n_clusters": "clusters",
     "size": "objects", "false_join_rate": "false-join rate", "n_passes": "passes", "n_steps": "steps",
     "second_label": "second cluster", "second_confidence": "its confidence",
+    "has_structure": "clear structure", "n_told_apart": "clusters told apart",
     "overall": "all objects", "overall_share": "all objects", "feature": "column",
 }  # fmt: skip
 _SHARES = ("share", "coverage")
+_INDICES = ("agreement", "nmi", "adjusted_rand", "weight", "redundancy")
 _PROBABILITIES = ("confidence", "second_confidence", "hit_rate", "false_join_rate")
 
 
@@ -155,7 +157,12 @@ def _told_clusters(report: Content) -> str:
     n = max(sum(count for _, count in report.levels), 1)
     rows = [{"confidence": word, "objects": count, "share": count / n} for word, count in report.levels]
     levels = _table("Objects by their confidence", ["confidence", "objects", "share"], rows) if rows else ""
-    return words + _table("Clusters by falling size", names, found) + levels + _figures(report, CLUSTERS)
+    return (
+        words
+        + _table("Clusters, from the largest to the smallest", names, found)
+        + levels
+        + _figures(report, CLUSTERS)
+    )
 
 
 def _told_profiles(report: Content) -> str:
@@ -221,7 +228,9 @@ def _told_partitions(report: Content) -> str:
     told = " ".join(text for name, text in words.items() if name in report.partitions.column_names)
     shown = rows[:200]
     more = f", {len(shown)} of {len(rows):,}" if len(rows) > len(shown) else ""
-    table = _table(f"Partitions by falling {by}{more}", report.partitions.column_names, shown)
+    table = _table(
+        f"Partitions, from the highest {by} to the lowest{more}", report.partitions.column_names, shown
+    )
     if len(rows) > 30:
         table = f"<details><summary>All partitions</summary>{table}</details>"
         best = [*rows[:5], *rows[-5:]]
@@ -350,6 +359,8 @@ def _cell(column: str, value: Any) -> str:
         return f"{value:.3g}"
     if column in _PROBABILITIES and 0 < value < 0.001:
         return "<0.001"
+    if column in _INDICES:
+        return f"{value:.3f}"
     if 1000 <= abs(value) < 1e15:
         return f"{value:,.0f}"
     return f"{value:.3f}" if 0.001 <= abs(value) < 1000 or value == 0 else f"{value:.4g}"

@@ -21,10 +21,11 @@ from bigcons.methods import METHODS
 from bigcons.methods.cluster_tree import consensus_tree
 from bigcons.metrics.confidence import Evidence, codes_for
 from bigcons.metrics.description import ClusterProfiles, partition_agreement, profile
+from bigcons.metrics.memberships import cluster_overlap
 from bigcons.page import CLUSTERS, CONVERGENCE, PARTITIONS, Content, Drawn, name_of, page, percent
 from bigcons.solving.results import count_clusters
 from bigcons.storage.commit import new_file
-from bigcons.stores.cluster_tree import ClusterTree
+from bigcons.stores.cluster_tree import ClusterTree, tree_in_words
 from bigcons.stores.consensus import Consensus, cautions, clusters_in_words, fit_results
 from bigcons.stores.ensemble import as_ensemble
 from bigcons.stores.trust import TRUST_ROW, mergers
@@ -83,7 +84,8 @@ class Report:
     notes : list of str
         What else is worth knowing.
     clusters : pyarrow.Table
-        The clusters by falling size; the columns of `Trust.clusters`, where known, and ``share``.
+        The clusters, from the largest to the smallest; the columns of `Trust.clusters`, where known, and
+        ``share``.
     least_certain : pyarrow.Table or None
         The objects of lowest confidence: ``object``, its row; its ``id``, if it has one; ``cluster``;
         ``confidence``; and, if known, ``second_label`` and ``second_confidence``.
@@ -169,7 +171,10 @@ class Report:
         self.facts: dict[str, Any] = _facts(source, told, self.tree)
         self.warnings: list[str] = list(_warnings(source, told, self.clusters, self.partitions, self.tree))
         self.notes: list[str] = list(_notes(self.partitions))
-        self._pictures = _pictures(consensus, source, self._ensemble, self.tree) if pictures else []
+        self._pictures: list[Drawn] = []
+        if pictures:
+            n_clusters = self.clusters.num_rows
+            self._pictures = _pictures(consensus, source, self._ensemble, self.tree, n_clusters)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the page to a file at ``path``.
@@ -369,7 +374,7 @@ def _ids_in(column: Table, facts: IdFacts) -> Iterator[Any]:
 
 
 def _clusters(told: _Told, tables: tuple[Any, Any] | None) -> pa.Table:
-    """Return the table of clusters with objects, by falling size."""
+    """Return the table of clusters with objects, from the largest to the smallest."""
     import pyarrow as pa
 
     shown = np.argsort(-told.sizes, kind="stable")
@@ -406,7 +411,7 @@ def _facts(source: _Source, told: _Told, tree: ClusterTree | None) -> dict[str, 
         "objects": source.n_objects,
         "objects without a label": told.n_unlabeled or None,
         "clusters": clusters_in_words(counted["n_clusters"], None, source.n_clusters),
-        "clusters by the tree": None if tree is None else tree._told,
+        "clusters by the tree": None if tree is None else tree_in_words(tree),
     }
     if told.kind:
         n_labeled = int(told.sizes.sum())
@@ -488,9 +493,12 @@ def _some(what: str, numbers: Sequence[Any]) -> str:
 # Pictures
 
 
-def _pictures(consensus: Any, source: _Source, ensemble: Any, tree: ClusterTree | None) -> list[Drawn]:
-    """Return the pictures; none without matplotlib."""
+def _pictures(
+    consensus: Any, source: _Source, ensemble: Any, tree: ClusterTree | None, n_clusters: int
+) -> list[Drawn]:
+    """Return the pictures, of a tree down to ``n_clusters``; none without matplotlib."""
     from bigcons import plots
+    from bigcons.plots.graph import LEAST_OVERLAP
 
     if isinstance(consensus, (str, os.PathLike)):
         consensus = Consensus.open(consensus)
@@ -498,13 +506,12 @@ def _pictures(consensus: Any, source: _Source, ensemble: Any, tree: ClusterTree 
     try:
         if source.memberships is not None:
             drawn.append((CLUSTERS, plots.memberships(consensus), "memberships"))
-            graph = plots.cluster_graph(consensus)
-            from matplotlib.patches import FancyArrowPatch
-
-            if any(isinstance(patch, FancyArrowPatch) for patch in graph.axes[0].patches):  # if any overlap
-                drawn.append((CLUSTERS, graph, "graph"))
+            overlap = cluster_overlap(consensus, LEAST_OVERLAP)
+            np.fill_diagonal(overlap, 0.0)
+            if overlap.max() >= LEAST_OVERLAP:
+                drawn.append((CLUSTERS, plots.cluster_graph(consensus), "graph"))
         if tree is not None and len(tree.sizes) > 1:
-            drawn.append((CLUSTERS, plots.tree(tree), "tree"))
+            drawn.append((CLUSTERS, plots.tree(tree, max(n_clusters, 2)), "tree"))
         unit = "pass" if "pass" in source.history else "step"
         if len(source.history.get(unit, ())) > 1 and source.history.get("objective"):
             drawn.append((CONVERGENCE, plots.convergence(source.history), "convergence"))
@@ -521,9 +528,9 @@ WORDS = {
     "once.",
     "graph": "Graph of the clusters, with their shares of the objects. Arrows say which share of a cluster "
     "also lies in another one.",
-    "tree": "Tree of clusters, from all objects on the left to the clusters recommended on the right, with "
-    "their shares. Lines are as wide as their share, and dark where halves of the partitions reproduce the "
-    "split.",
+    "tree": "Tree of clusters, from all objects on the left to as many clusters as the consensus has on the "
+    "right, with their shares. Lines are as wide as their share, and dark where halves of the partitions "
+    "reproduce the split.",
     "convergence": "Curves of the objective and, if measured, the optimality gap against the passes; the "
     "table below has the numbers.",
     "partitions": "Heat map of the adjusted Rand index of every two partitions, those that agree next to "

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from pyarrow import csv, parquet
 
-from bigcons import MCLA, Consensus, ConsensusTree, Ensemble, Report
+from bigcons import MCLA, Consensus, ConsensusTree, Ensemble, Report, plots, select
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError, UnknownColumnError
@@ -157,6 +158,63 @@ def test_profiles__leave_out_text_that_names_objects_and_refuse_what_does_not_fi
         cluster_profiles(names, labels, memory="5kB")
 
 
+@pytest.mark.parametrize("n_clusters", [1, 2, 4, 9])
+def test_report__draws_the_tree_down_to_the_clusters_of_the_consensus(monkeypatch, n_clusters):
+    drawn = []
+    monkeypatch.setattr(plots, "tree", lambda _, n: drawn.append(n) or plots.memberships(np.eye(2)))
+    ensemble, _ = planted_ensemble(300, 8, missing=0.0, random_state=0)
+    Report(MCLA(n_clusters, random_state=0).fit(ensemble), ensemble=ensemble)
+    assert drawn == [max(n_clusters, 2)]
+
+
+@pytest.mark.parametrize(("share", "is_drawn"), [(0.0, False), (0.04, False), (0.3, True)])
+def test_report__draws_the_graph_of_clusters_if_any_overlap(tmp_path, share, is_drawn):
+    memberships = np.where(np.arange(60)[:, None] % 3 == np.arange(3), 1 - share, share / 2)
+    labels = memberships.argmax(axis=1).astype(np.int32)
+    store = Consensus.write(tmp_path / "c.zarr", labels, memberships.astype(np.float32))
+    assert ("Graph of the clusters" in Report(store).html()) == is_drawn
+
+
+@pytest.mark.parametrize("missing", [None, [-1]])
+def test_profiles__count_numbers_that_are_named_as_categories(missing):
+    codes, labels = [7, 7, 8, -1, 8, 8], [0, 0, 0, 1, 1, 1]
+    source = select(pa.table({"code": codes, "x": codes}), categorical="code", missing=missing)
+    found = cluster_profiles(source, labels)
+    assert set(found.numbers["feature"].to_pylist()) == {"x"}
+    values = ["7", "8", "8"] if missing else ["7", "8", "8", "-1"]
+    assert found.categories["category"].to_pylist() == values
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", None])
+@pytest.mark.parametrize("missing", [["?", "-99"], {"spend": ["?"], "age": [-99], "kind": "?"}])
+def test_profiles__leave_out_what_is_named_as_missing(tmp_path, missing, suffix):
+    rng, n = np.random.default_rng(0), 400
+    labels, is_gap = rng.integers(3, size=n), rng.random(n) < 0.2
+    spend, age, kind = rng.normal(size=n).round(2), rng.integers(20, 90, n), rng.choice(["a", "7"], n)
+    spend[spend == 0], is_gap[:2] = 1.0, (False, True)
+    clean = {"spend": spend, "age": age.astype(float), "kind": kind}
+    known = pa.table({name: pa.array(values, mask=is_gap) for name, values in clean.items()})
+    named = pa.table({
+        "spend": np.where(is_gap, "?", spend.astype(str)), "age": np.where(is_gap, -99, age),
+        "kind": np.where(is_gap, "?", kind),
+    })  # fmt: skip
+    source = named
+    if suffix is not None:
+        source = tmp_path / f"x{suffix}"
+        {".csv": csv.write_csv, ".parquet": parquet.write_table}[suffix](named, source)
+    found, expected = (
+        cluster_profiles(select(source, missing=missing), labels),
+        cluster_profiles(known, labels),
+    )
+    assert found.left_out == {}
+    assert found.categories.equals(expected.categories)
+    assert found.numbers.drop_columns(["mean"]).num_rows == 6
+    for name in found.numbers.column_names:
+        assert found.numbers[name].to_pylist() == pytest.approx(
+            expected.numbers[name].to_pylist(), nan_ok=True
+        )
+
+
 def test_report__refuses_in_one_line(told, tmp_path):
     _, _, store, features = told
     for asked, error in (
@@ -276,6 +334,7 @@ def test_page__keeps_numbers_short_and_ids_whole():
     assert _cell("objective", -224382096228.0) == "-224,382,096,228"
     assert _cell("false_join_rate", 0.0006712) == "<0.001"
     assert _cell("false_join_rate", 0.0) == "0.000"
+    assert _cell("adjusted_rand", -0.00097) == "-0.001"
 
 
 def test_report__shows_itself_in_a_notebook(told):

@@ -33,6 +33,7 @@ def append(
     columns: list[str] | None,
     drop: list[str] | None,
     header: bool | None,
+    sep: str | None,
     missing: Any,
 ) -> None:
     """Append objects or partitions to the store ENSEMBLE.
@@ -43,6 +44,7 @@ def append(
     quotes. An append that is killed leaves the ensemble as it was.
     """
     from bigcons.stores.ensemble import Ensemble
+    from bigcons.tables.select import select
 
     if what is None:
         raise click.UsageError("Say what to append: --objects, whose rows are new, or --partitions.")
@@ -50,7 +52,8 @@ def append(
     if not opened.is_soft and len(tables) > 1:
         raise click.UsageError(f"Got {len(tables)} tables of labels; pass one, or a pattern in quotes.")
     add = opened.append_objects if what == "objects" else opened.append_partitions
-    source: Any = list(tables) if opened.is_soft else tables[0]
+    parts = [select(table, sep=sep) for table in tables]
+    source: Any = parts if opened.is_soft else parts[0]
     add(source, id=id, columns=columns, drop=drop, header=header, missing=missing)
     emit_ensemble(opened, ensemble)
 

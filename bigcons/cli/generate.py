@@ -10,6 +10,7 @@ import click
 
 from bigcons.cli.options import (
     TABLE,
+    categorical_option,
     log_option,
     memory_option,
     missing_option,
@@ -23,7 +24,7 @@ from bigcons.cli.options import (
 )
 from bigcons.cli.output import emit_constant, emit_ensemble, reporting, telling_finished
 
-T = TypeVar("T")
+T = TypeVar("T", int, float)
 
 SCHEMES = {
     "kmeans": "kmeans",
@@ -46,10 +47,13 @@ def _numbers(value: str) -> tuple[float, float]:
 
 def _range(value: str, kind: Callable[[str], T], needed: str) -> tuple[T, T]:
     try:
-        low, _, high = value.partition(":")
-        return kind(low), kind(high or low)
+        first, _, last = value.partition(":")
+        low, high = kind(first), kind(last or first)
     except ValueError:
         raise click.BadParameter(f"{value!r} is not {needed}.") from None
+    if low > high:
+        raise click.BadParameter(f"{value!r} is not {needed}; the lower number comes first.")
+    return low, high
 
 
 def _names(value: str) -> str | list[str]:
@@ -71,6 +75,7 @@ def _trained_on(value: str) -> int | str:
 @output_option("Store for the ensemble (.zarr or .parquet).")
 @table_options("features")
 @missing_option
+@categorical_option
 @log_option
 @click.option(
     "--scheme",
@@ -149,7 +154,9 @@ def generate(
     columns: list[str] | None,
     drop: list[str] | None,
     header: bool | None,
+    sep: str | None,
     missing: Any,
+    categorical: list[str] | None,
     log: list[str] | None,
     scheme: str,
     fixed: int | None,
@@ -183,8 +190,8 @@ def generate(
 
     make = _generator(scheme, given)
     with telling_finished(out, "call", overwrite):
-        table = select(one_or_many(features), header=header, missing=missing)
-        data = open_features(table, id=id, columns=columns, drop=drop, log=log)
+        how = {"header": header, "sep": sep, "missing": missing, "categorical": categorical}
+        data = open_features(select(one_or_many(features), **how), id=id, columns=columns, drop=drop, log=log)
         if data.encoding.is_named:
             click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
         ensemble = make(

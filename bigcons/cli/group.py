@@ -110,10 +110,14 @@ class LazyGroup(click.Group):
                 emit_error(ctx, reason)
                 raise click.ClickException(shown(reason)) from error
             except Terminated:
-                click.echo("Terminated before the output was complete.", err=True)
+                click.echo(
+                    "Terminated before the output was complete; repeat the command to finish it.", err=True
+                )
                 ctx.exit(143)  # 128 and SIGTERM
             except KeyboardInterrupt:
-                click.echo("Interrupted before the output was complete.", err=True)
+                click.echo(
+                    "Interrupted before the output was complete; repeat the command to finish it.", err=True
+                )
                 ctx.exit(130)  # 128 and SIGINT
 
 

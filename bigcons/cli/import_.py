@@ -53,6 +53,7 @@ def import_(
     columns: list[str] | None,
     drop: list[str] | None,
     header: bool | None,
+    sep: str | None,
     missing: Any,
     orientation: str | None,
     runs: bool,
@@ -99,12 +100,13 @@ def import_(
     read: dict[str, Any] = {"missing": missing, "header": header}
     chosen: dict[str, Any] = {"id": id, "columns": columns, "drop": drop}
     settings: dict[str, Any] = {"overwrite": overwrite, "memory": memory}
+    parts = [select(table, sep=sep) for table in tables]
     with telling_finished(out, "import", overwrite):
         if memberships:
-            parts = tables if header is None else [select(table, header=header) for table in tables]
+            parts = [select(table, header=header) for table in parts]
             ensemble = import_memberships(parts, out, id=id, chunk_rows=chunk_rows, **settings)
         elif runs:
-            ensemble = Ensemble.from_runs(list(tables), out=out, id=id, columns=columns, **read, **settings)
+            ensemble = Ensemble.from_runs(parts, out=out, id=id, columns=columns, **read, **settings)
         elif by is not None:
             names = column_list(by)
             if len(names) != 3:
@@ -112,10 +114,10 @@ def import_(
                     f"--long has {len(names)} columns; name three: of the object, the partition, the label."
                 )
             names_of: dict[str, Any] = dict(zip(("object", "partition", "label"), names, strict=True))
-            ensemble = Ensemble.from_long(tables[0], **names_of, out=out, **read, **settings)
+            ensemble = Ensemble.from_long(parts[0], **names_of, out=out, **read, **settings)
         else:
             ensemble = import_labels(
-                tables[0], out, orientation=orientation, chunk_rows=chunk_rows, **chosen, **read, **settings
+                parts[0], out, orientation=orientation, chunk_rows=chunk_rows, **chosen, **read, **settings
             )
     emit_ensemble(ensemble, out)
 

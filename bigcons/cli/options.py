@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,11 @@ def column_list(text: str) -> list[str]:
     return next(csv.reader([text]), [])
 
 
+def column_words(names: Sequence[str]) -> str:
+    """Return names as `column_list` reads them."""
+    return ",".join(f'"{name}"' if "," in name else name for name in names)
+
+
 def columns_option(help_text: str) -> Decorator:
     """Return the option that names the columns of a table to use."""
     return click.option("--columns", callback=column_names, metavar="NAME,...", help=help_text)
@@ -111,6 +116,26 @@ def columns_option(help_text: str) -> Decorator:
 def drop_option(help_text: str) -> Decorator:
     """Return the option that names the columns of a table to leave out."""
     return click.option("--drop", callback=column_names, metavar="NAME,...", help=help_text)
+
+
+header_option: Decorator = click.option(
+    "--header/--no-header",
+    default=None,
+    help="Whether the first line of a .csv or .tsv has names of columns.  [default: if that is clear]",
+)
+
+
+def _separator(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    return "\t" if value == "\\t" else value
+
+
+sep_option: Decorator = click.option(
+    "--sep",
+    callback=_separator,
+    metavar="CHARACTER",
+    help="What separates the columns of a file of text, such as ';' or '\\t', whatever its suffix.  "
+    "[default: a comma or, in .tsv, a tab]",
+)
 
 
 def table_options(what: str) -> Decorator:
@@ -131,18 +156,21 @@ def table_options(what: str) -> Decorator:
                 help="Column that identifies the objects; it comes back with every export, to join by.  "
                 "[default: the names of rows that pandas, R or AnnData keep]",
             ),
-            click.option(
-                "--header/--no-header",
-                default=None,
-                help="Whether the first line of a .csv or .tsv has names of columns.  "
-                "[default: if that is clear]",
-            ),
+            sep_option,
+            header_option,
         ):
             function = option(function)
         return function
 
     return add
 
+
+categorical_option: Decorator = click.option(
+    "--categorical",
+    callback=column_names,
+    metavar="NAME,...",
+    help="Columns whose numbers are categories, such as zip codes.",
+)
 
 log_option: Decorator = click.option(
     "--log",
@@ -158,13 +186,32 @@ def missing_labels(
     """Parse the labels that are missing, of all columns or of one."""
     if not given:
         return None
-    parts = [text.partition("=") for text in given]
-    by_column = {name: column_list(values) for name, mark, values in parts if mark}
-    if not by_column:
-        return [value for values in given for value in column_list(values)]
-    if len(by_column) < len(given):
-        raise click.BadParameter("Give missing labels of all columns, or of each by NAME=VALUE,..., once.")
-    return by_column
+    of_all: list[str] = []
+    by_column: dict[str, list[str]] = {}
+    for text in given:
+        name, mark, values = text.partition("=")
+        if mark:
+            by_column.setdefault(name, [])
+        for value in column_list(values if mark else text):
+            before, is_next, after = value.partition("=")
+            if mark and is_next:  # such as -99 in age=unknown,visits=-99
+                name, value = before, after
+            (by_column.setdefault(name, []) if mark else of_all).append(value)
+    if by_column and (of_all or any("=" not in text for text in given)):
+        raise click.BadParameter("Give what is missing in all columns, or in each by NAME=VALUE,....")
+    return by_column or of_all
+
+
+def missing_words(missing: list[str] | dict[str, list[str]] | None) -> list[str]:
+    """Return the words of a command line that `missing_labels` parses to this."""
+    if missing is None:
+        return []
+    of_columns = missing if isinstance(missing, dict) else {"": missing}
+    return [
+        word
+        for name, values in of_columns.items()
+        for word in ("--missing", (f"{name}=" if name else "") + column_words(values))
+    ]
 
 
 missing_option: Decorator = click.option(

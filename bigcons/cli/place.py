@@ -13,10 +13,12 @@ from bigcons.cli.options import (
     PATH,
     STANDARD,
     TABLE,
+    header_option,
     one_or_many,
     output_option,
     overwrite_option,
     scheduler_option,
+    sep_option,
 )
 from bigcons.cli.output import JSON, amount, emit, facts, reporting
 from bigcons.errors import InvalidInputError
@@ -47,11 +49,8 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Column that identifies the rows.  [default: the name of the ids of the first table, if there]",
 )
-@click.option(
-    "--header/--no-header",
-    default=None,
-    help="Whether the first line of a .csv or .tsv has names of columns.  [default: if that is clear]",
-)
+@header_option
+@sep_option
 @click.option("--memberships", is_flag=True, help="Also write the memberships: cluster_0, cluster_1, ...")
 @scheduler_option
 @overwrite_option
@@ -62,6 +61,7 @@ def place(
     out: str,
     id: str | None,
     header: bool | None,
+    sep: str | None,
     memberships: bool,
     client: str | None,
     overwrite: bool,
@@ -93,7 +93,7 @@ def place(
             f"the ensemble of {consensus.path} was not generated from features, or by an older version; "
             "generate it by bigcons generate or run."
         )
-    data = generator.open(select(one_or_many(features), header=header), id=id)
+    data = generator.open(select(one_or_many(features), header=header, sep=sep), id=id)
     if memberships and not model.info.soft:
         consensus.read_memberships(0, 0)  # raises
     ids = None if out.lower().endswith(".npy") else data.ids

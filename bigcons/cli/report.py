@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from bigcons.cli.options import (
     PATH,
+    categorical_option,
     columns_option,
     drop_option,
+    header_option,
     memory_option,
+    missing_option,
     output_option,
     overwrite_option,
     scheduler_option,
+    sep_option,
 )
 from bigcons.cli.output import emit, reporting
 
@@ -25,6 +31,10 @@ from bigcons.cli.output import emit, reporting
 )
 @columns_option("The columns of the table to use.  [default: all]")
 @drop_option("Columns to leave out.")
+@header_option
+@sep_option
+@missing_option
+@categorical_option
 @click.option("--n-objects", type=click.IntRange(min=1), default=20, show_default=True,
               help="Least certain objects to list.")  # fmt: skip
 @click.option("--n-clusters", type=click.IntRange(min=1), default=20, show_default=True,
@@ -41,6 +51,10 @@ def report(
     features: str | None,
     columns: list[str] | None,
     drop: list[str] | None,
+    header: bool | None,
+    sep: str | None,
+    missing: Any,
+    categorical: list[str] | None,
     n_objects: int,
     n_clusters: int,
     pictures: bool,
@@ -56,13 +70,18 @@ def report(
     """
     from bigcons.report import Report, check_page
     from bigcons.storage.commit import refuse_existing_file
+    from bigcons.tables.select import select
 
     check_page(out)
     refuse_existing_file(out, overwrite)
+    if features is None and any(value is not None for value in (header, sep, missing, categorical)):
+        raise click.UsageError(
+            "--header, --sep, --missing and --categorical have no effect without --features; give it, too."
+        )
     told = Report(
         consensus,
         ensemble=ensemble,
-        features=features,
+        features=select(features, header=header, sep=sep, missing=missing, categorical=categorical),
         columns=columns,
         drop=drop,
         n_objects=n_objects,

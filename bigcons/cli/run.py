@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
-from shlex import quote
+from shlex import join
 from typing import Any
 
 import click
@@ -19,9 +19,12 @@ from bigcons.cli.generate import base_clusters
 from bigcons.cli.group import Terminated, at_a_terminal
 from bigcons.cli.options import (
     TABLE,
+    categorical_option,
+    column_words,
     log_option,
     memory_option,
     missing_option,
+    missing_words,
     one_or_many,
     output_option,
     overwrite_option,
@@ -47,6 +50,7 @@ from bigcons.errors import ExecutionError, InvalidInputError, StoreExistsError
 @output_option("Folder or bucket for ensemble.zarr and consensus.zarr.", name="FOLDER")
 @table_options("features")
 @missing_option
+@categorical_option
 @log_option
 @click.option(
     "-k",
@@ -82,7 +86,9 @@ def run(
     columns: list[str] | None,
     drop: list[str] | None,
     header: bool | None,
+    sep: str | None,
     missing: Any,
+    categorical: list[str] | None,
     log: list[str] | None,
     n_clusters: int | range | str | None,
     method: str,
@@ -120,7 +126,7 @@ def run(
     given |= {} if client is None else {"client": client}
     _, parameters = parse_method(method, (ensemble_path,), given)
 
-    source = select(one_or_many(features), header=header, missing=missing)
+    source = select(one_or_many(features), header=header, sep=sep, missing=missing, categorical=categorical)
     table = {"features": source, "id": id, "columns": columns, "drop": drop, "log": log}
     making = {
         "n_partitions": n_partitions,
@@ -159,13 +165,15 @@ def run(
     trained_on = (
         f"a sample of {made_with['sample_rows']:,}" if made_with["train"] == "samples" else "all its objects"
     )
+    n_features = len(made_with.get("columns", made_with["features"]))
+    of_sample = f", its centers trained on {trained_on}" if made_with["train"] == "samples" else ""
     of_clusters = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     result: dict[str, Any] = {
         "kind": "run",
         "ensemble": {
             "path": ensemble_path,
             "n_objects": ensemble.n_objects,
-            "n_features": len(made_with.get("columns", made_with["features"])),
+            "n_features": n_features,
             "n_partitions": ensemble.n_partitions,
             "clusters_per_partition": [low, high],
             "sample": making["sample"],
@@ -191,21 +199,23 @@ def run(
         "ensemble": {
             "ensemble": ensemble_path,
             "objects": ensemble.n_objects,
-            "features": len(made_with["features"]),
-            "partitions": f"{ensemble.n_partitions:,} of {of_clusters} clusters, "
-            f"each trained on {trained_on}",
+            "features": n_features,
+            "partitions": f"{ensemble.n_partitions:,} into {of_clusters} clusters, each of a random half of "
+            f"the objects{of_sample}",
             "seconds": generating,
         },
         "consensus": shown_results(result["consensus"], solved),
         **({"scores": result["scores"]} if truth is not None else {}),
     }
-    stores, folder = f"{quote(consensus_path)} --ensemble {quote(ensemble_path)}", out.rstrip("/")
-    if len(features) == 1 and not isinstance(features[0], StandardInput) and header is None:
-        stores += f" --features {quote(features[0])}"
-    commands = [
-        f"bigcons report {stores} -o {quote(f'{folder}.html')}",
-        f"bigcons export {quote(consensus_path)} -o {quote(f'{folder}.csv')}",
-    ]
+    folder = out.rstrip("/")
+    report = ["bigcons", "report", consensus_path, "--ensemble", ensemble_path]
+    if len(features) == 1 and not isinstance(features[0], StandardInput):
+        report += ["--features", features[0], *missing_words(missing)]
+        report += [] if header is None else ["--header" if header else "--no-header"]
+        report += [] if categorical is None else ["--categorical", column_words(categorical)]
+        report += [] if sep is None else ["--sep", "\\t" if sep == "\t" else sep]
+    export = ["bigcons", "export", consensus_path]
+    commands = [join([*report, "-o", f"{folder}.html"]), join([*export, "-o", f"{folder}.csv"])]
     emit(result, "\n\n".join([facts(shown), ending(solved, commands)]))
 
 

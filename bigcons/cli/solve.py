@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from shlex import quote
+from shlex import join
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -136,6 +136,7 @@ def solve(
     columns: list[str] | None,
     drop: list[str] | None,
     header: bool | None,
+    sep: str | None,
     missing: Any,
     random_state: int,
     overwrite: bool,
@@ -168,6 +169,7 @@ def solve(
 
     from bigcons.methods import METHODS
     from bigcons.solving.output import can_resume
+    from bigcons.storage.commit import is_store
     from bigcons.stores.aligning import match
     from bigcons.tables.files import is_parquet
     from bigcons.tables.select import select
@@ -181,7 +183,8 @@ def solve(
     try:
         with telling_finished(out, "solve", overwrite):
             _warn_of_stored(ensemble)
-            table = select(ensemble, id=id, columns=columns, drop=drop, missing=missing, header=header)
+            table = select(ensemble, missing=missing, header=header, sep=sep)
+            table = select(table, id=id, columns=columns, drop=drop)
             model.fit(table, out=out, overwrite=overwrite, start=start)
     except KeyboardInterrupt:
         if not can_resume(out):
@@ -189,10 +192,10 @@ def solve(
         raise
     results = {"seconds": time.perf_counter() - began, **results_of(model)}
     solved = Consensus.open(out)
-    stored = quote(out)
+    of_ensemble = ["--ensemble", ensemble] if is_store(ensemble) else []
     commands = [
-        f"bigcons report {stored} -o {quote(Path(out).with_suffix('.html').name)}",
-        f"bigcons export {stored} -o {quote(Path(out).with_suffix('.csv').name)}",
+        join(["bigcons", "report", out, *of_ensemble, "-o", Path(out).with_suffix(".html").name]),
+        join(["bigcons", "export", out, "-o", Path(out).with_suffix(".csv").name]),
     ]
     told = [facts(shown_results({"consensus": out, **results}, solved)), ending(solved, commands)]
     if start is not None:
@@ -230,11 +233,16 @@ _OF_THE_SOLVER = ("coassociation", "objective", "start_objectives", "gap", "n_pa
 
 def shown_results(results: Mapping[str, Any], solved: Consensus) -> dict[str, Any]:
     """Return the results that are shown: the clusters in words, and what concerns the solver with ``-v``."""
+    from bigcons.page import name_of
+    from bigcons.stores.cluster_tree import choice_in_words
+    from bigcons.stores.consensus import stored_clusters_in_words
+
     is_verbose = logging.getLogger("bigcons").isEnabledFor(logging.INFO)
     shown = {name: value for name, value in results.items() if is_verbose or name not in _OF_THE_SOLVER}
     if shown.pop("n_clusters_choice", None) and (tree := solved.tree) is not None:
-        shown["why this number"] = tree.choice._told
-    return with_clusters(shown, solved._clusters_in_words())
+        shown["why this number"] = choice_in_words(tree.choice)
+    worded = with_clusters(shown, stored_clusters_in_words(solved))
+    return {name_of(name) if name in solved.results else name: value for name, value in worded.items()}
 
 
 def ending(solved: Consensus, commands: Sequence[str]) -> str:

@@ -30,7 +30,7 @@ def info(store: str) -> None:
     """
     from bigcons.errors import StoreNotFoundError
     from bigcons.storage.commit import leftovers_of
-    from bigcons.stores.consensus import OF_SIZES, Consensus
+    from bigcons.stores.consensus import OF_SIZES, Consensus, stored_clusters_in_words
     from bigcons.stores.opening import open_store
 
     left = leftovers_of(store)
@@ -39,7 +39,7 @@ def info(store: str) -> None:
         result = shown = opened.info()
         if isinstance(opened, Consensus):
             results = {name: value for name, value in result["results"].items() if name not in OF_SIZES}
-            shown = {**with_clusters(result, opened._clusters_in_words()), "results": results}
+            shown = {**with_clusters(result, stored_clusters_in_words(opened)), "results": results}
     except StoreNotFoundError:
         if not left:
             raise

@@ -125,7 +125,7 @@ class ColumnFit(NamedTuple):
     """
 
     labels: np.ndarray
-    """(n_objects,) int32, clusters by falling size, -1 for objects that no site labeled."""
+    """(n_objects,) int32, clusters, largest first, -1 for objects that no site labeled."""
     memberships: np.ndarray
     """(n_objects, K) float32, uniform for objects that no site labeled."""
     weights: np.ndarray

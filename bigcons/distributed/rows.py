@@ -107,7 +107,7 @@ class RowSite:
     def labels(self) -> np.ndarray:
         """Return the clusters (n_own,) int32 of the objects of this site, -1 for objects without labels.
 
-        They are numbered by falling number of objects at all sites.
+        They are numbered largest first at all sites.
         """
         clusters = self.memberships().argmax(axis=1).astype(np.int32)
         clusters[~np.concatenate([(labels >= 0).any(axis=1) for labels in self._blocks()])] = -1
@@ -504,7 +504,7 @@ def _iterate(
 
 
 def _number_clusters(team: Team, n_clusters: int) -> np.ndarray:
-    """Let all sites number the clusters by falling size; return the order (n_clusters,)."""
+    """Let all sites number the clusters, largest first; return the order (n_clusters,)."""
 
     def count(order: np.ndarray) -> np.ndarray:
         return np.asarray(added(team.ask({"ask": "number", "order": order}))["sizes"])

@@ -40,7 +40,7 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
 
     Attributes
     ----------
-    labels_ : (n_objects,) int32, clusters by falling size
+    labels_ : (n_objects,) int32, clusters, largest first
     memberships_ : (n_objects, n_clusters) float32, of a soft method
     n_clusters_ : the number of clusters that win objects
     generator_ : the fitted generator

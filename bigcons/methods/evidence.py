@@ -112,7 +112,7 @@ class EAC(ConsensusClusterer):
 
     Attributes
     ----------
-    labels_ : (n_objects,) int32, clusters by falling size and, if of equal size, by their first objects; -1
+    labels_ : (n_objects,) int32, clusters, largest first and, if of equal size, by their first objects; -1
         for objects without any label
     objective_ : sum of the heights of the merges made, including those of equal rows
     n_clusters_ : number of clusters found

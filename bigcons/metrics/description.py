@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from bigcons.memory import BLOCK_ROWS, parse_size, rows_within
 from bigcons.metrics.clusterings import LabelColumn
 from bigcons.metrics.confidence import adjusted_rand_of_partitions, sampled_rows
 from bigcons.progress import progress
+from bigcons.stores.encoding import NUMBER, ColumnCode, numbers_of, texts_of
 from bigcons.stores.ensemble import as_ensemble
 from bigcons.tables.intake import open_table
 from bigcons.tables.select import Selection, choose
@@ -60,8 +62,9 @@ def cluster_profiles(
     Parameters
     ----------
     features
-        Anything `Ensemble.from_labels` takes, with one row per object in their order: numbers, booleans and
-        text and dates, each of which may be missing. Text with more than 1,000 values is left out.
+        Anything `Ensemble.from_labels` takes, with one row per object in their order: numbers, booleans,
+        text and dates, each of which may be missing, also by ``missing`` of `bigcons.select`. Text with more
+        than 1,000 values is left out.
     labels
         Labels ``(n_objects,)``, negative for none; a fitted method; or a `Consensus`.
     columns
@@ -113,7 +116,10 @@ def profile(
         parse_size(memory), table.row_bytes + 64, fixed=int(table.held_bytes + counted), at_least=256,
         what=f"counts of {column.n_clusters:,} clusters by {len(positions):,} columns",
     )  # fmt: skip
-    found = [_Column(names[c], column.n_clusters) for c in positions]
+    found = [
+        _Column(names[c], column.n_clusters, table.rule_of(c).more_words, c in table.categorical)
+        for c in positions
+    ]
     values_of_kept: list[dict[str, Any]] = [{} for _ in kept]
     start = 0
     with progress("what is in each cluster", column.n_objects) as listener:
@@ -125,7 +131,7 @@ def profile(
             first, last = np.searchsorted(kept, (start, stop))
             for place, of_column in enumerate(found):
                 values = rows[place] if isinstance(rows, list) else rows[:, positions[place]]
-                of_column.add(values, codes)
+                values = of_column.add(values, codes)
                 for number in range(first, last):
                     values_of_kept[number][of_column.name] = _plain(values[int(kept[number]) - start])
             listener.advance(stop - start)
@@ -161,8 +167,11 @@ _CATEGORIES = {
 class _Column:
     """What is known of one column: sums of numbers or counts of categories, by cluster."""
 
-    def __init__(self, name: str, n_clusters: int) -> None:
+    def __init__(
+        self, name: str, n_clusters: int, missing: tuple[str, ...] = (), is_category: bool = False
+    ) -> None:
         self.name = name
+        self._missing, self._is_category = missing, is_category
         self.kind = ""
         """"number", "date" or "text"; empty before the first value, and once it is left out."""
         self.reason = "it has no value"
@@ -174,29 +183,56 @@ class _Column:
         self._codes: dict[str, int] = {}
         self._counts = np.zeros((n_clusters, 8), np.int64)
 
-    def add(self, values: Any, codes: np.ndarray) -> None:
-        """Count a block of values, of objects with these codes of clusters."""
+    def add(self, values: Any, codes: np.ndarray) -> Any:
+        """Count a block of values, of objects with these codes of clusters, and return what they are.
+
+        Those named as missing are; text that holds only numbers besides is numbers, unless the column is
+        named as one of categories.
+        """
         if not self.kind and self.reason != "it has no value":
-            return None
+            return values
         if not isinstance(values, np.ndarray) or values.dtype.kind not in "buif":
             try:
                 values = _arrow(values)
             except pa.ArrowException:
-                return self._leave_out("it mixes text and numbers")
-            if values.null_count == len(values):
-                return None
-        kind = "number" if isinstance(values, np.ndarray) else _kind(values.type)
+                self._leave_out("it mixes text and numbers")
+                return values
+        if self._missing or self._is_category:
+            values = self._as_named(values)
+        is_array = isinstance(values, np.ndarray)
+        if not is_array and values.null_count == len(values):
+            return values
+        kind = "number" if is_array else _kind(values.type)
         if not kind:
-            return self._leave_out(f"it has type {values.type}")
-        if self.kind not in ("", kind):
-            return self._leave_out(f"it mixes {self.kind} and {kind}")
-        self.kind, self.reason = kind, ""
-        if kind == "text":
-            return self._add_text(values, codes)
-        if kind == "date":
-            values = values.cast(pa.timestamp("us", getattr(values.type, "tz", None)), safe=False)
-            values = pc.divide(values.cast(pa.int64()).cast(pa.float64()), 1e6)  # seconds
-        return self._add_numbers(values, codes)
+            self._leave_out(f"it has type {values.type}")
+        elif self.kind not in ("", kind):
+            self._leave_out(f"it mixes {self.kind} and {kind}")
+        else:
+            self.kind, self.reason = kind, ""
+            if kind == "text":
+                self._add_text(values, codes)
+            elif kind == "date":
+                seconds = values.cast(pa.timestamp("us", getattr(values.type, "tz", None)), safe=False)
+                self._add_numbers(pc.divide(seconds.cast(pa.int64()).cast(pa.float64()), 1e6), codes)
+            else:
+                self._add_numbers(values, codes)
+        return values
+
+    def _as_named(self, values: Any) -> Any:
+        """Return values without those named as missing, and as text if they are named as categories."""
+        kind = "number" if isinstance(values, np.ndarray) else _kind(values.type)
+        if kind == "number" and not self._is_category:
+            return numbers_of(values, ColumnCode(self.name, NUMBER, missing=self._missing), self.name)
+        if kind not in ("number", "text"):
+            return values
+        values = _arrow(values)
+        texts, rows = texts_of(values, self._missing)
+        known = pa.array([*texts, None], pa.large_string()).take(pa.array(rows % (len(texts) + 1)))
+        has_named = not set(self._missing).isdisjoint(texts_of(values, ())[0])
+        if not self._is_category and (self.kind == "number" or (has_named and not self.kind)):
+            with suppress(pa.ArrowException):
+                return known.cast(pa.float64())
+        return known
 
     def _leave_out(self, reason: str) -> None:
         self.kind, self.reason, self._codes = "", reason, {}
@@ -220,7 +256,8 @@ class _Column:
         texts = encoded.dictionary.cast(pa.string()).to_pylist()
         numbers = np.array([self._codes.setdefault(text, len(self._codes)) for text in texts], np.int64)
         if len(self._codes) > MAX_CATEGORIES:
-            return self._leave_out(f"it has more than {MAX_CATEGORIES:,} different texts")
+            self._leave_out(f"it has more than {MAX_CATEGORIES:,} different texts")
+            return
         width = self._counts.shape[1]
         if len(self._codes) > width:
             self._counts = np.pad(self._counts, ((0, 0), (0, max(len(self._codes) - width, width))))
@@ -228,7 +265,6 @@ class _Column:
         counted = (positions >= 0) & (codes >= 0)
         cells = codes[counted] * self._counts.shape[1] + numbers[positions[counted]]
         self._counts += np.bincount(cells, minlength=self._counts.size).reshape(self._counts.shape)
-        return None
 
     def numbers(self, clusters: np.ndarray) -> pa.Table:
         """Return the rows of the table of numbers."""

@@ -34,7 +34,7 @@ def tree(tree: Any, n_clusters: int | None = None, *, partitions: bool = False) 
     clusters. Splits that take off too few objects to count are passed over. From left to right, every column
     is one split, as numbered in ``tree.table()``. Lines are as wide as their share of the
     objects; the color of a split, and of its two sides, is its support. On the right are the clusters,
-    numbered by falling size, with their shares.
+    numbered largest first, with their shares.
 
     ``partitions`` draws beside it what the partitions have in these clusters, one column for each, from the
     coarsest to the finest, as clustree does level by level: objects of one color in a column are in one
@@ -102,7 +102,7 @@ def tree(tree: Any, n_clusters: int | None = None, *, partitions: bool = False) 
         axes.yaxis.tick_right()
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
-        axes.set(xlim=(0.0, last), ylim=(-0.7, K - 0.3), xlabel="split, by falling height")
+        axes.set(xlim=(0.0, last), ylim=(-0.7, K - 0.3), xlabel="split, from the highest down")
         axes.set_xticks(sorted(x.values())[:: max((K - 1) // 12, 1)])
         shares = f", shares of {tree.sizes.sum():,} of them" if tree.is_sampled else ""
         axes.set_title(f"{K} clusters of {tree.n_objects:,} objects{shares}", fontsize=9)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 # The graph of clusters, in units: the radius of a node, the distance of neighbors, and the size of a weight.
 _RADIUS, _SPACING, _LABEL = 0.34, 1.35, np.array([0.26, 0.13])
 
+LEAST_OVERLAP = 0.05
+"""Memberships and shares from which on clusters overlap, by default."""
+
 _BENDS = (0.13, -0.26, 0.26, -0.39, 0.39, -0.52, 0.52)
 """How far arrows bend: as little as passes by other nodes, and not as the arrow back."""
 
@@ -30,8 +33,8 @@ def cluster_graph(
     centroids: Any = None,
     glyph: str | Callable[[Axes, np.ndarray], object] = "profile",
     names: Sequence[str] | None = None,
-    threshold: float = 0.05,
-    min_overlap: float = 0.05,
+    threshold: float = LEAST_OVERLAP,
+    min_overlap: float = LEAST_OVERLAP,
     n_clusters: int = 12,
     client: object = None,
 ) -> Figure:

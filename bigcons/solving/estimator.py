@@ -350,12 +350,12 @@ class ConsensusClusterer(Estimator):
         ``read`` gives the memberships of a block or, if the method is not soft, its labels; -1 stays.
         It is mapped on ``engine``, by default in this thread. ``unlabeled`` are the sorted indices of the
         objects that get label -1 and uniform memberships. Labels are below ``n_clusters``, by default the
-        parameter of that name. ``order`` is that of the clusters by falling size, as far as it is known, and
+        parameter of that name. ``order`` is that of the clusters, largest first, as far as it is known, and
         ``add`` as in `Results`. Which labels to trust is found on the engine ``trust``, if given, with
         the support of clusters by a sample ``judged``; or it is found by ``read``, and ``tables`` gives the
         rest of `Trust`.
 
-        Clusters are published by falling size: see `Results`; from a start, by its numbers. Cluster k is
+        Clusters are published largest first: see `Results`; from a start, by its numbers. Cluster k is
         number ``self._order[k]`` of the method, which brings what else it shows by cluster into this order.
         """
         self._n_columns: int = n_clusters or self.n_clusters

@@ -54,7 +54,7 @@ class Rows(NamedTuple):
 
 @dataclass
 class Results:
-    """The results of all blocks, computed by tasks on an engine, with clusters numbered by falling size.
+    """The results of all blocks, computed by tasks on an engine, with clusters numbered largest first.
 
     A method may number its clusters as it likes, and leave some without objects. Here they are numbered by
     falling number of objects, from 0 and without gaps; of equal ones, the method's first is first. Clusters
@@ -219,12 +219,12 @@ def sizes_of(labels: np.ndarray, n_clusters: int) -> np.ndarray:
 
 
 def by_size(sizes: np.ndarray) -> np.ndarray:
-    """Return the clusters by falling size, (K,) int64; of equal ones the first is first."""
+    """Return the clusters, largest first, (K,) int64; of equal ones the first is first."""
     return np.argsort(-sizes, kind="stable")
 
 
 def falling_order(count: Callable[[np.ndarray], np.ndarray], n_clusters: int) -> np.ndarray:
-    """Return the order (n_clusters,) int64 of the clusters of memberships by falling size.
+    """Return the order (n_clusters,) int64 of the clusters of memberships, largest first.
 
     ``count`` gives the sizes of the clusters in an order, in which the first of equal memberships wins.
     """

@@ -325,8 +325,17 @@ def _hash_of(arrays: Mapping[str, np.ndarray], head: Mapping[str, Any]) -> str:
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], show: Callable[[Any], str] = str) -> str:
     """Describe how the parameters and data of a stored run differ from those wanted; "" if they do not.
 
-    ``show`` turns a value into text. Entries that the stored run lacks are named if nothing else differs.
+    ``show`` turns a value into text; of data, which have a checksum, it is said that they are others. Entries
+    that the stored run lacks are named if nothing else differs.
     """
+
+    def one(name: str) -> str:
+        texts = [show(entries.get(name)) for entries in (found, wanted)]
+        if not any(" crc " in text for text in texts):
+            return f"{name}={texts[0]}, not {texts[1]}"
+        was, is_now = (text.partition(",")[0] for text in texts)
+        return f"other {name}" + (f" ({was}, not {is_now})" if was != is_now else "")
+
     other = [name for name in wanted if found.get(name) != wanted[name]]
     named = [name for name in other if name in found] or other
-    return "; ".join(f"{name}={show(found.get(name))}, not {show(wanted[name])}" for name in named)
+    return "; ".join(map(one, named))

@@ -172,13 +172,13 @@ def _read(
         if budget is not None:
             rows = rows_within(budget // 4, source.row_bytes, what="one row of memberships")
         rows = min(rows, BLOCK_ROWS)
-        check_distinct([*beside, *source.names])
+        check_distinct(source.names, beside)
         n_labeled = source.count_labeled(rows=rows, may_be_empty=may_be_empty)
         found = (source.n_objects, source.names, source.n_clusters, n_labeled)
         return _Read(*found, [None] * len(source.names), source.blocks(rows))
     rows = BLOCK_ROWS if budget is None else rows_per_read(source, budget)
     names = partition_names(source, names, first=len(beside))
-    check_distinct([*beside, *names])
+    check_distinct(names, beside)
     most = None if budget is None else budget // 4
     n_objects, encodings = scan_labels(source, names, known=known, rows=rows, values_budget=most)
     n_clusters, n_labeled, categories = counts_of(encodings)

@@ -70,20 +70,8 @@ class NClustersChoice:
         at = int(np.searchsorted(self.table["n_clusters"], n_clusters))
         return {name: float(values[at]) for name, values in self.table.items()}
 
-    @property
-    def _told(self) -> str:
-        """How far halves of the partitions agree on the number, and the next best one."""
-        agreement, told = self.row(self.n_clusters)["agreement"], []
-        if not self.is_clear:
-            told.append("no number stands out")
-        if self.n_clusters > 1 and not np.isnan(agreement):
-            told.append(f"agreement of halves {agreement:.2f}")
-        if self.runner_up is not None:
-            told.append(f"next best {self.runner_up}")
-        return "; ".join(told)
-
     def __repr__(self) -> str:
-        told = [_count_in_words(self.n_clusters), *filter(None, [self._told])]
+        told = [_count_in_words(self.n_clusters), *filter(None, [choice_in_words(self)])]
         return f"NClustersChoice({'; '.join(told)})"
 
     def _repr_html_(self) -> str:
@@ -99,6 +87,32 @@ class NClustersChoice:
         for name in ("lifetime", "agreement", "distinctness"):
             shown[name] = ["" if np.isnan(value) else f"{value:.2f}" for value in best[name]]
         return facts_table(repr(self), facts) + first_rows("Numbers of clusters, the best first", shown)
+
+
+def choice_in_words(choice: NClustersChoice) -> str:
+    """Return how far halves of the partitions agree on the number, and the next best one."""
+    agreement, told = choice.row(choice.n_clusters)["agreement"], []
+    if not choice.is_clear:
+        told.append("no number stands out")
+    if choice.n_clusters > 1 and not np.isnan(agreement):
+        told.append(f"agreement of halves {agreement:.2f}")
+    if choice.runner_up is not None:
+        told.append(f"next best {choice.runner_up}")
+    return "; ".join(told)
+
+
+def tree_in_words(tree: ClusterTree) -> str:
+    """Return the number recommended, the support of its splits, and the next best number."""
+    K, next_best = tree.choice.n_clusters, tree.choice.runner_up
+    support = tree.support[np.array(list(tree.branches()), int) - len(tree.sizes)]
+    told = _count_in_words(K)
+    if K > 1 and not np.isnan(support).any():
+        told += f", support {support.mean():.2f}, at least {support.min():.2f}"
+    if tree.p_values is not None and tree.p_values.size:
+        told += f"; p {tree.p_values[-1]:.2g} of a single cluster"
+    if next_best is not None:
+        told += f"; next best {next_best}"
+    return told if tree.choice.is_clear else f"{told}; no number stands out"
 
 
 def _count_in_words(n_clusters: int) -> str:
@@ -192,7 +206,7 @@ class ClusterTree:
     def cut(
         self, n_clusters: int | None = None, *, min_size: int | None = None, min_support: float | None = None
     ) -> np.ndarray:
-        """Return the cluster (G,) int64 of each leaf, numbered by falling size, -1 for leaves left out.
+        """Return the cluster (G,) int64 of each leaf, numbered largest first, -1 for leaves left out.
 
         ``n_clusters``: at most so many, by the highest splits, by default as many as recommended; with one of
         the others no limit. ``min_support``: a split counts if it has that support, or if a split below it
@@ -308,7 +322,7 @@ class ClusterTree:
     ) -> np.ndarray:
         """Return the clusters (n_objects,) int32 of all objects in a cut, -1 for those without labels.
 
-        Numbered by falling size. Objects, also those of clusters that do not count, are placed by naive Bayes
+        Numbered largest first. Objects, also those of clusters that do not count, are placed by naive Bayes
         on their labels, as by `ConsensusTree`: by the table of the sample, which counts the table of all, and
         once more by that; two passes in blocks, O(n_objects M K) time, of any engine. They are those of
         ``ConsensusTree("auto")`` for its number; ``ConsensusTree(K)`` counts clusters of any size.
@@ -356,23 +370,9 @@ class ClusterTree:
         """Whether the sample has not all objects, so that sizes are estimates."""
         return int(self.sizes.sum()) < self.n_objects
 
-    @property
-    def _told(self) -> str:
-        """The number recommended, the support of its splits, and the next best number."""
-        K, next_best = self.choice.n_clusters, self.choice.runner_up
-        support = self.support[np.array(list(self.branches()), int) - len(self.sizes)]
-        told = _count_in_words(K)
-        if K > 1 and not np.isnan(support).any():
-            told += f", support {support.mean():.2f}, at least {support.min():.2f}"
-        if self.p_values is not None and self.p_values.size:
-            told += f"; p {self.p_values[-1]:.2g} of a single cluster"
-        if next_best is not None:
-            told += f"; next best {next_best}"
-        return told if self.choice.is_clear else f"{told}; no number stands out"
-
     def __repr__(self) -> str:
         of = f"{len(self.sizes)} leaves of {self.n_objects:,} objects, {self.tree}"
-        return f"ClusterTree({self._told}; {of})"
+        return f"ClusterTree({tree_in_words(self)}; {of})"
 
     def _repr_html_(self) -> str:
         facts = {

@@ -505,15 +505,6 @@ class Consensus(Objects):
     def __reduce__(self) -> tuple[Any, ...]:
         return reopened, (Consensus, self.path)
 
-    def _clusters_in_words(self) -> str:
-        """Return how many clusters were found and how many of them are tiny, as far as stored, as one line.
-
-        Tiny ones have less than a tenth of the mean number of objects.
-        """
-        stored = (self.results.get(name) for name in OF_SIZES)
-        n_found, n_tiny = (value if isinstance(value, int) else None for value in stored)
-        return clusters_in_words(self.n_clusters if n_found is None else n_found, n_tiny, self.n_clusters)
-
     def __repr__(self) -> str:
         method = self.parameters.get("method", "consensus")
         return f"<Consensus by {method}: {self.n_objects:,} objects, {self.n_clusters} clusters, {self.path}>"
@@ -521,7 +512,7 @@ class Consensus(Objects):
     def _repr_html_(self) -> str:
         facts = {
             "objects": f"{self.n_objects:,}",
-            "clusters": self._clusters_in_words(),
+            "clusters": stored_clusters_in_words(self),
             "size": format_size(self.info()["n_bytes"]),
             **{name.replace("_", " "): value for name, value in self.results.items() if name not in OF_SIZES},
             **{name: value for name, value in self.parameters.items() if name != "n_clusters"},
@@ -788,6 +779,13 @@ def clusters_in_words(n_clusters: int, n_tiny_clusters: int | None, most: int) -
     if n_tiny_clusters:
         words += f", {n_tiny_clusters:,} of them tiny (less than a tenth of the mean size)"
     return words
+
+
+def stored_clusters_in_words(solved: Consensus) -> str:
+    """Return `clusters_in_words` of a consensus, as far as it has stored the counts."""
+    stored = (solved.results.get(name) for name in OF_SIZES)
+    n_found, n_tiny = (value if isinstance(value, int) else None for value in stored)
+    return clusters_in_words(solved.n_clusters if n_found is None else n_found, n_tiny, solved.n_clusters)
 
 
 def _as_json(value: Any) -> Any:

@@ -240,6 +240,8 @@ class FeatureEncoding:
         """Return a block of a table as numbers ``(rows, width)`` of ``dtype``, NaN where one is missing."""
         if isinstance(rows, np.ma.MaskedArray):
             rows = np.ma.filled(rows.astype(np.float64), np.nan)  # masked values are missing
+        if not isinstance(rows, list) and not self.is_plain:
+            rows = list(rows.T)
         if not isinstance(rows, list):
             values = rows.astype(dtype, copy=any(code.missing for code in self.columns))
             for c, code in enumerate(self.columns):
@@ -486,15 +488,19 @@ def without_missing(values: np.ndarray, code: ColumnCode, dtype: np.dtype) -> np
 # Columns whose values all differ
 
 
-def refuse_columns(problems: Sequence[tuple[str, str]], where: str, remedy: str) -> None:
-    """Raise InvalidInputError if there are problems, all of them in one message: names and what they are."""
-    if not problems:
-        return
-    if len(problems) == 1:
-        name, what = problems[0]
+def refuse_columns(problems: Mapping[str, Sequence[tuple[str, str]]], where: str) -> None:
+    """Raise InvalidInputError if there are problems, all of them in one message.
+
+    ``problems`` are names of columns and what they are, by what to do about them.
+    """
+    n_columns = sum(map(len, problems.values()))
+    if n_columns == 1:
+        ((remedy, ((name, what),)),) = problems.items()
         raise InvalidInputError(f"column {name!r} of {where} {what}; {remedy}.")
-    shown = "; ".join(f"{name!r} {what}" for name, what in problems[:20])
-    more = f"; and {len(problems) - 20} more" if len(problems) > 20 else ""
-    raise InvalidInputError(
-        f"{where} has {len(problems)} columns that are no features: {shown}{more}; {remedy}."
-    )
+    told = []
+    for remedy, found in problems.items():
+        shown = "; ".join(f"{name!r} {what}" for name, what in found[:20])
+        more = f"; and {len(found) - 20} more" if len(found) > 20 else ""
+        told.append(f"{shown}{more}; {remedy}" if len(problems) == 1 else f"{shown}{more} ({remedy})")
+    if told:
+        raise InvalidInputError(f"{where} has {n_columns} columns that are no features: {'; '.join(told)}.")

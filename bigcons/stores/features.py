@@ -133,9 +133,9 @@ def _refuse_types(table: Table) -> None:
         (name, f"has type {kind}") for name, kind in zip(names, types, strict=False) if kind_of(kind) is None
     ]
     remedy = "drop " + ("it" if len(problems) == 1 else "them") + " (drop=, --drop)"
-    refuse_columns(
-        problems, table.where, f"{remedy}, or convert to numbers, dates or text, a list to columns"
-    )
+    remedy += ", or convert to numbers, dates or text, a list to columns"
+    if problems:
+        refuse_columns({remedy: problems}, table.where)
 
 
 class Features(Objects):
@@ -198,11 +198,21 @@ class Features(Objects):
             ]
             if self._types is None and table.dtype is None:
                 codes = [code._replace(kind=kind) for code, kind in zip(codes, self._kinds(), strict=True)]
-            codes = _logged(codes, log, self.where)
+            for c in table.categorical:
+                if codes[c].kind in (NUMBER, BOOLEAN):
+                    codes[c] = codes[c]._replace(kind=CATEGORY)
+            logged = _positions(log, names, self.where)
             is_typed = table.dtype is None and not are_chosen
             self._may_be_ids = {c for c, code in enumerate(codes) if is_typed and code.kind == NUMBER}
             if table.n_rows is None or any(code.kind == CATEGORY for code in codes):
                 codes = self._look_at(codes, are_chosen)
+            for c in logged:
+                if codes[c].kind not in (NUMBER, BOOLEAN):
+                    raise InvalidInputError(
+                        f"log names column {names[c]!r} of {self.where}, a {codes[c].kind}; name columns of "
+                        "numbers."
+                    )
+                codes[c] = codes[c]._replace(logged=True)
             id_name = None if table.ids is None or table.ids.facts.is_index else table.ids.facts.name
             encoding = FeatureEncoding(tuple(codes), table.names is not None, None, id_name)
         elif table.n_rows is None:
@@ -337,11 +347,9 @@ class Features(Objects):
             if None not in kinds:
                 break
         names = self._table.names or []
-        refuse_columns(
-            [(name, f"has type {types[c]}") for c, name in enumerate(names) if kinds[c] == ""],
-            self.where,
-            "drop it (drop=, --drop), or convert it to numbers, dates or text",
-        )
+        if problems := [(name, f"has type {types[c]}") for c, name in enumerate(names) if kinds[c] == ""]:
+            remedy = "drop it (drop=, --drop), or convert it to numbers, dates or text"
+            refuse_columns({remedy: problems}, self.where)
         return [kind or NUMBER for kind in kinds]
 
     def _look_at(self, codes: list[ColumnCode], are_chosen: bool) -> list[ColumnCode]:
@@ -351,7 +359,8 @@ class Features(Objects):
         """
         table, n_rows = self._table, 0
         infinite: dict[int, int] = {}
-        texts = {c: _Texts() for c, code in enumerate(codes) if code.kind == CATEGORY}
+        are_named = self._table.categorical
+        texts = {c: _Texts(c in are_named) for c, code in enumerate(codes) if code.kind == CATEGORY}
         with ExitStack() as stack:
             numbers = {c: DistinctNumbers(stack) for c in self._may_be_ids or ()}
             listener = None
@@ -359,8 +368,8 @@ class Features(Objects):
                 listener = stack.enter_context(progress("look at the columns", table.n_rows))
             for rows in table.blocks(1 << 16):
                 n_here = len(rows[0]) if isinstance(rows, list) else rows.shape[0]
-                if isinstance(rows, list):
-                    for c, column in enumerate(rows):
+                if isinstance(rows, list) or texts:
+                    for c, column in enumerate(rows if isinstance(rows, list) else rows.T):
                         column = self._of_its_type(column, c)
                         if c in texts:
                             texts[c].add(as_arrow(column, None, codes[c].name, self.where), codes[c].missing)
@@ -375,21 +384,27 @@ class Features(Objects):
                     listener.advance(n_here)
             like_ids = {c for c, seen in numbers.items() if may_be_ids(seen, n_rows, codes[c].name)}
         self._may_be_ids = None  # they have been compared
-        problems = []
+        problems: dict[str, list[tuple[str, str]]] = {}
+        of_ids = ""
         for c, code in enumerate(codes):
             if c in infinite:
-                problems.append((code.name, f"is infinite at row {infinite[c]} (from 0)"))
+                remedy, what = _INFINITE, f"is infinite at row {infinite[c]} (from 0)"
             elif c in like_ids:
-                problems.append((code.name, "has a different whole number in every row"))
+                remedy = of_ids = of_ids or self._remedy_of_ids(code.name)
+                what = "has a different whole number in every row"
             elif c in texts and (date := texts[c].other_date):
-                problems.append((code.name, f"has dates such as {date!r}"))
+                remedy, what = _DATES, f"has dates such as {date!r}"
             elif c in texts and (word := texts[c].other_than_numbers):
-                problems.append((code.name, f"has {word} among numbers"))
+                remedy, what = _WORDS, f"has {word} among numbers"
             elif c in texts and (word := texts[c].number_as_text):
-                problems.append((code.name, f"has numbers written as text, such as {word!r}"))
+                remedy, what = _NUMBERS, f"has numbers written as text, such as {word!r}"
             elif c in texts and not are_chosen and texts[c].are_ids(n_rows, code.name):
-                problems.append((code.name, "has a different text in every row"))
-        refuse_columns(problems, self.where, _remedy_of(problems))
+                remedy = of_ids = of_ids or self._remedy_of_ids(code.name)
+                what = "has a different text in every row"
+            else:
+                continue
+            problems.setdefault(remedy, []).append((code.name, what))
+        refuse_columns(problems, self.where)
         return [texts[c].code(code) if c in texts else code for c, code in enumerate(codes)]
 
     def possible_ids(self) -> list[int]:
@@ -399,35 +414,27 @@ class Features(Objects):
     def refuse_ids(self, columns: list[int]) -> None:
         """Raise InvalidInputError for columns that have a different whole number in every row."""
         problems = [(self.names[c], "has a different whole number in every row") for c in columns]
-        refuse_columns(problems, self.where, _remedy_of(problems))
+        if problems:
+            refuse_columns({self._remedy_of_ids(problems[0][0]): problems}, self.where)
+
+    def _remedy_of_ids(self, name: str) -> str:
+        """Return what to do about columns that look like ids, of which the first has this name."""
+        first = f"pass id={name!r} (--id {name}) if it names the rows, " if self.ids is None else ""
+        return f"{first}leave it out with drop= (--drop), or name all features in columns= (--columns)"
 
 
-def _remedy_of(problems: list[tuple[str, str]]) -> str:
-    """Return what to do about columns that the first pass refuses."""
-    parts = []
-    if ids := [name for name, what in problems if "different" in what]:
-        parts.append(
-            f"pass id={ids[0]!r} (--id {ids[0]}) if it names the rows, leave it out with drop= (--drop), or "
-            "name all features in columns= (--columns) if it is one"
-        )
-    if any("dates" in what for _, what in problems):
-        parts.append("write dates as 2024-12-31")
-    if any("among numbers" in what for _, what in problems):
-        parts.append("correct the cells, or name what is missing in missing= of bigcons.select (--missing)")
-    if any("as text" in what for _, what in problems):
-        parts.append("write numbers as 1234.5 alone, and names of categories with a letter")
-    if any("infinite" in what for _, what in problems):
-        parts.append("features must be finite: replace what is infinite")
-    return ", and ".join(parts)
+_INFINITE = "features must be finite: replace what is infinite"
+_DATES = "write dates as 2024-12-31"
+_WORDS = "correct the cells, or name what is missing in missing= of bigcons.select (--missing)"
+_NUMBERS = "write numbers as 1234.5 alone, and names of categories with a letter"
+"""What to do about columns that the first pass refuses."""
 
 
-def _logged(codes: list[ColumnCode], log: Columns | None, where: str) -> list[ColumnCode]:
-    """Return columns with those marked that become ``sign(x) log(1 + |x|)``."""
-    if log is None:
-        return codes
-    names = [code.name for code in codes]
+def _positions(columns: Columns | None, names: list[str], where: str) -> list[int]:
+    """Return the positions of columns that are named, matched or numbered; raise UnknownColumnError."""
     chosen: set[int] = set()
-    for entry in [log] if isinstance(log, (str, int, np.integer)) else log:
+    listed = [columns] if isinstance(columns, (str, int, np.integer)) else columns or []
+    for entry in listed:
         if isinstance(entry, str):
             found = [c for c, name in enumerate(names) if name == entry or fnmatchcase(name, entry)]
         else:
@@ -435,12 +442,7 @@ def _logged(codes: list[ColumnCode], log: Columns | None, where: str) -> list[Co
         if not found:
             raise UnknownColumnError(where, entry, names)
         chosen.update(found)
-    for c in sorted(chosen):
-        if codes[c].kind not in (NUMBER, BOOLEAN):
-            raise InvalidInputError(
-                f"log names column {names[c]!r} of {where}, a {codes[c].kind}; name columns of numbers."
-            )
-    return [code._replace(logged=c in chosen) for c, code in enumerate(codes)]
+    return sorted(chosen)
 
 
 class DistinctNumbers:
@@ -477,14 +479,14 @@ def may_be_ids(seen: DistinctNumbers, n_rows: int, name: str) -> bool:
 class _Texts:
     """What has been seen of a column of text."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_category: bool) -> None:
         self._levels: set[str] = set()
         self._is_hashed = self._has_gaps = False
         self._n_rows = 0
-        self._all_differ, self._keys = True, set[int]()
-        self._are_iso = self._are_dates = True
+        self._all_differ, self._keys = not is_category, set[int]()
+        self._are_iso = self._are_dates = not is_category
         self._example = ""
-        self._are_numbers, self._number, self._gap = True, "", ""
+        self._are_numbers, self._number, self._gap = not is_category, "", ""
         self._are_plain, self._has_named = True, False
         self._word, self._n_cells, self._row = "", 0, 0
         """The only other text among numbers and gaps, in how many rows, and the first of them."""

@@ -32,7 +32,7 @@ from bigcons.tables.files import is_table_path
 from bigcons.tables.ids import TEXT, HeldIds, IdFacts, Ids, canonical, whole_or_text
 from bigcons.tables.intake import open_table
 from bigcons.tables.memory import is_communities, map_npy, release_pages
-from bigcons.tables.select import Column, SelectedTable, select
+from bigcons.tables.select import Column, SelectedTable, select, source_of
 from bigcons.tables.table import Table
 
 # Runs
@@ -129,6 +129,7 @@ def _listed_runs(runs: Any, names: Sequence[str] | None) -> tuple[list[Any], lis
 
 def _own_name(run: Any) -> str:
     """Return the name of a file, or of a column of pandas or polars; "" without one."""
+    run = source_of(run)
     if isinstance(run, (str, os.PathLike)):
         return Path(run).name.partition(".")[0]
     name = getattr(run, "name", None)

@@ -314,8 +314,9 @@ def _whole_numbers(raw: np.ndarray, name: str, rule: MissingRule) -> np.ndarray:
     if broken.any():
         raise InvalidInputError(
             f"partition {name!r} has label {raw[broken][0]}; labels must be whole numbers or text. "
-            "Recode it, make an ensemble of features by bigcons.generate, or pass memberships to "
-            "Ensemble.from_memberships."
+            "Leave the column out with drop= (--drop) or recode it; of features make an ensemble by "
+            "bigcons.generate (bigcons generate), and pass memberships to Ensemble.from_memberships (bigcons "
+            "import --memberships)."
         )
     if (inexact := np.abs(raw) >= exact).any():
         raise InvalidInputError(

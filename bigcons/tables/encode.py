@@ -253,8 +253,14 @@ def given_names(names: Sequence[object], n: int, what: str) -> list[str]:
     return found
 
 
-def check_distinct(names: Sequence[str]) -> None:
-    """Raise InvalidInputError if a name is repeated."""
+def check_distinct(names: Sequence[str], known: Sequence[str] = ()) -> None:
+    """Raise InvalidInputError if a name is repeated, or is one of the ``known`` of an ensemble."""
+    for name in names:
+        if name in known:
+            raise InvalidInputError(
+                f"the ensemble has a partition {name!r} already; give the new one another name, or leave it "
+                "out if it was appended before."
+            )
     if len(set(names)) < len(names):
         repeated = next(name for u, name in enumerate(names) if name in names[:u])
         raise InvalidInputError(f"two partitions are named {repeated!r}; give each a name of its own.")

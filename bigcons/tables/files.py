@@ -30,7 +30,7 @@ from bigcons.storage.places import DiskPlace, place_of
 from bigcons.storage.reading import check_file, open_file
 from bigcons.tables.memory import ArrayTable, pandas_index
 from bigcons.tables.reading import MISSING_WORDS, header_names, number_of
-from bigcons.tables.select import INDEX, SelectedTable, Selection
+from bigcons.tables.select import INDEX, SelectedTable, Selection, source_of
 from bigcons.tables.table import (
     DEFAULT_READING,
     PartedTable,
@@ -96,7 +96,7 @@ def open_path(path: str | os.PathLike[str], role: str, how: Reading = DEFAULT_RE
         return NpyTable(path)
     if name.endswith(".npz"):
         return NpzColumnsTable(path) if role == "pairs" else NpyTable(path, _npz_member(path, role))
-    if name.endswith(_CSV):
+    if name.endswith(_CSV) or (how.sep is not None and not is_table_path(name) and not path.is_dir()):
         return CsvTable(path, where, role, how)
     if name.endswith(PARQUET):
         return ParquetTable(path)
@@ -108,7 +108,10 @@ def open_path(path: str | os.PathLike[str], role: str, how: Reading = DEFAULT_RE
         )
     if path.suffix.lower() in (".xls", ".xlsx", ".xlsm", ".ods"):
         raise InvalidInputError(f"{path} is a workbook; save it as CSV or Parquet.")
-    raise InvalidInputError(f"{path} has suffix {path.suffix!r}; use {KNOWN}.")
+    raise InvalidInputError(
+        f"{path} has suffix {path.suffix!r}; use {KNOWN}, or pass sep= of "
+        "bigcons.select (--sep) for text of any suffix."
+    )
 
 
 def is_parquet(path: StorePath) -> bool:
@@ -160,6 +163,7 @@ def provenance_of_files(source: Any, given: dict[str, Any]) -> dict[str, Any]:
     Other sources have none.
     """
     while isinstance(source, Selection):
+        given = {"sep": source.sep, **given}
         source = source.source
     plain = {name: getattr(value, "tolist", lambda value=value: value)() for name, value in given.items()}
     options = {name: str(value) for name, value in plain.items() if value is not None}
@@ -172,6 +176,7 @@ def provenance_of_files(source: Any, given: dict[str, Any]) -> dict[str, Any]:
 
 def _files_of(source: Any) -> list[Any]:
     """Return what tells whether the files at a path have changed; nothing without files there."""
+    source = source_of(source)
     if isinstance(source, StandardInput):
         return [source.checksum]
     if not isinstance(source, (str, os.PathLike)) or not isinstance(place := place_of(source), DiskPlace):
@@ -230,17 +235,16 @@ def _refuse_runs(table: Table, n_files: int) -> None:
         )
 
 
-def is_list_of_paths(x: Any) -> bool:
-    """Return whether ``x`` is a list of paths to tables."""
+def is_list_of_paths(x: Any, are_text: bool = False) -> bool:
+    """Return whether ``x`` is a list of paths to tables, of any suffix if ``are_text`` files."""
     return (
         isinstance(x, (list, tuple))
         and len(x) > 0
-        and all(isinstance(entry, os.PathLike) or _is_path(entry) for entry in x)
+        and all(
+            isinstance(entry, os.PathLike) or (isinstance(entry, str) and (are_text or is_table_path(entry)))
+            for entry in x
+        )
     )
-
-
-def _is_path(entry: Any) -> bool:
-    return isinstance(entry, str) and is_table_path(entry)
 
 
 def is_table_path(name: str) -> bool:
@@ -465,7 +469,7 @@ class CsvTable(PartedTable):
         self.where: str = where
         self.is_text: bool = is_text
         self._path = path
-        self._delimiter = "\t" if path.name.lower().endswith(_TABS) else ","
+        self._delimiter = how.sep or ("\t" if path.name.lower().endswith(_TABS) else ",")
         self._missing = [] if is_text else [*MISSING_WORDS, *how.missing]
         self._threads = not (is_text or whole)
         with path.open("rb") as file:
@@ -661,10 +665,9 @@ def _check_delimiter(lines: Iterator[list[str]], where: str, delimiter: str) -> 
         parts = head[-1][0].split()
         if mark == " " and (len(parts) == 1 or None in map(number_of, parts)):
             continue
-        other = {",": ", or call it .csv", "\t": ", or call it .tsv"}.get(mark, "")
         raise InvalidInputError(
-            f"{where} begins with {head[0][0][:40]!r}, separated by {name}; "
-            f"write the file with {marks[delimiter]} between columns{other}."
+            f"{where} begins with {head[0][0][:40]!r}, separated by {name}; pass sep={mark!r} of "
+            f"bigcons.select (--sep {mark!r})."
         )
 
 

@@ -72,10 +72,18 @@ def open_table(
                 raise InvalidInputError(
                     f"{name}= is for tables of labels, not {what}; leave it out.", parameter=name
                 )
-    if how.header is not None and not isinstance(table, (files.CsvTable, files.JoinedTable)):
+    if (role != "features" or table.is_sparse) and any(c.categorical is not None for c in choices):
+        what = "sparse features" if table.is_sparse else role
         raise InvalidInputError(
-            f"header= is for files of text, and {table.where} is none; leave it out.", parameter="header"
+            f"categorical= is for tables of features, not {what}; leave it out.", parameter="categorical"
         )
+    if not isinstance(table, (files.CsvTable, files.JoinedTable)):
+        for name in ("header", "sep"):
+            if getattr(how, name) is not None:
+                raise InvalidInputError(
+                    f"{name}= is for files of text, not for {files.describe(source)}; leave it out.",
+                    parameter=name,
+                )
     if how.orientation == "partitions":
         rest = [c for c in range(table.n_columns) if c != table.index_position]
         names = None if table.index_position is None else row_names(table)
@@ -168,7 +176,7 @@ def _open(x: Any, role: str, how: Reading) -> Table:
         if isinstance(x, files.StandardInput):
             table.where = files.STANDARD_INPUT
         return table
-    if files.is_list_of_paths(x):
+    if files.is_list_of_paths(x, how.sep is not None):
         return files.open_files([Path(path) for path in x], role, how=how)
     if isinstance(x, (list, tuple)):
         return memory.table_of_rows(x, role, how.orientation)

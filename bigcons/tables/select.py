@@ -41,7 +41,9 @@ class Selection:
     drop: Columns | None = None
     missing: Any = None
     header: bool | None = None
+    sep: str | None = None
     orientation: str | None = None
+    categorical: Columns | None = None
 
 
 def select(
@@ -52,7 +54,9 @@ def select(
     drop: Columns | None = None,
     missing: Any = None,
     header: bool | None = None,
+    sep: str | None = None,
     orientation: str | None = None,
+    categorical: Columns | None = None,
 ) -> Any:
     """Choose which columns of a table to use, the one that identifies its rows, and how it is read.
 
@@ -82,9 +86,14 @@ def select(
     header : default=None
         Whether the first line of a file of text has the names of the columns. By default, this must be clear
         from the file: see `Ensemble.from_labels`.
+    sep : default=None
+        The character between the columns of a file of text, such as ``";"``; the file may then have any
+        suffix. By default a comma or, in .tsv, a tab.
     orientation : {"objects", "partitions"}, default=None
         What a row of labels is. By default an object, but what looks otherwise is refused. A table whose rows
         are partitions is held in memory.
+    categorical : default=None
+        Features whose numbers are categories, such as zip codes, and are taken as text is.
 
     Columns are named or, in a table without names, numbered from 0. Nothing is read here; where the table is
     opened, a column that does not exist raises UnknownColumnError, and ids that are missing or repeated
@@ -104,7 +113,11 @@ def select(
         raise InvalidInputError(
             f"header={header!r} is no choice; use True, False or None.", parameter="header"
         )
-    given = (id, columns, drop, missing, header, orientation)
+    if sep is not None and (not isinstance(sep, str) or len(sep.encode()) != 1 or sep in '"\r\n\0'):
+        raise InvalidInputError(
+            f"sep={sep!r} separates no columns; use one character, such as ';'.", parameter="sep"
+        )
+    given = (id, columns, drop, missing, header, sep, orientation, categorical)
     return source if all(value is None for value in given) else Selection(source, *given)
 
 
@@ -123,13 +136,18 @@ def reading_of(choices: Sequence[Selection]) -> Reading:
     given = [
         str(c)
         for choice in choices
-        for part in (choice.id, choice.columns, choice.drop)
+        for part in (choice.id, choice.columns, choice.drop, choice.categorical)
         for c in _listed(part)
     ]
     missing = [choice.missing for choice in reversed(choices)]
+    header, sep, orientation = (
+        next((getattr(c, name) for c in reversed(choices) if getattr(c, name) is not None), None)
+        for name in ("header", "sep", "orientation")
+    )
     return Reading(
-        next((choice.header for choice in reversed(choices) if choice.header is not None), None),
-        next((choice.orientation for choice in reversed(choices) if choice.orientation is not None), None),
+        header,
+        sep,
+        orientation,
         frozenset(name for name in given if not name.isdecimal()),
         next(
             (missing_rule(m).more_words for m in missing if m is not None and not isinstance(m, Mapping)), ()
@@ -163,6 +181,8 @@ def choose(table: Table, choice: Selection, check: Callable[[Table], None] = lam
         source = table.id_table(id_position) or SelectedTable(table, [id_position])
         ids = scan_ids(source, source.names[0] if source.names else "id")
     chosen = SelectedTable(table, positions, ids)
+    named = {position for column in _listed(choice.categorical) for position in _positions(table, column)}
+    chosen.categorical |= {place for place, position in enumerate(positions) if position in named}
     if choice.missing is not None:
         if isinstance(choice.missing, Mapping):
             for name in choice.missing:
@@ -271,6 +291,9 @@ class SelectedTable(Table):
         self.ids: Ids | None = ids
         self.rules: Sequence[MissingRule] | None = (
             None if table.rules is None else [table.rules[c] for c in self._positions]
+        )
+        self.categorical: frozenset[int] = frozenset(
+            place for place, c in enumerate(self._positions) if c in table.categorical
         )
         self.is_named: bool = table.is_named or table.index_position is not None
         kept = table.index_position in self._positions

@@ -37,6 +37,8 @@ class Reading(NamedTuple):
 
     header: bool | None = None
     """Whether the first line of a file of text is a header; None if that must be clear from the file."""
+    sep: str | None = None
+    """What separates the columns of a file of text; None if its name says so."""
     orientation: str | None = None
     """What a row is: "objects" or "partitions"; None if that must be clear."""
     named: frozenset[str] = frozenset()
@@ -71,6 +73,8 @@ class Table(ABC):
         What identifies the rows, if that is known.
     rules
         Which labels are missing, by column; None for `DEFAULT_RULE`.
+    categorical
+        Positions of the features whose numbers are categories.
     index_position
         The column with the names of the rows, as pandas, R and AnnData keep them; None if it has none.
     is_named
@@ -98,6 +102,7 @@ class Table(ABC):
     least_rows: int = 1
     ids: Ids | None = None
     rules: Sequence[MissingRule] | None = None
+    categorical: frozenset[int] = frozenset()
     index_position: int | None = None
     is_named: bool = False
     names_are_guessed: bool = False

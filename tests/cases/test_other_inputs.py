@@ -32,7 +32,7 @@ def parquet():
 @pytest.mark.parametrize(
     ("content", "remedy"),
     [
-        (b"a|b\n0|1\n1|0\n", "separated by vertical bars; write the file with commas"),
+        (b"a|b\n0|1\n1|0\n", "separated by vertical bars; pass sep="),
         (b"0 1 2\n1 1 2\n", "separated by blanks"),
         (b"a;b\n1,5;2,5\n", "separated by semicolons"),
         (gzip.compress(TEXT, mtime=0), r"compressed by gzip; end its name with \.gz"),

@@ -18,6 +18,7 @@ import bigcons
 from bigcons import PCC, Consensus, Ensemble, PairTable
 from bigcons.cli import main
 from bigcons.cli.group import COMMANDS, at_a_terminal
+from bigcons.cli.options import missing_labels, missing_words
 from bigcons.cli.output import facts, with_options
 from bigcons.errors import ConsensusWarning, StoreExistsError, warn_user
 from bigcons.execution.engine import SerialEngine
@@ -784,3 +785,28 @@ def test_solve__warns_again_of_what_looks_like_ids(run):
     Path("l.csv").write_text("id,a,b,c,d\n" + "\n".join(",".join(map(str, row)) for row in table))
     for line in ("import l.csv -o e.zarr", "solve e.zarr -k 3 -o c.zarr"):
         assert "partition 'id' has a different label for every object" in run(line).stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ([], None),
+        (["a=1"], {"a": ["1"]}),
+        (["a=1,b=-9,?"], {"a": ["1"], "b": ["-9", "?"]}),
+        (["a=1", "b=2", "a=3"], {"a": ["1", "3"], "b": ["2"]}),
+        (["x,y", '"p,q"'], ["x", "y", "p,q"]),
+        (["a="], {"a": []}),
+        (['a="p,q",r'], {"a": ["p,q", "r"]}),
+        ([""], []),
+    ],
+)
+def test_missing__is_of_all_columns_or_of_each_and_written_as_it_is_read(given, missing):
+    found = missing_labels(None, None, tuple(given))
+    assert found == missing
+    assert missing_labels(None, None, tuple(missing_words(found)[1::2])) == missing
+
+
+@pytest.mark.parametrize("given", [["a=1", "x"], ["x", "a=1"], ["a=", "x"]])
+def test_missing__of_all_columns_and_of_one_is_refused(given):
+    with pytest.raises(click.BadParameter, match="in all columns, or in each by NAME=VALUE"):
+        missing_labels(None, None, tuple(given))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 
 import numpy as np
 import pytest
@@ -67,6 +69,31 @@ def test_run__shows_the_number_of_clusters_it_chose(run):
     assert json.loads(result.stdout)["consensus"]["n_clusters_choice"].startswith("NClustersChoice(3")
 
 
+@pytest.mark.parametrize(
+    "missing",
+    ["--missing ?,-99", "--missing spend=?,age=-99"],
+)
+def test_run__the_report_that_it_names_reads_the_features_as_it_did(run, tmp_path, missing):
+    rng = np.random.default_rng(0)
+    with open("features.csv", "w") as file:  # noqa: PTH123
+        file.write("who;spend;age;zip\n")
+        for row in range(N_OBJECTS):
+            spend = "?" if row % 7 == 0 else round(rng.normal() + 20 * (row % 3), 3)
+            age = -99 if row % 5 == 0 else rng.integers(20, 90)
+            file.write(f"c{row};{spend};{age};{(10115, 80331)[row % 2]}\n")
+    how = f"--sep ; --categorical zip --id who {missing} --log spend"
+    line = f"run features.csv {how} -k 3 -o out --n-partitions 16"
+    result = CliRunner().invoke(main, line.split())
+    assert result.exit_code == 0, result.output
+    (command,) = re.findall("bigcons (report .*)", result.stdout)
+    made = CliRunner().invoke(main, shlex.split(command))
+    assert made.exit_code == 0, made.output
+    page = (tmp_path / "out.html").read_text()
+    assert "left out" not in page
+    assert "-99.0" not in page
+    assert ">10115<" in page
+
+
 @pytest.mark.slow
 def test_run__again_finds_its_results_and_other_parameters_are_refused(run, tmp_path):
     assert run().exit_code == 0
@@ -113,6 +140,7 @@ def test_run__another_store_in_the_place_of_its_ensemble_is_refused_as_what_it_i
             1,
             "half of them, 300, are seen by a partition, fewer than its 400 clusters",
         ),
+        ("--base-clusters 5:2", 2, "the lower number comes first"),
         ("--base-clusters few", 2, "is not a number of clusters"),
     ],
 )

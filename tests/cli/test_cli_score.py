@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from bigcons import Consensus, Ensemble, metrics
 from bigcons.cli import main
 from bigcons.metrics.clusterings import OF_TRUTH, OF_TWO_CLUSTERINGS
+from bigcons.stores.consensus import stored_clusters_in_words
 from bigcons.stores.store import Store
 
 N_OBJECTS = 200
@@ -123,10 +124,12 @@ def test_commands__print_the_clusters_found_and_the_tiny_ones_in_one_line(world,
     sizes = found.cluster_sizes()
     assert sizes.tolist() == np.bincount(found.labels[found.labels >= 0], minlength=4).tolist()
     assert sizes.sum() == (found.labels >= 0).sum()
-    assert line.split(maxsplit=1) == ["clusters", found._clusters_in_words()]
+    assert line.split(maxsplit=1) == ["clusters", stored_clusters_in_words(found)]
     for asked in ("info solved.zarr", "score solved.zarr --truth truth.npy"):
         told = [row.split(maxsplit=1) for row in run(asked).stdout.splitlines()]
-        assert [row for row in told if row[0] == "clusters"] == [["clusters", found._clusters_in_words()]]
+        assert [row for row in told if row[0] == "clusters"] == [
+            ["clusters", stored_clusters_in_words(found)]
+        ]
     assert ran("info solved.zarr")["results"]["n_clusters"] == (sizes > 0).sum()
     labels = np.repeat([0, 1, 3], [60, 59, 1])
     Consensus.write("tiny.zarr", labels, np.eye(5)[labels])

@@ -27,6 +27,7 @@ from bigcons.memory import Block
 from bigcons.storage import commit
 from bigcons.storage.checkpoint import FileBlocks, Snapshots
 from bigcons.storage.reading import parse_json
+from bigcons.stores.consensus import stored_clusters_in_words
 from bigcons.stores.features import open_features
 
 MB = 1 << 20
@@ -451,4 +452,4 @@ def test_npz__a_directory_that_points_before_the_file(tmp_path):
 
 def test_clusters_in_words__of_counts_that_are_no_numbers(tmp_path):
     found = Consensus.write(tmp_path / "c.zarr", np.array([0, 1, 0]), None, results={"n_clusters": "two"})
-    assert found._clusters_in_words() == "2"
+    assert stored_clusters_in_words(found) == "2"

@@ -257,7 +257,7 @@ def test_fit__finds_the_result_of_a_finished_run(
     for other, labels, named in (
         ({"n_clusters": 4}, stored, "n_clusters=5, not 4"),
         ({"random_state": 3}, stored, "seed="),
-        ({}, Ensemble.open(stored).read(0, 4000), "labels=5000 x 30"),
+        ({}, Ensemble.open(stored).read(0, 4000), r"other labels \(5000 x 30, not 4000 x 30\)"),
     ):
         with pytest.raises(StoreExistsError, match=named) as refusal:
             METHODS[method](**{**asked, **other}).fit(labels, out=out)

@@ -55,7 +55,7 @@ def test_start__joins_objects_by_ids_and_is_the_same_stored(tmp_path):
     found = ConsensusTree(6, client="threads").fit(named, start=earlier.path, out=tmp_path / "new.zarr")
     np.testing.assert_array_equal(found.labels_, expected.labels_)
     np.testing.assert_array_equal(np.asarray(found.memberships_), expected.memberships_)
-    with pytest.raises(StoreExistsError, match="start=6 clusters"):  # another start is another run
+    with pytest.raises(StoreExistsError, match="with other start"):  # another start is another run
         ConsensusTree(6).fit(named, start=by_row[::-1].copy(), out=tmp_path / "new.zarr")
 
 

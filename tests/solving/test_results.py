@@ -1,4 +1,4 @@
-"""Results: clusters numbered by falling size, held in memory or written to a store, with the same bits."""
+"""Results: clusters numbered largest first, held in memory or written to a store, with the same bits."""
 
 import operator
 from types import SimpleNamespace

@@ -175,7 +175,7 @@ def test_import_labels__rejects_broken_csv(tmp_path, text, message):
 @pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
 def test_csv__rejects_other_separators(tmp_path, mark, name, reader):
     (tmp_path / "l.csv").write_text("id,a,b\n0,1,1\n1,2,1\n".replace(",", mark))
-    with pytest.raises(InvalidInputError, match=f"separated by {name}; write the file with commas"):
+    with pytest.raises(InvalidInputError, match=f"separated by {name}; pass sep="):
         reader(tmp_path / "l.csv")
 
 

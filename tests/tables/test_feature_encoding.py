@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import csv, parquet
+from scipy import sparse
 
 import bigcons as bc
 from bigcons.errors import InvalidInputError, UnknownColumnError
@@ -150,6 +152,53 @@ def test_encoding__takes_logarithms_if_asked():
         open_features(pa.table({"c": ["a", "b"]}), log="c")
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet", "pandas", "array"])
+def test_encoding__takes_numbers_that_are_named_as_categories_as_text(tmp_path, kind):
+    rng, n = np.random.default_rng(0), 300
+    codes = rng.choice([10115.0, 1.5, -99.0, np.nan], n)
+    frame = pd.DataFrame({"x": rng.normal(size=n).round(3), "zip": codes, "row": np.arange(n)})
+    sources = {
+        "csv": lambda: frame.to_csv(tmp_path / "x.csv", index=False) or tmp_path / "x.csv",
+        "parquet": lambda: frame.to_parquet(tmp_path / "x.parquet", index=False) or tmp_path / "x.parquet",
+        "pandas": lambda: frame,
+        "array": lambda: frame.to_numpy(),
+    }
+    text = [f"z{code:g}" if code > 0 else "" for code in codes]
+    as_text = frame.assign(zip=text, row=[f"r{r}" for r in frame["row"]])
+    named = [1, 2] if kind == "array" else ["zip", "row"]
+    source = bc.select(sources[kind](), categorical=named, missing=-99)
+    found = encoding_of(source)
+    expected = encoding_of(as_text, columns=list(frame))
+    assert [c.kind for c in found.columns] == ["number", "category", "hashed"]
+    assert [f"z{level}" for level in found.columns[1].levels] == list(expected.columns[1].levels)
+    np.testing.assert_array_equal(found.transform(source)[:, :4], expected.transform(as_text)[:, :4])
+    new = frame.to_numpy()[:9] if kind == "array" else frame.iloc[:9]  # of which no choice is repeated
+    np.testing.assert_array_equal(found.transform(new), found.transform(source)[:9])
+    assert FeatureEncoding.from_dict(json.loads(json.dumps(found.to_dict()))).columns == found.columns
+
+
+def test_categories__are_of_tables_of_features_and_of_columns_that_exist():
+    frame = pd.DataFrame({"a": [0, 1, 1], "b": [2, 1, 2]})
+    with pytest.raises(InvalidInputError, match="categorical= is for tables of features, not labels"):
+        bc.Ensemble.from_labels(bc.select(frame, categorical="a"))
+    with pytest.raises(InvalidInputError, match="categorical= is for tables of features, not sparse"):
+        open_features(bc.select(sparse.csr_matrix(np.eye(3)), categorical=0))
+    with pytest.raises(UnknownColumnError, match="'c'"):
+        open_features(bc.select(frame, categorical="c"))
+    assert open_features(bc.select(frame, categorical="*")).names == ["a=0", "a=1", "b=1", "b=2"]
+
+
+@pytest.mark.parametrize("missing", ["?", {"spend": "?"}, {"spend": ["?"], "age": [-9]}])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_encoding__takes_logarithms_of_numbers_beside_what_is_named_as_missing(tmp_path, missing, suffix):
+    table = pa.table({"spend": ["1.5", "?", "100", "-50.25"], "age": [1, -9, 3, 4]})
+    path = tmp_path / f"x{suffix}"
+    {".csv": csv.write_csv, ".parquet": parquet.write_table}[suffix](table, path)
+    chosen = bc.select(path, missing=missing)
+    spend, age = open_features(chosen, log="spend").encoding.columns
+    assert (spend.kind, spend.logged, age.logged) == ("number", True, False)
+
+
 # What is refused
 
 
@@ -171,10 +220,24 @@ def test_features__tell_all_that_is_wrong_before_any_id_is_read():
             "x": np.arange(300.0) % 7,
         }
     )
-    with pytest.raises(
-        InvalidInputError, match=r"4 columns .*'row' .*'mail' .*'when' .*'far' is infinite at"
-    ):
+    with pytest.raises(InvalidInputError) as caught:
         open_features(more)
+    of_ids = "leave it out with drop= (--drop), or name all features in columns= (--columns)"
+    others = (
+        "'when' has dates such as '3/4/2024' (write dates as 2024-12-31); 'far' is infinite at row 0 "
+        "(from 0) (features must be finite: replace what is infinite)."
+    )
+    assert str(caught.value) == (
+        "features has 4 columns that are no features: 'row' has a different whole number in every row; "
+        "'mail' has a different text in every row (pass id='row' (--id row) if it names the rows, "
+        f"{of_ids}); {others}"
+    )
+    with pytest.raises(InvalidInputError) as caught:
+        open_features(more, id="row")
+    assert str(caught.value) == (
+        "features has 3 columns that are no features: 'mail' has a different text in every row "
+        f"({of_ids}); {others}"
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 import bigcons as bc
-from bigcons.errors import InvalidIdsError, InvalidInputError, StoreNotFoundError, UnknownColumnError
+from bigcons.errors import (
+    InvalidIdsError,
+    InvalidInputError,
+    StoreExistsError,
+    StoreNotFoundError,
+    UnknownColumnError,
+)
+from bigcons.stores.ensemble import import_labels
 from bigcons.stores.features import open_features
 from bigcons.tables import ids as ids_module
 from bigcons.tables.intake import open_table
@@ -200,9 +207,44 @@ def test_open__takes_folders_patterns_and_lists_of_files(tmp_path):
 
 def test_open__tells_a_file_with_another_separator(tmp_path):
     (tmp_path / "x.csv").write_text("a\tb\n1\t2\n")
-    with pytest.raises(InvalidInputError, match=r"separated by tabs; .* or call it .tsv"):
+    with pytest.raises(InvalidInputError, match=r"separated by tabs; pass sep="):
         open_table(tmp_path / "x.csv", "features")
     with gzip.open(tmp_path / "x.tsv.gz", "wt") as file:
         file.write("a,b\n1,2\n")
-    with pytest.raises(InvalidInputError, match=r"separated by commas; .* or call it .csv"):
+    with pytest.raises(InvalidInputError, match=r"separated by commas; pass sep="):
         open_table(tmp_path / "x.tsv.gz", "features")
+
+
+@pytest.mark.parametrize("sep", [";", "\t", "|", " "])
+@pytest.mark.parametrize("name", ["x.csv", "x.txt", "x.csv.gz", "X"])
+def test_select__reads_text_with_any_separator_as_with_commas(tmp_path, sep, name):
+    plain, other = tmp_path / "plain.csv", tmp_path / name
+    frame = FRAME.assign(a=[0, 1, 0, 1, 1])[["who", "a"]]
+    frame.to_csv(plain, index=False)
+    frame.to_csv(other, index=False, sep=sep)
+    for source in (other, [other], [str(other)], f"{other}*"):
+        features = open_features(bc.select(source, sep=sep), id="who")
+        assert np.array_equal(features.read(0, 5), open_features(plain, id="who").read(0, 5))
+        ensemble = bc.Ensemble.from_labels(bc.select(source, sep=sep), id="who")
+        assert ensemble.ids.tolist() == frame["who"].tolist()
+        assert ensemble.read(0, 5)[:, 0].tolist() == frame["a"].tolist()
+    runs = bc.Ensemble.from_runs([bc.select(other, sep=sep)], id="who")
+    assert runs.names == [name.partition(".")[0]]
+    out = tmp_path / "e.zarr"
+    made = import_labels(bc.select(other, sep=sep), out, id="who")
+    assert import_labels(bc.select(other, sep=sep), out, id="who").names == made.names
+    with pytest.raises(StoreExistsError, match="sep="):
+        import_labels(bc.select(other, sep="%"), out, id="who")
+
+
+@pytest.mark.parametrize("sep", ["", ";;", "\n", '"', "é", 1])
+def test_select__refuses_what_separates_no_columns(sep):
+    with pytest.raises(InvalidInputError, match="use one character, such as ';'"):
+        bc.select("x.csv", sep=sep)
+
+
+def test_select__a_separator_is_of_text(tmp_path):
+    FRAME.to_parquet(tmp_path / "x.parquet")
+    for source in (tmp_path / "x.parquet", FRAME):
+        with pytest.raises(InvalidInputError, match="sep= is for files of text"):
+            open_table(bc.select(source, sep=";"), "features")
