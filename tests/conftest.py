@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 # The first example of a test may compile a kernel, so none has a deadline; the draws are the same every run,
 # but for --hypothesis-profile=thorough.
 COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("bigcons", derandomize=True, max_examples=40, **COMMON)
+settings.register_profile("bigcons", derandomize=True, max_examples=25, **COMMON)
 settings.register_profile("thorough", max_examples=400, **COMMON)
 settings.load_profile("bigcons")
 

@@ -4,7 +4,7 @@ With numba's own ``cache=True``, processes overwrite each other's index of files
 machine code of another signature; changes in the kernels that a kernel calls go unnoticed; and a kernel that
 takes a function is never found again. Here every entry is one file, written under a temporary name, renamed,
 and named by hashes of everything it depends on: processes share no index. An entry is read whole or not at
-all.
+all. Processes that need the same entry at the same time wait while the first compiles it.
 
 The folder is the user's, whichever copy of bigcons asks: ``NUMBA_CACHE_DIR/bigcons`` if that is set, else
 ``bigcons/kernels`` in the system's folder for caches (``~/.cache`` or ``XDG_CACHE_HOME`` on Linux).
@@ -60,6 +60,15 @@ from numba.core.serialize import dumps
 
 from bigcons.progress import note_compiling
 
+if sys.platform == "win32":
+    fcntl: Any = None  # processes do not wait for each other
+else:
+    import fcntl
+
+# Seconds for which a kernel is waited for that another process compiles, which takes a few; one that is
+# suspended meanwhile may never come back.
+_PATIENCE = 30.0
+
 logger = logging.getLogger("bigcons")
 
 
@@ -71,18 +80,28 @@ class KernelCache(FunctionCache):
         self._kernel_name = _stable_name(kernel)
         self._variant = variant
         self._serializer = self._impl
+        self._turns: dict[Any, int | None] = {}
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled kernel, None if it has to be compiled."""
-        found = self._loaded(sig, target_context)
-        if found is None:
-            note_compiling()
-        return found
-
-    def _loaded(self, sig: Any, target_context: Any) -> Any:
+        """Return the compiled kernel, None if it has to be compiled; others wait until `end_turn`."""
         if not _takes_only_ours(sig):
+            note_compiling()
             return None
         path = self._entry(sig, target_context.codegen())
+        found = self._loaded(path, target_context)
+        if found is None:
+            note_compiling()
+            self._turns[sig] = _wait_for_turn(path)
+            found = self._loaded(path, target_context)  # if another process had the turn before
+        return found
+
+    def end_turn(self, sig: Any) -> None:
+        """Let other processes compile what this one has compiled, or failed to compile."""
+        if (turn := self._turns.pop(sig, None)) is not None:
+            with contextlib.suppress(OSError):
+                fcntl.lockf(_locks(), fcntl.LOCK_UN, 1, turn)
+
+    def _loaded(self, path: Path, target_context: Any) -> Any:
         try:
             if not _is_safe(path.parent):
                 return None
@@ -110,9 +129,7 @@ class KernelCache(FunctionCache):
                 return
             path = self._entry(sig, data.codegen)
             content = dumps(self._serializer.reduce(data))
-            path.parent.parent.mkdir(parents=True, exist_ok=True)
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            if not _is_safe(path.parent):
+            if not _make_safe(path.parent):
                 return
             with tempfile.NamedTemporaryFile(
                 dir=path.parent, prefix=f"{path.stem}-", suffix=".tmp", delete=False
@@ -157,6 +174,43 @@ def _folder() -> Path:
 def _seal(path: Path, content: bytes) -> bytes:
     """Return a hash of an entry and its name: under another name it is the code of another kernel."""
     return hashlib.sha256(path.name.encode() + content).digest()
+
+
+def _wait_for_turn(path: Path) -> int | None:
+    """Wait while another process compiles the entry at ``path``; return the byte that now is locked for it.
+
+    None if there are no locks, or the wait was too long: then several may compile it. The system releases a
+    lock when its process dies. A wait cannot be circular: numba compiles in one thread of a process, and a
+    kernel never calls one that calls it.
+    """
+    byte = int.from_bytes(hashlib.sha256(path.name.encode()).digest()[:7])
+    waited_until = time.monotonic() + _PATIENCE
+    try:
+        while fcntl is not None and _make_safe(path.parent):
+            locks = _locks()
+            try:
+                fcntl.lockf(locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
+                return byte
+            except BlockingIOError:
+                if time.monotonic() > waited_until:
+                    return None
+                time.sleep(0.02)
+    except OSError:  # no folder, or one without locks
+        pass
+    return None
+
+
+@cache
+def _locks() -> int:
+    """Return a descriptor of the file whose bytes are locked; closing it would unlock them all."""
+    return os.open(_folder() / "locks", os.O_RDWR | os.O_CREAT, 0o600)
+
+
+def _make_safe(folder: Path) -> bool:
+    """Make the folder of entries unless it exists, and return whether entries in it may be loaded."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return _is_safe(folder)
 
 
 def _is_safe(folder: Path) -> bool:

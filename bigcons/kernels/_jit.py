@@ -110,6 +110,8 @@ class _Kernel(_Dispatcher):
         try:
             return super().compile(sig)
         finally:
+            if _DISK is not None and isinstance(self._cache, _DISK.KernelCache):
+                self._cache.end_turn(sig)
             if is_on:
                 gc.enable()
 

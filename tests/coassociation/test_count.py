@@ -66,7 +66,7 @@ def test_dense__refuses_what_does_not_fit():
         dense(np.zeros((1000, 2), dtype=int), memory="1MB")
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(data=st.data(), labels=label_matrices(min_objects=30, max_objects=80))
 def test_count__stored_tiles_equal_memory(data, labels, tmp_path_factory):
     seed = data.draw(st.integers(0, 10))

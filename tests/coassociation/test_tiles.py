@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
@@ -25,7 +25,6 @@ def labels(n_objects=N_OBJECTS, seed=0):
     return np.random.default_rng(seed).integers(-2, 4, (n_objects, N_PARTITIONS)).clip(-1)
 
 
-@settings(deadline=None, max_examples=60)
 @given(n_blocks=st.integers(1, 40), degree=st.integers(2, 10), seed=st.integers(0, 99))
 def test_block_graph__regular_simple_and_connected(n_blocks, degree, seed):
     others = sampling.block_graph(n_blocks, degree, np.random.default_rng(seed))

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import Ensemble
@@ -75,7 +75,6 @@ def test_fit_columns__is_the_central_run(planted, method, cuts):
 
 
 @given(label_matrices(max_objects=8), st.integers(1, 4), st.integers(0, 99))
-@settings(max_examples=30)
 def test_fit_columns__is_the_central_run_on_any_labels(labels, n_clusters, seed):
     ensemble = Ensemble.from_labels(labels)
     labels = ensemble.read(0, ensemble.n_objects)

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bigcons as bc
@@ -110,7 +110,6 @@ def test_fit_rows__is_the_central_run(planted, method, n_sites):
 @given(
     label_matrices(min_objects=2, max_objects=10), st.integers(1, 4), st.integers(1, 4), st.integers(0, 99)
 )
-@settings(max_examples=30)
 def test_fit_rows__is_the_central_run_on_any_labels(labels, n_clusters, n_sites, seed):
     ensemble = Ensemble.from_labels(labels)
     labels, problem = ensemble.read(0, ensemble.n_objects), bce(ensemble, n_clusters)

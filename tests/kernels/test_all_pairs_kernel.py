@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bigcons import Ensemble
@@ -417,7 +417,6 @@ def test_update_block__makes_unlabeled_objects_uniform_and_counts_them_out():
     assert_same_state(state, expected, **EXACT)
 
 
-@settings(max_examples=30)
 @given(problems(min_objects=4), st.integers(0, 3))
 def test_place_block__gives_new_objects_their_best_membership(problem, new):
     labels, offsets, Y = problem

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.slow
+needs_posix = pytest.mark.skipif(os.name != "posix", reason="processes do not wait for each other")
 
 CALL = """
 import sys
@@ -77,6 +78,50 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_keep_on_disk__next_process_finds_kernels_and_those_that_take_functions(filled: Path) -> None:
     assert hits(start(filled, "int8")) == [1, 2]
     assert hits(start(filled, "int16")) == [1, 2]
+
+
+@needs_posix
+def test_keep_on_disk__processes_that_begin_together_compile_each_kernel_once(tmp_path: Path) -> None:
+    found = [hits(process) for process in [start(tmp_path) for _ in range(3)]]
+    assert [sum(counts) for counts in zip(*found, strict=True)] == [2, 4]
+
+
+# A process that begins to compile, and a second one that hears of it.
+BEGINS = """
+import time
+from bigcons.kernels.label_rows import count_tile
+def compile(*arguments):
+    print("begun", flush=True)
+    {then}
+count_tile._compiler.compile = compile
+"""
+WAITS = "from bigcons.kernels import _cache; _cache._PATIENCE = {seconds}\n"
+
+
+@needs_posix
+@pytest.mark.parametrize("end", ["is killed", "fails and lives on", "is suspended"])
+def test_keep_on_disk__a_process_that_does_not_finish_a_kernel_holds_up_no_other(tmp_path, end) -> None:
+    begins = BEGINS.format(then="1 / 0" if end == "fails and lives on" else "time.sleep(1000)")
+    count = "try:" + COUNT.replace("\n", "\n    ") + "\nexcept ZeroDivisionError: print(flush=True)\n"
+    with start(tmp_path, code=begins + count + "time.sleep(1000)") as first:
+        try:
+            assert first.stdout is not None
+            assert first.stdout.readline() == "begun\n"
+            if end == "is killed":
+                first.kill()
+                first.wait()
+            elif end == "fails and lives on":
+                assert first.stdout.readline() == "\n"
+            waits = WAITS.format(seconds=0 if end == "is suspended" else 1e9)
+            assert hits(start(tmp_path, code=waits + COUNT)) == [0]
+        finally:
+            first.kill()
+    assert hits(start(tmp_path, code=COUNT)) == [1]
+
+
+def test_keep_on_disk__where_nothing_can_be_locked_kernels_are_kept_as_well(tmp_path: Path) -> None:
+    (tmp_path / "bigcons" / "locks").mkdir(parents=True)
+    assert [hits(start(tmp_path, code=COUNT)) for _ in range(2)] == [[0], [1]]
 
 
 def test_keep_on_disk__damaged_entries_are_compiled_anew(filled: Path) -> None:

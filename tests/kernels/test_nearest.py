@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons.kernels.nearest import label_nearest, mean_distances, pack_centers
@@ -32,7 +32,6 @@ def labeled(points, centers, offsets, labels):
 
 
 @given(problems())
-@settings(max_examples=60, deadline=None)
 def test_label_nearest__is_the_naive_one(problem):
     np.testing.assert_array_equal(labeled(*problem), naive.label(*problem))
 
@@ -52,7 +51,6 @@ def test_label_nearest__of_a_point_does_not_depend_on_those_around_it():
 
 
 @given(problems(), st.booleans())
-@settings(max_examples=30, deadline=None)
 def test_mean_distances__is_the_naive_one(problem, is_shared):
     points, centers, offsets, labels = problem
     rng = np.random.default_rng(len(points))

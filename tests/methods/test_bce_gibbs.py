@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
@@ -92,7 +92,6 @@ def test_sweep__visits_assignments_as_often_as_the_posterior_says():
         assert abs(visits[values] / n_sweeps - share) < 12 * np.sqrt(share * (1 - share) / n_sweeps)
 
 
-@settings(max_examples=50)
 @given(label_matrices(min_objects=2, max_objects=8), st.integers(1, 4), st.integers(1, 4), st.integers(0, 99))
 def test_sweep_in_blocks__draws_as_counting_by_hand_does(labels, K, n_blocks, seed):
     ensemble = Ensemble.from_labels(labels)

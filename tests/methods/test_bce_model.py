@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import digamma
 
@@ -37,7 +37,6 @@ def expected_logs(draw):
 
 
 @given(expected_logs(), st.sampled_from([0.001, 0.3, 5.0, 1000.0]))
-@settings(max_examples=25)
 def test_best_alpha__is_the_direct_maximum(sums, start):
     log_means, n = sums
     found = best_alpha(np.full(len(log_means), start), log_means, n)
@@ -93,7 +92,6 @@ def test_m_step__is_no_lower_than_before_in_any_part(problem, relaxation):
 
 
 @given(summed_statistics(), st.sampled_from([1.0, 1.7]))
-@settings(max_examples=25)
 def test_m_step__stays_at_that_of_the_paper(problem, relaxation):
     _, counts, log_means, n, offsets = problem
     beta, _ = naive.m_step(np.split(counts, [2]), log_means, n, LAP, ALPHA_FLOOR)
@@ -106,7 +104,6 @@ def test_m_step__stays_at_that_of_the_paper(problem, relaxation):
 
 
 @given(summed_statistics())
-@settings(max_examples=25)
 def test_m_step__without_relaxation_is_that_of_the_paper(problem):
     before, counts, log_means, n, offsets = problem
     found = m_step(before, counts, log_means, n, offsets, smoothing=LAP, update_alpha=True)
@@ -192,7 +189,6 @@ def test_objective__is_the_bound_and_the_prior_of_lap():
     st.sampled_from(["partition", "random"]),
     st.integers(0, 99),
 )
-@settings(max_examples=60)
 def test_passes__never_lower_the_objective(labels, n_clusters, init, seed):
     ensemble = Ensemble.from_labels(labels)
     labels = ensemble.read(0, ensemble.n_objects)

@@ -107,7 +107,6 @@ def test_solve__shortens_a_pass_that_raises_the_objective_or_takes_more_rounds(d
     assert solution.objective == pytest.approx(naive_value, rel=1e-5)
 
 
-@settings(deadline=None, max_examples=40)
 @given(data=st.data(), divergence=st.sampled_from(["l2", "kl"]))
 def test_solve__adversarial_pairs_never_rise(data, divergence):
     """Pairs all together or all apart, on any graph, from any corner: where joint moves overshoot most."""

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import linkage
 from scipy.integrate import quad
@@ -122,7 +122,6 @@ def test_cluster_tree__of_equal_points_has_no_hub():
     assert tree.mean("vertex") == 0
 
 
-@settings(max_examples=40)
 @given(
     labels=label_matrices(min_objects=3, max_objects=12, max_clusters=2, max_partitions=3),
     exclude_self=st.booleans(),

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import cophenet, cut_tree, fcluster, is_valid_linkage, linkage
 from scipy.sparse import coo_array
@@ -180,7 +180,6 @@ def test_nearest_outside__equals_its_naive_twin(missing):
 
 
 @pytest.mark.parametrize("normalize", ["all", "pooled"])
-@settings(max_examples=30)
 @given(labels=label_matrices(min_objects=3, max_objects=12))
 def test_average_link__merges_nearest_clusters_of_objects_every_time(normalize, labels):
     rows = unique_rows(Ensemble.from_labels(labels), SerialEngine(), budget=DataBudget(10**9), remedy="")
@@ -223,7 +222,6 @@ def test_eac_single__cut_between_heights_gives_connected_components(labels, k):
 
 @pytest.mark.parametrize("normalize", ["observed", "all"])
 @pytest.mark.parametrize("method", ["average", "complete", "single", "centroid"])
-@settings(max_examples=40)
 @given(labels=label_matrices(min_objects=3, max_objects=9))
 def test_eac__merges_nearest_clusters_of_objects_every_time(method, normalize, labels):
     rows = unique_rows(Ensemble.from_labels(labels), SerialEngine(), budget=DataBudget(10**9), remedy="")

@@ -56,7 +56,6 @@ def test_seven_objects__greedy_reaches_the_optimum_from_every_complete_labeling(
     k=st.integers(1, 4),
     n_init=st.integers(1, 3),
 )
-@settings(max_examples=60)
 def test_greedy__reports_the_anmi_and_ends_where_no_single_move_helps(labels, k, n_init):
     ensemble = Ensemble.from_labels(labels)
     model = GreedyANMI(k, n_init=n_init).fit(ensemble)
@@ -95,7 +94,6 @@ def test_greedy__never_lowers_the_anmi_it_starts_from():
     temperature=st.sampled_from([0.02, 0.2, 1.0, 10.0]),
     seed=st.integers(0, 2**64 - 1),
 )
-@settings(max_examples=50)
 def test_sweep__at_a_temperature_draws_as_judging_every_clustering_does(labels, k, temperature, seed):
     ensemble = Ensemble.from_labels(labels)
     labels = ensemble.read(0, ensemble.n_objects)
@@ -117,7 +115,6 @@ def test_sweep__at_a_temperature_draws_as_judging_every_clustering_does(labels, 
     k=st.integers(1, 4),
     temperature=st.floats(0.01, 20.0),
 )
-@settings(max_examples=40)
 def test_annealing__ends_where_no_single_move_helps_with_the_anmi_it_reports(labels, k, temperature):
     ensemble = Ensemble.from_labels(labels)
     model = GreedyANMI(k, temperature=temperature, n_annealed=4, random_state=0).fit(ensemble)

@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import Ensemble, partitioners
@@ -50,7 +50,6 @@ def test_joined_rows__are_objects_of_equal_labels_in_as_few_vertices_as_may_be(l
     objective=st.sampled_from(["km1", "cut"]),
     edge_weight=st.sampled_from(["unit", "size"]),
 )
-@settings(max_examples=40, deadline=None)
 def test_hgpa__labels_whom_a_partition_labels_and_tells_the_objective_of_its_balanced_cut(
     labels, k, objective, edge_weight
 ):

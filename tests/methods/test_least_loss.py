@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import metrics
@@ -31,7 +31,6 @@ def fit(x, *args, **parameters):
     split_cost=st.sampled_from([0.6, 1.0, 1.5]),
     weight=st.sampled_from([0.0, 1.0, 2.5]),
 )
-@settings(max_examples=40, deadline=None)
 def test_result__is_a_clustering_that_no_move_and_no_merge_improves(x, loss, most, split_cost, weight):
     weights = [1.0, *[weight] * (x.shape[1] - 1)]
     model = fit(x, most, loss=loss, split_cost=split_cost, weights=weights)

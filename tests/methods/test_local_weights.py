@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
@@ -49,7 +49,6 @@ def dense_codes(labels):
 
 
 @pytest.mark.parametrize("normalize", ["observed", "all", "pooled"])
-@settings(max_examples=40)
 @given(labels=label_matrices(min_objects=3, max_objects=9))
 def test_lwea__merges_nearest_clusters_of_objects_every_time(normalize, labels):
     model = EACAverage(1, weights="local", normalize=normalize).fit(labels)

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import Ensemble
@@ -46,7 +46,6 @@ def unpack(state, offsets, n_columns):
     background=st.booleans(),
     init=st.sampled_from(["partition", "dirichlet"]),
 )
-@settings(max_examples=40)
 def test_a_pass__is_the_naive_e_and_m_step(labels, k, background, init):
     ensemble = Ensemble.from_labels(labels)
     codes = ensemble.read(0, ensemble.n_objects)
@@ -75,7 +74,6 @@ def test_a_pass__is_the_naive_e_and_m_step(labels, k, background, init):
 
 @given(labels=label_matrices(min_objects=4, max_objects=30, max_partitions=6), seed=st.integers(0, 5),
        background=st.booleans())  # fmt: skip
-@settings(max_examples=40)
 def test_likelihood__never_falls(labels, seed, background):
     model = quietly_fit(
         MixtureModel(3, n_init=1, background=background, tol=0, max_iter=30, random_state=seed), labels

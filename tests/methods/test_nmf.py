@@ -36,7 +36,6 @@ def started(labels, k, number=0):
 
 
 @given(labels=MATRICES, k=st.integers(1, 4), missing=st.booleans())
-@settings(max_examples=40)
 def test_passes__are_the_naive_updates(labels, k, missing):
     labels = labels if missing else np.maximum(labels, 0)
     problem, codes, C, state, rows, n = started(labels, k)
@@ -60,7 +59,6 @@ def test_passes__are_the_naive_updates(labels, k, missing):
 
 
 @given(labels=MATRICES, k=st.integers(1, 4))
-@settings(max_examples=40)
 def test_steps__never_raise_what_theory_says_they_lower(labels, k):
     """A step of Q: the Lagrangian with the multipliers before it; a step of S: the squared error."""
     _, _, C, state, rows, n = started(labels, k)

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import PCC, Consensus, Divergence, Ensemble, PairTable
@@ -96,7 +96,6 @@ def test_fit__of_kl_reports_the_objective_of_what_it_returns():
 
 
 @pytest.mark.parametrize(("pairs", "divergence"), [("all", "l2"), ("dense", "l2"), ("dense", "kl")])
-@settings(max_examples=30)
 @given(
     labels=label_matrices(min_objects=2, max_objects=12),
     n_clusters=st.integers(1, 4),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import METHODS, PCC, Ensemble, PairTable
@@ -70,7 +70,6 @@ def soft_ensembles(draw):
 
 
 @given(soft_ensembles(), st.integers(0, 99))
-@settings(max_examples=30)
 def test_kernels__are_products_with_the_real_incidence_matrix(tables, seed):
     rng, ensemble = np.random.default_rng(seed), Ensemble.from_memberships(tables)
     memberships = ensemble.read(0, ensemble.n_objects)
@@ -89,7 +88,6 @@ def test_kernels__are_products_with_the_real_incidence_matrix(tables, seed):
 
 
 @given(soft_ensembles())
-@settings(max_examples=30)
 def test_counts__are_the_expected_agreement(tables):
     ensemble = Ensemble.from_memberships(tables)
     n_agree, n_seen = dense(ensemble)
@@ -202,7 +200,6 @@ def objective_of(n_agree, n_seen, memberships):
 
 
 @given(soft_ensembles(), st.integers(0, 99), st.floats(0.1, 1.0))
-@settings(max_examples=25)
 def test_all_pairs__sums_and_steps_are_those_of_every_pair(tables, seed, length):
     rng, ensemble = np.random.default_rng(seed), Ensemble.from_memberships(tables)
     rows, offsets = ensemble.read(0, ensemble.n_objects), ensemble.offsets

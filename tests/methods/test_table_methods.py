@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bigcons import Ensemble
@@ -61,7 +61,6 @@ def assert_fixed_point(labels, model, cost, k):
 
 @pytest.mark.parametrize("method", METHODS)
 @given(labels=many, k=st.integers(1, 4), seed=st.integers(0, 5))
-@settings(max_examples=40)
 def test_fit__ends_at_a_fixed_point_of_the_naive_rule(method, labels, k, seed):
     model = quietly_fit(method(k, n_init=2, random_state=seed), labels)
     if method is IPVC:
@@ -73,7 +72,6 @@ def test_fit__ends_at_a_fixed_point_of_the_naive_rule(method, labels, k, seed):
 @given(
     labels=many, k=st.integers(1, 4), seed=st.integers(0, 5), normalize=st.sampled_from(["observed", "all"])
 )
-@settings(max_examples=40)
 def test_ipc__ends_at_a_fixed_point_of_the_naive_rule(labels, k, seed, normalize):
     model = quietly_fit(IPC(k, n_init=2, normalize=normalize, random_state=seed), labels)
     assume(model.converged_)
@@ -87,7 +85,6 @@ def test_ipc__ends_at_a_fixed_point_of_the_naive_rule(labels, k, seed, normalize
 @given(
     labels=label_matrices(min_objects=6, max_objects=40, max_partitions=6, gaps=False), seed=st.integers(0, 9)
 )
-@settings(max_examples=30)
 @pytest.mark.filterwarnings("ignore::bigcons.errors.ConsensusWarning")
 def test_objective__never_gets_worse(method, sign, labels, seed):
     # on 12,000 objects the passes go on from a sample, so that there are several
@@ -99,7 +96,6 @@ def test_objective__never_gets_worse(method, sign, labels, seed):
 
 
 @given(labels=many, k=st.integers(1, 4))
-@settings(max_examples=40)
 def test_qmi__reports_the_utility(labels, k):
     model = quietly_fit(QMI(k, n_init=1, random_state=0), labels)
     expected = naive.category_utility(dense_codes(labels).tolist(), model.labels_.tolist(), k)
@@ -109,7 +105,6 @@ def test_qmi__reports_the_utility(labels, k):
 @given(
     labels=label_matrices(min_objects=4, max_objects=25, max_partitions=6, gaps=False), k=st.integers(2, 4)
 )
-@settings(max_examples=40)
 def test_qmi__utility_is_m_less_the_k_means_error_less_the_squared_shares(labels, k):
     """Identity of methods 4.9: sum_j U = M - SSE/n - sum_jl p_j(l)^2 on complete ensembles."""
     model = quietly_fit(QMI(k, n_init=1, random_state=0), labels)
@@ -126,7 +121,6 @@ def test_qmi__utility_is_m_less_the_k_means_error_less_the_squared_shares(labels
 
 @given(labels=label_matrices(min_objects=4, max_objects=30, max_partitions=6, gaps=False),
        k=st.integers(1, 4), seed=st.integers(0, 20))  # fmt: skip
-@settings(max_examples=60)
 def test_ipc__equals_ipvc_on_complete_ensembles(labels, k, seed):
     ipvc = quietly_fit(IPVC(k, n_init=1, random_state=seed), labels)
     for normalize in ("observed", "all"):
@@ -226,7 +220,6 @@ def test_kcc__leaves_the_partition_that_it_starts_from():
 
 
 @given(labels=many, k=st.integers(1, 4), seed=st.integers(0, 5))
-@settings(max_examples=40)
 def test_kcc__start_is_nine_tenths_a_partition_and_even_where_that_is_undecided(labels, k, seed):
     labels = dense_codes(labels)
     offsets = np.append(0, np.cumsum(labels.max(axis=0) + 1))
@@ -310,7 +303,6 @@ def test_label_kmeans__on_coassociations_takes_no_finalists():
 
 
 @given(labels=many, k=st.integers(1, 4), seed=st.integers(0, 5))
-@settings(max_examples=40)
 def test_label_kmeans__takes_distances_over_the_observed_labels(labels, k, seed):
     model = quietly_fit(LabelKMeans(k, n_init=2, random_state=seed), labels)
     assert model.converged_
@@ -348,7 +340,6 @@ PREDICTING = {
 
 @pytest.mark.parametrize("name", PREDICTING)
 @given(labels=many, k=st.integers(1, 4), seed=st.integers(0, 5), max_iter=st.sampled_from([1, 2, 100]))
-@settings(max_examples=40)
 def test_predict__gives_fitted_objects_their_labels_whatever_the_ties(name, labels, k, seed, max_iter):
     model = quietly_fit(PREDICTING[name](k, n_init=2, max_iter=max_iter, random_state=seed), labels)
     np.testing.assert_array_equal(model.predict(labels), model.labels_)

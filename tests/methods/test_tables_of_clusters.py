@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import Ensemble
@@ -22,7 +22,6 @@ def offsets_and_table(draw, values):
 
 
 @given(offsets_and_table(lambda rng, shape: np.exp(10 * rng.standard_normal(shape))))
-@settings(max_examples=50)
 def test_sum_partitions__adds_rows_in_their_order(case):
     offsets, values = case
     partition = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
@@ -34,7 +33,6 @@ def test_sum_partitions__adds_rows_in_their_order(case):
 
 
 @given(offsets_and_table(lambda rng, shape: rng.integers(0, 4, shape).astype(np.float64)))
-@settings(max_examples=50)
 def test_mark_majorities__takes_the_first_largest_count_and_none_of_zeros(case):
     offsets, counts = case
     expected = np.zeros(counts.shape)
@@ -49,7 +47,6 @@ def test_mark_majorities__takes_the_first_largest_count_and_none_of_zeros(case):
 
 
 @given(labels=label_matrices(min_objects=2, max_objects=20, max_partitions=5), seed=st.integers(0, 99))
-@settings(max_examples=50)
 def test_count_shares__adds_objects_in_their_order(labels, seed):
     ensemble = Ensemble.from_labels(labels)
     codes, K = ensemble.read(0, ensemble.n_objects), 3

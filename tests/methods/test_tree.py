@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import Consensus, ConsensusTree, Ensemble
@@ -54,7 +54,6 @@ def counted(labels, clusters, offsets, n_clusters):
     st.booleans(),
     st.data(),
 )
-@settings(max_examples=40)
 def test_place__takes_the_most_probable_cluster_by_the_labels_of_the_others(labels, K, temper, own, data):
     n, M = labels.shape
     labeled = (labels >= 0).any(axis=1)
@@ -194,7 +193,6 @@ def test_memberships__are_probabilities_whose_largest_is_the_label(planted):
 
 
 @given(label_matrices(min_objects=1, max_objects=12), st.integers(1, 12))
-@settings(max_examples=30)
 def test_fit__takes_any_labels_and_number_of_clusters(labels, K):
     K = min(K, len(labels))
     model = quietly_fit(ConsensusTree(K), labels)

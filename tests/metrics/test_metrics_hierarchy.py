@@ -67,7 +67,6 @@ def test_error_roc_auc__by_chance_is_a_half():
     assert np.mean(values) == pytest.approx(0.5, abs=0.01)
 
 
-@settings(max_examples=40)
 @given(drawn=dendrograms(), seed=st.integers(0, 100))
 def test_error_roc__of_rows_is_that_of_their_objects_after_the_first_merges(drawn, seed):
     merges, _ = drawn

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bigcons import metrics
@@ -26,7 +26,6 @@ def compared(draw):
 
 
 @given(case=compared(), loss=losses, split_cost=st.sampled_from([0.0, 0.5, 1.0, 2.0]))
-@settings(max_examples=80, deadline=None)
 def test_expected_loss__is_the_mean_by_objects_compared_and_weights(case, loss, split_cost):
     x, labels, weights = case
     found = metrics.expected_loss(x, labels, loss=loss, split_cost=split_cost, weights=weights)
@@ -34,7 +33,6 @@ def test_expected_loss__is_the_mean_by_objects_compared_and_weights(case, loss, 
 
 
 @given(x=label_matrices(min_objects=2, gaps=False))
-@settings(max_examples=30, deadline=None)
 def test_expected_loss__of_complete_labels_is_the_mean_of_the_usual_losses(x):
     labels = x[:, 0]
     vi = np.mean([metrics.variation_of_information(labels, column) for column in x.T])
@@ -58,7 +56,6 @@ def test_expected_loss__refuses_what_it_does_not_know(wrong):
 
 
 @given(case=compared(), loss=losses, level=st.sampled_from([0.0, 0.3, 0.5, 0.95, 1.0]))
-@settings(max_examples=80, deadline=None)
 def test_credible_ball__is_the_smallest_with_the_share_and_has_the_bounds_of_its_definition(
     case, loss, level
 ):
@@ -87,7 +84,6 @@ def test_credible_ball__leaves_out_partitions_that_do_not_count():
 
 
 @given(case=compared(), level=st.sampled_from([0.0, 0.5, 0.8, 1.0]))
-@settings(max_examples=80, deadline=None)
 def test_credible_sets__are_together_in_the_share_of_the_partitions(case, level):
     x, labels, weights = case
     found = metrics.credible_sets(x, labels, level=level, weights=weights)

@@ -33,7 +33,6 @@ def consensuses(draw):
     return ensemble, ensemble.read(0, ensemble.n_objects), clusters
 
 
-@settings(max_examples=30)
 @given(consensuses())
 def test_trust__gives_the_probabilities_of_all_other_objects(drawn):
     ensemble, labels, clusters = drawn

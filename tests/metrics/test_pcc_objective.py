@@ -20,23 +20,21 @@ VALUES = {
 }
 
 
-def problem(labels, n_clusters, seed=0):
-    Y = np.random.default_rng(seed).dirichlet(np.ones(n_clusters), len(labels))
-    return naive.all_pairs(labels), Y
+def memberships(n_objects, n_clusters):
+    return np.random.default_rng(0).dirichlet(np.ones(n_clusters), n_objects)
 
 
 @pytest.mark.parametrize("name", VALUES)
 @given(labels=label_matrices(min_objects=2, max_objects=10), n_clusters=st.integers(2, 4))
 def test_pcc_objective__over_all_pairs_equals_brute_force(name, labels, n_clusters):
-    pairs, Y = problem(labels, n_clusters)
-    expected = naive.objective(pairs, Y, VALUES[name])
+    Y = memberships(len(labels), n_clusters)
+    expected = naive.objective(naive.all_pairs(labels), Y, VALUES[name])
     assert pcc_objective(labels, Y, divergence=name) == pytest.approx(expected, rel=1e-7, abs=1e-9)
 
 
 @given(labels=label_matrices(min_objects=2, max_objects=10), n_clusters=st.integers(1, 4))
 def test_pcc_objective__without_the_constant_is_the_factorized_form(labels, n_clusters):
-    pairs, Y = problem(labels, n_clusters)
-    Y = Y.astype(np.float32)
+    pairs, Y = naive.all_pairs(labels), memberships(len(labels), n_clusters).astype(np.float32)
     expected = naive.objective(pairs, Y.astype(np.float64)) - naive.constant(pairs)
     assert pcc_objective(labels, Y, constant=False) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
@@ -45,7 +43,7 @@ def test_pcc_objective__without_the_constant_is_the_factorized_form(labels, n_cl
 def test_pcc_objective__over_a_table_counts_its_pairs_only(name, tmp_path):
     labels = np.random.default_rng(0).integers(-1, 3, (30, 8))
     table = sample(labels, share=0.3, random_state=0)
-    Y = problem(labels, 3)[1]
+    Y = memberships(30, 3)
     pairs = list(zip(*(column.tolist() for column in table.edges()), strict=True))
     expected = naive.objective(pairs, Y, VALUES[name])
     assert 0 < len(pairs) < 30 * 29 / 2
@@ -57,7 +55,7 @@ def test_pcc_objective__over_a_table_counts_its_pairs_only(name, tmp_path):
 def test_pcc_objective__over_many_tiles_and_chunks_equals_the_factorized_form(tmp_path):
     labels = np.random.default_rng(0).integers(-1, 4, (1100, 6))
     ensemble = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=64)
-    Y = problem(labels[:1], 3)[1].repeat(1100, axis=0).astype(np.float32)
+    Y = memberships(1, 3).repeat(1100, axis=0).astype(np.float32)
     Y[::2] = Y[::2, ::-1]
     whole = pcc_objective(ensemble, Y)
     constant = whole - pcc_objective(ensemble, Y, constant=False)
@@ -70,7 +68,7 @@ def test_pcc_objective__over_many_tiles_and_chunks_equals_the_factorized_form(tm
 
 def test_pcc_objective__has_the_same_bits_on_any_engine():
     labels = np.random.default_rng(0).integers(-1, 4, (1100, 6))
-    Y = problem(labels, 3)[1]
+    Y = memberships(1100, 3)
     for constant in (True, False):
         values = {pcc_objective(labels, Y, constant=constant, client=c) for c in ("serial", "threads")}
         assert len(values) == 1

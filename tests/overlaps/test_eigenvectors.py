@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import Ensemble
@@ -66,7 +66,6 @@ def test_products_of_rows__are_those_of_the_dense_matrix(shape, share):
 
 
 @given(label_matrices(min_objects=2, max_objects=30, max_partitions=6), st.integers(1, 6))
-@settings(max_examples=30)
 def test_passes__find_the_eigenvectors_of_the_table(labels, n_vectors):
     ensemble = Ensemble.from_labels(labels)
     scale = 1.0 / np.sqrt(1.0 + np.arange(ensemble.n_base_clusters))

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
@@ -30,7 +30,6 @@ def overlaps_of(ensemble, memory=None):
 
 
 @given(label_matrices(max_objects=9))
-@settings(max_examples=30)
 def test_products__are_those_with_the_counted_overlaps(labels):
     ensemble = Ensemble.from_labels(labels)
     expected, found = naive.overlaps(ensemble.read(0, ensemble.n_objects)), overlaps_of(ensemble)
@@ -46,7 +45,6 @@ def test_products__are_those_with_the_counted_overlaps(labels):
 
 
 @given(label_matrices(max_objects=9), st.sampled_from([None, 0.3]), st.randoms(use_true_random=False))
-@settings(max_examples=30)
 def test_sums__follow_members_that_join_and_leave(labels, weight, random):
     ensemble = Ensemble.from_labels(labels)
     overlaps, K = naive.overlaps(ensemble.read(0, ensemble.n_objects)), 3

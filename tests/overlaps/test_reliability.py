@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import Ensemble
@@ -21,7 +21,6 @@ def parts(labels):
 
 
 @given(label_matrices(max_objects=20))
-@settings(max_examples=60)
 def test_reliability__is_what_counting_labels_gives(labels):
     codes, incidence, offsets = parts(labels)
     expected, counted = naive.reliability(codes), overlaps(codes)
@@ -31,7 +30,6 @@ def test_reliability__is_what_counting_labels_gives(labels):
 
 
 @given(label_matrices(max_objects=16), st.data())
-@settings(max_examples=40)
 def test_weights__count_as_copies_of_partitions(labels, data):
     codes, incidence, offsets = parts(labels)
     M = codes.shape[1]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
@@ -32,7 +32,6 @@ def overlaps_of(ensemble, engine=SERIAL):
 
 
 @given(label_matrices(max_objects=20))
-@settings(max_examples=60)
 def test_overlaps__are_those_that_plain_counting_finds(labels):
     ensemble = Ensemble.from_labels(labels)
     codes = ensemble.read(0, ensemble.n_objects)

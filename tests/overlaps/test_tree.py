@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import cut_tree, linkage
 from scipy.spatial.distance import squareform
@@ -38,7 +38,6 @@ def tables(draw):
 
 
 @given(tables(), st.sampled_from([naive.AVERAGE, naive.DISTINCT]))
-@settings(max_examples=60)
 def test_costs__are_those_of_pairs_one_by_one(parts, rule):
     table, offsets, counts, reliable = parts
     gains = np.repeat(counts, np.diff(offsets)) * reliable
@@ -48,7 +47,6 @@ def test_costs__are_those_of_pairs_one_by_one(parts, rule):
 
 
 @given(tables())
-@settings(max_examples=60)
 def test_every_merge__is_of_the_two_groups_that_cost_least_if_all_costs_are_counted_anew(parts):
     table, offsets, counts, reliable = parts
     gains = np.repeat(counts, np.diff(offsets)) * reliable
@@ -88,7 +86,6 @@ def test_groups_that_no_partition_sees_together__merge_at_the_mean_cost():
 
 
 @given(tables())
-@settings(max_examples=30)
 def test_cuts__have_no_more_clusters_than_asked_for_and_are_nested(parts):
     table, offsets, counts, reliable = parts
     for tree in merge_groups(table, offsets, counts, reliable)[0].values():
@@ -101,7 +98,6 @@ def test_cuts__have_no_more_clusters_than_asked_for_and_are_nested(parts):
 
 
 @given(label_matrices(min_objects=2, max_objects=14), st.data())
-@settings(max_examples=60)
 def test_criterion__is_that_of_labels_one_by_one(labels, data):
     clusters = np.array(data.draw(st.lists(st.integers(0, 3), min_size=len(labels), max_size=len(labels))))
     clusters = np.unique(clusters, return_inverse=True)[1]
@@ -114,7 +110,6 @@ def test_criterion__is_that_of_labels_one_by_one(labels, data):
 
 
 @given(label_matrices(min_objects=4, max_objects=20, min_partitions=2), st.integers(1, 6), st.booleans())
-@settings(max_examples=40)
 def test_cut__is_that_of_the_tree_with_the_better_score(labels, n_clusters, weighted):
     ensemble = Ensemble.from_labels(labels)
     labels = ensemble.read(0, len(labels)).astype(np.int64)

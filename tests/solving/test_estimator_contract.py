@@ -248,7 +248,7 @@ def test_fit__gives_unlabeled_objects_no_label_and_warns(method, labels):
 @pytest.mark.filterwarnings("ignore::bigcons.errors.ConsensusWarning")
 @pytest.mark.parametrize("name", METHODS)
 @given(labels=label_matrices(min_objects=4, max_objects=10, max_clusters=3), seed=st.integers(0, 9))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_fit__labels_every_object_that_a_partition_labels(name, labels, seed):
     few = {
         "bce": {"n_init": 2},

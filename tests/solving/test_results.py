@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import METHODS, Consensus
@@ -65,7 +65,6 @@ def stored(results, path):
 
 
 @given(st.data(), st.integers(1, 14), st.integers(1, 5))
-@settings(max_examples=40)
 def test_memberships__are_in_columns_of_falling_size(tmp_path_factory, data, n_objects, n_clusters):
     """Few values, so that many objects have several largest memberships."""
     seed = data.draw(st.integers(0, 999))
@@ -95,7 +94,6 @@ def test_memberships__are_in_columns_of_falling_size(tmp_path_factory, data, n_o
 
 
 @given(st.lists(st.sampled_from([-1, 0, 2, 3, 6]), min_size=1, max_size=14))
-@settings(max_examples=40)
 def test_labels__are_numbered_by_falling_size(tmp_path_factory, given_labels):
     given_labels = np.array(given_labels, np.int64)
     unlabeled = np.flatnonzero(given_labels < 0)

@@ -5,7 +5,7 @@ from itertools import permutations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import METHODS, Consensus, Ensemble, match
@@ -27,7 +27,6 @@ def best_matched(base, found):
     )
 
 
-@settings(max_examples=40, deadline=None)
 @given(labels=label_matrices(), seed=st.integers(0, 99))
 def test_align__matches_as_many_objects_as_possible(labels, seed):
     rng = np.random.default_rng(seed)
@@ -91,7 +90,6 @@ def test_align__numbers_any_form_of_a_consensus_alike(tmp_path):
 clusterings = st.lists(st.integers(-1, 4), min_size=1, max_size=12).filter(lambda labels: max(labels) >= 0)
 
 
-@settings(max_examples=60, deadline=None)
 @given(old=clusterings, more=st.lists(st.integers(-1, 4), max_size=4), data=st.data())
 def test_match__keeps_numbers_where_each_has_most_of_the_other(old, more, data):
     n = len(old) + len(more)

@@ -68,7 +68,7 @@ def chunk_files(consensus, array):
     return sorted(path for path in (Path(consensus.path) / array / "c").rglob("*") if path.is_file())
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     n_objects=st.integers(1, 40),
     n_clusters=st.integers(1, 5),

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import Ensemble
@@ -23,7 +23,6 @@ SOME = np.array([[0, 5, -1], [1, 5, 2], [-1, 7, 0], [2, 9, 1]])
 
 
 @given(label_tables(), st.integers(1, 4))
-@settings(max_examples=40, deadline=None)
 def test_save__round_trip(rows, chunk_rows):
     ensemble = Ensemble.from_labels(rows, orientation="objects")
     with tempfile.TemporaryDirectory() as directory:
@@ -38,7 +37,6 @@ def test_save__round_trip(rows, chunk_rows):
 
 
 @given(label_matrices(max_objects=9), st.integers(0, 9), st.integers(0, 9), st.integers(1, 4))
-@settings(max_examples=40, deadline=None)
 def test_read__any_rows_of_any_chunks(labels, start, stop, chunk_rows):
     stop = min(stop, len(labels))
     start = min(start, stop)
@@ -51,7 +49,6 @@ def test_read__any_rows_of_any_chunks(labels, start, stop, chunk_rows):
 
 
 @given(label_tables(), st.data())
-@settings(max_examples=40, deadline=None)
 def test_append__to_a_store_equals_append_in_memory(rows, data):
     cut = data.draw(st.integers(1, len(rows)))
     column = data.draw(st.integers(1, len(rows[0])))

@@ -152,7 +152,7 @@ def test_generate__carries_ids_and_goes_by_them(tmp_path):
     ),
     chunk_rows=st.integers(1, 9),
 )
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_store__gives_back_any_ids(ids, chunk_rows, tmp_path_factory):
     folder = tmp_path_factory.mktemp("ids")
     values = pa.array(ids) if isinstance(ids[0], str) else np.array(ids)

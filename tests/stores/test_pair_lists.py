@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from dask import dataframe as dd
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import PairTable, layout
@@ -91,7 +91,6 @@ def test_from_table__of_any_frame(kind, tmp_path):
         np.testing.assert_array_equal(np.stack(table.edges()), np.stack(expected.edges()))
 
 
-@settings(max_examples=25, deadline=None)
 @given(rows=pair_lists().filter(len))
 def test_import_pairs__equals_from_arrays(rows, tmp_path_factory):
     rows = [(min(i, j), max(i, j), *counts) for i, j, *counts in rows]
@@ -119,7 +118,6 @@ def list_of(columns):
     return PairList(open_table(pd.DataFrame(columns), "pairs"), n_objects=N_OBJECTS + 1)
 
 
-@settings(max_examples=25, deadline=None)
 @given(rows=pair_lists().filter(len), chunk_rows=st.sampled_from([1, 5]), block_rows=st.sampled_from([1, 5]))
 def test_sorted_rows__of_any_chunks_and_blocks(rows, chunk_rows, block_rows, tmp_path_factory):
     rows = [(min(i, j), max(i, j), *counts) for i, j, *counts in rows]

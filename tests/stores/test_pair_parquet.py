@@ -30,7 +30,7 @@ from tests.stores.test_pairs import N_OBJECTS, a_table, assert_same_table, pair_
 from tests.support.stores import names_in
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(rows=pair_lists(), pairs_per_file=st.sampled_from([None, 1, 7]))
 def test_to_parquet__is_the_same_table(rows, pairs_per_file, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pairs")

@@ -88,7 +88,7 @@ def test_read__is_a_range_of_rows(rows, ends):
         np.testing.assert_array_equal(getattr(part, name), getattr(table, name)[entries])
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(rows=pair_lists(), chunk_entries=st.sampled_from([7, 1 << 20]))
 def test_save__round_trip(rows, chunk_entries, tmp_path_factory):
     path = tmp_path_factory.mktemp("pairs") / "pairs.zarr"

@@ -81,7 +81,7 @@ def assert_same(found, expected):
 # Stores of bigcons
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(data=st.data(), n_objects=st.integers(1, 20), chunk_rows=st.sampled_from([1, 4, 64]))
 def test_save__is_the_same_ensemble(data, n_objects, chunk_rows, tmp_path_factory):
     folder = tmp_path_factory.mktemp("ensemble")

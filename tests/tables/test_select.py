@@ -9,7 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
@@ -112,7 +112,6 @@ def test_ids__that_identify_nothing_are_refused(ids, row, message):
 
 
 @given(st.one_of(st.lists(NUMBERS, min_size=1, unique=True), st.lists(TEXTS, min_size=1, unique=True)))
-@settings(max_examples=25, deadline=None)
 def test_ids__of_any_kind_come_as_they_are(values):
     ensemble = bc.Ensemble.from_labels(pa.table({"who": values, "a": [0] * len(values)}), id="who")
     assert ensemble.ids.tolist() == values
