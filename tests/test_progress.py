@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import logging
 import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -210,13 +212,16 @@ def test_bar__says_that_kernels_are_compiled(screen):
 
 def test_bar__is_told_by_kernels_that_no_cache_holds(screen, monkeypatch):
     in_cache = {"sweep": object()}
-    monkeypatch.setattr(KernelCache, "_loaded", lambda _, sig, __: in_cache.get(sig))
-    cache = object.__new__(KernelCache)
+    monkeypatch.setattr(KernelCache, "_entry", lambda _, sig, __: Path(sig))
+    monkeypatch.setattr(KernelCache, "_loaded", lambda _, path, __: in_cache.get(path.name))
+    monkeypatch.setattr("bigcons.kernels._cache._wait_for_turn", lambda _: None)
+    cache, target = object.__new__(KernelCache), SimpleNamespace(codegen=lambda: None)
+    cache._turns = {}
     with ProgressBar(screen, after=-1.0), job("PCC"), task("survey", 4) as listener:
         listener.advance(1)
-        assert cache.load_overload("sweep", None) is in_cache["sweep"]
+        assert cache.load_overload("sweep", target) is in_cache["sweep"]
         assert not any(COMPILING in line for line in screen.lines())
-        assert cache.load_overload("update", None) is None
+        assert cache.load_overload("update", target) is None
         assert screen.lines()[-1].endswith(COMPILING)
 
 

@@ -157,7 +157,7 @@ def replace_by_others(ensemble):
 LOST = {
     "e.zarr": (lambda folder: (folder / "labels.csv").unlink(), "--source", (128, 256)),
     "pcc.zarr": (lambda folder: shutil.rmtree(folder / "e.zarr"), "--source", (128, 256)),
-    "kmeans.zarr": (lambda folder: replace_by_others(folder / "e.zarr"), "labels=", (128, 256)),
+    "kmeans.zarr": (lambda folder: replace_by_others(folder / "e.zarr"), "other labels", (128, 256)),
     "tiles.zarr": (lambda folder: replace_by_others(folder / "e.zarr"), "another checksum", None),
 }
 

@@ -38,7 +38,7 @@ MIDDLE = 2 * N_BLOCKS + 3
 @pytest.fixture(scope="module")
 def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("solve") / "ensemble.zarr"
-    planted_ensemble(256 * N_BLOCKS, 10, missing=0.2, random_state=2)[0].save(path, chunk_rows=256)
+    planted_ensemble(256 * N_BLOCKS, 10, missing=0.2, random_state=3)[0].save(path, chunk_rows=256)
     return path
 
 

@@ -15,7 +15,7 @@ from bigcons.overlaps.tree import TREES
 
 @pytest.fixture(scope="module")
 def six():
-    return planted_ensemble(900, 40, noise=(0.0, 0.2), random_state=1)
+    return planted_ensemble(900, 40, noise=(0.0, 0.2), random_state=3)
 
 
 @pytest.fixture(scope="module")

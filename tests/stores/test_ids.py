@@ -131,7 +131,7 @@ def test_solve__brings_ids_to_the_export(stored, tmp_path):
 
 def test_generate__carries_ids_and_goes_by_them(tmp_path):
     points = pd.DataFrame(RNG.normal(size=(N_OBJECTS, 2)), index=pd.Index(NAMES, name="who"))
-    options = {"n_partitions": 3, "random_state": 0, "client": "serial", "memory": "200MB"}
+    options = {"n_partitions": 3, "random_state": 0, "client": "serial", "memory": "500MB"}
     for train in ("auto", "all"):
         ensemble = generate.kmeans(points, id="who", train=train, out=tmp_path / f"{train}.zarr", **options)
         assert ensemble.ids.tolist() == NAMES
