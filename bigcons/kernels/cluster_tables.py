@@ -14,6 +14,7 @@ in base cluster ``b``.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ def padded(width: int) -> int:
     return (width + WIDTH - 1) // WIDTH * WIDTH
 
 
-padded_leaf = leaf(padded)  # the same in kernels
+padded_leaf: Any = leaf(padded)  # the same in kernels
 
 
 def in_whole_vectors(table: np.ndarray) -> np.ndarray:

@@ -501,7 +501,8 @@ class DaskFrameTable(PartedTable):
     """A dask dataframe, computed one partition at a time: its columns, or its index as the only one."""
 
     def __init__(self, frame: Any, where: str, *, index_of: _Computed | None = None) -> None:
-        self.where, of_index = where, index_of is not None
+        self.where: str = where
+        of_index = index_of is not None
         name = "index" if frame.index.name is None else frame.index.name
         self.names: list[str] | None = as_names([name] if of_index else frame.columns)
         self._of_index = of_index
