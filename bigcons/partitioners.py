@@ -100,7 +100,7 @@ def partition_graph(graph: Graph, n_parts: int, imbalance: float, seed: int) -> 
             )
             parts = np.asarray(of_vertices, np.int32)
             sizes = np.bincount(parts, minlength=n_parts)
-            excess = max(int(sizes.max()) - most, 0) + np.count_nonzero(sizes == 0)
+            excess = max(int(np.max(sizes)) - most, 0) + np.count_nonzero(sizes == 0)
             found.append((excess, cut, parts))
         excess, cut, parts = min(found, key=lambda one: one[:2])
         if not excess:
@@ -108,8 +108,8 @@ def partition_graph(graph: Graph, n_parts: int, imbalance: float, seed: int) -> 
     else:
         sizes = np.bincount(parts, minlength=n_parts)
         warn_user(
-            f"METIS finds no cut into {n_parts} parts of 1 to {most} vertices, but one of {sizes.min()} to "
-            f"{sizes.max()}; use the default partitioner, another n_clusters or a larger imbalance.",
+            f"METIS finds no cut into {n_parts} parts of 1 to {most} vertices, but one of {np.min(sizes)} to "
+            f"{np.max(sizes)}; use the default partitioner, another n_clusters or a larger imbalance.",
             ConsensusWarning,
         )
     return parts, cut / graph.scale

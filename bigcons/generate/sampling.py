@@ -298,7 +298,7 @@ class RandomFeatures:
         of_number = np.arange(n_features)
         if self.columns is not None:
             of_number = np.unique(self.columns, return_inverse=True)[1]
-        drawn = rng.choice(int(of_number.max()) + 1, size=self.n_features, replace=False)
+        drawn = rng.choice(int(np.max(of_number)) + 1, size=self.n_features, replace=False)
         return View(columns=np.flatnonzero(np.isin(of_number, drawn)))
 
 

@@ -107,8 +107,8 @@ class OddNumbers:
         for c in np.flatnonzero(np.isin(np.abs([low, high]), _NINES).any(axis=0)).tolist():
             is_nines = np.isin(np.abs(values[:, c]), _NINES)
             self._nines[c].update(values[is_nines, c].tolist())
-            low[c] = np.fmin.reduce(values[~is_nines, c], initial=np.inf)
-            high[c] = np.fmax.reduce(values[~is_nines, c], initial=-np.inf)
+            low[c] = np.nanmin(values[~is_nines, c], initial=np.inf)
+            high[c] = np.nanmax(values[~is_nines, c], initial=-np.inf)
         self._low, self._high = np.minimum(self._low, low), np.maximum(self._high, high)
         self._dates = {
             c for c in self._dates if low[c] > high[c] or _are_dates(values[:, c], low[c], high[c])

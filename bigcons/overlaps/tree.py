@@ -155,7 +155,7 @@ class Groups(NamedTuple):
         for name in trees:
             tree = self.trees[name]
             is_enough = numbers_of_large(tree.sides, self.sizes, least) >= n_clusters
-            clusters = tree.cut(int(is_enough.argmax()) + 1 if is_enough.any() else n_clusters)
+            clusters = tree.cut(int(np.argmax(is_enough)) + 1 if is_enough.any() else n_clusters)
             if is_enough.any():
                 is_large = np.bincount(clusters, self.sizes) >= least
                 clusters = np.where(is_large, is_large.cumsum() - 1, -1)[clusters]

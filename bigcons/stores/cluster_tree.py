@@ -344,7 +344,7 @@ class ClusterTree:
         import pyarrow as pa
 
         sides = np.sort(node_sums(self._sides, self.sizes)[self._sides], axis=1)[::-1, ::-1]
-        scale = self.n_objects / max(self.sizes.sum(), 1)
+        scale = self.n_objects / max(int(self.sizes.sum()), 1)
         larger, smaller = np.rint(sides * scale).astype(np.int64).T
         n_clusters = self._numbers(self._least)[1:]
         p_values = {}

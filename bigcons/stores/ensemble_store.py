@@ -136,7 +136,7 @@ class StoredRows(ABC):
         chunk_bytes = chunk_rows * self.chunk_columns * self.dtype.itemsize
         require(chunk_bytes <= MAX_CHUNK_BYTES, "the size of chunks")
         if not self.header.is_soft:
-            require(int(n_clusters.max()) - 1 <= np.iinfo(self.dtype).max, "the type")
+            require(int(np.max(n_clusters)) - 1 <= np.iinfo(self.dtype).max, "the type")
 
     @property
     def checksums(self) -> np.ndarray:

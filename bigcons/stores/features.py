@@ -519,7 +519,7 @@ class _Texts:
                 if self._are_numbers and others - gaps:
                     (self._word,) = words
                     has_it = np.isin(rows, [at for at, text in enumerate(texts) if text == self._word])
-                    self._row = self._row if self._n_cells else first + int(has_it.argmax())
+                    self._row = self._row if self._n_cells else first + int(np.argmax(has_it))
                     self._n_cells += int(has_it.sum())
                 self._are_plain = self._are_plain and None not in map(loose_number, known - others)
         if not self._is_hashed:
