@@ -19,12 +19,12 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-N_OBJECTS, N_PARTITIONS, K = 1_600_000, 50, 20
+N_OBJECTS, N_PARTITIONS, K = 1_800_000, 50, 20
 
 
 @pytest.fixture(scope="module")
 def ensemble(tmp_path_factory):
-    """A store of 80 MB of labels: long, for memberships grow with the objects, too."""
+    """A store of 90 MB of labels: long, for memberships grow with the objects, too."""
     path = tmp_path_factory.mktemp("ensemble") / "e.zarr"
     rng = np.random.default_rng(0)
     labels = rng.integers(-1, 6, (N_OBJECTS, N_PARTITIONS), np.int8)
