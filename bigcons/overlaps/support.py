@@ -120,9 +120,9 @@ class Halves(NamedTuple):
         """
         if not self.pairs:
             return np.full(most, np.nan)
-        kept = self.groups.groups >= 0
-        groups, G, offsets = self.groups.groups[kept], self.groups.sizes.size, self.groups.offsets
-        incidence, placed = incidence_of(self.labels[kept], offsets), []
+        labeled = self.groups.groups >= 0
+        groups, G, offsets = self.groups.groups[labeled], self.groups.sizes.size, self.groups.offsets
+        incidence, placed = incidence_of(self.labels[labeled], offsets), []
         for is_own in self.own:
             columns, starts = columns_of(is_own, offsets)
             by_column = np.repeat(self.groups.counts[is_own], np.diff(starts))
@@ -138,11 +138,11 @@ class Halves(NamedTuple):
                     zip((half.trees[name] for half in pair), tables, of_sides, strict=True)
                 ):
                     n_equal = np.count_nonzero(tree.heights < 1e-12)
-                    for kept_group, merged in tree.merges[done[at] : max(G - K, n_equal)]:
-                        joined[0] += table[kept_group] @ table[merged]
-                        joined[1 + at] += own[kept_group] * own[merged]
+                    for kept, merged in tree.merges[done[at] : max(G - K, n_equal)]:
+                        joined[0] += table[kept] @ table[merged]
+                        joined[1 + at] += own[kept] * own[merged]
                         for of in (table, own):
-                            of[kept_group] += of[merged]
+                            of[kept] += of[merged]
                             of[merged] = 0.0
                         done[at] += 1
                 if most >= K:

@@ -397,8 +397,8 @@ def plan_bytes(ensemble: Ensemble, n_rows: int, n_groups: int, n_clusters: int) 
 
     The incidence and its scaled copies; beside them first overlaps of base clusters, by pairs and partitions,
     then the smaller product of the incidence with itself, its eigenvectors and their distances, or what
-    objects have in common with centers, then four tables of groups by base clusters, and how distinct groups
-    are by all partitions and eight halves.
+    objects have in common with centers, then eight tables of groups by base clusters, by which objects are
+    placed, and how distinct groups are by all partitions and eight halves.
     """
     n_labels, r, g = float(ensemble.n_labeled.sum()) / ensemble.n_objects, n_rows, n_groups
     share = min(1.0, MOST_LABELS / max(n_labels, 1.0))
@@ -407,7 +407,7 @@ def plan_bytes(ensemble: Ensemble, n_rows: int, n_groups: int, n_clusters: int) 
     incidence = int(r * seen)
     overlaps = 64 * int(min(AT_ONCE * B, incidence * seen)) + 48 * AT_ONCE * M
     spectrum = 32 * min(r, B) ** 2 + 160 * r * g if by_spectrum(r, B, g) else 32 * r * g
-    groups = 32 * g * B + 88 * g * g + 16 * n_clusters * B
+    groups = 64 * g * B + 88 * g * g + 16 * n_clusters * B
     return 96 * incidence + 9 * r * M + max(overlaps, spectrum, groups)
 
 

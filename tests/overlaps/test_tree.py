@@ -1,5 +1,7 @@
 """Trees over groups of objects: their costs, merges and cuts, and the clusters they find."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,10 +12,12 @@ from scipy.spatial.distance import squareform
 from bigcons import Ensemble
 from bigcons.kernels.tree import pair_costs
 from bigcons.metrics import adjusted_rand
+from bigcons.overlaps.support import Halves
 from bigcons.overlaps.tree import (
     TREES,
     Groups,
     merge_groups,
+    plan_bytes,
 )
 from bigcons.stores.cluster_tree import least_objects
 from tests.naive import tree as naive
@@ -217,3 +221,19 @@ def test_cut__at_a_least_size_has_as_many_clusters_of_it_and_leaves_smaller_ones
     plain = groups.cut(3, 0)
     assert plain.clusters.tolist() == groups.trees[plain.tree].cut(3).tolist()
     assert np.bincount(plain.clusters, groups.sizes).min() < 5
+
+
+@pytest.mark.filterwarnings("ignore::bigcons.errors.SuspiciousLabelsWarning")
+def test_groups__of_fine_base_clusters_take_no_more_than_planned():
+    labels = np.random.default_rng(0).integers(400, size=(500, 20), dtype=np.int32)
+    ensemble = Ensemble.from_labels(labels)
+    labels = ensemble.read(0, 500)
+    Groups.of(labels[:50], ensemble.offsets, 10)  # what is loaded and compiled once does not count
+    tracemalloc.start()
+    try:
+        found = Groups.of(labels, ensemble.offsets, 200)
+        Halves.of(found, labels).agreement("distinctness", 30)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= plan_bytes(ensemble, 500, 200, 30)
