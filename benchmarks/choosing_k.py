@@ -54,7 +54,7 @@ from accuracy import (
 from machine import describe
 
 from bigcons import HBGF, ConsensusTree, EACAverage, EACSingle, Ensemble, choose_n_clusters, plots
-from bigcons.execution.blas import one_thread
+from bigcons.execution.engine import one_thread
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps.eigenvectors import spectrum
 from bigcons.overlaps.tree import normalized

@@ -40,8 +40,8 @@ CONSTANTS = {
         "ROUNDS",
         "MOST_LABELS",
         "FEWEST_LABELS",
+        "THETA",
     ),
-    "bigcons.overlaps.reliability": ("THETA",),
     "bigcons.overlaps.n_clusters": ("FIRST_GROUPS", "LEAST_OBJECTS", "HALF_WAY"),
     "bigcons.metrics.confidence": ("EXTRA",),
 }

@@ -51,7 +51,7 @@ from bigcons.metrics import pac
 from bigcons.overlaps.n_clusters import search
 from bigcons.overlaps.tree import TREES
 from bigcons.seeding import generator
-from bigcons.stores.cluster_tree import node_sums
+from bigcons.stores.clusters import node_sums
 
 RESULTS = Path(__file__).parent / "results"
 FIRST_SEED = 100

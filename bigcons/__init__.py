@@ -19,7 +19,7 @@ _HOMES = {
     "EnsembleGenerator": "bigcons.generate.transformer",
     "Divergence": "bigcons.divergences",
     "ProgressBar": "bigcons.progress",
-    "NClustersChoice": "bigcons.stores.cluster_tree",
+    "NClustersChoice": "bigcons.stores.clusters",
     "Report": "bigcons.report",
     "annotate": "bigcons.stores.annotate",
     "as_in_paper": "bigcons.methods.consensus",
@@ -28,7 +28,7 @@ _HOMES = {
     "choose_n_clusters": "bigcons.overlaps.n_clusters",
     "consensus": "bigcons.methods.consensus",
     "consensus_tree": "bigcons.methods.cluster_tree",
-    "ClusterTree": "bigcons.stores.cluster_tree",
+    "ClusterTree": "bigcons.stores.clusters",
     "select": "bigcons.tables.select",
     **dict.fromkeys(methods.__all__, "bigcons.methods"),
 }
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from bigcons.report import Report as Report
     from bigcons.stores.aligning import match as match
     from bigcons.stores.annotate import annotate as annotate
-    from bigcons.stores.cluster_tree import ClusterTree as ClusterTree
-    from bigcons.stores.cluster_tree import NClustersChoice as NClustersChoice
+    from bigcons.stores.clusters import ClusterTree as ClusterTree
+    from bigcons.stores.clusters import NClustersChoice as NClustersChoice
     from bigcons.stores.consensus import Consensus as Consensus
     from bigcons.stores.ensemble import Ensemble as Ensemble
     from bigcons.stores.pairs import PairTable as PairTable

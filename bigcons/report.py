@@ -25,10 +25,9 @@ from bigcons.metrics.memberships import cluster_overlap
 from bigcons.page import CLUSTERS, CONVERGENCE, PARTITIONS, Content, Drawn, name_of, page, percent
 from bigcons.solving.results import count_clusters
 from bigcons.storage.commit import new_file
-from bigcons.stores.cluster_tree import ClusterTree, tree_in_words
+from bigcons.stores.clusters import TRUST_ROW, ClusterTree, mergers, tree_in_words
 from bigcons.stores.consensus import Consensus, cautions, clusters_in_words, fit_results
 from bigcons.stores.ensemble import as_ensemble
-from bigcons.stores.trust import TRUST_ROW, mergers
 from bigcons.tables.ids import IdFacts, canonical, refuse_other_ids
 from bigcons.tables.intake import open_table
 from bigcons.tables.select import Columns, SelectedTable, Selection, choose

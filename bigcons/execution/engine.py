@@ -3,7 +3,7 @@
 An engine is a bounded, ordered map: it applies a function to items and yields the results in the order of
 the items, with only a few in flight. `fold` combines them in a fixed order, so that no result depends on the
 number of workers. If items fail, every engine raises the error of the first, and queued items are not
-started; the same holds for an interrupt.
+started; the same holds for an interrupt. Within a task, `one_thread` keeps BLAS and OpenMP to its own thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from functools import partial
+from functools import cache, partial
 from typing import Any, Protocol, Self, TypeGuard, TypeVar
 
 from bigcons.errors import InvalidInputError
@@ -313,3 +313,54 @@ def _sums_of_group(
         stop_if_cancelled()
         sums = combine(sums, sums_of_block(block))
     return sums
+
+
+# The threads of BLAS and OpenMP, which NumPy, SciPy and scikit-learn start on their own
+
+
+_blas_lock = threading.Lock()
+_n_inside = 0
+_limit: Any = None
+"""That of the process, while any thread is inside."""
+
+
+@contextmanager
+def one_thread(*, user_api: str | None = None) -> Iterator[None]:
+    """Let BLAS and OpenMP use one thread in the ``with`` block.
+
+    Concurrent tasks then start no threads of their own, and the order of sums does not depend on the machine.
+    The threads of OpenBLAS are those of the process: they stay limited until the last block ends, of
+    whichever thread.
+
+    Parameters
+    ----------
+    user_api : {'blas', 'openmp'}, default=None
+        The one to limit; both by default.
+    """
+    global _n_inside, _limit
+    pools = _thread_pools(user_api == "blas")
+    with _blas_lock:
+        if not _n_inside:
+            _limit = pools.limit(limits=1, user_api="blas")
+        _n_inside += 1
+    try:
+        with pools.limit(limits=1, user_api=user_api):  # of libraries that count for each thread
+            yield
+    finally:
+        with _blas_lock:
+            _n_inside -= 1
+            if not _n_inside:
+                with _limit:  # whose end restores what was before, and lets any thread set limits
+                    pass
+
+
+@cache
+def _thread_pools(only_blas: bool) -> Any:
+    """Return the thread pools of this process, those of BLAS or all; finding them takes long."""
+    if only_blas:
+        import scipy.linalg  # noqa: F401
+    else:
+        import sklearn.cluster  # noqa: F401
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

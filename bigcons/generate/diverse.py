@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidInputError, MissingDependencyError
-from bigcons.execution.blas import one_thread
+from bigcons.execution.engine import one_thread
 from bigcons.generate.partition import quiet_scikit_learn
 from bigcons.generate.pipeline import check_range, map_within, open_logged_engine
 from bigcons.generate.planning import budget_of, ensemble_within, matrix_copies, too_little

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.execution.blas import one_thread
+from bigcons.execution.engine import one_thread
 from bigcons.generate.partition import Seen, Settings, full_centers, untrained
 from bigcons.generate.sampling import PIECES_AT_ONCE
 from bigcons.kernels.nearest import pack_centers

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigcons.execution.blas import one_thread
+from bigcons.execution.engine import one_thread
 from bigcons.generate.sampling import DealtSubset, Scheme, Subset, View
 from bigcons.generate.scratch import Scratch
 from bigcons.kernels.nearest import pack_centers

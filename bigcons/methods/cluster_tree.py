@@ -21,7 +21,7 @@ from bigcons.progress import progress
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.assignment import counts_of
 from bigcons.solving.results import by_size, renumbered, sizes_of
-from bigcons.stores.cluster_tree import ClusterTree
+from bigcons.stores.clusters import ClusterTree
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_int
 

@@ -19,8 +19,7 @@ from scipy.sparse import csr_array, issparse
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import ConvergenceWarning, warn_user
-from bigcons.execution.blas import one_thread
-from bigcons.execution.engine import Engine, SerialEngine, local_engine
+from bigcons.execution.engine import Engine, SerialEngine, local_engine, one_thread
 from bigcons.kernels.overlaps import move_rows
 from bigcons.memory import Block
 from bigcons.overlaps.eigenvectors import leading_by_products, leading_eigenvectors

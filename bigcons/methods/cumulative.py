@@ -15,8 +15,7 @@ from scipy.special import xlogy
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.coassociation.linkage import agglomerate, cut
-from bigcons.execution.blas import one_thread
-from bigcons.execution.engine import Engine, fold
+from bigcons.execution.engine import Engine, fold, one_thread
 from bigcons.memory import Block, row_blocks
 from bigcons.overlaps.eigenvectors import fold_groups, groups_of
 from bigcons.overlaps.incidence import (

@@ -21,8 +21,7 @@ from bigcons.coassociation.increments import (
 )
 from bigcons.coassociation.linkage import Merges, agglomerate, cut, linkage_matrix, single_merges
 from bigcons.errors import InvalidInputError
-from bigcons.execution.blas import one_thread
-from bigcons.execution.engine import Engine
+from bigcons.execution.engine import Engine, one_thread
 from bigcons.memory import DataBudget
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo

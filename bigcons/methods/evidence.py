@@ -34,8 +34,7 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.memory import DataBudget
 from bigcons.methods.tree import ConsensusTree
-from bigcons.overlaps.reliability import weights_of
-from bigcons.overlaps.tree import AVERAGE
+from bigcons.overlaps.tree import AVERAGE, weights_of
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.memory_plan import data_budget

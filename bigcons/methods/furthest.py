@@ -235,7 +235,7 @@ def _visit_block(
 
     The latter with its similarity and rank; infinity if the block has no labeled object.
     """
-    from bigcons.kernels.label_rows import add_contingency
+    from bigcons.kernels.overlaps import add_contingency
 
     labels = ensemble.read(visit.block.start, visit.block.stop)
     labeled = (labels >= 0).any(axis=1)

@@ -12,7 +12,7 @@ import numpy as np
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.execution.engine import Engine, fold
 from bigcons.kernels.greedy import sweep, weighted_nmi
-from bigcons.kernels.label_rows import add_contingency
+from bigcons.kernels.overlaps import add_contingency
 from bigcons.memory import Block
 from bigcons.methods.best import average_criteria, closeness_to_centers
 from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS

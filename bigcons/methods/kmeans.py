@@ -10,8 +10,7 @@ import numpy as np
 from bigcons.coassociation import dense
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError
-from bigcons.execution.blas import one_thread
-from bigcons.execution.engine import Engine
+from bigcons.execution.engine import Engine, one_thread
 from bigcons.memory import MOST_BYTES
 from bigcons.methods.qmi import CategoryUtility
 from bigcons.overlaps.n_clusters import ChoosingClusterer

@@ -13,8 +13,7 @@ from scipy.spatial.distance import squareform
 from bigcons.coassociation.factorized import Weights
 from bigcons.coassociation.linkage import agglomerate, cut
 from bigcons.errors import InvalidInputError
-from bigcons.execution.blas import one_thread
-from bigcons.execution.engine import Engine
+from bigcons.execution.engine import Engine, one_thread
 from bigcons.memory import Block
 from bigcons.overlaps.eigenvectors import leading_by_products, leading_eigenvectors
 from bigcons.overlaps.embedding import group_rows

@@ -12,8 +12,7 @@ import numpy as np
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError, SurplusClustersWarning, warn_user
-from bigcons.execution.blas import one_thread
-from bigcons.execution.engine import Engine
+from bigcons.execution.engine import Engine, one_thread
 from bigcons.kernels.cluster_tables import in_whole_vectors, padded
 from bigcons.memory import Block
 from bigcons.metrics.confidence import (
@@ -63,9 +62,8 @@ from bigcons.solving.passes import Iterate, Run, State, Stats, Step, add_stats, 
 from bigcons.solving.results import Found, Results, by_size
 from bigcons.solving.survey import Survey, labeled_objects, take_survey, warn_of_dissent
 from bigcons.stores.aligning import Start
-from bigcons.stores.cluster_tree import LEAST_OBJECTS
+from bigcons.stores.clusters import LEAST_OBJECTS, TRUST_ROW
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.trust import TRUST_ROW
 from bigcons.tables.labels import observed
 
 _EVIDENCE = ("rates", "without", "prior", "own_prior", "temperature", "support")

@@ -10,8 +10,7 @@ import numpy as np
 
 from bigcons.coassociation import dense
 from bigcons.errors import InvalidInputError
-from bigcons.execution.blas import one_thread
-from bigcons.execution.engine import Engine, stop_if_cancelled
+from bigcons.execution.engine import Engine, one_thread, stop_if_cancelled
 from bigcons.kernels.cluster_tables import mark_majorities
 from bigcons.memory import MOST_BYTES
 from bigcons.overlaps.spectral_start import SpectrallyStarted

@@ -43,9 +43,9 @@ from bigcons.metrics.clusterings import (
 )
 from bigcons.progress import progress
 from bigcons.seeding import generator
+from bigcons.stores.clusters import TRUST_ROW, Trust, arrow_table
 from bigcons.stores.consensus import ConsensusWriter
 from bigcons.stores.ensemble import Ensemble, as_ensemble
-from bigcons.stores.trust import TRUST_ROW, Trust, arrow_table
 from bigcons.tables.labels import observed
 from bigcons.validation import check_int, check_number
 
@@ -386,7 +386,7 @@ def count_with_partitions(
     The first row is of objects in no cluster. Then of ``samples``, objects in ascending order: the labels of
     the first one, and the clusters of each, in parts.
     """
-    from bigcons.kernels.label_rows import add_contingency
+    from bigcons.kernels.overlaps import add_contingency
 
     def count_block(block: Block) -> tuple[Any, ...]:
         table = np.zeros((1 + n_clusters, ensemble.n_base_clusters), np.int64)
@@ -611,7 +611,7 @@ def adjusted_rand_of_partitions(
     The others are all or, of more ``pairs`` of partitions, some of them, evenly spaced. NaN where two share
     no pair of objects, and of a partition with itself.
     """
-    from bigcons.kernels.label_rows import compare_partitions
+    from bigcons.kernels.overlaps import compare_partitions
 
     M = offsets.size - 1
     n_others = M if pairs >= M * M else max(pairs // M, 2)

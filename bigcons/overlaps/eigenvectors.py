@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.execution.blas import one_thread
-from bigcons.execution.engine import Engine, fold
+from bigcons.execution.engine import Engine, fold, one_thread
 from bigcons.memory import Block, format_size
 from bigcons.overlaps.incidence import MOST_FOR_TABLE, Weigh, votes_of
 from bigcons.progress import progress

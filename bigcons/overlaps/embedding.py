@@ -23,8 +23,7 @@ import numpy as np
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import ConvergenceWarning, warn_user
-from bigcons.execution.blas import one_thread
-from bigcons.execution.engine import Engine, fold
+from bigcons.execution.engine import Engine, fold, one_thread
 from bigcons.memory import Block
 from bigcons.overlaps.eigenvectors import (
     leading_by_passes,

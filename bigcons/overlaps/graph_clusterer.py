@@ -15,8 +15,8 @@ from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.overlaps.embedding import Centers, Embedding, KMeansSettings, find_centers
 from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.reliability import weights_of
 from bigcons.overlaps.spectral_start import check_embedding_plan
+from bigcons.overlaps.tree import weights_of
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ConsensusClusterer, PredictingClusterer
 from bigcons.solving.memory_plan import check_held_plan

@@ -43,7 +43,8 @@ from bigcons.progress import progress
 from bigcons.seeding import SeedLike, draw_rows, resolve_seed
 from bigcons.solving.estimator import ConsensusClusterer, logger
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
-from bigcons.stores.cluster_tree import (
+from bigcons.stores.clusters import (
+    HALF_WAY,
     LEAST_OBJECTS,
     ClusterTree,
     NClustersChoice,
@@ -52,7 +53,6 @@ from bigcons.stores.cluster_tree import (
     numbers_of_large,
 )
 from bigcons.stores.ensemble import Ensemble, as_ensemble
-from bigcons.stores.trust import HALF_WAY
 from bigcons.validation import check_int
 
 

@@ -17,13 +17,12 @@ import numpy as np
 
 import bigcons.generate
 from bigcons.errors import InvalidInputError, first_line
-from bigcons.execution.blas import one_thread
-from bigcons.execution.engine import Engine
+from bigcons.execution.engine import Engine, one_thread
 from bigcons.overlaps.n_clusters import search
 from bigcons.overlaps.tree import N_ROWS
 from bigcons.progress import progress
 from bigcons.seeding import draw_rows, generator
-from bigcons.stores.cluster_tree import NClustersChoice, evidence
+from bigcons.stores.clusters import NClustersChoice, evidence
 from bigcons.stores.ensemble import Ensemble
 
 

@@ -28,13 +28,13 @@ from typing import NamedTuple
 import numpy as np
 
 from bigcons.coassociation.factorized import incidence_of
-from bigcons.execution.blas import one_thread
+from bigcons.execution.engine import one_thread
 from bigcons.kernels.cluster_tables import in_whole_vectors, padded
 from bigcons.metrics.clusterings import adjusted_rand_of_pairs, pairs_of
 from bigcons.metrics.confidence import SEED, ClusterSupport, log_rates, random_half, ratio
 from bigcons.overlaps.tree import DISTINCTNESS, Groups, Sample, Tree, columns_of, merge_groups, most_probable
 from bigcons.seeding import generator
-from bigcons.stores.cluster_tree import node_sums, numbers_of_large
+from bigcons.stores.clusters import node_sums, numbers_of_large
 from bigcons.tables.labels import observed
 
 

@@ -13,7 +13,7 @@ from bigcons.seeding import SeedLike, generator, resolve_seed
 
 if TYPE_CHECKING:
     from bigcons.plots.picture import Picture
-    from bigcons.stores.cluster_tree import ClusterTree
+    from bigcons.stores.clusters import ClusterTree
 
 # Okabe and Ito (2008), ordered so that consecutive colors differ most, then four of Tol's muted colors
 PALETTE = (

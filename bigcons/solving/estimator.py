@@ -45,7 +45,7 @@ from bigcons.solving.results import TINY, Found, Results, Use, count_clusters
 from bigcons.storage.checkpoint import differences
 from bigcons.storage.commit import is_store, refuse_existing, refuse_other, refuse_source
 from bigcons.stores.aligning import Start
-from bigcons.stores.cluster_tree import ClusterTree, NClustersChoice
+from bigcons.stores.clusters import ClusterTree, NClustersChoice, Trust, cluster_rows
 from bigcons.stores.consensus import (
     OF_SIZES,
     Consensus,
@@ -57,7 +57,6 @@ from bigcons.stores.ensemble import Ensemble, as_ensemble, as_soft_ensemble
 from bigcons.stores.generator import Generator
 from bigcons.stores.ids import id_array
 from bigcons.stores.pairs import PairTable
-from bigcons.stores.trust import Trust, cluster_rows
 from bigcons.tables.files import is_parquet, origin
 from bigcons.tables.ids import Ids
 from bigcons.tables.select import INDEX, Column, Columns, select

@@ -13,9 +13,9 @@ import numpy as np
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.progress import progress
+from bigcons.stores.clusters import TRUST_ROW
 from bigcons.stores.consensus import OF_SIZES, ConsensusRows, ConsensusWriter, Written
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.trust import TRUST_ROW
 
 Use = TypeVar("Use")
 

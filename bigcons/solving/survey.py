@@ -13,8 +13,7 @@ from bigcons.errors import (
     UnlabeledObjectsWarning,
     warn_user,
 )
-from bigcons.execution.blas import one_thread
-from bigcons.execution.engine import Engine, fold
+from bigcons.execution.engine import Engine, fold, one_thread
 from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.seeding import draw_rows

@@ -22,7 +22,7 @@ from bigcons.storage.arrays import open_array
 from bigcons.storage.commit import new_store
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import place_of
-from bigcons.stores.cluster_tree import ClusterTree
+from bigcons.stores.clusters import TRUST_ROW, ClusterTree, Trust, arrow_table, cluster_rows
 from bigcons.stores.display import facts_table, import_pandas
 from bigcons.stores.export import export_to
 from bigcons.stores.ids import StoredIds, id_array, ids_of, write_ids
@@ -38,7 +38,6 @@ from bigcons.stores.store import (
     reopened,
     write_file,
 )
-from bigcons.stores.trust import TRUST_ROW, Trust, arrow_table, cluster_rows
 from bigcons.tables.ids import Ids
 from bigcons.tables.select import INDEX
 from bigcons.validation import check_int, check_number, check_rows

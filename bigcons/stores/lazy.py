@@ -12,7 +12,7 @@ import numpy as np
 from bigcons.errors import MissingDependencyError
 from bigcons.layout import TRUST
 from bigcons.memory import Block
-from bigcons.stores.trust import TRUST_ROW
+from bigcons.stores.clusters import TRUST_ROW
 
 if TYPE_CHECKING:
     from bigcons.stores.consensus import Consensus

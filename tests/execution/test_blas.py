@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from bigcons.execution.blas import one_thread
+from bigcons.execution.engine import one_thread
 
 
 def blas_threads():

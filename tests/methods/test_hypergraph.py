@@ -20,8 +20,7 @@ from bigcons.errors import (
     MissingDependencyError,
     UnlabeledObjectsWarning,
 )
-from bigcons.execution.blas import one_thread
-from bigcons.execution.engine import SerialEngine, ThreadsEngine
+from bigcons.execution.engine import SerialEngine, ThreadsEngine, one_thread
 from bigcons.kernels.overlaps import add_overlaps, count_overlaps, mirror, nearest_centers
 from bigcons.methods.cspa import CSPA, similarity_matrix
 from bigcons.methods.hbgf import HBGF

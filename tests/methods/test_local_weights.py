@@ -15,7 +15,7 @@ from bigcons.methods.evidence import EAC, EACAverage
 from bigcons.methods.hbgf import HBGF
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps.embedding import bipartite_embedding, cut_embedding
-from bigcons.overlaps.reliability import reliability, weights_of
+from bigcons.overlaps.tree import reliability, weights_of
 from tests.naive import hypergraph, overlaps
 from tests.naive import linkage as naive_linkage
 from tests.naive import reliability as naive

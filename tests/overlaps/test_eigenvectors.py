@@ -24,7 +24,7 @@ from bigcons.overlaps.eigenvectors import (
     takes_passes,
 )
 from bigcons.overlaps.embedding import bipartite_embedding, cut_embedding
-from bigcons.overlaps.reliability import weights_of
+from bigcons.overlaps.tree import weights_of
 from tests.naive.overlaps import incidence
 from tests.support.strategies import label_matrices
 

@@ -8,7 +8,7 @@ from sklearn.cluster import KMeans
 
 from bigcons import HBGF
 from bigcons.datasets import planted_ensemble
-from bigcons.execution.blas import one_thread
+from bigcons.execution.engine import one_thread
 from bigcons.methods.kmeans import best_kmeans
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps import embedding

@@ -13,7 +13,7 @@ from bigcons.overlaps.eigenvectors import spectrum
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.tree import Groups, first_largest, nearest_pivots, normalized
 from bigcons.solving.estimator import ConsensusClusterer
-from bigcons.stores.cluster_tree import NClustersChoice, evidence, numbers_of_large
+from bigcons.stores.clusters import NClustersChoice, evidence, numbers_of_large
 
 
 def planted(n_classes, n_objects=240, n_partitions=40, missing=0.0, seed=0):

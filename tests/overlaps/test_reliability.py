@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bigcons import Ensemble
 from bigcons.coassociation.factorized import incidence_of
-from bigcons.overlaps.reliability import reliability_of_overlaps, reliability_of_table
+from bigcons.overlaps.tree import reliability_of_overlaps, reliability_of_table
 from tests.naive import reliability as naive
 from tests.naive.overlaps import overlaps
 from tests.support.strategies import label_matrices

@@ -19,7 +19,7 @@ from bigcons.overlaps.tree import (
     merge_groups,
     plan_bytes,
 )
-from bigcons.stores.cluster_tree import least_objects
+from bigcons.stores.clusters import least_objects
 from tests.naive import tree as naive
 from tests.support.strategies import label_matrices
 

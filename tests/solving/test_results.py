@@ -15,7 +15,7 @@ from bigcons.layout import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
 from bigcons.memory import row_blocks
 from bigcons.metrics.confidence import trust_rows
 from bigcons.solving.results import Found, Results, renumbered
-from bigcons.stores.trust import arrow_table
+from bigcons.stores.clusters import arrow_table
 from tests.support.numbering import numbered_by_size, order_by_size
 
 CHUNK = 4

@@ -50,8 +50,8 @@ from bigcons.solving.output import Output
 from bigcons.solving.passes import Iterate, Run, Step, run_passes
 from bigcons.solving.survey import Survey, mean_pair_weight
 from bigcons.stores.aligning import Start
+from bigcons.stores.clusters import TRUST_ROW
 from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.trust import TRUST_ROW
 from bigcons.tables.labels import observed
 
 SQUARES, DIVERGENCES, HEAP, BLOCKED = "squares", "divergences", "heap", "blocked"

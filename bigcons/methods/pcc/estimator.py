@@ -58,7 +58,7 @@ from bigcons.solving.estimator import (
 from bigcons.solving.output import Output
 from bigcons.solving.passes import Run, as_history, open_workspace
 from bigcons.solving.survey import Survey, take_survey, warn_of_dissent
-from bigcons.stores.cluster_tree import LEAST_OBJECTS
+from bigcons.stores.clusters import LEAST_OBJECTS
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable, pairs_of
 from bigcons.validation import check_choice, check_int, check_number
