@@ -3,7 +3,7 @@
 With ``S_b`` the summed memberships of base cluster ``b`` and ``T_u`` the summed outer products of the objects
 seen in partition ``u``, the sums ``sum c_ij y_i.y_j`` and ``sum N_ij (y_i.y_j)^2`` over all pairs are norms
 of S and T minus the terms of each object with itself. One pass over the labels, linear cost. A weight of a
-partition counts as that many copies of it.
+partition counts as that many copies of it. Of objects in one cluster each, S is what `counts_of` counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from bigcons.kernels import all_pairs as kernel
 from bigcons.kernels import all_pairs_soft as soft_kernel
-from bigcons.kernels.cluster_tables import padded
+from bigcons.kernels.cluster_tables import count_assigned, padded
 from bigcons.validation import check_partition_weights
 
 
@@ -220,3 +220,32 @@ def incidence_of(rows: np.ndarray, offsets: np.ndarray) -> Any:
 def by_partition(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Return the sums (M, ...) of ``values`` (B, ...) over the base clusters of each partition."""
     return np.asarray(np.add.reduceat(values, offsets[:-1], axis=0))
+
+
+def counts_of(
+    labels: np.ndarray,
+    offsets: np.ndarray,
+    clusters: np.ndarray,
+    n_clusters: int,
+    weights: Weights | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return how many objects of each base cluster are in each cluster, (B, K), and the sizes (K,).
+
+    By labels (rows, M), or memberships (rows, B), and clusters (rows,), -1 for in none; those of partitions
+    of weight 0 do not count.
+    """
+    labels = labels if weights is None else weights.counted(labels)
+    counts, sizes = np.zeros((offsets[-1], n_clusters)), np.zeros(n_clusters)
+    if labels.dtype.kind == "f":
+        count_memberships(labels, clusters, counts, sizes)
+    else:
+        count_assigned(labels, offsets, clusters.astype(np.int32), counts, sizes)
+    return counts, sizes
+
+
+def count_memberships(labels: np.ndarray, assigned: np.ndarray, T: np.ndarray, sizes: np.ndarray) -> None:
+    """Add memberships (rows, B) of objects to their clusters in T (B, K) and sizes (K,); -1 adds nothing."""
+    for k in range(sizes.size):
+        inside = labels[assigned == k]
+        T[:, k] += inside.sum(axis=0, dtype=np.float64)
+        sizes[k] += len(inside)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigcons.coassociation.factorized import counts_of
 from bigcons.distributed.sites import (
     Message,
     Run,
@@ -21,7 +22,7 @@ from bigcons.errors import EmptyPartitionError, InvalidInputError
 from bigcons.methods.bce.variational import NO_STEP, VariationalBCE, state_of
 from bigcons.methods.mixture import SMOOTHING, MixtureProblem
 from bigcons.seeding import SeedLike, resolve_seed
-from bigcons.solving.assignment import CERTAINTY, counts_of, partition_order, spread
+from bigcons.solving.assignment import CERTAINTY, partition_order, spread
 from bigcons.solving.estimator import Recoding, codes_in
 from bigcons.solving.passes import History, State, Stats
 from bigcons.solving.placing import recode

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights, by_partition
+from bigcons.coassociation.factorized import Weights, by_partition, counts_of
 from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import in_whole_vectors, padded, summed_rows
 from bigcons.kernels.least_loss import N_LEVELS, merge_costs, propose
@@ -27,7 +27,6 @@ from bigcons.overlaps.tree import (
     rows_for,
 )
 from bigcons.seeding import SeedLike
-from bigcons.solving.assignment import counts_of
 from bigcons.solving.estimator import AUTO, MethodInfo
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.output import Output

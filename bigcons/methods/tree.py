@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights
+from bigcons.coassociation.factorized import Weights, count_memberships, counts_of
 from bigcons.errors import InvalidInputError, SurplusClustersWarning, warn_user
 from bigcons.execution.engine import Engine, one_thread
 from bigcons.kernels.cluster_tables import in_whole_vectors, padded
@@ -49,7 +49,6 @@ from bigcons.overlaps.tree import (
 )
 from bigcons.progress import expect_steps
 from bigcons.seeding import SeedLike
-from bigcons.solving.assignment import count_memberships, counts_of
 from bigcons.solving.estimator import (
     ContinuingClusterer,
     MethodInfo,
@@ -59,10 +58,10 @@ from bigcons.solving.estimator import (
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, is_planned
 from bigcons.solving.output import Output
 from bigcons.solving.passes import Iterate, Run, State, Stats, Step, add_stats, open_workspace, run_passes
-from bigcons.solving.results import Found, Results, by_size
+from bigcons.solving.results import Found, Results
 from bigcons.solving.survey import Survey, labeled_objects, take_survey, warn_of_dissent
 from bigcons.stores.aligning import Start
-from bigcons.stores.clusters import LEAST_OBJECTS, TRUST_ROW
+from bigcons.stores.clusters import LEAST_OBJECTS, TRUST_ROW, least_objects
 from bigcons.stores.ensemble import Ensemble
 from bigcons.tables.labels import observed
 
@@ -288,7 +287,7 @@ def cut_sample(
 ) -> First:
     """Return clusters of a sample, cut from its trees; into a chosen number, as that was counted."""
     groups = sample.groups(n_groups_for(placement.n_clusters), at_any_scale=True)
-    least = groups.least if is_chosen else 0
+    least = least_objects(groups.sizes) if is_chosen else 0
     cut = groups.cut(placement.n_clusters, least, trees)
     clusters = groups.clusters_of(cut)
     T, sizes = counts_of(run.sample, placement.offsets, clusters, placement.n_clusters, placement.weights)
@@ -493,7 +492,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
             self._publish(
                 *(ensemble, read, survey.unlabeled, out, engine),
                 tables=tables if trusted else None,
-                order=by_size(state["prior"]),
+                order=np.argsort(-state["prior"], kind="stable"),
                 add=add_stats,
             )
 

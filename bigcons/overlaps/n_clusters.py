@@ -49,6 +49,7 @@ from bigcons.stores.clusters import (
     ClusterTree,
     NClustersChoice,
     evidence,
+    least_objects,
     node_sums,
     numbers_of_large,
 )
@@ -181,7 +182,8 @@ def search_sample(
         # of all groups, is left out if a partition divides one. A single cluster has no lifetime here.
         n_seen = np.count_nonzero(np.add.reduceat(groups.table, groups.offsets[:-1], axis=1))
         n_levels = max(n_found - int(n_seen < np.count_nonzero(groups.table)), 1)
-        n_large = numbers_of_large(groups.trees[DISTINCTNESS].sides, groups.sizes, groups.least)[:n_levels]
+        sides, enough = groups.trees[DISTINCTNESS].sides, least_objects(groups.sizes)
+        n_large = numbers_of_large(sides, groups.sizes, enough)[:n_levels]
         of_level, lives = np.maximum(n_large, 1), -np.diff(groups.costs(n_levels), prepend=0.0)
         lives = np.where(np.maximum.accumulate(n_large) > 1, np.maximum(lives, 0.0), 0.0)
         by_number = np.bincount(of_level, lives)[2:]

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights
+from bigcons.coassociation.factorized import Weights, counts_of
 from bigcons.execution.engine import Engine
 from bigcons.overlaps.eigenvectors import check_passes_plan, takes_passes
 from bigcons.overlaps.embedding import (
@@ -25,7 +25,7 @@ from bigcons.overlaps.embedding import (
 )
 from bigcons.overlaps.incidence import check_overlaps_plan
 from bigcons.seeding import generator
-from bigcons.solving.assignment import count_given, counts_of
+from bigcons.solving.assignment import count_given
 from bigcons.solving.estimator import ContinuingClusterer
 from bigcons.solving.pass_clusterer import PassClusterer
 from bigcons.solving.passes import Run, Stats, add_stats

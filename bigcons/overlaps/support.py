@@ -34,7 +34,7 @@ from bigcons.metrics.clusterings import adjusted_rand_of_pairs, pairs_of
 from bigcons.metrics.confidence import SEED, ClusterSupport, log_rates, random_half, ratio
 from bigcons.overlaps.tree import DISTINCTNESS, Groups, Sample, Tree, columns_of, merge_groups, most_probable
 from bigcons.seeding import generator
-from bigcons.stores.clusters import node_sums, numbers_of_large
+from bigcons.stores.clusters import least_objects, node_sums, numbers_of_large
 from bigcons.tables.labels import observed
 
 
@@ -157,7 +157,7 @@ class Halves(NamedTuple):
         distinct in the other half.
         """
         groups, tree = self.groups, self.groups.trees[DISTINCTNESS]
-        is_several = numbers_of_large(tree.sides, groups.sizes, groups.least) > 1
+        is_several = numbers_of_large(tree.sides, groups.sizes, least_objects(groups.sizes)) > 1
         n_of_one = int(np.argmax(np.append(is_several, True)))  # levels until its outliers have fallen out
         of_groups = tree.cut(n_of_one)
         among = of_groups == np.argmax(np.bincount(of_groups, groups.sizes))

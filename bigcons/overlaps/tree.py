@@ -50,7 +50,7 @@ from bigcons.overlaps.eigenvectors import spectrum
 from bigcons.overlaps.incidence import check_overlaps_plan, fold_overlaps
 from bigcons.overlaps.sparse import both_triangles, estimated_pairs, sparse_overlaps, takes_sparse
 from bigcons.seeding import generator
-from bigcons.stores.clusters import least_objects, numbers_of_large
+from bigcons.stores.clusters import numbers_of_large
 from bigcons.stores.ensemble import Ensemble
 from bigcons.tables.labels import observed
 
@@ -192,11 +192,6 @@ class Groups(NamedTuple):
             distinctness = float(of_cluster @ nearest / of_cluster.sum())
             cuts.append(Cut(clusters, name, float(anmi), distinctness))
         return max(cuts, key=lambda cut: round(cut.anmi * cut.distinctness, 12))
-
-    @property
-    def least(self) -> int:
-        """The fewest objects of a cluster that counts."""
-        return least_objects(int(self.sizes.sum()))
 
     def clusters_of(self, cut: Cut) -> np.ndarray:
         """Return the clusters (rows,) int64 of the objects in a cut, -1 for those without labels."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights
+from bigcons.coassociation.factorized import Weights, counts_of
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import assign, count_assigned, padded
@@ -208,35 +208,6 @@ def row_keys(labels: np.ndarray) -> np.ndarray:
     """Return the bytes of each row of labels (rows, M) as one sortable item, (rows,)."""
     labels = np.ascontiguousarray(labels)
     return labels.view(np.dtype((np.void, labels.dtype.itemsize * labels.shape[1])))[:, 0]
-
-
-def counts_of(
-    labels: np.ndarray,
-    offsets: np.ndarray,
-    clusters: np.ndarray,
-    n_clusters: int,
-    weights: Weights | None = None,
-) -> Counts:
-    """Return how many objects of each base cluster are in each cluster, (B, K), and the sizes (K,).
-
-    By labels (rows, M), or memberships (rows, B), and clusters (rows,), -1 for in none; those of partitions
-    of weight 0 do not count.
-    """
-    labels = labels if weights is None else weights.counted(labels)
-    counts, sizes = np.zeros((offsets[-1], n_clusters)), np.zeros(n_clusters)
-    if labels.dtype.kind == "f":
-        count_memberships(labels, clusters, counts, sizes)
-    else:
-        count_assigned(labels, offsets, clusters.astype(np.int32), counts, sizes)
-    return counts, sizes
-
-
-def count_memberships(labels: np.ndarray, assigned: np.ndarray, T: np.ndarray, sizes: np.ndarray) -> None:
-    """Add memberships (rows, B) of objects to their clusters in T (B, K) and sizes (K,); -1 adds nothing."""
-    for k in range(sizes.size):
-        inside = labels[assigned == k]
-        T[:, k] += inside.sum(axis=0, dtype=np.float64)
-        sizes[k] += len(inside)
 
 
 def expected_counts(

@@ -129,12 +129,12 @@ def _count_in_words(n_clusters: int) -> str:
     return f"{n_clusters} clusters" if n_clusters > 1 else "a single cluster"
 
 
-def least_objects(n_sampled: int) -> int:
-    """Return the fewest objects of a sample in a cluster that counts: smaller ones differ by chance.
+def least_objects(sizes: np.ndarray) -> int:
+    """Return the fewest objects of a sample, in groups of ``sizes`` (G,), in a cluster that counts.
 
-    `LEAST_OBJECTS`, or one in thirty of very few objects.
+    `LEAST_OBJECTS`, or one in thirty of very few objects: smaller ones differ by chance.
     """
-    return min(LEAST_OBJECTS, n_sampled // 30)
+    return min(LEAST_OBJECTS, int(sizes.sum()) // 30)
 
 
 def node_sums(sides: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -223,7 +223,7 @@ class ClusterTree:
         of the sample. Smaller ones are joined with the other side of their split or, where that is divided
         further, left out.
         """
-        G, least, level = len(self.sizes), float(self._least), None
+        G, least, level = len(self.sizes), float(least_objects(self.sizes)), None
         if n_clusters is not None:
             check_int("n_clusters", n_clusters)
         if min_size is not None:
@@ -277,7 +277,7 @@ class ClusterTree:
         Splits and sides are nodes, numbered as in ``merges``. By default of the number recommended, or of 2
         where that is 1. What is split off with too few objects to count is passed over.
         """
-        G, least = len(self.sizes), self._least
+        G, least = len(self.sizes), least_objects(self.sizes)
         level = self._level(max(self.choice.n_clusters, 2) if n_clusters is None else n_clusters, least)
         sides = self._sides.tolist()
         sizes = node_sums(self._sides, self.sizes)
@@ -294,11 +294,6 @@ class ClusterTree:
                 found[node] = one, two
                 waiting += one, two
         return dict(sorted(found.items(), reverse=True))
-
-    @property
-    def _least(self) -> int:
-        """The fewest objects of the sample in a cluster that counts."""
-        return least_objects(int(self.sizes.sum()))
 
     def _level(self, n_clusters: int, least: float) -> int:
         """Return into how many nodes a cut goes, the fewest that make so many clusters of ``least`` objects.
@@ -355,7 +350,7 @@ class ClusterTree:
         sides = np.sort(node_sums(self._sides, self.sizes)[self._sides], axis=1)[::-1, ::-1]
         scale = self.n_objects / max(int(self.sizes.sum()), 1)
         larger, smaller = np.rint(sides * scale).astype(np.int64).T
-        n_clusters = self._numbers(self._least)[1:]
+        n_clusters = self._numbers(least_objects(self.sizes))[1:]
         p_values = {}
         if self.p_values is not None:
             of_number = np.append(np.nan, self.p_values[::-1])  # of 1, 2, ... clusters or more

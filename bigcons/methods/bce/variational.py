@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from bigcons.coassociation.factorized import counts_of
 from bigcons.kernels import bce as kernel
 from bigcons.methods.bce.model import (
     ALPHA_FLOOR,
@@ -20,7 +21,7 @@ from bigcons.methods.bce.model import (
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.spectral_start import SpectrallyStarted
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.assignment import counts_of, expected_counts, first_partition, spread
+from bigcons.solving.assignment import expected_counts, first_partition, spread
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.pass_clusterer import SoftPassClusterer
 from bigcons.solving.passes import Record, State, Stats
