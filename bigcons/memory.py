@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from bigcons.errors import InvalidInputError, MemoryBudgetError
@@ -156,16 +154,3 @@ def rows_within(budget: int, bytes_per_row: float, *, fixed: int = 0, at_least: 
             budget=budget,
         )
     return rows
-
-
-def resident_bytes() -> int:
-    """Return the resident memory of this process in bytes; its peak on systems without /proc."""
-    statm = Path("/proc/self/statm")
-    if statm.exists():
-        import os
-
-        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    import resource  # not on Windows
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

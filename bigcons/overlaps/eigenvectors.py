@@ -90,29 +90,22 @@ def spectrum(scaled: Any, n_values: int) -> tuple[np.ndarray, np.ndarray]:
     """
     import scipy.sparse.linalg
 
+    from bigcons.kernels.overlaps import mirror, multiply_rows
+
     is_wide = scaled.shape[1] > scaled.shape[0]
     factor = scaled if is_wide else scaled.T.tocsr()
     n = factor.shape[0]
     if is_dense(n, min(n_values, n)) or 16 * factor.nnz > n * n:
-        product = products_of_rows(factor)
+        factor.sort_indices()
+        product = np.zeros((n, n))
+        column_starts = np.append(0, np.bincount(factor.indices, minlength=factor.shape[1]).cumsum())
+        multiply_rows(factor.indptr, factor.indices, factor.data, column_starts, product)
+        mirror(product)
     else:
         product = scipy.sparse.linalg.aslinearoperator(factor)
         product = product @ scipy.sparse.linalg.aslinearoperator(factor.T.tocsr())
     values, vectors = leading_eigenvectors(product, n_values)
     return values, vectors if is_wide else (scaled @ vectors) / np.sqrt(values)
-
-
-def products_of_rows(matrix: Any) -> np.ndarray:
-    """Return ``A A^T`` of a scipy.sparse array ``A`` in float64, dense; of at most 65,536 rows."""
-    from bigcons.kernels.overlaps import mirror, multiply_rows
-
-    matrix = matrix.tocsr()
-    matrix.sort_indices()
-    table = np.zeros((matrix.shape[0], matrix.shape[0]))
-    column_starts = np.concatenate([[0], np.cumsum(np.bincount(matrix.indices, minlength=matrix.shape[1]))])
-    multiply_rows(matrix.indptr, matrix.indices, matrix.data, column_starts, table)
-    mirror(table)
-    return table
 
 
 def with_signs(vectors: np.ndarray) -> np.ndarray:

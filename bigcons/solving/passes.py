@@ -13,19 +13,21 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from bigcons.errors import CorruptStoreError, first_line
 from bigcons.execution.engine import Engine, fold
-from bigcons.memory import Block, resident_bytes
+from bigcons.memory import Block
 from bigcons.progress import Task, progress, time_left
 from bigcons.solving.output import Output
 from bigcons.storage.checkpoint import FileBlocks, Snapshot, Snapshots
@@ -378,10 +380,16 @@ def _whole_iterate(run: Run, snapshots: Snapshots, method: PassMethod[S, T], kep
 def timed(what: str, number: int, record: Record, began: float) -> Record:
     """Return the record of a pass with its number, ``seconds`` since ``began`` and ``memory`` now; log it.
 
-    ``memory`` is what this process holds, in bytes.
+    ``memory`` is what this process holds, in bytes; on systems without /proc, the most it has held.
     """
-    spent = {"seconds": time.perf_counter() - began, "memory": resident_bytes()}
-    record = {"pass": number, **record, **spent}
+    seconds, statm = time.perf_counter() - began, Path("/proc/self/statm")
+    if statm.exists():
+        held = int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    else:
+        import resource  # not on Windows
+
+        held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    record = {"pass": number, **record, "seconds": seconds, "memory": held}
     if logger.isEnabledFor(logging.INFO):
         words = [f"{name} {value:.6g}" for name, value in record.items()]
         if left := time_left():

@@ -262,24 +262,18 @@ Begin = Callable[[Run], Solved]
 """Finds the first memberships of a run."""
 
 
-def first_rows(ensemble: Ensemble, solved: Solved) -> Callable[[Block], tuple[np.ndarray, AgreementSums]]:
-    """Return the task of the first memberships (rows, K) float32 of a block, and their sums.
+def first_rows(ensemble: Ensemble, solved: Solved, block: Block) -> tuple[np.ndarray, AgreementSums]:
+    """Return the first memberships (rows, K) float32 of a block, and their sums.
 
     Those of the solved objects, if these are all; else the best ones given what the solved sample estimates.
     """
-    offsets, n, n_solved = ensemble.offsets, ensemble.n_objects, len(solved.memberships)
-    known = solved.memberships if n_solved == n else None
-    sums = solved.sums if n_solved == n else solved.sums.scaled(n / n_solved)
-
-    def of_block(block: Block) -> tuple[np.ndarray, AgreementSums]:
-        labels = ensemble.read(block.start, block.stop)
-        if known is not None:
-            rows = known[block.start : block.stop]
-            return rows, agreement_sums(labels, offsets, rows, sums.weights)
-        placed = np.empty((block.n_rows, sums.n_clusters), np.float32)
-        return placed, place_block(sums, labels, offsets, placed)
-
-    return of_block
+    labels, sums, n_solved = ensemble.read(block.start, block.stop), solved.sums, len(solved.memberships)
+    if n_solved == ensemble.n_objects:
+        rows = solved.memberships[block.start : block.stop]
+        return rows, agreement_sums(labels, ensemble.offsets, rows, sums.weights)
+    placed = np.empty((block.n_rows, sums.n_clusters), np.float32)
+    estimate = sums.scaled(ensemble.n_objects / n_solved)
+    return placed, place_block(estimate, labels, ensemble.offsets, placed)
 
 
 @dataclass
@@ -303,14 +297,14 @@ class AllPairs:
         """Write the first memberships and return their sums."""
         with progress("start from a sample", 0):
             solved = self.begin(run)
-        first, arrays = first_rows(run.data, solved), run.arrays
+        data, arrays = run.data, run.arrays
 
         def write_first(block: Block) -> AgreementSums:
-            memberships, sums = first(block)
+            memberships, sums = first_rows(data, solved, block)
             arrays.write(0, block, memberships)
             return sums
 
-        with progress("start of PCC", run.data.n_objects) as listener:
+        with progress("start of PCC", data.n_objects) as listener:
             return run.fold(write_first, add_sums, listener), solved.start_objectives
 
     def visit(self, run: Run, at: Iterate[AgreementSums]) -> Callable[[Block], Change]:

@@ -553,14 +553,13 @@ class Listed(Variant):
 
     def first(self, run: Run, begin: Begin) -> FirstRows:
         """Return the first memberships: those of a solved sample, extended to all objects."""
-        solved = begin(run)
-        first, rates = first_rows(run.data, solved), solved.sums.weights
-        is_squared = self.divergence.label == "l2"
+        solved, data, is_squared = begin(run), run.data, self.divergence.label == "l2"
 
         def of_block(block: Block) -> np.ndarray:
-            rows, _ = first(block)
+            rows, _ = first_rows(data, solved, block)
             return rows if is_squared else softened(rows)
 
+        rates = solved.sums.weights
         given = (rates.a, rates.d) if isinstance(rates, Rates) else None
         return FirstRows(of_block, given, tuple(solved.start_objectives))
 
