@@ -14,7 +14,7 @@ from bigcons import PCC, Ensemble, ProgressBar, progress
 from bigcons.kernels._cache import KernelCache
 from bigcons.progress import COMPILING, expect_steps, job, note_compiling
 from bigcons.progress import progress as task
-from bigcons.solving.passes import until
+from bigcons.solving.passes import passes_left
 
 N = 3_000_000
 
@@ -100,7 +100,7 @@ def test_job__tells_a_solve_of_many_passes_by_its_gap(clock):
     """All but the last few of 58 passes, where it ends sooner than the gap foretells."""
 
     def expected(done):
-        left = until(GAPS[: len(done)], 3e-5)
+        left = passes_left([{"gap": gap} for gap in GAPS[: len(done)]], 3e-5, 1000)
         return None if left is None else (len(done) + left) * N
 
     told, end = replay(clock, len(GAPS), expected)

@@ -299,34 +299,25 @@ def _clear_and_visit(
 def passes_left(records: list[Record], tol: float, most: int) -> int | None:
     """Return about how many more passes a solve takes, this one included; None where it cannot be told.
 
-    What usually falls to the tolerance is the gap, else the share that moved, else the gain.
+    What usually falls to the tolerance is the gap, else the share that moved, else the gain. The rate is that
+    of a line through the logarithms of the latter half: they may rise in every other pass.
     """
     names = [name for name in ("gap", "moved_share") if records and name in records[0]]
     values = [record.get(names[0] if names else "objective", math.nan) for record in records]
     if not names:
         values = [abs(after - before) / abs(after or 1.0) for before, after in itertools.pairwise(values)]
-    n_left = until(values, tol)
+    latest, n_left = values[-max(4, (len(values) + 1) // 2) :], None  # four passes tell the factor per pass
+    if latest and latest[-1] <= tol:
+        n_left = 1
+    elif len(latest) >= 4 and tol > 0 and np.isfinite(latest).all():
+        logarithms = np.log(np.maximum(latest, sys.float_info.min))
+        passes = np.arange(len(latest)) - (len(latest) - 1) / 2
+        shrinks = -float(passes @ logarithms) / float(passes @ passes)
+        if shrinks >= 0.01:  # a gap that shrinks less says nothing of how many passes are left
+            last = float(logarithms.mean()) - shrinks * (len(latest) - 1) / 2
+            n_left = max(1, math.ceil((last - math.log(tol)) / shrinks))
     # five are usual, before a solve has shown how fast it converges
     return n_left if n_left is None and most > 5 else min(n_left or most, most)
-
-
-def until(sizes: Sequence[float], end: float) -> int | None:
-    """Return how many more passes ``sizes`` take to fall to ``end``, at least 1; None where they do not fall.
-
-    The rate is that of a line through the logarithms of the latter half: they may rise in every other pass.
-    """
-    latest = sizes[-max(4, (len(sizes) + 1) // 2) :]  # four passes tell the factor per pass
-    if latest and latest[-1] <= end:
-        return 1
-    if len(latest) < 4 or end <= 0 or not np.isfinite(latest).all():
-        return None
-    logarithms = np.log(np.maximum(latest, sys.float_info.min))
-    passes = np.arange(len(latest)) - (len(latest) - 1) / 2
-    shrinks = -float(passes @ logarithms) / float(passes @ passes)
-    if shrinks < 0.01:  # a gap that shrinks less says nothing of how many passes are left
-        return None
-    last = float(logarithms.mean()) - shrinks * (len(latest) - 1) / 2
-    return max(1, math.ceil((last - math.log(end)) / shrinks))
 
 
 def _commit(run: Run, snapshots: Snapshots, method: PassMethod[S, T], at: Iterate[S]) -> None:

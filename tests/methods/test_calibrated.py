@@ -22,9 +22,9 @@ from bigcons.methods.pcc.all_pairs import (
     line_search,
     measure_block,
     objective_change,
-    of_clusters,
     place_block,
     rates_of,
+    softened,
     update_block,
 )
 from bigcons.metrics import adjusted_rand, pcc_objective
@@ -169,7 +169,9 @@ def test_calibrated__finds_the_rates_by_which_labels_were_drawn():
     truth = rng.integers(3, size=900)
     labels = np.stack([rng.integers(4, size=3)[truth] for _ in range(200)], axis=1)
     ensemble = Ensemble.from_labels(labels)
-    found = calibrated(ensemble.read(0, 900), ensemble.offsets, of_clusters(truth, 3), np.ones(200))
+    found = calibrated(
+        ensemble.read(0, 900), ensemble.offsets, softened(np.eye(3, dtype=np.float32)[truth]), np.ones(200)
+    )
     assert found.a + found.d == pytest.approx(1.0, abs=1e-6)
     assert found.a == pytest.approx(0.25, abs=0.03)
 

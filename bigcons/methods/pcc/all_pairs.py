@@ -40,7 +40,7 @@ from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.memory import DEFAULT_DATA_BYTES, Block, enough_for, format_size, parse_size
 from bigcons.methods.tree import Placement
-from bigcons.metrics.clusterings import entropies_of_table
+from bigcons.metrics.clusterings import entropies_of_table, pairs_of
 from bigcons.overlaps.tree import Sample, n_groups_for, plan_bytes
 from bigcons.progress import progress
 from bigcons.seeding import generator
@@ -408,13 +408,6 @@ def dirichlet(n_rows: int, n_clusters: int, seed: int, *index: int) -> np.ndarra
     return normalized(stream.standard_exponential((n_rows, n_clusters), np.float32))
 
 
-def of_clusters(clusters: np.ndarray, n_clusters: int) -> np.ndarray:
-    """Return memberships (rows, K) float32 near the clusters (rows,), uniform where these are -1."""
-    crisp = np.full((len(clusters), n_clusters), 1.0 / n_clusters, np.float32)
-    crisp[clusters >= 0] = np.eye(n_clusters, dtype=np.float32)[clusters[clusters >= 0]]
-    return softened(crisp)
-
-
 def softened(memberships: np.ndarray, part: float = 0.1) -> np.ndarray:
     """Mix memberships with a uniform part, so that no pair has probability 0 or 1."""
     return normalized((1.0 - part) * memberships + part / memberships.shape[1])
@@ -439,11 +432,13 @@ def solve_sample(
 ) -> Solved:
     """Solve the sample of a run from ``n_init`` starts, first from ``clusters`` (rows,); keep the best.
 
-    Its squared divergence is over all pairs. If it ``calibrates``, the rates are found first, from the
-    clusters.
+    That start is near the clusters, and uniform where they are -1. The squared divergence is over all pairs.
+    If it ``calibrates``, the rates are found first, from the clusters.
     """
     labels, offsets, seed = run.sample, run.data.offsets, run.seed
-    first = of_clusters(clusters, n_clusters)
+    crisp = np.full((len(clusters), n_clusters), 1.0 / n_clusters, np.float32)
+    crisp[clusters >= 0] = np.eye(n_clusters, dtype=np.float32)[clusters[clusters >= 0]]
+    first = softened(crisp)
     how: Weights | Rates | None = weights
     if calibrates:
         counts = np.ones(offsets.size - 1) if weights is None else weights.partitions
@@ -518,14 +513,10 @@ def rates_of(
     sure = largest >= least[clusters]
     table = agreement_sums(labels[sure], offsets, np.eye(K, dtype=np.float32)[clusters[sure]]).S[:, :K]
     of_partitions, sizes = by_partition(table, offsets), table.sum(axis=1)
-
-    def pairs(counts: np.ndarray) -> np.ndarray:
-        return 0.5 * counts * (counts - 1.0)
-
-    together = float(partitions @ pairs(of_partitions).sum(axis=1))
-    apart = float(partitions @ pairs(of_partitions.sum(axis=1))) - together
-    hits = float(partitions @ by_partition(pairs(table).sum(axis=1), offsets))
-    joined = float(partitions @ by_partition(pairs(sizes), offsets))
+    together = float(partitions @ pairs_of(of_partitions).sum(axis=1))
+    apart = float(partitions @ pairs_of(of_partitions.sum(axis=1))) - together
+    hits = float(partitions @ by_partition(pairs_of(table).sum(axis=1), offsets))
+    joined = float(partitions @ by_partition(pairs_of(sizes), offsets))
     if together == 0.0 or apart == 0.0:
         return Rates.of(0.0, 1.0, partitions, offsets)  # pairs that cannot be told apart
     # rates that differ by less tell no pairs apart
