@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -396,8 +397,8 @@ class LeastLoss(ChoosingClusterer, PassClusterer):
         self.__dict__.pop("_problem", None)
         self._weights = Weights.given(self.weights, ensemble.offsets)
         problem, counted = self._make_problem(ensemble), self._partition_weights()
-        in_memory = out is None and engine.shares_memory
-        self._check_memory(ensemble, engine, LossStart(problem, fine=False), in_memory=in_memory)
+        plan = partial(self._memory_plan, LossStart(problem, fine=False))
+        self._check_memory_plan(plan, ensemble, engine, out, self.memory)
         survey, fine = survey_for_tree(
             ensemble, engine, seed, self._n_sampled(ensemble), self.n_clusters, counted
         )

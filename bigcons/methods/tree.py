@@ -55,7 +55,7 @@ from bigcons.solving.estimator import (
     ResumingClusterer,
     SoftPredictingClusterer,
 )
-from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, is_planned
+from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
 from bigcons.solving.output import Output
 from bigcons.solving.passes import Iterate, Run, State, Stats, Step, add_stats, open_workspace, run_passes
 from bigcons.solving.results import Found, Results
@@ -427,11 +427,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         self._weights = Weights.given(self.weights, ensemble.offsets)
         placement = Placement(ensemble.offsets, K, self._weights)
         counted = None if self._weights is None else self._weights.partitions
-        if is_planned(engine, self.memory):
-            in_memory = out is None and engine.shares_memory
-            stored = self.memory_plan(ensemble, engine, in_memory=False) if in_memory else None
-            plan = self.memory_plan(ensemble, engine, in_memory=in_memory)
-            plan.check(name, engine, ensemble, self.memory, stored=stored)
+        self._check_memory_plan(self.memory_plan, ensemble, engine, out, self.memory)
         survey, is_too_fine = survey_for_tree(ensemble, engine, seed, rows_for(n_groups_for(K)), K, counted)
         earlier = self._start
         first: Callable[[Run], First]

@@ -31,7 +31,7 @@ from bigcons.metrics.ensemble import average_criterion
 from bigcons.progress import job, progress
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.base import Estimator, check_is_fitted
-from bigcons.solving.memory_plan import LabelsNeededError, PlannedEnsemble
+from bigcons.solving.memory_plan import LabelsNeededError, MemoryPlan, PlannedEnsemble
 from bigcons.solving.output import (
     Output,
     clear_finished,
@@ -328,6 +328,27 @@ class ConsensusClusterer(Estimator):
     @abstractmethod
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         """Check the method's own parameters, solve, set the method's own results and call `_publish`."""
+
+    def _check_memory_plan(
+        self,
+        plan: Callable[..., MemoryPlan],
+        ensemble: Ensemble,
+        engine: Engine,
+        out: Output | None,
+        memory: str | float | None,
+        remedy: str = "",
+    ) -> None:
+        """Check what a solve needs, ``plan(ensemble, engine, in_memory=)``: see `MemoryPlan.check`.
+
+        ``in_memory``: whether results are held rather than stored. Nothing is planned without a budget,
+        workers that may join, or a log.
+        """
+        if memory is None and not hasattr(engine, "admission") and not logger.isEnabledFor(logging.INFO):
+            return
+        in_memory = out is None and engine.shares_memory
+        needed = plan(ensemble, engine, in_memory=in_memory)
+        stored = plan(ensemble, engine, in_memory=False) if in_memory else None
+        needed.check(type(self).__name__, engine, ensemble, memory, remedy, stored)
 
     def _publish(
         self,

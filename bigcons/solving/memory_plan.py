@@ -88,11 +88,6 @@ class MemoryPlan(NamedTuple):
             admission.fits = lambda sizes: self.n_bytes(sizes, ensemble) <= budget
 
 
-def is_planned(engine: Engine, memory: str | float | None) -> bool:
-    """Return whether a solve needs a plan: for a budget, for workers that may join, or for the log."""
-    return memory is not None or hasattr(engine, "admission") or logger.isEnabledFor(logging.INFO)
-
-
 class LabelsNeededError(Exception):
     """A label of an ensemble that is yet to be made was asked for."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ from bigcons.memory import Block
 from bigcons.progress import expect_steps
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ResumingClusterer, SoftPredictingClusterer
-from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, is_planned, label_bytes
+from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.solving.output import Output
 from bigcons.solving.passes import Record, Run, as_history, open_workspace, run_passes
 from bigcons.solving.starts import BestOfStarts, Problem, Winner
@@ -72,7 +73,7 @@ class PassClusterer(ResumingClusterer):
     ) -> None:
         problem = self._make_problem(ensemble)
         method = self._starts(problem, ensemble, engine, survey)
-        self._check_memory(ensemble, engine, method, in_memory=out is None and engine.shares_memory)
+        self._check_memory_plan(partial(self._memory_plan, method), ensemble, engine, out, self.memory)
         self._run_passes(ensemble, engine, seed, out, survey, method)
 
     def _run_passes(
@@ -152,19 +153,11 @@ class PassClusterer(ResumingClusterer):
         check_int("max_iter", self.max_iter)
         check_number("tol", self.tol, at_least=0.0)
 
-    def _check_memory(
-        self, ensemble: Ensemble, engine: Engine, method: BestOfStarts, *, in_memory: bool
-    ) -> None:
-        if not is_planned(engine, self.memory):
-            return
-        stored, plan = (
-            max(
-                self._memory_plans(ensemble, method, in_memory=is_kept),
-                key=lambda plan: plan.n_bytes(engine, ensemble),
-            )
-            for is_kept in (False, in_memory)
-        )
-        plan.check(type(self).__name__, engine, ensemble, self.memory, stored=stored if in_memory else None)
+    def _memory_plan(
+        self, method: BestOfStarts, ensemble: Ensemble, engine: Engine, *, in_memory: bool
+    ) -> MemoryPlan:
+        plans = self._memory_plans(ensemble, method, in_memory=in_memory)
+        return max(plans, key=lambda plan: plan.n_bytes(engine, ensemble))
 
     def _memory_plans(self, ensemble: Ensemble, method: BestOfStarts, *, in_memory: bool) -> list[MemoryPlan]:
         """Return what the passes need, and what the starts on the sample need if there are any."""

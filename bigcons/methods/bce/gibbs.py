@@ -165,9 +165,7 @@ class GibbsBCE(ChoosingClusterer, ConsensusClusterer):
         self, sampler: Sampler, ensemble: Ensemble, engine: Engine, out: Output | None
     ) -> None:
         n_bytes = BlockSweeps(sampler, self.n_init).n_bytes(ensemble.n_partitions)
-        self._check_memory_of_blocks(
-            ensemble, engine, n_bytes, in_memory=out is None and engine.shares_memory
-        )
+        self._check_memory_plan(partial(self._plan_of_blocks, n_bytes), ensemble, engine, out, self.memory)
         survey = take_survey(ensemble, engine, sampler.seed, start_rows(ensemble, self.n_clusters))
         sampler = self._choose_priors(sampler, ensemble, survey)
         method = BlockSweeps(sampler, self.n_init)
@@ -227,21 +225,17 @@ class GibbsBCE(ChoosingClusterer, ConsensusClusterer):
         plan = MemoryPlan(held=12 * n * K, per_block=chain, per_result=4 * n * K)
         plan.check("GibbsBCE", engine, ensemble, self.memory, remedy)
 
-    def _check_memory_of_blocks(
-        self, ensemble: Ensemble, engine: Engine, n_bytes: int, *, in_memory: bool
-    ) -> None:
+    def _plan_of_blocks(
+        self, n_bytes: int, ensemble: Ensemble, _engine: Engine, *, in_memory: bool
+    ) -> MemoryPlan:
         n, K, rows = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows
         tables = 8 * (ensemble.n_base_clusters + ensemble.n_partitions) * K
         sample = label_bytes(ensemble, start_rows(ensemble, K))
-        stored, plan = (
-            MemoryPlan(
-                held=4 * n + (n * (2 * n_bytes + 4 * K) if is_kept else 0) + 4 * tables + sample,
-                per_block=block_label_bytes(ensemble) + rows * (4 * n_bytes + 8 * K + 16) + 3 * tables,
-                per_result=tables + rows * (4 * K if is_kept else 0),
-            )
-            for is_kept in (False, in_memory)
+        return MemoryPlan(
+            held=4 * n + (n * (2 * n_bytes + 4 * K) if in_memory else 0) + 4 * tables + sample,
+            per_block=block_label_bytes(ensemble) + rows * (4 * n_bytes + 8 * K + 16) + 3 * tables,
+            per_result=tables + rows * (4 * K if in_memory else 0),
         )
-        plan.check("GibbsBCE", engine, ensemble, self.memory, stored=stored if in_memory else None)
 
 
 def auto_prior(n_labels: int, n_cells: int) -> float:

@@ -38,14 +38,14 @@ from bigcons.coassociation.factorized import (
 from bigcons.divergences import Divergence
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, stop_if_cancelled
-from bigcons.memory import DEFAULT_DATA_BYTES, Block, enough_for, format_size, parse_size
+from bigcons.memory import DEFAULT_DATA_BYTES, Block, enough_for, format_size
 from bigcons.methods.tree import Placement
 from bigcons.metrics.clusterings import entropies_of_table, pairs_of
 from bigcons.overlaps.tree import Sample, n_groups_for, plan_bytes
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.assignment import count_given
-from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, is_planned
+from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
 from bigcons.solving.output import Output
 from bigcons.solving.passes import Iterate, Run, Step, run_passes
 from bigcons.solving.survey import Survey, mean_pair_weight
@@ -630,8 +630,8 @@ class Variant(ABC):
             per_result=statistics + 8 * rows + (4 * rows * K if in_memory else 0),
         )
 
-    def check_memory(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> None:
-        """Log the memory plan; raise MemoryBudgetError if it, or tables for many clusters, are too large."""
+    def check_tables(self, ensemble: Ensemble) -> None:
+        """Raise MemoryBudgetError if tables for many clusters are too large without a budget."""
         of_tables = self.statistics_bytes(ensemble)
         if self.memory is None and of_tables > DEFAULT_DATA_BYTES:
             raise MemoryBudgetError(
@@ -640,15 +640,8 @@ class Variant(ABC):
                 needed=of_tables,
                 budget=DEFAULT_DATA_BYTES,
             )
-        if is_planned(engine, self.memory):
-            plan = self.plan(ensemble, engine, in_memory=in_memory)
-            stored = self.plan(ensemble, engine, in_memory=False) if in_memory else None
-            remedy = ""
-            if self.memory is not None and plan.n_bytes(engine, ensemble) > parse_size(self.memory):
-                remedy = self._instead(ensemble, engine, parse_size(self.memory), in_memory=in_memory)
-            plan.check("PCC", engine, ensemble, self.memory, remedy, stored)
 
-    def _instead(self, ensemble: Ensemble, engine: Engine, budget: int, *, in_memory: bool) -> str:
+    def remedy(self, ensemble: Ensemble, engine: Engine, budget: int, *, in_memory: bool) -> str:
         """Return what to use within a budget that is too small for this, if anything."""
         from bigcons.methods.tree import ConsensusTree
 

@@ -216,7 +216,12 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         variant = choose_variant(self, ensemble, engine)
-        variant.check_memory(ensemble, engine, in_memory=out is None and engine.shares_memory)
+        variant.check_tables(ensemble)
+        remedy = ""
+        if (memory := variant.memory) is not None:
+            in_memory = out is None and engine.shares_memory
+            remedy = variant.remedy(ensemble, engine, parse_size(memory), in_memory=in_memory)
+        self._check_memory_plan(variant.plan, ensemble, engine, out, memory, remedy)
         n, K = ensemble.n_objects, self.n_clusters
         trusts = can_weigh(ensemble, K)
         if isinstance(variant, Squares):  # costs relative to that of comparing partitions
