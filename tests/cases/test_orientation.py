@@ -270,7 +270,10 @@ def test_a_dict_is_refused_with_both_readings():
 
 def test_communities_are_refused_as_labels():
     one, other = [{0, 1}, {2, 3}], [{0}, {1, 2, 3}]
-    for labels in ([one, other], one, [[[0, 1], [2, 3]], [[0], [1, 2, 3]]], [frozenset({0, 1})]):
+    igraph = pytest.importorskip("igraph")
+    clusterings = [igraph.Clustering([0, 0, 1, 1]), igraph.Clustering([0, 1, 2, 2])]
+    lists = [[[0, 1], [2, 3]], [[0], [1, 2, 3]]]
+    for labels in ([one, other], one, lists, [frozenset({0, 1})], clusterings, clusterings[:1]):
         with pytest.raises(
             InvalidInputError, match=r"list of communities; .*from_runs\(x\).*from_runs\(\[x\]\)"
         ):
