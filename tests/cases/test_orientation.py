@@ -290,6 +290,14 @@ def test_from_runs__refuses_a_single_run(runs):
     assert Ensemble.from_runs([runs]).n_partitions == 1
 
 
+def test_from_runs__refuses_a_dendrogram():
+    igraph = pytest.importorskip("igraph")
+    merges = igraph.Graph.Famous("Zachary").community_walktrap()
+    with pytest.raises(InvalidInputError, match=r"^run 'p0' is a dendrogram.*give its as_clustering\(\)"):
+        Ensemble.from_runs([merges])
+    assert Ensemble.from_runs([merges.as_clustering()]).n_objects == 34
+
+
 def test_from_runs__joins_named_objects():
     runs = [[{"c", "a"}, {"b"}], {"b": "x", "a": "y"}, pd.Series([7, 7, 9], index=list("cab"))]
     ensemble = Ensemble.from_runs(runs, names=["louvain", "leiden", "series"])
