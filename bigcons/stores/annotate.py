@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import InvalidIdsError, InvalidInputError
-from bigcons.stores.consensus import Consensus
+from bigcons.stores.consensus import Consensus, fit_results
 
 
 def annotate(adata: Any, found: Any, *, key_added: str = "consensus", memberships: bool = True) -> None:
@@ -18,7 +18,8 @@ def annotate(adata: Any, found: Any, *, key_added: str = "consensus", membership
     ``adata.obs[key_added]`` becomes the cluster, a categorical of text as scanpy has it; where it is known,
     ``adata.obs[key_added + "_confidence"]`` the probability that it is right, see `bigcons.metrics.trust`,
     and ``adata.obsm[key_added + "_memberships"]`` the memberships ``(n_obs, n_clusters)`` float32, unless
-    ``memberships=False``. ``adata.uns[key_added]`` says how they were found.
+    ``memberships=False``. ``adata.uns[key_added]`` says in JSON how they were found and what the fit says of
+    them: ``has_structure`` is false if no number of clusters stands out.
 
     Parameters
     ----------
@@ -46,13 +47,14 @@ def annotate(adata: Any, found: Any, *, key_added: str = "consensus", membership
     if isinstance(found, (str, os.PathLike)):
         found = Consensus.open(found)
     if isinstance(found, Consensus):
-        labels, ids, parameters = found.labels, found.ids, found.parameters
+        labels, ids, parameters, results = found.labels, found.ids, found.parameters, found.results
         confidence = found.trust.confidence if found.has_trust else None
         soft = found.memberships if memberships and found.has_memberships else None
     elif hasattr(found, "labels_"):
         labels, ids = found.labels_, getattr(found, "_ids", None)
         ids = None if ids is None else ids.hold().values.to_numpy(zero_copy_only=False)
         parameters = {"method": type(found).__name__, **found.get_params(deep=False)}
+        results = fit_results(found)
         trusted = getattr(found, "trust_", None)
         confidence = None if trusted is None else trusted.confidence
         soft = np.asarray(found.memberships_) if memberships and hasattr(found, "memberships_") else None
@@ -83,4 +85,5 @@ def annotate(adata: Any, found: Any, *, key_added: str = "consensus", membership
         adata.obs[f"{key_added}_confidence"] = np.where(is_known, confidence[rows], np.float32(0))
     if soft is not None:
         adata.obsm[f"{key_added}_memberships"] = np.where(is_known[:, None], soft[rows], np.float32(0))
-    adata.uns[key_added] = {"parameters": json.dumps(parameters, default=str)}
+    told = {"parameters": parameters, "results": results}
+    adata.uns[key_added] = {name: json.dumps(values, default=str) for name, values in told.items()}

@@ -459,8 +459,9 @@ class Trust(NamedTuple):
     """From 0 to 1: which share of the evidence in the labels of an object counts."""
 
     def __repr__(self) -> str:
-        labeled = self.confidence > 0
-        mean = f"mean confidence {self.confidence[labeled].mean():.2f}" if labeled.any() else "none labeled"
+        n_labeled = sum(self.clusters["size"].to_pylist())  # some with a confidence of 0
+        total = self.confidence.sum(dtype=np.float64)
+        mean = f"mean confidence {total / n_labeled:.2f}" if n_labeled else "none labeled"
         rows = f"{self.clusters.num_rows} clusters, {self.partitions.num_rows} partitions"
         merged = "".join(f", {k} could be merged with {other} at no cost" for k, other in self._mergers[:3])
         more = ", ..." if len(self._mergers) > 3 else ""

@@ -167,6 +167,10 @@ def _table_of_run(run: Any, name: str, how: Mapping[str, Any]) -> Table:
 
     if hasattr(run, "labels_"):  # of scikit-learn
         run = run.labels_
+    if hasattr(run, "as_clustering"):  # of igraph
+        raise InvalidInputError(
+            f"run {name!r} is a dendrogram, which has a clustering for each cut; give its as_clustering()."
+        )
     if hasattr(run, "membership"):  # of igraph and leidenalg
         run = list(run.membership)
         if is_communities(run):

@@ -844,7 +844,7 @@ class ObsTable(SlicedTable):
             obs = file["obs"]
             index = str(obs.attrs["_index"])
             self._keys = [index] if of_index else [str(name) for name in obs.attrs["column-order"]]
-            shape = obs[index].shape[0], len(self._keys)
+            shape = _n_rows_of_element(obs[index]), len(self._keys)
         names = ["index"] if of_index and index == "_index" else self._keys
         super().__init__(path, shape, names, column_bytes=24.0)
         self.is_named: bool = True
@@ -872,6 +872,12 @@ class ObsTable(SlicedTable):
             raise DamagedFileError(
                 f"{self.where} is not an AnnData ({first_line(error)}); write it again.", path=self.where
             ) from None
+
+
+def _n_rows_of_element(element: Any) -> int:
+    """Return the number of rows of an HDF5 column of AnnData."""
+    part = element if hasattr(element, "dtype") else element["codes" if "codes" in element else "mask"]
+    return int(part.shape[0])
 
 
 def _rows_of_element(element: Any, start: int, stop: int | None) -> pa.Array:

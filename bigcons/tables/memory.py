@@ -127,7 +127,7 @@ def table_of_rows(rows: Sequence[Any], role: str, orientation: str | None = None
     def is_row(row: Any) -> bool:
         return hasattr(row, "__len__") and not isinstance(row, str)
 
-    if role == "labels" and any(map(is_communities, rows)):
+    if role == "labels" and any(is_communities(row) or hasattr(row, "membership") for row in rows):
         raise InvalidInputError(
             "labels is a list of communities; pass Ensemble.from_runs(x) if each entry is a partition, a "
             "list of the sets of its objects, or Ensemble.from_runs([x]) if x is a single one."

@@ -270,7 +270,10 @@ def test_a_dict_is_refused_with_both_readings():
 
 def test_communities_are_refused_as_labels():
     one, other = [{0, 1}, {2, 3}], [{0}, {1, 2, 3}]
-    for labels in ([one, other], one, [[[0, 1], [2, 3]], [[0], [1, 2, 3]]], [frozenset({0, 1})]):
+    igraph = pytest.importorskip("igraph")
+    clusterings = [igraph.Clustering([0, 0, 1, 1]), igraph.Clustering([0, 1, 2, 2])]
+    lists = [[[0, 1], [2, 3]], [[0], [1, 2, 3]]]
+    for labels in ([one, other], one, lists, [frozenset({0, 1})], clusterings, clusterings[:1]):
         with pytest.raises(
             InvalidInputError, match=r"list of communities; .*from_runs\(x\).*from_runs\(\[x\]\)"
         ):
@@ -285,6 +288,14 @@ def test_from_runs__refuses_a_single_run(runs):
     with pytest.raises(InvalidInputError, match=r"pass \[runs\]"):
         Ensemble.from_runs(runs)
     assert Ensemble.from_runs([runs]).n_partitions == 1
+
+
+def test_from_runs__refuses_a_dendrogram():
+    igraph = pytest.importorskip("igraph")
+    merges = igraph.Graph.Famous("Zachary").community_walktrap()
+    with pytest.raises(InvalidInputError, match=r"^run 'p0' is a dendrogram.*give its as_clustering\(\)"):
+        Ensemble.from_runs([merges])
+    assert Ensemble.from_runs([merges.as_clustering()]).n_objects == 34
 
 
 def test_from_runs__joins_named_objects():

@@ -244,6 +244,29 @@ def test_h5ad__is_read_by_anndata(tmp_path):
         Ensemble.from_labels(tmp_path / "other.h5ad")
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["text", "nullable", "category"])
+def test_h5ad__names_of_observations_are_read_in_every_encoding(tmp_path, kind):
+    anndata = pytest.importorskip("anndata")
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "x.h5ad"
+    anndata.AnnData(np.eye(3, dtype=np.float32), OBS).write_h5ad(path)
+    names = {
+        "text": OBS.index.to_numpy(object),
+        "nullable": pd.array(OBS.index, "string"),  # as anndata 0.13 writes them with pandas 3
+        "category": pd.Categorical(OBS.index),
+    }[kind]
+    with h5py.File(path, "a") as file, anndata.settings.override(allow_write_nullable_strings=True):
+        index = file["obs"].attrs["_index"]
+        del file["obs"][index]
+        anndata.io.write_elem(file["obs"], index, names)
+        assert hasattr(file["obs"][index], "shape") == (kind == "text")
+    ensemble = import_labels(path, tmp_path / "e.zarr", columns="leiden*")
+    assert ensemble.ids.tolist() == OBS.index.tolist()
+    features = open_features(path)
+    np.testing.assert_array_equal(features.read(0, 3), np.eye(3))
+
+
 def test_text_coordinates_of_xarray_are_the_ids():
     array = xarray.DataArray(ROWS, dims=("cell", "run"), coords={"cell": list("pqr"), "run": ["u", "v"]})
     for x in (array, array.rename(cell="object", run="partition").T):

@@ -60,6 +60,15 @@ def test_trust__is_shown_in_a_line():
     )
 
 
+def test_trust__in_a_line_counts_labels_of_no_confidence():
+    found = trust([[0, 0], [0, 0], [1, 1], [-1, -1]], [0, 0, 1, -1], client="serial")
+    for factors, mean in (((1, 1, 0, 0), found.confidence[:2].sum() / 3), (np.zeros(4), 0.0)):
+        told = found._replace(confidence=found.confidence * np.asarray(factors, np.float32))
+        assert f"(4 objects, mean confidence {mean:.2f}, 2 clusters" in repr(told)
+    none = found._replace(confidence=np.zeros(4, np.float32), clusters=found.clusters.slice(0, 0))
+    assert "(4 objects, none labeled, 0 clusters" in repr(none)
+
+
 def test_trust__says_which_clusters_could_be_merged_at_no_cost():
     found = trust([[0, 0], [0, 0], [1, 1], [1, 2]], [0, 0, 1, 2], client="serial")
     assert "could be merged" not in found._repr_html_()

@@ -1,10 +1,12 @@
 """AnnData in and out, by the attributes that bigcons uses of it."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from bigcons import Consensus, Ensemble, annotate
+from bigcons import Consensus, ConsensusTree, Ensemble, annotate
 from bigcons.errors import InvalidIdsError, InvalidInputError
 from bigcons.metrics import trust
 
@@ -64,6 +66,18 @@ def test_annotate__matches_ids_with_the_names_of_the_observations(tmp_path):
     assert pd.isna(clusters[1])
     assert cells.obs["consensus_confidence"].tolist()[1] == 0
     assert not cells.obsm
+
+
+@pytest.mark.filterwarnings("ignore::bigcons.errors.ConsensusWarning")
+@pytest.mark.parametrize(
+    ("source", "is_clear"), [(LABELS, False), (np.repeat(LABELS[:, :1], 8, axis=1), True)]
+)
+def test_annotate__says_whether_there_is_structure(tmp_path, source, is_clear):
+    model = ConsensusTree(3, random_state=0, client="serial").fit(source, out=tmp_path / "c.zarr")
+    for found in (model, tmp_path / "c.zarr"):
+        annotate(cells := some_cells(), found)
+        assert json.loads(cells.uns["consensus"]["results"])["has_structure"] is is_clear
+        assert json.loads(cells.uns["consensus"]["parameters"])["n_clusters"] == 3
 
 
 def test_annotate__refuses_other_objects(tmp_path):

@@ -70,8 +70,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
     Every object gets a membership ``y_i`` on the simplex such that ``y_i.y_j`` explains how often objects
     ``i`` and ``j`` are clustered together. PCC minimizes ``sum N_ij d(c_ij / N_ij, y_i.y_j)``, where ``N_ij``
     partitions label both objects and ``c_ij`` of them put both in one cluster (Lourenço et al. 2015,
-    equation 4). Missing labels need no special treatment. By default the co-association is calibrated
-    first, which is our addition; ``coassociation="paper"`` is the published model.
+    equation 4). Missing labels need no special treatment. Without options this is the published
+    model; ``coassociation="calibrated"`` is our addition.
 
     Parameters
     ----------
