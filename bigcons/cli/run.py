@@ -211,6 +211,8 @@ def run(
     report = ["bigcons", "report", consensus_path, "--ensemble", ensemble_path]
     if len(features) == 1 and not isinstance(features[0], StandardInput):
         report += ["--features", features[0], *missing_words(missing)]
+        for option, names in (("--columns", columns), ("--drop", drop)):
+            report += [] if names is None else [option, column_words(names)]
         report += [] if header is None else ["--header" if header else "--no-header"]
         report += [] if categorical is None else ["--categorical", column_words(categorical)]
         report += [] if sep is None else ["--sep", "\\t" if sep == "\t" else sep]

@@ -513,8 +513,10 @@ def test_sample_data__runs_as_it_suggests(run):
     made = run("sample-data features.csv --truth truth.parquet --size 300")
     assert made.exit_code == 0, made.output
     command = made.stdout.splitlines()[-1].removeprefix("  bigcons ")
-    ended = run(f"{command} --n-partitions 8")
+    chosen = "--columns feature_0,feature_1,feature_2 --drop feature_2"
+    ended = run(f"{command} --n-partitions 8 {chosen}")
     assert ended.exit_code == 0, ended.output
+    assert chosen in ended.stdout
     for line in ended.stdout.partition("Next:\n")[2].splitlines():
         done = run(line.removeprefix("  bigcons "))
         assert done.exit_code == 0, done.output
