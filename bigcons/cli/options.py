@@ -138,6 +138,13 @@ sep_option: Decorator = click.option(
 )
 
 
+decimal_option: Decorator = click.option(
+    "--decimal",
+    type=click.Choice([".", ","]),
+    help="What stands before the fractions of numbers in a file of text.  [default: a point]",
+)
+
+
 def table_options(what: str) -> Decorator:
     """Return the options that choose the columns of a table and say how it is read.
 

@@ -524,6 +524,21 @@ def test_sample_data__runs_as_it_suggests(run):
     assert Path("out.html").exists()
 
 
+def test_run__reads_decimal_commas_and_suggests_them(run):
+    run("sample-data features.csv --size 300")
+    text = Path("features.csv").read_text()
+    Path("comma.csv").write_text(text.replace(",", ";").replace(".", ","))
+    ended = run("run comma.csv --id id --sep ; --decimal , -k 3 -o out --n-partitions 8")
+    assert ended.exit_code == 0, ended.output
+    for line in ended.stdout.partition("Next:\n")[2].splitlines():
+        done = run(line.removeprefix("  bigcons ").replace("';'", ";"))
+        assert done.exit_code == 0, done.output
+    placed = run("place comma.csv --with out --sep ; --decimal , -o placed.csv")
+    assert placed.exit_code == 0, placed.output
+    made = run("generate comma.csv --id id --sep ; --decimal , -o e.zarr --n-partitions 8 --n-clusters 2:10")
+    assert made.exit_code == 0, made.output
+
+
 def test_sample_data__refuses_what_it_cannot_write(run):
     Path("features.csv").touch()
     for line, reason in (
