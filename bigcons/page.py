@@ -6,6 +6,7 @@ import base64
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from math import isnan
 from typing import Any, NamedTuple
 
 from bigcons.memory import format_size
@@ -333,7 +334,11 @@ def _fact(name: str, value: Any) -> str:
 
 def _cell(column: str, value: Any) -> str:
     """Return a value for people."""
-    if value is None or (column in ("nearest", "second_label") and value == -1):
+    if (
+        value is None
+        or (isinstance(value, float) and isnan(value))
+        or (column in ("nearest", "second_label") and value == -1)
+    ):
         return "\N{EN DASH}"
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -335,6 +335,7 @@ def test_page__keeps_numbers_short_and_ids_whole():
     assert _cell("false_join_rate", 0.0006712) == "<0.001"
     assert _cell("false_join_rate", 0.0) == "0.000"
     assert _cell("adjusted_rand", -0.00097) == "-0.001"
+    assert _cell("age", None) == _cell("age", float("nan")) == "\N{EN DASH}"
 
 
 def test_report__shows_itself_in_a_notebook(told):

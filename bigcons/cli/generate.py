@@ -11,6 +11,7 @@ import click
 from bigcons.cli.options import (
     TABLE,
     categorical_option,
+    decimal_option,
     log_option,
     memory_option,
     missing_option,
@@ -74,6 +75,7 @@ def _trained_on(value: str) -> int | str:
 @click.argument("features", nargs=-1, required=True, type=TABLE)
 @output_option("Store for the ensemble (.zarr or .parquet).")
 @table_options("features")
+@decimal_option
 @missing_option
 @categorical_option
 @log_option
@@ -155,6 +157,7 @@ def generate(
     drop: list[str] | None,
     header: bool | None,
     sep: str | None,
+    decimal: str | None,
     missing: Any,
     categorical: list[str] | None,
     log: list[str] | None,
@@ -190,7 +193,13 @@ def generate(
 
     make = _generator(scheme, given)
     with telling_finished(out, "call", overwrite):
-        how = {"header": header, "sep": sep, "missing": missing, "categorical": categorical}
+        how = {
+            "header": header,
+            "sep": sep,
+            "decimal": decimal,
+            "missing": missing,
+            "categorical": categorical,
+        }
         data = open_features(select(one_or_many(features), **how), id=id, columns=columns, drop=drop, log=log)
         if data.encoding.is_named:
             click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)

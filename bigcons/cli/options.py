@@ -138,6 +138,13 @@ sep_option: Decorator = click.option(
 )
 
 
+decimal_option: Decorator = click.option(
+    "--decimal",
+    type=click.Choice([".", ","]),
+    help="What stands before the fractions of numbers in a file of text.  [default: a point]",
+)
+
+
 def table_options(what: str) -> Decorator:
     """Return the options that choose the columns of a table and say how it is read.
 
@@ -198,7 +205,10 @@ def missing_labels(
                 name, value = before, after
             (by_column.setdefault(name, []) if mark else of_all).append(value)
     if by_column and (of_all or any("=" not in text for text in given)):
-        raise click.BadParameter("Give what is missing in all columns, or in each by NAME=VALUE,....")
+        raise click.BadParameter(
+            f"{', '.join(given)} mixes what is missing in all columns, as VALUE,..., with what is so in one, "
+            "as NAME=VALUE,...; give one kind. NA and empty cells are missing in any case."
+        )
     return by_column or of_all
 
 

@@ -13,6 +13,7 @@ from bigcons.cli.options import (
     PATH,
     STANDARD,
     TABLE,
+    decimal_option,
     header_option,
     one_or_many,
     output_option,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 )
 @header_option
 @sep_option
+@decimal_option
 @click.option("--memberships", is_flag=True, help="Also write the memberships: cluster_0, cluster_1, ...")
 @scheduler_option
 @overwrite_option
@@ -62,6 +64,7 @@ def place(
     id: str | None,
     header: bool | None,
     sep: str | None,
+    decimal: str | None,
     memberships: bool,
     client: str | None,
     overwrite: bool,
@@ -93,7 +96,7 @@ def place(
             f"the ensemble of {consensus.path} was not generated from features, or by an older version; "
             "generate it by bigcons generate or run."
         )
-    data = generator.open(select(one_or_many(features), header=header, sep=sep), id=id)
+    data = generator.open(select(one_or_many(features), header=header, sep=sep, decimal=decimal), id=id)
     if memberships and not model.info.soft:
         consensus.read_memberships(0, 0)  # raises
     ids = None if out.lower().endswith(".npy") else data.ids

@@ -10,6 +10,7 @@ from bigcons.cli.options import (
     PATH,
     categorical_option,
     columns_option,
+    decimal_option,
     drop_option,
     header_option,
     memory_option,
@@ -33,6 +34,7 @@ from bigcons.cli.output import emit, reporting
 @drop_option("Columns to leave out.")
 @header_option
 @sep_option
+@decimal_option
 @missing_option
 @categorical_option
 @click.option("--n-objects", type=click.IntRange(min=1), default=20, show_default=True,
@@ -53,6 +55,7 @@ def report(
     drop: list[str] | None,
     header: bool | None,
     sep: str | None,
+    decimal: str | None,
     missing: Any,
     categorical: list[str] | None,
     n_objects: int,
@@ -74,14 +77,17 @@ def report(
 
     check_page(out)
     refuse_existing_file(out, overwrite)
-    if features is None and any(value is not None for value in (header, sep, missing, categorical)):
+    if features is None and any(value is not None for value in (header, sep, decimal, missing, categorical)):
         raise click.UsageError(
-            "--header, --sep, --missing and --categorical have no effect without --features; give it, too."
+            "--header, --sep, --decimal, --missing and --categorical have no effect without --features; give "
+            "it, too."
         )
     told = Report(
         consensus,
         ensemble=ensemble,
-        features=select(features, header=header, sep=sep, missing=missing, categorical=categorical),
+        features=select(
+            features, header=header, sep=sep, decimal=decimal, missing=missing, categorical=categorical
+        ),
         columns=columns,
         drop=drop,
         n_objects=n_objects,

@@ -21,6 +21,7 @@ from bigcons.cli.options import (
     TABLE,
     categorical_option,
     column_words,
+    decimal_option,
     log_option,
     memory_option,
     missing_option,
@@ -49,6 +50,7 @@ from bigcons.errors import ExecutionError, InvalidInputError, StoreExistsError
 @click.argument("features", nargs=-1, required=True, type=TABLE)
 @output_option("Folder or bucket for ensemble.zarr and consensus.zarr.", name="FOLDER")
 @table_options("features")
+@decimal_option
 @missing_option
 @categorical_option
 @log_option
@@ -87,6 +89,7 @@ def run(
     drop: list[str] | None,
     header: bool | None,
     sep: str | None,
+    decimal: str | None,
     missing: Any,
     categorical: list[str] | None,
     log: list[str] | None,
@@ -126,7 +129,14 @@ def run(
     given |= {} if client is None else {"client": client}
     _, parameters = parse_method(method, (ensemble_path,), given)
 
-    source = select(one_or_many(features), header=header, sep=sep, missing=missing, categorical=categorical)
+    source = select(
+        one_or_many(features),
+        header=header,
+        sep=sep,
+        decimal=decimal,
+        missing=missing,
+        categorical=categorical,
+    )
     table = {"features": source, "id": id, "columns": columns, "drop": drop, "log": log}
     making = {
         "n_partitions": n_partitions,
@@ -211,9 +221,12 @@ def run(
     report = ["bigcons", "report", consensus_path, "--ensemble", ensemble_path]
     if len(features) == 1 and not isinstance(features[0], StandardInput):
         report += ["--features", features[0], *missing_words(missing)]
+        for option, names in (("--columns", columns), ("--drop", drop)):
+            report += [] if names is None else [option, column_words(names)]
         report += [] if header is None else ["--header" if header else "--no-header"]
         report += [] if categorical is None else ["--categorical", column_words(categorical)]
         report += [] if sep is None else ["--sep", "\\t" if sep == "\t" else sep]
+        report += [] if decimal is None else ["--decimal", decimal]
     export = ["bigcons", "export", consensus_path]
     commands = [join([*report, "-o", f"{folder}.html"]), join([*export, "-o", f"{folder}.csv"])]
     emit(result, "\n\n".join([facts(shown), ending(solved, commands)]))

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bigcons.cli.options import PATH, TABLE, columns_option, drop_option, scheduler_option
+from bigcons.cli.options import (
+    PATH,
+    TABLE,
+    columns_option,
+    drop_option,
+    header_option,
+    missing_option,
+    scheduler_option,
+    sep_option,
+)
 from bigcons.cli.output import emit, facts, reporting, some, with_clusters
 from bigcons.errors import InvalidIdsError, InvalidInputError
 
@@ -28,6 +37,9 @@ if TYPE_CHECKING:
     help="Column of the truth file that identifies the objects.  [default: that of the consensus, if it is "
     "there; else rows are in order]",
 )
+@missing_option
+@sep_option
+@header_option
 @click.option("--ensemble", type=PATH, metavar="STORE", help="Its ensemble, for criteria that need no truth.")
 @click.option(
     "--features", type=TABLE, metavar="FILE", help="Features of the objects, for the compactness of clusters."
@@ -47,6 +59,9 @@ def score(
     truth: str | None,
     column: str | None,
     id: str | None,
+    missing: Any,
+    sep: str | None,
+    header: bool | None,
     ensemble: str | None,
     features: str | None,
     columns: list[str] | None,
@@ -59,6 +74,7 @@ def score(
     The truth is a .parquet, .csv, .tsv (or these compressed), .npy, .npz or .zarr, a folder, a pattern
     or -, standard input; only the column is read. If the objects have ids, its rows may be in any order, and
     of more objects. Objects without a class in it, or without a label in the consensus, are omitted.
+    --missing is for the truth, --sep and --header are for truth and features.
 
     matching_accuracy is H, also called the consistency index; micro_precision matches the largest overlaps
     first, and is the same where that is the best matching.
@@ -71,6 +87,7 @@ def score(
     from bigcons.metrics.clusterings import OF_TRUTH, truth_table
     from bigcons.solving.results import count_clusters
     from bigcons.stores.consensus import Consensus, clusters_in_words
+    from bigcons.tables.select import select
 
     if truth is None and ensemble is None and features is None:
         raise click.UsageError(
@@ -79,6 +96,9 @@ def score(
     for option, value, needed, of in (
         ("--column", column, "--truth", truth),
         ("--id", id, "--truth", truth),
+        ("--missing", missing, "--truth", truth),
+        ("--sep", sep, "--truth or --features", truth or features),
+        ("--header", header, "--truth or --features", truth or features),
         ("--columns", columns, "--features", features),
         ("--drop", drop, "--features", features),
         ("--metric", metric, "--features", features),
@@ -89,32 +109,35 @@ def score(
     counted = count_clusters(solved.cluster_sizes())
     result: dict[str, Any] = {"path": consensus, "n_objects": solved.n_objects, **counted}
     if truth is not None:
-        classes = read_classes(truth, column, solved.n_objects, solved.id_column, id)
+        read = select(truth, missing=missing, sep=sep, header=header)
+        classes = read_classes(read, column, solved.n_objects, solved.id_column, id)
         table = truth_table(classes, solved.label_rows)
         result["n_judged"] = int(table.sum())
         result |= {name: criterion(table) for name, criterion in OF_TRUTH.items()}
     if ensemble is not None:
         result |= _by_ensemble(solved, ensemble, client)
     if features is not None:
-        data = open_features_of(solved, features, columns, drop)
+        data = open_features_of(solved, select(features, sep=sep, header=header), columns, drop)
         metric = metric or "euclidean"
         result["compactness"] = metrics.compactness(data, solved.labels, metric=metric, client=client)
     emit(result, facts(with_clusters(result, clusters_in_words(**counted, most=solved.n_clusters))))
 
 
 def open_features_of(
-    solved: Consensus, path: str, columns: list[str] | None, drop: list[str] | None
+    solved: Consensus, source: Any, columns: list[str] | None, drop: list[str] | None
 ) -> Features:
     """Open the features of the objects of a consensus; their ids, if they have them, must be the same."""
     from bigcons.stores.features import open_features
     from bigcons.tables.ids import refuse_other_ids
     from bigcons.tables.intake import open_table
+    from bigcons.tables.select import source_of
 
     known, id = solved.id_column, None
     if known is not None:
-        names = open_table(path, "features").names or []
+        names = open_table(source, "features").names or []
         id = known.facts.name if known.facts.name in names else None
-    data = open_features(path, id=id, columns=columns, drop=drop)
+    path = source_of(source)
+    data = open_features(source, id=id, columns=columns, drop=drop)
     if data.n_objects != solved.n_objects:
         raise InvalidInputError(
             f"{path} has {data.n_objects:,} rows but {solved.path} has {solved.n_objects:,} objects; "
@@ -150,7 +173,7 @@ def _by_ensemble(solved: Consensus, path: str, client: str | None) -> dict[str, 
 
 
 def read_classes(
-    path: str, column: str | None, n_objects: int, ids: Ids | None = None, id: str | None = None
+    source: Any, column: str | None, n_objects: int, ids: Ids | None = None, id: str | None = None
 ) -> np.ndarray:
     """Return the classes of a truth file as integers, -1 where missing; only their column is read.
 
@@ -161,8 +184,9 @@ def read_classes(
 
     from bigcons.stores.ensemble import Ensemble
     from bigcons.tables.intake import open_table
+    from bigcons.tables.select import source_of
 
-    table = open_table(path, "labels")
+    path, table = source_of(source), open_table(source, "labels")
     names = table.names or [str(c) for c in range(table.n_columns)]
     if id is not None and ids is None:
         raise InvalidInputError(f"the objects of the consensus have no ids to match {id!r}; leave out --id.")
@@ -173,7 +197,7 @@ def read_classes(
         raise InvalidInputError(f"{path} has the columns {some(others)}; choose one with --column.")
     if id is None and table.n_rows is not None:
         _check_length(path, table.n_rows, n_objects)
-    truth = Ensemble.from_labels(path, id=id, columns=others[0] if column is None else column)
+    truth = Ensemble.from_labels(source, id=id, columns=others[0] if column is None else column)
     classes = truth.read(0, truth.n_objects)[:, 0]
     if ids is None or truth.id_column is None:
         _check_length(path, truth.n_objects, n_objects)

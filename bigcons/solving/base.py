@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self, cast
 
 from bigcons.errors import InvalidInputError, nearest
 from bigcons.execution.engine import HasClient
+from bigcons.tables.select import Selection
 
 
 class Estimator(HasClient):
@@ -98,6 +99,8 @@ class Estimator(HasClient):
 
 def _unknown(cls: type[Estimator], name: str) -> str:
     known = list(cls.__signature__.parameters)
+    if name in Selection.__dataclass_fields__:
+        return f"{cls.__name__} has no parameter {name!r}; pass bigcons.select(x, {name}=...) in place of x."
     near = nearest(name, known)
     meant = f"it has {', '.join(known)}." if near is None else f"did you mean {near}?"
     return f"{cls.__name__} has no parameter {name!r}; {meant}"

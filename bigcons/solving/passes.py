@@ -345,6 +345,8 @@ def _resume(run: Run, snapshots: Snapshots, method: PassMethod[S, T]) -> Iterate
                 *(snapshots.folder, len(at.records)),
             )
             snapshots.go_back()
+        elif at.records:
+            logger.warning("Resuming after pass %d.", len(at.records))
         return at
     if lost is not None:
         raise lost

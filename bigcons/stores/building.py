@@ -343,10 +343,16 @@ def _in_order_of(header: Header, table: Table) -> Table:
         return SelectedTable(table, [table.names.index(name) for name in header.names], table.ids)
     if _generic(table.names) or _generic(header.names):
         return table
-    unknown = next((name for name in table.names if name not in header.names), table.names[-1])
+    check_distinct(table.names)
+    unknown = [name for name in table.names if name not in header.names]
+    lacking = [name for name in header.names if name not in table.names]
+    what = (
+        f"a partition {unknown[0]!r} that the ensemble does not have"
+        if unknown
+        else f"no partition {lacking[0]!r}, which the ensemble has"
+    )
     raise InvalidInputError(
-        f"labels has a partition {unknown!r} that the ensemble does not have; "
-        "give columns with the same names, or an array in the order of the partitions."
+        f"labels has {what}; give columns with the same names, or an array in the order of the partitions."
     )
 
 

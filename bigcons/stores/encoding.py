@@ -345,7 +345,7 @@ class FeatureEncoding:
         """Return one line that tells how many columns are of which kind, and names some of each."""
         counts = {kind: [c for c in self.columns if c.kind == kind] for kind in _KINDS}
         if len(counts[NUMBER]) == len(self.columns):
-            return f"{len(self.columns):,} columns of numbers"
+            return f"{len(self.columns):,} column{'s' if len(self.columns) > 1 else ''} of numbers"
         plural = {BOOLEAN: "booleans", CATEGORY: "categories", HASHED: "hashed"}
         parts = []
         for kind, found in counts.items():
@@ -354,7 +354,7 @@ class FeatureEncoding:
             names = f" ({', '.join(c.name for c in found[:8])}{', ...' if len(found) > 8 else ''})"
             word = kind if len(found) == 1 else plural.get(kind, f"{kind}s")
             parts.append(f"{len(found):,} {word}{names}")
-        return f"{len(self.columns):,} columns: {', '.join(parts)}"
+        return f"{len(self.columns):,} column{'s' if len(self.columns) > 1 else ''}: {', '.join(parts)}"
 
 
 # What a column is

@@ -44,7 +44,8 @@ _BLOCK_VALUES = 1 << 20
 
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?")
 _LIKE_NUMBER = re.compile(
-    r"\(?[+\u2212-]?[$€£]?(0|[1-9]\d*)([.,' _\xa0\u202f]\d{3})*([.,]\d*)?([eE][+-]?\d+)? ?[%$€£]?\)?"
+    r"\(?[+\u2212-]?[$€£]? ?[+\u2212-]?"
+    r"(0|[1-9]\d*)([.,' _\xa0\u202f]\d{3})*([.,]\d*)?([eE][+-]?\d+)? ?[%$€£]?\)?"
 )
 _MONTH = (
     r"(?i:jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?|oct(ober)?"
@@ -426,7 +427,10 @@ class Features(Objects):
 _INFINITE = "features must be finite: replace what is infinite"
 _DATES = "write dates as 2024-12-31"
 _WORDS = "correct the cells, or name what is missing in missing= of bigcons.select (--missing)"
-_NUMBERS = "write numbers as 1234.5 alone, and names of categories with a letter"
+_NUMBERS = (
+    "write numbers as 1234.5 alone (in files as 1234,5 with decimal=',' of bigcons.select, --decimal ,), and "
+    "names of categories with a letter"
+)
 """What to do about columns that the first pass refuses."""
 
 

@@ -285,7 +285,8 @@ def warn_of_suspects(
     if 0 < ids.size < len(names):  # unless all columns do
         warn_user(
             f"partition {names[ids[0]]!r} has a different label for every object; "
-            "drop the column if it contains ids (--drop), or keep them (--id).",
+            f"pass id={names[ids[0]]!r} (--id {names[ids[0]]}) if it names the objects, or leave it out with "
+            "drop= (--drop).",
             SuspiciousLabelsWarning,
         )
         is_fine &= ~all_differ
@@ -305,7 +306,8 @@ def warn_of_suspects(
         if found := [value for value in values if value.lower() in MISSING_AS_TEXT]:
             warn_user(
                 f"partition {name!r} has the text {min(found)!r} as a label of its own; "
-                f"pass missing={min(found)!r} (--missing {min(found)}) if it means that there is none.",
+                f"pass bigcons.select(x, missing={min(found)!r}) (--missing {min(found)}) if it means "
+                "that there is none.",
                 SuspiciousLabelsWarning,
             )
             break

@@ -470,6 +470,7 @@ class CsvTable(PartedTable):
         self.is_text: bool = is_text
         self._path = path
         self._delimiter = how.sep or ("\t" if path.name.lower().endswith(_TABS) else ",")
+        self._decimal = how.decimal or "."
         self._missing = [] if is_text else [*MISSING_WORDS, *how.missing]
         self._threads = not (is_text or whole)
         with path.open("rb") as file:
@@ -600,6 +601,7 @@ class CsvTable(PartedTable):
                 delimiter=self._delimiter, ignore_empty_lines=self.n_columns > 1
             ),
             convert_options=arrow.ConvertOptions(
+                decimal_point=self._decimal,
                 column_types=self._types,
                 null_values=[""] if self.is_text and self.n_columns == 1 else self._missing,
                 strings_can_be_null=True,

@@ -72,13 +72,15 @@ def open_table(
                 raise InvalidInputError(
                     f"{name}= is for tables of labels, not {what}; leave it out.", parameter=name
                 )
-    if (role != "features" or table.is_sparse) and any(c.categorical is not None for c in choices):
+    if role != "features" or table.is_sparse:
         what = "sparse features" if table.is_sparse else role
-        raise InvalidInputError(
-            f"categorical= is for tables of features, not {what}; leave it out.", parameter="categorical"
-        )
+        for name in ("categorical", "decimal"):
+            if any(getattr(choice, name) is not None for choice in choices):
+                raise InvalidInputError(
+                    f"{name}= is for tables of features, not {what}; leave it out.", parameter=name
+                )
     if not isinstance(table, (files.CsvTable, files.JoinedTable)):
-        for name in ("header", "sep"):
+        for name in ("header", "sep", "decimal"):
             if getattr(how, name) is not None:
                 raise InvalidInputError(
                     f"{name}= is for files of text, not for {files.describe(source)}; leave it out.",

@@ -42,6 +42,7 @@ class Selection:
     missing: Any = None
     header: bool | None = None
     sep: str | None = None
+    decimal: str | None = None
     orientation: str | None = None
     categorical: Columns | None = None
 
@@ -55,6 +56,7 @@ def select(
     missing: Any = None,
     header: bool | None = None,
     sep: str | None = None,
+    decimal: str | None = None,
     orientation: str | None = None,
     categorical: Columns | None = None,
 ) -> Any:
@@ -89,6 +91,9 @@ def select(
     sep : default=None
         The character between the columns of a file of text, such as ``";"``; the file may then have any
         suffix. By default a comma or, in .tsv, a tab.
+    decimal : {".", ","}, default=None
+        What stands before the fractions of features in a file of text. By default a point; numbers such as
+        1,5 are then refused.
     orientation : {"objects", "partitions"}, default=None
         What a row of labels is. By default an object, but what looks otherwise is refused. A table whose rows
         are partitions is held in memory.
@@ -117,7 +122,9 @@ def select(
         raise InvalidInputError(
             f"sep={sep!r} separates no columns; use one character, such as ';'.", parameter="sep"
         )
-    given = (id, columns, drop, missing, header, sep, orientation, categorical)
+    if decimal is not None:
+        check_choice("decimal", decimal, (".", ","))
+    given = (id, columns, drop, missing, header, sep, decimal, orientation, categorical)
     return source if all(value is None for value in given) else Selection(source, *given)
 
 
@@ -140,13 +147,14 @@ def reading_of(choices: Sequence[Selection]) -> Reading:
         for c in _listed(part)
     ]
     missing = [choice.missing for choice in reversed(choices)]
-    header, sep, orientation = (
+    header, sep, decimal, orientation = (
         next((getattr(c, name) for c in reversed(choices) if getattr(c, name) is not None), None)
-        for name in ("header", "sep", "orientation")
+        for name in ("header", "sep", "decimal", "orientation")
     )
     return Reading(
         header,
         sep,
+        decimal,
         orientation,
         frozenset(name for name in given if not name.isdecimal()),
         next(

@@ -39,6 +39,8 @@ class Reading(NamedTuple):
     """Whether the first line of a file of text is a header; None if that must be clear from the file."""
     sep: str | None = None
     """What separates the columns of a file of text; None if its name says so."""
+    decimal: str | None = None
+    """What stands before the fractions of numbers in a file of text; None for a point."""
     orientation: str | None = None
     """What a row is: "objects" or "partitions"; None if that must be clear."""
     named: frozenset[str] = frozenset()

@@ -170,6 +170,6 @@ def test_missing__is_for_tables_of_labels(tmp_path):
 @pytest.mark.parametrize("word", ["Unknown", "?", ".", "none", "unassigned", "Noise"])
 def test_text_that_may_mean_missing_is_told(word):
     frame = pd.DataFrame({"a": ["x", word, "y"]})
-    with pytest.warns(SuspiciousLabelsWarning, match=f"pass missing='[{word}]+'"):
+    with pytest.warns(SuspiciousLabelsWarning, match=rf"pass bigcons.select\(x, missing='[{word}]+'\)"):
         assert Ensemble.from_labels(frame).n_clusters.tolist() == [3]
     assert Ensemble.from_labels(frame, missing=word).n_clusters.tolist() == [2]

@@ -90,11 +90,48 @@ def test_compressed_text(suffix, compressed, tmp_path):
     [
         *(["1,5", "2"], ["1,200", "3"], ["$15", "$17"], ["20%", "3.5%"], ["1.5", "2"], ["1 200", "3"]),
         *(["1'200", "3"], ["1_200", "3"], ["(5)", "4"], ["\u22125", "4"]),
+        *(["$-5", "$4"], ["-$5", "$4"], ["\u20ac 1.5", "-\u20ac 2.5"], ["$ -1,200.50", "($3)"]),
     ],
 )
 def test_numbers_written_as_text_are_no_categories(texts):
     with pytest.raises(InvalidInputError, match="'x' of features has numbers written as text, such as"):
         open_features(pd.DataFrame({"x": texts, "y": [1.0, 2.0]}))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz"])
+def test_decimal_commas_are_read_where_they_are_named(tmp_path, suffix):
+    numbers = pd.DataFrame({"a": [1.5, -2.25, 7.0, 4.0], "b": [1e-3, 2.0, 3.5, -0.5], "c": [1, 2, 3, 4]})
+    path = tmp_path / f"x.{suffix}"
+    numbers.to_csv(path, sep=";", decimal=",", index=False)
+    with pytest.raises(InvalidInputError, match=r"numbers written as text, such as '-2,25'.* --decimal ,"):
+        open_features(bc.select(path, sep=";"))
+    found = open_features(bc.select(path, sep=";", decimal=","))
+    (tmp_path / "point.csv").write_text(numbers.to_csv(index=False))
+    expected = open_features(bc.select(tmp_path / "point.csv", decimal="."))
+    np.testing.assert_array_equal(found.read(0, 4), expected.read(0, 4))
+    quoted = tmp_path / "quoted.csv"
+    numbers.to_csv(quoted, decimal=",", index=False)
+    quoted_found = open_features(bc.select(quoted, decimal=","))
+    np.testing.assert_array_equal(quoted_found.read(0, 4), expected.read(0, 4))
+
+
+def test_decimal_is_refused_where_it_changes_nothing_or_does_not_fit(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a;b\n1.234,5;1\n2.500,25;2\n")
+    for call, message in (
+        (
+            lambda: open_features(bc.select(path, sep=";", decimal=",")),
+            "numbers written as text, such as '1.2",
+        ),
+        (lambda: open_features(bc.select(pd.DataFrame({"a": [1.5, 2]}), decimal=",")), "for files of text"),
+        (
+            lambda: bc.Ensemble.from_labels(bc.select(path, decimal=",", sep=";")),
+            "for tables of features, not",
+        ),
+        (lambda: bc.select(path, decimal=";"), "decimal=';'"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            call()
 
 
 @pytest.mark.parametrize(

@@ -513,13 +513,30 @@ def test_sample_data__runs_as_it_suggests(run):
     made = run("sample-data features.csv --truth truth.parquet --size 300")
     assert made.exit_code == 0, made.output
     command = made.stdout.splitlines()[-1].removeprefix("  bigcons ")
-    ended = run(f"{command} --n-partitions 8")
+    chosen = "--columns feature_0,feature_1,feature_2 --drop feature_2"
+    ended = run(f"{command} --n-partitions 8 {chosen}")
     assert ended.exit_code == 0, ended.output
+    assert chosen in ended.stdout
     for line in ended.stdout.partition("Next:\n")[2].splitlines():
         done = run(line.removeprefix("  bigcons "))
         assert done.exit_code == 0, done.output
     assert Path("out.csv").read_text().startswith('id,label\n"object-000",')
     assert Path("out.html").exists()
+
+
+def test_run__reads_decimal_commas_and_suggests_them(run):
+    run("sample-data features.csv --size 300")
+    text = Path("features.csv").read_text()
+    Path("comma.csv").write_text(text.replace(",", ";").replace(".", ","))
+    ended = run("run comma.csv --id id --sep ; --decimal , -k 3 -o out --n-partitions 8")
+    assert ended.exit_code == 0, ended.output
+    for line in ended.stdout.partition("Next:\n")[2].splitlines():
+        done = run(line.removeprefix("  bigcons ").replace("';'", ";"))
+        assert done.exit_code == 0, done.output
+    placed = run("place comma.csv --with out --sep ; --decimal , -o placed.csv")
+    assert placed.exit_code == 0, placed.output
+    made = run("generate comma.csv --id id --sep ; --decimal , -o e.zarr --n-partitions 8 --n-clusters 2:10")
+    assert made.exit_code == 0, made.output
 
 
 def test_sample_data__refuses_what_it_cannot_write(run):
@@ -808,5 +825,5 @@ def test_missing__is_of_all_columns_or_of_each_and_written_as_it_is_read(given, 
 
 @pytest.mark.parametrize("given", [["a=1", "x"], ["x", "a=1"], ["a=", "x"]])
 def test_missing__of_all_columns_and_of_one_is_refused(given):
-    with pytest.raises(click.BadParameter, match="in all columns, or in each by NAME=VALUE"):
+    with pytest.raises(click.BadParameter, match=f"^{given[0]}, {given[1]} mixes"):
         missing_labels(None, None, tuple(given))

@@ -154,11 +154,33 @@ def test_score__prints_names_and_values_for_people(world, run):
     assert printed == [*expected, "pcc_objective", "compactness"]
 
 
+def test_score__reads_a_truth_as_it_is_told_to(world, run):
+    truth = np.load("truth.npy")
+    expected = run("score soft.zarr --truth truth.npy --json").stdout
+    lines = "\n".join(f"{n};{c}" for n, c in enumerate(truth))
+    Path("semicolons.csv").write_text(f"n;class\n{lines}\n")
+    Path("bare.csv").write_text("\n".join(map(str, truth)) + "\n")
+    assert (truth < 0).any()
+    unknown = np.where(truth < 0, "?", truth.astype(str))
+    Path("unknown.csv").write_text("class\n" + "\n".join(unknown) + "\n")
+    assert run("score soft.zarr --truth semicolons.csv --sep ; --column class --json").stdout == expected
+    assert run("score soft.zarr --truth bare.csv --no-header --json").stdout == expected
+    assert run("score soft.zarr --truth unknown.csv --missing ? --json").stdout == expected
+    features = np.load("features.npy")
+    np.savetxt("features.csv", features, delimiter=";")
+    of_file = run("score soft.zarr --features features.csv --sep ; --no-header --json").stdout
+    of_array = run("score soft.zarr --features features.npy --json").stdout
+    assert json.loads(of_file)["compactness"] == pytest.approx(json.loads(of_array)["compactness"])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ("", "--truth, --ensemble, --features"),
         ("--ensemble ensemble.zarr --column a", "--column has no effect without --truth"),
+        ("--ensemble ensemble.zarr --missing x", "--missing has no effect without --truth"),
+        ("--ensemble ensemble.zarr --sep ;", "--sep has no effect without --truth or --features"),
+        ("--ensemble ensemble.zarr --no-header", "--header has no effect without --truth or --features"),
         ("--truth truth.npy --metric cityblock", "--metric has no effect without --features"),
         ("--features features.npy --metric cosine", "cosine"),
     ],

@@ -7,6 +7,7 @@ import gc
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -127,11 +128,18 @@ def kill_at(moments: dict[str, tuple[str, int]], asked: dict[str, Any], ensemble
 
 
 def test_resume__more_passes_continue_where_the_last_run_stopped(
-    stored: Path, undisturbed: PCC, tmp_path: Path, leave_killed: Callable[[int, Path], None]
+    stored: Path,
+    undisturbed: PCC,
+    tmp_path: Path,
+    leave_killed: Callable[[int, Path], None],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     out = tmp_path / "consensus.zarr"
     leave_killed(3, out)
     model = PCC(**PARAMETERS, max_iter=50).fit(stored, out=out)
+    told = [r.getMessage() for r in caplog.records if "Resuming" in r.getMessage()]
+    assert len(told) == 1
+    assert re.fullmatch(r"Resuming after pass [23]\.", told[0])
     np.testing.assert_array_equal(model.labels_, undisturbed.labels_)
 
 

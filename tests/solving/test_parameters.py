@@ -84,6 +84,9 @@ def test_parameters__are_refused_by_unknown_names(method):
     }.items():
         with pytest.raises(TypeError, match=f"has no parameter '{word}'; did you mean {meant}\\?$"):
             method(**{word: 3})
+    for word in ("missing", "sep", "header"):
+        with pytest.raises(TypeError, match=rf"has no parameter '{word}'; pass bigcons.select\(x, {word}="):
+            method(**{word: 3})
     with pytest.raises(TypeError, match="positional arguments"):
         method(3, 4)
     with pytest.raises(InvalidInputError, match="has no parameter 'quux'"):

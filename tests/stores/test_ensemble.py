@@ -316,8 +316,15 @@ def test_append_objects__goes_by_the_names_of_a_table():
     ensemble = Ensemble.from_labels(pd.DataFrame({"a": [0, 1], "b": ["x", "y"]}))
     ensemble.append_objects(pd.DataFrame({"b": ["y"], "a": [1]}))
     assert ensemble.read(2, 3).tolist() == [[1, 1]]
-    with pytest.raises(InvalidInputError, match="partition 'c'"):
-        ensemble.append_objects(pd.DataFrame({"a": [1], "c": ["y"]}))
+    for frame, message in (
+        ({"a": [1], "c": ["y"]}, "labels has a partition 'c' that the ensemble does not have"),
+        ({"a": [1], "b": ["y"], "c": ["y"]}, "labels has a partition 'c' that the ensemble does not have"),
+        ({"a": [1]}, "labels has no partition 'b', which the ensemble has"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            ensemble.append_objects(pd.DataFrame(frame))
+    with pytest.raises(InvalidInputError, match="two partitions are named 'a'"):
+        ensemble.append_objects(pa.table([[1], [1], ["y"]], names=["a", "a", "b"]))
 
 
 def test_append__gives_the_blocks_of_an_ensemble_made_at_once():
@@ -388,12 +395,12 @@ def test_as_ensemble__passes_ensembles_and_reads_labels():
     [
         (
             pd.DataFrame({"run": [0, 1] * 100, "id": range(200)}),
-            "'id' has a different label for every object; drop",
+            "'id' has a different label for every object; pass id=",
         ),
         *(
             (
                 pd.DataFrame({name: ids, "run": [0, 0, 1, 1]}),
-                f"'{name}' has a different label for every object; drop",
+                f"'{name}' has a different label for every object; pass id=",
             )
             for name, ids in (
                 ("customer_id", [7, 3, 9, 4]),
