@@ -80,7 +80,9 @@ def main() -> None:
     parser.add_argument(
         "--smallest", action="store_true", help="check that it runs; the numbers mean nothing"
     )
-    parser.add_argument("--out", type=Path, default=RESULTS / "phases.json")
+    parser.add_argument(
+        "-o", "--out", type=Path, help="write the results there; default with --smallest nowhere"
+    )
     options = parser.parse_args()
     n, M = (2_000, 10) if options.smallest else (options.objects, 100)
     warnings.simplefilter("ignore")
@@ -102,7 +104,8 @@ def main() -> None:
                 rows.append(row)
                 print(f"{method.__name__:14} {phase:28} {taken:7.2f} s {row['reads']:6.1f} reads")
     measured = {"machine": describe(), "n_objects": n, "n_partitions": M, "read_seconds": read, "rows": rows}
-    options.out.write_text(json.dumps(measured, indent=1) + "\n")
+    if out := options.out or (None if options.smallest else RESULTS / "phases.json"):
+        out.write_text(json.dumps(measured, indent=1) + "\n")
 
 
 if __name__ == "__main__":

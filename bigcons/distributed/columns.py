@@ -28,6 +28,7 @@ from bigcons.solving.passes import History, Record
 from bigcons.solving.results import falling_order, sizes_of
 from bigcons.solving.starts import gains_little
 from bigcons.stores.ensemble import as_ensemble
+from bigcons.tables.encode import label_dtype
 from bigcons.validation import check_int, check_number
 
 
@@ -309,7 +310,7 @@ class BCEServer:
         its site sent: the expected counts of these base clusters are phi.
         """
         n, M, K = log_beta.shape
-        labels = np.where(np.isnan(log_beta[:, :, 0]), -1, np.arange(n)[:, None])
+        labels = np.where(np.isnan(log_beta[:, :, 0]), -1, np.arange(n)[:, None]).astype(label_dtype([n]))
         self.labeled = np.asarray((labels >= 0).any(axis=1))
         beta = np.exp(log_beta.transpose(1, 0, 2)).reshape(M * n, K)
         alpha, gamma = self.weights, self._gamma

@@ -182,7 +182,7 @@ class RowSite:
         dtype = label_dtype(np.diff(self._offsets))
         for block in self._ensemble.blocks():
             labels = self._ensemble.read(block.start, block.stop)
-            yield recode(labels, self._tables).astype(dtype)
+            yield recode(labels, self._tables, dtype)
 
     def _require_problem(self) -> Problem:
         if self._problem is None:

@@ -392,14 +392,14 @@ def add_contingency(codes, labels, offsets, table):
 
 
 @jit
-def compare_partitions(labels, offsets, others, together, in_first, in_second, in_all):
+def compare_partitions(columns, offsets, others, together, in_first, in_second, in_all):
     """Count pairs of objects that two partitions join, of each with ``others`` (R,), (M, R) int64 each.
 
-    Over the objects that both label: pairs that both join, that the first joins, that the other joins, and
-    all pairs. Two of the ``others`` are compared once, the lower first. O(M R n_rows) time; partitions of few
-    clusters are compared 64 objects at a time, by bits.
+    columns (M, n_rows): a partition in each row. Over the objects that both label: pairs that both join, that
+    the first joins, that the other joins, and all pairs. Two of the ``others`` are compared once, the lower
+    first. O(M R n_rows) time; partitions of few clusters are compared 64 objects at a time, by bits.
     """
-    n_rows, M = labels.shape
+    M, n_rows = columns.shape
     n_words = (n_rows + 63) // 64
     widest, n_other_bits = 0, 0
     for u in range(M):
@@ -411,7 +411,7 @@ def compare_partitions(labels, offsets, others, together, in_first, in_second, i
     bits, other_bits = empty((widest, n_words), np.uint64), empty((n_other_bits, n_words), np.uint64)
     for r in range(others.shape[0]):
         v = others[r]
-        pack_column(labels, v, other_bits[starts[r] : starts[r] + offsets[v + 1] - offsets[v]])
+        pack_column(columns[v], other_bits[starts[r] : starts[r] + offsets[v + 1] - offsets[v]])
     in_columns = empty(widest, np.int64)
     ends, order = empty(widest + 1, np.int64), empty(n_rows, np.int64)
     in_group, in_column = zeros(widest, np.int64), zeros(widest, np.int64)
@@ -420,27 +420,26 @@ def compare_partitions(labels, offsets, others, together, in_first, in_second, i
         is_other[others[r]] = True
     for u in range(M):
         width = offsets[u + 1] - offsets[u]
-        pack_column(labels, u, bits[:width])
+        pack_column(columns[u], bits[:width])
         for b in range(width + 1):
             ends[b] = 0
         for i in range(n_rows):
-            if labels[i, u] >= 0:
-                ends[labels[i, u] + 1] += 1
+            if columns[u, i] >= 0:
+                ends[columns[u, i] + 1] += 1
         for b in range(width):
             ends[b + 1] += ends[b]
         for i in range(n_rows):  # objects by their label in u; afterwards ends[b] is the end of group b
-            if labels[i, u] >= 0:
-                order[ends[labels[i, u]]] = i
-                ends[labels[i, u]] += 1
+            if columns[u, i] >= 0:
+                order[ends[columns[u, i]]] = i
+                ends[columns[u, i]] += 1
         for r in range(others.shape[0]):
             v = others[r]
             if v == u or (v < u and is_other[u]):
                 continue
             other_width = offsets[v + 1] - offsets[v]
             if width * other_width * n_words <= 4 * n_rows:  # up to so many operations on words an object
-                columns = other_bits[starts[r] : starts[r] + other_width]
                 together[u, r], in_first[u, r], in_second[u, r], in_all[u, r] = compare_bits(
-                    bits[:width], columns, in_columns
+                    bits[:width], other_bits[starts[r] : starts[r] + other_width], in_columns
                 )
                 continue
             for c in range(other_width):
@@ -449,7 +448,7 @@ def compare_partitions(labels, offsets, others, together, in_first, in_second, i
             for b in range(width):
                 n_group = 0
                 for e in range(start, ends[b]):
-                    label = labels[order[e], v]
+                    label = columns[v, order[e]]
                     if label >= 0:
                         n_together += in_group[label]
                         n_second += in_column[label]
@@ -458,7 +457,7 @@ def compare_partitions(labels, offsets, others, together, in_first, in_second, i
                         in_column[label] += 1
                         n_group += 1
                 for e in range(start, ends[b]):
-                    label = labels[order[e], v]
+                    label = columns[v, order[e]]
                     if label >= 0:
                         in_group[label] = 0
                 n_both += n_group
@@ -468,12 +467,12 @@ def compare_partitions(labels, offsets, others, together, in_first, in_second, i
 
 
 @leaf
-def pack_column(labels, u, bits):
-    """Set bit ``i`` of the row of ``bits`` (width, words) of each base cluster of partition u that has i."""
+def pack_column(column, bits):
+    """Set bit ``i`` of the row of ``bits`` (width, words) of each base cluster of a partition that has i."""
     bits[:] = np.uint64(0)
-    for i in range(labels.shape[0]):
-        if labels[i, u] >= 0:
-            bits[labels[i, u], i >> 6] |= np.uint64(1) << np.uint64(i & 63)
+    for i in range(column.shape[0]):
+        if column[i] >= 0:
+            bits[column[i], i >> 6] |= np.uint64(1) << np.uint64(i & 63)
 
 
 @leaf

@@ -618,7 +618,7 @@ def adjusted_rand_of_partitions(
     others = np.arange(n_others) * M // n_others
     counts = np.zeros((4, M, n_others), np.int64)
     step = -(-len(labels) // max(LEAST_SAMPLE, COMPARISONS // (M * n_others)))
-    columns = np.asfortranarray(labels[::step], np.int32)  # in one type, so that one kernel is compiled
+    columns = np.ascontiguousarray(labels[::step].T, np.int32)  # in one type, so that one kernel is compiled
     compare_partitions(columns, offsets, others, *counts)
     index = adjusted_rand_of_pairs(*counts.astype(np.float64))
     index = np.where(counts[3] > 0, index, np.nan)

@@ -14,6 +14,7 @@ from bigcons.metrics.confidence import support_factor
 from bigcons.solving.results import renumbered
 from bigcons.solving.survey import labeled_objects
 from bigcons.stores.generator import AssignTask, Generator
+from bigcons.tables.encode import label_dtype
 from bigcons.tables.ids import Ids
 from bigcons.tables.labels import observed
 
@@ -92,7 +93,7 @@ class PlaceTask:
 
     def __call__(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Return labels (rows,) int32, -1 where no base label is known, and memberships or None."""
-        labels = recode(labels, self.tables)
+        labels = recode(labels, self.tables, label_dtype(np.diff(self.offsets)))
         found, labeled = self.place(labels), labeled_objects(observed(labels, self.offsets), self.weights)
         found = np.take(found, self.order, axis=1) if self.is_soft else renumbered(found, self.order)
         winners = np.where(labeled, found.argmax(axis=1) if self.is_soft else found, -1).astype(np.int32)
@@ -132,11 +133,11 @@ def tables_of_generator(generator: Generator, values: Sequence[np.ndarray]) -> l
     return tables
 
 
-def recode(labels: np.ndarray, tables: Sequence[np.ndarray]) -> np.ndarray:
-    """Return a block of labels (rows, M) in the fitted codes, int32; memberships unchanged."""
+def recode(labels: np.ndarray, tables: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
+    """Return a block of labels (rows, M) in the fitted codes, of their type; memberships unchanged."""
     if labels.dtype.kind == "f":
         return labels
-    recoded = np.empty(labels.shape, np.int32)
+    recoded = np.empty(labels.shape, dtype)
     for u, table in enumerate(tables):
         recoded[:, u] = table[labels[:, u]]  # code -1 takes the last entry of the table, which is -1
     return recoded

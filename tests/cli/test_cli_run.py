@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -29,6 +30,13 @@ def run(tmp_path, monkeypatch):
         return CliRunner().invoke(main, f"run features.npy -k 3 -o out/ --n-partitions 16 {options}".split())
 
     return invoke
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Generate in this process: one of its own, which other tests have, takes seconds to start."""
+    called = import_module("bigcons.cli.run")
+    monkeypatch.setattr(called, "_in_a_process", lambda function, *arguments: function(*arguments))
 
 
 def test_run__generates_solves_and_scores(run):
@@ -61,6 +69,7 @@ def test_run__interrupted_in_its_solve_says_what_is_kept_and_goes_on(run, monkey
     assert run().exit_code == 0
 
 
+@pytest.mark.usefixtures("here")
 def test_run__shows_the_number_of_clusters_it_chose(run):
     result = CliRunner().invoke(
         main, ["run", "features.npy", "-k", "auto", "-o", "out", "--n-partitions", "16", "--json"]
@@ -69,6 +78,7 @@ def test_run__shows_the_number_of_clusters_it_chose(run):
     assert json.loads(result.stdout)["consensus"]["n_clusters_choice"].startswith("NClustersChoice(3")
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     "missing",
     ["--missing ?,-99", "--missing spend=?,age=-99"],
@@ -94,7 +104,7 @@ def test_run__the_report_that_it_names_reads_the_features_as_it_did(run, tmp_pat
     assert ">10115<" in page
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("here")
 def test_run__again_finds_its_results_and_other_parameters_are_refused(run, tmp_path):
     assert run().exit_code == 0
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
@@ -114,7 +124,7 @@ def test_run__again_finds_its_results_and_other_parameters_are_refused(run, tmp_
     assert "made with --base-clusters 4:4, not " in run("--random-state 1 --base-clusters split").stderr
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("here")
 def test_run__another_store_in_the_place_of_its_ensemble_is_refused_as_what_it_is(run, tmp_path):
     assert run().exit_code == 0
     (tmp_path / "out" / "ensemble.zarr").rename(tmp_path / "kept.zarr")

@@ -85,6 +85,7 @@ def test_generate__refuses_workers_whose_own_limit_is_too_small(points, train):
         generate.kmeans(points, client=client, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
 def test_generate__a_worker_grows_no_more_than_is_planned():
     def peak():

@@ -200,11 +200,11 @@ def test_trust__compares_many_partitions_with_some_of_the_others(planted):
 def test_compare_partitions__counts_the_pairs_of_coarse_and_of_fine_partitions():
     rng = np.random.default_rng(0)
     widths = np.array([2, 5, 3, 60, 50, 1])
-    labels = np.asfortranarray(rng.integers(0, widths, (150, widths.size)), dtype=np.int32)
+    labels = rng.integers(0, widths, (150, widths.size), dtype=np.int32)
     labels[rng.random(labels.shape) < 0.3] = -1
     offsets, others = np.concatenate([[0], np.cumsum(widths)]), np.array([0, 3, 4])
     counts = np.zeros((4, widths.size, others.size), np.int64)
-    compare_partitions(labels, offsets, others, *counts)
+    compare_partitions(np.ascontiguousarray(labels.T), offsets, others, *counts)
     is_coarse = widths[:, None] * widths[others] * 3 <= 4 * 150
     assert is_coarse.any()
     assert not is_coarse.all()
