@@ -5,7 +5,9 @@ five kinds of ensembles of 50 k-means partitions, and independent random labels.
 classes of standard deviation 1, the centers of each two ``separation`` apart, in the same ensembles. Noisy:
 partitions in 3 or 6 classes, each label of which is replaced by a random one with the same probability.
 Structure is claimed where `choose_n_clusters` finds a number that stands out (``is_clear``); without it, a
-fit warns with a `NoStructureWarning`.
+fit warns with a `NoStructureWarning`. Erring: partitions in 6 classes with one error in twenty labels, and a
+share of the objects of whose labels four in five are errors; these are no cluster, so that the number found
+counts, too.
 
 =========  =====================================================================
 range      2 to 20 clusters of all objects
@@ -57,12 +59,14 @@ RESULTS = Path(__file__).parent / "results"
 FIRST_SEED = 100
 """Lower seeds were drawn where the rule was chosen."""
 KINDS = ("range", "half", "proj", "fine", "eight")
-MANY, NOISY = "many", "noisy"
+MANY, NOISY, ERRING = "many", "noisy", "erring"
 SEPARATIONS = (2, 3, 4, 5, 6, 8)
 CLASSES = (2, 3, 6)
 N_PARTITIONS = 50
 ERRORS = ((5, 0.2), (7, 0.2), (7, 0.3), (15, 0.3), (15, 0.5), (30, 0.5), (60, 0.6))
 """Partitions, and the share of the labels replaced, of noisy ensembles."""
+ERRANT = tuple(product((15, 30, 60), (0.05, 0.1, 0.2)))
+"""Partitions, and the share of the objects that err, of erring ensembles."""
 BINS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95)
 """Lower bounds of the ranges of support."""
 
@@ -123,6 +127,11 @@ def ensembles(n: int, seeds: range) -> Iterator[tuple[dict[str, Any], np.ndarray
         yield {"data": "random", "kind": f"random-{K}", "separation": None}, wrong
         labels = np.where(draw.random((n, M)) < share, wrong, draw.integers(K, size=(n, 1)))
         yield {"data": f"noisy-{K}", "kind": f"{M} x {share}", "separation": NOISY}, labels
+    for seed, (M, share) in product(seeds[::2], ERRANT):
+        draw = generator(seed, f"structure.erring.{M}.{share}")
+        errs = draw.random((n, M)) < np.where(draw.random(n) < share, 0.8, 0.05)[:, None]
+        labels = np.where(errs, draw.integers(6, size=(n, M)), draw.integers(6, size=(n, 1)))
+        yield {"data": "erring-6", "kind": f"{M} x {share}", "separation": ERRING}, labels
 
 
 def row_of(labels: np.ndarray) -> dict[str, Any]:
@@ -232,11 +241,14 @@ def summary(rows: list[dict[str, Any]], splits: list[tuple[float, bool]]) -> dic
         found[f"separation {separation}"] = rate(some)
         for kind in KINDS:
             found[f"separation {separation}, {kind}"] = rate([row for row in some if row["kind"] == kind])
-    noisy = [row for row in rows if row["separation"] == NOISY]
-    for name in ("", *dict.fromkeys(row["kind"] for row in noisy)):
-        found[f"noisy, {name}" if name else NOISY] = rate(
-            [row for row in noisy if row["kind"] == name or not name]
-        )
+    for group in (NOISY, ERRING):
+        of_group = [row for row in rows if row["separation"] == group]
+        for name in ("", *dict.fromkeys(row["kind"] for row in of_group)):
+            some = [row for row in of_group if row["kind"] == name or not name]
+            is_right = [row["n_clusters"] == int(row["data"].split("-")[1]) for row in some]
+            found[f"{group}, {name}" if name else group] = rate(some) | {
+                "right_number": round(float(np.mean(is_right)), 3)
+            }
     support, true = np.array(splits).T
     bins = np.searchsorted(BINS, support, side="right") - 1
     for at, least in enumerate(BINS):

@@ -71,6 +71,10 @@ ROUNDS = 16
 MOST_LABELS = 500
 """Labels of an object, in the mean, by which groups are found; all labels place objects."""
 
+ERROR_RATES = (0.0, 0.5, 0.8)
+"""Shares of an object's labels that may be errors. Without them, objects that err are groups, and a cluster,
+of their own: `benchmarks/structure.py` has such objects."""
+
 FEWEST_LABELS = 4
 """Labels of a sample for each base cluster below which groups are found from all objects.
 
@@ -322,18 +326,26 @@ def most_probable(
 
     By naive Bayes, partitions counted by weight (B,), from the labels and the sizes of groups (rows,), of
     which none is empty; ``left_out``: of those of the other objects, so that none vouches for itself. An
-    object stays where no other group is more probable, or it has no labels. The spectrum of few or noisy
-    partitions holds more noise than clusters, and groups by it mix classes: most objects of a class then have
-    another group, of more objects like them. O(E g) time for E labels of all objects.
+    object errs at a rate of its own, in which its labels are any of their partitions: that of `ERROR_RATES`
+    counts by which a group is most probable. An object stays where no other group is more probable, or it has
+    no labels. The spectrum of few or noisy partitions holds more noise than clusters, and groups by it mix
+    classes: most objects of a class then have another group, of more objects like them. O(E g) time for E
+    labels of all objects.
     """
     sizes, at = np.bincount(groups).astype(np.float64), (np.arange(groups.size), groups)
-    rates, own = (of * by_column[:, None] for of in log_rates(table_of(incidence, groups), sizes, offsets))
-    scores = incidence @ rates + np.log(sizes + 1.0)
+    known, widths = log_rates(table_of(incidence, groups), sizes, offsets), np.diff(offsets)
+    rows, scores = np.repeat(at[0], np.diff(incidence.indptr)), np.full((groups.size, sizes.size), -np.inf)
+    for error in ERROR_RATES:
+        chance = error / np.repeat(widths, widths)[:, None]
+        rates, own = (np.log((1.0 - error) * np.exp(of) + chance) * by_column[:, None] for of in known)
+        found = incidence @ rates
+        if left_out:  # of a part of an object, that part
+            without = incidence.data**2 * (own - rates)[incidence.indices, groups[rows]]
+            found[at] += np.bincount(rows, without, groups.size)
+        np.maximum(scores, found, out=scores)
+    scores += np.log(sizes + 1.0)
     if left_out:
-        rows = np.repeat(at[0], np.diff(incidence.indptr))
-        # of a part of an object, that part is left out
-        without = incidence.data**2 * (own - rates)[incidence.indices, groups[rows]]
-        scores[at] += np.bincount(rows, without, groups.size) + np.log(sizes / (sizes + 1.0))[groups]
+        scores[at] += np.log(sizes / (sizes + 1.0))[groups]
     scores = scores.round(9)
     is_moved = (scores.max(axis=1) > scores[at]) & (np.diff(incidence.indptr) > 0)
     return np.where(is_moved, scores.argmax(axis=1), groups)

@@ -100,20 +100,26 @@ def placed(labels, clusters, counts, extra):
     return found
 
 
-def most_probable(labels, groups, counts, extra, *, left_out):
-    """The most probable group of every object in one by labels and sizes; of equal ones its own."""
+def most_probable(labels, groups, counts, extra, errors, *, left_out):
+    """The most probable group of every object in one by labels and sizes; of equal ones its own.
+
+    Its labels err at the one of the rates ``errors`` by which the group is most probable.
+    """
     found, known = groups.copy(), groups >= 0
     for i in np.flatnonzero(known & (labels >= 0).any(axis=1)):
         scores = {}
         for k in range(groups.max() + 1):
             share = extra * np.mean(groups[known] == k)
             members = (groups == k) & ~(left_out & (np.arange(len(groups)) == i))
-            scores[k] = np.log(np.count_nonzero(members) + 1)
+            by_error = dict.fromkeys(errors, 0.0)
             for u in np.flatnonzero(labels[i] >= 0):
                 alike = np.count_nonzero(members & (labels[:, u] == labels[i, u]))
                 seen = np.count_nonzero(members & (labels[:, u] >= 0))
                 n_labels = labels[:, u].max() + 1
-                scores[k] += counts[u] * np.log((alike + share) / (seen + share * n_labels))
+                rate = (alike + share) / (seen + share * n_labels)
+                for error in errors:
+                    by_error[error] += counts[u] * np.log((1 - error) * rate + error / n_labels)
+            scores[k] = np.log(np.count_nonzero(members) + 1) + max(by_error.values())
         if max(scores.values()) > scores[groups[i]] + 1e-9:
             found[i] = max(scores, key=scores.get)
     return found

@@ -55,6 +55,17 @@ def test_choose__does_not_count_outliers_as_clusters():
     assert (choice.n_clusters, choice.is_clear) == (4, True)
 
 
+@pytest.mark.parametrize("n_partitions", [15, 60])
+def test_choose__does_not_count_objects_that_err_as_a_cluster(n_partitions):
+    draw = np.random.default_rng(3)
+    classes, errs = draw.integers(6, size=(1500, 1)), draw.random((1500, 1)) < 0.2
+    is_wrong = draw.random((1500, n_partitions)) < np.where(errs, 0.8, 0.05)
+    labels = np.where(is_wrong, draw.integers(6, size=is_wrong.shape), classes)
+    choice = choose_n_clusters(labels, random_state=0)
+    assert choice.n_clusters == 6
+    assert choice.is_clear
+
+
 def test_groups__tell_how_many_clusters_of_a_level_are_large():
     labels, _ = planted(5)
     found = Groups.of(labels, np.concatenate([[0], np.cumsum(labels.max(axis=0) + 1)]), 30)

@@ -19,7 +19,7 @@ from bigcons.overlaps.support import (
     common_objects,
     reproduced,
 )
-from bigcons.overlaps.tree import TREES, Groups, Tree, most_probable
+from bigcons.overlaps.tree import ERROR_RATES, TREES, Groups, Tree, most_probable
 from tests.naive import support as naive
 from tests.support.strategies import label_matrices
 
@@ -66,7 +66,7 @@ def test_objects__join_the_group_that_is_most_probable_by_their_labels(data, giv
     counts = np.random.default_rng(0).integers(0, 3, ensemble.n_partitions)
     incidence, by_column = incidence_of(labels, offsets), np.repeat(counts, np.diff(offsets)).astype(float)
     found = most_probable(incidence, offsets, by_column, groups, left_out=left_out)
-    expected = naive.most_probable(labels, groups, counts, EXTRA, left_out=left_out)
+    expected = naive.most_probable(labels, groups, counts, EXTRA, ERROR_RATES, left_out=left_out)
     np.testing.assert_array_equal(found, expected)
 
 
@@ -87,7 +87,9 @@ def test_agreement__is_the_adjusted_rand_index_of_objects_that_halves_have_place
     found = Halves([pair], of_group, labels, own).agreement(DISTINCTNESS, 7)
     halves = []
     for is_own in own:
-        placed = naive.most_probable(labels[:, is_own], groups, counts[is_own], EXTRA, left_out=True)
+        placed = naive.most_probable(
+            labels[:, is_own], groups, counts[is_own], EXTRA, ERROR_RATES, left_out=True
+        )
         halves.append(placed.tolist())
     for K, index in enumerate(found, 1):
         clusters = []
