@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -14,7 +13,7 @@ from bigcons.execution.engine import Engine
 from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.stores.clusters import TRUST_ROW
-from bigcons.stores.consensus import OF_SIZES, ConsensusRows, ConsensusWriter, Written
+from bigcons.stores.consensus import OF_SIZES, ConsensusWriter, Written
 from bigcons.stores.ensemble import Ensemble
 
 Use = TypeVar("Use")
@@ -63,8 +62,9 @@ class Results:
 
     From an earlier consensus, clusters keep the numbers that they have there.
 
-    Labels are read once. Where sizes do not fall in the order that is expected, results are put into order
-    where they are kept.
+    Where sizes do not fall in the order that is expected, results in memory are put into order there, and
+    stored ones are computed and written once more: a task that put rows of the store into order would do so
+    twice if it ran twice, as a task does whose worker was lost.
     """
 
     ensemble: Ensemble
@@ -133,19 +133,13 @@ class Results:
                 written.append(store.write_trust(block.start, rows.trust))
             return written, sizes_of(rows.labels, K)
 
-        def note(written: list[Written], sizes: np.ndarray) -> None:
-            for of_arrays in written:
-                writer.note(of_arrays)
-            self.sizes += sizes
-
-        for _, written in self._map(write):
-            note(*written)
-        while (order := self._next_order()) is not None:
-            again = partial(_write_again, write, store, order)
-            with closing(self.engine.map(again, self.ensemble.blocks())) as done:
-                for found in done:
-                    note(*found)
-        return None
+        while True:
+            for _, (written, sizes) in self._map(write):
+                for of_arrays in written:
+                    writer.note(of_arrays)
+                self.sizes += sizes
+            if self._next_order() is None:
+                return None
 
     def codes_of(self, labels: Any) -> tuple[Callable[[int, int], np.ndarray], np.ndarray]:
         """Return what gives ``labels`` in a range as numbers without gaps, and the labels (K,) of these."""
@@ -168,7 +162,7 @@ class Results:
     def _map(self, use: Callable[[Block, Rows], Use]) -> Iterator[tuple[Block, Use]]:
         """Yield every block, in order, with ``use(block, rows)``, part of its task; add its report."""
         read, order, soft = self.read, self.order, self.soft
-        self.sizes = np.zeros(self.n_clusters, np.int64)
+        self.sizes, self.total = np.zeros(self.n_clusters, np.int64), None
 
         def task(part: tuple[Block, np.ndarray]) -> tuple[Use, Any]:
             block, unlabeled = part
@@ -199,15 +193,6 @@ class Results:
                     self.total = report if self.total is None else self.add(self.total, report)
                 yield block, used
                 listener.advance(block.n_rows)
-
-
-def _write_again(
-    write: Callable[[Block, Rows], Use], store: ConsensusRows, order: np.ndarray, block: Block
-) -> Use:
-    """Write the rows of a block in another order of clusters."""
-    labels, memberships = (store.read(name, block.start, block.stop) for name in ("labels", "memberships"))
-    trust = store.read_trust(block.start, block.stop) if store.has_trust else None
-    return write(block, Rows(labels, memberships, trust).renumbered(order))
 
 
 # Numbers of clusters

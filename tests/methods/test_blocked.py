@@ -2,7 +2,6 @@
 
 import itertools
 
-import cloudpickle
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -31,6 +30,7 @@ from bigcons.methods.pcc.pairs import (
 from bigcons.metrics import adjusted_rand
 from bigcons.storage.checkpoint import FileBlocks, Snapshots
 from tests.naive import pcc as naive
+from tests.support.engines import RepeatedTasks
 from tests.support.pcc import solve_listed
 
 K = 3
@@ -156,7 +156,7 @@ def test_solve__same_bits_on_any_engine(engine, tmp_path):
     table = table_of(80)[0].save(tmp_path / "p.zarr")
     expected = solve(table, "kl", 16, max_passes=6)
     if engine == "pickled":
-        engine = PickledTasks()
+        engine = RepeatedTasks(most_bytes=20_000)
         options = {"arrays": FileBlocks(tmp_path / "blocks", K)}
     else:
         options = {}
@@ -164,22 +164,6 @@ def test_solve__same_bits_on_any_engine(engine, tmp_path):
     np.testing.assert_array_equal(solution.memberships, expected.memberships)
     for name in ("objective", "gap", "steps"):
         assert solution.history[name] == expected.history[name]
-
-
-class PickledTasks(SerialEngine):
-    """Sends every task through a pickle, runs it twice and out of order, as a cluster may."""
-
-    shares_memory = False
-
-    def map(self, task, items):
-        items = list(items)
-        results = [None] * len(items)
-        for number in reversed([*range(len(items))] * 2):
-            sent = cloudpickle.dumps((task, items[number]))
-            assert len(sent) < 20_000
-            again, item = cloudpickle.loads(sent)
-            results[number] = again(item)
-        yield from results
 
 
 @pytest.mark.parametrize("rounding", [1e-7, -1.0], ids=["full passes", "shortened passes"])

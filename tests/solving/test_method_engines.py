@@ -1,4 +1,4 @@
-"""Every method that works out of core gives the same bits on one thread, on two, and on a Dask cluster."""
+"""Every method that works out of core gives the same bits on every engine, of repeated tasks, too."""
 
 import warnings
 
@@ -11,6 +11,7 @@ from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConsensusWarning, ConvergenceWarning, UnlabeledObjectsWarning
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.solving.assignment import AssignmentClusterer
+from tests.support.engines import RepeatedTasks
 
 pytestmark = pytest.mark.slow
 
@@ -105,6 +106,7 @@ def test_fit__has_the_same_bits_on_every_engine(solve, stored, cluster, tmp_path
     on_cluster = fit(solve, stored, cluster, out=tmp_path / "consensus.zarr")
     assert bits(on_cluster) == expected
     assert Consensus.open(tmp_path / "consensus.zarr").labels.tobytes() == expected[0]
+    assert bits(fit(solve, stored, RepeatedTasks(), out=tmp_path / "repeated.zarr")) == expected
     if isinstance(model, AssignmentClusterer) and solve != "ipc observed":
         assert on_cluster.predict(stored).tobytes() == expected[0]
     if solve in IN_MEMORY_TOO:

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from bigcons import METHODS, Consensus
 from bigcons.datasets import planted_ensemble
-from bigcons.execution.engine import SerialEngine, ThreadsEngine
+from bigcons.execution.engine import SerialEngine
 from bigcons.layout import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
 from bigcons.memory import row_blocks
 from bigcons.metrics.confidence import trust_rows
 from bigcons.solving.results import Found, Results, renumbered
 from bigcons.stores.clusters import arrow_table
+from tests.support.engines import RepeatedTasks
 from tests.support.numbering import numbered_by_size, order_by_size
 
 CHUNK = 4
@@ -83,7 +84,7 @@ def test_memberships__are_in_columns_of_falling_size(tmp_path_factory, data, n_o
     np.testing.assert_array_equal(held.order[trust["second_labels"]], given_rows.argsort(axis=1)[:, 0])
     np.testing.assert_array_equal(trust["confidence"], given_rows.max(axis=1))
     assert held.total == list(range(-(-n_objects // CHUNK)))
-    written = results_of(given_rows, n_objects, n_clusters, unlabeled, ThreadsEngine(2))
+    written = results_of(given_rows, n_objects, n_clusters, unlabeled, RepeatedTasks())
     found, memberships, of_store = stored(written, tmp_path_factory.getbasetemp() / "results.zarr")
     np.testing.assert_array_equal(found, labels)
     np.testing.assert_array_equal(memberships, rows)

@@ -1,0 +1,27 @@
+"""An engine on which tasks meet what they meet on a cluster."""
+
+import cloudpickle
+
+from bigcons.execution.engine import SerialEngine
+
+
+class RepeatedTasks(SerialEngine):
+    """Sends every task through a pickle, and runs all of them out of order and then once more.
+
+    So do workers that are lost after they have written, but before their results are collected.
+    """
+
+    shares_memory = False
+
+    def __init__(self, most_bytes=None):
+        self.most_bytes = most_bytes
+
+    def map(self, task, items):
+        items = list(items)
+        results = [None] * len(items)
+        for number in reversed([*range(len(items))] * 2):
+            sent = cloudpickle.dumps((task, items[number]))
+            assert self.most_bytes is None or len(sent) < self.most_bytes
+            again, item = cloudpickle.loads(sent)
+            results[number] = again(item)
+        yield from results
