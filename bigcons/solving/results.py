@@ -133,13 +133,15 @@ class Results:
                 written.append(store.write_trust(block.start, rows.trust))
             return written, sizes_of(rows.labels, K)
 
+        what = "results"
         while True:
-            for _, (written, sizes) in self._map(write):
+            for _, (written, sizes) in self._map(write, what):
                 for of_arrays in written:
                     writer.note(of_arrays)
                 self.sizes += sizes
             if self._next_order() is None:
                 return None
+            what = "results, largest clusters first"
 
     def codes_of(self, labels: Any) -> tuple[Callable[[int, int], np.ndarray], np.ndarray]:
         """Return what gives ``labels`` in a range as numbers without gaps, and the labels (K,) of these."""
@@ -159,7 +161,7 @@ class Results:
         self.order, self.sizes = self.order[order], np.zeros_like(self.sizes)
         return order
 
-    def _map(self, use: Callable[[Block, Rows], Use]) -> Iterator[tuple[Block, Use]]:
+    def _map(self, use: Callable[[Block, Rows], Use], what: str = "results") -> Iterator[tuple[Block, Use]]:
         """Yield every block, in order, with ``use(block, rows)``, part of its task; add its report."""
         read, order, soft = self.read, self.order, self.soft
         self.sizes, self.total = np.zeros(self.n_clusters, np.int64), None
@@ -186,7 +188,7 @@ class Results:
         parts = [(block, block.rows_of(self.unlabeled)) for block in blocks]
         with (
             closing(self.engine.map(task, parts)) as done,
-            progress("results", self.ensemble.n_objects) as listener,
+            progress(what, self.ensemble.n_objects) as listener,
         ):
             for block, (used, report) in zip(blocks, done, strict=True):
                 if self.add is not None:

@@ -217,10 +217,11 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         variant = choose_variant(self, ensemble, engine)
         variant.check_tables(ensemble)
-        remedy = ""
+        in_memory, remedy = out is None and engine.shares_memory, ""
         if (memory := variant.memory) is not None:
-            in_memory = out is None and engine.shares_memory
-            remedy = variant.remedy(ensemble, engine, parse_size(memory), in_memory=in_memory)
+            plan, budget = variant.plan(ensemble, engine, in_memory=in_memory), parse_size(memory)
+            if plan.n_bytes(engine, ensemble) > budget:
+                remedy = variant.remedy(ensemble, engine, budget, in_memory=in_memory)
         self._check_memory_plan(variant.plan, ensemble, engine, out, memory, remedy)
         n, K = ensemble.n_objects, self.n_clusters
         trusts = can_weigh(ensemble, K)
