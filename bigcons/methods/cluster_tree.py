@@ -19,7 +19,7 @@ from bigcons.overlaps.null import Reference
 from bigcons.overlaps.tree import TREES
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, resolve_seed
-from bigcons.solving.results import renumbered, sizes_of
+from bigcons.solving.results import by_size, renumbered, sizes_of
 from bigcons.stores.clusters import ClusterTree
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_int
@@ -46,7 +46,7 @@ class Placer:
         with open_engine(client) as engine:
             for _ in range(2):
                 T, sizes = self._place(engine, placement, placement.state(T, sizes), labels)
-        return renumbered(labels, np.argsort(-sizes_of(labels, K), kind="stable"))
+        return renumbered(labels, by_size(sizes_of(labels, K)))
 
     def _place(
         self, engine: Engine, placement: Placement, state: Any, labels: np.ndarray

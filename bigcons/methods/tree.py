@@ -58,7 +58,7 @@ from bigcons.solving.estimator import (
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
 from bigcons.solving.output import Output
 from bigcons.solving.passes import Iterate, Run, State, Stats, Step, add_stats, open_workspace, run_passes
-from bigcons.solving.results import Found, Results
+from bigcons.solving.results import Found, Results, by_size
 from bigcons.solving.survey import Survey, labeled_objects, take_survey, warn_of_dissent
 from bigcons.stores.aligning import Start
 from bigcons.stores.clusters import LEAST_OBJECTS, TRUST_ROW, least_objects
@@ -488,7 +488,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
             self._publish(
                 *(ensemble, read, survey.unlabeled, out, engine),
                 tables=tables if trusted else None,
-                order=np.argsort(-state["prior"], kind="stable"),
+                order=by_size(state["prior"]),
                 add=add_stats,
             )
 

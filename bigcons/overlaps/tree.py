@@ -337,10 +337,12 @@ def most_probable(
     rows, scores = np.repeat(at[0], np.diff(incidence.indptr)), np.full((groups.size, sizes.size), -np.inf)
     for error in ERROR_RATES:
         chance = error / np.repeat(widths, widths)[:, None]
-        rates, own = (np.log((1.0 - error) * np.exp(of) + chance) * by_column[:, None] for of in known)
+        rates, *own = (
+            np.log((1.0 - error) * np.exp(of) + chance) * by_column[:, None] for of in known[: 1 + left_out]
+        )
         found = incidence @ rates
         if left_out:  # of a part of an object, that part
-            without = incidence.data**2 * (own - rates)[incidence.indices, groups[rows]]
+            without = incidence.data**2 * (own[0] - rates)[incidence.indices, groups[rows]]
             found[at] += np.bincount(rows, without, groups.size)
         np.maximum(scores, found, out=scores)
     scores += np.log(sizes + 1.0)

@@ -25,7 +25,7 @@ from bigcons.errors import (
 )
 from bigcons.execution.engine import Engine, SerialEngine, computing_on, open_engine
 from bigcons.layout import TRUST
-from bigcons.memory import Block
+from bigcons.memory import Block, parse_size
 from bigcons.metrics import confidence
 from bigcons.metrics.ensemble import average_criterion
 from bigcons.progress import job, progress
@@ -336,19 +336,25 @@ class ConsensusClusterer(Estimator):
         engine: Engine,
         out: Output | None,
         memory: str | float | None,
-        remedy: str = "",
+        remedy: Callable[..., str] | None = None,
     ) -> None:
         """Check what a solve needs, ``plan(ensemble, engine, in_memory=)``: see `MemoryPlan.check`.
 
         ``in_memory``: whether results are held rather than stored. Nothing is planned without a budget,
-        workers that may join, or a log.
+        workers that may join, or a log. Over a budget, ``remedy(ensemble, engine, budget, in_memory=)`` says
+        what else to use.
         """
         if memory is None and not hasattr(engine, "admission") and not logger.isEnabledFor(logging.INFO):
             return
         in_memory = out is None and engine.shares_memory
         needed = plan(ensemble, engine, in_memory=in_memory)
         stored = plan(ensemble, engine, in_memory=False) if in_memory else None
-        needed.check(type(self).__name__, engine, ensemble, memory, remedy, stored)
+        instead = ""
+        if remedy is not None and memory is not None:
+            budget = parse_size(memory)
+            if needed.n_bytes(engine, ensemble) > budget:
+                instead = remedy(ensemble, engine, budget, in_memory=in_memory)
+        needed.check(type(self).__name__, engine, ensemble, memory, instead, stored)
 
     def _publish(
         self,

@@ -157,7 +157,7 @@ class Results:
         """
         if not self.sorts or not (np.diff(self.sizes) > 0).any():
             return None
-        order = np.argsort(-self.sizes, kind="stable")  # of equal ones the first is first
+        order = by_size(self.sizes)
         self.order, self.sizes = self.order[order], np.zeros_like(self.sizes)
         return order
 
@@ -205,6 +205,11 @@ def sizes_of(labels: np.ndarray, n_clusters: int) -> np.ndarray:
     return np.bincount(labels[labels >= 0], minlength=n_clusters)
 
 
+def by_size(sizes: np.ndarray) -> np.ndarray:
+    """Return the clusters, largest first, (K,) int64; of equal ones the first is first."""
+    return np.argsort(-sizes, kind="stable")
+
+
 def falling_order(count: Callable[[np.ndarray], np.ndarray], n_clusters: int) -> np.ndarray:
     """Return the order (n_clusters,) int64 of the clusters of memberships, largest first.
 
@@ -212,7 +217,7 @@ def falling_order(count: Callable[[np.ndarray], np.ndarray], n_clusters: int) ->
     """
     order = np.arange(n_clusters)
     while (np.diff(sizes := count(order)) > 0).any():
-        order = order[np.argsort(-sizes, kind="stable")]
+        order = order[by_size(sizes)]
     return order
 
 

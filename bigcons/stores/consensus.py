@@ -559,7 +559,6 @@ class ConsensusRows:
         self.n_objects = n_objects
         self.n_clusters = n_clusters
         self.has_memberships = memberships
-        self.has_trust: bool = False
         self.chunk_rows: int = min(chunk_rows, n_objects)
         self.folder = folder
         self.arrays: dict[str, Any] = {}
@@ -578,7 +577,6 @@ class ConsensusRows:
     def add_trust(self) -> None:
         """Create the arrays that `write_trust` fills."""
         self._create(OF_TRUST)
-        self.has_trust = True
 
     def read(self, name: str, start: int, stop: int) -> np.ndarray:
         """Return rows of an array that have been written."""
@@ -588,13 +586,6 @@ class ConsensusRows:
     def label_rows(self) -> Column:
         """The labels, read when sliced, once all have been written."""
         return Column(self, "labels", (self.n_objects,), np.dtype(np.int32))
-
-    def read_trust(self, start: int, stop: int) -> np.ndarray:
-        """Return how far to trust the labels of rows that have been written, ``(rows,)`` `TRUST_ROW`."""
-        rows = np.empty(stop - start, TRUST_ROW)
-        for name in TRUST:
-            rows[name] = self.read(name, start, stop)
-        return rows
 
     def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> Written:
         """Write rows like `ConsensusWriter.write`; pass the result to `ConsensusWriter.note`."""

@@ -217,12 +217,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         variant = choose_variant(self, ensemble, engine)
         variant.check_tables(ensemble)
-        in_memory, remedy = out is None and engine.shares_memory, ""
-        if (memory := variant.memory) is not None:
-            plan, budget = variant.plan(ensemble, engine, in_memory=in_memory), parse_size(memory)
-            if plan.n_bytes(engine, ensemble) > budget:
-                remedy = variant.remedy(ensemble, engine, budget, in_memory=in_memory)
-        self._check_memory_plan(variant.plan, ensemble, engine, out, memory, remedy)
+        self._check_memory_plan(variant.plan, ensemble, engine, out, variant.memory, variant.remedy)
         n, K = ensemble.n_objects, self.n_clusters
         trusts = can_weigh(ensemble, K)
         if isinstance(variant, Squares):  # costs relative to that of comparing partitions
