@@ -54,6 +54,7 @@ VARIANTS = {
     "by classes": "both, the better cut by the classes (not attainable)",
     "unweighted": "both, average link without reliabilities",
     "spectrum": "groups as the spectrum has them",
+    "no errors": "groups of objects none of which errs more than others",
     "30 groups": "30 groups",
     "100 groups": "100 groups",
     "200 groups": "200 groups",
@@ -103,12 +104,17 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
         "unweighted": groups._replace(trees=unweighted).cut(K),
     }
     found = {name: groups.clusters_of(cut) for name, cut in cuts.items()}
-    with patch("bigcons.overlaps.tree.most_probable", lambda *given: given[-1]):
-        by_spectrum = Groups.of(sample, offsets, n_groups_for(K))
-    found["spectrum"] = by_spectrum.clusters_of(by_spectrum.cut(K))
+    placing: dict[str, tuple[str, Any]] = {
+        "spectrum": ("most_probable", lambda *given: given[-1]),
+        "no errors": ("ERROR_RATES", (0.0,)),
+    }
+    for variant, (what, other) in placing.items():
+        with patch(f"bigcons.overlaps.tree.{what}", other):
+            groups = Groups.of(sample, offsets, n_groups_for(K))
+        found[variant] = groups.clusters_of(groups.cut(K))
     for n_groups in (30, 100, 200):
-        other = Groups.of(sample, offsets, max(n_groups, GROUPS_PER_CLUSTER * K))
-        found[f"{n_groups} groups"] = other.clusters_of(other.cut(K))
+        groups = Groups.of(sample, offsets, max(n_groups, GROUPS_PER_CLUSTER * K))
+        found[f"{n_groups} groups"] = groups.clusters_of(groups.cut(K))
     incidence = incidence_of(labels, offsets)
     for name, clusters in found.items():
         of_sample = np.full(n, -1)
