@@ -57,7 +57,6 @@ from bigcons import HBGF, ConsensusTree, EACAverage, EACSingle, Ensemble, choose
 from bigcons.execution.engine import one_thread
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps.eigenvectors import spectrum
-from bigcons.overlaps.tree import normalized
 from bigcons.seeding import generator
 
 RESULTS = Path(__file__).parent / "results"
@@ -127,7 +126,7 @@ def numbers_of(labels: np.ndarray, seed: int) -> dict[str, int]:
     choice = choose_n_clusters(labels, random_state=seed, client="serial")
     numbers["auto"] = choice.n_clusters
     counts = one_hot(labels)
-    eigenvalues, _ = spectrum(normalized(counts, np.ones(counts.shape[1])), MOST + 1)
+    eigenvalues, _ = spectrum(counts, np.ones(counts.shape[1]), MOST + 1)
     numbers["eigengap"] = 2 + int(np.argmax(-np.diff(eigenvalues[1:])))
     for name, linkage in (("lifetime-single", EACSingle), ("lifetime-average", EACAverage)):
         model = linkage(None, criterion="lifetime", random_state=seed, client="serial")

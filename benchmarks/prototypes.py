@@ -50,8 +50,7 @@ def solved(
 
     def of_sample(run: Run) -> Solved:
         groups = Groups.of(run.sample, ensemble.offsets, n_groups_for(n_clusters))
-        clusters = groups.clusters_of(groups.cut(n_clusters))
-        return solve_sample(run, clusters, n_clusters, 8)
+        return solve_sample(run, groups.cut(n_clusters).of_objects, n_clusters, 8)
 
     run = Run(ensemble, engine, 0, max_passes, tol, survey.sample)
     asked = resolve_divergence("kl"), n_prototypes, survey.mean_weight

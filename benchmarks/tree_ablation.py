@@ -98,12 +98,10 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
         "distinctness": single[DISTINCTNESS],
         "by anmi": max(single.values(), key=lambda cut: cut.anmi),
         "by distinctness": max(single.values(), key=lambda cut: cut.distinctness),
-        "by classes": max(
-            single.values(), key=lambda cut: adjusted_rand(classes[rows], groups.clusters_of(cut))
-        ),
+        "by classes": max(single.values(), key=lambda cut: adjusted_rand(classes[rows], cut.of_objects)),
         "unweighted": groups._replace(trees=unweighted).cut(K),
     }
-    found = {name: groups.clusters_of(cut) for name, cut in cuts.items()}
+    found = {name: cut.of_objects for name, cut in cuts.items()}
     placing: dict[str, tuple[str, Any]] = {
         "spectrum": ("most_probable", lambda *given: given[-1]),
         "no errors": ("ERROR_RATES", (0.0,)),
@@ -111,10 +109,10 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
     for variant, (what, other) in placing.items():
         with patch(f"bigcons.overlaps.tree.{what}", other):
             groups = Groups.of(sample, offsets, n_groups_for(K))
-        found[variant] = groups.clusters_of(groups.cut(K))
+        found[variant] = groups.cut(K).of_objects
     for n_groups in (30, 100, 200):
         groups = Groups.of(sample, offsets, max(n_groups, GROUPS_PER_CLUSTER * K))
-        found[f"{n_groups} groups"] = groups.clusters_of(groups.cut(K))
+        found[f"{n_groups} groups"] = groups.cut(K).of_objects
     incidence = incidence_of(labels, offsets)
     for name, clusters in found.items():
         of_sample = np.full(n, -1)

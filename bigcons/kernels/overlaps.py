@@ -76,7 +76,7 @@ def common_bits(bits, a, b, n_words):
 
 @jit
 def multiply_rows(starts, columns, values, column_starts, table):
-    """Add the products of any two rows of a sparse matrix to ``table`` (n, n), on and above the diagonal.
+    """Set ``table`` (n, n), zero before, to the products of any two rows of a sparse matrix.
 
     Row i has ``values`` in ``columns``, ascending, from ``starts[i]`` to before ``starts[i + 1]``;
     ``column_starts`` are as far apart as columns have entries. Rows visit a slice of the columns after the
@@ -102,6 +102,9 @@ def multiply_rows(starts, columns, values, column_starts, table):
                 ends[column] += 1
                 for e in range(np.uint64(column_starts[column]), np.uint64(ends[column])):
                     row[rows[e]] += value * shares[e]
+    for i in range(n):
+        for j in range(i):
+            table[i, j] = table[j, i]
 
 
 @jit

@@ -92,26 +92,27 @@ def pair_costs(
     weights c of partitions and ``gains`` (B,) those of base clusters, times that of the partition. The
     diagonal is infinite. O(E G^2) for E base clusters with objects of a group, in the mean.
     """
-    costs, merges = np.empty((len(table), len(table))), np.empty((0, 2), np.int64)
-    agglomerate(rule, table, offsets, counts, gains, costs, np.nan, merges, np.empty(0))
+    costs, sides = np.empty((len(table), len(table))), np.empty((0, 2), np.int64)
+    agglomerate(rule, table, offsets, counts, gains, costs, np.nan, sides, np.empty(0))
     return costs
 
 
 @jit
-def agglomerate(rule, table, offsets, counts, gains, costs, unknown, merges, heights):
+def agglomerate(rule, table, offsets, counts, gains, costs, unknown, sides, heights):
     """Merge the two groups of least cost, again and again, until one is left; O(E G^2) time.
 
     ``table`` (G, B) and the ``costs`` (G, G) of `pair_costs` are changed in place; pairs of groups that no
-    partition sees together cost ``unknown``. ``merges`` (G - 1, 2): the kept group, which is the lower, and
-    the one merged into it; ``heights`` (G - 1,): their cost. If ``merges`` has no rows, ``costs`` are set to
-    those of any two groups, and nothing is merged.
+    partition sees together cost ``unknown``. ``sides`` (G - 1, 2): the two nodes that each merge joins, first
+    that with the lowest group; these are groups from 0, what merges make of them from G. ``heights``
+    (G - 1,): their cost. If ``sides`` has no rows, ``costs`` are set to those of any two groups, and nothing
+    is merged.
     """
-    G, is_merging = table.shape[0], merges.shape[0] > 0
+    G, is_merging = table.shape[0], sides.shape[0] > 0
     columns, shares = empty(table.shape, np.int32), empty(table.shape, np.float64)
     starts, seen = empty((G, offsets.shape[0]), np.int64), empty((G, offsets.shape[0] - 1), np.float64)
     whole = zeros(table.shape[1], np.float64)
-    is_gone, nearest = zeros(G, np.bool_), empty(G, np.int64)
-    for step in range(-G, merges.shape[0] if is_merging else G):
+    is_gone, nearest, nodes = zeros(G, np.bool_), empty(G, np.int64), np.arange(G)
+    for step in range(-G, sides.shape[0] if is_merging else G):
         a, b = step + G if step < 0 else step, -1
         if step >= 0 and is_merging:
             a = -1
@@ -125,7 +126,8 @@ def agglomerate(rule, table, offsets, counts, gains, costs, unknown, merges, hei
             b = nearest[a]
             if b < a:
                 a, b = b, a
-            merges[step, 0], merges[step, 1], heights[step] = a, b, costs[a, b]
+            sides[step, 0], sides[step, 1], heights[step] = nodes[a], nodes[b], costs[a, b]
+            nodes[a] = G + step
             is_gone[b] = True
             for e in range(table.shape[1]):
                 table[a, e] += table[b, e]

@@ -105,7 +105,8 @@ class LossProblem:
 
     def cut_trees(self, sample: np.ndarray) -> None:
         """Set the clusters of a sample where each of the two trees over its groups is cut."""
-        groups = Sample.of(sample, self.offsets, self.weights).groups(n_groups_for(self.n_clusters))
+        counts = None if self.weights is None else self.weights.partitions
+        groups = Sample(sample, self.offsets, counts).groups(n_groups_for(self.n_clusters))
         cuts = [groups.trees[name].cut(self.n_clusters) for name in TREES]
         self.cuts = [np.append(cut, -1)[groups.groups].astype(np.int32) for cut in cuts]
 

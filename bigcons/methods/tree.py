@@ -289,7 +289,7 @@ def cut_sample(
     groups = sample.groups(n_groups_for(placement.n_clusters), at_any_scale=True)
     least = least_objects(groups.sizes) if is_chosen else 0
     cut = groups.cut(placement.n_clusters, least, trees)
-    clusters = groups.clusters_of(cut)
+    clusters = cut.of_objects
     T, sizes = counts_of(run.sample, placement.offsets, clusters, placement.n_clusters, placement.weights)
     return First(T, sizes, cut.tree, clusters if len(clusters) == run.data.n_objects else None)
 
@@ -432,7 +432,8 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         earlier = self._start
         first: Callable[[Run], First]
         if not is_too_fine:
-            sample = Sample.of(survey.sample, ensemble.offsets, self._weights, n_groups_for(K))
+            known = survey.sample, ensemble.offsets, counted
+            sample = Sample(*known, n_groups=n_groups_for(K))
         if not (is_too_fine or hasattr(self, "n_clusters_choice_")):  # else judged with all other numbers
             n_judged = min(len(survey.sample), LEAST_OBJECTS * max(n_groups_for(K), MOST_GROUPS))
             found = search_sample(lambda _: sample, n_judged)
@@ -452,8 +453,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
             first = partial(cut_of_all, n_clusters=K, weights=self._weights, trees=self._trees)
         else:
             if not self._is_local:
-                all_alike = np.ones(sample.offsets[-1])
-                sample = Sample(sample.labels, sample.offsets, sample.counts, all_alike)
+                sample = Sample(*known, np.ones(ensemble.n_base_clusters))
             is_chosen = hasattr(self, "n_clusters_choice_")
             first = partial(cut_sample, sample, placement, is_chosen, self._trees)
         with open_workspace(out, engine, 1, "<i4") as workspace:

@@ -81,17 +81,24 @@ def leading_eigenvectors(matrix: Any, n_vectors: int) -> tuple[np.ndarray, np.nd
     return values[order], with_signs(vectors[:, order])
 
 
-def spectrum(scaled: Any, n_values: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the leading squared singular values (k,), descending, and left vectors (rows, k) of a csr_array.
+def spectrum(incidence: Any, counts: np.ndarray, n_values: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the leading squared singular values (k,), descending, and left vectors (rows, k) of objects.
 
-    At most ``n_values``, none zero up to rounding: of a matrix (rows, B) that describes objects by their base
-    clusters. From the eigenvectors of the smaller of its two products with its transpose, which is formed
-    only where that takes less than eight times the operations of multiplying by both: it is read in order.
+    At most ``n_values``, none zero up to rounding: of ``D_r^(-1/2) H C^(1/2) D_c^(-1/2)``, by the incidence
+    matrix H (rows, B), a csr_array, with the ``counts`` (B,) of base clusters in C. From the eigenvectors of
+    the smaller of its two products with its transpose, which is formed only where that takes less than eight
+    times the operations of multiplying by both: it is read in order.
     """
     import scipy.sparse.linalg
 
-    from bigcons.kernels.overlaps import mirror, multiply_rows
+    from bigcons.kernels.overlaps import multiply_rows
 
+    n_labels = incidence @ counts
+    sizes = np.bincount(incidence.indices, incidence.data, incidence.shape[1])
+    by_row, by_column = (1.0 / np.sqrt(np.where(of > 0, of, 1.0)) for of in (n_labels, sizes))
+    by_column *= np.sqrt(counts)
+    entries = incidence.data * (np.repeat(by_row, np.diff(incidence.indptr)) * by_column[incidence.indices])
+    scaled = scipy.sparse.csr_array((entries, incidence.indices, incidence.indptr), incidence.shape)
     is_wide = scaled.shape[1] > scaled.shape[0]
     factor = scaled if is_wide else scaled.T.tocsr()
     n = factor.shape[0]
@@ -100,7 +107,6 @@ def spectrum(scaled: Any, n_values: int) -> tuple[np.ndarray, np.ndarray]:
         product = np.zeros((n, n))
         column_starts = np.append(0, np.bincount(factor.indices, minlength=factor.shape[1]).cumsum())
         multiply_rows(factor.indptr, factor.indices, factor.data, column_starts, product)
-        mirror(product)
     else:
         product = scipy.sparse.linalg.aslinearoperator(factor)
         product = product @ scipy.sparse.linalg.aslinearoperator(factor.T.tocsr())

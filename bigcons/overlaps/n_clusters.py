@@ -142,6 +142,7 @@ def search(
 ) -> Search:
     """Return the choice for an open ensemble, and the groups it is made of."""
     given = Weights.given(weights, ensemble.offsets)
+    counts = None if given is None else given.partitions
     least, most = _checked_range(k_range, ensemble.n_objects)
     sample: Sample | None = None
 
@@ -155,7 +156,7 @@ def search(
         )
         plan.check(purpose, engine, ensemble, memory)
         if sample is None or len(sample.labels) < n_rows:
-            sample = Sample.of(sample_rows(ensemble, engine, seed, n_rows), ensemble.offsets, given)
+            sample = Sample(sample_rows(ensemble, engine, seed, n_rows), ensemble.offsets, counts)
         return sample
 
     found = search_sample(sample_for, ensemble.n_objects, least, most)
@@ -182,17 +183,16 @@ def search_sample(
         # of all groups, is left out if a partition divides one. A single cluster has no lifetime here.
         n_seen = np.count_nonzero(np.add.reduceat(groups.table, groups.offsets[:-1], axis=1))
         n_levels = max(n_found - int(n_seen < np.count_nonzero(groups.table)), 1)
-        sides, enough = groups.trees[DISTINCTNESS].sides, least_objects(groups.sizes)
-        n_large = numbers_of_large(sides, groups.sizes, enough)[:n_levels]
-        of_level, lives = np.maximum(n_large, 1), -np.diff(groups.costs(n_levels), prepend=0.0)
+        tree, heights = groups.trees[DISTINCTNESS], groups.trees[DISTINCTNESS].heights[::-1]
+        n_large = numbers_of_large(tree.sides, groups.sizes, least_objects(groups.sizes))[:n_levels]
+        of_level, lives = np.maximum(n_large, 1), -np.diff(heights[:n_levels], prepend=0.0)
         lives = np.where(np.maximum.accumulate(n_large) > 1, np.maximum(lives, 0.0), 0.0)
         by_number = np.bincount(of_level, lives)[2:]
         longest = int(np.argmax(of_level == 2 + np.argmax(by_number))) + 1 if by_number.size else 1
         cheap = int((MOST_PRODUCTS * n_found / np.count_nonzero(groups.table)) ** 0.5)
         is_full |= n_groups >= cheap or 2 * n_groups > n_objects // LEAST_OBJECTS or 2 * n_found <= n_groups
         most_distinct = groups.distinct[np.isfinite(groups.distinct)].max(initial=0.0)
-        all_distinct = groups.costs(n_found - 1)[-1:] > most_distinct / 2
-        is_many = 2 * (longest + 1) >= n_found or all_distinct.all()
+        is_many = 2 * (longest + 1) >= n_found or heights[max(n_found - 2, 0)] > most_distinct / 2
         if is_full or not is_many:
             break
         is_full, n_groups = cheap < 2 * n_groups, min(2 * n_groups, cheap)
@@ -217,9 +217,8 @@ def tree_of(found: Search, n_objects: int, name: str | None = None) -> ClusterTr
 
 def linkage_of(tree: Tree) -> np.ndarray:
     """Return the merges of a tree (G - 1, 4) as SciPy has them, their heights raised to those before."""
-    G = len(tree.merges) + 1
-    heights, sides = np.maximum(np.maximum.accumulate(tree.heights), 0.0), tree.sides
-    return np.column_stack([sides, heights, node_sums(sides, np.ones(G))[G:]])
+    G = len(tree.heights)
+    return np.column_stack([tree.sides, tree.heights[1:], node_sums(tree.sides, np.ones(G))[G:]])
 
 
 def choice_of_tree(
@@ -229,7 +228,7 @@ def choice_of_tree(
 
     By the levels of the tree of distinctness, their numbers of clusters and lifetimes (n_levels,).
     """
-    groups, numbers = halves.groups, np.arange(least, most + 1)
+    numbers, heights = np.arange(least, most + 1), halves.groups.trees[DISTINCTNESS].heights[::-1]
     by_level = halves.agreement(DISTINCTNESS, max(most, lives.size))
     shared = np.where(of_level == 1, 1.0, by_level[: lives.size])
     lifetime = np.bincount(of_level, lives, minlength=most + 1)
@@ -238,17 +237,16 @@ def choice_of_tree(
     reproduced[1] = lifetime[1]
     agreement = np.concatenate([[np.nan], by_level])[: lifetime.size]
     np.divide(reproduced, lifetime, out=agreement, where=lifetime > 0)
-    distinctness = np.concatenate([[np.nan, np.nan], groups.costs(most)])
     table = {
         "n_clusters": numbers,
-        "distinctness": distinctness[numbers],
+        "distinctness": np.where(numbers > 1, heights[np.clip(numbers - 2, 0, heights.size - 1)], np.nan),
         "lifetime": lifetime[numbers],
         "agreement": agreement[numbers],
     }
     order = np.argsort(-evidence(table), kind="stable")
     best = numbers[order].tolist()
     told = best[0], best[1] if len(best) > 1 else None, table, float(lifetime[1])
-    return NClustersChoice(*told, n_sampled=int(groups.sizes.sum()))
+    return NClustersChoice(*told, n_sampled=int(halves.groups.sizes.sum()))
 
 
 def _checked_range(k_range: Any, n_objects: int) -> tuple[int, int | None]:

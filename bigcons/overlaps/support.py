@@ -27,12 +27,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import incidence_of
 from bigcons.execution.engine import one_thread
 from bigcons.kernels.cluster_tables import in_whole_vectors, padded
 from bigcons.metrics.clusterings import adjusted_rand_of_pairs, pairs_of
 from bigcons.metrics.confidence import SEED, ClusterSupport, log_rates, random_half, ratio
-from bigcons.overlaps.tree import DISTINCTNESS, Groups, Sample, Tree, columns_of, merge_groups, most_probable
+from bigcons.overlaps.tree import (
+    DISTINCTNESS,
+    Groups,
+    Sample,
+    Tree,
+    merge_groups,
+    most_probable,
+    of_partitions,
+)
 from bigcons.seeding import generator
 from bigcons.stores.clusters import least_objects, node_sums, numbers_of_large
 from bigcons.tables.labels import observed
@@ -79,11 +86,12 @@ class Halves(NamedTuple):
         own = np.array([half for first in firsts for half in (first, ~first)]).reshape(-1, M)
         halves, draw = [], generator(SEED, "tree.halves.groups")
         for is_own in own:
-            columns, starts = columns_of(is_own, groups.offsets)
             order = draw.permutation(len(groups.table))
-            known = np.ascontiguousarray(groups.table[order][:, columns])
-            trees, distinct = merge_groups(known, starts, groups.counts[is_own], groups.reliable[columns])
-            trees = {name: tree._replace(merges=order[tree.merges]) for name, tree in trees.items()}
+            known = groups.table[order], groups.reliable
+            starts, table, reliable = of_partitions(is_own, groups.offsets, *known)
+            trees, distinct = merge_groups(table, starts, groups.counts[is_own], reliable)
+            node = np.append(order, np.arange(order.size, 2 * order.size - 1))
+            trees = {name: tree._replace(sides=node[tree.sides]) for name, tree in trees.items()}
             place = np.argsort(order)
             halves.append(Half(trees, distinct[place][:, place]))
         return cls(list(zip(halves[::2], halves[1::2], strict=True)), groups, labels, own)
@@ -95,18 +103,16 @@ class Halves(NamedTuple):
         many partitions.
         """
         (groups, sizes, _, offsets, counts, reliable, trees, _), found = self.groups, []
-        draw, is_soft = generator(SEED, "tree.halves.objects"), self.labels.dtype.kind == "f"
+        draw = generator(SEED, "tree.halves.objects")
         for is_own in self.own:
-            columns, starts = columns_of(is_own, offsets)
             order = draw.permutation(len(groups))
-            own = np.ascontiguousarray(self.labels[order][:, columns if is_soft else is_own])
+            starts, own, of_own = of_partitions(is_own, offsets, self.labels[order], reliable)
             if observed(own, starts).any():
-                sample = Sample(own, starts, counts[is_own], reliable[columns])
-                other = sample.groups(sizes.size, at_any_scale=True)
+                other = Sample(own, starts, counts[is_own], of_own).groups(sizes.size, at_any_scale=True)
                 shared = common_objects(groups[order], other.groups)
                 found.append(reproduced(trees[name], other.trees[name], shared))
         if not found:
-            return Support(*np.full((2, len(trees[name].merges)), np.nan))
+            return Support(*np.full((2, len(trees[name].sides)), np.nan))
         shares = np.array(found)
         return Support(shares.mean(axis=0), shares.std(axis=0, ddof=1) / np.sqrt(len(shares)))
 
@@ -120,25 +126,26 @@ class Halves(NamedTuple):
         """
         if not self.pairs:
             return np.full(most, np.nan)
-        labeled = self.groups.groups >= 0
-        groups, G, offsets = self.groups.groups[labeled], self.groups.sizes.size, self.groups.offsets
-        incidence, placed = incidence_of(self.labels[labeled], offsets), []
+        labeled, counts, placed = self.groups.groups >= 0, self.groups.counts, []
+        groups, G, labels = self.groups.groups[labeled], self.groups.sizes.size, self.labels[labeled]
         for is_own in self.own:
-            columns, starts = columns_of(is_own, offsets)
-            by_column = np.repeat(self.groups.counts[is_own], np.diff(starts))
-            placed.append(most_probable(incidence[:, columns], starts, by_column, groups, left_out=True))
+            starts, own = of_partitions(is_own, self.groups.offsets, labels)
+            placed.append(most_probable(own, starts, counts[is_own], groups, left_out=True))
         found = np.empty((3, len(self.pairs), most))  # pairs of objects in one cluster of both, and of each
         for number, pair in enumerate(self.pairs):
             shared, done = np.zeros((G, G)), [0, 0]
+            rows = np.arange(2 * G - 1), np.arange(2 * G - 1)  # of the nodes in the tables
             np.add.at(shared, (placed[2 * number], placed[2 * number + 1]), 1.0)
             tables, of_sides = (shared, shared.T), (shared.sum(axis=1), shared.sum(axis=0))
             joined = np.array([pairs_of(of).sum() for of in (shared, *of_sides)])
             for K in range(max(most, G), 0, -1):
-                for at, (tree, table, own) in enumerate(
-                    zip((half.trees[name] for half in pair), tables, of_sides, strict=True)
+                for at, (tree, table, own, row) in enumerate(
+                    zip((half.trees[name] for half in pair), tables, of_sides, rows, strict=True)
                 ):
-                    n_equal = np.count_nonzero(tree.heights < 1e-12)
-                    for kept, merged in tree.merges[done[at] : max(G - K, n_equal)]:
+                    n_equal = np.count_nonzero(tree.heights[1:] < 1e-12)
+                    for sides in tree.sides[done[at] : max(G - K, n_equal)]:
+                        kept, merged = row[sides]
+                        row[G + done[at]] = kept
                         joined[0] += table[kept] @ table[merged]
                         joined[1 + at] += own[kept] * own[merged]
                         for of in (table, own):
@@ -169,7 +176,7 @@ class Halves(NamedTuple):
         for one, two in zip(others[::2], others[1::2], strict=True):
             found += one.max() + two.max(), two.flat[one.argmax()] + one.flat[two.argmax()]
         largest = float(of_all.max()) * float(ratio(found[1], found[0], 1.0))
-        return max(largest - float(groups.costs(n_of_one)[-1]), 0.0)
+        return max(largest - float(tree.heights[-n_of_one]), 0.0)
 
     def of_clusters(self, clusters: np.ndarray, confidence: np.ndarray, n_clusters: int) -> ClusterSupport:
         """Return the support of clusters (rows,), -1 for none, of at most ``n_clusters``, by labels.
@@ -217,10 +224,9 @@ class Halves(NamedTuple):
         by_column, is_first = np.repeat(counts, np.diff(offsets))[:, None], random_half(counts.size)
         for tree in half.trees.values():
             top = tree.cut(K)
-            left = tree.merges[max(len(top) - K, 0) :]
-            n = len(left) + 1
-            sides = Tree(top[left], np.zeros(len(left))).sides
-            clades = node_sums(sides, np.eye(n, dtype=bool))[sides.T.ravel() if len(left) else [0]]
+            n = int(top.max()) + 1
+            of_nodes = node_sums(tree.sides, np.eye(n, dtype=bool)[top])
+            clades = of_nodes[tree.sides[len(top) - n :].T.ravel() if n > 1 else [-1]]
             of_clusters = np.zeros((n, table.shape[1]))
             np.add.at(of_clusters, top, table)
             rates, own = log_rates(of_clusters, np.bincount(top, of_groups, n), offsets)

@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights, incidence_of
+from bigcons.coassociation.factorized import Weights, counts_of, incidence_of
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, one_thread
 from bigcons.metrics.clusterings import nmi_of_table
@@ -98,26 +98,24 @@ TREES = (AVERAGE, DISTINCTNESS)
 class Tree(NamedTuple):
     """The merges of groups, from many to one."""
 
-    merges: np.ndarray
-    """(G - 1, 2): the lower-numbered group, which is kept, and the one merged into it."""
+    sides: np.ndarray
+    """(G - 1, 2): the two nodes that each merge joins, groups from 0, what merges make of them from G."""
     heights: np.ndarray
-    """(G - 1,): what the merges cost."""
+    """(G,): what the merges cost that lead to G, G - 1, ..., 1 clusters; 0 of all groups.
 
-    @property
-    def sides(self) -> np.ndarray:
-        """The two nodes that each merge joins, (G - 1, 2): leaves from 0, the results of merges from G."""
-        node, sides = np.arange(len(self.merges) + 1), np.empty((len(self.merges), 2), np.int64)
-        for at, (kept, merged) in enumerate(self.merges):
-            sides[at] = node[kept], node[merged]
-            node[kept] = len(node) + at
-        return sides
+    Costs may fall from a merge to the next: the largest up to there.
+    """
 
     def cut(self, n_clusters: int) -> np.ndarray:
-        """Return the cluster (G,) int64 of every group where ``n_clusters`` are left, or fewer groups."""
-        G = len(self.merges) + 1
-        found = np.arange(G)
-        for kept, merged in self.merges[: max(G - n_clusters, 0)]:
-            found[found == merged] = kept
+        """Return the cluster (G,) int64 of every group where ``n_clusters`` are left, or fewer groups.
+
+        Clusters are numbered by their first groups.
+        """
+        G = len(self.sides) + 1
+        found, first = np.arange(G), np.arange(2 * G - 1)
+        for node, sides in enumerate(self.sides[: max(G - n_clusters, 0)], G):
+            first[node], other = sorted(first[sides])
+            found[found == other] = first[node]
         return np.unique(found, return_inverse=True)[1]
 
 
@@ -132,6 +130,8 @@ class Cut(NamedTuple):
     """Mean normalized mutual information with the partitions."""
     distinctness: float
     """Mean over the objects, of their cluster from the least distinct other."""
+    of_objects: np.ndarray
+    """(rows,) int64: the clusters of the objects, -1 for those without labels."""
 
 
 class Groups(NamedTuple):
@@ -159,15 +159,6 @@ class Groups(NamedTuple):
         """Return at most ``n_groups`` groups of objects by the spectral embedding of labels: see `Sample`."""
         return Sample(labels, offsets, counts).groups(n_groups)
 
-    def costs(self, most: int) -> np.ndarray:
-        """Return what merging the least distinct two of 2, 3, ... clusters costs, (most,).
-
-        In the tree of distinctness, whose costs may fall from a merge to the next: the largest up to there. 0
-        of more clusters than groups.
-        """
-        heights = np.maximum.accumulate(self.trees[DISTINCTNESS].heights)[::-1]
-        return np.pad(heights[:most], (0, max(most - len(heights), 0)))
-
     def cut(self, n_clusters: int, least: int = 0, trees: Sequence[str] = TREES) -> Cut:
         """Return the best cut of ``trees`` into ``n_clusters``, that of average link if equal.
 
@@ -194,12 +185,9 @@ class Groups(NamedTuple):
             nearest = np.where(np.isfinite(nearest), nearest, float(K > 1))  # no partition sees another one
             of_cluster = np.bincount(clusters[kept], self.sizes[kept], K)
             distinctness = float(of_cluster @ nearest / of_cluster.sum())
-            cuts.append(Cut(clusters, name, float(anmi), distinctness))
+            of_objects = np.append(clusters, -1)[self.groups]
+            cuts.append(Cut(clusters, name, float(anmi), distinctness, of_objects))
         return max(cuts, key=lambda cut: round(cut.anmi * cut.distinctness, 12))
-
-    def clusters_of(self, cut: Cut) -> np.ndarray:
-        """Return the clusters (rows,) int64 of the objects in a cut, -1 for those without labels."""
-        return np.append(cut.clusters, -1)[self.groups]
 
 
 class Sample:
@@ -211,47 +199,33 @@ class Sample:
         offsets: np.ndarray,
         counts: np.ndarray | None = None,
         reliable: np.ndarray | None = None,
+        *,
+        n_groups: int = 0,
     ) -> None:
         """Take labels (rows, M), or memberships (rows, B), weights (M,) and reliabilities (B,).
 
-        All partitions count the same by default, and reliabilities are by the labels.
+        All partitions count the same by default, and reliabilities are by the labels. Of partitions that give
+        objects more than `MOST_LABELS` in the mean, as many count as give that, evenly spaced. ``n_groups``
+        may be asked for.
         """
-        self.given: np.ndarray = labels
-        """What the sample was made of."""
-        self.labels: np.ndarray = labels
-        """What of it counts here."""
-        self.offsets: np.ndarray = offsets
-        self.counts: np.ndarray = np.ones(offsets.size - 1) if counts is None else counts
-        self._by_column = np.repeat(self.counts, np.diff(offsets))
-        incidence = incidence_of(labels, offsets)
-        self._labeled: np.ndarray = incidence @ self._by_column > 0
-        self._incidence: Any = incidence if self._labeled.all() else incidence[self._labeled]
-        self._reliable = reliable
-        self._most, self._vectors = 0, np.empty((0, 0))
-
-    @classmethod
-    def of(
-        cls, labels: np.ndarray, offsets: np.ndarray, weights: Weights | None, n_groups: int = 0
-    ) -> Sample:
-        """Return the sample of enough labels, or of memberships, to be asked for so many groups.
-
-        Of all partitions that count or, if these give objects more than `MOST_LABELS` in the mean, of as many
-        of them as give that, evenly spaced.
-        """
-        M, some = offsets.size - 1, labels
-        counts = np.ones(M) if weights is None else weights.partitions
+        M = offsets.size - 1
+        counts = np.ones(M) if counts is None else counts
         chosen = np.flatnonzero(counts > 0)
         n_labels = int(np.count_nonzero(observed(labels, offsets)[:, chosen])) / len(labels)
         if n_labels > MOST_LABELS:
             n_chosen = -int(-MOST_LABELS * chosen.size // n_labels)
             chosen = chosen[np.arange(n_chosen) * chosen.size // n_chosen]
         is_chosen = np.isin(np.arange(M), chosen)
-        columns, starts = columns_of(is_chosen, offsets)
-        if chosen.size < M:
-            some = np.ascontiguousarray(labels[:, columns if labels.dtype.kind == "f" else is_chosen])
-        found = cls(some, starts, counts[chosen])
-        found.given, found._most = labels, n_groups
-        return found
+        self.given: np.ndarray = labels
+        """What the sample was made of."""
+        self.offsets, self.labels = of_partitions(is_chosen, offsets, labels)
+        self.counts: np.ndarray = counts[chosen]
+        self._by_column = np.repeat(self.counts, np.diff(self.offsets))
+        self._reliable = None if reliable is None else of_partitions(is_chosen, offsets, reliable)[1]
+        incidence = incidence_of(self.labels, self.offsets)
+        self._labeled: np.ndarray = np.diff(incidence.indptr) > 0
+        self._incidence: Any = incidence if self._labeled.all() else incidence[self._labeled]
+        self._most, self._vectors = n_groups, np.empty((0, 0))
 
     def groups(self, n_groups: int, *, at_any_scale: bool = False) -> Groups:
         """Return at most ``n_groups`` groups of objects, by the spectral embedding of their labels.
@@ -261,9 +235,10 @@ class Sample:
         have in common with centers, and then E g^2 for E base clusters of a group; all base clusters then
         count as equally reliable.
         """
+        found, labeled = np.full(self._labeled.size, -1), self._labeled
         with one_thread(user_api="blas"):
             if at_any_scale and not by_spectrum(len(self.labels), self.offsets[-1], n_groups):
-                groups = nearest_centers(self._incidence, self.offsets, self._by_column, n_groups)
+                found[labeled] = nearest_centers(self._incidence, self.offsets, self._by_column, n_groups)
                 reliable = np.ones(self.offsets[-1])
             else:
                 if self._reliable is None:
@@ -272,35 +247,25 @@ class Sample:
                     self._most, least = FIRST_GROUPS, max(n_groups, self._most)
                     while self._most < least:  # a search doubles the number of groups
                         self._most *= 2
-                    scaled = normalized(self._incidence, self._by_column * self._reliable)
-                    self._vectors = spectrum(scaled, self._most)[1]
-                reliable, groups = self._reliable, nearest_pivots(self._vectors[:, :n_groups])
-                groups = most_probable(self._incidence, self.offsets, self._by_column, groups)
-        found = np.full(self._labeled.size, -1)
-        found[self._labeled] = groups = np.unique(groups, return_inverse=True)[1]
-        table = table_of(self._incidence, groups)
-        known = table, self.offsets, self.counts, reliable
-        return Groups(found, np.bincount(groups), *known, *merge_groups(*known))
+                    gains = self._by_column * self._reliable
+                    self._vectors = spectrum(self._incidence, gains, self._most)[1]
+                reliable, found[labeled] = self._reliable, nearest_pivots(self._vectors[:, :n_groups])
+                found = most_probable(self.labels, self.offsets, self.counts, found)
+        found[labeled] = np.unique(found[labeled], return_inverse=True)[1]
+        T, sizes = counts_of(self.labels, self.offsets, found, int(found.max()) + 1)
+        known = T.T.copy(), self.offsets, self.counts, reliable
+        return Groups(found, sizes.astype(np.int64), *known, *merge_groups(*known))
 
 
-def columns_of(is_own: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the base clusters (B,) bool of some partitions (M,), and where those of each begin."""
+def of_partitions(is_own: np.ndarray, offsets: np.ndarray, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return where base clusters of some partitions (M,) bool begin, and what ``arrays`` have of these.
+
+    Arrays are labels (rows, M), or floats (..., B): memberships, or others of base clusters.
+    """
     sizes = np.diff(offsets)
-    return np.repeat(is_own, sizes), np.concatenate([[0], np.cumsum(sizes[is_own])])
-
-
-def normalized(incidence: Any, counts: np.ndarray) -> Any:
-    """Return ``D_r^(-1/2) H C^(1/2) D_c^(-1/2)``, sparse, with the weights (B,) of base clusters in C."""
-    import scipy.sparse
-
-    n_labels = incidence @ counts
-    sizes = np.bincount(incidence.indices, incidence.data, incidence.shape[1])
-    by_row, by_column = (1.0 / np.sqrt(np.where(of > 0, of, 1.0)) for of in (n_labels, sizes))
-    by_column *= np.sqrt(counts)
-    scale = np.repeat(by_row, np.diff(incidence.indptr)) * by_column[incidence.indices]
-    return scipy.sparse.csr_array(
-        (incidence.data * scale, incidence.indices, incidence.indptr), incidence.shape
-    )
+    columns = {True: np.repeat(is_own, sizes), False: is_own}
+    own = (np.ascontiguousarray(of[..., columns[of.dtype.kind == "f"]]) for of in arrays)
+    return np.concatenate([[0], np.cumsum(sizes[is_own])]), *own
 
 
 def nearest_pivots(vectors: np.ndarray) -> np.ndarray:
@@ -320,11 +285,11 @@ def nearest_pivots(vectors: np.ndarray) -> np.ndarray:
 
 
 def most_probable(
-    incidence: Any, offsets: np.ndarray, by_column: np.ndarray, groups: np.ndarray, *, left_out: bool = False
+    labels: np.ndarray, offsets: np.ndarray, counts: np.ndarray, groups: np.ndarray, *, left_out: bool = False
 ) -> np.ndarray:
-    """Return the most probable group (rows,) of every object by its labels, H (rows, B).
+    """Return the most probable group (rows,) of every object in one by its labels, or memberships.
 
-    By naive Bayes, partitions counted by weight (B,), from the labels and the sizes of groups (rows,), of
+    By naive Bayes, partitions counted by weight (M,), from the labels and the sizes of groups (rows,), of
     which none is empty; ``left_out``: of those of the other objects, so that none vouches for itself. An
     object errs at a rate of its own, in which its labels are any of their partitions: that of `ERROR_RATES`
     counts by which a group is most probable. An object stays where no other group is more probable, or it has
@@ -332,13 +297,15 @@ def most_probable(
     classes: most objects of a class then have another group, of more objects like them. O(E g) time for E
     labels of all objects.
     """
-    sizes, at = np.bincount(groups).astype(np.float64), (np.arange(groups.size), groups)
-    known, widths = log_rates(table_of(incidence, groups), sizes, offsets), np.diff(offsets)
-    rows, scores = np.repeat(at[0], np.diff(incidence.indptr)), np.full((groups.size, sizes.size), -np.inf)
+    incidence, widths = incidence_of(labels, offsets), np.diff(offsets)
+    T, sizes = counts_of(labels, offsets, groups, int(groups.max()) + 1)
+    known, by_column = log_rates(T.T.copy(), sizes, offsets), np.repeat(counts, widths)[:, None]
+    at, scores = (np.arange(groups.size), groups), np.full((groups.size, sizes.size), -np.inf)
+    rows = np.repeat(at[0], np.diff(incidence.indptr))
     for error in ERROR_RATES:
         chance = error / np.repeat(widths, widths)[:, None]
         rates, *own = (
-            np.log((1.0 - error) * np.exp(of) + chance) * by_column[:, None] for of in known[: 1 + left_out]
+            np.log((1.0 - error) * np.exp(of) + chance) * by_column for of in known[: 1 + left_out]
         )
         found = incidence @ rates
         if left_out:  # of a part of an object, that part
@@ -349,15 +316,8 @@ def most_probable(
     if left_out:
         scores[at] += np.log(sizes / (sizes + 1.0))[groups]
     scores = scores.round(9)
-    is_moved = (scores.max(axis=1) > scores[at]) & (np.diff(incidence.indptr) > 0)
+    is_moved = (scores.max(axis=1) > scores[at]) & (np.diff(incidence.indptr) > 0) & (groups >= 0)
     return np.where(is_moved, scores.argmax(axis=1), groups)
-
-
-def table_of(incidence: Any, groups: np.ndarray) -> np.ndarray:
-    """Return how many objects of each group are in each base cluster, (G, B), by H (rows, B)."""
-    B = int(incidence.shape[1])
-    cells = np.repeat(groups * B, np.diff(incidence.indptr)) + incidence.indices
-    return np.bincount(cells, incidence.data, (int(groups.max(initial=-1)) + 1) * B).reshape(-1, B)
 
 
 def by_spectrum(n_rows: int, n_base_clusters: int, n_groups: int) -> bool:
@@ -457,12 +417,12 @@ def merge_groups(
     gains = np.repeat(counts, np.diff(offsets)) * reliable
     for rule, name in enumerate(TREES):
         costs = pair_costs(rule, table, offsets, counts, gains)
-        merges, heights = np.empty((G - 1, 2), np.int64), np.empty(G - 1)
+        sides, heights = np.empty((G - 1, 2), np.int64), np.zeros(G)
         known = np.isfinite(costs)
         unknown = float(costs[known].mean()) if known.any() else 0.0
         all_costs = np.where(np.isnan(costs), unknown, costs)
-        agglomerate(rule, table.copy(), offsets, counts, gains, all_costs, unknown, merges, heights)
-        trees[name] = Tree(merges, heights)
+        agglomerate(rule, table.copy(), offsets, counts, gains, all_costs, unknown, sides, heights[1:])
+        trees[name] = Tree(sides, np.maximum.accumulate(heights))
     return trees, costs
 
 

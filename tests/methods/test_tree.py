@@ -291,12 +291,11 @@ def test_sample__is_of_all_partitions_or_evenly_spaced_ones_with_enough_labels()
     sample, _ = planted_blocks(50, 3 * MOST_LABELS, missing=0.5, random_state=0).read(0, 50)
     offsets = np.cumsum([0, *(sample.max(axis=0) + 1)])
     for rows in (sample, one_hot(sample, offsets)):
-        some = Sample.of(rows, offsets, None)
+        some = Sample(rows, offsets)
         assert some.counts.size == some.offsets.size - 1
         n_labels = observed(some.labels, some.offsets).sum() / 50
         assert n_labels == pytest.approx(MOST_LABELS, rel=0.05)
-    weights = Weights.of(np.arange(3 * MOST_LABELS) % 3 == 1, offsets)
-    some = Sample.of(sample, offsets, weights)
+    some = Sample(sample, offsets, (np.arange(3 * MOST_LABELS) % 3 == 1).astype(float))
     np.testing.assert_array_equal(some.labels, sample[:, 1::3])
     np.testing.assert_array_equal(np.diff(some.offsets), np.diff(offsets)[1::3])
     assert (some.counts == 1).all()
@@ -325,7 +324,7 @@ def test_fine_base_clusters__are_grouped_by_all_objects(fine, tmp_path):
     assert adjusted_rand(truth, model.labels_) > 0.95
     sample = ensemble.read_rows(np.arange(2000))
     by_sample = Groups.of(sample, ensemble.offsets, 100)
-    assert adjusted_rand(truth[:2000], by_sample.clusters_of(by_sample.cut(8))) < 0.5
+    assert adjusted_rand(truth[:2000], by_sample.cut(8).of_objects) < 0.5
     threads = ConsensusTree(8, random_state=0, client=ThreadsEngine(3))
     threads.fit(ensemble, out=tmp_path / "consensus.zarr")
     np.testing.assert_array_equal(threads.labels_, model.labels_)

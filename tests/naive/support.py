@@ -7,25 +7,22 @@ import numpy as np
 from tests.naive.trust import log_rate
 
 
-def clusters_of(groups, merges, n_clusters):
-    """The clusters, as sets of objects, after merging groups until so many are left."""
-    clusters = {g: {i for i, of in enumerate(groups) if of == g} for g in range(max(groups) + 1)}
-    for kept, merged in merges:
-        if len(clusters) <= n_clusters:
+def nodes_of(groups, sides, n_clusters):
+    """The nodes, as sets of objects by their numbers, that are left of a tree cut into so many clusters."""
+    nodes = {g: {i for i, of in enumerate(groups) if of == g} for g in range(len(sides) + 1)}
+    for node, (one, two) in enumerate(sides, len(nodes)):
+        if len(nodes) <= n_clusters:
             break
-        clusters[kept] = clusters[kept] | clusters.pop(merged)
-    return list(clusters.values())
+        nodes[node] = nodes.pop(one) | nodes.pop(two)
+    return nodes
 
 
-def splits_of(groups, merges):
+def splits_of(groups, sides):
     """The two sides of every merge, as sets of objects."""
-    clusters = {g: {i for i, of in enumerate(groups) if of == g} for g in range(max(groups) + 1)}
-    found = []
-    for kept, merged in merges:
-        one, two = clusters[kept], clusters.pop(merged)
-        found.append((one, two))
-        clusters[kept] = one | two
-    return found
+    nodes = [{i for i, of in enumerate(groups) if of == g} for g in range(len(sides) + 1)]
+    for one, two in sides:
+        nodes.append(nodes[one] | nodes[two])
+    return [(nodes[one], nodes[two]) for one, two in sides]
 
 
 def jaccard(a, b):
@@ -33,7 +30,7 @@ def jaccard(a, b):
     return len(a & b) / len(a | b) if a | b else 0.0
 
 
-def reproduced(split, groups, half_groups, half_merges):
+def reproduced(split, groups, half_groups, half_sides):
     """How far a cluster of the tree of a half divides the objects of a split in the same two sides.
 
     Of objects that are in groups of both trees.
@@ -41,7 +38,7 @@ def reproduced(split, groups, half_groups, half_merges):
     common = {i for i, of in enumerate(zip(groups, half_groups, strict=True)) if min(of) >= 0}
     one, two = (side & common for side in split)
     best = 0.0
-    for sides in splits_of(half_groups, half_merges):
+    for sides in splits_of(half_groups, half_sides):
         for cluster in (side & common for side in sides):
             for own, other in ((one, two), (two, one)):
                 left = (one | two) - cluster
@@ -128,15 +125,17 @@ def most_probable(labels, groups, counts, extra, errors, *, left_out):
 def proposals(members, groups, trees, labels, counts, weights, extra):
     """Of each cluster, a set of objects, the one most like it that the trees of a half have, once placed."""
     best, found = [-1.0] * len(members), [set()] * len(members)
-    for merges in trees:
-        clusters = clusters_of(groups, merges, len(members))
-        n_done = max(len(merges) + 1 - len(members), 0)
-        kept = sorted({*range(len(merges) + 1)} - {merged for _, merged in merges[:n_done]})
+    for sides in trees:
+        nodes = nodes_of(groups, sides, len(members))
+        clusters, n_done = list(nodes.values()), len(sides) + 1 - len(nodes)
+        numbers = {
+            node: k for k, node in enumerate([*nodes, *range(len(sides) + 1 + n_done, 2 * len(sides) + 1)])
+        }
         of_object = np.array(
             [next((k for k, of in enumerate(clusters) if i in of), -1) for i in range(len(groups))]
         )
         of_object = placed(labels, of_object, counts, extra).tolist()
-        left = [(kept.index(a), kept.index(b)) for a, b in merges[n_done:]]
+        left = [(numbers[a], numbers[b]) for a, b in sides[n_done:]]
         splits = splits_of([*of_object, *range(len(clusters))], left)
         clades = [one for one, _ in splits] + [two for _, two in splits]
         clades = [{i for i in clade if i < len(groups)} for clade in clades]

@@ -55,25 +55,24 @@ def pair_costs(rule, table, offsets, counts, gains):
     return costs
 
 
-def costs_before_merges(rule, table, offsets, counts, gains, merges):
-    """Yield the costs of all pairs of the groups that are left before each of some merges, counted anew.
+def costs_before_merges(rule, table, offsets, counts, gains, sides):
+    """Yield the costs of all pairs of the nodes that are left before each of some merges, counted anew.
 
-    Groups that are gone cost infinitely; those that no partition sees together, as much as groups did in the
-    mean at the beginning.
+    Nodes that are gone, or not yet made, cost infinitely; those that no partition sees together, as much as
+    groups did in the mean at the beginning.
     """
-    table, unknown = np.array(table, float), None
-    gone = np.zeros(len(table), bool)
-    for kept, merged in merges:
-        costs = pair_costs(rule, table, offsets, counts, gains)
+    rows, left, unknown = [*np.array(table, float)], [*range(len(table))], None
+    for one, two in sides:
+        costs = pair_costs(rule, np.array([rows[node] for node in left]), offsets, counts, gains)
         if unknown is None:
             known = costs[np.isfinite(costs)]
             unknown = known.mean() if known.size else 0.0
         costs[np.isnan(costs)] = unknown
-        costs[gone] = costs[:, gone] = math.inf
-        yield costs
-        table[kept] += table[merged]
-        table[merged] = 0.0
-        gone[merged] = True
+        of_all = np.full((len(rows), len(rows)), math.inf)
+        of_all[np.ix_(left, left)] = costs
+        yield of_all
+        left = [node for node in left if node not in (one, two)] + [len(rows)]
+        rows.append(rows[one] + rows[two])
 
 
 def nmi(first, second):

@@ -11,7 +11,7 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps.eigenvectors import spectrum
 from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.tree import Groups, first_largest, nearest_pivots, normalized
+from bigcons.overlaps.tree import Groups, first_largest, nearest_pivots
 from bigcons.solving.estimator import ConsensusClusterer
 from bigcons.stores.clusters import NClustersChoice, evidence, numbers_of_large
 
@@ -118,13 +118,20 @@ def test_weights__count_partitions_as_if_they_occurred_that_often(five):
         np.testing.assert_allclose(*of_several, atol=1e-9)
 
 
+def scaled_incidence(incidence, counts):
+    """Rows and columns divided by the roots of weighted labels and of sizes, columns by weight."""
+    n_labels, sizes = (np.where(of > 0, of, 1.0) for of in (incidence @ counts, incidence.sum(axis=0)))
+    return incidence / np.sqrt(n_labels)[:, None] / np.sqrt(sizes) * np.sqrt(counts)
+
+
 @pytest.mark.parametrize("wide", [False, True])
 def test_spectrum__of_more_clusters_or_more_objects_has_the_same_vectors(wide):
     labels = planted(4, n_objects=40 if wide else 120, n_partitions=20)[0]
     ensemble = Ensemble.from_labels(labels)
     incidence = incidence_of(labels, ensemble.offsets)
-    scaled = normalized(incidence, np.ones(ensemble.n_base_clusters))
-    values, vectors = spectrum(scaled, 4)
+    counts = 1.0 + np.arange(ensemble.n_base_clusters) % 3
+    values, vectors = spectrum(incidence, counts, 4)
+    scaled = scaled_incidence(incidence.toarray(), counts)
     np.testing.assert_allclose(scaled @ (scaled.T @ vectors), vectors * values, atol=1e-9)
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(4), atol=1e-9)
     assert adjusted_rand(nearest_pivots(vectors), np.arange(len(labels)) % 4) > 0.95
@@ -133,14 +140,18 @@ def test_spectrum__of_more_clusters_or_more_objects_has_the_same_vectors(wide):
 @pytest.mark.parametrize("wide", [False, True])
 def test_spectrum__is_the_same_without_the_product_of_a_sparse_matrix(wide):
     rng = np.random.default_rng(0)
-    scaled = scipy.sparse.random_array((2_100, 2_500), density=0.005, rng=0).tocsr()
-    scaled += scipy.sparse.csr_array(rng.random((2_100, 1)) @ np.eye(1, 2_500))  # whose value stands out
-    product = (scaled @ scaled.T).toarray()
+    shape = (2_100, 2_500) if wide else (2_500, 2_100)
+    incidence = scipy.sparse.random_array(shape, density=0.005, rng=0).tocsr()
+    incidence += scipy.sparse.csr_array(
+        rng.random((shape[0], 1)) @ np.eye(1, shape[1])
+    )  # whose value stands out
+    scaled = scaled_incidence(incidence.toarray(), np.ones(shape[1]))
+    product = scaled @ scaled.T if wide else scaled.T @ scaled
     values, vectors = scipy.linalg.eigh(product, subset_by_index=[2_096, 2_099])
-    found, own = spectrum(scaled if wide else scaled.T.tocsr(), 4)
+    found, own = spectrum(incidence, np.ones(shape[1]), 4)
     np.testing.assert_allclose(found, values[::-1], rtol=1e-9)
     if not wide:
-        vectors = scaled.T @ vectors / np.sqrt(values)
+        vectors = scaled @ vectors / np.sqrt(values)
     np.testing.assert_allclose(np.abs(np.einsum("bk,bk->k", own, vectors[:, ::-1])), 1.0, atol=1e-6)
 
 

@@ -56,12 +56,15 @@ def test_every_merge__is_of_the_two_groups_that_cost_least_if_all_costs_are_coun
     gains = np.repeat(counts, np.diff(offsets)) * reliable
     for rule, name in enumerate(TREES):
         tree = merge_groups(table, offsets, counts, reliable)[0][name]
-        assert len(tree.merges) == len(table) - 1
-        before = naive.costs_before_merges(rule, table, offsets, counts, gains, tree.merges)
-        for costs, (kept, merged), height in zip(before, tree.merges, tree.heights, strict=True):
-            assert kept < merged
-            assert height == pytest.approx(costs[kept, merged], abs=1e-12)
-            assert height <= costs.min() + 1e-12
+        assert len(tree.sides) == len(table) - 1
+        before = naive.costs_before_merges(rule, table, offsets, counts, gains, tree.sides)
+        highest = tree.heights[0]
+        assert highest == 0
+        for costs, sides, height in zip(before, tree.sides, tree.heights[1:], strict=True):
+            cost = costs[tuple(sides)]
+            assert cost <= costs.min() + 1e-12
+            assert height == pytest.approx(max(highest, cost), abs=1e-12)
+            highest = height
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -72,7 +75,7 @@ def test_average_tree__of_single_objects_is_average_link_of_the_co_association(s
     tree = merge_groups(table, offsets, counts, np.ones(table.shape[1]))[0]["average"]
     joined = (labels[:, None] == labels) @ counts / counts.sum()
     expected = linkage(squareform(1.0 - joined, checks=False), "average")
-    np.testing.assert_allclose(tree.heights, expected[:, 2], atol=1e-12)
+    np.testing.assert_allclose(tree.heights[1:], expected[:, 2], atol=1e-12)
     for n_clusters in range(1, 31):
         assert adjusted_rand(cut_tree(expected, n_clusters).ravel(), tree.cut(n_clusters)) == 1.0
 
@@ -82,8 +85,8 @@ def test_groups_that_no_partition_sees_together__merge_at_the_mean_cost():
     groups = np.repeat(np.arange(4), 3)
     table, offsets = naive.table_of(labels, groups)
     for tree in merge_groups(table, offsets, np.ones(2), np.full(4, 0.5))[0].values():
-        known = tree.heights[0]  # the two known costs are equal, and so is their mean
-        np.testing.assert_allclose(tree.heights[:2], known)
+        known = tree.heights[1]  # the two known costs are equal, and so is their mean
+        np.testing.assert_allclose(tree.heights[1:3], known)
     alone, _ = merge_groups(np.eye(3), np.arange(4), np.ones(3), np.ones(3))
     for tree in alone.values():  # nothing is known of any two
         assert (tree.heights == 0).all()
@@ -122,7 +125,7 @@ def test_cut__is_that_of_the_tree_with_the_better_score(labels, n_clusters, weig
     cut = found.cut(n_clusters)
     labeled = (labels >= 0).any(axis=1)
     assert ((found.groups >= 0) == labeled).all()
-    clusters = found.clusters_of(cut)
+    clusters = cut.of_objects
     assert ((clusters >= 0) == labeled).all()
     assert set(clusters[labeled]) <= set(range(n_clusters))
     for name, tree in found.trees.items():
@@ -184,7 +187,7 @@ def test_planted_classes__are_found(shares, missing, least):
         labels, truth = planted(shares, 1000, missing=missing, seed=seed)
         ensemble = Ensemble.from_labels(labels)
         groups = Groups.of(ensemble.read(0, 1000), ensemble.offsets, 60)
-        clusters = groups.clusters_of(groups.cut(len(shares)))
+        clusters = groups.cut(len(shares)).of_objects
         labeled = clusters >= 0
         assert adjusted_rand(truth[labeled], clusters[labeled]) > least
 
@@ -217,7 +220,7 @@ def test_cut__at_a_least_size_has_as_many_clusters_of_it_and_leaves_smaller_ones
     sizes = np.bincount(cut.clusters[cut.clusters >= 0], groups.sizes[cut.clusters >= 0])
     assert sizes.size == 3
     assert sizes.min() > 150
-    assert (groups.clusters_of(cut)[600:] == -1).all()
+    assert (cut.of_objects[600:] == -1).all()
     plain = groups.cut(3, 0)
     assert plain.clusters.tolist() == groups.trees[plain.tree].cut(3).tolist()
     assert np.bincount(plain.clusters, groups.sizes).min() < 5

@@ -65,8 +65,7 @@ def from_sample(n_clusters, n_init=2, **how):
 
     def begin(run):
         groups = Groups.of(run.sample, run.data.offsets, n_groups_for(n_clusters))
-        clusters = groups.clusters_of(groups.cut(n_clusters))
-        return solve_sample(run, clusters, n_clusters, n_init, **how)
+        return solve_sample(run, groups.cut(n_clusters).of_objects, n_clusters, n_init, **how)
 
     return begin
 

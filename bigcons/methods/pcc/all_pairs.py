@@ -594,8 +594,7 @@ class Variant(ABC):
         """Solve the sample of a run over the labels, from clusters of its tree or of an earlier consensus."""
         K, n_init = self.n_clusters, self.n_init
         if self.earlier is None:
-            groups = sample.groups(n_groups_for(K))
-            clusters = groups.clusters_of(groups.cut(K))
+            clusters = sample.groups(n_groups_for(K)).cut(K).of_objects
         else:
             placement, n_init = Placement(run.data.offsets, K, weights), 1
             state = placement.state(*count_given(self.earlier.clusters, K, weights, run))

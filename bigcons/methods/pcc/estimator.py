@@ -245,7 +245,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
             warn_of_fine_labels(survey, K, weights)
             self._is_limit = warn_of_coarse_labels(ensemble, K, weights)
             warn_of_dissent(survey, ensemble, given, "leave them out")
-        sample = Sample.of(survey.sample, ensemble.offsets, weights, n_groups_for(K))
+        counts = None if weights is None else weights.partitions
+        sample = Sample(survey.sample, ensemble.offsets, counts, n_groups=n_groups_for(K))
         if not (hasattr(self, "n_clusters_choice_") or survey.is_fine(ensemble, K, FEWEST_LABELS)):
             n_judged = min(len(survey.sample), LEAST_OBJECTS * n_groups_for(K))
             found = search_sample(lambda _: sample, n_judged)
