@@ -191,9 +191,10 @@ class Halves(NamedTuple):
         # of each cluster among all objects, and among those of it and of each
         total = np.column_stack([np.full(K, sizes.sum()), sizes[:, None] + sizes])
         own = np.broadcast_to(sizes[:, None], total.shape)
+        known: dict[bytes, np.ndarray] = {}
         with one_thread(user_api="blas"):
             for pair in self.pairs:
-                proposals = [self._proposals(half, given, clusters, weights, K) for half in pair]
+                proposals = [self._proposals(half, given, clusters, weights, K, known) for half in pair]
                 both = proposals[0].has_own & proposals[1].has_own
                 shared = np.bincount(clusters[both], weights[both], K)[:, None]
                 of_three = np.array([own, *(proposed.sizes for proposed in proposals)])
@@ -208,13 +209,20 @@ class Halves(NamedTuple):
         return ClusterSupport(np.maximum(supports, 0.0), np.maximum(divisions, 0.0))
 
     def _proposals(
-        self, half: Half, given: np.ndarray, clusters: np.ndarray, weights: np.ndarray, n_clusters: int
+        self,
+        half: Half,
+        given: np.ndarray,
+        clusters: np.ndarray,
+        weights: np.ndarray,
+        n_clusters: int,
+        known: dict[bytes, np.ndarray],
     ) -> Proposals:
         """Return what a half proposes for each cluster: of its trees, the clade most like it.
 
         Most like, by Dice's coefficient, the objects ``given`` (n,) in ``clusters`` (n,), by weight. Objects
         are in the most probable cluster at the foot of a tree cut at as many: by all their labels, themselves
         left out, and naive Bayes, all clusters as probable beforehand; where labels do not tell, they stay.
+        They are ``known`` of a cut that another half has, too.
         """
         from bigcons.kernels.tree import place
 
@@ -227,19 +235,20 @@ class Halves(NamedTuple):
             n = int(top.max()) + 1
             of_nodes = node_sums(tree.sides, np.eye(n, dtype=bool)[top])
             clades = of_nodes[tree.sides[len(top) - n :].T.ravel() if n > 1 else [-1]]
-            of_clusters = np.zeros((n, table.shape[1]))
-            np.add.at(of_clusters, top, table)
-            rates, own = log_rates(of_clusters, np.bincount(top, of_groups, n), offsets)
-            evidence = in_whole_vectors(by_column * rates), in_whole_vectors(by_column * (own - rates))
-            current, placed = np.append(top, -1)[groups].astype(np.int32), np.empty(len(groups), np.int32)
-            place(
-                *(self.labels, current, False, offsets, is_first, *evidence),
-                # rounding settles no tie: the evidence for another cluster must be larger by this
-                *(np.zeros(n), np.full(n, 1e-9), 1.0, placed, np.empty((0, n), np.float32), none),
-                *(np.empty(0, np.int32), none, np.empty((0, padded(n))), np.zeros(n)),
-                *(np.zeros(2 + n), np.zeros((3, 2, n))),
-            )
-            placed = placed[given]
+            if top.tobytes() not in known:
+                of_clusters, placed = np.zeros((n, table.shape[1])), np.empty(len(groups), np.int32)
+                np.add.at(of_clusters, top, table)
+                rates, own = log_rates(of_clusters, np.bincount(top, of_groups, n), offsets)
+                evidence = in_whole_vectors(by_column * rates), in_whole_vectors(by_column * (own - rates))
+                place(
+                    *(self.labels, np.append(top, -1)[groups].astype(np.int32), False, offsets, is_first),
+                    # rounding settles no tie: the evidence for another cluster must be larger by this
+                    *(*evidence, np.zeros(n), np.full(n, 1e-9), 1.0, placed, np.empty((0, n), np.float32)),
+                    *(none, np.empty(0, np.int32), none, np.empty((0, padded(n))), np.zeros(n)),
+                    *(np.zeros(2 + n), np.zeros((3, 2, n))),
+                )
+                known[top.tobytes()] = placed[given]
+            placed = known[top.tobytes()]
             at = placed >= 0
             objects = np.bincount(placed[at] * K + clusters[at], weights[at], n * K).reshape(-1, K)
             shared = clades @ objects

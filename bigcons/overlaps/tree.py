@@ -301,7 +301,8 @@ def most_probable(
     T, sizes = counts_of(labels, offsets, groups, int(groups.max()) + 1)
     known, by_column = log_rates(T.T.copy(), sizes, offsets), np.repeat(counts, widths)[:, None]
     at, scores = (np.arange(groups.size), groups), np.full((groups.size, sizes.size), -np.inf)
-    rows = np.repeat(at[0], np.diff(incidence.indptr))
+    rows, squares = np.repeat(at[0], np.diff(incidence.indptr)), incidence.data**2
+    cells = incidence.indices * sizes.size + groups[rows]
     for error in ERROR_RATES:
         chance = error / np.repeat(widths, widths)[:, None]
         rates, *own = (
@@ -309,8 +310,7 @@ def most_probable(
         )
         found = incidence @ rates
         if left_out:  # of a part of an object, that part
-            without = incidence.data**2 * (own[0] - rates)[incidence.indices, groups[rows]]
-            found[at] += np.bincount(rows, without, groups.size)
+            found[at] += np.bincount(rows, squares * np.take(own[0] - rates, cells), groups.size)
         np.maximum(scores, found, out=scores)
     scores += np.log(sizes + 1.0)
     if left_out:
