@@ -177,8 +177,6 @@ def search_sample(
         sample = sample_for(n_groups)
         groups = sample.groups(n_groups, at_any_scale=True)
         n_found = len(groups.table)
-        if not n_found:
-            raise InvalidInputError("no object of the sample has a label; give n_clusters as a number.")
         # Levels of the tree: the first is a single cluster, each later one divides a cluster more; the last,
         # of all groups, is left out if a partition divides one. A single cluster has no lifetime here.
         n_seen = np.count_nonzero(np.add.reduceat(groups.table, groups.offsets[:-1], axis=1))

@@ -224,6 +224,10 @@ class Sample:
         self._reliable = None if reliable is None else of_partitions(is_chosen, offsets, reliable)[1]
         incidence = incidence_of(self.labels, self.offsets)
         self._labeled: np.ndarray = np.diff(incidence.indptr) > 0
+        if not self._labeled.any():
+            raise InvalidInputError(
+                f"none of the {len(labels)} sampled objects has a label; leave out those without any."
+            )
         self._incidence: Any = incidence if self._labeled.all() else incidence[self._labeled]
         self._most, self._vectors = n_groups, np.empty((0, 0))
 

@@ -66,6 +66,18 @@ def test_choose__does_not_count_objects_that_err_as_a_cluster(n_partitions):
     assert choice.is_clear
 
 
+@pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning")
+@pytest.mark.parametrize(
+    "solve", [choose_n_clusters, ConsensusTree("auto").fit, ConsensusTree(2).fit, PCC("auto").fit, PCC(2).fit]
+)
+def test_a_sample_without_labels__is_refused(solve):
+    labels = np.full((50_000, 3), -1)
+    labels[7], labels[9] = 0, 1
+    np.random.seed(0)  # noqa: NPY002 - of the sample
+    with pytest.raises(InvalidInputError, match=r"none of the \d+ sampled objects has a label; leave out"):
+        solve(labels)
+
+
 def test_groups__tell_how_many_clusters_of_a_level_are_large():
     labels, _ = planted(5)
     found = Groups.of(labels, np.concatenate([[0], np.cumsum(labels.max(axis=0) + 1)]), 30)
