@@ -375,5 +375,4 @@ def count_assigned(labels, offsets, assigned, T, sizes):
             continue
         sizes[k] += 1.0
         for u in range(labels.shape[1]):
-            if labels[i, u] >= 0:
-                T[offsets[u] + labels[i, u], k] += 1.0
+            T[offsets[u] + labels[i, u], k] += labels[i, u] >= 0

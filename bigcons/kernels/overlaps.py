@@ -390,8 +390,8 @@ def add_contingency(codes, labels, offsets, table):
         if cluster < 0:
             continue
         for u in range(labels.shape[1]):
-            if labels[i, u] >= 0:
-                table[cluster, offsets[u] + labels[i, u]] += 1
+            # no branch, whose outcome nothing predicts where half of the labels are missing
+            table[cluster, offsets[u] + labels[i, u]] += labels[i, u] >= 0
 
 
 @jit

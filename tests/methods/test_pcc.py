@@ -20,7 +20,7 @@ from bigcons.errors import (
 )
 from bigcons.execution.engine import ThreadsEngine
 from bigcons.memory import Block
-from bigcons.methods.pcc.all_pairs import dirichlet, perturbed_uniform, softened
+from bigcons.methods.pcc.all_pairs import SAMPLE, SUBSAMPLE, dirichlet, perturbed_uniform, softened
 from bigcons.metrics import adjusted_rand, jensen_shannon, pcc_objective
 from bigcons.seeding import resolve_seed
 from tests.naive import pcc as naive
@@ -206,6 +206,26 @@ def test_fit__extends_a_subsample_to_all_objects(tmp_path):
     model = PCC(3, random_state=0).fit(stored(labels, tmp_path / "e.zarr", 512))
     assert model.converged_
     assert adjusted_rand(truth, model.labels_) > 0.9
+
+
+def test_fit__of_a_larger_sample_starts_closer_to_the_optimum(monkeypatch):
+    labels, _ = planted(n_objects=40_000, n_partitions=20)
+    first = []
+    for largest in (SUBSAMPLE, SAMPLE):
+        monkeypatch.setattr("bigcons.methods.pcc.all_pairs.SAMPLE", largest)
+        model = PCC(3, random_state=0).fit(labels)
+        assert model.converged_
+        first.append(model.history_["gap"][0])
+    assert first[1] < 0.7 * first[0]
+
+
+def test_solve__ends_with_the_memberships_that_the_last_gap_is_of():
+    labels, _ = planted(n_objects=600, n_partitions=20)
+    ended = solve_all(labels, 3, from_memberships(dirichlet(600, 3, 0)), tol=1e-4)
+    again = solve_all(labels, 3, from_memberships(ended.memberships), tol=1e-4)
+    assert again.n_passes == 1
+    assert (again.gap, again.objective) == pytest.approx((ended.gap, ended.objective), rel=1e-6)
+    np.testing.assert_array_equal(again.memberships, ended.memberships)
 
 
 @pytest.mark.parametrize("pairs", ["all", 0.05])

@@ -10,8 +10,9 @@ line search along the sum of all changes ensures descent: a second fold measures
 quartic.
 
 The objective has many local optima. The clusters that a tree finds in a sample of the objects and several
-random memberships are all solved on that sample, and the solution of the lowest objective is extended to all
-objects: each gets its best membership given the sample.
+random memberships are all solved on that sample, and the solution of the lowest objective is extended to a
+larger sample, solved there, and extended to all objects: each gets its best membership given the sample. The
+larger the sample, the less its sums are off, and the fewer passes over all objects are left.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from bigcons.seeding import generator
 from bigcons.solving.assignment import count_given
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
 from bigcons.solving.output import Output
-from bigcons.solving.passes import Iterate, Run, Step, run_passes
+from bigcons.solving.passes import Iterate, Record, Run, Step, run_passes
 from bigcons.solving.survey import Survey, mean_pair_weight
 from bigcons.stores.aligning import Start
 from bigcons.stores.clusters import TRUST_ROW
@@ -60,6 +61,9 @@ SQUARES, DIVERGENCES, HEAP, BLOCKED = "squares", "divergences", "heap", "blocked
 SUBSAMPLE = 2048
 """The largest number of objects that a start is solved on."""
 
+SAMPLE, SAMPLED_LABELS = 16_384, 1 << 24
+"""The largest sample that the best start is extended to before all objects, and its most labels."""
+
 # Successive over-relaxation speeds up convergence within a block, whose objects move in turn (below 2, every
 # step lowers the objective): 2,000 objects in 60 partitions take 180 passes with it, 280 without. Several
 # blocks move at once and overshoot already, so they do without it.
@@ -69,6 +73,10 @@ RELAXATION = 1.5
 # together gain at least this share of what each would alone. In the quadratic model it then achieves at least
 # half the decrease of the best step length.
 ENOUGH = 0.3
+
+# Objects move whose gap is above this share of the tolerance. Objects just below the tolerance move too, or
+# they delay one another: 20,000 objects in ten blocks take 54 to 71 passes with a quarter, 69 to 100 without.
+MOVING = 0.25
 
 
 # One block
@@ -240,13 +248,6 @@ def apply_part(sums: AgreementSums, change: Change, along: StepSums, step: float
 # The passes
 
 
-def threshold_after(gap: float, tol: float) -> float:
-    """Return the relative gap up to which objects do not move, if the largest is ``gap``."""
-    # Objects just below the tolerance move too, or they delay one another: 20,000 objects in ten blocks take
-    # 54 to 71 passes with a quarter, 69 to 100 without.
-    return tol * (1.0 if gap <= tol else 0.25)
-
-
 class Solved(NamedTuple):
     """Memberships of a sample, or of all objects, from which all others follow."""
 
@@ -280,8 +281,9 @@ def first_rows(ensemble: Ensemble, solved: Solved, block: Block) -> tuple[np.nda
 class AllPairs:
     """The passes of PCC over all pairs, squared divergence; objects carry memberships (rows, K) float32.
 
-    The gap is in units of the mean weight of an object, ``sum_j N_ij``. A solve has converged after a pass in
-    which no object has a gap above the tolerance. That pass changes nothing, so the gap it reports is exact.
+    The gap is in units of the mean weight of an object, ``sum_j N_ij``. A solve has converged before the pass
+    that finds no object with a gap above the tolerance. What that pass would change is dropped, so the gap
+    it reports is exact.
     """
 
     offsets: np.ndarray
@@ -309,16 +311,20 @@ class AllPairs:
 
     def visit(self, run: Run, at: Iterate[AgreementSums]) -> Callable[[Block], Change]:
         """Return the task that updates every object of a block given all others."""
-        gap = at.records[-1]["gap"] if at.records else np.inf
         scale = mean_pair_weight(self.n_seen, run.data.n_objects, at.state.partition_weights)
         relaxation = RELAXATION if len(run.blocks) == 1 else 1.0
         reads, writes = [at.generation], at.generation + 1
-        arguments = at.state, self.offsets, threshold_after(gap, run.tol) * scale, relaxation
+        arguments = at.state, self.offsets, MOVING * run.tol * scale, relaxation
         return run.visit(update_block, *arguments, reads=reads, writes=writes)
 
     def step(self, run: Run, at: Iterate[AgreementSums], total: Change) -> Step[AgreementSums]:
         """Take the full step if the objective decreases enough, else the best shorter one."""
         sums, length, n_generations = at.state, 1.0, 1
+        gap = total.gap / mean_pair_weight(self.n_seen, run.data.n_objects, sums.partition_weights)
+        if gap <= run.tol:
+            run.arrays.drop([at.generation + 1])
+            record: Record = {"objective": sums.objective, "gap": gap, "moved": 0, "step_length": 0.0}
+            return Step(sums, record, is_settled=True, n_generations=0)
         reached = apply_change(sums, total)
         is_short = len(run.blocks) > 1 and objective_change(sums, total) > ENOUGH * total.predicted
         if is_short and total.n_moved > 0:
@@ -328,13 +334,8 @@ class AllPairs:
             if length < 1.0:
                 run.shorten(at.generation, length)
                 reached, n_generations = apply_part(sums, total, along, length), 2
-        record = {
-            "objective": reached.objective,
-            "gap": total.gap / mean_pair_weight(self.n_seen, run.data.n_objects, sums.partition_weights),
-            "moved": total.n_moved,
-            "step_length": length,
-        }
-        return Step(reached, record, total.n_moved == 0, n_generations)
+        record = {"objective": reached.objective, "gap": gap, "moved": total.n_moved, "step_length": length}
+        return Step(reached, record, is_settled=False, n_generations=n_generations)
 
     def pack(self, state: AgreementSums) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return the sums and how partitions count as arrays."""
@@ -427,13 +428,15 @@ def solve_sample(
     n_clusters: int,
     n_init: int,
     weights: Weights | None = None,
+    more: np.ndarray | None = None,
     *,
     calibrates: bool = False,
 ) -> Solved:
     """Solve the sample of a run from ``n_init`` starts, first from ``clusters`` (rows,); keep the best.
 
     That start is near the clusters, and uniform where they are -1. The squared divergence is over all pairs.
-    If it ``calibrates``, the rates are found first, from the clusters.
+    If it ``calibrates``, the rates are found first, from the clusters. A larger sample, ``more`` (rows, M),
+    is placed by the solution and solved in turn.
     """
     labels, offsets, seed = run.sample, run.data.offsets, run.seed
     crisp = np.full((len(clusters), n_clusters), 1.0 / n_clusters, np.float32)
@@ -457,6 +460,10 @@ def solve_sample(
             listener.advance(1)
     # so far that extending the best start takes no further passes over all objects
     solved = descend(labels, offsets, best, how, 200, 1e-4)
+    if more is not None and len(more) > len(labels):
+        placed = np.empty((len(more), n_clusters), np.float32)
+        place_block(solved.sums.scaled(len(more) / len(labels)), more, offsets, placed)
+        solved = descend(more, offsets, placed, how, *RANKING)  # the passes over all objects do the rest
     return solved._replace(start_objectives=objectives[1:])
 
 
@@ -590,7 +597,11 @@ class Variant(ABC):
         """Return the largest number of passes."""
         return 100 if self.max_iter is None else int(self.max_iter)
 
-    def begin(self, sample: Sample, weights: Weights | None, run: Run) -> Solved:
+    def n_sampled(self, ensemble: Ensemble) -> int:  # noqa: ARG002 - of all pairs by sums
+        """Return how many objects are sampled: those that starts are solved on."""
+        return SUBSAMPLE
+
+    def begin(self, sample: Sample, weights: Weights | None, more: np.ndarray, run: Run) -> Solved:
         """Solve the sample of a run over the labels, from clusters of its tree or of an earlier consensus."""
         K, n_init = self.n_clusters, self.n_init
         if self.earlier is None:
@@ -599,7 +610,7 @@ class Variant(ABC):
             placement, n_init = Placement(run.data.offsets, K, weights), 1
             state = placement.state(*count_given(self.earlier.clusters, K, weights, run))
             clusters = placement.place(state, run.sample, None).clusters
-        return solve_sample(run, clusters, K, n_init, weights, calibrates=self.calibrates)
+        return solve_sample(run, clusters, K, n_init, weights, more, calibrates=self.calibrates)
 
     def statistics_bytes(self, ensemble: Ensemble) -> int:
         """Return the size of what a block reports of a pass, or of placing objects: the sums."""
@@ -622,6 +633,8 @@ class Variant(ABC):
         square = min(n_sampled, ensemble.n_base_clusters)
         start = 32 * n_sampled * ensemble.n_partitions + 24 * square**2 + 8 * n_sampled * (200 + 4 * K)
         held += max(start, plan_bytes(ensemble, n_sampled, n_groups_for(K), K))
+        # labels as they are collected, and memberships before and after a pass
+        held += min(n, self.n_sampled(ensemble)) * (3 * ensemble.row_bytes + 16 * K)
         return MemoryPlan(
             held=held + self.held_bytes(ensemble),
             # including the memberships before and after, and their change
@@ -659,6 +672,11 @@ class Squares(Variant):
 
     kind = SQUARES
     n_generations = 2
+
+    def n_sampled(self, ensemble: Ensemble) -> int:
+        """Return how many objects are sampled: those of the starts, or more that the best is extended to."""
+        n_labels = ensemble.n_base_clusters if ensemble.is_soft else ensemble.n_partitions
+        return max(SUBSAMPLE, min(SAMPLE, SAMPLED_LABELS // n_labels))
 
     def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
         """Solve, given a run over the labels."""

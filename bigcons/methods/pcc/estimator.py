@@ -48,7 +48,7 @@ from bigcons.metrics.confidence import can_weigh
 from bigcons.overlaps.n_clusters import ChoosingClusterer, search_sample
 from bigcons.overlaps.tree import FEWEST_LABELS, Sample, n_groups_for
 from bigcons.progress import expect_steps
-from bigcons.seeding import SeedLike
+from bigcons.seeding import SeedLike, draw_rows
 from bigcons.solving.estimator import (
     ContinuingClusterer,
     MethodInfo,
@@ -101,7 +101,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         lowers the objective by less than ``tol / 1000`` of it.
     n_init : int or "auto", default="auto"
         Number of starts, "auto": 8. The first is the clusters of a tree, the others random memberships. All
-        are solved on a sample of 2,048 objects; that of the lowest objective is extended to all objects.
+        are solved on a sample of 2,048 objects; that of the lowest objective is extended to all objects,
+        over all pairs by "l2" first to 16,384.
     weights : "entropy", array of shape (n_partitions,) or None, default=None
         Weights of the partitions, for pairs="all" and "l2": numbers >= 0 by which each partition counts in
         ``c_ij`` and ``N_ij``, as if it occurred that many times. None: all count the same. "entropy": the
@@ -151,7 +152,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
     Notes
     -----
     Cost for pairs="all" and "l2": O(n M K + n K^2 M) time per pass for M partitions, and 8 n K bytes for
-    memberships unless they are stored by ``out``. The starts work on 2,048 objects. "PCC in depth" in the
+    memberships unless they are stored by ``out``. The starts work on samples. "PCC in depth" in the
     documentation has the cost of the other solvers, and tells which parameters apply to which.
 
     K clusters of any sizes join at least 1 / K of the pairs. If the labels join far fewer, the model tends
@@ -235,7 +236,9 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
             )
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
         given = variant.weights.partitions if isinstance(variant.weights, Weights) else None
-        survey = take_survey(labels, engine, seed, SUBSAMPLE, given)
+        survey = take_survey(labels, engine, seed, variant.n_sampled(ensemble), given)
+        rows, more = draw_rows(len(survey.sample), SUBSAMPLE, seed, "pcc.sample"), survey.sample
+        survey = survey._replace(sample=more[rows], rows=survey.rows[rows])
         weights = variant.weights
         if isinstance(weights, str):
             weights = entropy_weights(survey.sample, ensemble.offsets)
@@ -253,7 +256,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
             self._judge_structure(survey.rows, found, K, is_asked=K > 1)
         with open_workspace(out, engine, K) as workspace:
             run = Run(labels, engine, seed, variant.n_passes(n), self.tol, survey.sample, *workspace)
-            solution = variant.solve(run, survey, partial(variant.begin, sample, weights), out)
+            solution = variant.solve(run, survey, partial(variant.begin, sample, weights, more), out)
             at = solution.at
             if self.tol > 0 and not solution.converged:
                 told = (

@@ -41,6 +41,7 @@ from bigcons.memory import Block, enough_for, format_size, parse_size, row_block
 from bigcons.methods.pcc.all_pairs import (
     BLOCKED,
     HEAP,
+    MOVING,
     Begin,
     BySquares,
     Solution,
@@ -49,7 +50,6 @@ from bigcons.methods.pcc.all_pairs import (
     perturbed_uniform,
     rates_found,
     softened,
-    threshold_after,
 )
 from bigcons.methods.pcc.prototypes import ByPrototypes, general_search, placer_of
 from bigcons.progress import progress
@@ -181,7 +181,7 @@ class BlockedPairs:
         # a near-uniform start is a saddle, where gaps mean nothing until all have moved
         threshold = 0.0 if not at.records else run.tol
         if at.records and self.n_colors > 1:
-            threshold = threshold_after(at.records[-1]["gap"], run.tol)
+            threshold = run.tol * (1.0 if at.records[-1]["gap"] <= run.tol else MOVING)
         left = None if self.max_steps is None else self.max_steps - sum(int(r["steps"]) for r in at.records)
         asked = near, run.arrays, at.generation, n_rounds, threshold * self.near.mean_weight, left
         return partial(move_block, *asked)

@@ -36,13 +36,13 @@ from bigcons.kernels.prototypes import ABOVE_FLOOR, Tables
 from bigcons.memory import Block
 from bigcons.methods.pcc.all_pairs import (
     DIVERGENCES,
+    MOVING,
     SUBSAMPLE,
     Begin,
     BySquares,
     Solution,
     Variant,
     softened,
-    threshold_after,
 )
 from bigcons.progress import progress
 from bigcons.seeding import draw_rows, generator
@@ -113,7 +113,7 @@ class Prototypes:
 
     def visit(self, run: Run, at: Iterate[Grouped]) -> Callable[[Block], Change]:
         """Return the task that updates every object of a block given all others."""
-        threshold = threshold_after(at.state.gap / self.mean_weight, run.tol) * self.mean_weight
+        threshold = MOVING * run.tol * self.mean_weight
         arguments = at.state.tables, run.data.offsets, threshold, self.divergence
         return run.visit(update_block, *arguments, reads=[at.generation], writes=at.generation + 1)
 
@@ -400,7 +400,7 @@ class Pairwise:
 
     def visit(self, run: Run, at: Iterate[Exact]) -> Callable[[Block], int]:
         """Return the task that updates every object of a block given all others, and tells how many moved."""
-        threshold = threshold_after(at.state.gap / self.mean_weight, run.tol) * self.mean_weight
+        threshold = MOVING * run.tol * self.mean_weight
         data, arrays, blocks, divergence = run.data, run.arrays, run.blocks, self.divergence
         generation = at.generation
 
