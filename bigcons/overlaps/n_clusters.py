@@ -306,9 +306,21 @@ class ChoosingClusterer(ConsensusClusterer):
             warn_user(
                 "the labels may have no cluster structure: random halves of the partitions find no number of "
                 "clusters again more reliably than in data without clusters. "
-                f"Best guess: {told.n_clusters}{other}; see help(bigcons.choose_n_clusters).",
+                f"Best guess: {told.n_clusters}{other}; see help(bigcons.choose_n_clusters)."
+                f"{self._features_in_words()}",
                 NoStructureWarning,
             )
+
+    def _features_in_words(self) -> str:
+        """Return that a column may be a feature, if one is not numbered as clusters are; of none, nothing."""
+        for name, values in zip(self._recoding.names, self._recoding.values, strict=True):
+            if values.dtype != object and (largest := int(values.max())) > len(values):
+                return (
+                    f" Column {name!r} has numbers up to {largest} but only {len(values)} different ones: if "
+                    "they are measurements, such as ages, counts or pixels, and no names of clusters, make "
+                    "partitions of them first, by bigcons.generate.kmeans (bigcons generate)."
+                )
+        return ""
 
     def _remedy_of_surplus(self, n_large: int) -> str:
         return f"n_clusters={n_large} may be enough, 'auto' chooses the number"

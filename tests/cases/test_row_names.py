@@ -75,7 +75,7 @@ def test_text_in_the_index_of_a_data_frame_is_the_ids():
     ensemble = Ensemble.from_labels(NAMED.rename_axis("cell"))
     assert (ensemble.id_name, ensemble.ids.tolist()) == ("cell", list("pqr"))
     assert Ensemble.from_labels(NAMED, drop="index").ids is None
-    for index in ([7, 3, 5], [7, 7, 5], pd.MultiIndex.from_product([["s"], list("abc")])):
+    for index in ([7, 3, 5], [7, 7, 5], pd.MultiIndex.from_product([[0], [1, 2, 3]])):
         assert Ensemble.from_labels(NAMED.set_axis(index)).ids is None
     ensemble.append_partitions(pd.DataFrame({"w": [0, 1]}, index=["r", "p"]))
     assert [row[2] for row in values_of(ensemble)] == [1, None, 0]
@@ -119,6 +119,21 @@ def test_an_index_of_levels_is_no_partition(tmp_path):
     NAMED.assign(a=[0, 0, 1]).set_index("a", append=True).to_parquet(tmp_path / "x.parquet")
     with pytest.raises(InvalidInputError, match="has an index of 2 levels"):
         Ensemble.from_labels(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize("levels", [("s", "pqr"), ([0], "pqr"), ("s", [1, 2, 3])])
+def test_an_index_of_levels_of_text_is_refused_in_memory_as_in_files(levels):
+    frame = NAMED.set_axis(pd.MultiIndex.from_product(map(list, levels), names=["sample", "cell"]))
+    for read in (Ensemble.from_labels, open_features):
+        with pytest.raises(
+            InvalidInputError, match=r"2 levels; call reset_index\(\) and .* or reset_index\(drop=True\)"
+        ):
+            read(frame)
+        with pytest.raises(InvalidInputError, match="2 levels"):
+            read(frame, id="cell")
+    assert values_of(Ensemble.from_labels(frame, drop="index")) == ROWS
+    flat = frame.reset_index()
+    assert Ensemble.from_labels(flat, id="cell", drop="sample").ids.tolist() == flat["cell"].tolist()
 
 
 def test_arrow_tables_keep_the_index_of_pandas():
