@@ -17,8 +17,8 @@ from bigcons.cli.options import (
     PATH,
     STANDARD,
     Decorator,
+    label_reading,
     memory_size,
-    missing_option,
     option_name,
     output_option,
     overwrite_option,
@@ -115,7 +115,7 @@ def method_option(note: str = "") -> Decorator:
     "[default of -k then: its clusters]",
 )
 @table_options("partitions")
-@missing_option
+@label_reading
 @click.option("--memory", type=memory_size, metavar="SIZE", help="Memory budget, such as 512MB or 2GB.")
 @click.option(
     "--resume/--no-resume",
