@@ -3,7 +3,7 @@
 Each case of `CASES` runs in a process of its own on planted objects in 50 partitions, half of the labels
 missing, which has solved a small ensemble before: seconds, peak memory, adjusted Rand index with the truth.
 What is refused or fails is a row that says why. A run adds one line to ``results/nightly.jsonl``, with its
-commit, date and machine, and draws every case over the commits in ``nightly.png``; rows that differ from the
+commit, date, machine and its load, and draws every case over the commits in ``nightly.png``; rows that differ from the
 median of the last ten runs on such a machine by more than `APART` are told. About two minutes.
 
     python benchmarks/nightly.py            # such as from cron, at the newest commit
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import tempfile
@@ -190,6 +191,7 @@ def main() -> None:
             arguments.cases = ["best", "dense pcc of many objects"]
         if not arguments.draw:
             about = {"commit": commit(), "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M}", "machine": describe()}
+            about["load"] = round(os.getloadavg()[0], 1)  # more than cores: other programs slow this one down
             line = json.dumps(about | {"rows": run_all(arguments.cases, size, folder)})
             with arguments.history.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
