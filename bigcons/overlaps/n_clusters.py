@@ -54,6 +54,7 @@ from bigcons.stores.clusters import (
     numbers_of_large,
 )
 from bigcons.stores.ensemble import Ensemble, as_ensemble
+from bigcons.tables.select import Column, Columns, select
 from bigcons.validation import check_int
 
 
@@ -65,6 +66,9 @@ def choose_n_clusters(
     random_state: SeedLike = None,
     memory: str | float | None = None,
     client: object = None,
+    id: Column | None = None,
+    columns: Columns | None = None,
+    drop: Columns | None = None,
 ) -> NClustersChoice:
     """Recommend a number of clusters for an ensemble; ``n_clusters="auto"`` of the estimators asks here.
 
@@ -84,6 +88,9 @@ def choose_n_clusters(
         Memory budget such as "2GB"; a choice that would need more is refused before it starts.
     client : str, distributed.Client or None, default=None
         "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
+    id, columns, drop
+        Of a table, the column that identifies the objects, and those that are partitions or are not: see
+        `bigcons.select`.
 
     Returns
     -------
@@ -115,7 +122,7 @@ def choose_n_clusters(
     6
     """
     seed = resolve_seed(random_state)
-    data = as_ensemble(ensemble, soft=True)
+    data = as_ensemble(select(ensemble, id=id, columns=columns, drop=drop), soft=True)
     with open_engine(client) as engine:
         return search(data, engine, seed, k_range=k_range, weights=weights, memory=memory).choice
 
