@@ -156,6 +156,13 @@ def run(
     try:
         with telling_finished(consensus_path, "run", overwrite):
             model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
+    except StoreExistsError as error:
+        solve = ["bigcons", "solve", ensemble_path, "-m", method, "-k", _cluster_word(n_clusters)]
+        solve += ["--random-state", str(random_state)] if random_state else []
+        raise StoreExistsError(
+            f"{error} The ensemble is as asked; solve it by `{join([*solve, '-o', 'OTHER'])}`.",
+            path=error.path,
+        ) from None
     except KeyboardInterrupt:
         click.echo(f"{ensemble_path} is complete and kept; repeat the command to resume.", err=True)
         raise
@@ -217,6 +224,11 @@ def run(
     export = ["bigcons", "export", consensus_path]
     commands = [join([*report, "-o", f"{folder}.html"]), join([*export, "-o", f"{folder}.csv"])]
     emit(result, "\n\n".join([facts(shown), ending(solved, commands)]))
+
+
+def _cluster_word(n_clusters: int | range | str) -> str:
+    """Return the word of a command line that gives this number of clusters, or range."""
+    return f"{n_clusters[0]}:{n_clusters[-1]}" if isinstance(n_clusters, range) else str(n_clusters)
 
 
 def _generate(

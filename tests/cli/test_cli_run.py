@@ -120,6 +120,10 @@ def test_run__again_finds_its_results_and_other_parameters_are_refused(run, tmp_
     assert again.exit_code == 0
     assert "out/consensus.zarr already holds the result of this run." in again.stderr
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == before
+    for options, remedy in (("-k 4", "-m tree -k 4"), ("-m best -k 3", "-m best -k 3")):
+        other = run(options)
+        assert other.exit_code == 1
+        assert f"solve it by `bigcons solve out/ensemble.zarr {remedy} -o OTHER`" in other.stderr
     other = run("--random-state 1")
     assert other.exit_code == 1
     assert "seed=0, not 1" in other.stderr
