@@ -222,7 +222,7 @@ def run(
         for option, names in (("--columns", columns), ("--drop", drop)):
             report += [] if names is None else [option, column_words(names)]
     export = ["bigcons", "export", consensus_path]
-    commands = [join([*report, "-o", f"{folder}.html"]), join([*export, "-o", f"{folder}.csv"])]
+    commands = [join([*report, "-o", f"{folder}.html"]), join([*export, "-o", f"{folder}-labels.csv"])]
     emit(result, "\n\n".join([facts(shown), ending(solved, commands)]))
 
 

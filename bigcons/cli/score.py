@@ -180,9 +180,11 @@ def read_classes(
 
     from bigcons.stores.ensemble import Ensemble
     from bigcons.tables.intake import open_table
-    from bigcons.tables.select import source_of
+    from bigcons.tables.select import select, source_of
 
-    path, table = source_of(source), open_table(source, "labels")
+    path = source_of(source)
+    is_anndata = path.lower().endswith(".h5ad")  # whose columns may be measurements, and are only looked at
+    table = open_table(select(source, columns="*") if is_anndata else source, "labels")
     names = table.names or [str(c) for c in range(table.n_columns)]
     if id is not None and ids is None:
         raise InvalidInputError(f"the objects of the consensus have no ids to match {id!r}; leave out --id.")

@@ -195,7 +195,7 @@ def solve(
     of_ensemble = ["--ensemble", ensemble] if is_store(ensemble) else []
     commands = [
         join(["bigcons", "report", out, *of_ensemble, "-o", Path(out).with_suffix(".html").name]),
-        join(["bigcons", "export", out, "-o", Path(out).with_suffix(".csv").name]),
+        join(["bigcons", "export", out, "-o", f"{Path(out).stem}-labels.csv"]),
     ]
     told = [facts(shown_results({"consensus": out, **results}, solved)), ending(solved, commands)]
     if start is not None:

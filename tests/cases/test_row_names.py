@@ -13,6 +13,7 @@ import xarray
 
 import bigcons as bc
 from bigcons import Ensemble
+from bigcons.cli.score import read_classes
 from bigcons.errors import (
     InvalidIdsError,
     InvalidInputError,
@@ -222,6 +223,19 @@ def test_h5ad__without_anndata_says_what_to_install(tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_h5ad__any_column_of_names_may_be_a_truth_beside_measurements(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    obs = pd.DataFrame(
+        {"n_genes": [900, 500, 700], "type": pd.Categorical(["B", "A", "B"])}, index=["c1", "c2", "c3"]
+    )
+    path = str(tmp_path / "x.h5ad")
+    with anndata.settings.override(allow_write_nullable_strings=True):
+        anndata.AnnData(np.eye(3, dtype=np.float32), obs).write_h5ad(path)
+    assert read_classes(path, "type", 3).tolist() == [1, 0, 1]
+    with pytest.raises(InvalidInputError, match="has the columns n_genes, type; choose one with --column"):
+        read_classes(path, None, 3)
+
+
 def test_h5ad__is_read_by_anndata(tmp_path):
     anndata = pytest.importorskip("anndata")
     with anndata.settings.override(allow_write_nullable_strings=True):
