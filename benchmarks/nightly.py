@@ -3,8 +3,8 @@
 Each case of `CASES` runs in a process of its own on planted objects in 50 partitions, half of the labels
 missing, which has solved a small ensemble before: seconds, peak memory, adjusted Rand index with the truth.
 What is refused or fails is a row that says why. A run adds one line to ``results/nightly.jsonl``, with its
-commit, date and machine, and draws every case over the commits in ``nightly.png``; rows that differ from the
-median of the last ten runs on such a machine by more than `APART` are told. About two minutes.
+commit, date, machine and load, and draws every case over the commits in ``nightly.png``; rows that differ
+from the median of the last ten runs on such a machine by more than `APART` are told. About two minutes.
 
     python benchmarks/nightly.py            # such as from cron, at the newest commit
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import tempfile
@@ -20,6 +21,7 @@ import time
 import warnings
 from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -124,6 +126,8 @@ def changes(history: list[dict[str, Any]]) -> list[str]:
 
 def draw(history: list[dict[str, Any]], path: Path) -> None:
     """Draw seconds, memory and accuracy of every case over the commits; list what was not measured."""
+    from matplotlib.ticker import LogLocator
+
     from bigcons.plots.drawing import PALETTE, new_figure
 
     cases = [case for case in CASES if any(row["case"] == case for run in history for row in run["rows"])]
@@ -143,12 +147,13 @@ def draw(history: list[dict[str, Any]], path: Path) -> None:
                     axes.plot(*zip(*points, strict=True), label=case, markersize=3, linewidth=1, **style)
             axes.set_ylabel({"peak": "peak memory, GB", "ARI": "adjusted Rand index"}.get(name, name))
             axes.grid(color="#DDDDDD", linewidth=0.6)
-        panels[0].set_yscale("log")
+        panels[0].set_yscale("log", subs=[])
+        panels[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         panels[0].yaxis.set_major_formatter("{x:g}")
         panels[-1].set_xticks(range(len(commits)))
         panels[-1].set_xticklabels(commits, rotation=90, fontsize=7)
         missed = [
-            f"{row['case']}: {(row.get('refused') or row['failed'])[:70]}"
+            shorten(f"{row['case']}: {row.get('refused') or row['failed']}", 100, placeholder=" ...")
             for row in history[-1]["rows"]
             if "seconds" not in row
         ]
@@ -190,6 +195,7 @@ def main() -> None:
             arguments.cases = ["best", "dense pcc of many objects"]
         if not arguments.draw:
             about = {"commit": commit(), "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M}", "machine": describe()}
+            about["load"] = round(os.getloadavg()[0], 1)  # more than cores: other programs slow this one down
             line = json.dumps(about | {"rows": run_all(arguments.cases, size, folder)})
             with arguments.history.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")

@@ -270,7 +270,7 @@ class SurplusClustersWarning(ConsensusWarning):
 
 
 class NoStructureWarning(ConsensusWarning):
-    """The labels look like those of data without clusters."""
+    """The labels may have no cluster structure: no number of clusters stands out."""
 
 
 class DissentWarning(ConsensusWarning):

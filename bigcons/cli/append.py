@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bigcons.cli.options import PATH, TABLE, missing_option, overwrite_option, table_options
+from bigcons.cli.options import PATH, TABLE, label_reading, overwrite_option, table_options
 from bigcons.cli.output import emit, emit_ensemble, reporting, table
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "--partitions", "what", flag_value="partitions", help="Columns of TABLES are further partitions."
 )
 @table_options("partitions")
-@missing_option
+@label_reading
 @reporting
 def append(
     ensemble: str,

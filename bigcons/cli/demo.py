@@ -241,8 +241,10 @@ def _report(result: dict[str, Any], folder: Path) -> str:
     )
     files = (
         f"Figure: {folder / 'demo.png'}; numbers: {folder / RESULT}. To continue, for example:\n"
-        f"  bigcons solve {folder / 'ensemble.zarr'} -k 5 -o {folder / 'five.zarr'}\n"
-        f"  bigcons score {folder / 'five.zarr'} --truth {folder / 'truth.npy'}"
+        f"  bigcons report {folder / 'consensus.zarr'} --ensemble {folder / 'ensemble.zarr'} -o demo.html\n"
+        f"  bigcons solve {folder / 'ensemble.zarr'} -m hbgf -k {result['n_clusters']} "
+        f"-o {folder / 'hbgf.zarr'}\n"
+        f"  bigcons score {folder / 'hbgf.zarr'} --truth {folder / 'truth.npy'}"
     )
     return "\n\n".join([setting, _table(result), _notes(result), files])
 

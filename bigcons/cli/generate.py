@@ -10,11 +10,9 @@ import click
 
 from bigcons.cli.options import (
     TABLE,
-    categorical_option,
-    decimal_option,
+    feature_reading,
     log_option,
     memory_option,
-    missing_option,
     one_or_many,
     option_name,
     output_option,
@@ -75,9 +73,7 @@ def _trained_on(value: str) -> int | str:
 @click.argument("features", nargs=-1, required=True, type=TABLE)
 @output_option("Store for the ensemble (.zarr or .parquet).")
 @table_options("features")
-@decimal_option
-@missing_option
-@categorical_option
+@feature_reading
 @log_option
 @click.option(
     "--scheme",
@@ -155,11 +151,7 @@ def generate(
     id: str | None,
     columns: list[str] | None,
     drop: list[str] | None,
-    header: bool | None,
-    sep: str | None,
-    decimal: str | None,
-    missing: Any,
-    categorical: list[str] | None,
+    reading: dict[str, Any],
     log: list[str] | None,
     scheme: str,
     fixed: int | None,
@@ -193,14 +185,8 @@ def generate(
 
     make = _generator(scheme, given)
     with telling_finished(out, "call", overwrite):
-        how = {
-            "header": header,
-            "sep": sep,
-            "decimal": decimal,
-            "missing": missing,
-            "categorical": categorical,
-        }
-        data = open_features(select(one_or_many(features), **how), id=id, columns=columns, drop=drop, log=log)
+        source = select(one_or_many(features), **reading)
+        data = open_features(source, id=id, columns=columns, drop=drop, log=log)
         if data.encoding.is_named:
             click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
         ensemble = make(

@@ -9,8 +9,8 @@ import click
 from bigcons.cli.options import (
     TABLE,
     column_list,
+    label_reading,
     memory_option,
-    missing_option,
     output_option,
     overwrite_option,
     table_options,
@@ -22,7 +22,7 @@ from bigcons.cli.output import amount, emit, emit_ensemble, reporting, telling_f
 @click.argument("tables", nargs=-1, required=True, type=TABLE)
 @output_option("Store for the ensemble (.zarr or .parquet).")
 @table_options("partitions")
-@missing_option
+@label_reading
 @click.option(
     "--orientation",
     type=click.Choice(["objects", "partitions"]),

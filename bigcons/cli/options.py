@@ -6,6 +6,7 @@ import csv
 import sys
 import zlib
 from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -146,10 +147,7 @@ decimal_option: Decorator = click.option(
 
 
 def table_options(what: str) -> Decorator:
-    """Return the options that choose the columns of a table and say how it is read.
-
-    ``what`` the columns are, in the plural.
-    """
+    """Return the options that choose the columns of a table; ``what`` they are, in the plural."""
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in (
@@ -163,8 +161,6 @@ def table_options(what: str) -> Decorator:
                 help="Column that identifies the objects; it comes back with every export, to join by.  "
                 "[default: the names of rows that pandas, R or AnnData keep]",
             ),
-            sep_option,
-            header_option,
         ):
             function = option(function)
         return function
@@ -233,6 +229,54 @@ missing_option: Decorator = click.option(
     "negatives are missing; '' counts only empty cells.  [default: empty cells, NA and the like, negative "
     "labels]",
 )
+
+
+def label_reading(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say how a table of labels is read: ``sep``, ``header`` and ``missing``."""
+    return sep_option(header_option(missing_option(function)))
+
+
+FEATURE_READING = {
+    "sep": sep_option,
+    "header": header_option,
+    "decimal": decimal_option,
+    "missing": missing_option,
+    "categorical": categorical_option,
+}
+
+
+def feature_reading(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say how a table of features is read, all as ``reading``, for `select`."""
+
+    @wraps(function)
+    def with_reading(**given: Any) -> Any:
+        reading = {name: given.pop(name) for name in FEATURE_READING}
+        return function(reading=reading, **given)
+
+    command: Callable[..., Any] = with_reading
+    for option in reversed(FEATURE_READING.values()):
+        command = option(command)
+    return command
+
+
+def reading_words(reading: dict[str, Any]) -> list[str]:
+    """Return the words of a command line that `feature_reading` parses to this."""
+    header, sep = reading["header"], reading["sep"]
+    words = [] if header is None else ["--header" if header else "--no-header"]
+    words += [] if sep is None else ["--sep", "\\t" if sep == "\t" else sep]
+    words += [] if reading["decimal"] is None else ["--decimal", reading["decimal"]]
+    if reading["categorical"] is not None:
+        words += ["--categorical", column_words(reading["categorical"])]
+    return words + missing_words(reading["missing"])
+
+
+def refuse_alone(needed: str, value: object, **options: object) -> None:
+    """Raise UsageError for a given option that has no effect without the option ``needed``, which is not."""
+    for name, given in options.items():
+        if given is not None and value is None:
+            raise click.UsageError(
+                f"{option_name(name)} has no effect without {needed}; give both or neither."
+            )
 
 
 def one_or_many(paths: tuple[str, ...]) -> str | list[str]:

@@ -14,8 +14,10 @@ from bigcons.cli.options import (
     TABLE,
     columns_option,
     drop_option,
+    feature_reading,
     overwrite_option,
     random_state_option,
+    refuse_alone,
     scheduler_option,
 )
 from bigcons.cli.output import emit, reporting
@@ -40,6 +42,7 @@ from bigcons.errors import InvalidInputError, StoreExistsError
 )
 @columns_option("Columns of the features.  [default: all]")
 @drop_option("Columns that are not features.")
+@feature_reading
 @click.option(
     "--glyph",
     type=click.Choice(["profile", "strokes"]),
@@ -62,6 +65,7 @@ def plot(
     features: str | None,
     columns: list[str] | None,
     drop: list[str] | None,
+    reading: dict[str, Any],
     glyph: str | None,
     threshold: float,
     n_objects: int,
@@ -79,18 +83,18 @@ def plot(
     from bigcons.storage.commit import new_file
     from bigcons.stores.consensus import Consensus
     from bigcons.stores.ensemble import Ensemble
+    from bigcons.tables.select import select
 
     solved = Consensus.open(consensus)
-    if features is None and (columns is not None or drop is not None):
-        raise click.UsageError("--columns and --drop have no effect without --features.")
-    if features is None and glyph is not None:
-        raise click.UsageError("--glyph has no effect without --features; give both or neither.")
+    refuse_alone("--features", features, columns=columns, drop=drop, glyph=glyph, **reading)
     if features is not None and not solved.has_memberships:
         raise InvalidInputError(f"{consensus} has no memberships, so no graph of clusters; omit --features.")
     drawings: dict[str, Callable[[], Any]] = {}
     if solved.has_memberships:
         drawings["memberships"] = partial(plots.memberships, solved, random_state=random_state)
-        data = None if features is None else open_features_of(solved, features, columns, drop)
+        data = None
+        if features is not None:
+            data = open_features_of(solved, select(features, **reading), columns, drop)
         drawings["clusters"] = partial(_graph, solved, data, glyph or "profile", threshold, client)
     if solved.has_trust:
         drawings["trust"] = partial(plots.trust, solved)

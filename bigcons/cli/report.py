@@ -8,17 +8,14 @@ import click
 
 from bigcons.cli.options import (
     PATH,
-    categorical_option,
     columns_option,
-    decimal_option,
     drop_option,
-    header_option,
+    feature_reading,
     memory_option,
-    missing_option,
     output_option,
     overwrite_option,
+    refuse_alone,
     scheduler_option,
-    sep_option,
 )
 from bigcons.cli.output import emit, reporting
 
@@ -32,11 +29,7 @@ from bigcons.cli.output import emit, reporting
 )
 @columns_option("The columns of the table to use.  [default: all]")
 @drop_option("Columns to leave out.")
-@header_option
-@sep_option
-@decimal_option
-@missing_option
-@categorical_option
+@feature_reading
 @click.option("--n-objects", type=click.IntRange(min=1), default=20, show_default=True,
               help="Least certain objects to list.")  # fmt: skip
 @click.option("--n-clusters", type=click.IntRange(min=1), default=20, show_default=True,
@@ -53,11 +46,7 @@ def report(
     features: str | None,
     columns: list[str] | None,
     drop: list[str] | None,
-    header: bool | None,
-    sep: str | None,
-    decimal: str | None,
-    missing: Any,
-    categorical: list[str] | None,
+    reading: dict[str, Any],
     n_objects: int,
     n_clusters: int,
     pictures: bool,
@@ -77,17 +66,11 @@ def report(
 
     check_page(out)
     refuse_existing_file(out, overwrite)
-    if features is None and any(value is not None for value in (header, sep, decimal, missing, categorical)):
-        raise click.UsageError(
-            "--header, --sep, --decimal, --missing and --categorical have no effect without --features; give "
-            "it, too."
-        )
+    refuse_alone("--features", features, columns=columns, drop=drop, **reading)
     told = Report(
         consensus,
         ensemble=ensemble,
-        features=select(
-            features, header=header, sep=sep, decimal=decimal, missing=missing, categorical=categorical
-        ),
+        features=select(features, **reading),
         columns=columns,
         drop=drop,
         n_objects=n_objects,

@@ -19,17 +19,16 @@ from bigcons.cli.generate import base_clusters
 from bigcons.cli.group import Terminated, at_a_terminal
 from bigcons.cli.options import (
     TABLE,
-    categorical_option,
     column_words,
-    decimal_option,
+    feature_reading,
     log_option,
     memory_option,
-    missing_option,
-    missing_words,
     one_or_many,
     output_option,
     overwrite_option,
     random_state_option,
+    reading_words,
+    refuse_alone,
     scheduler_option,
     table_options,
 )
@@ -50,9 +49,7 @@ from bigcons.errors import ExecutionError, InvalidInputError, StoreExistsError
 @click.argument("features", nargs=-1, required=True, type=TABLE)
 @output_option("Folder or bucket for ensemble.zarr and consensus.zarr.", name="FOLDER")
 @table_options("features")
-@decimal_option
-@missing_option
-@categorical_option
+@feature_reading
 @log_option
 @click.option(
     "-k",
@@ -73,7 +70,10 @@ from bigcons.errors import ExecutionError, InvalidInputError, StoreExistsError
     help="Clusters per partition.  [default: 2:MAX with MAX twice -k, at least 10]",
 )
 @click.option(
-    "--truth", type=TABLE, metavar="FILE", help="True classes, one row per object, to score against."
+    "--truth",
+    type=TABLE,
+    metavar="FILE",
+    help="True classes, one row per object, to score against; --sep and --header are for it, too.",
 )
 @click.option("--column", help="Column of the truth file.  [default: its only column]")
 @memory_option
@@ -87,11 +87,7 @@ def run(
     id: str | None,
     columns: list[str] | None,
     drop: list[str] | None,
-    header: bool | None,
-    sep: str | None,
-    decimal: str | None,
-    missing: Any,
-    categorical: list[str] | None,
+    reading: dict[str, Any],
     log: list[str] | None,
     n_clusters: int | range | str | None,
     method: str,
@@ -112,15 +108,14 @@ def run(
     the method is refused before generating begins. Repeating the command resumes an interrupted run and finds
     the result of a finished one. What was chosen is printed, with the time of each step.
     """
-    from bigcons.tables.files import StandardInput, refuse_missing
+    from bigcons.tables.files import StandardInput, is_text_path, refuse_missing
     from bigcons.tables.select import select
 
     for path in (*features, *([] if truth is None else [truth])):
         refuse_missing(path)  # methods take seconds to import
     if n_clusters is None:
         raise click.UsageError("Give the number of clusters with -k, or -k auto to have it chosen.")
-    if column is not None and truth is None:
-        raise click.UsageError("--column has no effect without --truth; give both or neither.")
+    refuse_alone("--truth", truth, column=column)
     if base_clusters is None:
         most = n_clusters[-1] if isinstance(n_clusters, range) else n_clusters
         base_clusters = (2, max(10, 2 * most)) if isinstance(most, int) else (2, 10)
@@ -129,14 +124,10 @@ def run(
     given |= {} if client is None else {"client": client}
     _, parameters = parse_method(method, (ensemble_path,), given)
 
-    source = select(
-        one_or_many(features),
-        header=header,
-        sep=sep,
-        decimal=decimal,
-        missing=missing,
-        categorical=categorical,
-    )
+    source, classes = select(one_or_many(features), **reading), None
+    if truth is not None:
+        of_text = ("sep", "header") if is_text_path(truth) else ()
+        classes = select(truth, **{name: reading[name] for name in of_text})
     table = {"features": source, "id": id, "columns": columns, "drop": drop, "log": log}
     making = {
         "n_partitions": n_partitions,
@@ -150,7 +141,7 @@ def run(
     }
     # generating leaves a hundred megabytes behind, for which the memory of the solve has no room
     generating = _in_a_process(
-        _generate, table, (truth, column), making, (method, parameters, consensus_path)
+        _generate, table, (classes, column), making, (method, parameters, consensus_path)
     )
 
     from bigcons.methods import METHODS
@@ -165,6 +156,13 @@ def run(
     try:
         with telling_finished(consensus_path, "run", overwrite):
             model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
+    except StoreExistsError as error:
+        solve = ["bigcons", "solve", ensemble_path, "-m", method, "-k", _cluster_word(n_clusters)]
+        solve += ["--random-state", str(random_state)] if random_state else []
+        raise StoreExistsError(
+            f"{error} The ensemble is as asked; solve it by `{join([*solve, '-o', 'OTHER'])}`.",
+            path=error.path,
+        ) from None
     except KeyboardInterrupt:
         click.echo(f"{ensemble_path} is complete and kept; repeat the command to resume.", err=True)
         raise
@@ -200,8 +198,8 @@ def run(
         },
     }
     if truth is not None:
-        classes = read_classes(truth, column, ensemble.n_objects, ensemble.id_column)
-        counts = truth_table(classes, Consensus.open(consensus_path).label_rows)
+        found = read_classes(classes, column, ensemble.n_objects, ensemble.id_column)
+        counts = truth_table(found, Consensus.open(consensus_path).label_rows)
         scores = {name: criterion(counts) for name, criterion in OF_TRUTH.items()}
         result["scores"] = {"n_judged": int(counts.sum()), **scores}
     solved = Consensus.open(consensus_path)
@@ -220,21 +218,22 @@ def run(
     folder = out.rstrip("/")
     report = ["bigcons", "report", consensus_path, "--ensemble", ensemble_path]
     if len(features) == 1 and not isinstance(features[0], StandardInput):
-        report += ["--features", features[0], *missing_words(missing)]
+        report += ["--features", features[0], *reading_words(reading)]
         for option, names in (("--columns", columns), ("--drop", drop)):
             report += [] if names is None else [option, column_words(names)]
-        report += [] if header is None else ["--header" if header else "--no-header"]
-        report += [] if categorical is None else ["--categorical", column_words(categorical)]
-        report += [] if sep is None else ["--sep", "\\t" if sep == "\t" else sep]
-        report += [] if decimal is None else ["--decimal", decimal]
     export = ["bigcons", "export", consensus_path]
-    commands = [join([*report, "-o", f"{folder}.html"]), join([*export, "-o", f"{folder}.csv"])]
+    commands = [join([*report, "-o", f"{folder}.html"]), join([*export, "-o", f"{folder}-labels.csv"])]
     emit(result, "\n\n".join([facts(shown), ending(solved, commands)]))
+
+
+def _cluster_word(n_clusters: int | range | str) -> str:
+    """Return the word of a command line that gives this number of clusters, or range."""
+    return f"{n_clusters[0]}:{n_clusters[-1]}" if isinstance(n_clusters, range) else str(n_clusters)
 
 
 def _generate(
     table: dict[str, Any],
-    truth: tuple[str | None, str | None],
+    truth: tuple[Any, str | None],
     making: dict[str, Any],
     solving: tuple[str, dict[str, Any], str],
 ) -> float:

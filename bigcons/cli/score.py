@@ -10,9 +10,11 @@ from bigcons.cli.options import (
     PATH,
     TABLE,
     columns_option,
+    decimal_option,
     drop_option,
     header_option,
     missing_option,
+    refuse_alone,
     scheduler_option,
     sep_option,
 )
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 )
 @columns_option("Columns of the features.  [default: all]")
 @drop_option("Columns that are not features.")
+@decimal_option
 @click.option(
     "--metric",
     type=click.Choice(["euclidean", "sqeuclidean", "cityblock"]),
@@ -66,6 +69,7 @@ def score(
     features: str | None,
     columns: list[str] | None,
     drop: list[str] | None,
+    decimal: str | None,
     metric: str | None,
     client: str | None,
 ) -> None:
@@ -93,18 +97,9 @@ def score(
         raise click.UsageError(
             "Nothing to compare with; give one or more of --truth, --ensemble, --features."
         )
-    for option, value, needed, of in (
-        ("--column", column, "--truth", truth),
-        ("--id", id, "--truth", truth),
-        ("--missing", missing, "--truth", truth),
-        ("--sep", sep, "--truth or --features", truth or features),
-        ("--header", header, "--truth or --features", truth or features),
-        ("--columns", columns, "--features", features),
-        ("--drop", drop, "--features", features),
-        ("--metric", metric, "--features", features),
-    ):
-        if value is not None and of is None:
-            raise click.UsageError(f"{option} has no effect without {needed}; give both or neither.")
+    refuse_alone("--truth", truth, column=column, id=id, missing=missing)
+    refuse_alone("--truth or --features", truth or features, sep=sep, header=header)
+    refuse_alone("--features", features, columns=columns, drop=drop, decimal=decimal, metric=metric)
     solved = Consensus.open(consensus)
     counted = count_clusters(solved.cluster_sizes())
     result: dict[str, Any] = {"path": consensus, "n_objects": solved.n_objects, **counted}
@@ -117,7 +112,8 @@ def score(
     if ensemble is not None:
         result |= _by_ensemble(solved, ensemble, client)
     if features is not None:
-        data = open_features_of(solved, select(features, sep=sep, header=header), columns, drop)
+        read = select(features, sep=sep, header=header, decimal=decimal)
+        data = open_features_of(solved, read, columns, drop)
         metric = metric or "euclidean"
         result["compactness"] = metrics.compactness(data, solved.labels, metric=metric, client=client)
     emit(result, facts(with_clusters(result, clusters_in_words(**counted, most=solved.n_clusters))))
@@ -184,9 +180,11 @@ def read_classes(
 
     from bigcons.stores.ensemble import Ensemble
     from bigcons.tables.intake import open_table
-    from bigcons.tables.select import source_of
+    from bigcons.tables.select import select, source_of
 
-    path, table = source_of(source), open_table(source, "labels")
+    path = source_of(source)
+    is_anndata = path.lower().endswith(".h5ad")  # whose columns may be measurements, and are only looked at
+    table = open_table(select(source, columns="*") if is_anndata else source, "labels")
     names = table.names or [str(c) for c in range(table.n_columns)]
     if id is not None and ids is None:
         raise InvalidInputError(f"the objects of the consensus have no ids to match {id!r}; leave out --id.")

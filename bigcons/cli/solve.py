@@ -17,8 +17,8 @@ from bigcons.cli.options import (
     PATH,
     STANDARD,
     Decorator,
+    label_reading,
     memory_size,
-    missing_option,
     option_name,
     output_option,
     overwrite_option,
@@ -115,7 +115,7 @@ def method_option(note: str = "") -> Decorator:
     "[default of -k then: its clusters]",
 )
 @table_options("partitions")
-@missing_option
+@label_reading
 @click.option("--memory", type=memory_size, metavar="SIZE", help="Memory budget, such as 512MB or 2GB.")
 @click.option(
     "--resume/--no-resume",
@@ -195,7 +195,7 @@ def solve(
     of_ensemble = ["--ensemble", ensemble] if is_store(ensemble) else []
     commands = [
         join(["bigcons", "report", out, *of_ensemble, "-o", Path(out).with_suffix(".html").name]),
-        join(["bigcons", "export", out, "-o", Path(out).with_suffix(".csv").name]),
+        join(["bigcons", "export", out, "-o", f"{Path(out).stem}-labels.csv"]),
     ]
     told = [facts(shown_results({"consensus": out, **results}, solved)), ending(solved, commands)]
     if start is not None:

@@ -22,6 +22,7 @@ from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.results import by_size, renumbered, sizes_of
 from bigcons.stores.clusters import ClusterTree
 from bigcons.stores.ensemble import Ensemble, as_ensemble
+from bigcons.tables.select import Column, Columns, select
 from bigcons.validation import check_int
 
 
@@ -84,6 +85,9 @@ def consensus_tree(
     random_state: SeedLike = None,
     memory: str | float | None = None,
     client: object = None,
+    id: Column | None = None,
+    columns: Columns | None = None,
+    drop: Columns | None = None,
 ) -> ClusterTree:
     """Return the tree of clusters of an ensemble, with the support of every split.
 
@@ -108,6 +112,9 @@ def consensus_tree(
         Memory budget such as "2GB"; a tree that would need more is refused before it starts.
     client : str, distributed.Client or None, default=None
         "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
+    id, columns, drop
+        Of a table, the column that identifies the objects, and those that are partitions or are not: see
+        `bigcons.select`.
 
     Returns
     -------
@@ -152,7 +159,7 @@ def consensus_tree(
                                 parameter="tree")  # fmt: skip
     check_int("n_draws", n_draws)
     seed = resolve_seed(random_state)
-    data = as_ensemble(ensemble, soft=True)
+    data = as_ensemble(select(ensemble, id=id, columns=columns, drop=drop), soft=True)
     with open_engine(client) as engine:
         found = search(data, engine, seed, weights=weights, memory=memory, purpose="the tree of clusters")
         made = tree_of(found, data.n_objects, tree)

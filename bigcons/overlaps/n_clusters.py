@@ -54,6 +54,7 @@ from bigcons.stores.clusters import (
     numbers_of_large,
 )
 from bigcons.stores.ensemble import Ensemble, as_ensemble
+from bigcons.tables.select import Column, Columns, select
 from bigcons.validation import check_int
 
 
@@ -65,6 +66,9 @@ def choose_n_clusters(
     random_state: SeedLike = None,
     memory: str | float | None = None,
     client: object = None,
+    id: Column | None = None,
+    columns: Columns | None = None,
+    drop: Columns | None = None,
 ) -> NClustersChoice:
     """Recommend a number of clusters for an ensemble; ``n_clusters="auto"`` of the estimators asks here.
 
@@ -84,6 +88,9 @@ def choose_n_clusters(
         Memory budget such as "2GB"; a choice that would need more is refused before it starts.
     client : str, distributed.Client or None, default=None
         "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
+    id, columns, drop
+        Of a table, the column that identifies the objects, and those that are partitions or are not: see
+        `bigcons.select`.
 
     Returns
     -------
@@ -115,7 +122,7 @@ def choose_n_clusters(
     6
     """
     seed = resolve_seed(random_state)
-    data = as_ensemble(ensemble, soft=True)
+    data = as_ensemble(select(ensemble, id=id, columns=columns, drop=drop), soft=True)
     with open_engine(client) as engine:
         return search(data, engine, seed, k_range=k_range, weights=weights, memory=memory).choice
 
@@ -302,9 +309,21 @@ class ChoosingClusterer(ConsensusClusterer):
             warn_user(
                 "the labels may have no cluster structure: random halves of the partitions find no number of "
                 "clusters again more reliably than in data without clusters. "
-                f"Best guess: {told.n_clusters}{other}; see help(bigcons.choose_n_clusters).",
+                f"Best guess: {told.n_clusters}{other}; see help(bigcons.choose_n_clusters)."
+                f"{self._features_in_words()}",
                 NoStructureWarning,
             )
+
+    def _features_in_words(self) -> str:
+        """Return that a column may be a feature, if one is not numbered as clusters are; of none, nothing."""
+        for name, values in zip(self._recoding.names, self._recoding.values, strict=True):
+            if values.dtype != object and (largest := int(values.max())) > len(values):
+                return (
+                    f" Column {name!r} has numbers up to {largest} but only {len(values)} different ones: if "
+                    "they are measurements, such as ages, counts or pixels, and no names of clusters, make "
+                    "partitions of them first, by bigcons.generate.kmeans (bigcons generate)."
+                )
+        return ""
 
     def _remedy_of_surplus(self, n_large: int) -> str:
         return f"n_clusters={n_large} may be enough, 'auto' chooses the number"

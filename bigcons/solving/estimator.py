@@ -477,7 +477,8 @@ class ConsensusClusterer(Estimator):
         found = getattr(self, "_memberships", None)
         if found is None:
             raise AttributeError(
-                f"{type(self).__name__} has no memberships_; only soft methods have them, once fitted."
+                f"{type(self).__name__} has no memberships_; only soft methods have them, once fitted.",
+                name="memberships_",  # without an object, of which Python would suggest a private attribute
             )
         return found.dask_memberships() if isinstance(found, Consensus) else found
 
@@ -497,7 +498,8 @@ class ConsensusClusterer(Estimator):
             raise AttributeError(
                 f"this {type(self).__name__} has no trust_: only ConsensusTree and PCC find it in fit, "
                 "unless of soft clusterings or of too many base clusters; compute it with "
-                "bigcons.metrics.trust(x, model)."
+                "bigcons.metrics.trust(x, model).",
+                name="trust_",
             )
         return self._trust.trust if isinstance(self._trust, Consensus) else self._trust
 

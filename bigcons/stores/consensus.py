@@ -755,7 +755,10 @@ def cautions(results: Mapping[str, Any], n_clusters: int) -> Iterator[str]:
     if results.get("converged") is False:
         yield "The solve stopped before its tolerance: raise max_iter, and solve again."
     if results.get("has_structure") is False:
-        yield "No number of clusters stands out: the labels look like those of data without clusters."
+        yield (
+            "The labels may have no cluster structure: halves of the partitions find no number of clusters "
+            "again more reliably than in data without clusters."
+        )
     if (told := results.get("n_told_apart", n_clusters)) < n_clusters:
         yield f"The tree tells {told:,} clusters apart, fewer than the {n_clusters:,} asked for."
 

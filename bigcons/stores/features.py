@@ -428,8 +428,8 @@ _INFINITE = "features must be finite: replace what is infinite"
 _DATES = "write dates as 2024-12-31"
 _WORDS = "correct the cells, or name what is missing in missing= of bigcons.select (--missing)"
 _NUMBERS = (
-    "write numbers as 1234.5 alone (in files as 1234,5 with decimal=',' of bigcons.select, --decimal ,), and "
-    "names of categories with a letter"
+    "write numbers alone, as 1234.5, or in files as 1234,5 with decimal=',' of bigcons.select (--decimal ,), "
+    "and names of categories with a letter"
 )
 """What to do about columns that the first pass refuses."""
 

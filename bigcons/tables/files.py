@@ -252,6 +252,11 @@ def is_table_path(name: str) -> bool:
     return name.lower().endswith((*PARQUET, *_CSV, ".npy", ".npz", ".zarr", ".h5ad"))
 
 
+def is_text_path(name: str) -> bool:
+    """Return whether a file of this name is read as text, if ``sep`` is given for one of another suffix."""
+    return name.lower().endswith(_CSV) or not is_table_path(name)
+
+
 def _files_in(folder: Path) -> list[Path]:
     """Return the files of a folder that have a table, of Parquet or of text; raises for both."""
     seen = [path for path in folder.iterdir() if not path.name.startswith(".")]

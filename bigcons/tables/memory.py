@@ -265,8 +265,11 @@ class PandasTable(SlicedTable):
 
 
 def is_names(index: Any) -> bool:
-    """Return whether an index of pandas has text, which names the rows; text that repeats is refused."""
-    return bool(is_text(index))
+    """Return whether an index of pandas has text, which names the rows; text that repeats is refused.
+
+    So are several levels, once they are read.
+    """
+    return any(map(is_text, getattr(index, "levels", [index])))
 
 
 def _is_mixed(series: Any) -> bool:
@@ -283,7 +286,8 @@ def _index_frame(index: Any, where: str) -> Any:
     """Return an index of one level as a data frame."""
     if index.nlevels != 1:
         raise InvalidInputError(
-            f"the index of {where} has {index.nlevels} levels; reset_index() and use one column as the ids."
+            f"the index of {where} has {index.nlevels} levels; call reset_index() and name the column of "
+            "ids in id=, or reset_index(drop=True) if it names no rows."
         )
     return index.to_frame(index=False, name="index" if index.name is None else index.name)
 

@@ -63,6 +63,15 @@ def test_solve__quotes_paths_in_what_to_run_next(tmp_path):
     assert shlex.split(command)[2] == out
 
 
+def test_solve__names_no_input_as_the_output_of_what_to_run_next(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "labels.csv").write_text("a,b\n0,0\n0,1\n1,1\n")
+    told = CliRunner().invoke(main, ["solve", "labels.csv", "-k", "2", "-m", "best", "-o", "labels.zarr"])
+    command = shlex.split(told.stdout.strip().splitlines()[-1].removeprefix("More: "))
+    assert CliRunner().invoke(main, command[1:]).exit_code == 0
+    assert (tmp_path / "labels.csv").read_text().startswith("a,b")
+
+
 def test_public_names__that_are_misspelt():
     with pytest.raises(AttributeError, match=r"no attribute 'PPC'; did you mean PCC\?"):
         bigcons.PPC  # noqa: B018

@@ -13,6 +13,7 @@ import xarray
 
 import bigcons as bc
 from bigcons import Ensemble
+from bigcons.cli.score import read_classes
 from bigcons.errors import (
     InvalidIdsError,
     InvalidInputError,
@@ -75,7 +76,7 @@ def test_text_in_the_index_of_a_data_frame_is_the_ids():
     ensemble = Ensemble.from_labels(NAMED.rename_axis("cell"))
     assert (ensemble.id_name, ensemble.ids.tolist()) == ("cell", list("pqr"))
     assert Ensemble.from_labels(NAMED, drop="index").ids is None
-    for index in ([7, 3, 5], [7, 7, 5], pd.MultiIndex.from_product([["s"], list("abc")])):
+    for index in ([7, 3, 5], [7, 7, 5], pd.MultiIndex.from_product([[0], [1, 2, 3]])):
         assert Ensemble.from_labels(NAMED.set_axis(index)).ids is None
     ensemble.append_partitions(pd.DataFrame({"w": [0, 1]}, index=["r", "p"]))
     assert [row[2] for row in values_of(ensemble)] == [1, None, 0]
@@ -119,6 +120,21 @@ def test_an_index_of_levels_is_no_partition(tmp_path):
     NAMED.assign(a=[0, 0, 1]).set_index("a", append=True).to_parquet(tmp_path / "x.parquet")
     with pytest.raises(InvalidInputError, match="has an index of 2 levels"):
         Ensemble.from_labels(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize("levels", [("s", "pqr"), ([0], "pqr"), ("s", [1, 2, 3])])
+def test_an_index_of_levels_of_text_is_refused_in_memory_as_in_files(levels):
+    frame = NAMED.set_axis(pd.MultiIndex.from_product(map(list, levels), names=["sample", "cell"]))
+    for read in (Ensemble.from_labels, open_features):
+        with pytest.raises(
+            InvalidInputError, match=r"2 levels; call reset_index\(\) and .* or reset_index\(drop=True\)"
+        ):
+            read(frame)
+        with pytest.raises(InvalidInputError, match="2 levels"):
+            read(frame, id="cell")
+    assert values_of(Ensemble.from_labels(frame, drop="index")) == ROWS
+    flat = frame.reset_index()
+    assert Ensemble.from_labels(flat, id="cell", drop="sample").ids.tolist() == flat["cell"].tolist()
 
 
 def test_arrow_tables_keep_the_index_of_pandas():
@@ -207,6 +223,19 @@ def test_h5ad__without_anndata_says_what_to_install(tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_h5ad__any_column_of_names_may_be_a_truth_beside_measurements(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    obs = pd.DataFrame(
+        {"n_genes": [900, 500, 700], "type": pd.Categorical(["B", "A", "B"])}, index=["c1", "c2", "c3"]
+    )
+    path = str(tmp_path / "x.h5ad")
+    with anndata.settings.override(allow_write_nullable_strings=True):
+        anndata.AnnData(np.eye(3, dtype=np.float32), obs).write_h5ad(path)
+    assert read_classes(path, "type", 3).tolist() == [1, 0, 1]
+    with pytest.raises(InvalidInputError, match="has the columns n_genes, type; choose one with --column"):
+        read_classes(path, None, 3)
+
+
 def test_h5ad__is_read_by_anndata(tmp_path):
     anndata = pytest.importorskip("anndata")
     with anndata.settings.override(allow_write_nullable_strings=True):

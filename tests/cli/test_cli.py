@@ -520,7 +520,7 @@ def test_sample_data__runs_as_it_suggests(run):
     for line in ended.stdout.partition("Next:\n")[2].splitlines():
         done = run(line.removeprefix("  bigcons "))
         assert done.exit_code == 0, done.output
-    assert Path("out.csv").read_text().startswith('id,label\n"object-000",')
+    assert Path("out-labels.csv").read_text().startswith('id,label\n"object-000",')
     assert Path("out.html").exists()
 
 

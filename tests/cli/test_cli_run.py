@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -80,10 +81,16 @@ def test_run__shows_the_number_of_clusters_it_chose(run):
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
-    "missing",
-    ["--missing ?,-99", "--missing spend=?,age=-99"],
+    ("missing", "truth"),
+    [
+        ("--missing ?,-99", "--truth classes.csv --column class"),
+        ("--missing spend=?,age=-99", "--truth classes.npy"),
+    ],
 )
-def test_run__the_report_that_it_names_reads_the_features_as_it_did(run, tmp_path, missing):
+def test_run__the_report_that_it_names_reads_the_features_as_it_did(run, tmp_path, missing, truth):
+    np.save("classes.npy", np.arange(N_OBJECTS) % 3)
+    rows = "".join(f"c{row};{row % 3}\n" for row in range(N_OBJECTS))
+    Path("classes.csv").write_text(f"who;class\n{rows}")
     rng = np.random.default_rng(0)
     with open("features.csv", "w") as file:  # noqa: PTH123
         file.write("who;spend;age;zip\n")
@@ -92,9 +99,10 @@ def test_run__the_report_that_it_names_reads_the_features_as_it_did(run, tmp_pat
             age = -99 if row % 5 == 0 else rng.integers(20, 90)
             file.write(f"c{row};{spend};{age};{(10115, 80331)[row % 2]}\n")
     how = f"--sep ; --categorical zip --id who {missing} --log spend"
-    line = f"run features.csv {how} -k 3 -o out --n-partitions 16"
+    line = f"run features.csv {how} -k 3 -o out --n-partitions 16 {truth}"
     result = CliRunner().invoke(main, line.split())
     assert result.exit_code == 0, result.output
+    assert "600" in re.search("n_judged.*|judged.*", result.stdout)[0]
     (command,) = re.findall("bigcons (report .*)", result.stdout)
     made = CliRunner().invoke(main, shlex.split(command))
     assert made.exit_code == 0, made.output
@@ -112,6 +120,10 @@ def test_run__again_finds_its_results_and_other_parameters_are_refused(run, tmp_
     assert again.exit_code == 0
     assert "out/consensus.zarr already holds the result of this run." in again.stderr
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == before
+    for options, remedy in (("-k 4", "-m tree -k 4"), ("-m best -k 3", "-m best -k 3")):
+        other = run(options)
+        assert other.exit_code == 1
+        assert f"solve it by `bigcons solve out/ensemble.zarr {remedy} -o OTHER`" in other.stderr
     other = run("--random-state 1")
     assert other.exit_code == 1
     assert "seed=0, not 1" in other.stderr

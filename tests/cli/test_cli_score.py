@@ -167,10 +167,15 @@ def test_score__reads_a_truth_as_it_is_told_to(world, run):
     assert run("score soft.zarr --truth bare.csv --no-header --json").stdout == expected
     assert run("score soft.zarr --truth unknown.csv --missing ? --json").stdout == expected
     features = np.load("features.npy")
-    np.savetxt("features.csv", features, delimiter=";")
-    of_file = run("score soft.zarr --features features.csv --sep ; --no-header --json").stdout
+    np.savetxt("points.csv", features, delimiter=";")
+    Path("commas.csv").write_text(Path("points.csv").read_text().replace(".", ","))
     of_array = run("score soft.zarr --features features.npy --json").stdout
-    assert json.loads(of_file)["compactness"] == pytest.approx(json.loads(of_array)["compactness"])
+    for name, decimal in (("points", "."), ("commas", ",")):
+        how = f"--features {name}.csv --sep ; --no-header --decimal {decimal}"
+        of_file = run(f"score soft.zarr {how} --json").stdout
+        assert json.loads(of_file)["compactness"] == pytest.approx(json.loads(of_array)["compactness"])
+        assert run(f"plot soft.zarr -o of_{name} {how}").exit_code == 0
+    assert Path("of_points/clusters.png").read_bytes() == Path("of_commas/clusters.png").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -182,6 +187,7 @@ def test_score__reads_a_truth_as_it_is_told_to(world, run):
         ("--ensemble ensemble.zarr --sep ;", "--sep has no effect without --truth or --features"),
         ("--ensemble ensemble.zarr --no-header", "--header has no effect without --truth or --features"),
         ("--truth truth.npy --metric cityblock", "--metric has no effect without --features"),
+        ("--truth truth.npy --decimal ,", "--decimal has no effect without --features"),
         ("--features features.npy --metric cosine", "cosine"),
     ],
 )
@@ -189,6 +195,17 @@ def test_score__bad_usage(world, run, options, message):
     result = run(f"score soft.zarr {options}")
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+@pytest.mark.parametrize("command", ["plot", "report"])
+@pytest.mark.parametrize(
+    "option",
+    ["--columns a", "--drop a", "--sep ;", "--no-header", "--decimal ,", "--missing x", "--categorical a"],
+)
+def test_options_of_features_have_no_effect_without_them(world, run, command, option):
+    result = run(f"{command} soft.zarr -o out.html {option}")
+    assert result.exit_code == 2
+    assert "has no effect without --features; give both or neither." in result.stderr
 
 
 @pytest.mark.parametrize(

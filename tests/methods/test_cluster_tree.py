@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import dendrogram, fcluster, is_valid_linkage
 
-from bigcons import MCLA, ClusterTree, Consensus, Ensemble, Report, consensus_tree
+from bigcons import MCLA, ClusterTree, Consensus, Ensemble, Report, choose_n_clusters, consensus_tree
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import CorruptStoreError, InvalidInputError, MemoryBudgetError
 from bigcons.metrics import adjusted_rand
@@ -30,6 +30,16 @@ def members(tree):
     for one, two in tree.merges[:, :2].astype(int).tolist():
         leaves.append(leaves[one] | leaves[two])
     return [(leaves[int(a)], leaves[int(b)]) for a, b in tree.merges[:, :2]]
+
+
+def test_tree_and_choice__take_the_columns_of_a_table_that_are_partitions():
+    ensemble, _ = planted_ensemble(300, 10, random_state=0)
+    labels = ensemble.to_pandas()
+    table = labels.assign(cell=[f"c{i}" for i in range(300)], batch=np.arange(300) % 2)
+    for find in (choose_n_clusters, consensus_tree):
+        expected = repr(find(ensemble, random_state=0))
+        for chosen in ({"columns": "p*"}, {"id": "cell", "drop": "batch"}, {"columns": list(labels.columns)}):
+            assert repr(find(table, random_state=0, **chosen)) == expected
 
 
 @pytest.mark.parametrize("name", [*TREES, None])

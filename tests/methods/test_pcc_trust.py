@@ -80,8 +80,12 @@ def test_trust__gives_random_partitions_no_weight(model):
 
 def test_trust__of_other_methods_is_computed_when_asked(planted):
     other = LabelKMeans(4, random_state=0).fit(planted[0])
-    with pytest.raises(AttributeError, match=r"bigcons\.metrics\.trust"):
+    with pytest.raises(AttributeError, match=r"bigcons\.metrics\.trust") as caught:
         _ = other.trust_
+    assert caught.value.obj is None  # or Python suggests a private attribute of it
+    with pytest.raises(AttributeError, match="only soft methods have them") as caught:
+        _ = other.memberships_
+    assert caught.value.obj is None
     with pytest.raises(AttributeError, match="not fitted"):
         _ = PCC(2).trust_
     assert trust(planted[0], other).confidence.mean() > 0.5

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from bigcons import METHODS, PCC
+from bigcons import METHODS, PCC, consensus
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import (
     ConsensusWarning,
@@ -62,6 +62,39 @@ def test_coarse_partitions__are_told_and_the_option_named_finds_the_classes():
     model, found = said(PCC(8, coassociation="calibrated", random_state=0), labels)
     assert found == {}
     assert adjusted_rand(truth, model.labels_) > 0.95
+
+
+def counts(rng, n_objects):
+    return rng.poisson(np.exp(rng.normal(size=(n_objects, 12))))
+
+
+def scores(rng, n_objects):
+    return np.column_stack([rng.integers(18, 90, n_objects), rng.integers(0, 30, n_objects) ** 2])
+
+
+def pixels(rng, n_objects):
+    strokes = 100 * rng.random((10, 12))
+    return np.rint(strokes[rng.integers(10, size=n_objects)] + 20 * rng.random((n_objects, 12)))
+
+
+@pytest.mark.filterwarnings("ignore::bigcons.errors.SurplusClustersWarning")
+@pytest.mark.parametrize("n_clusters", [3, "auto"])
+@pytest.mark.parametrize("features", [counts, scores, pixels])
+def test_features_of_whole_numbers__are_told_from_labels(features, n_clusters):
+    x = features(np.random.default_rng(0), 1_000)
+    with pytest.warns(NoStructureWarning, match=r"Column 'p\d+' has numbers up to \d+ .*generate.kmeans"):
+        consensus(x, n_clusters, random_state=0)
+
+
+def test_labels_without_structure__are_not_taken_for_features():
+    rng = np.random.default_rng(0)
+    for first in (0, 1):
+        labels = first + rng.integers(4, size=(600, 12))
+        for x in (labels, labels.astype(str), np.where(labels == first + 3, -1, labels)):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                assert not consensus(x, 3, random_state=0).has_structure_
+            assert not [w for w in caught if "has numbers up to" in str(w.message)]
 
 
 @pytest.fixture(scope="module")
