@@ -12,7 +12,10 @@ import pytest
 from bigcons import Consensus, Ensemble
 from bigcons.coassociation import sample
 
-pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+pytestmark = [
+    pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full"),
+    pytest.mark.slow,
+]
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +116,6 @@ def test_standard_input__closed_is_told(made):
     assert "Traceback" not in run.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "out", "n_bytes"),
     [

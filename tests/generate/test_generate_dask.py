@@ -71,18 +71,19 @@ def test_dask_array__is_computed_once_by_the_workers_of_the_client_given(client,
     assert str(os.getpid()) not in {process for _, process, _ in found}
 
 
-@pytest.mark.parametrize("train", ["auto", "all"])
-def test_generate__refuses_workers_whose_own_limit_is_too_small(points, train):
+def test_generate__refuses_workers_whose_own_limit_is_too_small(points):
     """They were killed and started again until the call failed; it is refused before it starts."""
-    options = {"n_clusters": 3, "n_partitions": 2, "random_state": 0, "memory": "2GB", "train": train}
+    options = {"n_clusters": 3, "n_partitions": 2, "random_state": 0, "memory": "2GB"}
+    refusal = r"^kmeans needs .* in Dask worker .* limit of 400 MB"
     with (
         distributed.LocalCluster(
             n_workers=1, threads_per_worker=1, dashboard_address=":0", memory_limit="400MB"
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
-        pytest.raises(MemoryBudgetError, match=r"^kmeans needs .* in Dask worker .* limit of 400 MB"),
     ):
-        generate.kmeans(points, client=client, **options)
+        for train in ("auto", "all"):
+            with pytest.raises(MemoryBudgetError, match=refusal):
+                generate.kmeans(points, client=client, train=train, **options)
 
 
 @pytest.mark.slow

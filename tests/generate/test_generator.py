@@ -153,7 +153,7 @@ def test_kmeans__of_sparse_rows_is_that_of_dense_ones(how):
     for source in (sparse, csc_matrix(sparse), sparse.toarray()):
         again = found.generator.assign(source).labels
         assert (again[is_seen] == labels[is_seen]).mean() > 0.999
-        assert (dense.generator.assign(source).labels[is_seen] == labels[is_seen]).mean() > 0.99
+    assert (dense.generator.assign(sparse).labels[is_seen] == labels[is_seen]).mean() > 0.99
     np.testing.assert_array_equal(found.generator.assign(sparse).labels[is_seen], labels[is_seen])
 
 

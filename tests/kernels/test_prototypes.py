@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from bigcons.coassociation.grouped import add_tables, choose_centers, tables_of_block
 from bigcons.datasets import planted_ensemble
 from bigcons.divergences import Divergence, resolve_divergence
-from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.kernels.objective import over_votes
 from bigcons.methods import PCC
 from bigcons.methods.pcc.all_pairs import dirichlet
@@ -223,13 +222,6 @@ def test_prototypes__finds_the_planted_classes_and_never_rises(planted, draw):
     assert adjusted_rand(truth, Y.argmax(axis=1)) > 0.7
     assert (Y >= 0).all()
     np.testing.assert_allclose(Y.sum(axis=1), 1.0, atol=1e-6)
-
-
-def test_prototypes__gives_the_same_bits_on_any_engine(planted):
-    ensemble, _ = planted
-    serial, threads = (solve(ensemble, engine=engine) for engine in (SerialEngine(), ThreadsEngine(3)))
-    assert (serial.memberships == threads.memberships).all()
-    assert serial.history["objective"] == threads.history["objective"]
 
 
 def test_prototypes__takes_up_a_snapshot_with_the_same_bits(planted, tmp_path):

@@ -89,7 +89,6 @@ def features(tmp_path_factory):
         {"algorithm": "minibatch", "sample": 0.5},
         {"train": "all", "sample": 0.5},
         {"train": "auto", "sample": 0.5},
-        {"algorithm": "lloyd", "sample": 0.1},
     ],
     ids=str,
 )

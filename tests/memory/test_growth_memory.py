@@ -20,12 +20,12 @@ pytestmark = [
 ]
 
 N_PARTITIONS, CHUNK_ROWS, K = 100, 16_384, 4
-N_OBJECTS = {"cluster": 1_000_000, "serial": 800_000}  # more labels than the plan says, by the engine
+N_OBJECTS = {"cluster": 1_000_000, "serial": 700_000}  # more labels than the plan says, by the engine
 
 
 @pytest.fixture(scope="module")
 def ensembles(tmp_path_factory):
-    """Stores of 100 and 80 MB of labels, by the engine, and one of the same kind for warming up."""
+    """Stores of 100 and 70 MB of labels, by the engine, and one of the same kind for warming up."""
     folder = tmp_path_factory.mktemp("ensembles")
     labels = np.random.default_rng(0).integers(-1, 2, (max(N_OBJECTS.values()), N_PARTITIONS), np.int8)
     for name, n_objects in N_OBJECTS.items():

@@ -202,15 +202,6 @@ def test_fit__keeps_the_most_likely_chain(planted):
     assert model.objective_ == max(model.start_objectives_) == np.mean(model.history_["objective"][5:])
 
 
-def test_fit__has_the_same_bits_on_any_engine(planted):
-    fits = [
-        GibbsBCE(3, n_init=3, burn_in=3, n_samples=3, random_state=5, client=client).fit(planted[0])
-        for client in ("serial", ThreadsEngine(3))
-    ]
-    assert fits[0].memberships_.tobytes() == fits[1].memberships_.tobytes()
-    assert fits[0].history_ == fits[1].history_
-
-
 @pytest.mark.slow
 def test_fit__in_blocks_finds_planted_classes_with_the_same_bits_on_any_engine(planted, tmp_path):
     ensemble, truth = planted

@@ -337,10 +337,10 @@ def test_fit__has_the_same_bits_on_any_engine(method, rings, tmp_path):
     points, _, labels = rings
     stored = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=64)
     found = []
-    for client, ensemble in (("serial", stored), ("threads", stored), ("threads", labels)):
+    for client, ensemble in (("serial", stored), ("threads", labels)):
         model = DID(3, features=points, linkage=method, random_state=1, client=client).fit(ensemble)
         found.append((model.labels_.tobytes(), model.objective_))
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
 
 
 def test_fit__refuses_what_does_not_fit_memory(rings):

@@ -476,10 +476,10 @@ def test_eac__has_the_same_bits_on_any_engine(model, tmp_path):
     _, labels = planted(n_objects=500)
     stored = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=64)
     found = []
-    for client, ensemble in (("serial", stored), ("threads", stored), ("threads", labels)):
+    for client, ensemble in (("serial", stored), ("threads", labels)):
         fitted = model.set_params(client=client).fit(ensemble)
         found.append((fitted.labels_.tobytes(), fitted.linkage_.tobytes(), fitted.objective_))
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("link", ["single", "average", "pooled"])

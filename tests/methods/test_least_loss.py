@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from bigcons import metrics
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.execution.engine import ThreadsEngine
 from bigcons.methods import LeastLoss
 from tests.naive import loss as naive
 from tests.support.strategies import label_matrices
@@ -98,18 +97,6 @@ def test_passes__never_raise_the_loss_and_end_where_no_move_lowers_it(larger, lo
         for k in range(model.n_clusters_):
             moved = np.where(np.arange(6000) == i, k, model.labels_)
             assert metrics.expected_loss(ensemble, moved, loss=loss) >= model.objective_ - 1e-11
-
-
-def test_fit__has_the_same_bits_on_every_engine_and_out_of_core(larger, tmp_path):
-    ensemble, _ = larger
-    expected = fit(ensemble, client="serial", loss="binder")
-    found = [
-        fit(ensemble, client=ThreadsEngine(3), loss="binder"),
-        fit(ensemble, loss="binder", out=tmp_path / "consensus.zarr"),
-    ]
-    for model in found:
-        np.testing.assert_array_equal(model.labels_, expected.labels_)
-        assert model.history_["objective"] == expected.history_["objective"]
 
 
 def test_labels__do_not_depend_on_names_and_order_of_partitions_or_of_clusters():
