@@ -218,6 +218,8 @@ class Sample:
         is_chosen = np.isin(np.arange(M), chosen)
         self.given: np.ndarray = labels
         """What the sample was made of."""
+        self.offsets: np.ndarray
+        self.labels: np.ndarray
         self.offsets, self.labels = of_partitions(is_chosen, offsets, labels)
         self.counts: np.ndarray = counts[chosen]
         self._by_column = np.repeat(self.counts, np.diff(self.offsets))
