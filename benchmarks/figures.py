@@ -146,8 +146,8 @@ FIGURES: list[tuple[str, str, Callable[[], dict[str, str]]]] = [
             f"| {millions * 10**6:,} | {method} | {{seconds}} | {{mb}} MB | {{h}} |",
             partial(solve, method, millions),
         )
-        for method, sizes in (("tree", (1, 10, 100)), ("pcc", (1,)))
-        for millions in sizes
+        for method in ("tree", "pcc")
+        for millions in (1, 10, 100)
     ),
     ("docs/large-data.md", "one bare read, takes {seconds} s", bare_read),
     *(
