@@ -62,7 +62,10 @@ SUBSAMPLE = 2048
 """The largest number of objects that a start is solved on."""
 
 SAMPLE, SAMPLED_LABELS = 16_384, 1 << 24
-"""The largest sample that the best start is extended to before all objects, and its most labels."""
+"""The largest sample that the best start is extended to before all objects, and its most labels.
+
+`benchmarks/phases.py` has the time of the passes that are left.
+"""
 
 # Successive over-relaxation speeds up convergence within a block, whose objects move in turn (below 2, every
 # step lowers the objective): 2,000 objects in 60 partitions take 180 passes with it, 280 without. Several
