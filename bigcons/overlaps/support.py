@@ -28,10 +28,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bigcons.coassociation.factorized import Weights
 from bigcons.execution.engine import one_thread
-from bigcons.kernels.cluster_tables import in_whole_vectors, padded
 from bigcons.metrics.clusterings import adjusted_rand_of_pairs, pairs_of
-from bigcons.metrics.confidence import SEED, ClusterSupport, log_rates, random_half, ratio
+from bigcons.metrics.confidence import SEED, ClusterSupport, Placement, ratio
 from bigcons.overlaps.tree import (
     DISTINCTNESS,
     Groups,
@@ -190,29 +190,21 @@ class Halves(NamedTuple):
         their labels, themselves left out, and naive Bayes, all clusters as probable beforehand; where labels
         do not tell, they stay.
         """
-        from bigcons.kernels.tree import place
-
         (groups, of_groups, table, offsets, counts, *_), K = self.groups, n_clusters
         given = np.flatnonzero(clusters >= 0)
         clusters, weights = clusters[given], np.asarray(confidence, np.float64)[given]
         cuts = [[(tree, tree.cut(K)) for tree in half.trees.values()] for pair in self.pairs for half in pair]
-        by_column, is_first = np.repeat(counts, np.diff(offsets))[:, None], random_half(counts.size)
-        objects: dict[bytes, np.ndarray] = {}
-        none = np.empty(0, np.float32)
-        for top in {top.tobytes(): top for of_half in cuts for _, top in of_half}.values():
-            n, placed = int(top.max()) + 1, np.empty(len(groups), np.int32)
+        counted = Weights(counts, np.repeat(counts, np.diff(offsets)), offsets)
+        objects = dict[bytes, np.ndarray]()
+        for key, top in {top.tobytes(): top for of_half in cuts for _, top in of_half}.items():
+            placement = Placement(offsets, n := int(top.max()) + 1, counted)
             of_clusters = np.zeros((n, table.shape[1]))
             np.add.at(of_clusters, top, table)
-            rates, own = log_rates(of_clusters, np.bincount(top, of_groups, n), offsets)
-            place(
-                *(self.labels, np.append(top, -1)[groups].astype(np.int32), False, offsets, is_first),
-                *(in_whole_vectors(by_column * rates), in_whole_vectors(by_column * (own - rates))),
-                # rounding settles no tie: the evidence for another cluster must be larger by this
-                *(np.zeros(n), np.full(n, 1e-9), 1.0, placed, np.empty((0, n), np.float32)),
-                *(none, np.empty(0, np.int32), none, np.empty((0, padded(n))), np.zeros(n)),
-                *(np.zeros(2 + n), np.zeros((3, 2, n))),
-            )
-            objects[top.tobytes()] = placed[given]
+            state = placement.state(of_clusters.T, np.bincount(top, of_groups, n))
+            # rounding settles no tie: the evidence for another cluster must be larger by this
+            state |= {"prior": np.zeros(n), "own_prior": np.full(n, 1e-9)}
+            placed = placement.place(state, self.labels, np.append(top, -1)[groups])
+            objects[key] = placed.clusters[given]
         sizes, found = np.bincount(clusters, weights, K), np.zeros((K, 1 + K))
         # of each cluster among all objects, and among those of it and of each
         total = np.column_stack([np.full(K, sizes.sum()), sizes[:, None] + sizes])

@@ -149,12 +149,6 @@ def warn_of_dissent(survey: Survey, ensemble: Ensemble, weights: np.ndarray | No
         )
 
 
-def labeled_objects(observed: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Return which objects (rows,) have a label, given ``observed`` (rows, M); weight 0 does not count."""
-    counted = observed if weights is None else observed[:, weights > 0]
-    return np.asarray(counted.any(axis=1))
-
-
 def start_rows(ensemble: Ensemble, n_clusters: int) -> int:
     """Return the size of the sample on which starts run: 4,096 objects, or more for many clusters.
 

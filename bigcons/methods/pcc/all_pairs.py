@@ -40,8 +40,8 @@ from bigcons.divergences import Divergence
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.memory import DEFAULT_DATA_BYTES, Block, enough_for, format_size
-from bigcons.methods.tree import Placement
 from bigcons.metrics.clusterings import entropies_of_table, pairs_of
+from bigcons.metrics.confidence import Placement
 from bigcons.overlaps.tree import Sample, n_groups_for, plan_bytes
 from bigcons.progress import progress
 from bigcons.seeding import generator
