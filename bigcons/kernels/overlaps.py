@@ -374,24 +374,7 @@ def multiply_four(rows, i, n, eights, at, D, products, first, k):
     store8(products[first + 3], np.uint64(k), e)
 
 
-# Overlaps of one clustering with all base clusters, and of the clusters of any two partitions
-
-
-@jit
-def add_contingency(codes, labels, offsets, table):
-    """Add a block to the contingency of one clustering with all base clusters.
-
-    ``codes`` ``(rows,)`` are the clusters of the clustering, ``labels`` ``(rows, n_partitions)`` the
-    base labels, negative where missing; label ``l`` of partition ``u`` is column ``offsets[u] + l``
-    of ``table`` ``(n_clusters, n_base_clusters)``.
-    """
-    for i in range(labels.shape[0]):
-        cluster = codes[i]
-        if cluster < 0:
-            continue
-        for u in range(labels.shape[1]):
-            # no branch, whose outcome nothing predicts where half of the labels are missing
-            table[cluster, offsets[u] + labels[i, u]] += labels[i, u] >= 0
+# Overlaps of the clusters of any two partitions
 
 
 @jit

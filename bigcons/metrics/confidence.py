@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights, count_memberships, incidence_of
+from bigcons.coassociation.factorized import Weights, count_memberships, counts_of, incidence_of
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, fold, open_engine
 from bigcons.kernels.cluster_tables import in_whole_vectors, padded
@@ -461,21 +461,19 @@ def count_with_partitions(
     The first row is of objects in no cluster. Then of ``samples``, objects in ascending order: the labels of
     the first one, and the clusters of each, in parts.
     """
-    from bigcons.kernels.overlaps import add_contingency
 
     def count_block(block: Block) -> tuple[Any, ...]:
-        table = np.zeros((1 + n_clusters, ensemble.n_base_clusters), np.int64)
         found, labels = codes(block.start, block.stop), ensemble.read(block.start, block.stop)
-        add_contingency(1 + found, labels, ensemble.offsets, table)
+        counts = counts_of(labels, ensemble.offsets, 1 + found, 1 + n_clusters)
         chosen = [block.rows_of(rows) for rows in samples]
-        sizes = np.bincount(1 + found, minlength=len(table))
-        return table, sizes, [labels[rows] for rows in chosen[:1]], *([found[rows]] for rows in chosen)
+        return *counts, [labels[rows] for rows in chosen[:1]], *([found[rows]] for rows in chosen)
 
     def add(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(own + other for own, other in zip(a, b, strict=True))
 
     with progress("compare with partitions", ensemble.n_objects) as listener:
-        return fold(engine, ensemble.blocks(), count_block, add, progress=listener)
+        T, sizes, *parts = fold(engine, ensemble.blocks(), count_block, add, progress=listener)
+    return T.T.astype(np.int64, order="C"), sizes.astype(np.int64), *parts
 
 
 class Evidence:
