@@ -5,9 +5,10 @@ and an object's labels are evidence for its cluster, as in naive Bayes:
 
     P(k | labels of i)  ~  P(k) prod_u P(label of i in u | k)^tau
 
-The object itself is left out of all shares. Partitions of the same data repeat each other, and some objects
-are hard for all of them, so that taken as independent they would make too many objects all but certain:
-``tau`` is the share of them that would be as uncertain if they were, see `independent_share`.
+The object itself is left out of all shares: see `Placement`, by which the tree places objects, too.
+Partitions of the same data repeat each other, and some objects are hard for all of them, so that taken as
+independent they would make too many objects all but certain: ``tau`` is the share of them that would be as
+uncertain if they were, see `independent_share`.
 
 A cluster may not be real, whatever its objects' labels say. Where fits have grouped a sample by halves of the
 partitions, the probability of each label is that times the support of its cluster by these halves
@@ -506,13 +507,15 @@ class Evidence:
         table, sizes, sample = table[1:], sizes[1:], np.concatenate(parts)
         clusters = [np.concatenate(found) for found in of_samples]
         if temperature is None:
-            rates = log_rates(table, sizes, ensemble.offsets)
-            temperature = independent_share(sample, clusters[0], ensemble.offsets, table, *rates)
+            temperature = independent_share(
+                *(sample, clusters[0], ensemble.offsets, table, *log_rates(table, sizes, ensemble.offsets))
+            )
         self.temperature: float = float(temperature)
         self._memberships = memberships
         placement = self._placement = Placement(ensemble.offsets, K, None)
         state = self._state = placement.state(table.T, sizes)
-        state |= {name: self.temperature * state[name] for name in ("rates", "without")}
+        for name in ("rates", "without"):
+            state[name] *= self.temperature
         if judged is not None:
             placed = placement.place(state, judged.labels, clusters[1], stays=True)
             found = judged.support_of(clusters[1], placed.trust["confidence"], max(K, judged.n_clusters))
@@ -636,20 +639,14 @@ def independent_share(
     for that many independent ones. Of soft clusterings, ``labels`` are memberships (rows, B), and variances
     are those in the sample.
     """
-    from bigcons.kernels.soft import sum_soft_votes
-
     labeled = clusters >= 0
     if not labeled.all():
         labels, clusters = labels[labeled], clusters[labeled]
     K, M, widths = table.shape[0], offsets.size - 1, np.diff(offsets)
     if K == 1:
         return 1.0
-    if labels.dtype.kind == "f":
-        summed = np.empty((len(labels), K))
-        sum_soft_votes(labels, log_rates, summed)
-    else:
-        incidence = incidence_of(labels, offsets)
-        summed = incidence @ log_rates
+    incidence = incidence_of(labels, offsets)
+    summed = incidence @ log_rates
     totals = np.array([summed[clusters == k].sum(axis=0) for k in range(K)])
     np.fill_diagonal(totals, -np.inf)
     following = totals.round(6).argmax(axis=1)  # round: rounding settles no tie
