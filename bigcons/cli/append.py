@@ -29,12 +29,8 @@ def append(
     ensemble: str,
     tables: tuple[str, ...],
     what: str | None,
-    id: str | None,
-    columns: list[str] | None,
-    drop: list[str] | None,
-    header: bool | None,
-    sep: str | None,
-    missing: Any,
+    chosen: dict[str, Any],
+    reading: dict[str, Any],
 ) -> None:
     """Append objects or partitions to the store ENSEMBLE.
 
@@ -52,9 +48,10 @@ def append(
     if not opened.is_soft and len(tables) > 1:
         raise click.UsageError(f"Got {len(tables)} tables of labels; pass one, or a pattern in quotes.")
     add = opened.append_objects if what == "objects" else opened.append_partitions
+    sep = reading.pop("sep")
     parts = [select(table, sep=sep) for table in tables]
     source: Any = parts if opened.is_soft else parts[0]
-    add(source, id=id, columns=columns, drop=drop, header=header, missing=missing)
+    add(source, **chosen, **reading)
     emit_ensemble(opened, ensemble)
 
 

@@ -148,9 +148,7 @@ def _trained_on(value: str) -> int | str:
 def generate(
     features: tuple[str, ...],
     out: str,
-    id: str | None,
-    columns: list[str] | None,
-    drop: list[str] | None,
+    chosen: dict[str, Any],
     reading: dict[str, Any],
     log: list[str] | None,
     scheme: str,
@@ -186,7 +184,7 @@ def generate(
     make = _generator(scheme, given)
     with telling_finished(out, "call", overwrite):
         source = select(one_or_many(features), **reading)
-        data = open_features(source, id=id, columns=columns, drop=drop, log=log)
+        data = open_features(source, **chosen, log=log)
         if data.encoding.is_named:
             click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
         ensemble = make(

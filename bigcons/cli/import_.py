@@ -11,6 +11,7 @@ from bigcons.cli.options import (
     column_list,
     label_reading,
     memory_option,
+    option_name,
     output_option,
     overwrite_option,
     table_options,
@@ -49,12 +50,8 @@ from bigcons.cli.output import amount, emit, emit_ensemble, reporting, telling_f
 def import_(
     tables: tuple[str, ...],
     out: str,
-    id: str | None,
-    columns: list[str] | None,
-    drop: list[str] | None,
-    header: bool | None,
-    sep: str | None,
-    missing: Any,
+    chosen: dict[str, Any],
+    reading: dict[str, Any],
     orientation: str | None,
     runs: bool,
     by: str | None,
@@ -77,19 +74,11 @@ def import_(
     from bigcons.stores.ensemble import Ensemble, import_labels, import_memberships
     from bigcons.tables.select import select
 
-    used = {
-        "--columns": columns,
-        "--drop": drop,
-        "--orientation": orientation,
-        "--chunk-rows": chunk_rows,
-        "--id": id,
-        "--header": header,
-        "--missing": missing,
-    }
+    used = {**chosen, **reading, "orientation": orientation, "chunk_rows": chunk_rows}
     kinds = {"--runs": runs, "--long": by, "--memberships": memberships}
     given = [name for name, value in kinds.items() if value]
     kind = given[0] if given else None
-    unused = [name for name in _UNUSED.get(kind, ()) if used[name] is not None]
+    unused = [option_name(name) for name in _UNUSED.get(kind, ()) if used[name] is not None]
     if kind is not None and (unused or given[1:]):
         raise click.UsageError(f"{kind} takes no {(unused or given[1:])[0]}; leave it out.")
     if len(tables) > 1 and not (runs or memberships):
@@ -97,16 +86,15 @@ def import_(
             f"Got {len(tables)} tables of labels; pass one, with a column for each partition, a pattern in "
             "quotes for files that have its rows, or --runs if each is a partition."
         )
-    read: dict[str, Any] = {"missing": missing, "header": header}
-    chosen: dict[str, Any] = {"id": id, "columns": columns, "drop": drop}
-    settings: dict[str, Any] = {"overwrite": overwrite, "memory": memory}
+    settings: dict[str, Any] = {"out": out, "overwrite": overwrite, "memory": memory}
+    id, columns, sep = chosen["id"], chosen["columns"], reading.pop("sep")
     parts = [select(table, sep=sep) for table in tables]
     with telling_finished(out, "import", overwrite):
         if memberships:
-            parts = [select(table, header=header) for table in parts]
-            ensemble = import_memberships(parts, out, id=id, chunk_rows=chunk_rows, **settings)
+            parts = [select(table, header=reading["header"]) for table in parts]
+            ensemble = import_memberships(parts, id=id, chunk_rows=chunk_rows, **settings)
         elif runs:
-            ensemble = Ensemble.from_runs(parts, out=out, id=id, columns=columns, **read, **settings)
+            ensemble = Ensemble.from_runs(parts, id=id, columns=columns, **reading, **settings)
         elif by is not None:
             names = column_list(by)
             if len(names) != 3:
@@ -114,18 +102,18 @@ def import_(
                     f"--long has {len(names)} columns; name three: of the object, the partition, the label."
                 )
             names_of: dict[str, Any] = dict(zip(("object", "partition", "label"), names, strict=True))
-            ensemble = Ensemble.from_long(parts[0], **names_of, out=out, **read, **settings)
+            ensemble = Ensemble.from_long(parts[0], **names_of, **reading, **settings)
         else:
             ensemble = import_labels(
-                parts[0], out, orientation=orientation, chunk_rows=chunk_rows, **chosen, **read, **settings
+                parts[0], orientation=orientation, chunk_rows=chunk_rows, **chosen, **reading, **settings
             )
     emit_ensemble(ensemble, out)
 
 
 _UNUSED: dict[str | None, tuple[str, ...]] = {
-    "--runs": ("--drop", "--orientation", "--chunk-rows"),
-    "--long": ("--id", "--columns", "--drop", "--orientation", "--chunk-rows"),
-    "--memberships": ("--columns", "--drop", "--orientation", "--missing"),
+    "--runs": ("drop", "orientation", "chunk_rows"),
+    "--long": ("id", "columns", "drop", "orientation", "chunk_rows"),
+    "--memberships": ("columns", "drop", "orientation", "missing"),
 }
 """Options that an import of each kind does not take."""
 

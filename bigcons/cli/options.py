@@ -146,26 +146,40 @@ decimal_option: Decorator = click.option(
 )
 
 
-def table_options(what: str) -> Decorator:
-    """Return the options that choose the columns of a table; ``what`` they are, in the plural."""
+def as_one(parameter: str, options: dict[str, Decorator]) -> Decorator:
+    """Return what adds options to a command, which takes their values as one mapping, its ``parameter``."""
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        for option in (
-            drop_option(f"Columns that are not {what}."),
-            columns_option(
-                f'Columns that are {what}, or a pattern, such as "leiden*".  [default: all but the id]'
-            ),
-            click.option(
-                "--id",
-                metavar="NAME",
-                help="Column that identifies the objects; it comes back with every export, to join by.  "
-                "[default: the names of rows that pandas, R or AnnData keep]",
-            ),
-        ):
-            function = option(function)
-        return function
+        @wraps(function)
+        def with_mapping(**given: Any) -> Any:
+            values = {name: given.pop(name) for name in options}
+            return function(**{parameter: values}, **given)
+
+        command: Callable[..., Any] = with_mapping
+        for option in reversed(options.values()):
+            command = option(command)
+        return command
 
     return add
+
+
+def table_options(what: str) -> Decorator:
+    """Return the options that choose the columns of a table, all as ``chosen``; ``what`` they are, in the
+    plural.
+    """
+    options: dict[str, Decorator] = {
+        "id": click.option(
+            "--id",
+            metavar="NAME",
+            help="Column that identifies the objects; it comes back with every export, to join by.  "
+            "[default: the names of rows that pandas, R or AnnData keep]",
+        ),
+        "columns": columns_option(
+            f'Columns that are {what}, or a pattern, such as "leiden*".  [default: all but the id]'
+        ),
+        "drop": drop_option(f"Columns that are not {what}."),
+    }
+    return as_one("chosen", options)
 
 
 categorical_option: Decorator = click.option(
@@ -231,12 +245,7 @@ missing_option: Decorator = click.option(
 )
 
 
-def label_reading(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say how a table of labels is read: ``sep``, ``header`` and ``missing``."""
-    return sep_option(header_option(missing_option(function)))
-
-
-FEATURE_READING = {
+READING = {
     "sep": sep_option,
     "header": header_option,
     "decimal": decimal_option,
@@ -245,18 +254,13 @@ FEATURE_READING = {
 }
 
 
-def feature_reading(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say how a table of features is read, all as ``reading``, for `select`."""
+def reading_options(*names: str) -> Decorator:
+    """Return the options of these names that say how a table is read, all as ``reading``, for `select`."""
+    return as_one("reading", {name: READING[name] for name in names})
 
-    @wraps(function)
-    def with_reading(**given: Any) -> Any:
-        reading = {name: given.pop(name) for name in FEATURE_READING}
-        return function(reading=reading, **given)
 
-    command: Callable[..., Any] = with_reading
-    for option in reversed(FEATURE_READING.values()):
-        command = option(command)
-    return command
+label_reading = reading_options("sep", "header", "missing")
+feature_reading = reading_options(*READING)
 
 
 def reading_words(reading: dict[str, Any]) -> list[str]:

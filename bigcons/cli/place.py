@@ -13,13 +13,11 @@ from bigcons.cli.options import (
     PATH,
     STANDARD,
     TABLE,
-    decimal_option,
-    header_option,
     one_or_many,
     output_option,
     overwrite_option,
+    reading_options,
     scheduler_option,
-    sep_option,
 )
 from bigcons.cli.output import JSON, amount, emit, facts, reporting
 from bigcons.errors import InvalidInputError
@@ -50,9 +48,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Column that identifies the rows.  [default: the name of the ids of the first table, if there]",
 )
-@header_option
-@sep_option
-@decimal_option
+@reading_options("header", "sep", "decimal")
 @click.option("--memberships", is_flag=True, help="Also write the memberships: cluster_0, cluster_1, ...")
 @scheduler_option
 @overwrite_option
@@ -62,9 +58,7 @@ def place(
     folder: str,
     out: str,
     id: str | None,
-    header: bool | None,
-    sep: str | None,
-    decimal: str | None,
+    reading: dict[str, Any],
     memberships: bool,
     client: str | None,
     overwrite: bool,
@@ -96,7 +90,7 @@ def place(
             f"the ensemble of {consensus.path} was not generated from features, or by an older version; "
             "generate it by bigcons generate or run."
         )
-    data = generator.open(select(one_or_many(features), header=header, sep=sep, decimal=decimal), id=id)
+    data = generator.open(select(one_or_many(features), **reading), id=id)
     if memberships and not model.info.soft:
         consensus.read_memberships(0, 0)  # raises
     ids = None if out.lower().endswith(".npy") else data.ids

@@ -24,6 +24,7 @@ from bigcons.cli.options import (
     log_option,
     memory_option,
     one_or_many,
+    option_name,
     output_option,
     overwrite_option,
     random_state_option,
@@ -84,9 +85,7 @@ from bigcons.errors import ExecutionError, InvalidInputError, StoreExistsError
 def run(
     features: tuple[str, ...],
     out: str,
-    id: str | None,
-    columns: list[str] | None,
-    drop: list[str] | None,
+    chosen: dict[str, Any],
     reading: dict[str, Any],
     log: list[str] | None,
     n_clusters: int | range | str | None,
@@ -128,7 +127,7 @@ def run(
     if truth is not None:
         of_text = ("sep", "header") if is_text_path(truth) else ()
         classes = select(truth, **{name: reading[name] for name in of_text})
-    table = {"features": source, "id": id, "columns": columns, "drop": drop, "log": log}
+    table = {"features": source, **chosen, "log": log}
     making = {
         "n_partitions": n_partitions,
         "n_clusters": base_clusters,
@@ -219,8 +218,8 @@ def run(
     report = ["bigcons", "report", consensus_path, "--ensemble", ensemble_path]
     if len(features) == 1 and not isinstance(features[0], StandardInput):
         report += ["--features", features[0], *reading_words(reading)]
-        for option, names in (("--columns", columns), ("--drop", drop)):
-            report += [] if names is None else [option, column_words(names)]
+        for name in ("columns", "drop"):
+            report += [] if chosen[name] is None else [option_name(name), column_words(chosen[name])]
     export = ["bigcons", "export", consensus_path]
     commands = [join([*report, "-o", f"{folder}.html"]), join([*export, "-o", f"{folder}-labels.csv"])]
     emit(result, "\n\n".join([facts(shown), ending(solved, commands)]))

@@ -10,13 +10,10 @@ from bigcons.cli.options import (
     PATH,
     TABLE,
     columns_option,
-    decimal_option,
     drop_option,
-    header_option,
-    missing_option,
+    reading_options,
     refuse_alone,
     scheduler_option,
-    sep_option,
 )
 from bigcons.cli.output import emit, facts, reporting, some, with_clusters
 from bigcons.errors import InvalidIdsError, InvalidInputError
@@ -39,16 +36,13 @@ if TYPE_CHECKING:
     help="Column of the truth file that identifies the objects.  [default: that of the consensus, if it is "
     "there; else rows are in order]",
 )
-@missing_option
-@sep_option
-@header_option
+@reading_options("missing", "sep", "header", "decimal")
 @click.option("--ensemble", type=PATH, metavar="STORE", help="Its ensemble, for criteria that need no truth.")
 @click.option(
     "--features", type=TABLE, metavar="FILE", help="Features of the objects, for the compactness of clusters."
 )
 @columns_option("Columns of the features.  [default: all]")
 @drop_option("Columns that are not features.")
-@decimal_option
 @click.option(
     "--metric",
     type=click.Choice(["euclidean", "sqeuclidean", "cityblock"]),
@@ -62,14 +56,11 @@ def score(
     truth: str | None,
     column: str | None,
     id: str | None,
-    missing: Any,
-    sep: str | None,
-    header: bool | None,
+    reading: dict[str, Any],
     ensemble: str | None,
     features: str | None,
     columns: list[str] | None,
     drop: list[str] | None,
-    decimal: str | None,
     metric: str | None,
     client: str | None,
 ) -> None:
@@ -78,7 +69,7 @@ def score(
     The truth is a .parquet, .csv, .tsv (or these compressed), .npy, .npz or .zarr, a folder, a pattern
     or -, standard input; only the column is read. If the objects have ids, its rows may be in any order, and
     of more objects. Objects without a class in it, or without a label in the consensus, are omitted.
-    --missing is for the truth, --sep and --header are for truth and features.
+    --missing is for the truth, --decimal for the features; --sep and --header are for both.
 
     matching_accuracy is H, also called the consistency index; micro_precision matches the largest overlaps
     first, and is the same where that is the best matching.
@@ -97,14 +88,15 @@ def score(
         raise click.UsageError(
             "Nothing to compare with; give one or more of --truth, --ensemble, --features."
         )
+    missing, decimal = reading.pop("missing"), reading.pop("decimal")
     refuse_alone("--truth", truth, column=column, id=id, missing=missing)
-    refuse_alone("--truth or --features", truth or features, sep=sep, header=header)
+    refuse_alone("--truth or --features", truth or features, **reading)
     refuse_alone("--features", features, columns=columns, drop=drop, decimal=decimal, metric=metric)
     solved = Consensus.open(consensus)
     counted = count_clusters(solved.cluster_sizes())
     result: dict[str, Any] = {"path": consensus, "n_objects": solved.n_objects, **counted}
     if truth is not None:
-        read = select(truth, missing=missing, sep=sep, header=header)
+        read = select(truth, missing=missing, **reading)
         classes = read_classes(read, column, solved.n_objects, solved.id_column, id)
         table = truth_table(classes, solved.label_rows)
         result["n_judged"] = int(table.sum())
@@ -112,7 +104,7 @@ def score(
     if ensemble is not None:
         result |= _by_ensemble(solved, ensemble, client)
     if features is not None:
-        read = select(features, sep=sep, header=header, decimal=decimal)
+        read = select(features, decimal=decimal, **reading)
         data = open_features_of(solved, read, columns, drop)
         metric = metric or "euclidean"
         result["compactness"] = metrics.compactness(data, solved.labels, metric=metric, client=client)

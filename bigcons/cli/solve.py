@@ -132,12 +132,8 @@ def solve(
     n_clusters: int | range | str | None,
     out: str,
     start: str | None,
-    id: str | None,
-    columns: list[str] | None,
-    drop: list[str] | None,
-    header: bool | None,
-    sep: str | None,
-    missing: Any,
+    chosen: dict[str, Any],
+    reading: dict[str, Any],
     random_state: int,
     overwrite: bool,
     **options: Any,
@@ -183,9 +179,8 @@ def solve(
     try:
         with telling_finished(out, "solve", overwrite):
             _warn_of_stored(ensemble)
-            table = select(ensemble, missing=missing, header=header, sep=sep)
-            table = select(table, id=id, columns=columns, drop=drop)
-            model.fit(table, out=out, overwrite=overwrite, start=start)
+            table = select(ensemble, **reading)
+            model.fit(select(table, **chosen), out=out, overwrite=overwrite, start=start)
     except KeyboardInterrupt:
         if not can_resume(out):
             click.echo("No checkpoint was reached; the solve will start from the beginning.", err=True)

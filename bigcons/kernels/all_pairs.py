@@ -136,13 +136,13 @@ def solve_row(
             break
         read_quadratic(table, at, w_at, m, weight, y, n, wider, t_sum, A)
         n = wider
-    # A new object starts from the face of all clusters, where it is narrow: of 16 clusters, labels of much
-    # noise end in most. From a wide one, as in a random start, it is faster to restart at a vertex: leaving a
-    # face of K clusters takes K rounds of K^3, and few objects end in more than a handful.
+    # A new object starts from the face of all clusters, where it is narrow: labels of much noise end in most.
+    # From a wide one, as in a random start, it is faster to restart at a vertex: leaving a face of K clusters
+    # takes K rounds of K^3, and few objects end in more than a handful.
     if fresh:
         for k in range(n):
             y[k] = 1.0 / n
-    if n_positive(y, n) > (16 if fresh else 32):
+    if n_positive(y, n) > 32:
         for k in range(n):
             y[k] = 0.0
         y[lightest_vertex(A, b, n)] = 1.0

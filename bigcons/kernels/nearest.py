@@ -1,4 +1,5 @@
-"""The nearest center of every partition: the last step of many k-means, for a block of points at once.
+"""The nearest center of every partition, the last step of many k-means for a block of points at once; and
+k-means of rows in an embedding.
 
 Of all centers ``c`` the nearest to a point ``x`` is the one with the largest ``x . c - |c|^2 / 2``. With -1
 as one more coordinate of every point and ``|c|^2 / 2`` of every center, that is one matrix product, of which
@@ -9,10 +10,13 @@ centers alone, not on the points around it.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from bigcons.kernels._jit import empty, jit, leaf
+from bigcons.kernels._jit import empty, jit, leaf, zeros
 from bigcons.kernels._vector import WIDTH, add_times8, choose8, fill8, load8, store8, zero8
+from bigcons.kernels.cluster_tables import padded_leaf
 from bigcons.layout import MISSING
 
 TILE = 2 * WIDTH
@@ -142,3 +146,82 @@ def mean_distances(points, centers, offsets, squares, labels, distances):
             total += length - 2.0 * (product - centers[at + n_features])
             n_labels += 1
         distances[i] = total / max(n_labels, 1)
+
+
+# K-means of rows in an embedding
+
+
+@jit
+def normalize_rows(rows):
+    """Scale the rows of a float64 matrix to unit length, in place; rows of zeros stay zero."""
+    for i in range(rows.shape[0]):
+        squares = 0.0
+        for k in range(rows.shape[1]):
+            squares += rows[i, k] * rows[i, k]
+        if squares > 0.0:
+            length = math.sqrt(squares)
+            for k in range(rows.shape[1]):
+                rows[i, k] /= length
+
+
+@jit
+def nearest_centers(rows, counted, centers, assigned, sums, sizes):
+    """Set ``assigned`` (n,) int32 to the nearest of the centers (K, d), the lowest number on a tie.
+
+    Adds rows (n, d), times their weights ``counted`` (n,), to sums (K, d) and sizes (K,) of their center, and
+    returns the sum of their squared distances. Weights may be flags; rows of weight 0 get -1. Centers are
+    compared by ``r.c - |c|^2 / 2``, eight of them with four rows at a time.
+    """
+    n, (K, D) = rows.shape[0], centers.shape
+    width = padded_leaf(K)
+    eights, halves = zeros(width * D, np.float64), zeros(K, np.float64)
+    for k in range(K):
+        for d in range(D):
+            eights[(k // WIDTH * D + d) * WIDTH + k % WIDTH] = centers[k, d]
+            halves[k] += 0.5 * centers[k, d] ** 2
+    together = 32  # rows that are compared with the same eight centers, which stay in the cache
+    products = empty((together, width), np.float64)
+    inertia = 0.0
+    for first in range(0, n, together):
+        last = min(first + together, n)
+        for k in range(0, width, WIDTH):
+            for i in range(first, last, 4):
+                multiply_four(rows, i, n, eights, k * D, D, products, i - first, k)
+        for i in range(first, last):
+            weight = float(counted[i])
+            if weight == 0.0:
+                assigned[i] = -1
+                continue
+            best, highest = 0, -np.inf
+            for k in range(K):
+                score = products[i - first, k] - halves[k]
+                if score > highest:
+                    best, highest = k, score
+            assigned[i] = best
+            distance = 0.0
+            for d in range(D):
+                distance += (rows[i, d] - centers[best, d]) ** 2
+                sums[best, d] += weight * rows[i, d]
+            inertia += weight * distance
+            sizes[best] += weight
+    return inertia
+
+
+@leaf
+def multiply_four(rows, i, n, eights, at, D, products, first, k):
+    """Set ``products[first : first + 4, k : k + 8]`` to those of rows from ``i`` on with eight centers.
+
+    The centers begin at ``at`` of ``eights``, one entry of all eight after the other. Rows end before ``n``.
+    """
+    second, third, fourth = min(i + 1, n - 1), min(i + 2, n - 1), min(i + 3, n - 1)
+    a, b, c, e = zero8(), zero8(), zero8(), zero8()
+    for d in range(D):
+        eight = load8(eights, np.uint64(at + d * WIDTH))
+        a = add_times8(a, eight, rows[i, d])
+        b = add_times8(b, eight, rows[second, d])
+        c = add_times8(c, eight, rows[third, d])
+        e = add_times8(e, eight, rows[fourth, d])
+    store8(products[first], np.uint64(k), a)
+    store8(products[first + 1], np.uint64(k), b)
+    store8(products[first + 2], np.uint64(k), c)
+    store8(products[first + 3], np.uint64(k), e)

@@ -1,5 +1,4 @@
-"""Overlaps of base clusters, ``G = H^T H``: how many objects each pair shares; what they tell of how alike
-partitions are; and k-means in the embedding.
+"""Overlaps of base clusters, ``G = H^T H``: how many objects each pair shares, and how alike partitions are.
 
 Unweighted objects are packed into bits, 64 to a word, and an overlap is the number of bits that two rows of
 words have in common. Objects are added one by one if they have weights, or if partitions have so many
@@ -8,14 +7,13 @@ clusters that most bits would be zero. Both fill the upper triangle only, with t
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from bigcons.kernels._jit import empty, flat, jit, leaf, zeros
 from bigcons.kernels._vector import WIDTH, add_times8, count_bits, load8, store8, zero8
-from bigcons.kernels.cluster_tables import add_to_rows, find_rows, padded_leaf, sum_rows
+from bigcons.kernels.cluster_tables import add_to_rows, find_rows, sum_rows
 from bigcons.kernels.soft import list_memberships
 
 
@@ -298,100 +296,7 @@ def add_soft_products(memberships, weights, table, product):
                 product[codes[p], k] += weighted * total[k]
 
 
-@jit
-def normalize_rows(rows):
-    """Scale the rows of a float64 matrix to unit length, in place; rows of zeros stay zero."""
-    for i in range(rows.shape[0]):
-        squares = 0.0
-        for k in range(rows.shape[1]):
-            squares += rows[i, k] * rows[i, k]
-        if squares > 0.0:
-            length = math.sqrt(squares)
-            for k in range(rows.shape[1]):
-                rows[i, k] /= length
-
-
-@jit
-def nearest_centers(rows, counted, centers, assigned, sums, sizes):
-    """Set ``assigned`` (n,) int32 to the nearest of the centers (K, d), the lowest number on a tie.
-
-    Adds rows (n, d), times their weights ``counted`` (n,), to sums (K, d) and sizes (K,) of their center, and
-    returns the sum of their squared distances. Weights may be flags; rows of weight 0 get -1. Centers are
-    compared by ``r.c - |c|^2 / 2``, eight of them with four rows at a time.
-    """
-    n, (K, D) = rows.shape[0], centers.shape
-    width = padded_leaf(K)
-    eights, halves = zeros(width * D, np.float64), zeros(K, np.float64)
-    for k in range(K):
-        for d in range(D):
-            eights[(k // WIDTH * D + d) * WIDTH + k % WIDTH] = centers[k, d]
-            halves[k] += 0.5 * centers[k, d] ** 2
-    together = 32  # rows that are compared with the same eight centers, which stay in the cache
-    products = empty((together, width), np.float64)
-    inertia = 0.0
-    for first in range(0, n, together):
-        last = min(first + together, n)
-        for k in range(0, width, WIDTH):
-            for i in range(first, last, 4):
-                multiply_four(rows, i, n, eights, k * D, D, products, i - first, k)
-        for i in range(first, last):
-            weight = float(counted[i])
-            if weight == 0.0:
-                assigned[i] = -1
-                continue
-            best, highest = 0, -np.inf
-            for k in range(K):
-                score = products[i - first, k] - halves[k]
-                if score > highest:
-                    best, highest = k, score
-            assigned[i] = best
-            distance = 0.0
-            for d in range(D):
-                distance += (rows[i, d] - centers[best, d]) ** 2
-                sums[best, d] += weight * rows[i, d]
-            inertia += weight * distance
-            sizes[best] += weight
-    return inertia
-
-
-@leaf
-def multiply_four(rows, i, n, eights, at, D, products, first, k):
-    """Set ``products[first : first + 4, k : k + 8]`` to those of rows from ``i`` on with eight centers.
-
-    The centers begin at ``at`` of ``eights``, one entry of all eight after the other. Rows end before ``n``.
-    """
-    second, third, fourth = min(i + 1, n - 1), min(i + 2, n - 1), min(i + 3, n - 1)
-    a, b, c, e = zero8(), zero8(), zero8(), zero8()
-    for d in range(D):
-        eight = load8(eights, np.uint64(at + d * WIDTH))
-        a = add_times8(a, eight, rows[i, d])
-        b = add_times8(b, eight, rows[second, d])
-        c = add_times8(c, eight, rows[third, d])
-        e = add_times8(e, eight, rows[fourth, d])
-    store8(products[first], np.uint64(k), a)
-    store8(products[first + 1], np.uint64(k), b)
-    store8(products[first + 2], np.uint64(k), c)
-    store8(products[first + 3], np.uint64(k), e)
-
-
-# Overlaps of one clustering with all base clusters, and of the clusters of any two partitions
-
-
-@jit
-def add_contingency(codes, labels, offsets, table):
-    """Add a block to the contingency of one clustering with all base clusters.
-
-    ``codes`` ``(rows,)`` are the clusters of the clustering, ``labels`` ``(rows, n_partitions)`` the
-    base labels, negative where missing; label ``l`` of partition ``u`` is column ``offsets[u] + l``
-    of ``table`` ``(n_clusters, n_base_clusters)``.
-    """
-    for i in range(labels.shape[0]):
-        cluster = codes[i]
-        if cluster < 0:
-            continue
-        for u in range(labels.shape[1]):
-            # no branch, whose outcome nothing predicts where half of the labels are missing
-            table[cluster, offsets[u] + labels[i, u]] += labels[i, u] >= 0
+# Overlaps of the clusters of any two partitions
 
 
 @jit

@@ -13,7 +13,7 @@ from bigcons.coassociation.factorized import Weights, counts_of
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, open_engine
 from bigcons.memory import Block
-from bigcons.methods.tree import Placement
+from bigcons.metrics.confidence import Placement
 from bigcons.overlaps.n_clusters import Search, search, tree_of
 from bigcons.overlaps.null import Reference
 from bigcons.overlaps.tree import TREES
@@ -58,7 +58,7 @@ class Placer:
         def place(part: tuple[Block, np.ndarray]) -> tuple[np.ndarray, Any]:
             block, current = part
             read = ensemble.read(block.start, block.stop)
-            placed = placement.place(state, read, current[:, None])
+            placed = placement.place(state, read, current)
             return placed.clusters, placed.stats
 
         blocks = ensemble.blocks()

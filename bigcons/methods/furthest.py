@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bigcons.coassociation.counts import similarity
+from bigcons.coassociation.factorized import counts_of
 from bigcons.coassociation.linkage import unique_rows
 from bigcons.execution.engine import Engine
 from bigcons.memory import TILE_ROWS, Block, DataBudget, row_blocks
@@ -235,8 +236,6 @@ def _visit_block(
 
     The latter with its similarity and rank; infinity if the block has no labeled object.
     """
-    from bigcons.kernels.overlaps import add_contingency
-
     labels = ensemble.read(visit.block.start, visit.block.stop)
     labeled = (labels >= 0).any(axis=1)
     offered = _similarities(labels, center)[:, 0]
@@ -247,8 +246,7 @@ def _visit_block(
     nearer[tied] = ties.ranks(objects[tied], new) < ties.ranks(objects[tied], old)
     near = np.where(nearer, offered, visit.similarity)
     assigned = np.where(nearer, np.int32(number), visit.assigned)
-    table = np.zeros((number + 1, ensemble.n_base_clusters), np.int64)
-    add_contingency(assigned, labels, ensemble.offsets, table)
+    table = counts_of(labels, ensemble.offsets, assigned, number + 1)[0].T.astype(np.int64, order="C")
     least = near[labeled].min(initial=np.inf)
     furthest = objects[labeled & (near == least)]
     if not furthest.size:

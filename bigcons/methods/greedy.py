@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bigcons.coassociation.factorized import counts_of
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.execution.engine import Engine, fold
 from bigcons.kernels.greedy import sweep, weighted_nmi
-from bigcons.kernels.overlaps import add_contingency
 from bigcons.memory import Block
 from bigcons.methods.best import average_criteria, closeness_to_centers
 from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS
@@ -284,12 +284,10 @@ def count_labels(ensemble: Ensemble, engine: Engine, codes: np.ndarray, n_cluste
     """Return how many objects of each code are in each base cluster (n_clusters, B) int64."""
 
     def count(block: Block) -> np.ndarray:
-        table = np.zeros((n_clusters, ensemble.n_base_clusters), np.int64)
         labels = ensemble.read(block.start, block.stop)
-        add_contingency(codes[block.start : block.stop], labels, ensemble.offsets, table)
-        return table
+        return counts_of(labels, ensemble.offsets, codes[block.start : block.stop], n_clusters)[0]
 
-    return fold(engine, ensemble.blocks(), count, np.add)
+    return fold(engine, ensemble.blocks(), count, np.add).T.astype(np.int64, order="C")
 
 
 def x_log_x(largest: int) -> np.ndarray:
@@ -339,9 +337,8 @@ def best_partition(x: Any, n_clusters: int, *, criterion: str = "nmi") -> tuple[
     labels, offsets = ensemble.read(0, n), ensemble.offsets
     best, best_score = np.zeros(n, np.int32), -np.inf
     for codes in clusterings(n, n_clusters):
-        table = np.zeros((n_clusters, ensemble.n_base_clusters), np.int64)
-        add_contingency(codes, labels, offsets, table)
-        tables = np.split(table, offsets[1:-1], axis=1)
+        table = counts_of(labels, offsets, codes, n_clusters)[0].T
+        tables = np.split(table.astype(np.int64, order="C"), offsets[1:-1], axis=1)
         score = average_of_tables(OF_TWO_CLUSTERINGS[criterion], tables, weighted=True)
         if score > best_score + 1e-12:
             best, best_score = codes.copy(), score

@@ -10,24 +10,21 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights, count_memberships, counts_of
+from bigcons.coassociation.factorized import Weights, counts_of
 from bigcons.errors import InvalidInputError, SurplusClustersWarning, warn_user
 from bigcons.execution.engine import Engine, one_thread
-from bigcons.kernels.cluster_tables import in_whole_vectors, padded
+from bigcons.kernels.cluster_tables import padded
 from bigcons.memory import Block
 from bigcons.metrics.confidence import (
     ClusterSupport,
     Judged,
+    Placement,
     Told,
     can_weigh,
     independent_share,
-    log_rates,
-    random_half,
-    support_factor,
-    trust_rows,
 )
 from bigcons.overlaps.embedding import bipartite_embedding
-from bigcons.overlaps.incidence import one_hot, votes_of
+from bigcons.overlaps.incidence import one_hot
 from bigcons.overlaps.n_clusters import ChoosingClusterer, search_sample
 from bigcons.overlaps.spectral_start import (
     MORE_OBJECTS,
@@ -59,127 +56,13 @@ from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
 from bigcons.solving.output import Output
 from bigcons.solving.passes import Iterate, Run, State, Stats, Step, add_stats, open_workspace, run_passes
 from bigcons.solving.results import Found, Results, by_size
-from bigcons.solving.survey import Survey, labeled_objects, take_survey, warn_of_dissent
+from bigcons.solving.survey import Survey, take_survey, warn_of_dissent
 from bigcons.stores.aligning import Start
 from bigcons.stores.clusters import LEAST_OBJECTS, TRUST_ROW, least_objects
 from bigcons.stores.ensemble import Ensemble
-from bigcons.tables.labels import observed
 
 _EVIDENCE = ("rates", "without", "prior", "own_prior", "temperature", "support")
 """What of the state places new objects; see `Placement.state`."""
-
-
-class Placed(NamedTuple):
-    """The objects of a block in their most probable clusters."""
-
-    clusters: np.ndarray
-    """(rows,) int32, -1 without labels."""
-    memberships: np.ndarray
-    """(rows, K) float32; no rows unless asked for."""
-    trust: np.ndarray | None
-    """(rows,) `TRUST_ROW`; None unless asked for, and of memberships in base clusters."""
-    stats: Stats
-    """What the kernel adds up."""
-
-
-@dataclass
-class Placement:
-    """Naive Bayes placement of objects in clusters.
-
-    The labels of an object are evidence for its cluster, ``P(k | labels) ~ P(k) prod_u P(label in u | k)``,
-    with the shares of base clusters in the clusters of the other objects.
-    """
-
-    offsets: np.ndarray
-    n_clusters: int
-    weights: Weights | None
-
-    def state(self, T: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the evidence of labels from the objects T (B, K) and sizes (K,) of the clusters."""
-        n, K = sizes.sum(), self.n_clusters
-        with np.errstate(divide="ignore", invalid="ignore"):  # of clusters without objects
-            rates, own = log_rates(np.ascontiguousarray(T[:, :K].T), sizes, self.offsets)
-            own_prior = np.log(sizes / (n - 1.0 + K))
-        prior = np.where(sizes > 0, np.log((sizes + 1.0) / (n - 1.0 + K)), -np.inf)
-        rates, own = np.where(sizes > 0, rates, 0.0), np.where(sizes > 0, own, 0.0)
-        if self.weights is not None:
-            rates, own = (of * self.weights.base_clusters[:, None] for of in (rates, own))
-        return {
-            "rates": in_whole_vectors(rates),
-            "without": in_whole_vectors(own - rates),
-            "prior": prior,
-            "own_prior": own_prior,
-            "temperature": np.ones(1),
-            "support": np.full(K, np.nan),
-        }
-
-    def restored(self, parts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return stored evidence; raises KeyError or ValueError for other names, types or shapes."""
-        K = self.n_clusters
-        table = int(self.offsets[-1]), padded(K)
-        shapes = {"rates": table, "without": table, "prior": (K,), "own_prior": (K,), "temperature": (1,)}
-        shapes |= {"support": (K,), "divisions": (K, K)}
-        if any(of.shape != shapes[name] or of.dtype != float for name, of in parts.items()):
-            raise ValueError("arrays of other shapes")
-        return dict(parts)
-
-    def place(
-        self, state: State, labels: np.ndarray, carried: np.ndarray | None, *, soft: bool = False
-    ) -> Placed:
-        """Return a block placed by the state; ``soft`` for memberships, tempered, and how far to trust them.
-
-        ``carried`` (rows, 1): the clusters in which the state counts the objects.
-        """
-        from bigcons.kernels.tree import UNPLACED, place
-
-        rows, K = len(labels), self.n_clusters
-        current = np.full(rows, -1, np.int32) if carried is None else np.ascontiguousarray(carried[:, 0])
-        assigned, memberships = np.empty(rows, np.int32), np.empty((rows if soft else 0, K), np.float32)
-        T, sizes, totals = np.zeros((self.offsets[-1], padded(K))), np.zeros(K), np.zeros(2 + K)
-        stats = {"T": T, "sizes": sizes, "totals": totals, "agreed": np.zeros((3, 2, K))}
-        temperature = float(state["temperature"][0]) if soft else 1.0
-        if labels.dtype.kind == "f":
-            labels = labels if self.weights is None else self.weights.counted(labels)
-            scores = votes_of(labels, self.offsets, state["rates"], K)[0] + state["prior"]
-            labeled: np.ndarray = np.asarray(labels.any(axis=1))
-            counted = np.flatnonzero(current >= 0)
-            own_k = current[counted]
-            parts = labels[counted] ** 2  # of a part of an object, that part is left out
-            scores[counted, own_k] += state["own_prior"][own_k] - state["prior"][own_k]
-            own = votes_of(parts, self.offsets, state["without"], K)[0]
-            scores[counted, own_k] += own[np.arange(counted.size), own_k]
-            scores *= temperature
-            assigned[:] = np.where(labeled, scores.argmax(axis=1), -1)
-            highest = scores.max(axis=1, keepdims=True)
-            shares = np.exp(scores - highest)
-            mass = shares.sum(axis=1, keepdims=True)
-            totals[0] = np.where(labeled, (highest + np.log(mass))[:, 0], 0.0).sum()
-            totals[1] = np.count_nonzero(labeled & (assigned != current))
-            if soft:
-                memberships[:] = np.where(labeled[:, None], shares / mass, 1.0 / K)
-            else:
-                count_memberships(labels, assigned, T, sizes)
-            return Placed(assigned, memberships, None, stats)
-        if self.weights is not None and not (self.weights.partitions > 0).all():
-            current[~labeled_objects(observed(labels, self.offsets), self.weights.partitions)] = UNPLACED
-        shares, other_shares = np.empty((2, rows if soft else 0), np.float32)
-        others = np.empty(shares.size, np.int32)
-        place(
-            *(labels, current, False, self.offsets, random_half(self.offsets.size - 1)),
-            *(state["rates"], state["without"], state["prior"], state["own_prior"], temperature),
-            *(assigned, memberships, shares, others, other_shares, *stats.values()),
-        )
-        if not soft:
-            return Placed(assigned, memberships, None, stats)
-        factor = support_factor(state["support"])
-        totals[2:] *= factor
-        return Placed(
-            assigned, memberships, trust_rows(assigned, shares, others, other_shares, factor), stats
-        )
-
-    def memberships(self, state: State, labels: np.ndarray) -> np.ndarray:
-        """Return the memberships (rows, K) float32 of objects that the state does not count."""
-        return self.place(state, labels, None, soft=True).memberships
 
 
 class First(NamedTuple):
@@ -227,12 +110,12 @@ class TreePass:
 
         def place_block(block: Block) -> Stats:
             labels = data.read(block.start, block.stop)
-            known = arrays.read(0, block) if state["tree"][1] else None
+            known = arrays.read(0, block)[:, 0] if state["tree"][1] else None
             if known is not None and "rates" not in state:  # no evidence: they stay in the clusters they have
                 T, sizes = counts_of(
-                    labels, placement.offsets, known[:, 0], placement.n_clusters, placement.weights
+                    labels, placement.offsets, known, placement.n_clusters, placement.weights
                 )
-                arrays.write(1, block, known)
+                arrays.write(1, block, known[:, None])
                 return {"T": T, "sizes": sizes, "totals": np.zeros(2)}
             placed = placement.place(state, labels, known)
             arrays.write(1, block, placed.clusters[:, None])
@@ -264,7 +147,7 @@ class TreePass:
         state |= {"temperature": np.array([share]), "divisions": np.full((K, K), np.nan)}
         if self.judged is not None:
             found = placement.place(state, self.judged.labels, None, soft=True)
-            if found.trust is not None:
+            if found.trust.size:
                 support = self.judged.support_of(found.clusters, found.trust["confidence"], K)
                 state |= {"support": support.clusters, "divisions": support.divisions}
         return Step(state, {"objective": log_likelihood, "moved": moved}, is_settled=True)
@@ -472,7 +355,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
 
             def read(block: Block) -> Found:
                 labels = ensemble.read(block.start, block.stop)
-                placed = placement.place(state, labels, arrays.read(1, block), soft=True)
+                placed = placement.place(state, labels, arrays.read(1, block)[:, 0], soft=True)
                 return Found(placed.memberships, placed.trust if trusted else None, placed.stats)
 
             def tables(results: Results) -> tuple[Any, Any, float]:

@@ -5,9 +5,10 @@ and an object's labels are evidence for its cluster, as in naive Bayes:
 
     P(k | labels of i)  ~  P(k) prod_u P(label of i in u | k)^tau
 
-The object itself is left out of all shares. Partitions of the same data repeat each other, and some objects
-are hard for all of them, so that taken as independent they would make too many objects all but certain:
-``tau`` is the share of them that would be as uncertain if they were, see `independent_share`.
+The object itself is left out of all shares: see `Placement`, by which the tree places objects, too.
+Partitions of the same data repeat each other, and some objects are hard for all of them, so that taken as
+independent they would make too many objects all but certain: ``tau`` is the share of them that would be as
+uncertain if they were, see `independent_share`.
 
 A cluster may not be real, whatever its objects' labels say. Where fits have grouped a sample by halves of the
 partitions, the probability of each label is that times the support of its cluster by these halves
@@ -19,16 +20,17 @@ from a second pass over the labels of the objects; no pair of objects is visited
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from bigcons.coassociation.factorized import incidence_of
+from bigcons.coassociation.factorized import Weights, count_memberships, counts_of, incidence_of
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, fold, open_engine
+from bigcons.kernels.cluster_tables import in_whole_vectors, padded
 from bigcons.layout import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
 from bigcons.memory import Block
 from bigcons.metrics.clusterings import (
@@ -283,52 +285,126 @@ class Told(NamedTuple):
         return arrow_table(CLUSTER_COLUMNS, of_clusters), arrow_table(PARTITION_COLUMNS, of_partitions)
 
 
-@dataclass(frozen=True)
-class Weighing:
-    """The task that weighs the labels of a block of objects as evidence for their clusters."""
+class Placed(NamedTuple):
+    """The objects of a block in their most probable clusters, or in those that they have."""
+
+    clusters: np.ndarray
+    """(rows,) int32, -1 without labels."""
+    memberships: np.ndarray
+    """(rows, K) float32; no rows unless asked for."""
+    trust: np.ndarray
+    """(rows,) `TRUST_ROW`; no rows unless asked for, and of memberships in base clusters."""
+    stats: dict[str, np.ndarray]
+    """What the kernel adds up."""
+
+
+@dataclass
+class Placement:
+    """Naive Bayes placement of objects in clusters.
+
+    The labels of an object are evidence for its cluster, ``P(k | labels) ~ P(k) prod_u P(label in u | k)``,
+    with the shares of base clusters in the clusters of the other objects.
+    """
 
     offsets: np.ndarray
-    values: np.ndarray
-    """(K,): the labels of the clusters."""
-    half: np.ndarray
-    """(M,) bool: see `random_half`."""
-    log_rates: np.ndarray
-    """(B, padded K): ``log P(b | k)``, tempered."""
-    without: np.ndarray
-    """(B, padded K): by how much it differs without one object of cluster k in b."""
-    log_prior: np.ndarray
-    own_log_prior: np.ndarray
-    """(K,): of the clusters, and without one object of cluster k."""
-    factor: np.ndarray
-    """(K,) float32: by what the support of clusters multiplies probabilities."""
+    n_clusters: int
+    weights: Weights | None
 
-    def __call__(
-        self, labels: np.ndarray, clusters: np.ndarray, memberships: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the rows (rows,) `TRUST_ROW` of objects by their labels (rows, M) and clusters (rows,).
+    def state(self, T: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the evidence of labels from the objects T (B, K) and sizes (K,) of the clusters."""
+        n, K = sizes.sum(), self.n_clusters
+        with np.errstate(divide="ignore", invalid="ignore"):  # of clusters without objects
+            rates, own = log_rates(np.ascontiguousarray(T[:, :K].T), sizes, self.offsets)
+            own_prior = np.log(sizes / (n - 1.0 + K))
+        prior = np.where(sizes > 0, np.log((sizes + 1.0) / (n - 1.0 + K)), -np.inf)
+        rates, own = np.where(sizes > 0, rates, 0.0), np.where(sizes > 0, own, 0.0)
+        if self.weights is not None:
+            rates, own = (of * self.weights.base_clusters[:, None] for of in (rates, own))
+        return {
+            "rates": in_whole_vectors(rates),
+            "without": in_whole_vectors(own - rates),
+            "prior": prior,
+            "own_prior": own_prior,
+            "temperature": np.ones(1),
+            "support": np.full(K, np.nan),
+        }
 
-        These are -1 for none. Also the summed confidence of the clusters (K,), and which of their objects
-        halves of the partitions know, as in `Told`.
+    def restored(self, parts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return stored evidence; raises KeyError or ValueError for other names, types or shapes."""
+        K = self.n_clusters
+        table = int(self.offsets[-1]), padded(K)
+        shapes = {"rates": table, "without": table, "prior": (K,), "own_prior": (K,), "temperature": (1,)}
+        shapes |= {"support": (K,), "divisions": (K, K)}
+        if any(of.shape != shapes[name] or of.dtype != float for name, of in parts.items()):
+            raise ValueError("arrays of other shapes")
+        return dict(parts)
+
+    def place(
+        self,
+        state: Mapping[str, np.ndarray],
+        labels: np.ndarray,
+        clusters: np.ndarray | None,
+        *,
+        soft: bool = False,
+        stays: bool = False,
+    ) -> Placed:
+        """Return a block placed by the state; ``soft`` for memberships, tempered, and how far to trust them.
+
+        ``clusters`` (rows,): those in which the state counts the objects, -1 for none; None if it counts
+        none. ``stays``: labels tell only how far to trust these, in which the objects are.
         """
-        from bigcons.kernels.tree import place
+        from bigcons.kernels.tree import UNPLACED, place
 
-        n_rows, K = len(labels), self.log_prior.size
-        clusters = clusters.astype(np.int32)
-        shares, other_shares = np.empty((2, n_rows), np.float32)
-        second, assigned = np.empty((2, n_rows), np.int32)
-        sizes, totals, agreed = np.zeros(K), np.zeros(2 + K), np.zeros((3, 2, K))
+        rows, K, B = len(labels), self.n_clusters, self.offsets[-1]
+        current = np.full(rows, -1, np.int32) if clusters is None else clusters.astype(np.int32)
+        assigned, memberships = np.empty(rows, np.int32), np.empty((rows if soft else 0, K), np.float32)
+        T, sizes, totals = np.zeros((0 if stays else B, padded(K))), np.zeros(K), np.zeros(2 + K)
+        stats = {"T": T, "sizes": sizes, "totals": totals, "agreed": np.zeros((3, 2, K))}
+        temperature = float(state["temperature"][0]) if soft else 1.0
+        if labels.dtype.kind == "f":
+            from bigcons.kernels.soft import sum_soft_votes
+
+            labels = labels if self.weights is None else self.weights.counted(labels)
+            counted = np.flatnonzero(current >= 0)
+            own_k, own = current[counted], np.empty((counted.size, K))
+            scores = np.empty((rows, K))
+            sum_soft_votes(labels, state["rates"], scores)
+            # of a part of an object, that part is left out
+            sum_soft_votes(labels[counted] ** 2, state["without"], own)
+            scores += state["prior"]
+            scores[counted, own_k] += state["own_prior"][own_k] - state["prior"][own_k]
+            scores[counted, own_k] += own[np.arange(counted.size), own_k]
+            scores *= temperature
+            labeled: np.ndarray = np.asarray(labels.any(axis=1))
+            assigned[:] = np.where(labeled, scores.argmax(axis=1), -1)
+            highest = scores.max(axis=1, keepdims=True)
+            shares = np.exp(scores - highest)
+            mass = shares.sum(axis=1, keepdims=True)
+            totals[0] = np.where(labeled, (highest + np.log(mass))[:, 0], 0.0).sum()
+            totals[1] = np.count_nonzero(labeled & (assigned != current))
+            if soft:
+                memberships[:] = np.where(labeled[:, None], shares / mass, 1.0 / K)
+            else:
+                count_memberships(labels, assigned, T, sizes)
+            return Placed(assigned, memberships, np.empty(0, TRUST_ROW), stats)
+        if self.weights is not None and not (self.weights.partitions > 0).all():
+            seen = observed(labels, self.offsets)[:, self.weights.partitions > 0]
+            current[~np.asarray(seen.any(axis=1))] = UNPLACED
+        shares, other_shares = np.empty((2, rows if soft or stays else 0), np.float32)
+        others = np.empty(shares.size, np.int32)
         place(
-            *(labels, clusters, True, self.offsets, self.half),
-            *(self.log_rates, self.without, self.log_prior, self.own_log_prior, 1.0),
-            *(assigned, np.empty((0, K), np.float32), shares, second, other_shares),
-            *(np.zeros((0, self.log_rates.shape[1])), sizes, totals, agreed),
+            *(labels, current, stays, self.offsets, random_half(self.offsets.size - 1)),
+            *(state["rates"], state["without"], state["prior"], state["own_prior"], temperature),
+            *(assigned, memberships, shares, others, other_shares, *stats.values()),
         )
-        if memberships is not None:
-            shares, second, other_shares = two_largest(memberships[:, self.values], clusters)
-            totals[2:] = np.bincount(clusters[clusters >= 0], shares[clusters >= 0], K)
-        rows = trust_rows(clusters, shares, second, other_shares, self.factor)
-        rows["second_labels"] = np.where(second >= 0, self.values[second], -1)
-        return rows, totals[2:] * self.factor, agreed
+        factor = support_factor(state["support"])
+        totals[2:] *= factor
+        trusted = trust_rows(assigned[: shares.size], shares, others, other_shares, factor)
+        return Placed(assigned, memberships, trusted, stats)
+
+    def memberships(self, state: Mapping[str, np.ndarray], labels: np.ndarray) -> np.ndarray:
+        """Return the memberships (rows, K) float32 of objects that the state does not count."""
+        return self.place(state, labels, None, soft=True).memberships
 
 
 def trust_rows(
@@ -386,21 +462,19 @@ def count_with_partitions(
     The first row is of objects in no cluster. Then of ``samples``, objects in ascending order: the labels of
     the first one, and the clusters of each, in parts.
     """
-    from bigcons.kernels.overlaps import add_contingency
 
     def count_block(block: Block) -> tuple[Any, ...]:
-        table = np.zeros((1 + n_clusters, ensemble.n_base_clusters), np.int64)
         found, labels = codes(block.start, block.stop), ensemble.read(block.start, block.stop)
-        add_contingency(1 + found, labels, ensemble.offsets, table)
+        counts = counts_of(labels, ensemble.offsets, 1 + found, 1 + n_clusters)
         chosen = [block.rows_of(rows) for rows in samples]
-        sizes = np.bincount(1 + found, minlength=len(table))
-        return table, sizes, [labels[rows] for rows in chosen[:1]], *([found[rows]] for rows in chosen)
+        return *counts, [labels[rows] for rows in chosen[:1]], *([found[rows]] for rows in chosen)
 
     def add(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(own + other for own, other in zip(a, b, strict=True))
 
     with progress("compare with partitions", ensemble.n_objects) as listener:
-        return fold(engine, ensemble.blocks(), count_block, add, progress=listener)
+        T, sizes, *parts = fold(engine, ensemble.blocks(), count_block, add, progress=listener)
+    return T.T.astype(np.int64, order="C"), sizes.astype(np.int64), *parts
 
 
 class Evidence:
@@ -422,8 +496,6 @@ class Evidence:
         judged: Judged | None = None,
     ) -> None:
         """Count the clusters, of these labels (K,), and take their ``support``, or that by a sample."""
-        from bigcons.kernels.cluster_tables import in_whole_vectors
-
         if temperature is not None:
             check_number("temperature", temperature, at_least=0, at_most=1)
         self._ensemble, self._codes, self._engine = ensemble, codes, engine
@@ -434,37 +506,42 @@ class Evidence:
         table, sizes, parts, *of_samples = count_with_partitions(ensemble, codes, K, engine, *samples)
         table, sizes, sample = table[1:], sizes[1:], np.concatenate(parts)
         clusters = [np.concatenate(found) for found in of_samples]
-        n = int(sizes.sum())
-        rates, own_rates = log_rates(table, sizes, ensemble.offsets)
-        prior = np.log((sizes + 1.0) / (n - 1.0 + K)), np.log(sizes / (n - 1.0 + K))
         if temperature is None:
-            temperature = independent_share(sample, clusters[0], ensemble.offsets, table, rates, own_rates)
+            temperature = independent_share(
+                *(sample, clusters[0], ensemble.offsets, table, *log_rates(table, sizes, ensemble.offsets))
+            )
         self.temperature: float = float(temperature)
         self._memberships = memberships
-        rates, without = (in_whole_vectors(self.temperature * of) for of in (rates, own_rates - rates))
-        weighing = Weighing(
-            *(ensemble.offsets, values, random_half(ensemble.n_partitions), rates, without),
-            *(*prior, np.ones(K, np.float32)),
-        )
+        placement = self._placement = Placement(ensemble.offsets, K, None)
+        state = self._state = placement.state(table.T, sizes)
+        for name in ("rates", "without"):
+            state[name] *= self.temperature
         if judged is not None:
-            confidence = weighing(judged.labels, clusters[1])[0]["confidence"]
-            found = judged.support_of(clusters[1], confidence, max(K, judged.n_clusters))
+            placed = placement.place(state, judged.labels, clusters[1], stays=True)
+            found = judged.support_of(clusters[1], placed.trust["confidence"], max(K, judged.n_clusters))
             support = ClusterSupport(found.clusters[:K], found.divisions[:K, :K])
         support = ClusterSupport.unknown(K) if support is None else support
-        self._weighing = replace(weighing, factor=support_factor(support.clusters))
+        state["support"] = support.clusters
         self.told: Told = Told(values, sizes, table, np.zeros(K), np.zeros((3, 2, K)), sample, support)
         """What the labels tell, complete once all blocks have been weighed."""
 
     def weigh_blocks(self, use: Callable[[Block, np.ndarray], Use]) -> Iterator[tuple[Block, Use]]:
         """Yield every block with ``use(block, rows)``, part of its task."""
-        ensemble, codes, weighing, told = self._ensemble, self._codes, self._weighing, self.told
-        blocks, memberships = ensemble.blocks(), self._memberships
+        ensemble, codes, told, memberships = self._ensemble, self._codes, self.told, self._memberships
+        placement, state, values, blocks = self._placement, self._state, told.values, ensemble.blocks()
 
         def task(part: tuple[Block, np.ndarray | None]) -> tuple[Use, np.ndarray, np.ndarray]:
             block, stated = part
             labels, clusters = ensemble.read(block.start, block.stop), codes(block.start, block.stop)
-            rows, confidence, agreed = weighing(labels, clusters, stated)
-            return use(block, rows), confidence, agreed
+            _, _, rows, stats = placement.place(state, labels, clusters, stays=True)
+            confidence = stats["totals"][2:]
+            if stated is not None:
+                factor, found = support_factor(state["support"]), two_largest(stated[:, values], clusters)
+                rows, labeled = trust_rows(clusters, *found, factor), clusters >= 0
+                confidence = np.bincount(clusters[labeled], found[0][labeled], values.size) * factor
+            second = rows["second_labels"]
+            rows["second_labels"] = np.where(second >= 0, values[second], -1)
+            return use(block, rows), confidence, stats["agreed"]
 
         parts = (
             (block, None if memberships is None else np.asarray(memberships[block.start : block.stop]))
@@ -562,20 +639,14 @@ def independent_share(
     for that many independent ones. Of soft clusterings, ``labels`` are memberships (rows, B), and variances
     are those in the sample.
     """
-    from bigcons.kernels.soft import sum_soft_votes
-
     labeled = clusters >= 0
     if not labeled.all():
         labels, clusters = labels[labeled], clusters[labeled]
     K, M, widths = table.shape[0], offsets.size - 1, np.diff(offsets)
     if K == 1:
         return 1.0
-    if labels.dtype.kind == "f":
-        summed = np.empty((len(labels), K))
-        sum_soft_votes(labels, log_rates, summed)
-    else:
-        incidence = incidence_of(labels, offsets)
-        summed = incidence @ log_rates
+    incidence = incidence_of(labels, offsets)
+    summed = incidence @ log_rates
     totals = np.array([summed[clusters == k].sum(axis=0) for k in range(K)])
     np.fill_diagonal(totals, -np.inf)
     following = totals.round(6).argmax(axis=1)  # round: rounding settles no tie

@@ -60,7 +60,7 @@ class Embedding(NamedTuple):
 
     def rows_of(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the embedding (rows, columns) of objects by their labels, and which have a label."""
-        from bigcons.kernels.overlaps import normalize_rows
+        from bigcons.kernels.nearest import normalize_rows
 
         counted = labels if self.weights is None else self.weights.counted(labels)
         rows, n_labels = votes_of(counted, self.offsets, self.table, self.singular_values.size)
@@ -69,7 +69,7 @@ class Embedding(NamedTuple):
 
     def rows_of_base_clusters(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the embedding (rows, columns) of the base clusters that count, and their weights (rows,)."""
-        from bigcons.kernels.overlaps import normalize_rows
+        from bigcons.kernels.nearest import normalize_rows
 
         rows = np.ascontiguousarray(self.vectors)
         normalize_rows(rows)
@@ -200,7 +200,7 @@ class RowSums(NamedTuple):
 
     def means(self, centers: np.ndarray) -> np.ndarray:
         """Return the next centers, of unit length; clusters that lose all rows keep theirs."""
-        from bigcons.kernels.overlaps import normalize_rows
+        from bigcons.kernels.nearest import normalize_rows
 
         found, kept = centers.copy(), self.sizes > 0
         found[kept] = self.rows[kept] / self.sizes[kept, None]
@@ -210,7 +210,7 @@ class RowSums(NamedTuple):
 
 def assign(rows: np.ndarray, counted: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, RowSums]:
     """Return the nearest centers of rows and their sums, rows ``counted`` by weights or, as flags, or not."""
-    from bigcons.kernels.overlaps import nearest_centers
+    from bigcons.kernels.nearest import nearest_centers
 
     assigned = np.empty(len(rows), np.int32)
     sums, sizes = np.zeros_like(centers), np.zeros(len(centers))
@@ -244,7 +244,7 @@ def kmeans_of_unit_rows(
     from sklearn.cluster import KMeans
     from sklearn.utils import check_random_state
 
-    from bigcons.kernels.overlaps import normalize_rows
+    from bigcons.kernels.nearest import normalize_rows
 
     step = max(len(rows) // (8 * n_clusters), 1)
     while step > 1 and n_distinct_rows(rows[::step]) < n_clusters:
@@ -295,7 +295,7 @@ def group_rows(
     """Return the groups (B,) int64 of base clusters by k-means of their rows (B, columns), scaled to unit
     length and counted by their weights (B,), and the squared distances of every start.
     """
-    from bigcons.kernels.overlaps import normalize_rows
+    from bigcons.kernels.nearest import normalize_rows
 
     rows = np.array(rows, order="C")
     normalize_rows(rows)

@@ -23,14 +23,15 @@ a half finds divides every union of clusters.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from bigcons.coassociation.factorized import Weights
 from bigcons.execution.engine import one_thread
-from bigcons.kernels.cluster_tables import in_whole_vectors, padded
 from bigcons.metrics.clusterings import adjusted_rand_of_pairs, pairs_of
-from bigcons.metrics.confidence import SEED, ClusterSupport, log_rates, random_half, ratio
+from bigcons.metrics.confidence import SEED, ClusterSupport, Placement, ratio
 from bigcons.overlaps.tree import (
     DISTINCTNESS,
     Groups,
@@ -184,20 +185,39 @@ class Halves(NamedTuple):
         Objects count by the ``confidence`` (rows,) that they are in their cluster. NaN of clusters without
         objects, and of all without halves. Of all objects in one of several clusters it is 0, since any half
         proposes these by chance. O(rows M K) time for each half.
+
+        Of a tree, objects are in the most probable cluster at its foot, where it is cut at as many: by all
+        their labels, themselves left out, and naive Bayes, all clusters as probable beforehand; where labels
+        do not tell, they stay.
         """
-        K, given = n_clusters, np.flatnonzero(clusters >= 0)
+        (groups, of_groups, table, offsets, counts, *_), K = self.groups, n_clusters
+        given = np.flatnonzero(clusters >= 0)
         clusters, weights = clusters[given], np.asarray(confidence, np.float64)[given]
+        cuts = [[(tree, tree.cut(K)) for tree in half.trees.values()] for pair in self.pairs for half in pair]
+        counted = Weights(counts, np.repeat(counts, np.diff(offsets)), offsets)
+        objects = dict[bytes, np.ndarray]()
+        for key, top in {top.tobytes(): top for of_half in cuts for _, top in of_half}.items():
+            placement = Placement(offsets, n := int(top.max()) + 1, counted)
+            of_clusters = np.zeros((n, table.shape[1]))
+            np.add.at(of_clusters, top, table)
+            state = placement.state(of_clusters.T, np.bincount(top, of_groups, n))
+            # rounding settles no tie: the evidence for another cluster must be larger by this
+            state |= {"prior": np.zeros(n), "own_prior": np.full(n, 1e-9)}
+            placed = placement.place(state, self.labels, np.append(top, -1)[groups])
+            objects[key] = placed.clusters[given]
         sizes, found = np.bincount(clusters, weights, K), np.zeros((K, 1 + K))
         # of each cluster among all objects, and among those of it and of each
         total = np.column_stack([np.full(K, sizes.sum()), sizes[:, None] + sizes])
         own = np.broadcast_to(sizes[:, None], total.shape)
-        known: dict[bytes, np.ndarray] = {}
         with one_thread(user_api="blas"):
-            for pair in self.pairs:
-                proposals = [self._proposals(half, given, clusters, weights, K, known) for half in pair]
-                both = proposals[0].has_own & proposals[1].has_own
+            proposals = [
+                proposed([(*cut, objects[cut[1].tobytes()]) for cut in of_half], clusters, weights, sizes)
+                for of_half in cuts
+            ]
+            for one, two in zip(proposals[::2], proposals[1::2], strict=True):
+                both = one.has_own & two.has_own
                 shared = np.bincount(clusters[both], weights[both], K)[:, None]
-                of_three = np.array([own, *(proposed.sizes for proposed in proposals)])
+                of_three = np.array([own, one.sizes, two.sizes])
                 # the mean share of the three in their intersection, and that of independent ones
                 share = ratio(3.0 * shared, of_three.sum(axis=0), 0.0)
                 chance = 3.0 * of_three.prod(axis=0)
@@ -208,59 +228,6 @@ class Halves(NamedTuple):
         divisions /= np.maximum(n_pairs, n_pairs[:, None])
         return ClusterSupport(np.maximum(supports, 0.0), np.maximum(divisions, 0.0))
 
-    def _proposals(
-        self,
-        half: Half,
-        given: np.ndarray,
-        clusters: np.ndarray,
-        weights: np.ndarray,
-        n_clusters: int,
-        known: dict[bytes, np.ndarray],
-    ) -> Proposals:
-        """Return what a half proposes for each cluster: of its trees, the clade most like it.
-
-        Most like, by Dice's coefficient, the objects ``given`` (n,) in ``clusters`` (n,), by weight. Objects
-        are in the most probable cluster at the foot of a tree cut at as many: by all their labels, themselves
-        left out, and naive Bayes, all clusters as probable beforehand; where labels do not tell, they stay.
-        They are ``known`` of a cut that another half has, too.
-        """
-        from bigcons.kernels.tree import place
-
-        (groups, of_groups, table, offsets, counts, *_), K = self.groups, n_clusters
-        sizes, best, none = np.bincount(clusters, weights, K), np.full(K, -1.0), np.empty(0, np.float32)
-        has_own, inside = np.zeros(given.size, bool), np.zeros((K, K))
-        by_column, is_first = np.repeat(counts, np.diff(offsets))[:, None], random_half(counts.size)
-        for tree in half.trees.values():
-            top = tree.cut(K)
-            n = int(top.max()) + 1
-            of_nodes = node_sums(tree.sides, np.eye(n, dtype=bool)[top])
-            clades = of_nodes[tree.sides[len(top) - n :].T.ravel() if n > 1 else [-1]]
-            if top.tobytes() not in known:
-                of_clusters, placed = np.zeros((n, table.shape[1])), np.empty(len(groups), np.int32)
-                np.add.at(of_clusters, top, table)
-                rates, own = log_rates(of_clusters, np.bincount(top, of_groups, n), offsets)
-                evidence = in_whole_vectors(by_column * rates), in_whole_vectors(by_column * (own - rates))
-                place(
-                    *(self.labels, np.append(top, -1)[groups].astype(np.int32), False, offsets, is_first),
-                    # rounding settles no tie: the evidence for another cluster must be larger by this
-                    *(*evidence, np.zeros(n), np.full(n, 1e-9), 1.0, placed, np.empty((0, n), np.float32)),
-                    *(none, np.empty(0, np.int32), none, np.empty((0, padded(n))), np.zeros(n)),
-                    *(np.zeros(2 + n), np.zeros((3, 2, n))),
-                )
-                known[top.tobytes()] = placed[given]
-            placed = known[top.tobytes()]
-            at = placed >= 0
-            objects = np.bincount(placed[at] * K + clusters[at], weights[at], n * K).reshape(-1, K)
-            shared = clades @ objects
-            alike = ratio(2.0 * shared, shared.sum(axis=1)[:, None] + sizes, 0.0).round(12)
-            chosen, most = alike.argmax(axis=0), alike.max(axis=0)
-            is_better = most > best
-            is_in = np.pad(clades[chosen], ((0, 0), (0, 1)))  # and of -1, in none
-            inside[is_better] = shared[chosen[is_better]]
-            has_own = np.where(is_better[clusters], is_in[clusters, placed], has_own)
-            best = np.maximum(best, most)
-        return Proposals(has_own, np.column_stack([inside.sum(axis=1), inside.diagonal()[:, None] + inside]))
-
 
 class Proposals(NamedTuple):
     """What a half of the partitions proposes for each of K clusters."""
@@ -269,6 +236,36 @@ class Proposals(NamedTuple):
     """(n,) bool: which objects are in what is proposed for their own cluster."""
     sizes: np.ndarray
     """(K, 1 + K): the weight of what is proposed, and of that in the cluster and each one."""
+
+
+def proposed(
+    cuts: Sequence[tuple[Tree, np.ndarray, np.ndarray]],
+    clusters: np.ndarray,
+    weights: np.ndarray,
+    sizes: np.ndarray,
+) -> Proposals:
+    """Return what a half proposes for each cluster: of its trees, the clade most like it.
+
+    Most like, by Dice's coefficient, the objects (n,) in ``clusters`` (n,), by ``weights`` (n,), of ``sizes``
+    (K,) in all. ``cuts``: trees, the cluster (G,) of each group at their foot, and that (n,) of each object,
+    -1 for none.
+    """
+    K = sizes.size
+    best, has_own, inside = np.full(K, -1.0), np.zeros(clusters.size, bool), np.zeros((K, K))
+    for tree, top, placed in cuts:
+        n, at = int(top.max()) + 1, placed >= 0
+        of_nodes = node_sums(tree.sides, np.eye(n, dtype=bool)[top])
+        clades = of_nodes[tree.sides[len(top) - n :].T.ravel() if n > 1 else [-1]]
+        objects = np.bincount(placed[at] * K + clusters[at], weights[at], n * K).reshape(-1, K)
+        shared = clades @ objects
+        alike = ratio(2.0 * shared, shared.sum(axis=1)[:, None] + sizes, 0.0).round(12)
+        chosen, most = alike.argmax(axis=0), alike.max(axis=0)
+        is_better = most > best
+        is_in = np.pad(clades[chosen], ((0, 0), (0, 1)))  # and of -1, in none
+        inside[is_better] = shared[chosen[is_better]]
+        has_own = np.where(is_better[clusters], is_in[clusters, placed], has_own)
+        best = np.maximum(best, most)
+    return Proposals(has_own, np.column_stack([inside.sum(axis=1), inside.diagonal()[:, None] + inside]))
 
 
 def common_objects(first: np.ndarray, second: np.ndarray) -> np.ndarray:

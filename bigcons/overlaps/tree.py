@@ -307,8 +307,9 @@ def most_probable(
     T, sizes = counts_of(labels, offsets, groups, int(groups.max()) + 1)
     known, by_column = log_rates(T.T.copy(), sizes, offsets), np.repeat(counts, widths)[:, None]
     at, scores = (np.arange(groups.size), groups), np.full((groups.size, sizes.size), -np.inf)
-    rows, squares = np.repeat(at[0], np.diff(incidence.indptr)), incidence.data**2
-    cells = incidence.indices * sizes.size + groups[rows]
+    if left_out:
+        rows, squares = np.repeat(at[0], np.diff(incidence.indptr)), incidence.data**2
+        cells = incidence.indices * sizes.size + groups[rows]
     for error in ERROR_RATES:
         chance = error / np.repeat(widths, widths)[:, None]
         rates, *own = (

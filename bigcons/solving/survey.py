@@ -149,12 +149,6 @@ def warn_of_dissent(survey: Survey, ensemble: Ensemble, weights: np.ndarray | No
         )
 
 
-def labeled_objects(observed: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Return which objects (rows,) have a label, given ``observed`` (rows, M); weight 0 does not count."""
-    counted = observed if weights is None else observed[:, weights > 0]
-    return np.asarray(counted.any(axis=1))
-
-
 def start_rows(ensemble: Ensemble, n_clusters: int) -> int:
     """Return the size of the sample on which starts run: 4,096 objects, or more for many clusters.
 
@@ -213,20 +207,20 @@ def take_survey(
         firsts = np.bincount(counted.argmax(axis=1)[labeled], minlength=counted.shape[1])
         unlabeled = np.flatnonzero(~labeled) + block.start
         sampled = labels[block.rows_of(chosen)]
-        return seen.sum(axis=0), firsts, [unlabeled], [sampled], linked(counted)
+        return firsts, [unlabeled], [sampled], linked(counted)
 
     def add(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
-        links = np.concatenate([np.equal.outer(np.unique(group), group) for group in (a[4], b[4])])
-        return *(x + y for x, y in zip(a[:4], b[:4], strict=True)), linked(links)
+        links = np.concatenate([np.equal.outer(np.unique(group), group) for group in (a[3], b[3])])
+        return *(x + y for x, y in zip(a[:3], b[:3], strict=True)), linked(links)
 
     with progress("survey", n) as listener:
-        n_seen, firsts, unlabeled, sampled, group = fold(
+        firsts, unlabeled, sampled, group = fold(
             engine, ensemble.blocks(), survey_block, add, progress=listener
         )
     sample = np.ascontiguousarray(np.concatenate(sampled))
     sizes = np.bincount(group, firsts).astype(np.int64)  # of objects, by their first labels
     groups = np.sort(sizes[sizes > 0])[::-1]
-    survey = Survey(n, n_seen, np.concatenate(unlabeled), sample, groups, chosen)
+    survey = Survey(n, ensemble.n_labeled, np.concatenate(unlabeled), sample, groups, chosen)
     if survey.unlabeled.size == n:
         raise InvalidInputError(
             f"all {n} objects are unlabeled; at least one partition must label some of them."

@@ -15,14 +15,12 @@ from bigcons.execution.engine import ThreadsEngine
 from bigcons.methods.pcc.all_pairs import (
     add_changes,
     add_step_sums,
-    apply_change,
     apply_part,
     calibrated,
     dirichlet,
     line_search,
     measure_block,
     objective_change,
-    place_block,
     rates_of,
     softened,
     update_block,
@@ -105,7 +103,7 @@ def test_update_block__of_one_object_finds_its_minimum(problem):
         assert change.gap == pytest.approx(gaps[i], **CLOSE)
         best = naive_simplex.objective(A, b, naive_simplex.minimize(A, b))
         assert naive_simplex.objective(A, b, updated[0].astype(np.float64)) == pytest.approx(best, **ROUNDED)
-        after = apply_change(sums, change)
+        after = add_sums(change.sums, sums)
         moved = Y.copy()
         moved[row] = updated
         assert after.objective == pytest.approx(brute_force(labels, moved, rates), **CLOSE)
@@ -128,19 +126,19 @@ def test_passes__of_many_blocks_know_the_objective_along_their_changes(problem, 
         return brute_force(labels, Y + step * (updated.astype(np.float64) - Y), rates) - before
 
     scale = 1e-8 * (1 + abs(before))
-    length, found = line_search(sums, change, along)
-    assert objective_change(sums, change) == pytest.approx(gain(1.0), rel=1e-8, abs=scale)
+    length, found = line_search(sums, change.sums, along)
+    assert objective_change(sums, change.sums) == pytest.approx(gain(1.0), rel=1e-8, abs=scale)
     assert found == pytest.approx(gain(length), rel=1e-6, abs=scale)
     assert found <= scale
-    assert apply_part(sums, change, along, 0.5).objective == pytest.approx(before + gain(0.5), **CLOSE)
+    assert apply_part(sums, change.sums, along, 0.5).objective == pytest.approx(before + gain(0.5), **CLOSE)
 
 
 @given(problems())
-def test_place_block__gives_new_objects_their_best_membership(problem):
+def test_update_block__gives_new_objects_their_best_membership(problem):
     labels, offsets, Y, rates = problem
     known = agreement_sums(labels[1:], offsets, np.ascontiguousarray(Y[1:]), rates)
-    placed = np.empty((1, Y.shape[1]), np.float32)
-    whole = add_sums(place_block(known, labels[:1], offsets, placed), known)
+    change, placed = update_block(known, offsets, 0.0, 1.0, labels[:1])
+    whole = add_sums(change.sums, known)
     assert whole.objective == pytest.approx(
         brute_force(labels, np.concatenate([placed, Y[1:]]), rates), **CLOSE
     )

@@ -21,7 +21,8 @@ from bigcons.errors import (
     UnlabeledObjectsWarning,
 )
 from bigcons.execution.engine import SerialEngine, ThreadsEngine, one_thread
-from bigcons.kernels.overlaps import add_overlaps, count_overlaps, mirror, nearest_centers
+from bigcons.kernels.nearest import nearest_centers
+from bigcons.kernels.overlaps import add_overlaps, count_overlaps, mirror
 from bigcons.methods.cspa import CSPA, similarity_matrix
 from bigcons.methods.hbgf import HBGF
 from bigcons.methods.hgpa import HGPA, hyperedges

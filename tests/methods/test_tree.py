@@ -17,9 +17,9 @@ from bigcons.errors import (
     UnlabeledObjectsWarning,
 )
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
-from bigcons.methods.tree import Placement, TreePass
+from bigcons.methods.tree import TreePass
 from bigcons.metrics import adjusted_rand, reliability, trust
-from bigcons.metrics.confidence import independent_share, random_half
+from bigcons.metrics.confidence import Placement, independent_share, random_half
 from bigcons.overlaps.tree import MOST_LABELS, Groups, Sample
 from bigcons.tables.labels import observed
 from tests.naive import tree as naive
@@ -63,7 +63,7 @@ def test_place__takes_the_most_probable_cluster_by_the_labels_of_the_others(labe
     offsets = np.cumsum([0, *(labels.max(axis=0) + 1)])
     placement = Placement(offsets, K, Weights.given(given, offsets))
     state = placement.state(*counted(labels, clusters, offsets, K)) | {"temperature": np.array([temper])}
-    carried = clusters[:, None].astype(np.int32) if own else None
+    carried = clusters if own else None
     expected = [naive.scores(labels, clusters, i, K, given, own=own) for i in range(n)]
     for rows in (labels, one_hot(labels, offsets)):
         assigned, _, _, stats = placement.place(state, rows, carried)

@@ -40,8 +40,8 @@ from bigcons.divergences import Divergence
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.memory import DEFAULT_DATA_BYTES, Block, enough_for, format_size
-from bigcons.methods.tree import Placement
 from bigcons.metrics.clusterings import entropies_of_table, pairs_of
+from bigcons.metrics.confidence import Placement
 from bigcons.overlaps.tree import Sample, n_groups_for, plan_bytes
 from bigcons.progress import progress
 from bigcons.seeding import generator
@@ -88,10 +88,8 @@ MOVING = 0.25
 class Change(NamedTuple):
     """The change by one block or the sum over all: the statistics of a pass."""
 
-    S: np.ndarray
-    T: np.ndarray
-    squares: float
-    quartics: float
+    sums: AgreementSums
+    """What the sums change by."""
     gap: float
     """The largest KKT gap before the update."""
     n_moved: int
@@ -106,76 +104,45 @@ def update_block(
     threshold: float,
     relaxation: float,
     labels: np.ndarray,
-    memberships: np.ndarray,
+    memberships: np.ndarray | None = None,
 ) -> tuple[Change, np.ndarray]:
     """Update each object of a block given all others; return the change and the new memberships.
 
     Objects whose KKT gap is at most ``threshold`` do not move; the others take ``relaxation`` times the step
-    to their optimum, within the simplex. Later objects see the moves of earlier ones.
+    to their optimum, within the simplex. Later objects see the moves of earlier ones. Without memberships the
+    objects are new: the sums do not have them, and each gets its best membership given these alone.
     Cost: see ``kernels.all_pairs.sweep``.
     """
-    order, totals = _heaviest_first(sums), np.zeros(4)
-    updated = np.empty_like(memberships)
+    K, totals, is_new = sums.n_clusters, np.zeros(4), memberships is None
+    updated = np.empty((len(labels), K), np.float32)
+    # the heaviest clusters first, so that objects need few of the first ones
+    order = np.argsort(-sums.S[:, :K].sum(axis=0), kind="stable")
     S, T = in_order(sums.S, sums.T, order)
+    S_out, T_out = (np.zeros_like(S), np.zeros_like(T)) if is_new else (S, T)
     kernels_for(labels).sweep(
-        *(labels, offsets, sums.partition_weights, S, T, S, T, order, memberships, updated),
-        *(threshold, relaxation, False, totals, *sums.gains),
+        *(labels, offsets, sums.partition_weights, S, T, S_out, T_out, order),
+        *(updated if memberships is None else memberships, updated),
+        *(threshold, relaxation, is_new, totals, *sums.gains),
     )
-    S, T = in_order(S, T, np.argsort(order))
+    S, T = in_order(S_out, T_out, np.argsort(order))
     squares, quartics, gap, n_moved = totals.tolist()
-    change = Change(S - sums.S, T - sums.T, squares, quartics, gap, int(n_moved), predicted=0.0)
-    return change._replace(predicted=objective_change(sums, change)), updated
-
-
-def place_block(
-    estimate: AgreementSums, labels: np.ndarray, offsets: np.ndarray, placed: np.ndarray
-) -> AgreementSums:
-    """Write each object's best membership given an estimate to ``placed``; return the block's sums."""
-    order, totals = _heaviest_first(estimate), np.zeros(4)
-    S, T = in_order(estimate.S, estimate.T, order)
-    found = no_sums(offsets, placed.shape[1], estimate.weights)
-    kernels_for(labels).sweep(
-        *(labels, offsets, estimate.partition_weights, S, T, found.S, found.T, order, placed, placed),
-        *(0.0, 1.0, True, totals, *estimate.gains),
-    )
-    S, T = in_order(found.S, found.T, np.argsort(order))
-    squares, quartics = totals[:2].tolist()
-    return AgreementSums(estimate.n_clusters, S, T, squares, quartics, estimate.weights)
-
-
-def _heaviest_first(sums: AgreementSums) -> np.ndarray:
-    """Return the clusters by decreasing total membership, so that objects need few of the first ones."""
-    return np.argsort(-sums.S[:, : sums.n_clusters].sum(axis=0), kind="stable")
+    if not is_new:
+        S, T = S - sums.S, T - sums.T
+    change = AgreementSums(K, S, T, squares, quartics, sums.weights)
+    return Change(change, gap, int(n_moved), objective_change(sums, change)), updated
 
 
 def add_changes(a: Change, b: Change) -> Change:
     """Add ``b`` to ``a`` in place, and return it."""
-    np.add(a.S, b.S, out=a.S)
-    np.add(a.T, b.T, out=a.T)
-    return a._replace(
-        squares=a.squares + b.squares,
-        quartics=a.quartics + b.quartics,
-        gap=max(a.gap, b.gap),
-        n_moved=a.n_moved + b.n_moved,
-        predicted=a.predicted + b.predicted,
-    )
+    gap, n_moved = max(a.gap, b.gap), a.n_moved + b.n_moved
+    return Change(add_sums(a.sums, b.sums), gap, n_moved, a.predicted + b.predicted)
 
 
-def objective_change(sums: AgreementSums, change: Change) -> float:
-    """Return the exact change of the objective over the full step."""
+def objective_change(sums: AgreementSums, change: AgreementSums) -> float:
+    """Return the exact change of the objective where the sums change by ``change``."""
     agreement = 2.0 * sums.dot(sums.S, change.S) + sums.dot(change.S, change.S) - change.squares
     together = 2.0 * sums.inner(sums.T, change.T) + sums.inner(change.T, change.T) - change.quartics
     return float(-agreement + 0.5 * together)
-
-
-def apply_change(sums: AgreementSums, change: Change) -> AgreementSums:
-    """Return the sums after the full step."""
-    return sums._replace(
-        S=sums.S + change.S,
-        T=sums.T + change.T,
-        squares=sums.squares + change.squares,
-        quartics=sums.quartics + change.quartics,
-    )
 
 
 # The line search
@@ -207,7 +174,7 @@ def add_step_sums(a: StepSums, b: StepSums) -> StepSums:
     return a
 
 
-def line_search(sums: AgreementSums, change: Change, along: StepSums) -> tuple[float, float]:
+def line_search(sums: AgreementSums, change: AgreementSums, along: StepSums) -> tuple[float, float]:
     """Return the best step length in (0, 1] along a pass's changes, and the change of the objective.
 
     Along ``Y + gamma D`` the sums are ``S + gamma S_D`` and ``T + gamma T_YD + gamma^2 T_DD``, so the
@@ -235,7 +202,7 @@ def line_search(sums: AgreementSums, change: Change, along: StepSums) -> tuple[f
     return best, float(np.polyval(quartic, best))
 
 
-def apply_part(sums: AgreementSums, change: Change, along: StepSums, step: float) -> AgreementSums:
+def apply_part(sums: AgreementSums, change: AgreementSums, along: StepSums, step: float) -> AgreementSums:
     """Return the sums after a step of the given length along a pass's changes."""
     mb, mc, mab, mquad, mbc, mcc = along.sums
     return sums._replace(
@@ -275,9 +242,9 @@ def first_rows(ensemble: Ensemble, solved: Solved, block: Block) -> tuple[np.nda
     if n_solved == ensemble.n_objects:
         rows = solved.memberships[block.start : block.stop]
         return rows, agreement_sums(labels, ensemble.offsets, rows, sums.weights)
-    placed = np.empty((block.n_rows, sums.n_clusters), np.float32)
     estimate = sums.scaled(ensemble.n_objects / n_solved)
-    return placed, place_block(estimate, labels, ensemble.offsets, placed)
+    change, placed = update_block(estimate, ensemble.offsets, 0.0, 1.0, labels)
+    return placed, change.sums
 
 
 @dataclass
@@ -328,15 +295,16 @@ class AllPairs:
             run.arrays.drop([at.generation + 1])
             record: Record = {"objective": sums.objective, "gap": gap, "moved": 0, "step_length": 0.0}
             return Step(sums, record, is_settled=True, n_generations=0)
-        reached = apply_change(sums, total)
-        is_short = len(run.blocks) > 1 and objective_change(sums, total) > ENOUGH * total.predicted
+        is_short = len(run.blocks) > 1 and objective_change(sums, total.sums) > ENOUGH * total.predicted
         if is_short and total.n_moved > 0:
             reads = [at.generation, at.generation + 1]
             along = run.fold(run.visit(measure_block, sums, self.offsets, reads=reads), add_step_sums)
-            length, _ = line_search(sums, total, along)
-            if length < 1.0:
-                run.shorten(at.generation, length)
-                reached, n_generations = apply_part(sums, total, along, length), 2
+            length, _ = line_search(sums, total.sums, along)
+        if length < 1.0:
+            run.shorten(at.generation, length)
+            reached, n_generations = apply_part(sums, total.sums, along, length), 2
+        else:
+            reached = add_sums(total.sums, sums)
         record = {"objective": reached.objective, "gap": gap, "moved": total.n_moved, "step_length": length}
         return Step(reached, record, is_settled=False, n_generations=n_generations)
 
@@ -385,9 +353,7 @@ class BySquares:
 
     def __call__(self, labels: np.ndarray) -> np.ndarray:
         """Return the best memberships (rows, K) float32 of new objects."""
-        placed = np.empty((labels.shape[0], self.sums.n_clusters), np.float32)
-        place_block(self.sums, labels, self.offsets, placed)
-        return placed
+        return update_block(self.sums, self.offsets, 0.0, 1.0, labels)[1]
 
 
 # The start on a sample
@@ -464,8 +430,8 @@ def solve_sample(
     # so far that extending the best start takes no further passes over all objects
     solved = descend(labels, offsets, best, how, 200, 1e-4)
     if more is not None and len(more) > len(labels):
-        placed = np.empty((len(more), n_clusters), np.float32)
-        place_block(solved.sums.scaled(len(more) / len(labels)), more, offsets, placed)
+        estimate = solved.sums.scaled(len(more) / len(labels))
+        _, placed = update_block(estimate, offsets, 0.0, 1.0, more)
         solved = descend(more, offsets, placed, how, *RANKING)  # the passes over all objects do the rest
     return solved._replace(start_objectives=objectives[1:])
 
@@ -485,7 +451,7 @@ def descend(
     for _ in range(max_passes):
         stop_if_cancelled()
         change, memberships = update_block(sums, offsets, threshold, RELAXATION, labels, memberships)
-        sums = apply_change(sums, change)
+        sums = add_sums(change.sums, sums)
         if change.n_moved == 0:
             break
     return Solved(memberships, sums, [])
