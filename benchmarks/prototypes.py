@@ -25,7 +25,8 @@ from bigcons.datasets import planted_ensemble
 from bigcons.divergences import resolve_divergence
 from bigcons.errors import ConvergenceWarning
 from bigcons.execution.engine import ThreadsEngine
-from bigcons.methods.pcc.all_pairs import SUBSAMPLE, Begin, Solved, solve_sample
+from bigcons.memory import N_SAMPLED
+from bigcons.methods.pcc.all_pairs import Begin, Solved, solve_sample
 from bigcons.methods.pcc.prototypes import Prototypes
 from bigcons.metrics import pcc_objective
 from bigcons.overlaps.tree import Groups, n_groups_for
@@ -46,7 +47,7 @@ def solved(
 ) -> tuple[Iterate, np.ndarray]:
     """Return where passes with so many prototypes end, and the memberships, from a sample by default."""
     engine = ThreadsEngine()
-    survey = take_survey(ensemble, engine, 0, SUBSAMPLE)
+    survey = take_survey(ensemble, engine, 0, N_SAMPLED)
 
     def of_sample(run: Run) -> Solved:
         groups = Groups.of(run.sample, ensemble.offsets, n_groups_for(n_clusters))

@@ -22,6 +22,15 @@ BLOCK_ROWS = 1 << 16
 MOST_TOGETHER = 8
 """The most short items of a map, or blocks of a fold, that are one task."""
 
+VALUES_TOGETHER = 1 << 20
+"""Values, votes or keys that are clustered, looked up or compared at a time."""
+
+LABELS_TOGETHER = 16_000_000
+"""Labels of the largest sample that is solved or compared at a time."""
+
+N_SAMPLED = 2048
+"""Objects that stand for all where pairs of them are compared, or many solutions tried."""
+
 TILE_ROWS = 1024
 """Rows on each side of a tile of a square of objects: 8 MB of distances."""
 

@@ -11,7 +11,7 @@ from bigcons.execution.engine import Engine, beside_processes
 from bigcons.generate.one_pass import choose_pool_rows
 from bigcons.generate.partition import Plan, Settings
 from bigcons.generate.sampling import Scheme
-from bigcons.memory import BLOCK_ROWS, PROCESS_BYTES, DataBudget, enough_for, format_size
+from bigcons.memory import BLOCK_ROWS, PROCESS_BYTES, VALUES_TOGETHER, DataBudget, enough_for, format_size
 from bigcons.seeding import SEGMENT_ROWS
 from bigcons.stores.features import Features
 from bigcons.tables.encode import default_chunk_rows, rows_per_read
@@ -20,8 +20,6 @@ from bigcons.tables.table import Table
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
 
-_BATCH_VALUES = 1 << 20
-_START_VALUES = 1 << 21
 _PREPARE_BYTES_PER_VALUE = 48
 _DISTANCE_BYTES = 2048
 """Per cluster: its distances to the 256 points that Lloyd's algorithm processes together."""
@@ -99,8 +97,8 @@ def make_plan(
     lloyd = column + centers + size * (8 * width + 64)
     matrix = 4 * data.n_objects * n_kept * matrix_copies(engine)
     segment_rows = min(SEGMENT_ROWS, data.chunk_rows)
-    start_rows = min(size, max(_START_VALUES // width, 20 * k))
-    batch_rows = min(size, max(_BATCH_VALUES // width, 20 * k))
+    start_rows = min(size, max(2 * VALUES_TOGETHER // width, 20 * k))
+    batch_rows = min(size, max(VALUES_TOGETHER // width, 20 * k))
     minibatch = column + centers + start_rows * (8 * width + 64) + 16 * (batch_rows + segment_rows) * width
     chosen = algorithm
     if algorithm == "auto":

@@ -13,7 +13,7 @@ from bigcons.coassociation.counts import similarity
 from bigcons.coassociation.factorized import counts_of
 from bigcons.coassociation.linkage import unique_rows
 from bigcons.execution.engine import Engine
-from bigcons.memory import TILE_ROWS, Block, DataBudget, row_blocks
+from bigcons.memory import N_SAMPLED, TILE_ROWS, Block, DataBudget, row_blocks
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
@@ -25,9 +25,6 @@ from bigcons.validation import check_choice
 
 STARTS = ("exact", "sampled")
 CRITERIA = ("fixed", "disagreement")
-
-# Sample in which init="sampled" searches for the first pair: two million pairs (arbitrary).
-PAIR_SAMPLE = 2048
 
 
 class Furthest(ConsensusClusterer):
@@ -281,8 +278,8 @@ def _sampled_pair(
     """Return the least similar pair of objects drawn uniformly, the first on ties."""
     labeled = np.setdiff1d(np.arange(ensemble.n_objects), unlabeled, assume_unique=True)
     draw = generator(seed, "furthest.sample")
-    if len(labeled) > PAIR_SAMPLE:
-        labeled = np.sort(draw.choice(labeled, PAIR_SAMPLE, replace=False, shuffle=False))
+    if len(labeled) > N_SAMPLED:
+        labeled = np.sort(draw.choice(labeled, N_SAMPLED, replace=False, shuffle=False))
     a, b = _least_similar(ensemble.read_rows(labeled), engine, ties)
     return int(labeled[a]), int(labeled[b])
 

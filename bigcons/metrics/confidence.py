@@ -32,7 +32,7 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, fold, open_engine
 from bigcons.kernels.cluster_tables import in_whole_vectors, padded
 from bigcons.layout import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
-from bigcons.memory import Block
+from bigcons.memory import LABELS_TOGETHER, N_SAMPLED, Block
 from bigcons.metrics.clusterings import (
     MAX_TABLE_BYTES,
     Criterion,
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 SEED = 0
 """Seed of the sample of objects and of the halves of partitions: equal input gives equal results."""
 
-SAMPLE, SAMPLED_LABELS = 2048, 16_000_000
 COMPARISONS, LEAST_SAMPLE = 25_000_000, 256
 """Partitions are compared on so many objects times pairs of partitions, but no fewer objects than that."""
 EXTRA = 1.0
@@ -607,9 +606,9 @@ def log_rates(table: np.ndarray, sizes: np.ndarray, offsets: np.ndarray) -> tupl
 
 
 def sampled_rows(ensemble: Ensemble) -> np.ndarray:
-    """Return the objects that are sampled, ascending: at most `SAMPLE`, fewer of very many partitions."""
+    """Return the objects that are sampled, ascending: at most `N_SAMPLED`, fewer of very many partitions."""
     n = ensemble.n_objects
-    n_sampled = min(SAMPLE, max(LEAST_SAMPLE, SAMPLED_LABELS // ensemble.n_partitions))
+    n_sampled = min(N_SAMPLED, max(LEAST_SAMPLE, LABELS_TOGETHER // ensemble.n_partitions))
     if n <= n_sampled:
         return np.arange(n)
     return np.sort(generator(SEED, "trust.sample").choice(n, n_sampled, replace=False))

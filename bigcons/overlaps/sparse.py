@@ -17,7 +17,7 @@ import numpy as np
 
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, fold, local_engine
-from bigcons.memory import DEFAULT_DATA_BYTES, Block, enough_for, format_size
+from bigcons.memory import DEFAULT_DATA_BYTES, LABELS_TOGETHER, Block, enough_for, format_size
 from bigcons.overlaps.incidence import MOST_FOR_TABLE
 from bigcons.progress import progress
 from bigcons.seeding import generator
@@ -28,8 +28,7 @@ from bigcons.stores.ensemble import Ensemble
 # Planned pairs for each of those estimated.
 MARGIN = 1.5
 
-# Labels whose overlaps are listed at a time, and tasks by which the partitions are shared.
-LABELS_AT_ONCE = 32_000_000
+# Tasks by which the partitions are shared whose overlaps are listed.
 STRIPS = 8
 
 # Bytes of a pair while both triangles are made and scaled: 12 for a stored entry, and copies.
@@ -59,9 +58,9 @@ def sparse_overlaps(
     """
     n, rows, B = ensemble.n_objects, ensemble.chunk_rows, ensemble.n_base_clusters
     planned = int(MARGIN * n_pairs) + B
-    at_once = label_bytes(ensemble, min(n, max(rows, LABELS_AT_ONCE // ensemble.n_partitions)))
+    at_once = label_bytes(ensemble, min(n, max(rows, 2 * LABELS_TOGETHER // ensemble.n_partitions)))
     held = PAIR_BYTES * planned + 64 * B * columns + 4 * n + (8 * n * columns if in_memory else 0)
-    listing = 2 * at_once + 12 * LABELS_AT_ONCE // STRIPS + 8 * n
+    listing = 2 * at_once + 24 * LABELS_TOGETHER // STRIPS + 8 * n
     plan = MemoryPlan(held, max(listing, block_label_bytes(ensemble) + 24 * rows * (columns + 1)), 12 * rows)
     if memory is None and PAIR_BYTES * planned > DEFAULT_DATA_BYTES:
         needed = plan.n_bytes(engine, ensemble)
@@ -98,7 +97,7 @@ def estimated_pairs(ensemble: Ensemble, engine: Engine) -> int:
 
 
 def fold_sparse(
-    ensemble: Ensemble, engine: Engine, name: str, most_pairs: int, labels_at_once: int = LABELS_AT_ONCE
+    ensemble: Ensemble, engine: Engine, name: str, most_pairs: int, labels_at_once: int = 2 * LABELS_TOGETHER
 ) -> Any:
     """Return the upper triangle of ``H^T H`` as a scipy.sparse.csr_array, in one pass.
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from bigcons.errors import InvalidInputError, UnknownColumnError
-from bigcons.memory import Block, row_blocks
+from bigcons.memory import VALUES_TOGETHER, Block, row_blocks
 from bigcons.progress import progress
 from bigcons.storage.commit import is_store
 from bigcons.stores.encoding import (
@@ -39,8 +39,6 @@ from bigcons.tables.reading import loose_number
 from bigcons.tables.select import Column, Columns, choices_of, select
 from bigcons.tables.table import Rows, Table
 from bigcons.validation import check_rows
-
-_BLOCK_VALUES = 1 << 20
 
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?")
 _LIKE_NUMBER = re.compile(
@@ -222,8 +220,8 @@ class Features(Objects):
         self.encoding: FeatureEncoding = encoding
         self.names: list[str] = encoding.names
         self.n_features: int = len(self.names)
-        self.chunk_rows: int = 1 << max(_BLOCK_VALUES // self.n_features, 1).bit_length() - 1
-        self.sparse_rows: int = min(1 << max(_BLOCK_VALUES // self.row_values, 1).bit_length() - 1, 1 << 12)
+        self.chunk_rows: int = 1 << max(VALUES_TOGETHER // self.n_features, 1).bit_length() - 1
+        self.sparse_rows: int = min(1 << max(VALUES_TOGETHER // self.row_values, 1).bit_length() - 1, 1 << 12)
         if not table.n_rows:
             raise InvalidInputError(f"{self.where} has no rows; features need at least one.")
         self.n_objects: int = table.n_rows

@@ -13,7 +13,7 @@ import numpy as np
 
 from bigcons.errors import EmptyPartitionError, InvalidIdsError, InvalidInputError
 from bigcons.layout import MISSING
-from bigcons.memory import BLOCK_ROWS, row_blocks, rows_within
+from bigcons.memory import BLOCK_ROWS, VALUES_TOGETHER, row_blocks, rows_within
 from bigcons.storage.leftovers import temporary_folder
 from bigcons.stores.ensemble_store import Categories, Content, Header
 from bigcons.stores.ids import ids_of
@@ -317,8 +317,6 @@ def _rows_in(ids: Ids, objects: Ids, name: str) -> np.ndarray:
 
 
 _VOTE = np.dtype([("object", "<i8"), ("partition", "<i4"), ("label", "<i4")])
-_ROWS_TOGETHER = 1 << 20
-"""Votes whose objects are looked up at a time: building the table of text to look in takes a while."""
 
 
 def read_long(
@@ -409,7 +407,7 @@ class _Distinct:
     def add(self, block: Any) -> None:
         self._waiting.append(block.unique())
         self._n_waiting += len(self._waiting[-1])
-        if self._n_waiting > max(_ROWS_TOGETHER, len(self.values) if self.values is not None else 0):
+        if self._n_waiting > max(VALUES_TOGETHER, len(self.values) if self.values is not None else 0):
             self.gather()
 
     def gather(self) -> None:
@@ -490,7 +488,7 @@ class _Long:
             labels = self.encoding.encode(raw)
             waiting.append((objects, self.partitions.codes(partitions), labels))
             n_waiting += len(labels)
-            if n_waiting >= _ROWS_TOGETHER:
+            if n_waiting >= VALUES_TOGETHER:
                 flush()
                 n_waiting = 0
         if waiting:

@@ -17,7 +17,7 @@ import numpy as np
 
 from bigcons.errors import InvalidIdsError, InvalidInputError, first_line
 from bigcons.layout import MISSING
-from bigcons.memory import BLOCK_ROWS
+from bigcons.memory import BLOCK_ROWS, VALUES_TOGETHER
 from bigcons.progress import progress
 from bigcons.storage.leftovers import temporary_folder
 from bigcons.tables.codes import unmasked
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 TEXT = "text"
 NUMBERS = ("int64", "uint64")
 
-KEYS_HELD = 1 << 20
-"""Ids whose keys are compared in memory; those of more go to files."""
 _MOST_SUSPECTS = 10_000
 _WHOLE_NUMBER = r"^(0|-?[1-9][0-9]{0,18})$"
 
@@ -368,7 +366,7 @@ class SeenIds:
         """Add keys of ids."""
         self._held.append(keys)
         self._n_held += len(keys)
-        if self._n_held >= KEYS_HELD:
+        if self._n_held >= VALUES_TOGETHER:
             self._spill()
 
     def _spill(self) -> None:

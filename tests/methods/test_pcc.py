@@ -19,8 +19,8 @@ from bigcons.errors import (
     UnlabeledObjectsWarning,
 )
 from bigcons.execution.engine import ThreadsEngine
-from bigcons.memory import Block
-from bigcons.methods.pcc.all_pairs import SAMPLE, SUBSAMPLE, dirichlet, perturbed_uniform, softened
+from bigcons.memory import N_SAMPLED, Block
+from bigcons.methods.pcc.all_pairs import SAMPLE, dirichlet, perturbed_uniform, softened
 from bigcons.metrics import adjusted_rand, jensen_shannon, pcc_objective
 from bigcons.seeding import resolve_seed
 from tests.naive import pcc as naive
@@ -211,7 +211,7 @@ def test_fit__extends_a_subsample_to_all_objects(tmp_path):
 def test_fit__of_a_larger_sample_starts_closer_to_the_optimum(monkeypatch):
     labels, _ = planted(n_objects=40_000, n_partitions=20)
     first = []
-    for largest in (SUBSAMPLE, SAMPLE):
+    for largest in (N_SAMPLED, SAMPLE):
         monkeypatch.setattr("bigcons.methods.pcc.all_pairs.SAMPLE", largest)
         model = PCC(3, random_state=0).fit(labels)
         assert model.converged_

@@ -39,7 +39,14 @@ from bigcons.coassociation.factorized import (
 from bigcons.divergences import Divergence
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, stop_if_cancelled
-from bigcons.memory import DEFAULT_DATA_BYTES, Block, enough_for, format_size
+from bigcons.memory import (
+    DEFAULT_DATA_BYTES,
+    LABELS_TOGETHER,
+    N_SAMPLED,
+    Block,
+    enough_for,
+    format_size,
+)
 from bigcons.metrics.clusterings import entropies_of_table, pairs_of
 from bigcons.metrics.confidence import Placement
 from bigcons.overlaps.tree import Sample, n_groups_for, plan_bytes
@@ -58,11 +65,8 @@ from bigcons.tables.labels import observed
 SQUARES, DIVERGENCES, HEAP, BLOCKED = "squares", "divergences", "heap", "blocked"
 """The kinds of variants."""
 
-SUBSAMPLE = 2048
-"""The largest number of objects that a start is solved on."""
-
-SAMPLE, SAMPLED_LABELS = 16_384, 1 << 24
-"""The largest sample that the best start is extended to before all objects, and its most labels.
+SAMPLE = 16_384
+"""The largest sample that the best start is extended to before all objects.
 
 `benchmarks/phases.py` has the time of the passes that are left.
 """
@@ -568,7 +572,7 @@ class Variant(ABC):
 
     def n_sampled(self, ensemble: Ensemble) -> int:  # noqa: ARG002 - of all pairs by sums
         """Return how many objects are sampled: those that starts are solved on."""
-        return SUBSAMPLE
+        return N_SAMPLED
 
     def begin(self, sample: Sample, weights: Weights | None, more: np.ndarray, run: Run) -> Solved:
         """Solve the sample of a run over the labels, from clusters of its tree or of an earlier consensus."""
@@ -593,7 +597,7 @@ class Variant(ABC):
     def plan(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> MemoryPlan:
         """Return the memory plan; ``in_memory``: whether memberships are held rather than stored."""
         n, K, rows = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows
-        n_sampled, statistics = min(n, SUBSAMPLE), self.statistics_bytes(ensemble)
+        n_sampled, statistics = min(n, N_SAMPLED), self.statistics_bytes(ensemble)
         held = (4 if self.earlier is None else 8) * n + (
             4 * self.n_generations * n * K + TRUST_ROW.itemsize * n if in_memory else 0
         )
@@ -645,7 +649,7 @@ class Squares(Variant):
     def n_sampled(self, ensemble: Ensemble) -> int:
         """Return how many objects are sampled: those of the starts, or more that the best is extended to."""
         n_labels = ensemble.n_base_clusters if ensemble.is_soft else ensemble.n_partitions
-        return max(SUBSAMPLE, min(SAMPLE, SAMPLED_LABELS // n_labels))
+        return max(N_SAMPLED, min(SAMPLE, LABELS_TOGETHER // n_labels))
 
     def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
         """Solve, given a run over the labels."""

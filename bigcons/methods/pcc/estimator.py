@@ -26,13 +26,12 @@ from bigcons.errors import (
     warn_user,
 )
 from bigcons.execution.engine import Engine
-from bigcons.memory import DEFAULT_DATA_BYTES, parse_size
+from bigcons.memory import DEFAULT_DATA_BYTES, N_SAMPLED, parse_size
 from bigcons.methods.pcc.all_pairs import (
     BLOCKED,
     DIVERGENCES,
     HEAP,
     SQUARES,
-    SUBSAMPLE,
     AllPairs,
     BySquares,
     Squares,
@@ -237,7 +236,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
         given = variant.weights.partitions if isinstance(variant.weights, Weights) else None
         survey = take_survey(labels, engine, seed, variant.n_sampled(ensemble), given)
-        rows, more = draw_rows(len(survey.sample), SUBSAMPLE, seed, "pcc.sample"), survey.sample
+        rows, more = draw_rows(len(survey.sample), N_SAMPLED, seed, "pcc.sample"), survey.sample
         survey = survey._replace(sample=more[rows], rows=survey.rows[rows])
         weights = variant.weights
         if isinstance(weights, str):
@@ -477,7 +476,7 @@ def _choose_class(model: Any, divergence: Divergence, ensemble: Ensemble) -> tup
             "use solver='all' with pairs='all', and 'heap' or 'blocked' with sampled or dense pairs."
         )
     if pairs == ALL:
-        return (Squares if divergence.label == "l2" else EveryPair if n <= SUBSAMPLE else ByGroups), pairs
+        return (Squares if divergence.label == "l2" else EveryPair if n <= N_SAMPLED else ByGroups), pairs
     if asked != "auto":
         return (Heap if asked == HEAP else Blocked), pairs
     if model.max_iter == PAPER or pairs == DENSE:

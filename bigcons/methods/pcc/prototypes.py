@@ -33,11 +33,10 @@ from bigcons.kernels import prototypes as kernel
 from bigcons.kernels.line_search import newton_search, sampling_search
 from bigcons.kernels.objective import over_votes
 from bigcons.kernels.prototypes import ABOVE_FLOOR, Tables
-from bigcons.memory import Block
+from bigcons.memory import N_SAMPLED, Block
 from bigcons.methods.pcc.all_pairs import (
     DIVERGENCES,
     MOVING,
-    SUBSAMPLE,
     Begin,
     BySquares,
     Solution,
@@ -483,7 +482,7 @@ def sampled_gap(run: Run, generation: int, divergence: Divergence) -> float:
     All objects if there are few. Two passes over the labels, O(n (M + K)) time for each object of the sample.
     """
     n = run.data.n_objects
-    sampled = draw_rows(n, n if n <= SUBSAMPLE else 128, run.seed, "pcc.gap.sample")
+    sampled = draw_rows(n, n if n <= N_SAMPLED else 128, run.seed, "pcc.gap.sample")
     ensemble, arrays = run.data, run.arrays
 
     def read_sampled(block: Block) -> tuple[np.ndarray, np.ndarray]:
