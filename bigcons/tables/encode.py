@@ -15,7 +15,7 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError, SuspiciousLabel
 from bigcons.layout import ENSEMBLE, MISSING
 from bigcons.memory import BLOCK_ROWS, format_size, rows_within
 from bigcons.tables.codes import Encoding, EncodingBuilder, unmasked
-from bigcons.tables.reading import refuse_long, refuse_other_matrices
+from bigcons.tables.reading import DEFAULT_RULE, NINES, is_far, refuse_long, refuse_other_matrices
 from bigcons.tables.table import Column, Rows, Table
 
 MIN_CHUNK_ROWS = 1_024
@@ -80,6 +80,7 @@ def scan_labels(
         _refuse_labels_as_names(table, encodings)
     if table.is_given and all(values is None for values in known):
         _warn_of_votes(n_objects, encodings)
+        _warn_of_nines(encodings)
     if table.may_be_other and len(encodings) >= max(100, n_objects + 1):
         _suspect_runs(table, n_objects, encodings)
     return LabelScan(n_objects, encodings)
@@ -136,6 +137,22 @@ def _warn_of_votes(n_objects: int, encodings: Sequence[Encoding]) -> None:
         "negative numbers are labels.",
         SuspiciousLabelsWarning,
     )
+
+
+def _warn_of_nines(encodings: Sequence[Encoding]) -> None:
+    """Warn of a label such as 999, far from all others of its partition, unless missing ones were named."""
+    for name, values, _, _, rule, _ in encodings:
+        if rule != DEFAULT_RULE or values.dtype == object or len(values) < 2 or values.max() not in NINES:
+            continue
+        *_, second, largest = np.sort(values).tolist()
+        if is_far(largest, 0.0, second):
+            warn_user(
+                f"partition {name!r} has the number {largest} as a label of its own, and no other above "
+                f"{second}; pass bigcons.select(x, missing=[-1, {largest}]) (--missing -1,{largest}) if it "
+                "means that there is none.",
+                SuspiciousLabelsWarning,
+            )
+            return
 
 
 def encode_labels(
