@@ -31,6 +31,7 @@ from bigcons.storage.commit import (
     PARQUET_MANIFEST,
     is_finished_import,
     is_store,
+    names_parquet,
     provenance_at,
     refuse_existing,
 )
@@ -906,7 +907,9 @@ def import_labels(
     those that are partitions, ``missing``, ``header`` and ``orientation`` how they are read: see
     `bigcons.select`. Reads the source twice, once to find the values and once
     to write them, in blocks that fit in ``memory``, and ids twice more; a dask collection is computed once,
-    chunk by chunk, and kept in the temporary directory. An ensemble at ``out`` that the same call made of
+    chunk by chunk, and kept in the temporary directory. Workers of an active ``distributed.Client`` that all
+    find ``out`` keep the chunks of a dask array of numbers there, and write those of the store in Zarr, the
+    same; with ids they come to this process. An ensemble at ``out`` that the same call made of
     files that have not changed since is returned as it is. Raises MemoryBudgetError if a chunk of the source
     or the distinct values do not fit.
     """
@@ -1010,6 +1013,9 @@ def ensemble_of(
         return Ensemble(*building.hold(building.content_of(source, provenance, **how)))
     refuse_existing(out, overwrite, KIND)
     refuse_wide(out, len(source.names) if isinstance(source, SoftSources) else source.n_columns)
+    if isinstance(source, Table) and source.workers and source.ids is None and not names_parquet(out):
+        building.write_store_on_workers(out, source, provenance, overwrite, budget=parse_size(memory), **how)
+        return Ensemble.open(out)
     content = building.content_of(source, provenance, budget=parse_size(memory), **how)
     return ensemble_of_content(content, out, overwrite=overwrite)
 
