@@ -41,8 +41,8 @@ from bigcons.stores.soft_sources import SoftSources
 from bigcons.tables.codes import Encoding
 from bigcons.tables.encode import (
     MIN_CHUNK_ROWS,
+    check_chunk_rows,
     check_distinct,
-    chunk_rows_within,
     codes_of,
     counts_of,
     default_chunk_rows,
@@ -185,7 +185,7 @@ def content_of(
     """Read a table of labels, or tables of memberships, once, and return what is to be held or stored.
 
     New values come after the ``known`` ones. Partitions of memberships that label no object are refused
-    unless they ``may_be_empty``. With a ``budget`` of bytes, blocks and chunks fit in it.
+    unless they ``may_be_empty``. Blocks fit in a ``budget`` of bytes; one too small for chunks is refused.
     """
     read = _read(source, names, known=known, may_be_empty=may_be_empty, budget=budget)
     header = _header_of(source, read, provenance, budget, chunk_rows, generator)
@@ -210,8 +210,7 @@ def _header_of(
         if budget is not None:
             id_bytes = 0 if header.ids is None else math.ceil(header.ids.row_bytes)
             row_bytes = header.dtype.itemsize * header.n_columns + id_bytes
-            fitting = chunk_rows_within(read.n_objects, header.n_columns, row_bytes, budget)
-            chunk_rows = min(chunk_rows, fitting)
+            check_chunk_rows(chunk_rows, row_bytes, budget)
     return header._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
 
 

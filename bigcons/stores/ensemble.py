@@ -58,7 +58,7 @@ from bigcons.stores.parquet_ensemble import GivenRows, given_rows, refuse_wide
 from bigcons.stores.reshaping import read_long, read_runs
 from bigcons.stores.soft_sources import SoftSources, listed
 from bigcons.stores.store import Objects, reopened
-from bigcons.tables.encode import chunk_rows_within, label_dtype, warn_of_suspects
+from bigcons.tables.encode import check_chunk_rows, label_dtype, warn_of_suspects
 from bigcons.tables.files import ParquetTable, describe, is_parquet, provenance_of_files
 from bigcons.tables.ids import Ids
 from bigcons.tables.intake import open_table
@@ -952,9 +952,8 @@ def _reshaped(
     """Hold or store labels that were brought into the form of a matrix."""
     header = read.header._replace(provenance=provenance)
     if out is not None:
-        row_bytes = header.dtype.itemsize * len(header.names)
-        rows = chunk_rows_within(header.n_objects, len(header.names), row_bytes, budget)
-        header = header._replace(chunk_rows=min(header.chunk_rows, rows))
+        id_bytes = 0.0 if header.ids is None else header.ids.row_bytes
+        check_chunk_rows(header.chunk_rows, header.dtype.itemsize * len(header.names) + id_bytes, budget)
     return ensemble_of_content(read._replace(header=header), out, overwrite=overwrite)
 
 

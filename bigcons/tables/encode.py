@@ -282,14 +282,14 @@ def rows_per_read(table: Table, budget: int) -> int:
     return min(rows, max(BLOCK_ROWS, table.least_rows))
 
 
-def chunk_rows_within(n_objects: int, n_columns: int, bytes_per_row: int, budget: int) -> int:
-    """Return the default rows per chunk, halved until four copies of a chunk fit in half of ``budget``."""
-    rows = default_chunk_rows(n_objects, n_columns)
-    fewest = min(rows, MIN_CHUNK_ROWS)
-    fitting = rows_within(budget, 8 * bytes_per_row, at_least=fewest, what=f"{fewest} rows of labels")
-    while rows > fitting:
-        rows //= 2
-    return rows
+def check_chunk_rows(chunk_rows: int, bytes_per_row: float, budget: int) -> None:
+    """Raise MemoryBudgetError if four copies of a chunk do not fit in half of ``budget``.
+
+    Chunks do not become smaller for it: the bits of a consensus depend on them.
+    """
+    rows_within(
+        budget, 8 * bytes_per_row, at_least=chunk_rows, what=f"a chunk of {chunk_rows:,} rows of labels"
+    )
 
 
 def partition_names(table: Table, names: Sequence[str] | None, first: int = 0) -> list[str]:
