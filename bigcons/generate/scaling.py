@@ -15,6 +15,7 @@ from bigcons.generate.sampling import Subset
 from bigcons.progress import progress
 from bigcons.stores.encoding import CATEGORY, HASHED, NUMBER, Scaling
 from bigcons.stores.features import DistinctNumbers, Features, may_be_ids
+from bigcons.tables.reading import NINES, is_far
 
 
 @dataclass
@@ -78,15 +79,12 @@ class Moments:
         )
 
 
-_NINES = 10.0 ** np.arange(2, 17) - 1
-
-
 class OddNumbers:
     """Numbers of features that may mean something else: a date, or that there is none.
 
-    Nines such as -999 stand for a missing value if they occur more than once, beyond all other values, and
-    farther from these than they are from each other and from 0. Whole numbers such as 20241231 are dates
-    if all are.
+    Nines such as -999 stand for a missing value if they occur more than once and are far from all other
+    values, as `is_far` says, or if no other value is negative. Whole numbers such as 20241231 are dates if
+    all are.
     """
 
     def __init__(self, features: Features) -> None:
@@ -104,8 +102,8 @@ class OddNumbers:
     def add(self, values: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
         """Look at the next rows, given the least and greatest value of each column, infinite without any."""
         low, high = low.copy(), high.copy()
-        for c in np.flatnonzero(np.isin(np.abs([low, high]), _NINES).any(axis=0)).tolist():
-            is_nines = np.isin(np.abs(values[:, c]), _NINES)
+        for c in np.flatnonzero(np.isin([low, high], NINES).any(axis=0)).tolist():
+            is_nines = np.isin(values[:, c], NINES)
             self._nines[c].update(values[is_nines, c].tolist())
             low[c] = np.nanmin(values[~is_nines, c], initial=np.inf)
             high[c] = np.nanmax(values[~is_nines, c], initial=-np.inf)
@@ -124,7 +122,8 @@ class OddNumbers:
             for value in sorted(counts, key=abs, reverse=True):
                 others = known | counts.keys() - {value}
                 low, high = min(others, default=value), max(others, default=value)
-                if counts[value] > 1 and max(low - value, value - high) > max(high, 0) - min(low, 0):
+                is_alone = value < 0.0 <= self._low[c] < np.inf
+                if counts[value] > 1 and (is_alone or is_far(value, low, high)):
                     name, number = self._names[c], f"{value:.0f}"
                     times = f"{number} in {counts[value]:,} rows"
                     found.append(f"column {name!r} has {times} (the rest: {low:g} to {high:g})")
@@ -153,7 +152,7 @@ def _are_dates(column: np.ndarray, low: float, high: float) -> bool:
         return False
     month, day = column // 100 % 100, column % 100
     is_date = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (day % 1 == 0)
-    return bool((is_date | np.isnan(column) | np.isin(np.abs(column), _NINES)).all())
+    return bool((is_date | np.isnan(column) | np.isin(column, NINES)).all())
 
 
 def measure(features: Features, *, standardize: bool) -> Scaling:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from bigcons.coassociation.factorized import Weights, by_partition, counts_of
+from bigcons.errors import ConsensusWarning, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import in_whole_vectors, padded, summed_rows
 from bigcons.kernels.least_loss import N_LEVELS, merge_costs, propose
@@ -326,6 +327,9 @@ class LeastLoss(ChoosingClusterer, PassClusterer):
     both searches goes on with all objects, which join the clusters where they raise the loss least. Passes
     move them in batches and end where no move of an object and no merge lowers the loss.
 
+    A single cluster has the least loss if partitions disagree much, sooner by "vi" than by "binder"; a
+    ConsensusWarning says so, unless one cluster was asked for or no partition has more.
+
     Of at most as many objects as the sample has, the result is a local optimum of moves, to clusters of their
     own too, and merges. O(n M K) time a pass, mostly fewer than ten, with Binder's loss some tens; O(B K)
     memory and 16 bytes an object. The trees of many clusters take longest: of 133, half a minute. Where
@@ -411,6 +415,15 @@ class LeastLoss(ChoosingClusterer, PassClusterer):
     def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:
         super()._set_results(records, start_objectives, converged=converged)
         del self.start_objectives_  # the two starts are no choice of the user's
+        if self.n_clusters > 1 and records[-1]["n_clusters"] == 1 and self.objective_ > ROUNDING:
+            finer = "loss='binder', or " if self.loss == "vi" else ""
+            warn_user(
+                "LeastLoss found one cluster: of all it tried, it has the least expected loss "
+                f"({self.objective_:.3g}, loss={self.loss!r}), as is common where partitions disagree much. "
+                f"For more clusters use {finer}a split_cost below {self.split_cost:g}, or a method that "
+                "makes as many as are asked for, such as ConsensusTree.",
+                ConsensusWarning,
+            )
 
     def _make_problem(self, ensemble: Ensemble) -> LossProblem:
         loss, split_cost = check_loss(self.loss, self.split_cost)

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -17,8 +18,9 @@ import numpy as np
 
 from bigcons.errors import CorruptStoreError, InvalidIdsError, InvalidInputError
 from bigcons.layout import MISSING
-from bigcons.memory import BLOCK_ROWS, row_blocks, rows_within
+from bigcons.memory import BLOCK_ROWS, Block, row_blocks, rows_within
 from bigcons.progress import progress
+from bigcons.storage.arrays import open_array
 from bigcons.storage.commit import PARQUET_MANIFEST, manifest_of, names_parquet, new_store
 from bigcons.storage.interface import Place, StorePath
 from bigcons.stores import parquet_ensemble, zarr_ensemble
@@ -31,14 +33,17 @@ from bigcons.stores.ensemble_store import (
     RowsWriter,
     StoredRows,
     stamp_of,
+    tile_checksums,
 )
 from bigcons.stores.generator import Generator
 from bigcons.stores.ids import AppendedIds
 from bigcons.stores.soft_sources import SoftSources
+from bigcons.tables.codes import Encoding
 from bigcons.tables.encode import (
     MIN_CHUNK_ROWS,
+    check_chunk_rows,
     check_distinct,
-    chunk_rows_within,
+    codes_of,
     counts_of,
     default_chunk_rows,
     encode_labels,
@@ -71,20 +76,74 @@ def open_labels(path: Place) -> StoredRows:
 
 def write_store(path: StorePath, content: Content, overwrite: bool) -> None:
     """Store what is given as a new ensemble; the suffix tells if in Parquet."""
-    header, dtype = content.header, content.header.dtype
-    parquet_ensemble.refuse_wide(path, len(header.names))
+    parquet_ensemble.refuse_wide(path, len(content.header.names))
     with new_store(path, overwrite, KIND) as folder:
-        described = (None, header, content.categories)
-        writer: RowsWriter
-        if names_parquet(path):
-            writer = parquet_ensemble.ParquetWriter(folder, *described)
-        else:
-            writer = zarr_ensemble.ArrayWriter(folder, folder, lambda: None, *described)
+        _write(folder, content, in_parquet=names_parquet(path))
+
+
+def _write(folder: Place, content: Content, *, in_parquet: bool) -> None:
+    header, dtype = content.header, content.header.dtype
+    described = (None, header, content.categories)
+    writer: RowsWriter
+    if in_parquet:
+        writer = parquet_ensemble.ParquetWriter(folder, *described)
+    else:
+        writer = zarr_ensemble.ArrayWriter(folder, folder, lambda: None, *described)
+    with progress("labels to the store", header.n_objects) as listener:
+        for block in rechunk(content.blocks, header.chunk_rows):
+            writer.write(block.astype(dtype, copy=False))
+            listener.advance(len(block))
+    writer.commit()
+
+
+def write_store_on_workers(
+    path: StorePath,
+    table: Table,
+    provenance: dict[str, Any],
+    overwrite: bool,
+    *,
+    budget: int,
+    chunk_rows: int | None = None,
+) -> None:
+    """Store a table that workers of Dask compute as a new ensemble in Zarr.
+
+    If all of them find the folder of the store, they keep there what they compute, and write the chunks; if
+    not, all comes to this process.
+    """
+    assert table.workers is not None  # noqa: S101 - it is computed by some
+    with new_store(path, overwrite, KIND) as folder:
+        kept = folder / "computed"
+        workers = table.workers(kept)
+        read = _read(table, None, budget=budget, workers=workers)
+        header = _header_of(table, read, provenance, budget, chunk_rows)
+        content = Content(header, read.categories, read.blocks)
+        if workers is None:
+            _write(folder, content, in_parquet=False)
+            return
+        next(iter(content.blocks))  # refuses what are no labels
+        writer = zarr_ensemble.ArrayWriter(folder, folder, lambda: None, None, header, content.categories)
+        write = partial(_write_rows, table, read.encodings, header._replace(provenance={}), writer.rows)
+        rows = max(table.least_rows // header.chunk_rows, 1) * header.chunk_rows  # about a part of the table
+        parts = row_blocks(header.n_objects, rows)
         with progress("labels to the store", header.n_objects) as listener:
-            for block in rechunk(content.blocks, header.chunk_rows):
-                writer.write(block.astype(dtype, copy=False))
-                listener.advance(len(block))
+            for part, checksums in zip(parts, workers.map((write, part) for part in parts), strict=True):
+                writer.note(checksums, part.n_rows)
+                listener.advance(part.n_rows)
+        kept.remove()
         writer.commit()
+
+
+def _write_rows(
+    table: Table, encodings: Sequence[Encoding], header: Header, rows: Place, block: Block
+) -> list[list[int]]:
+    """Write some chunks of the rows of a new store, and return their checksums."""
+    array, start, checksums = open_array(rows, read_only=False), block.start, []
+    found = codes_of(table, encodings, header.dtype, header.chunk_rows, block.start, block.stop)
+    for codes in rechunk((np.ascontiguousarray(part.T) for part in found), header.chunk_rows):
+        array[start : start + len(codes)] = codes
+        start += len(codes)
+        checksums.append(tile_checksums(codes, array.chunks[1]))
+    return checksums
 
 
 def hold(content: Content) -> tuple[np.ndarray, Header, Categories]:
@@ -126,23 +185,33 @@ def content_of(
     """Read a table of labels, or tables of memberships, once, and return what is to be held or stored.
 
     New values come after the ``known`` ones. Partitions of memberships that label no object are refused
-    unless they ``may_be_empty``. With a ``budget`` of bytes, blocks and chunks fit in it.
+    unless they ``may_be_empty``. Blocks fit in a ``budget`` of bytes; one too small for chunks is refused.
     """
-    is_soft = isinstance(source, SoftSources)
     read = _read(source, names, known=known, may_be_empty=may_be_empty, budget=budget)
+    header = _header_of(source, read, provenance, budget, chunk_rows, generator)
+    return Content(header, read.categories, read.blocks)
+
+
+def _header_of(
+    source: Table | SoftSources,
+    read: _Read,
+    provenance: dict[str, Any],
+    budget: int | None,
+    chunk_rows: int | None,
+    generator: Generator | None = None,
+) -> Header:
+    """Return the header of a source that was read once."""
     header = Header(
-        *(read.n_objects, read.names, read.n_clusters, read.n_labeled, read.n_objects, provenance, is_soft),
-        *(source.ids, generator),
+        *(read.n_objects, read.names, read.n_clusters, read.n_labeled, read.n_objects, provenance),
+        *(isinstance(source, SoftSources), source.ids, generator),
     )
     if chunk_rows is None:
         chunk_rows = _chunk_rows(header)
         if budget is not None:
             id_bytes = 0 if header.ids is None else math.ceil(header.ids.row_bytes)
             row_bytes = header.dtype.itemsize * header.n_columns + id_bytes
-            fitting = chunk_rows_within(read.n_objects, header.n_columns, row_bytes, budget)
-            chunk_rows = min(chunk_rows, fitting)
-    header = header._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
-    return Content(header, read.categories, read.blocks)
+            check_chunk_rows(chunk_rows, row_bytes, budget)
+    return header._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
 
 
 class _Read(NamedTuple):
@@ -155,6 +224,8 @@ class _Read(NamedTuple):
     categories: Categories
     blocks: Iterable[np.ndarray]
     """Reads all once more."""
+    encodings: list[Encoding]
+    """Of labels."""
 
 
 def _read(
@@ -165,8 +236,12 @@ def _read(
     known: Sequence[np.ndarray] | None = None,
     may_be_empty: bool = False,
     budget: int | None = None,
+    workers: Any = None,
 ) -> _Read:
-    """Read a source once, in blocks within a ``budget``; its names differ from those ``beside`` it."""
+    """Read a source once, in blocks within a ``budget``, on ``workers`` if there are.
+
+    Its names differ from those ``beside`` it.
+    """
     if isinstance(source, SoftSources):
         rows = 4096
         if budget is not None:
@@ -175,15 +250,17 @@ def _read(
         check_distinct(source.names, beside)
         n_labeled = source.count_labeled(rows=rows, may_be_empty=may_be_empty)
         found = (source.n_objects, source.names, source.n_clusters, n_labeled)
-        return _Read(*found, [None] * len(source.names), source.blocks(rows))
+        return _Read(*found, [None] * len(source.names), source.blocks(rows), [])
     rows = BLOCK_ROWS if budget is None else rows_per_read(source, budget)
     names = partition_names(source, names, first=len(beside))
     check_distinct(names, beside)
     most = None if budget is None else budget // 4
-    n_objects, encodings = scan_labels(source, names, known=known, rows=rows, values_budget=most)
+    n_objects, encodings = scan_labels(
+        source, names, known=known, rows=rows, values_budget=most, workers=workers
+    )
     n_clusters, n_labeled, categories = counts_of(encodings)
     blocks = encode_labels(source, encodings, label_dtype(n_clusters), rows)
-    return _Read(n_objects, list(names), n_clusters, n_labeled, categories, blocks)
+    return _Read(n_objects, list(names), n_clusters, n_labeled, categories, blocks, encodings)
 
 
 def _chunk_rows(header: Header) -> int:

@@ -31,6 +31,7 @@ from bigcons.storage.commit import (
     PARQUET_MANIFEST,
     is_finished_import,
     is_store,
+    names_parquet,
     provenance_at,
     refuse_existing,
 )
@@ -57,7 +58,7 @@ from bigcons.stores.parquet_ensemble import GivenRows, given_rows, refuse_wide
 from bigcons.stores.reshaping import read_long, read_runs
 from bigcons.stores.soft_sources import SoftSources, listed
 from bigcons.stores.store import Objects, reopened
-from bigcons.tables.encode import chunk_rows_within, label_dtype, warn_of_suspects
+from bigcons.tables.encode import check_chunk_rows, label_dtype, warn_of_suspects
 from bigcons.tables.files import ParquetTable, describe, is_parquet, provenance_of_files
 from bigcons.tables.ids import Ids
 from bigcons.tables.intake import open_table
@@ -906,7 +907,9 @@ def import_labels(
     those that are partitions, ``missing``, ``header`` and ``orientation`` how they are read: see
     `bigcons.select`. Reads the source twice, once to find the values and once
     to write them, in blocks that fit in ``memory``, and ids twice more; a dask collection is computed once,
-    chunk by chunk, and kept in the temporary directory. An ensemble at ``out`` that the same call made of
+    chunk by chunk, and kept in the temporary directory. Workers of an active ``distributed.Client`` that all
+    find ``out`` keep the chunks of a dask array of numbers there, and write those of the store in Zarr, the
+    same; with ids they come to this process. An ensemble at ``out`` that the same call made of
     files that have not changed since is returned as it is. Raises MemoryBudgetError if a chunk of the source
     or the distinct values do not fit.
     """
@@ -949,9 +952,8 @@ def _reshaped(
     """Hold or store labels that were brought into the form of a matrix."""
     header = read.header._replace(provenance=provenance)
     if out is not None:
-        row_bytes = header.dtype.itemsize * len(header.names)
-        rows = chunk_rows_within(header.n_objects, len(header.names), row_bytes, budget)
-        header = header._replace(chunk_rows=min(header.chunk_rows, rows))
+        id_bytes = 0.0 if header.ids is None else header.ids.row_bytes
+        check_chunk_rows(header.chunk_rows, header.dtype.itemsize * len(header.names) + id_bytes, budget)
     return ensemble_of_content(read._replace(header=header), out, overwrite=overwrite)
 
 
@@ -1010,6 +1012,9 @@ def ensemble_of(
         return Ensemble(*building.hold(building.content_of(source, provenance, **how)))
     refuse_existing(out, overwrite, KIND)
     refuse_wide(out, len(source.names) if isinstance(source, SoftSources) else source.n_columns)
+    if isinstance(source, Table) and source.workers and source.ids is None and not names_parquet(out):
+        building.write_store_on_workers(out, source, provenance, overwrite, budget=parse_size(memory), **how)
+        return Ensemble.open(out)
     content = building.content_of(source, provenance, budget=parse_size(memory), **how)
     return ensemble_of_content(content, out, overwrite=overwrite)
 

@@ -319,6 +319,11 @@ class RowsWriter(ABC):
         self._checksums.append([*kept, *tile_checksums(block, self._chunk_columns)])
         self._next_row = stop
 
+    def note(self, checksums: list[list[int]], n_rows: int) -> None:
+        """Record the checksums of the next rows, which another process has written."""
+        self._checksums += checksums
+        self._next_row += n_rows
+
     @abstractmethod
     def commit(self) -> None:
         """Write what belongs to the rows, and make all of it valid by the manifest."""

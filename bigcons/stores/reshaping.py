@@ -20,7 +20,6 @@ from bigcons.stores.ids import ids_of
 from bigcons.tables.codes import Encoding, EncodingBuilder, is_dense
 from bigcons.tables.encode import (
     check_distinct,
-    chunk_rows_within,
     counts_of,
     default_chunk_rows,
     encode_labels,
@@ -365,7 +364,7 @@ def read_long(
     dtype = label_dtype(n_clusters)
     ids = found.objects.ids()
     row_bytes = dtype.itemsize * n_partitions
-    chunk_rows = chunk_rows_within(n_objects, n_partitions, row_bytes + int(ids.row_bytes), budget)
+    chunk_rows = default_chunk_rows(n_objects, n_partitions)
     rows = min(rows_within(budget // 4, 2 * row_bytes, what="the labels of one object"), BLOCK_ROWS)
 
     def blocks() -> Iterator[np.ndarray]:

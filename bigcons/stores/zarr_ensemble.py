@@ -118,7 +118,7 @@ class ArrayWriter(RowsWriter):
         super().__init__(folder, header, categories, file_names(KIND, self._suffix), columns)
         body = {**base_body(header, columns), "generation": self._generation}
         ((name, self._array),) = create_arrays(folder, arrays_of(KIND, GROUPS[KIND][0], body)).items()
-        self._path = folder / name
+        self.rows: Place = folder / name
         self._kept_bytes = 0
         self._shared = SharedChunks.none(self._array.cdata_shape)
         kept_rows = kept_columns = 0
@@ -144,11 +144,11 @@ class ArrayWriter(RowsWriter):
         if header.ids is not None:
             ids = write_ids(self._folder, self._suffix, header.ids, header.n_objects, header.chunk_rows)
         self._check_lock()
-        metadata = zlib.crc32((self._path / METADATA).read())
+        metadata = zlib.crc32((self.rows / METADATA).read())
         body = self.body({"generation": self._generation, "metadata_checksum": metadata})
-        body |= {"n_bytes": self._path.n_bytes() + self._kept_bytes, "ids": ids}
+        body |= {"n_bytes": self.rows.n_bytes() + self._kept_bytes, "ids": ids}
         if not (self._folder / METADATA).is_file():  # else an append on a disk: `_sweep` lists the arrays
-            list_arrays(self._folder, body, [self._path.name], self._suffix)
+            list_arrays(self._folder, body, [self.rows.name], self._suffix)
         if isinstance(self._folder, DiskPlace) or self._place is self._folder:
             write_manifest(self._place, KIND, body)
             return
@@ -160,10 +160,10 @@ class ArrayWriter(RowsWriter):
         n_rows, n_columns = kept.checksums.shape
         n_rows, n_columns = (n_rows, kept_columns) if kept_columns else (kept_rows, n_columns)
         if isinstance(kept.store.data, DiskPlace):
-            assert isinstance(self._path, DiskPlace)  # noqa: S101 - next to the generation before
+            assert isinstance(self.rows, DiskPlace)  # noqa: S101 - next to the generation before
             before = kept.store.data.path / next(iter(kept.store.layout.arrays))
             for row, column in np.ndindex(n_rows, n_columns):
-                source, target = before / f"c/{row}/{column}", self._path.path / f"c/{row}/{column}"
+                source, target = before / f"c/{row}/{column}", self.rows.path / f"c/{row}/{column}"
                 target.parent.mkdir(parents=True, exist_ok=True)
                 link_kept(source, target)
         else:

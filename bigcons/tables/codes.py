@@ -93,6 +93,14 @@ class EncodingBuilder:
             if self._found.is_single():
                 self._look_for_negative(raw)
 
+    def merge(self, other: EncodingBuilder) -> None:
+        """Add the values that another builder found in later blocks, which are whole numbers."""
+        if isinstance(self._found, _Integers) and isinstance(other._found, _Integers):
+            self._found.merge(other._found)
+        self._found = self._found or other._found
+        if self._negative is None:
+            self._negative = other._negative
+
     def _look_for_negative(self, raw: Column) -> None:
         if self._rule == DEFAULT_RULE and self._negative is None:
             self._negative = _negative(raw)
@@ -167,6 +175,13 @@ class _Integers:
             self._small[MISSING] = False
         else:
             self._large = np.union1d(self._large, column[column >= 0].astype(np.int64))
+
+    def merge(self, other: _Integers) -> None:
+        self.n_labeled += other.n_labeled
+        small, more = sorted((self._small, other._small), key=len)
+        self._small = more.copy()
+        self._small[: len(small) - 1] |= small[:-1]
+        self._large = np.union1d(self._large, other._large)
 
     def is_single(self) -> bool:
         return len(self._large) + int(np.count_nonzero(self._small)) == 1

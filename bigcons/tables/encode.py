@@ -5,9 +5,11 @@ Memory use is one block and the distinct values, independent of the number of ob
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError, SuspiciousLabel
 from bigcons.layout import ENSEMBLE, MISSING
 from bigcons.memory import BLOCK_ROWS, format_size, rows_within
 from bigcons.tables.codes import Encoding, EncodingBuilder, unmasked
-from bigcons.tables.reading import refuse_long, refuse_other_matrices
+from bigcons.tables.reading import DEFAULT_RULE, NINES, is_far, refuse_long, refuse_other_matrices
 from bigcons.tables.table import Column, Rows, Table
 
 MIN_CHUNK_ROWS = 1_024
@@ -45,8 +47,11 @@ def scan_labels(
     known: Sequence[np.ndarray | None] | None = None,
     rows: int = BLOCK_ROWS,
     values_budget: int | None = None,
+    workers: Any = None,
 ) -> LabelScan:
     """Read ``table`` once and return the encodings of its partitions, new values after the ``known`` ones.
+
+    On ``workers``, if there are, parts are read where they are computed.
 
     Raises InvalidInputError for an empty matrix, invalid labels and partitions without labels, and
     MemoryBudgetError if the distinct labels take more than ``values_budget`` bytes.
@@ -57,10 +62,13 @@ def scan_labels(
         for u, (name, values) in enumerate(zip(names, known, strict=True))
     ]
     n_objects = 0
-    for columns in map(_columns_of, table.blocks(rows)):
-        for u, builder in enumerate(builders):
-            builder.add(columns[u])
-        n_objects += len(columns[0]) if columns else 0
+    if workers is None:
+        counts = _add_blocks(builders, table, rows)
+    else:
+        found = table.on_workers(workers, partial(_scan_part, copy.deepcopy(builders), rows))
+        counts = (_merge(builders, *of_part) for of_part in found)
+    for n_rows in counts:
+        n_objects += n_rows
         needed = sum(builder.n_bytes() for builder in builders)
         if values_budget is not None and needed > values_budget:
             raise MemoryBudgetError(
@@ -69,7 +77,6 @@ def scan_labels(
                 needed=needed,
                 budget=values_budget,
             )
-        del columns  # before the table makes the next ones
     if not n_objects or not table.n_columns:
         raise InvalidInputError(
             f"{table.where} is empty, shape ({n_objects}, {table.n_columns}); "
@@ -80,9 +87,34 @@ def scan_labels(
         _refuse_labels_as_names(table, encodings)
     if table.is_given and all(values is None for values in known):
         _warn_of_votes(n_objects, encodings)
+        _warn_of_nines(encodings)
     if table.may_be_other and len(encodings) >= max(100, n_objects + 1):
         _suspect_runs(table, n_objects, encodings)
     return LabelScan(n_objects, encodings)
+
+
+def _add_blocks(builders: Sequence[EncodingBuilder], table: Table, rows: int) -> Iterator[int]:
+    """Add each block of a table to the builders of its columns; yield its number of rows."""
+    for columns in map(_columns_of, table.blocks(rows)):
+        for u, builder in enumerate(builders):
+            builder.add(columns[u])
+        n_rows = len(columns[0]) if columns else 0
+        del columns  # before the table makes the next ones
+        yield n_rows
+
+
+def _scan_part(
+    fresh: Sequence[EncodingBuilder], rows: int, part: Table
+) -> tuple[Sequence[EncodingBuilder], int]:
+    """Return the builders of a part of a table alone, and its number of rows."""
+    builders = copy.deepcopy(fresh)
+    return builders, sum(_add_blocks(builders, part, rows))
+
+
+def _merge(builders: Sequence[EncodingBuilder], more: Sequence[EncodingBuilder], n_rows: int) -> int:
+    for builder, other in zip(builders, more, strict=True):
+        builder.merge(other)
+    return n_rows
 
 
 def counts_of(encodings: Sequence[Encoding]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray | None]]:
@@ -138,6 +170,22 @@ def _warn_of_votes(n_objects: int, encodings: Sequence[Encoding]) -> None:
     )
 
 
+def _warn_of_nines(encodings: Sequence[Encoding]) -> None:
+    """Warn of a label such as 999, far from all others of its partition, unless missing ones were named."""
+    for name, values, _, _, rule, _ in encodings:
+        if rule != DEFAULT_RULE or values.dtype == object or len(values) < 2 or values.max() not in NINES:
+            continue
+        *_, second, largest = np.sort(values).tolist()
+        if is_far(largest, 0.0, second):
+            warn_user(
+                f"partition {name!r} has the number {largest} as a label of its own, and no other above "
+                f"{second}; pass bigcons.select(x, missing=[-1, {largest}]) (--missing -1,{largest}) if it "
+                "means that there is none.",
+                SuspiciousLabelsWarning,
+            )
+            return
+
+
 def encode_labels(
     table: Table, encodings: Sequence[Encoding], dtype: np.dtype, rows: int = BLOCK_ROWS
 ) -> Iterator[np.ndarray]:
@@ -147,17 +195,13 @@ def encode_labels(
     """
     n_labeled = np.zeros(len(encodings), np.int64)
     is_first = table.may_be_other
-    for columns in map(_columns_of, table.blocks(rows)):
-        codes = np.empty((len(encodings), len(columns[0])), dtype)
-        for u, encoding in enumerate(encodings):
-            codes[u] = encoding.encode(columns[u])
+    for codes in codes_of(table, encodings, dtype, rows):
         if is_first:
             refuse_other_matrices(codes.T, table.n_rows, table.where)
             if table.ids is None:
                 refuse_long(codes.T, [encoding.name for encoding in encodings], table.where)
             is_first = False
         n_labeled += np.count_nonzero(codes != MISSING, axis=1)
-        del columns  # before the table makes the next ones
         yield np.ascontiguousarray(codes.T)
     changed = np.flatnonzero(n_labeled != [encoding.n_labeled for encoding in encodings])
     if changed.size:
@@ -165,6 +209,23 @@ def encode_labels(
             f"partition {encodings[changed[0]].name!r} changed while it was read; "
             "pass labels that do not change."
         )
+
+
+def codes_of(
+    table: Table,
+    encodings: Sequence[Encoding],
+    dtype: np.dtype,
+    rows: int,
+    start: int = 0,
+    stop: int | None = None,
+) -> Iterator[np.ndarray]:
+    """Yield codes ``(n_partitions, n_rows)`` of rows ``start`` to ``stop``, about ``rows`` at a time."""
+    for columns in map(_columns_of, table.blocks(rows, start, stop)):
+        codes = np.empty((len(encodings), len(columns[0])), dtype)
+        for u, encoding in enumerate(encodings):
+            codes[u] = encoding.encode(columns[u])
+        del columns  # before the table makes the next ones
+        yield codes
 
 
 def _columns_of(rows: Rows) -> list[Column]:
@@ -221,14 +282,14 @@ def rows_per_read(table: Table, budget: int) -> int:
     return min(rows, max(BLOCK_ROWS, table.least_rows))
 
 
-def chunk_rows_within(n_objects: int, n_columns: int, bytes_per_row: int, budget: int) -> int:
-    """Return the default rows per chunk, halved until four copies of a chunk fit in half of ``budget``."""
-    rows = default_chunk_rows(n_objects, n_columns)
-    fewest = min(rows, MIN_CHUNK_ROWS)
-    fitting = rows_within(budget, 8 * bytes_per_row, at_least=fewest, what=f"{fewest} rows of labels")
-    while rows > fitting:
-        rows //= 2
-    return rows
+def check_chunk_rows(chunk_rows: int, bytes_per_row: float, budget: int) -> None:
+    """Raise MemoryBudgetError if four copies of a chunk do not fit in half of ``budget``.
+
+    Chunks do not become smaller for it: the bits of a consensus depend on them.
+    """
+    rows_within(
+        budget, 8 * bytes_per_row, at_least=chunk_rows, what=f"a chunk of {chunk_rows:,} rows of labels"
+    )
 
 
 def partition_names(table: Table, names: Sequence[str] | None, first: int = 0) -> list[str]:

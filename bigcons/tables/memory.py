@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import mmap
@@ -10,16 +11,21 @@ import pickle
 import shutil
 import sys
 import tempfile
+import uuid
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError, StoreNotFoundError, first_line
+from bigcons.storage.interface import Place
 from bigcons.storage.leftovers import make_temporary_folder
+from bigcons.storage.places import DiskPlace
 from bigcons.tables.reading import MissingRule, rule_of_values
 from bigcons.tables.table import (
     Column,
@@ -33,11 +39,14 @@ from bigcons.tables.table import (
     is_index_name,
 )
 from bigcons.validation import is_text
+from bigcons.version import __version__
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from bigcons.tables.ids import Ids
+
+T = TypeVar("T")
 
 
 class ArrayTable(SlicedTable):
@@ -375,9 +384,23 @@ class _Computed:
         self._kept: set[int] = set()
         self._ahead: dict[int, Any] = {}
         self._folder: Path | None = None
+        self._shared: dict[int, Place] = {}
+        """Files of parts that workers have kept, which any process reads."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_shared": self._shared}
+
+    def on_workers(self, workers: DaskWorkers, task: Callable[[int, Any], T]) -> Iterator[T]:
+        """Yield what a task makes of each part, and its number, where it is computed; the parts are kept."""
+        files = {part: workers.place / f"{part}-{uuid.uuid4().hex}.npy" for part in range(self._n_parts)}
+        calls = ((partial(_kept, task, part, file), self._part(part)) for part, file in files.items())
+        yield from workers.map(calls)
+        self._shared = files
 
     def read(self, part: int) -> Any:
         """Return a part."""
+        if part in self._shared:
+            return _read_npy(self._shared[part])
         if part in self._kept:
             with self._file(part).open("rb") as file:
                 return pickle.load(file)  # noqa: S301 - of this process, in a folder of its user alone
@@ -399,16 +422,23 @@ class _Computed:
         return self._folder / f"{part}.pickle"
 
     def _compute(self, part: int) -> Any:
-        from dask.base import get_scheduler
-
-        client = getattr(get_scheduler(), "__self__", None)
-        distributed: Any = sys.modules.get("distributed")
-        if distributed is None or not isinstance(client, distributed.Client) or _is_within_task(distributed):
+        if (client := _client_of_dask()) is None:
             return self._part(part).compute()
         last = min(part + max(sum(client.nthreads().values()), 1), self._n_parts - 1)
         new = [p for p in range(part, last + 1) if p not in self._kept and p not in self._ahead]
         self._ahead |= zip(new, client.compute([self._part(p) for p in new]), strict=True)
         return self._ahead.pop(part).result()
+
+
+def _client_of_dask() -> Any:
+    """Return the client that computes dask collections; None if none does, or within one of its tasks."""
+    from dask.base import get_scheduler
+
+    client = getattr(get_scheduler(), "__self__", None)
+    distributed: Any = sys.modules.get("distributed")
+    if distributed is None or not isinstance(client, distributed.Client) or _is_within_task(distributed):
+        return None
+    return client
 
 
 def _is_within_task(distributed: Any) -> bool:
@@ -418,6 +448,63 @@ def _is_within_task(distributed: Any) -> bool:
     except ValueError:
         return False
     return True
+
+
+class DaskWorkers:
+    """The workers of a client of Dask, all of which find what is written to a folder."""
+
+    def __init__(self, client: Any, place: Place) -> None:
+        self._client: Any = client
+        self.place: Place = place
+
+    @classmethod
+    def sharing(cls, place: Place) -> DaskWorkers | None:
+        """Return the workers that compute dask collections; None unless all find ``place`` and have this
+        version.
+        """
+        if (client := _client_of_dask()) is None:
+            return None
+        probe = place / "probe"
+        probe.write(b"")
+        found = client.run(_version_beside, probe, on_error="return")
+        probe.remove()
+        return cls(client, place) if found and set(map(str, found.values())) == {__version__} else None
+
+    def map(self, calls: Iterable[tuple[Callable[[Any], Any], Any]]) -> Iterator[Any]:
+        """Yield the results of functions of one argument, which may be a dask collection, in order."""
+        from dask.delayed import delayed
+
+        n_sent = 2 * max(sum(self._client.nthreads().values()), 1)
+        sent: deque[Any] = deque()
+        try:
+            for function, argument in calls:
+                if len(sent) == n_sent:
+                    yield sent.popleft().result()
+                sent.append(self._client.compute(delayed(function, pure=False)(argument)))
+            while sent:
+                yield sent.popleft().result()
+        finally:
+            self._client.cancel(list(sent))
+
+
+def _version_beside(probe: Place) -> str:
+    return __version__ if probe.is_file() else "it is not there"
+
+
+def _kept(task: Callable[[int, Any], T], part: int, file: Place, found: Any) -> T:
+    """Return what a task makes of a part, which is kept as a .npy file."""
+    result = task(part, found)
+    array, head = np.ascontiguousarray(found), io.BytesIO()
+    np.lib.format.write_array_header_2_0(head, np.lib.format.header_data_from_array_1_0(array))
+    file.write(head.getbuffer(), array.data)
+    return result
+
+
+def _read_npy(file: Place) -> np.ndarray:
+    if isinstance(file, DiskPlace):
+        return map_npy(file.path)
+    found: np.ndarray = np.load(io.BytesIO(file.read()), allow_pickle=False)
+    return found
 
 
 class DaskArrayTable(PartedTable):
@@ -438,11 +525,24 @@ class DaskArrayTable(PartedTable):
         copies = 4  # read, decoded and sliced by the graph, and as columns
         self.row_bytes: float = float(copies * self.dtype.itemsize * self.n_columns)
         self._computed = _Computed(lambda part: array.blocks[part], len(self.lengths))
+        self._is_plain = self.dtype.kind in "biuf" and type(array._meta) is np.ndarray
 
     @property
     def held_bytes(self) -> int:
         """The largest chunk, computed and yielded."""
         return int(self.least_rows * self.row_bytes / 2)
+
+    @property
+    def workers(self) -> Callable[[Place], DaskWorkers | None] | None:
+        """Returns the workers that share a folder; None unless the chunks are plain numbers."""
+        return DaskWorkers.sharing if self._is_plain else None
+
+    def on_workers(self, workers: DaskWorkers, task: Callable[[Table], T]) -> Iterator[T]:
+        """Yield what a task makes of the table of each chunk, where it is computed and kept."""
+        check = partial(_of_chunk, self.where, self.n_columns, self.lengths, task)
+        for part, (n_rows, found) in enumerate(self._computed.on_workers(workers, check)):
+            self.lengths[part] = n_rows
+            yield found
 
     def load(
         self,
@@ -451,15 +551,37 @@ class DaskArrayTable(PartedTable):
         columns: Sequence[int] | None,  # noqa: ARG002 - a matrix comes whole
     ) -> Iterator[Rows]:
         """Compute one chunk of rows."""
-        chunk = np.asanyarray(self._computed.read(part))
-        n_rows = self.lengths[part]
-        declared = (len(chunk) if n_rows is None else n_rows), self.n_columns
-        if chunk.shape != declared:
-            raise InvalidInputError(
-                f"{self.where}: chunk {part} of the dask array has shape {chunk.shape} where {declared} is "
-                "declared; correct the shape given to from_delayed or the chunks given to map_blocks."
-            )
-        yield chunk
+        yield _checked(self._computed.read(part), part, self.where, self.n_columns, self.lengths)
+
+
+def _checked(found: Any, part: int, where: str, n_columns: int, lengths: Sequence[int | None]) -> np.ndarray:
+    """Return a chunk as an array; refuse one of another shape than it is declared to have."""
+    chunk, n_rows = np.asanyarray(found), lengths[part]
+    declared = (len(chunk) if n_rows is None else n_rows), n_columns
+    if chunk.shape != declared:
+        raise InvalidInputError(
+            f"{where}: chunk {part} of the dask array has shape {chunk.shape} where {declared} is "
+            "declared; correct the shape given to from_delayed or the chunks given to map_blocks."
+        )
+    return chunk
+
+
+def _of_chunk(
+    where: str,
+    n_columns: int,
+    lengths: Sequence[int | None],
+    task: Callable[[Table], T],
+    part: int,
+    found: Any,
+) -> tuple[int, T]:
+    """Return the number of rows of a chunk, and what a task makes of their table."""
+    chunk = _checked(found, part, where, n_columns, lengths)
+    if chunk.dtype.kind not in "biuf" or type(chunk) is not np.ndarray:
+        raise InvalidInputError(
+            f"{where}: chunk {part} of the dask array is a {type(chunk).__name__} of {chunk.dtype} where "
+            "an array of numbers is declared; pass its meta= to from_delayed or map_blocks."
+        )
+    return len(chunk), task(ArrayTable(chunk, where))
 
 
 def open_xarray(array: Any, role: str) -> Table:

@@ -28,6 +28,17 @@ _NUMBER = re.compile(r"[+-]?(0|[1-9]\d*)(\.\d*([eE][+-]?\d+)?)?")
 """How files write numbers: not 007, 1_2 or 1e5, which are rather names of clusters."""
 
 
+NINES = np.append(-9.0, np.outer([-1.0, 1.0], 10.0 ** np.arange(2, 17) - 1.0))
+"""Numbers by which many tables mean that there is none: -9, -99, 99, -999, 999 and so on."""
+
+
+def is_far(number: float, low: float, high: float) -> bool:
+    """Return whether a number is farther from all others, from ``low`` to ``high``, than these from each
+    other and from 0.
+    """
+    return max(low - number, number - high) > max(high, 0.0) - min(low, 0.0)
+
+
 class MissingRule(NamedTuple):
     """Which labels of a partition are missing, besides None, NaN, pd.NA and masked entries."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -324,6 +325,15 @@ class SelectedTable(Table):
         """The names of the rows of the table."""
         return row_names(self.table)
 
+    @property
+    def workers(self) -> Callable[[Any], Any] | None:
+        """Those of the table."""
+        return self.table.workers
+
+    def on_workers(self, workers: Any, task: Callable[[Table], Any]) -> Iterator[Any]:
+        """Yield what a task makes of the columns of each part."""
+        return self.table.on_workers(workers, partial(_of_columns, self._positions, task))
+
     def id_table(self, position: int) -> Table | None:
         """Return a column as the text that is in the file, if it has no type."""
         return self.table.id_table(self._positions[position])
@@ -344,6 +354,10 @@ class SelectedTable(Table):
         positions = self._positions if columns is None else [self._positions[c] for c in columns]
         for block in self.table.blocks(rows, start, stop, positions):
             yield block if isinstance(block, list) else block[:, self._positions]  # a matrix has all
+
+
+def _of_columns(positions: Sequence[int], task: Callable[[Table], Any], table: Table) -> Any:
+    return task(SelectedTable(table, positions))
 
 
 # Columns of vectors

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -135,6 +135,18 @@ class Table(ABC):
 
         ``columns`` selects columns by position; matrices ignore it.
         """
+
+    @property
+    def workers(self) -> Callable[[Any], Any] | None:
+        """Returns the workers that can read parts of the table, if all find a folder; None if none can."""
+        return None
+
+    def on_workers(self, workers: Any, task: Callable[[Table], Any]) -> Iterator[Any]:
+        """Yield what a task makes of each part, in order, where it is computed.
+
+        Where there are ``workers``; from then on any process that gets the table reads it.
+        """
+        raise NotImplementedError
 
     @property
     def index(self) -> Table | None:

@@ -169,7 +169,7 @@ AGES = np.array([3.0, 20, 94, 34, 51, 94] * 5)
 DAYS = np.array([20191230, 20191231, 20200101, 20200102, 20200103, 20200104] * 5)
 
 
-@pytest.mark.parametrize("gap", [-999, 9999, -99])
+@pytest.mark.parametrize("gap", [-999, 9999, -99, -9])
 def test_nines_far_from_all_other_numbers_are_named(gap, tmp_path):
     frame = pd.DataFrame({"age": np.where(np.arange(30) % 10 == 1, gap, AGES), "size": AGES})
     frame.to_csv(tmp_path / "x.csv", index=False)
@@ -190,6 +190,10 @@ def test_nines_far_from_all_other_numbers_are_named(gap, tmp_path):
         np.where(np.arange(30) % 10 == 0, 99, AGES),
         np.where(np.arange(30) % 10 == 0, 999, 12 * AGES),  # clipped
         np.where(np.arange(30) % 10 == 0, -990, AGES),
+        np.where(np.arange(30) == 0, -9, AGES),
+        np.where(np.arange(30) % 10 == 0, -9, AGES - 4),
+        np.arange(30) % 3 - 1,
+        9 * (np.arange(30) % 2),
         np.where(np.arange(30) % 2 == 0, 999, 990),
         DAYS // 10000,
         DAYS + 50,

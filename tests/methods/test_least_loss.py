@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from bigcons import metrics
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.methods import LeastLoss
+from bigcons.errors import ConsensusWarning, InvalidInputError, MemoryBudgetError
+from bigcons.methods import ConsensusTree, LeastLoss
 from tests.naive import loss as naive
 from tests.support.strategies import label_matrices
 
@@ -129,6 +129,33 @@ def test_split_cost__decides_how_many_clusters_there_are():
     numbers = [fit(ensemble, split_cost=cost).n_clusters_ for cost in (0.4, 1.0, 1.8)]
     assert numbers[0] > numbers[-1] == 1
     assert numbers == sorted(numbers, reverse=True)
+
+
+def test_one_cluster__of_noisy_labels_has_the_least_loss_and_is_told():
+    ensemble, truth = planted_ensemble(1500, 50, random_state=0)
+    with pytest.warns(ConsensusWarning, match=r"found one cluster: .* loss='binder', .* ConsensusTree"):
+        model = LeastLoss(6, random_state=0).fit(ensemble)
+    assert model.n_clusters_ == 1
+    tree = ConsensusTree(6, random_state=0).fit(ensemble)
+    for labels in (truth, tree.labels_):
+        for merged in naive.partitions_of(6, 6):
+            assert metrics.expected_loss(ensemble, np.array(merged)[labels]) >= model.objective_ - 1e-11
+    assert metrics.adjusted_rand(truth, tree.labels_) > 0.8
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConsensusWarning)
+        assert metrics.adjusted_rand(truth, LeastLoss(6, loss="binder").fit(ensemble).labels_) > 0.8
+
+
+@pytest.mark.parametrize("loss", ["vi", "binder"])
+def test_one_cluster__is_no_surprise_where_it_is_asked_for_or_all_partitions_have_one(loss):
+    joined, divided = np.zeros((6, 3), int), np.repeat([[0] * 3, [1] * 3], 3, axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of clusters of all objects
+        warnings.simplefilter("error", ConsensusWarning)
+        assert LeastLoss(3, loss=loss).fit(joined).n_clusters_ == 1
+        assert LeastLoss(1, loss=loss).fit(divided).n_clusters_ == 1
+    with pytest.warns(ConsensusWarning, match=r"a split_cost below 1\.9, or"):
+        LeastLoss(2, loss=loss, split_cost=1.9).fit(np.array([[0, 0], [0, 1], [1, 0], [1, 1]]))
 
 
 def test_fit__refuses_a_budget_and_names_it_does_not_know(larger):

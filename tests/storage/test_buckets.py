@@ -46,6 +46,7 @@ from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import place_of
 from bigcons.stores.ensemble import import_labels
 from bigcons.stores.features import open_features
+from bigcons.tables import memory
 from tests.support.s3 import keys_below, s3_server
 from tests.support.stores import values_of
 
@@ -518,6 +519,25 @@ def test_solve__on_a_cluster_has_the_bits_of_a_disk(url, stored, on_disk):
         theirs = blocked.fit(stored.path, out=f"{url}.blocked")
         ours = PCC(pairs=pairs, **few_passes, client="serial").fit(stored)
         assert_same_solve(theirs, ours)
+
+
+def test_import__of_a_dask_array_by_workers_has_the_bits_of_a_disk(url, planted, tmp_path, monkeypatch):
+    import dask.array
+
+    labels, read = planted.read(0, 5000).astype(np.int64), memory._Computed._compute
+    on_disk = import_labels(labels, tmp_path / "labels.zarr", chunk_rows=1024)
+    came_here = []
+    monkeypatch.setattr(memory._Computed, "_compute", lambda *at: came_here.append(at) or read(*at))
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
+        distributed.Client(cluster),
+    ):
+        array = dask.array.from_array(labels, chunks=(1500, 30))
+        found = import_labels(array, url, chunk_rows=1024)
+    assert not came_here
+    assert found.digest() == on_disk.digest()
+    assert found.verify()["ok"]
+    assert not [key for key in keys_below(url) if "computed" in key]
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills as POSIX systems do")

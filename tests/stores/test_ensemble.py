@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from bigcons import Ensemble
+from bigcons import Ensemble, select
 from bigcons.errors import InvalidInputError, StoreNotFoundError, SuspiciousLabelsWarning
 from bigcons.stores.ensemble import as_ensemble, import_labels
 from bigcons.tables.encode import default_chunk_rows, rechunk
@@ -421,6 +421,7 @@ def test_as_ensemble__passes_ensembles_and_reads_labels():
             "2 rows and 100 columns, .* orientation='partitions'",
         ),
         (np.array([["a", "Unknown"], ["b", "x"]]), "'p1' has the text 'Unknown' as a label of its own"),
+        (np.array([[1, 2], [2, 999]]), r"'p1' has the number 999 .*missing=\[-1, 999\]\) \(--missing -1,999"),
     ],
 )
 def test_from_labels__warns_of_suspicious_labels(table, advice, tmp_path):
@@ -430,6 +431,14 @@ def test_from_labels__warns_of_suspicious_labels(table, advice, tmp_path):
     with pytest.warns(SuspiciousLabelsWarning, match=advice):
         stored = import_labels(table, tmp_path / "e.zarr")
     assert values_of(stored) == values_of(read) == np.asarray(table).tolist()
+
+
+def test_from_labels__takes_nines_near_other_labels_and_those_named_as_missing_without_a_word():
+    near, far = np.array([[1, 98, 0], [50, 99, 9], [99, 60, 1]]), np.array([[1, 3], [-1, 4], [2, 999]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert values_of(Ensemble.from_labels(near)) == near.tolist()
+        assert Ensemble.from_labels(select(far, missing=[-1, 999])).n_labeled.tolist() == [2, 2]
 
 
 @pytest.mark.parametrize("per_label", [4, 8, 64])

@@ -290,18 +290,26 @@ def test_import_labels__again_finds_its_result_but_not_one_that_was_appended_to(
         import_labels(tmp_path / "l.npy", tmp_path / "e", **asked)
 
 
-def test_import_labels__keeps_within_the_budget_or_refuses(tmp_path):
+def test_import_labels__makes_the_chunks_of_memory_within_any_budget_or_refuses_it(tmp_path):
     wide = np.tile(np.zeros((1, 300), np.int8), (20_000, 1))
-    assert import_labels(wide, tmp_path / "large").chunk_rows == 2048
-    assert import_labels(wide, tmp_path / "small", memory="4MB").chunk_rows == 1024
-    with pytest.raises(MemoryBudgetError, match="memory=2 MB cannot hold 1024 rows"):
-        import_labels(wide, tmp_path / "e", memory="2MB")
+    in_memory = Ensemble.from_labels(wide)
+    for name, budget in {"large": "1GB", "small": "5MB"}.items():
+        stored = import_labels(wide, tmp_path / name, memory=budget)
+        assert stored.chunk_rows == in_memory.chunk_rows == 2048
+        assert stored.digest() == in_memory.digest()
+    with pytest.raises(MemoryBudgetError, match="memory=4 MB cannot hold a chunk of 2,048 rows") as caught:
+        import_labels(wide, tmp_path / "e", memory="4MB")
+    assert import_labels(wide, tmp_path / "least", memory=caught.value.needed).chunk_rows == 2048
+    assert import_labels(wide, tmp_path / "chosen", memory="4MB", chunk_rows=1024).chunk_rows == 1024
+    runs = list(wide[:, :30].T)
+    with pytest.raises(MemoryBudgetError, match="memory=200 kB cannot hold a chunk of 2,048 rows"):
+        Ensemble.from_runs(runs, out=tmp_path / "e", memory="200kB")
     with pytest.raises(MemoryBudgetError, match="memory=20 MB cannot hold one block"):
         import_labels(dask.array.from_array(wide, chunks=(20_000, 300)), tmp_path / "e", memory="20MB")
     identities = np.arange(200_000)[:, None] * 1_000_000
     with pytest.raises(MemoryBudgetError, match="distinct labels"):
         import_labels(identities, tmp_path / "e", memory="5MB")
-    assert names_in(tmp_path) == ["large", "small"]
+    assert names_in(tmp_path) == ["chosen", "large", "least", "small"]
 
 
 def test_import_labels__detects_a_source_that_changes(tmp_path):
