@@ -209,11 +209,13 @@ def take_survey(
         labels = ensemble.read(block.start, block.stop)
         seen = observed(labels, ensemble.offsets)
         counted = seen if weights is None else seen[:, weights > 0]
-        labeled = counted.any(axis=1)
-        firsts = np.bincount(counted.argmax(axis=1)[labeled], minlength=counted.shape[1])
+        first = counted.argmax(axis=1)
+        labeled = np.take_along_axis(counted, first[:, None], axis=1)[:, 0]
+        firsts = np.bincount(first[labeled], minlength=counted.shape[1])
         unlabeled = np.flatnonzero(~labeled) + block.start
         sampled = labels[block.rows_of(chosen)]
-        return seen.sum(axis=0), firsts, [unlabeled], [sampled], linked(counted)
+        n_seen = seen.sum(axis=0, dtype=np.int32).astype(np.int64)  # half the time of int64
+        return n_seen, firsts, [unlabeled], [sampled], linked(counted)
 
     def add(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
         links = np.concatenate([np.equal.outer(np.unique(group), group) for group in (a[4], b[4])])
