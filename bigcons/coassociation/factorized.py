@@ -145,8 +145,9 @@ def no_sums(offsets: np.ndarray, n_clusters: int, weights: Weights | Rates | Non
     """Return the sums over no objects."""
     n_partitions = offsets.size - 1
     n_rows = int(offsets[-1]) + (n_partitions if isinstance(weights, Rates) else 0)
-    S = np.zeros((n_rows, padded(n_clusters)))
-    T = np.zeros((n_partitions, padded(n_clusters * (n_clusters + 1) // 2)))
+    S = in_lines((n_rows, padded(n_clusters)))
+    T = in_lines((n_partitions, padded(n_clusters * (n_clusters + 1) // 2)))
+    S[:], T[:] = 0.0, 0.0
     return AgreementSums(n_clusters, S, T, 0.0, 0.0, weights)
 
 
@@ -185,21 +186,22 @@ def add_sums(a: AgreementSums, b: AgreementSums) -> AgreementSums:
 
 
 def in_order(S: np.ndarray, T: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return copies of tables such as S and T with cluster ``order[k]`` as their ``k``-th.
-
-    Their rows begin at cache lines, since kernels add whole lines.
-    """
+    """Return copies of tables such as S and T with cluster ``order[k]`` as their ``k``-th."""
     first, second = (order[index] for index in np.tril_indices(order.size))
     larger, smaller = np.maximum(first, second), np.minimum(first, second)
     of_S, of_T = np.arange(S.shape[1]), np.arange(T.shape[1])
     of_S[: order.size], of_T[: larger.size] = order, larger * (larger + 1) // 2 + smaller
-    line, copies = 8 * padded(1), []
-    for table, columns in ((S, of_S), (T, of_T)):
-        room = np.empty(table.nbytes + line, np.uint8)
-        start = -room.ctypes.data % line
-        copy = room[start : start + table.nbytes].view(np.float64).reshape(table.shape)
-        copies.append(np.take(table, columns, axis=1, out=copy, mode="clip"))
-    return copies[0], copies[1]
+    tables = ((S, of_S), (T, of_T))
+    S, T = (np.take(of, columns, axis=1, out=in_lines(of.shape), mode="clip") for of, columns in tables)
+    return S, T
+
+
+def in_lines(shape: tuple[int, ...]) -> np.ndarray:
+    """Return a table in float64, of any values, whose rows begin at cache lines: kernels add whole lines."""
+    line, size = 8 * padded(1), 8 * shape[0] * shape[1]
+    room = np.empty(size + line, np.uint8)
+    start = -room.ctypes.data % line
+    return room[start : start + size].view(np.float64).reshape(shape)
 
 
 def incidence_of(rows: np.ndarray, offsets: np.ndarray) -> Any:

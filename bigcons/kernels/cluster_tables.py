@@ -59,14 +59,14 @@ def find_rows(labels, i, first, last, offsets, width, at, partition_width=0, par
     Of the partitions from ``first`` to before ``last``. With ``partition_at``, also list where the rows of
     its partitions begin in a table of ``partition_width``, so that labels are read once for both.
     """
-    m = 0
-    for u in range(first, last):
-        label = labels[i, u]
+    row, m = labels[i], np.uint64(0)
+    for u in range(np.uint64(first), np.uint64(last)):  # unsigned numbers need no check for < 0
+        label = np.int64(row[u])
         at[m] = np.uint64((offsets[u] + label) * width)  # overwritten by the next if the label is missing
         if partition_at is not None:
-            partition_at[m] = np.uint64(u * partition_width)
-        m += label >= 0
-    return m
+            partition_at[m] = u * np.uint64(partition_width)
+        m += np.uint64(label >= 0)
+    return np.int64(m)
 
 
 @leaf
@@ -92,13 +92,33 @@ def sum_columns(table, at, w_at, m, start, stop, out):
 
     ``w_at``, if given, are the weights of the rows.
     """
-    for k in range(start, stop, WIDTH):
-        column = np.uint64(k)
-        total = zero8()
-        for e in range(m):
-            row = load8(table, at[e] + column)
-            total = add8(total, row) if w_at is None else add_times8(total, row, w_at[e])
-        store8(out, column, total)
+    n = np.uint64(m)
+    for k in range(start, stop, 3 * WIDTH):
+        first, second, third = np.uint64(k), np.uint64(k + WIDTH), np.uint64(k + 2 * WIDTH)
+        a, b, c = zero8(), zero8(), zero8()
+        if k + 2 * WIDTH < stop:  # sums of several vectors do not wait for each other
+            for e in range(n):
+                a = add_row(a, table, at[e] + first, w_at, e)
+                b = add_row(b, table, at[e] + second, w_at, e)
+                c = add_row(c, table, at[e] + third, w_at, e)
+            store8(out, third, c)
+            store8(out, second, b)
+        elif k + WIDTH < stop:
+            for e in range(n):
+                a = add_row(a, table, at[e] + first, w_at, e)
+                b = add_row(b, table, at[e] + second, w_at, e)
+            store8(out, second, b)
+        else:
+            for e in range(n):
+                a = add_row(a, table, at[e] + first, w_at, e)
+        store8(out, first, a)
+
+
+@leaf
+def add_row(total, table, at, w_at, e):
+    """Return ``total`` and the vector of the flat ``table`` at ``at``, times ``w_at[e]`` if it is given."""
+    row = load8(table, at)
+    return add8(total, row) if w_at is None else add_times8(total, row, w_at[e])
 
 
 @leaf

@@ -91,8 +91,6 @@ def spectrum(incidence: Any, counts: np.ndarray, n_values: int) -> tuple[np.ndar
     """
     import scipy.sparse.linalg
 
-    from bigcons.kernels.overlaps import multiply_rows
-
     n_labels = incidence @ counts
     sizes = np.bincount(incidence.indices, incidence.data, incidence.shape[1])
     by_row, by_column = (1.0 / np.sqrt(np.where(of > 0, of, 1.0)) for of in (n_labels, sizes))
@@ -103,15 +101,23 @@ def spectrum(incidence: Any, counts: np.ndarray, n_values: int) -> tuple[np.ndar
     factor = scaled if is_wide else scaled.T.tocsr()
     n = factor.shape[0]
     if is_dense(n, min(n_values, n)) or 16 * factor.nnz > n * n:
-        factor.sort_indices()
-        product = np.zeros((n, n))
-        column_starts = np.append(0, np.bincount(factor.indices, minlength=factor.shape[1]).cumsum())
-        multiply_rows(factor.indptr, factor.indices, factor.data, column_starts, product)
+        product = products_of_rows(factor)
     else:
         product = scipy.sparse.linalg.aslinearoperator(factor)
         product = product @ scipy.sparse.linalg.aslinearoperator(factor.T.tocsr())
     values, vectors = leading_eigenvectors(product, n_values)
     return values, vectors if is_wide else (scaled @ vectors) / np.sqrt(values)
+
+
+def products_of_rows(matrix: Any) -> np.ndarray:
+    """Return the products (n, n) of any two rows of a csr_array (n, columns)."""
+    from bigcons.kernels.overlaps import multiply_rows
+
+    matrix.sort_indices()
+    products = np.zeros((matrix.shape[0], matrix.shape[0]))
+    column_starts = np.append(0, np.bincount(matrix.indices, minlength=matrix.shape[1]).cumsum())
+    multiply_rows(matrix.indptr, matrix.indices, matrix.data, column_starts, products)
+    return products
 
 
 def with_signs(vectors: np.ndarray) -> np.ndarray:

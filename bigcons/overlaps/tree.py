@@ -46,7 +46,7 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, one_thread
 from bigcons.metrics.clusterings import nmi_of_table
 from bigcons.metrics.confidence import SEED, log_rates, of_each
-from bigcons.overlaps.eigenvectors import spectrum
+from bigcons.overlaps.eigenvectors import MOST_FOR_DENSE, products_of_rows, spectrum
 from bigcons.overlaps.incidence import check_overlaps_plan, fold_overlaps
 from bigcons.overlaps.sparse import both_triangles, estimated_pairs, sparse_overlaps, takes_sparse
 from bigcons.seeding import generator
@@ -403,7 +403,9 @@ def plan_bytes(ensemble: Ensemble, n_rows: int, n_groups: int, n_clusters: int) 
     M, B = (int(share * of) for of in (ensemble.n_partitions, ensemble.n_base_clusters))
     seen = share * (ensemble.n_base_clusters if ensemble.is_soft else n_labels)
     incidence = int(r * seen)
-    overlaps = 64 * int(min(AT_ONCE * B, incidence * seen)) + 48 * AT_ONCE * M
+    n_at_once = B if B <= MOST_FOR_DENSE else AT_ONCE
+    n_overlaps = B * B if B <= MOST_FOR_DENSE else min(AT_ONCE * B, incidence * seen)
+    overlaps = 64 * int(n_overlaps) + 48 * n_at_once * M
     spectrum = 32 * min(r, B) ** 2 + 160 * r * g if by_spectrum(r, B, g) else 32 * r * g
     groups = 64 * g * B + 88 * g * g + 16 * n_clusters * B
     return 96 * incidence + 9 * r * M + max(overlaps, spectrum, groups)
@@ -480,10 +482,12 @@ def reliability(
 def reliability_of_table(incidence: Any, offsets: np.ndarray, counts: np.ndarray | None = None) -> np.ndarray:
     """Return the reliability (B,) of base clusters from the incidence matrix H (rows, B) of some objects.
 
-    H is a csr_array of SciPy's, ``counts`` (M,) are weights of the partitions. The overlaps of `AT_ONCE` base
-    clusters at a time: 2,400 objects in 200 partitions of 40 clusters take 2 s.
+    H is a csr_array of SciPy's, ``counts`` (M,) are weights of the partitions. Of many base clusters, the
+    overlaps of `AT_ONCE` at a time: 2,400 objects in 200 partitions of 40 clusters take 2 s.
     """
     members, B = incidence.T.tocsr(), incidence.shape[1]
+    if B <= MOST_FOR_DENSE:
+        return reliability_of_overlaps(products_of_rows(members), offsets, counts)
     parts = []
     for first in range(0, B, AT_ONCE):
         overlaps = (members[first : first + AT_ONCE] @ incidence).tocsr()

@@ -203,8 +203,9 @@ def take_survey(
         labels = ensemble.read(block.start, block.stop)
         seen = observed(labels, ensemble.offsets)
         counted = seen if weights is None else seen[:, weights > 0]
-        labeled = counted.any(axis=1)
-        firsts = np.bincount(counted.argmax(axis=1)[labeled], minlength=counted.shape[1])
+        first = counted.argmax(axis=1)
+        labeled = np.take_along_axis(counted, first[:, None], axis=1)[:, 0]
+        firsts = np.bincount(first[labeled], minlength=counted.shape[1])
         unlabeled = np.flatnonzero(~labeled) + block.start
         sampled = labels[block.rows_of(chosen)]
         return firsts, [unlabeled], [sampled], linked(counted)
