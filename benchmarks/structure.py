@@ -1,13 +1,13 @@
 """Is there anything to find? False claims on data without clusters, and power on planted ones.
 
-Structureless: 1,000 points of one Gaussian in 2, 5, 10 and 50 dimensions or of a cube in 2, 3 and 10, each in
-five kinds of ensembles of 50 k-means partitions, and independent random labels. Planted: 2, 3 and 6 Gaussian
-classes of standard deviation 1, the centers of each two ``separation`` apart, in the same ensembles. Noisy:
-partitions in 3 or 6 classes, each label of which is replaced by a random one with the same probability.
-Structure is claimed where `choose_n_clusters` finds a number that stands out (``is_clear``); without it, a
-fit warns with a `NoStructureWarning`. Erring: partitions in 6 classes with one error in twenty labels, and a
-share of the objects of whose labels four in five are errors; these are no cluster, so that the number found
-counts, too.
+Structureless: 1,000 points of one Gaussian in 2, 5, 10 and 50 dimensions, of a cube in 2, 3 and 10, or
+along a bent curve in 10, as of a trajectory of cells, each in five kinds of ensembles of 50 k-means
+partitions, and independent random labels. Planted: 2, 3 and 6 Gaussian classes of standard deviation 1, the
+centers of each two ``separation`` apart, in the same ensembles. Noisy: partitions in 3 or 6 classes, each
+label of which is replaced by a random one with the same probability. Structure is claimed where
+`choose_n_clusters` finds a number that stands out (``is_clear``); without it, a fit warns with a
+`NoStructureWarning`. Erring: partitions in 6 classes with one error in twenty labels, and a share of the
+objects of whose labels four in five are errors; these are no cluster, so that the number found counts, too.
 
 =========  =====================================================================
 range      2 to 20 clusters of all objects
@@ -70,9 +70,19 @@ ERRANT = tuple(product((15, 30, 60), (0.05, 0.1, 0.2)))
 BINS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95)
 """Lower bounds of the ranges of support."""
 
+
+def curve(draw: np.random.Generator, n: int) -> np.ndarray:
+    """Return points (n, 10) along a bent curve, thirty times as long as its noise."""
+    at = draw.random(n)
+    x = 0.5 * draw.normal(size=(n, 10))
+    x[:, :3] += np.column_stack([5.0 * np.cos(3.0 * at), 5.0 * np.sin(3.0 * at), 6.0 * at])
+    return x
+
+
 CONTINUA = {
     **{f"gaussian-{d}": lambda draw, n, d=d: draw.normal(size=(n, d)) for d in (2, 5, 10, 50)},
     **{f"cube-{d}": lambda draw, n, d=d: draw.random((n, d)) for d in (2, 3, 10)},
+    "curve-10": curve,
 }
 
 

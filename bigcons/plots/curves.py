@@ -145,7 +145,8 @@ def n_clusters(choice: Any) -> Figure:
         axes.axhline(choice.lifetime_of_one, color=GUIDE, linewidth=0.8, linestyle=":", zorder=0)
         second = "" if choice.runner_up is None else f"; runner-up {choice.runner_up} (dashed)"
         doubt = "" if choice.is_clear else ", but none stands out"
-        figure.suptitle(f"{choice.n_clusters} clusters recommended{doubt}{second}", fontsize=10)
+        plural = "" if choice.n_clusters == 1 else "s"
+        figure.suptitle(f"{choice.n_clusters} cluster{plural} recommended{doubt}{second}", fontsize=10)
         axes.set_xlabel("number of clusters")
     return figure
 

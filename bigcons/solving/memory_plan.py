@@ -178,8 +178,9 @@ def process_bytes(engine: Engine | EngineSizes) -> int:
 def reading_bytes(engine: Engine | EngineSizes, ensemble: Ensemble) -> int:
     """Return what reading takes in all processes, besides blocks: buffers, or an ensemble in memory."""
     if ensemble.path is None:
-        # sent to workers, each process has it pickled, too, and the scheduler what it passes on
-        copies = 1 if engine.shares_memory else 2 * engine.n_processes + 1
+        # Sent to workers, each process has it pickled, too, and as much again that it has freed and not
+        # returned; the scheduler has what it passes on.
+        copies = 1 if engine.shares_memory else 4 * engine.n_processes + 1
         return label_bytes(ensemble, ensemble.n_objects) * copies
     # the client reads nothing, unless the workers are its threads
     n_readers = 1 if engine.shares_memory else max(engine.n_processes - 1, 1)
