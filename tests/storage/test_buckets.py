@@ -588,8 +588,18 @@ def test_open__says_what_is_missing(bucket, url):
     with pytest.raises(StoreNotFoundError, match="not a bigcons store"):
         Ensemble.open(url)
     for action in (Ensemble.open, Ensemble.from_labels([[0], [1]]).save):
-        with pytest.raises(StoreError, match="bucket that does not exist"):
+        with pytest.raises(StoreError, match=r"^s3://another-bucket does not exist"):
             action("s3://another-bucket/ensemble.zarr")
+
+
+def test_info__of_a_bucket_that_cannot_be_read_names_it_and_no_file_inside(bucket, url, monkeypatch):
+    def told(path):
+        return CliRunner().invoke(main, ["info", path]).output
+
+    assert told("s3://another-bucket/e.zarr").startswith("Error: s3://another-bucket does not exist; ")
+    assert told(url) == f"Error: {url} does not exist; check the path.\n"
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "false")
+    assert told(url).startswith(f"Error: {bucket} is on a server without TLS (http); ")
 
 
 def test_open__without_obstore_names_the_extra(monkeypatch):
@@ -604,7 +614,7 @@ def test_open__without_obstore_names_the_extra(monkeypatch):
     ("settings", "message"),
     [
         ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "cannot be reached .*AWS_ENDPOINT_URL"),
-        ({"AWS_ALLOW_HTTP": "false"}, "AWS_ALLOW_HTTP"),
+        ({"AWS_ALLOW_HTTP": "false"}, "is on a server without TLS .*AWS_ALLOW_HTTP"),
         (
             {
                 "AWS_ACCESS_KEY_ID": None,
@@ -620,7 +630,7 @@ def test_open__says_in_one_line_why_a_bucket_is_unreachable(url, planted, monkey
         monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
     for action in (Ensemble.open, planted.save):
         began = time.monotonic()
-        with pytest.raises(StoreError, match=message) as caught:
+        with pytest.raises(StoreError, match=f"^s3://bucket {message}") as caught:
             action(url)
         assert "\n" not in str(caught.value)
         assert time.monotonic() - began < 60
@@ -674,7 +684,8 @@ def test_buckets__say_that_credentials_are_refused(url, planted, refusing, statu
 
 @pytest.mark.parametrize(("url", "settings"), [("gs://bucket/e.zarr", "GOOGLE_"), ("s3://bucket/e", "AWS_")])
 def test_buckets__name_the_settings_of_their_service(url, settings):
-    complaints = [_complaint(url, GenericError(text)) for text in ("no route", "status code: 403 Forbidden")]
+    texts = ("no route", "status code: 403 Forbidden")
+    complaints = [_complaint(bucket_place(url), GenericError(text)) for text in texts]
     for complaint in complaints:
         assert settings in complaint
         assert all(other not in complaint for other in {"AWS_", "GOOGLE_"} - {settings})
@@ -703,6 +714,6 @@ def test_read__distinguishes_an_unreachable_server_from_damage(planted):
         pairs = coassociation.sample(planted, per_object=3, out=f"{other}/p.zarr", random_state=0)
         consensus = Consensus.write(f"{other}/c.zarr", [0, 1], np.eye(2))
     for read in (lambda: ensemble.read(0, 10), lambda: pairs.read(0, 10), lambda: consensus.labels):
-        with pytest.raises(StoreError, match="cannot be reached") as caught:
+        with pytest.raises(StoreError, match=r"^s3://bucket cannot be reached") as caught:
             read()
         assert not isinstance(caught.value, CorruptStoreError)
