@@ -11,8 +11,10 @@ from unittest.mock import Mock
 
 import click
 import numpy as np
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from pyarrow import parquet
 
 import bigcons
 from bigcons import PCC, Consensus, Ensemble, PairTable
@@ -437,6 +439,27 @@ def test_pairs__in_parquet_and_imported(ensemble, run, ran):
     assert ran(f"{line} --n-objects 9")["n_objects"] == 9
     assert_fails_in_one_line(run(f"solve {ensemble} -m pcc -k 3 -o d.zarr --pairs pairs.csv"), "import-pairs")
     assert_fails_in_one_line(run("info labels.parquet"), "does not exist")
+
+
+def test_info__counts_all_that_a_store_takes(run, ran):
+    names = [f"customer {row}" for row in range(N_OBJECTS)]
+    table = pa.table(
+        {
+            "who": names,
+            "words": np.array(["yes", "no"])[np.arange(N_OBJECTS) % 2],
+            "p1": np.arange(N_OBJECTS) % 3,
+        }
+    )
+    for path in ("ensemble.zarr", "ensemble.parquet"):
+        Ensemble.from_labels(table, id="who").save(path)
+    parquet.write_table(table.drop_columns("who"), "others.parquet")
+    assert run("solve ensemble.zarr -k 3 -o consensus.zarr").exit_code == 0
+    assert run("sample ensemble.zarr -o pairs.zarr").exit_code == 0
+    assert run("sample ensemble.zarr -o pairs.parquet").exit_code == 0
+    for path in map(Path, ("ensemble.zarr", "ensemble.parquet", "consensus.zarr", "pairs.zarr")):
+        assert ran(f"info {path}")["n_bytes"] == sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+    for path in map(Path, ("others.parquet", "pairs.parquet")):
+        assert ran(f"info {path}")["n_bytes"] == path.stat().st_size
 
 
 def test_info__sets_off_thousands_of_sizes_alone(run):
