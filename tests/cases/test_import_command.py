@@ -81,7 +81,7 @@ def test_import__with_what_is_missing(ok, run, options, a, b):
     ok("solve", "x.csv", *options, "-k", 2, "-m", "best", "-o", "c.zarr")
     assert Consensus.open("c.zarr").n_objects == 3
     told = run("import", "x.csv", "--missing", "3", "-o", "e.zarr")
-    assert "was made with missing=" in told.stderr
+    assert "was made with --missing " in told.stderr
     assert (
         "give one kind" in run("import", "x.csv", "--missing", "3", "--missing", "a=4", "-o", "f.zarr").stderr
     )

@@ -793,6 +793,8 @@ def test_facts__say_once_what_all_of_a_list_are():
         ("memory=1 MB cannot hold it", "--memory 1 MB cannot hold it"),
         ("n_clusters=3 may do", "-k 3 may do"),
         ("made with random_state=None, not 1", "made with no --random-state, not 1"),
+        ("made with columns=['a', 'b'], not ['a', ...]", "made with --columns a,b, not a,..."),
+        ("made with missing={'age': [-9]}, not None", "made with --missing age=-9, not None"),
         ("sample=0.5 of part/n_clusters=3/x.csv", "sample=0.5 of part/n_clusters=3/x.csv"),
     ],
 )
