@@ -22,7 +22,9 @@ import pytest
 import zarr
 from click.testing import CliRunner
 from obstore.exceptions import GenericError
+from pyarrow import csv, fs, parquet
 
+import bigcons
 from bigcons import PCC, Consensus, ConsensusTree, Ensemble, PairTable, coassociation, generate
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
@@ -268,6 +270,25 @@ def test_sources__zarr_arrays_in_a_bucket(url, tmp_path):
             read(missing, tmp_path / "f")
     with pytest.raises(InvalidInputError, match="copy it to a disk"):
         open_features(f"{url}.csv")
+
+
+def test_large_data__example_goes_from_bucket_to_bucket(bucket):
+    page = (Path(__file__).parents[2] / "docs/large-data.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(def from_bucket_to_bucket.*?)```", page, flags=re.DOTALL)
+    truth, files = np.arange(900) % 6, fs.FileSystem.from_uri(bucket)[0]
+    labels = {f"p{u}": np.where(np.random.default_rng(u).random(900) < 0.1, 0, truth) for u in range(8)}
+    table = pa.table({"customer": np.arange(900) + 5000, **labels})
+    for part in range(3):
+        parquet.write_table(table.slice(300 * part, 300), f"bucket/labels/{part}.parquet", filesystem=files)
+    names = {"bc": bigcons}
+    exec(compile(code, "large-data", "exec"), names)
+    names["from_bucket_to_bucket"]()
+    with files.open_input_stream("bucket/labels.csv") as file:
+        exported = csv.read_csv(file)
+    assert exported.column_names == ["customer", "label"]
+    assert exported["customer"].equals(pa.chunked_array(table["customer"].chunks))
+    np.testing.assert_array_equal(exported["label"], Consensus.open(f"{bucket}/consensus.zarr").labels)
+    assert bigcons.metrics.adjusted_rand(truth, exported["label"].to_numpy()) > 0.9
 
 
 # Damage and hostility
