@@ -173,8 +173,8 @@ def _in_words(value: str) -> str:
 
 
 @contextmanager
-def telling_finished(out: str, what: str, overwrite: bool) -> Iterator[None]:
-    """Say so if the ``with`` block, instead of doing ``what``, found its result at ``out``.
+def telling_finished(out: str, what: str, overwrite: bool) -> Iterator[bool]:
+    """Say so if the ``with`` block, instead of doing ``what``, found its result at ``out``; yield whether.
 
     What a fit warned of when it was solved is said again.
     """
@@ -182,7 +182,7 @@ def telling_finished(out: str, what: str, overwrite: bool) -> Iterator[None]:
     from bigcons.tables.files import is_parquet
 
     is_there = not overwrite and (is_store(out) or is_parquet(out))
-    yield
+    yield is_there
     if is_there:
         click.echo(f"{out} already holds the result of this {what}.", err=True)
         from bigcons.stores.consensus import Consensus, cautions

@@ -154,7 +154,7 @@ def run(
     began = time.perf_counter()
     model = METHODS[method](**parameters)
     try:
-        with telling_finished(consensus_path, "run", overwrite):
+        with telling_finished(consensus_path, "run", overwrite) as is_there:
             model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
     except StoreExistsError as error:
         solve = ["bigcons", "solve", ensemble_path, "-m", method, "-k", _cluster_word(n_clusters)]
@@ -166,7 +166,7 @@ def run(
     except KeyboardInterrupt:
         click.echo(f"{ensemble_path} is complete and kept; repeat the command to resume.", err=True)
         raise
-    solving = time.perf_counter() - began
+    solving = None if is_there else time.perf_counter() - began
 
     made_with = ensemble.provenance
     low, high = made_with["n_clusters"]
@@ -236,8 +236,11 @@ def _generate(
     truth: tuple[Any, str | None],
     making: dict[str, Any],
     solving: tuple[str, dict[str, Any], str],
-) -> float:
-    """Generate the ensemble, once it is known that it can be solved and scored; return the seconds taken."""
+) -> float | None:
+    """Generate the ensemble, once it is known that it can be solved and scored; return the seconds taken.
+
+    That is None for one that is there.
+    """
     from bigcons import generate
     from bigcons.generate.kmeans import drawn_clusters, drawn_range
     from bigcons.generate.sampling import RandomShare
@@ -279,7 +282,7 @@ def _generate(
         )
         METHODS[method](**parameters).check_plan(PlannedEnsemble(out, data.n_objects, drawn), consensus)
     generate.kmeans(data, **making)
-    return time.perf_counter() - began
+    return None if made is not None else time.perf_counter() - began
 
 
 # A process of its own

@@ -53,13 +53,13 @@ from bigcons.stores.consensus import (
     fit_results,
 )
 from bigcons.stores.display import facts_table, import_pandas
-from bigcons.stores.ensemble import Ensemble, as_ensemble, as_soft_ensemble
+from bigcons.stores.ensemble import Ensemble, as_ensemble, as_read, as_soft_ensemble
 from bigcons.stores.generator import Generator
 from bigcons.stores.ids import id_array
 from bigcons.stores.pairs import PairTable
 from bigcons.tables.files import is_parquet, origin
 from bigcons.tables.ids import Ids
-from bigcons.tables.select import INDEX, Column, Columns, select
+from bigcons.tables.select import INDEX, Column, Columns, given_for, select
 from bigcons.validation import check_flag, check_int
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -211,7 +211,8 @@ class ConsensusClusterer(Estimator):
                 if self.random_state is None and resume:
                     seed = seed_of_run(path, finished) or seed
                 source = ensemble.path or origin(x)
-                output = Output(path, overwrite, resume, self._fingerprint(ensemble, seed), source)
+                fingerprint = self._fingerprint(ensemble, seed)
+                output = Output(path, overwrite, resume, fingerprint, source, as_read(given_for(x)))
                 if resume and finished is None:
                     refuse_conflicting_run(output)
             self._found_at: str | None = None
@@ -425,7 +426,7 @@ class ConsensusClusterer(Estimator):
                 history=getattr(self, "history_", None),
                 parameters={"method": type(self).__name__, **self.get_params(deep=False)},
                 results=fit_results(self),
-                provenance={"ensemble": out.source, **self._provenance(out)},
+                provenance={"ensemble": out.source, **out.read, **self._provenance(out)},
             )
             parts = self._placing_parts() if isinstance(self, PredictingClusterer) else None
             if parts is not None:

@@ -36,7 +36,7 @@ from bigcons.tables.encode import MISSING_AS_TEXT, NAME_OF_IDS
 from bigcons.tables.ids import Ids, SeenIds
 from bigcons.tables.intake import open_table
 from bigcons.tables.reading import loose_number
-from bigcons.tables.select import Column, Columns, choices_of, select
+from bigcons.tables.select import Column, Columns, choices_of, given_for, select
 from bigcons.tables.table import Rows, Table
 from bigcons.validation import check_rows
 
@@ -111,10 +111,7 @@ def open_features(
     chosen = select(source, id=id, columns=columns, drop=drop)
     table = open_table(chosen, "features", check=_refuse_types)
     are_chosen = any(choice.columns is not None for choice in choices_of(chosen))
-    options = {"log": log}
-    for choice in choices_of(chosen):
-        options |= {name: given for name, given in vars(choice).items() if given is not None}
-    options.pop("source", None)
+    options = {"log": log, **given_for(chosen)}
     plain = {name: getattr(given, "tolist", lambda given=given: given)() for name, given in options.items()}
     return Features(
         *(table,),

@@ -803,6 +803,13 @@ def test_messages__name_options_in_the_place_of_parameters(message, shown):
     assert with_options(message, command) == shown
 
 
+def test_solve__that_finds_its_result_took_no_time(ensemble, run, ran):
+    line = f"solve {ensemble} -k 3 -o c.zarr"
+    first = ran(line)
+    assert first.pop("seconds") > 0
+    assert json.loads(run(f"{line} --json").stdout) == {**first, "seconds": None}
+
+
 def test_solve__says_again_what_it_warned_of_where_the_result_is_there(run):
     labels = np.repeat(np.arange(3), 100)
     rng = np.random.default_rng(0)
