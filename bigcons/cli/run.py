@@ -198,10 +198,10 @@ def run(
         },
     }
     if truth is not None:
-        found = read_classes(classes, column, ensemble.n_objects, ensemble.id_column)
+        found, joined = read_classes(classes, column, ensemble.n_objects, ensemble.id_column)
         counts = truth_table(found, Consensus.open(consensus_path).label_rows)
         scores = {name: criterion(counts) for name, criterion in OF_TRUTH.items()}
-        result["scores"] = {"n_judged": int(counts.sum()), **scores}
+        result["scores"] = {"truth_rows": joined, "n_judged": int(counts.sum()), **scores}
     solved = Consensus.open(consensus_path)
     shown = {
         "ensemble": {
