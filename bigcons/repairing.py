@@ -59,6 +59,7 @@ from bigcons.stores.pairs import PairTable, ParquetPairTable, import_pairs
 from bigcons.stores.store import Manifested, create_arrays, list_arrays, read_layout
 from bigcons.tables.files import IN_MEMORY, STANDARD_INPUT, footer_of, is_parquet
 from bigcons.tables.ids import Ids
+from bigcons.tables.select import select
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
@@ -421,7 +422,8 @@ def _make_consensus(how: _How, body: dict[str, Any], scratch: Path) -> _Made:
     method = classes.get(str(given.pop("method", None)))
     if not isinstance(run, dict) or method is None:
         raise InvalidInputError("it is not the result of a fit, which could be repeated")
-    ensemble = as_ensemble(how.found(made_with.get("ensemble"), "its ensemble"), soft=True)
+    source = select(how.found(made_with.get("ensemble"), "its ensemble"), **made_with.get("read", {}))
+    ensemble = as_ensemble(source, soft=True)
     model = method()
     known = model.get_params(deep=False)
     free = {"out": None, "client": how.client, "memory": how.memory, "random_state": made_with["seed"]}

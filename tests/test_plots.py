@@ -551,6 +551,20 @@ def test_tree__shows_beside_it_what_each_partition_has_in_its_clusters():
         plots.tree(replace(tree, placer=None), partitions=True)
 
 
+def test_tree__is_titled_by_the_number_that_its_text_has():
+    noise = consensus_tree(np.random.default_rng(0).integers(4, size=(600, 20)), random_state=0)
+    titles = {K: plots.tree(noise, K).axes[0].get_title() for K in (None, 1, 3)}
+    assert repr(noise).startswith("ClusterTree(a single cluster; ")
+    assert titles == {
+        None: "a single cluster of 600 objects, and its first split",
+        1: "a single cluster of 600 objects",
+        3: "3 clusters of 600 objects",
+    }
+    found = consensus_tree(three_groups(200)[1], random_state=0)
+    assert plots.tree(found).axes[0].get_title() == "3 clusters of 200 objects"
+    assert repr(found).startswith("ClusterTree(3 clusters, ")
+
+
 def test_tree__of_a_single_partition_has_no_support_to_show():
     tree = consensus_tree(three_groups()[1][:, :1], random_state=0)
     assert [text.get_text() for text in plots.tree(tree, 3).axes[0].texts] == []

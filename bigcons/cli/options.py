@@ -239,9 +239,9 @@ missing_option: Decorator = click.option(
     multiple=True,
     callback=missing_labels,
     metavar="[NAME=]VALUE,...",
-    help="What is missing, in all columns or in one. For labels, values given here replace the rule that "
-    "negatives are missing; '' counts only empty cells.  [default: empty cells, NA and the like, negative "
-    "labels]",
+    help="What is missing, in all columns or in one: text in addition to the default, numbers, of labels, in "
+    "place of the negative ones; '' counts only empty cells.  [default: empty cells, NA and the like, "
+    "negative labels]",
 )
 
 

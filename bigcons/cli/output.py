@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import logging
@@ -136,7 +137,8 @@ _OPTION = re.compile(
     r" \((--[^)]+)\)"
 )
 """A parameter with its option, as in "overwrite=True (--overwrite)"."""
-_PARAMETER = re.compile(r"(?<![\w/])(\w+)=('[^']*'|[\w.:/-]*\w)")
+_VALUE = r"('[^']*'|\[[^]]*\]|\{[^}]*\}|[\w.:/-]*\w)"
+_PARAMETER = re.compile(rf"(?<![\w/])(\w+)={_VALUE}(?:, not {_VALUE})?")
 
 
 def with_options(message: str, command: click.Command | None) -> str:
@@ -145,21 +147,34 @@ def with_options(message: str, command: click.Command | None) -> str:
     known = {option.name: option for option in command.params} if command is not None else {}
 
     def as_option(found: re.Match[str]) -> str:
-        option, value = known.get(found[1]), found[2].strip("'")
+        option, value = known.get(found[1]), _in_words(found[2])
         if not isinstance(option, click.Option):
             return found[0]
+        rest = "" if found[3] is None else f", not {_in_words(found[3])}"
         if value == "None":
-            return f"no {option.opts[0]}"
+            return f"no {option.opts[0]}{rest}"
         if option.is_flag:
-            return (option.opts if value == "True" else option.secondary_opts or option.opts)[0]
-        return f"{option.opts[0]} {value}"
+            return (option.opts if value == "True" else option.secondary_opts or option.opts)[0] + rest
+        return f"{option.opts[0]} {value}{rest}"
 
     return _PARAMETER.sub(as_option, message)
 
 
+def _in_words(value: str) -> str:
+    """Return a value in a message of the library as the words of a command line."""
+    with suppress(ValueError, SyntaxError):
+        read = ast.literal_eval(value)
+        if isinstance(read, list):
+            is_range = all(isinstance(each, (int, float)) for each in read)
+            return (":" if is_range else ",").join("..." if each is ... else str(each) for each in read)
+        if isinstance(read, dict):
+            return " ".join(f"{name}={_in_words(str(values))}" for name, values in read.items())
+    return value.strip("'")
+
+
 @contextmanager
-def telling_finished(out: str, what: str, overwrite: bool) -> Iterator[None]:
-    """Say so if the ``with`` block, instead of doing ``what``, found its result at ``out``.
+def telling_finished(out: str, what: str, overwrite: bool) -> Iterator[bool]:
+    """Say so if the ``with`` block, instead of doing ``what``, found its result at ``out``; yield whether.
 
     What a fit warned of when it was solved is said again.
     """
@@ -167,7 +182,7 @@ def telling_finished(out: str, what: str, overwrite: bool) -> Iterator[None]:
     from bigcons.tables.files import is_parquet
 
     is_there = not overwrite and (is_store(out) or is_parquet(out))
-    yield
+    yield is_there
     if is_there:
         click.echo(f"{out} already holds the result of this {what}.", err=True)
         from bigcons.stores.consensus import Consensus, cautions

@@ -153,7 +153,7 @@ def run(
     began = time.perf_counter()
     model = METHODS[method](**parameters)
     try:
-        with telling_finished(consensus_path, "run", overwrite):
+        with telling_finished(consensus_path, "run", overwrite) as is_there:
             model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
     except StoreExistsError as error:
         solve = ["bigcons", "solve", ensemble_path, "-m", method, "-k", _cluster_word(n_clusters)]
@@ -165,7 +165,7 @@ def run(
     except KeyboardInterrupt:
         click.echo(f"{ensemble_path} is complete and kept; repeat the command to resume.", err=True)
         raise
-    solving = time.perf_counter() - began
+    solving = None if is_there else time.perf_counter() - began
 
     made_with = ensemble.provenance
     low, high = made_with["n_clusters"]
@@ -197,10 +197,10 @@ def run(
         },
     }
     if truth is not None:
-        found = read_classes(classes, column, ensemble.n_objects, ensemble.id_column)
+        found, joined = read_classes(classes, column, ensemble.n_objects, ensemble.id_column)
         counts = truth_table(found, Consensus.open(consensus_path).label_rows)
         scores = {name: criterion(counts) for name, criterion in OF_TRUTH.items()}
-        result["scores"] = {"n_judged": int(counts.sum()), **scores}
+        result["scores"] = {"truth_rows": joined, "n_judged": int(counts.sum()), **scores}
     solved = Consensus.open(consensus_path)
     shown = {
         "ensemble": {
@@ -235,8 +235,11 @@ def _generate(
     truth: tuple[Any, str | None],
     making: dict[str, Any],
     solving: tuple[str, dict[str, Any], str],
-) -> float:
-    """Generate the ensemble, once it is known that it can be solved and scored; return the seconds taken."""
+) -> float | None:
+    """Generate the ensemble, once it is known that it can be solved and scored; return the seconds taken.
+
+    That is None for one that is there.
+    """
     from bigcons import generate
     from bigcons.generate.kmeans import drawn_clusters, drawn_range
     from bigcons.generate.sampling import RandomShare
@@ -278,7 +281,7 @@ def _generate(
         )
         METHODS[method](**parameters).check_plan(PlannedEnsemble(out, data.n_objects, drawn), consensus)
     generate.kmeans(data, **making)
-    return time.perf_counter() - began
+    return None if made is not None else time.perf_counter() - began
 
 
 # A process of its own

@@ -67,8 +67,9 @@ def score(
     """Evaluate CONSENSUS by a truth, its ensemble or features.
 
     The truth is a .parquet, .csv, .tsv (or these compressed), .npy, .npz or .zarr, a folder, a pattern
-    or -, standard input; only the column is read. If the objects have ids, its rows may be in any order, and
-    of more objects. Objects without a class in it, or without a label in the consensus, are omitted.
+    or -, standard input; only the column is read. If the objects have ids, and it has them, its rows may be
+    in any order, and of more objects; truth_rows says how they were joined. Objects without a class in it, or
+    without a label in the consensus, are omitted.
     --missing is for the truth, --decimal for the features; --sep and --header are for both.
 
     matching_accuracy is H, also called the consistency index; micro_precision matches the largest overlaps
@@ -97,9 +98,9 @@ def score(
     result: dict[str, Any] = {"path": consensus, "n_objects": solved.n_objects, **counted}
     if truth is not None:
         read = select(truth, missing=missing, **reading)
-        classes = read_classes(read, column, solved.n_objects, solved.id_column, id)
+        classes, joined = read_classes(read, column, solved.n_objects, solved.id_column, id)
         table = truth_table(classes, solved.label_rows)
-        result["n_judged"] = int(table.sum())
+        result |= {"truth_rows": joined, "n_judged": int(table.sum())}
         result |= {name: criterion(table) for name, criterion in OF_TRUTH.items()}
     if ensemble is not None:
         result |= _by_ensemble(solved, ensemble, client)
@@ -162,11 +163,11 @@ def _by_ensemble(solved: Consensus, path: str, client: str | None) -> dict[str, 
 
 def read_classes(
     source: Any, column: str | None, n_objects: int, ids: Ids | None = None, id: str | None = None
-) -> np.ndarray:
-    """Return the classes of a truth file as integers, -1 where missing; only their column is read.
+) -> tuple[np.ndarray, str]:
+    """Return the classes of a truth file as integers, -1 where missing, and how its rows were joined.
 
-    Where the objects have ids and the file has them, in the column ``id`` or one of their name, its rows are
-    matched by them.
+    Only their column is read. Where the objects have ids and the file has them, in the column ``id`` or one
+    of their name, rows are matched by them.
     """
     import numpy as np
 
@@ -191,9 +192,10 @@ def read_classes(
     classes = truth.read(0, truth.n_objects)[:, 0]
     if ids is None or truth.id_column is None:
         _check_length(path, truth.n_objects, n_objects)
-        return classes
+        return classes, "in order"
+    joined = f"by {truth.id_column.facts.name}"
     if truth.id_column.facts.digest == ids.facts.digest:
-        return classes  # the same ids in the same order
+        return classes, joined  # the same ids in the same order
     found, known = truth.id_column.hold().values, ids.hold().values
     if found.type != known.type:
         raise InvalidIdsError(
@@ -205,7 +207,7 @@ def read_classes(
     rows = pc.index_in(known, value_set=found)
     if rows.null_count == len(rows):
         raise InvalidIdsError(f"{path} has none of the objects by {id}; check the column.", column=id)
-    return np.append(classes, classes.dtype.type(-1))[pc.fill_null(rows, -1).to_numpy()]
+    return np.append(classes, classes.dtype.type(-1))[pc.fill_null(rows, -1).to_numpy()], joined
 
 
 def _check_length(path: str, n_rows: int, n_objects: int) -> None:

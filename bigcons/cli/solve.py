@@ -177,7 +177,7 @@ def solve(
         )
     began = time.perf_counter()
     try:
-        with telling_finished(out, "solve", overwrite):
+        with telling_finished(out, "solve", overwrite) as is_there:
             _warn_of_stored(ensemble)
             table = select(ensemble, **reading)
             model.fit(select(table, **chosen), out=out, overwrite=overwrite, start=start)
@@ -185,7 +185,7 @@ def solve(
         if not can_resume(out):
             click.echo("No checkpoint was reached; the solve will start from the beginning.", err=True)
         raise
-    results = {"seconds": time.perf_counter() - began, **results_of(model)}
+    results = {"seconds": None if is_there else time.perf_counter() - began, **results_of(model)}
     solved = Consensus.open(out)
     of_ensemble = ["--ensemble", ensemble] if is_store(ensemble) else []
     commands = [

@@ -33,14 +33,15 @@ def info(store: str) -> None:
     from bigcons.stores.consensus import OF_SIZES, Consensus, stored_clusters_in_words
     from bigcons.stores.opening import open_store
 
-    left = leftovers_of(store)
     try:
         opened = open_store(store)
         result = shown = opened.info()
         if isinstance(opened, Consensus):
             results = {name: value for name, value in result["results"].items() if name not in OF_SIZES}
             shown = {**with_clusters(result, stored_clusters_in_words(opened)), "results": results}
+        left = leftovers_of(store)
     except StoreNotFoundError:
+        left = leftovers_of(store)
         if not left:
             raise
         result = shown = {"kind": None, "path": store}

@@ -14,7 +14,7 @@ from bigcons.cli.options import (
     random_state_option,
     scheduler_option,
 )
-from bigcons.cli.output import emit, reporting, table
+from bigcons.cli.output import amount, emit, reporting, table
 
 SHOWN = 20
 
@@ -79,13 +79,14 @@ def tree(
         )
     K = 2 * found.choice.n_clusters if n_clusters is None else n_clusters
     all_splits = found.table()
+    n_all = len(all_splits)
     n_splits = int((np.maximum.accumulate(all_splits["n_clusters"].to_numpy()) < K).sum()) + 1
     splits: list[dict[str, Any]] = all_splits.slice(0, n_splits).to_pylist()
     if out is not None and out.lower().endswith((".png", ".pdf", ".svg")):
         plots.tree(found, n_clusters).savefig(out)
     elif out is not None:
         types = dict(zip(all_splits.column_names, all_splits.schema.types, strict=True))
-        with export_to(out, len(all_splits), types, overwrite=overwrite) as write:
+        with export_to(out, n_all, types, overwrite=overwrite) as write:
             write([column.combine_chunks() for column in all_splits.columns])
     result = {
         "ensemble": store,
@@ -102,8 +103,8 @@ def tree(
             for row in rows:
                 row |= {column: f"~{row[column]}" for column in ("objects", "larger", "smaller")}
         parts.append(table(list(splits[0]), rows))
-    if len(splits) > SHOWN:
-        parts.append(f"... and {len(splits) - SHOWN:,} lower splits; -o FILE.csv writes all.")
+    if (n_lower := n_all - min(len(splits), SHOWN)) > 0:
+        parts.append(f"... and {amount(n_lower, 'lower split')}; -o FILE.csv writes all.")
     emit(result, "\n\n".join([*parts, *([] if out is None else [f"{out} is written."])]))
 
 

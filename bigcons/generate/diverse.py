@@ -140,7 +140,7 @@ def diverse(
         n_tasks = _n_tasks(data, names, budget, matrix_copies(engine))
         scaling = measure(data, standardize=standardize)
         of_data: dict[str, object] = {} if data.ids is None else {"ids": data.ids.facts.in_words}
-        of_data["features_checksum"] = scaling.checksum
+        of_data |= {"read": data.options, "features_checksum": scaling.checksum}
         made_with |= {**of_data, "source": data.where, "bigcons": __version__}
         if finished is not None:
             return take_finished(finished, of_data)

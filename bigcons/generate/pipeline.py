@@ -239,6 +239,7 @@ class Call(NamedTuple):
             "n_objects": self.data.n_objects,
             "features": self.data.encoding.with_scaling(scaling).column_names(),
             "columns": [code.name for code in self.data.encoding.columns],
+            "read": self.data.options,
             "features_checksum": scaling.checksum,
             "bigcons": __version__,
             "scikit_learn": sklearn_version,

@@ -49,6 +49,9 @@ _KEPT = {
     "trained partitions": "centers-*.npy",
     "blocks of labels": "labels-*.npy",
 }
+_READ = "read"
+_OF_FEATURES = ("ids", "columns", "features", "features_checksum")
+"""What comes of the features and how they are read: where one differs, so may those that follow."""
 _VERSIONS = ("bigcons", "scikit_learn")
 """Entries in which a finished result may differ."""
 
@@ -195,7 +198,21 @@ def _check_same(finished: Ensemble, asked: Mapping[str, Any]) -> None:
     found |= {"n_partitions": finished.n_partitions, "n_objects": finished.n_objects}
     wanted = json.loads(json.dumps(asked))
     wanted = {name: new for name, new in wanted.items() if name not in _VERSIONS and new is not None}
-    refuse_other(finished.path or "", differences(found, wanted, short))
+    refuse_other(finished.path or "", _told(found, wanted))
+
+
+def _told(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """Describe how what was made differs from what is wanted; "" if it does not.
+
+    Features differ in what they are or in how they were read. The options that say so differ alone where
+    they change nothing; where other features come of them, they are told in the place of these.
+    """
+    other = [name for name in _OF_FEATURES if name in wanted and found.get(name) != wanted[name]]
+    was, asked = (entries.get(_READ) or {} for entries in (found, wanted))
+    of_options = differences({**dict.fromkeys(asked), **was}, {**dict.fromkeys(was), **asked})
+    left_out = {_READ, *(other if of_options else other[1:])}
+    rest = {name: value for name, value in wanted.items() if name not in left_out}
+    return "; ".join(filter(None, [of_options if other else "", differences(found, rest, short)]))
 
 
 @contextmanager
@@ -256,7 +273,8 @@ def open_scratch(
         for left in filter(is_left, folder.glob(".*.partial")):
             left.unlink(missing_ok=True)
         seed = _join(folder, parameters, seed, seed_is_given=seed_is_given)
-        yield Scratch(folder, seed, key_of({**parameters, _SEED: seed}))
+        determining = {name: value for name, value in parameters.items() if name != _READ}
+        yield Scratch(folder, seed, key_of({**determining, _SEED: seed}))
         shutil.rmtree(folder)
 
 
@@ -271,7 +289,7 @@ def _join(folder: Path, parameters: dict[str, Any], seed: int, *, seed_is_given:
     found, old_seed = _read_record(record)
     if seed_is_given:
         wanted[_SEED], found[_SEED] = seed, old_seed
-    if told := differences(found, {**dict.fromkeys(found), **wanted}, short):
+    if told := _told(found, {**dict.fromkeys(found), **wanted}):
         raise StoreError(
             f"{folder} holds partitions made with {told}; "
             "repeat the call that made them, or start over with overwrite=True (--overwrite).",

@@ -9,6 +9,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.plots.drawing import GUIDE, new_figure, shortened, tree_of
+from bigcons.stores.clusters import count_in_words
 from bigcons.validation import check_int
 
 if TYPE_CHECKING:
@@ -105,7 +106,10 @@ def tree(tree: Any, n_clusters: int | None = None, *, partitions: bool = False) 
         axes.set(xlim=(0.0, last), ylim=(-0.7, K - 0.3), xlabel="split, from the highest down")
         axes.set_xticks(sorted(x.values())[:: max((K - 1) // 12, 1)])
         shares = f", shares of {tree.sizes.sum():,} of them" if tree.is_sampled else ""
-        axes.set_title(f"{K} clusters of {tree.n_objects:,} objects{shares}", fontsize=9)
+        told = 1 if n_clusters is None and tree.choice.n_clusters == 1 else K
+        split = ", and its first split" if told < K else ""
+        title = f"{count_in_words(told)} of {tree.n_objects:,} objects{split}{shares}"
+        axes.set_title(title, fontsize=9)
         figure.colorbar(scale, ax=axes, label="support", pad=0.02, aspect=20, shrink=min(1.0, 12 / K),
                         location="left")  # fmt: skip
     return figure

@@ -53,13 +53,13 @@ from bigcons.stores.consensus import (
     fit_results,
 )
 from bigcons.stores.display import facts_table, import_pandas
-from bigcons.stores.ensemble import Ensemble, as_ensemble, as_soft_ensemble
+from bigcons.stores.ensemble import Ensemble, as_ensemble, as_read, as_soft_ensemble
 from bigcons.stores.generator import Generator
-from bigcons.stores.ids import id_array
+from bigcons.stores.ids import data_frame, ids_first
 from bigcons.stores.pairs import PairTable
 from bigcons.tables.files import is_parquet, origin
 from bigcons.tables.ids import Ids
-from bigcons.tables.select import INDEX, Column, Columns, select
+from bigcons.tables.select import Column, Columns, given_for, select
 from bigcons.validation import check_flag, check_int
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -211,7 +211,8 @@ class ConsensusClusterer(Estimator):
                 if self.random_state is None and resume:
                     seed = seed_of_run(path, finished) or seed
                 source = ensemble.path or origin(x)
-                output = Output(path, overwrite, resume, self._fingerprint(ensemble, seed), source)
+                fingerprint = self._fingerprint(ensemble, seed)
+                output = Output(path, overwrite, resume, fingerprint, source, as_read(given_for(x)))
                 if resume and finished is None:
                     refuse_conflicting_run(output)
             self._found_at: str | None = None
@@ -425,7 +426,7 @@ class ConsensusClusterer(Estimator):
                 history=getattr(self, "history_", None),
                 parameters={"method": type(self).__name__, **self.get_params(deep=False)},
                 results=fit_results(self),
-                provenance={"ensemble": out.source, **self._provenance(out)},
+                provenance={"ensemble": out.source, **out.read, **self._provenance(out)},
             )
             parts = self._placing_parts() if isinstance(self, PredictingClusterer) else None
             if parts is not None:
@@ -504,23 +505,24 @@ class ConsensusClusterer(Estimator):
         return self._trust.trust if isinstance(self._trust, Consensus) else self._trust
 
     def to_pandas(self, *, memberships: bool = False) -> Any:
-        """Return the results as a pandas data frame: a row for each object, with its id as index, if known.
+        """Return the results as a pandas data frame with a row for each object, as `Consensus.to_pandas`.
 
-        Columns are ``label`` and, where ``trust_`` is known, ``confidence``, ``second_labels`` and
+        Columns are the ids, if known, under the name that they came with, or they are the index if they were
+        one; ``label`` and, where ``trust_`` is known, ``confidence``, ``second_labels`` and
         ``second_confidence``; with ``memberships``, also ``cluster_0``, ``cluster_1``, ....
         """
         check_is_fitted(self)
-        pd = import_pandas()
+        import_pandas()
+        import pyarrow as pa
+
         columns = {"label": self.labels_}
         if self._trust is not None:
             columns |= {name: getattr(self.trust_, name) for name in TRUST}
         if memberships:
             columns |= {f"cluster_{k}": column for k, column in enumerate(np.asarray(self.memberships_).T)}
-        index = None
         if self._ids is not None:
-            name = self._ids.facts.name
-            index = pd.Index(id_array(self._ids), name=None if name == INDEX else name)
-        return pd.DataFrame(columns, index)
+            columns = ids_first(columns, self._ids, self._ids.hold().values)
+        return data_frame(pa.table(columns), self._ids)
 
     def _fingerprint(self, ensemble: Ensemble, seed: int) -> dict[str, Any]:
         """Return the facts that a resumed solve must share with the interrupted one."""

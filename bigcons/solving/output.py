@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bigcons.errors import CorruptStoreError, StoreLockedError
@@ -35,6 +36,8 @@ class Output(NamedTuple):
     """Method, parameters, seed and labels: a run continues only with the same."""
     source: str = IN_MEMORY
     """What the labels are read from, in words."""
+    read: Mapping[str, Any] = MappingProxyType({})
+    """The entry of the provenance with what was chosen of a table, and how it was read."""
 
 
 @contextmanager

@@ -62,7 +62,7 @@ class BucketPlace(Place):
         """Return whether an object has this key or a key below it."""
         import obstore
 
-        with bucket_errors(str(self)):
+        with bucket_errors(self):
             return any(len(batch) for batch in obstore.list(self.bucket, self.key)) or self.is_file()
 
     def is_file(self) -> bool:
@@ -73,7 +73,7 @@ class BucketPlace(Place):
         """Return the next component of all keys below, sorted."""
         import obstore
 
-        with bucket_errors(str(self)):
+        with bucket_errors(self):
             found = obstore.list_with_delimiter(self.bucket, self.key)
         keys = [*found["common_prefixes"], *(entry["path"] for entry in found["objects"])]
         return sorted(key.rpartition("/")[2] for key in keys)
@@ -82,14 +82,14 @@ class BucketPlace(Place):
         """Return the total size of the objects below."""
         import obstore
 
-        with bucket_errors(str(self)):
+        with bucket_errors(self):
             return sum(entry["size"] for batch in obstore.list(self.bucket, self.key) for entry in batch)
 
     def stamp(self) -> Hashable:
         """Return the entity tag, version and size of the object."""
         import obstore
 
-        with bucket_errors(str(self)):
+        with bucket_errors(self):
             try:
                 found = obstore.head(self.bucket, self.key)
             except FileNotFoundError:
@@ -100,7 +100,7 @@ class BucketPlace(Place):
         """Return the object, streamed so that memory holds it only once."""
         import obstore
 
-        with bucket_errors(str(self)):
+        with bucket_errors(self):
             found = obstore.get(self.bucket, self.key)
             content = bytearray(checked_size(found.meta["size"], at_most, self))
             filled = 0
@@ -124,7 +124,7 @@ class BucketPlace(Place):
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        with bucket_errors(str(self)):
+        with bucket_errors(self):
             try:
                 version = obstore.put(self.bucket, self.key, content, mode=mode)
             except (AlreadyExistsError, PreconditionError):
@@ -135,31 +135,38 @@ class BucketPlace(Place):
         """Remove the object with this key and all below."""
         import obstore
 
-        with bucket_errors(str(self)), suppress(FileNotFoundError):
+        with bucket_errors(self), suppress(FileNotFoundError):
             for batch in obstore.list(self.bucket, self.key, chunk_size=1000):
                 obstore.delete(self.bucket, [entry["path"] for entry in batch])
             obstore.delete(self.bucket, self.key)
 
     def for_zarr(self, *, read_only: bool) -> Any:
         """Return a store rooted at this folder; otherwise Zarr marks all folders above it as groups."""
-        return _FolderStore(_connect_to(self.root, self.key), read_only=read_only)
+        return _FolderStore(self, read_only=read_only)
 
 
 class _FolderStore(ObjectStore[Any]):
     """A Zarr store of a folder in a bucket; distinguishes missing objects from unreachable servers."""
 
+    def __init__(self, folder: BucketPlace, *, read_only: bool = False) -> None:
+        super().__init__(_connect_to(folder.root, folder.key), read_only=read_only)
+        self.folder = folder
+
+    def with_read_only(self, read_only: bool = False) -> _FolderStore:
+        return _FolderStore(self.folder, read_only=read_only)
+
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        with bucket_errors(f"{self.store.prefix}/{key}"):
+        with bucket_errors(self.folder / key):
             return await super().get(key, prototype, byte_range)
 
     async def exists(self, key: str) -> bool:
-        with bucket_errors(f"{self.store.prefix}/{key}"):
+        with bucket_errors(self.folder / key):
             return await super().exists(key)
 
     async def set(self, key: str, value: Buffer) -> None:
-        with bucket_errors(f"{self.store.prefix}/{key}"):
+        with bucket_errors(self.folder / key):
             await super().set(key, value)
 
 
@@ -207,7 +214,7 @@ def _connect(
 
 
 @contextmanager
-def bucket_errors(where: str) -> Iterator[None]:
+def bucket_errors(place: BucketPlace) -> Iterator[None]:
     """Turn obstore's errors about a server, a bucket or credentials into a one-line StoreError.
 
     A missing object remains a FileNotFoundError.
@@ -219,32 +226,33 @@ def bucket_errors(where: str) -> Iterator[None]:
     except (BaseError, FileNotFoundError) as error:
         if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in str(error):
             raise
-        raise StoreError(f"{where} {_complaint(where, error)}", path=where) from None
+        raise StoreError(_complaint(place, error), path=str(place)) from None
 
 
-def _complaint(where: str, error: Exception) -> str:
+def _complaint(place: BucketPlace, error: Exception) -> str:
+    """Return what is wrong with the bucket of ``place``, or with the credentials for the place itself."""
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
-    text = str(error)
+    text, bucket = str(error), place.root
     keys, server = "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL and AWS_REGION"
     for service, scheme, settings in (("GCS", "gs:", "GOOGLE_*"), ("MicrosoftAzure", "az", "AZURE_*")):
-        if service in text or where.startswith(scheme):
+        if service in text or bucket.startswith(scheme):
             keys = server = f"the {settings} settings"
     if "NoSuchBucket" in text:
-        return "is in a bucket that does not exist; check the URL, or create the bucket."
+        return f"{bucket} does not exist; check the URL, or create the bucket."
     if "latest/api/token" in text:  # obstore's last resort: the metadata service of a cloud instance
         return (
-            "needs credentials, and none were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
-            "(or AWS_SKIP_SIGNATURE=true for a public bucket)."
+            f"{bucket} needs credentials, and none were found; set AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY (or AWS_SKIP_SIGNATURE=true for a public bucket)."
         )
     status = re.search("status code: (40[13])", text)  # of a refused list, which is a general error
     if status or isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
         code = re.search("<Code>([A-Za-z]{1,40})</Code>", text)
         answer = " ".join(found[1] for found in (status, code) if found)
         return (
-            f"cannot be accessed with these credentials{f' (the server says {answer})' if answer else ''}; "
-            f"check {keys} and their permissions."
+            f"{place} cannot be accessed with these credentials"
+            f"{f' (the server says {answer})' if answer else ''}; check {keys} and their permissions."
         )
     if "builder error" in text:
-        return "is on a server without TLS (http); set AWS_ALLOW_HTTP=true to allow it."
-    return f"cannot be reached ({first_line(error)}); check the network, {server}."
+        return f"{bucket} is on a server without TLS (http); set AWS_ALLOW_HTTP=true to allow it."
+    return f"{bucket} cannot be reached ({first_line(error)}); check the network, {server}."

@@ -322,15 +322,28 @@ def _hash_of(arrays: Mapping[str, np.ndarray], head: Mapping[str, Any]) -> str:
     return digest.hexdigest()
 
 
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
+
+
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], show: Callable[[Any], str] = str) -> str:
     """Describe how the parameters and data of a stored run differ from those wanted; "" if they do not.
 
-    ``show`` turns a value into text; of data, which have a checksum, it is said that they are others. Entries
-    that the stored run lacks are named if nothing else differs.
+    ``show`` turns a value into text; of data, which have a checksum, it is said that they are others, and of
+    names, which differ. Entries that the stored run lacks are named if nothing else differs.
     """
 
     def one(name: str) -> str:
-        texts = [show(entries.get(name)) for entries in (found, wanted)]
+        if name.endswith("_checksum"):
+            return f"other {name.removesuffix('_checksum')}"
+        values: list[Any] = [entries.get(name) for entries in (found, wanted)]
+        if all(_are_names(names) for names in values):
+            more, fewer = ([e for e in one if e not in two] for one, two in (values, values[::-1]))
+            if not more and not fewer:
+                return f"{name} in another order"
+            and_not = f", not {show(fewer)[1:-1]}" if fewer else " in addition"
+            return f"{name} {show(more)[1:-1]}{and_not}" if more else f"no {name} {show(fewer)[1:-1]}"
+        texts = [show(value) for value in values]
         if not any(" crc " in text for text in texts):
             return f"{name}={texts[0]}, not {texts[1]}"
         was, is_now = (text.partition(",")[0] for text in texts)

@@ -80,7 +80,7 @@ class NClustersChoice:
         return {name: float(values[at]) for name, values in self.table.items()}
 
     def __repr__(self) -> str:
-        told = [_count_in_words(self.n_clusters), *filter(None, [choice_in_words(self)])]
+        told = [count_in_words(self.n_clusters), *filter(None, [choice_in_words(self)])]
         return f"NClustersChoice({'; '.join(told)})"
 
     def _repr_html_(self) -> str:
@@ -114,7 +114,7 @@ def tree_in_words(tree: ClusterTree) -> str:
     """Return the number recommended, the support of its splits, and the next best number."""
     K, next_best = tree.choice.n_clusters, tree.choice.runner_up
     support = tree.support[np.array(list(tree.branches()), int) - len(tree.sizes)]
-    told = _count_in_words(K)
+    told = count_in_words(K)
     if K > 1 and not np.isnan(support).any():
         told += f", support {support.mean():.2f}, at least {support.min():.2f}"
     if tree.p_values is not None and tree.p_values.size:
@@ -124,7 +124,7 @@ def tree_in_words(tree: ClusterTree) -> str:
     return told if tree.choice.is_clear else f"{told}; no number stands out"
 
 
-def _count_in_words(n_clusters: int) -> str:
+def count_in_words(n_clusters: int) -> str:
     """Return how many clusters there are."""
     return f"{n_clusters} clusters" if n_clusters > 1 else "a single cluster"
 

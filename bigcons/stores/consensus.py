@@ -25,7 +25,7 @@ from bigcons.storage.places import place_of
 from bigcons.stores.clusters import TRUST_ROW, ClusterTree, Trust, arrow_table, cluster_rows
 from bigcons.stores.display import facts_table, import_pandas
 from bigcons.stores.export import export_to
-from bigcons.stores.ids import StoredIds, id_array, ids_of, write_ids
+from bigcons.stores.ids import StoredIds, data_frame, id_array, ids_first, ids_of, write_ids
 from bigcons.stores.lazy import dask_rows, dataset_of_consensus
 from bigcons.stores.store import (
     Column,
@@ -39,7 +39,6 @@ from bigcons.stores.store import (
     write_file,
 )
 from bigcons.tables.ids import Ids
-from bigcons.tables.select import INDEX
 from bigcons.validation import check_int, check_number, check_rows
 
 KIND = "consensus"
@@ -272,10 +271,7 @@ class Consensus(Objects):
         """Return a pandas dataframe, see `to_arrow`; ids that were an index are its index again."""
         import_pandas()
         found = self.to_arrow(memberships=memberships, confidence=confidence, min_confidence=min_confidence)
-        if self.id_column is None or not self.id_column.facts.is_index:
-            return found.to_pandas()
-        name = found.column_names[0]
-        return found.to_pandas().set_index(name).rename_axis(None if name == INDEX else name)
+        return data_frame(found, self.id_column)
 
     @property
     def trust(self) -> Trust:
@@ -398,9 +394,7 @@ class Consensus(Objects):
                     columns[f"top_{rank}_membership"] = soft[np.arange(len(soft)), largest]
         if self.id_column is None or not with_ids:
             return columns
-        name = self.id_column.facts.name
-        ids = self.id_column.as_they_came(self.id_column.read(*rows))
-        return {"id" if name in columns else name: ids, **columns}
+        return ids_first(columns, self.id_column, self.id_column.read(*rows))
 
     def read_placing(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return what places new objects in the clusters: facts and arrays of the method.

@@ -177,7 +177,7 @@ class Ensemble(Objects):
         provenance = {"made_by": "from_labels", "source": describe(x)}
         how = {"missing": missing, "header": header, "orientation": orientation}
         table = _table_of(select(x, id=id, columns=columns, drop=drop, **how))
-        provenance |= _as_read(how)
+        provenance |= as_read(how)
         return _with_warnings(ensemble_of(table, provenance=provenance, names=names))
 
     @classmethod
@@ -868,7 +868,7 @@ def _given(table: Table, x: Any) -> Ensemble | None:
     """Return the ensemble of a table that is in Parquet files, opened lazily; None of another table."""
     provenance: dict[str, Any] = {"made_by": "from_labels", "source": describe(x)}
     for choice in choices_of(x):
-        provenance |= _as_read({"missing": choice.missing})
+        provenance |= as_read({"missing": choice.missing})
     rows = given_rows(table, provenance)
     return None if rows is None else _with_warnings(Ensemble(rows, rows.header, None))
 
@@ -915,7 +915,7 @@ def import_labels(
     """
     how = {"missing": missing, "header": header, "orientation": orientation}
     given = {"id": id, "columns": columns, "drop": drop, "chunk_rows": chunk_rows, **how}
-    provenance = {"made_by": "import_labels", **provenance_of_files(source, given), **_as_read(how)}
+    provenance = {"made_by": "import_labels", **provenance_of_files(source, given), **as_read(how)}
     if _prepared(out, overwrite, provenance):
         return Ensemble.open(out)
     table = _table_of(select(source, id=id, columns=columns, drop=drop, **how))
@@ -933,14 +933,15 @@ def _prepared(out: StorePath, overwrite: bool, provenance: dict[str, Any]) -> bo
     return False
 
 
-def _as_read(how: dict[str, Any]) -> dict[str, Any]:
+def as_read(how: dict[str, Any]) -> dict[str, Any]:
     """Return the entry of a provenance with how a table was read, as JSON values, if a call said so."""
     given = {name: value for name, value in how.items() if value is not None}
-    return {"read": json.loads(json.dumps(given, default=_plain))} if given else {}
+    text = json.dumps(given, default=_plain)
+    return {"read": json.loads(text, parse_constant=lambda _: None)} if given else {}
 
 
 def _plain(value: Any) -> Any:
-    """Return numbers of numpy, and sets, as JSON values; other values of ``missing`` are null."""
+    """Return numbers of numpy, and sets, as JSON values; NaN and others of ``missing`` are null."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return list(value) if hasattr(value, "__iter__") else None

@@ -96,7 +96,6 @@ class StoredRows(ABC):
     dtype: np.dtype
     chunk_columns: int
     """Columns that a checksum covers."""
-    n_bytes: int
     remedy: str = ""
     """How else than by more memory reading would fit into a budget; continues "raise it to X"."""
     store: Store
@@ -111,6 +110,11 @@ class StoredRows(ABC):
         with consistent(path, RESTORE):
             self._take(store.body)
 
+    @property
+    def n_bytes(self) -> int:
+        """What the store takes: labels, ids, original values and all else."""
+        return self.path.n_bytes()
+
     def _take(self, body: dict[str, Any]) -> None:
         """Set what the body of a manifest says; raises KeyError, TypeError or ValueError if inconsistent."""
         n_objects, chunk_rows, names = body["n_objects"], body["chunk_rows"], list(map(str, body["names"]))
@@ -123,7 +127,6 @@ class StoredRows(ABC):
         require(body["dtype"] in (*soft, *hard), f"dtype {body['dtype']!r}")
         self.dtype = np.dtype(body["dtype"])
         self.chunk_columns = body["chunk_columns"]
-        self.n_bytes = body["n_bytes"]
         generator = self._files["generator_checksum"]
         self.header = Header(
             *(n_objects, names, n_clusters, n_labeled, chunk_rows, body["provenance"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from fnmatch import fnmatchcase
 from typing import Any
@@ -36,7 +36,7 @@ from bigcons.tables.encode import MISSING_AS_TEXT, NAME_OF_IDS
 from bigcons.tables.ids import Ids, SeenIds
 from bigcons.tables.intake import open_table
 from bigcons.tables.reading import loose_number
-from bigcons.tables.select import Column, Columns, choices_of, select
+from bigcons.tables.select import Column, Columns, choices_of, given_for, select
 from bigcons.tables.table import Rows, Table
 from bigcons.validation import check_rows
 
@@ -109,7 +109,14 @@ def open_features(
     chosen = select(source, id=id, columns=columns, drop=drop)
     table = open_table(chosen, "features", check=_refuse_types)
     are_chosen = any(choice.columns is not None for choice in choices_of(chosen))
-    return Features(table, log=log, are_chosen=are_chosen)
+    options = {"log": log, **given_for(chosen)}
+    plain = {name: getattr(given, "tolist", lambda given=given: given)() for name, given in options.items()}
+    return Features(
+        *(table,),
+        log=log,
+        are_chosen=are_chosen,
+        options={name: str(given) for name, given in plain.items() if given is not None},
+    )
 
 
 def encoded_features(source: object, encoding: FeatureEncoding, id: Column | None = None) -> Features:
@@ -160,6 +167,8 @@ class Features(Objects):
         Name of the source in messages: its path, or "features".
     ids
         What identifies the objects, if that is known.
+    options
+        How it was chosen and read, as far as that was given: parameters of `select`, and ``log``, as text.
     """
 
     def __init__(
@@ -169,10 +178,12 @@ class Features(Objects):
         may_be_missing: bool = False,
         log: Columns | None = None,
         are_chosen: bool = False,
+        options: Mapping[str, str] | None = None,
         encoding: FeatureEncoding | None = None,
     ) -> None:
         self._table = table
         self._may_be_missing = may_be_missing
+        self.options: dict[str, str] = dict(options or {})
         self.where: str = table.where
         self.ids: Ids | None = table.ids
         self.id_column: Ids | None = self.ids

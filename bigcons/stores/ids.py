@@ -32,6 +32,7 @@ from bigcons.tables.ids import (
 )
 from bigcons.tables.intake import open_table
 from bigcons.tables.memory import ColumnsTable
+from bigcons.tables.select import INDEX
 from bigcons.validation import check_int
 
 _TEXT_CHUNK = 1 << 20
@@ -64,6 +65,21 @@ def id_array(ids: Ids) -> np.ndarray:
     """Return all ids as an array ``(n_objects,)`` of numbers, or text as objects."""
     found: np.ndarray = ids.hold().values.to_numpy(zero_copy_only=False)
     return found
+
+
+def ids_first(columns: dict[str, Any], ids: Ids, values: Any) -> dict[str, Any]:
+    """Return columns of some objects, and first the ``values`` of their ids, as these came."""
+    name = ids.facts.name
+    return {"id" if name in columns else name: ids.as_they_came(values), **columns}
+
+
+def data_frame(table: Any, ids: Ids | None) -> Any:
+    """Return an Arrow table as a pandas data frame; its first column is its index if the ids were one."""
+    found = table.to_pandas()
+    if ids is None or not ids.facts.is_index:
+        return found
+    name = table.column_names[0]
+    return found.set_index(name).rename_axis(None if name == INDEX else name)
 
 
 def ids_at(ids: Ids, rows: np.ndarray) -> HeldIds:

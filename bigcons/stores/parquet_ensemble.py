@@ -467,7 +467,6 @@ class GivenRows(PartedRows):
             *(n_objects, names, n_clusters, n_labeled, chunk_rows, provenance), ids=table.ids
         )
         self.dtype: np.dtype = label_dtype(self.header.n_clusters)
-        self.n_bytes: int = sum(file.stat().st_size for file in files.files())
         self._ends: np.ndarray = np.cumsum(files.group_rows())
         self._held: dict[int, np.ndarray] = {}
         self._decoding = threading.Lock()
@@ -476,6 +475,11 @@ class GivenRows(PartedRows):
                 f", or store {self.path} by bigcons import, in smaller chunks than its row groups of "
                 f"{max(files.group_rows()):,} rows"
             )
+
+    @property
+    def n_bytes(self) -> int:
+        """What the files take."""
+        return sum(file.stat().st_size for file in self._source.files())
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_held": {}, "_decoding": None}

@@ -171,7 +171,7 @@ class ArrayWriter(RowsWriter):
             self._shared = kept.store.manifest.shared.grown(
                 kept.store.data, kept.generation, grid, n_rows, n_columns
             )
-            self._kept_bytes = kept.n_bytes if self._shared.folders else 0
+            self._kept_bytes = kept.store.body["n_bytes"] if self._shared.folders else 0
         if kept_columns:
             self._kept_checksums = kept.checksums[:, :kept_columns].tolist()
         else:

@@ -139,6 +139,14 @@ def choices_of(x: Any) -> list[Selection]:
     return [*choices_of(x.source), x] if isinstance(x, Selection) else []
 
 
+def given_for(x: Any) -> dict[str, Any]:
+    """Return what `select` was given for a source, by parameter; later choices go before earlier ones."""
+    given = {
+        name: value for choice in choices_of(x) for name, value in vars(choice).items() if value is not None
+    }
+    return {name: value for name, value in given.items() if name != "source"}
+
+
 def reading_of(choices: Sequence[Selection]) -> Reading:
     """Return how the source of some choices is read."""
     given = [

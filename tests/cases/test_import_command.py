@@ -81,7 +81,7 @@ def test_import__with_what_is_missing(ok, run, options, a, b):
     ok("solve", "x.csv", *options, "-k", 2, "-m", "best", "-o", "c.zarr")
     assert Consensus.open("c.zarr").n_objects == 3
     told = run("import", "x.csv", "--missing", "3", "-o", "e.zarr")
-    assert "was made with missing=" in told.stderr
+    assert "was made with --missing " in told.stderr
     assert (
         "give one kind" in run("import", "x.csv", "--missing", "3", "--missing", "a=4", "-o", "f.zarr").stderr
     )
@@ -95,6 +95,34 @@ def test_repair__reads_the_table_as_it_was_read(ok):
     chunk.write_bytes(b"damaged")
     ok("verify", "e.zarr", "--repair")
     np.testing.assert_array_equal(Ensemble.open("e.zarr").read(0, 3), labels)
+
+
+def test_solve__of_a_table_says_how_it_was_read_and_can_be_repaired_so(ok):
+    table = {"who": [5, 6, 7, 8], "a": [0, 0, 1, 9], "b": [0, 0, 1, 1], "day": [3, 3, 4, 5]}
+    pd.DataFrame(table).to_csv("x.csv", index=False)
+    ok(
+        "solve",
+        "x.csv",
+        "--id",
+        "who",
+        "--drop",
+        "day",
+        "--missing",
+        "9",
+        "-k",
+        2,
+        "-m",
+        "best",
+        "-o",
+        "c.zarr",
+    )
+    found = Consensus.open("c.zarr")
+    assert found.provenance["read"] == {"id": "who", "drop": ["day"], "missing": ["9"]}
+    labels = found.labels
+    chunk = next(path for path in Path("c.zarr").rglob("*") if path.is_file() and "/c/" in str(path))
+    chunk.write_bytes(b"damaged")
+    ok("verify", "c.zarr", "--repair")
+    np.testing.assert_array_equal(Consensus.open("c.zarr").labels, labels)
 
 
 def test_import__says_whether_there_is_a_header(ok, run):

@@ -231,7 +231,7 @@ def test_h5ad__any_column_of_names_may_be_a_truth_beside_measurements(tmp_path):
     path = str(tmp_path / "x.h5ad")
     with anndata.settings.override(allow_write_nullable_strings=True):
         anndata.AnnData(np.eye(3, dtype=np.float32), obs).write_h5ad(path)
-    assert read_classes(path, "type", 3).tolist() == [1, 0, 1]
+    assert read_classes(path, "type", 3)[0].tolist() == [1, 0, 1]
     with pytest.raises(InvalidInputError, match="has the columns n_genes, type; choose one with --column"):
         read_classes(path, None, 3)
 

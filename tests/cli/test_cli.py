@@ -11,8 +11,10 @@ from unittest.mock import Mock
 
 import click
 import numpy as np
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from pyarrow import parquet
 
 import bigcons
 from bigcons import PCC, Consensus, Ensemble, PairTable
@@ -439,6 +441,27 @@ def test_pairs__in_parquet_and_imported(ensemble, run, ran):
     assert_fails_in_one_line(run("info labels.parquet"), "does not exist")
 
 
+def test_info__counts_all_that_a_store_takes(run, ran):
+    names = [f"customer {row}" for row in range(N_OBJECTS)]
+    table = pa.table(
+        {
+            "who": names,
+            "words": np.array(["yes", "no"])[np.arange(N_OBJECTS) % 2],
+            "p1": np.arange(N_OBJECTS) % 3,
+        }
+    )
+    for path in ("ensemble.zarr", "ensemble.parquet"):
+        Ensemble.from_labels(table, id="who").save(path)
+    parquet.write_table(table.drop_columns("who"), "others.parquet")
+    assert run("solve ensemble.zarr -k 3 -o consensus.zarr").exit_code == 0
+    assert run("sample ensemble.zarr -o pairs.zarr").exit_code == 0
+    assert run("sample ensemble.zarr -o pairs.parquet").exit_code == 0
+    for path in map(Path, ("ensemble.zarr", "ensemble.parquet", "consensus.zarr", "pairs.zarr")):
+        assert ran(f"info {path}")["n_bytes"] == sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+    for path in map(Path, ("others.parquet", "pairs.parquet")):
+        assert ran(f"info {path}")["n_bytes"] == path.stat().st_size
+
+
 def test_info__sets_off_thousands_of_sizes_alone(run):
     provenance = {"features_checksum": 1234567890, "random_state": 12345, "n_seen": 12345}
     Consensus.write("c.zarr", np.zeros(4, int), None, provenance=provenance)
@@ -770,12 +793,21 @@ def test_facts__say_once_what_all_of_a_list_are():
         ("memory=1 MB cannot hold it", "--memory 1 MB cannot hold it"),
         ("n_clusters=3 may do", "-k 3 may do"),
         ("made with random_state=None, not 1", "made with no --random-state, not 1"),
+        ("made with columns=['a', 'b'], not ['a', ...]", "made with --columns a,b, not a,..."),
+        ("made with missing={'age': [-9]}, not None", "made with --missing age=-9, not None"),
         ("sample=0.5 of part/n_clusters=3/x.csv", "sample=0.5 of part/n_clusters=3/x.csv"),
     ],
 )
 def test_messages__name_options_in_the_place_of_parameters(message, shown):
     command = main.get_command(click.Context(main), "solve")
     assert with_options(message, command) == shown
+
+
+def test_solve__that_finds_its_result_took_no_time(ensemble, run, ran):
+    line = f"solve {ensemble} -k 3 -o c.zarr"
+    first = ran(line)
+    assert first.pop("seconds") > 0
+    assert json.loads(run(f"{line} --json").stdout) == {**first, "seconds": None}
 
 
 def test_solve__says_again_what_it_warned_of_where_the_result_is_there(run):

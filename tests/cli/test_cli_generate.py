@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from pyarrow import csv
 
 from bigcons import Ensemble, generate
 from bigcons.cli import main
@@ -164,5 +166,54 @@ def test_generate__the_same_command_again_finds_its_result(run, scheme):
     assert again.stderr == "e.zarr already holds the result of this call.\n"
     other = run(f"--scheme {scheme} --n-clusters 3")
     assert other.exit_code == 1
-    assert "n_clusters=[2, 10], not [3, 3]; pass --overwrite" in other.stderr
+    assert "--n-clusters 2:10, not 3:3; pass --overwrite" in other.stderr
     assert run(f"--scheme {scheme} --n-clusters 3 --overwrite").exit_code == 0
+
+
+def customers(zip_name="zip", last_city="Rome"):
+    group = np.arange(60) % 3
+    city = np.array(["Oslo", "Rome", "Bonn"])[group]
+    city[-1] = last_city
+    names = [zip_name, "age", "city"]
+    return pa.table([np.array([10, 20, 30])[group], 40.5 + group + np.arange(60) / 100, city], names)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        ("", "--categorical zip", "no --categorical, not zip"),
+        ("--missing Bonn,Oslo", "--missing Rome", "--missing Bonn,Oslo, not Rome"),
+        ("--missing city=Oslo", "", "--missing city=Oslo, not None"),
+        ("--drop zip", "--columns zip,age", "--drop zip, not None; no --columns, not zip,age"),
+        ("", "--log age", "no --log, not age"),
+    ],
+)
+def test_generate__of_features_read_otherwise_is_refused_by_the_option(run, first, second, told):
+    csv.write_csv(customers(), "customers.csv")
+    line = "generate customers.csv -o other.zarr --n-partitions 2 --n-clusters 2"
+    assert CliRunner().invoke(main, f"{line} {first}".split()).exit_code == 0
+    assert CliRunner().invoke(main, f"{line} {first} --sep ,".split()).exit_code == 0  # which changes nothing
+    refused = CliRunner().invoke(main, f"{line} {second}".split())
+    assert refused.exit_code == 1
+    assert f"other.zarr exists and was made with {told}; pass --overwrite" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (customers(zip_name="code"), "columns 'zip', not 'code'"),
+        (customers().select(["age", "zip", "city"]), "columns in another order"),
+        (customers().drop_columns("city"), "columns 'city' in addition"),
+        (customers().append_column("more", customers()["age"]), "no columns 'more'"),
+        (customers(last_city="Graz"), "no features 'city=Graz'"),
+        (customers(last_city="Oslo"), "other features"),
+    ],
+)
+def test_generate__of_other_features_is_refused_by_what_differs(run, other, told):
+    csv.write_csv(customers(), "customers.csv")
+    line = "generate customers.csv -o other.zarr --n-partitions 2 --n-clusters 2"
+    assert CliRunner().invoke(main, line.split()).exit_code == 0
+    csv.write_csv(other, "customers.csv")
+    refused = CliRunner().invoke(main, line.split())
+    assert refused.exit_code == 1
+    assert f"other.zarr exists and was made with {told}; pass --overwrite" in refused.stderr

@@ -132,7 +132,7 @@ def test_score__reads_one_column_and_matches_by_id(run, ok, monkeypatch):
     monkeypatch.setattr(ParquetTable, "blocks", noted)
     scored = json.loads(ok("score c.zarr --truth truth.parquet --column segment --json").stdout)
     assert scored["adjusted_rand"] == 1.0
-    assert scored["n_judged"] == N_OBJECTS
+    assert (scored["truth_rows"], scored["n_judged"]) == ("by id", N_OBJECTS)
     names = parquet.read_schema("truth.parquet").names
     assert {names[c] for columns in read for c in columns} == {"id", "segment"}
     read.clear()
@@ -142,7 +142,7 @@ def test_score__reads_one_column_and_matches_by_id(run, ok, monkeypatch):
     result = run("score c.zarr --truth customers --column segment --id x")
     assert "type double" in result.stderr
     by_order = json.loads(ok("score c.zarr --truth customers --column segment --json").stdout)
-    assert by_order["adjusted_rand"] == 1.0
+    assert (by_order["truth_rows"], by_order["adjusted_rand"]) == ("in order", 1.0)
 
 
 REPEATED = {

@@ -119,6 +119,7 @@ def test_run__again_finds_its_results_and_other_parameters_are_refused(run, tmp_
     again = run("-v")
     assert again.exit_code == 0
     assert "out/consensus.zarr already holds the result of this run." in again.stderr
+    assert [line.split()[1] for line in again.stdout.splitlines() if "seconds" in line] == ["-", "-"]
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == before
     for options, remedy in (("-k 4", "-m tree -k 4"), ("-m best -k 3", "-m best -k 3")):
         other = run(options)

@@ -65,6 +65,7 @@ def test_score__by_truth_prints_every_criterion(world, ran):
     assert scores.pop("path") == "soft.zarr"
     assert scores.pop("n_objects") == N_OBJECTS
     assert (scores.pop("n_clusters"), scores.pop("n_tiny_clusters")) == (3, 0)
+    assert scores.pop("truth_rows") == "in order"
     assert scores.pop("n_judged") == ((truth >= 0) & (labels >= 0)).sum()
     assert scores == {name: getattr(metrics, name)(truth, labels) for name in OF_TRUTH}
     assert {
@@ -146,6 +147,7 @@ def test_score__prints_names_and_values_for_people(world, run):
         "path",
         "n_objects",
         "clusters",
+        "truth_rows",
         "n_judged",
         *OF_TRUTH,
         "anmi",

@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from bigcons import MCLA, consensus_tree
+from bigcons import MCLA, Ensemble, consensus_tree
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 
@@ -22,7 +22,19 @@ def test_tree__prints_the_number_recommended_and_the_splits(run):
     shown = run("tree e.zarr -k 6 --random-state 0").stdout.splitlines()
     assert shown[0].startswith("ClusterTree(6 clusters, support")
     assert shown[2].split()[:3] == ["split", "n_clusters", "height"]
-    assert len(shown) == 4 + 5
+    assert len(shown) == 4 + 5 + 2
+    found = consensus_tree("e.zarr", random_state=0)
+    assert shown[-1] == f"... and {len(found.table()) - 5} lower splits; -o FILE.csv writes all."
+
+
+def test_tree__counts_the_splits_that_it_leaves_out(run):
+    n_splits = len(consensus_tree("e.zarr", random_state=0).table())
+    for K, n_shown in ((2, 1), (n_splits + 1, 20)):
+        lines = run(f"tree e.zarr -k {K} --random-state 0").stdout.splitlines()
+        assert len(lines) == 4 + n_shown + 2
+        assert lines[-1].startswith(f"... and {n_splits - n_shown} lower splits; ")
+    Ensemble.from_labels([[0, 0], [0, 1], [1, 1]]).save("few.zarr")
+    assert "lower" not in run("tree few.zarr -k 3").stdout
 
 
 def test_tree__tells_programs_what_the_library_does_and_draws_it(run, tmp_path):

@@ -378,7 +378,7 @@ def test_kmeans__refuses_damaged_parameters(points, interrupted):
 
 
 def test_kmeans__rejects_resuming_with_other_data(points, interrupted):
-    with pytest.raises(StoreError, match="features_checksum"):
+    with pytest.raises(StoreError, match="made with other features;"):
         make(points[::-1] * 2 + 1, n_partitions=5, out=interrupted)
 
 
@@ -408,8 +408,8 @@ def test_kmeans__finds_the_result_of_a_finished_call(points, tmp_path, caplog, s
         ({"sample": 0.4}, "sample=0.5, not 0.4"),
         ({"random_state": 1}, "seed=0, not 1"),
         ({"algorithm": "minibatch"}, "algorithm='lloyd', not 'minibatch'"),
-        ({"features": lambda points: points * 2 + 1}, r"features_checksum=\d+, not \d+"),
-        ({"features": lambda points: points[::-1]}, r"features_checksum=\d+, not \d+"),
+        ({"features": lambda points: points * 2 + 1}, "other features"),
+        ({"features": lambda points: points[::-1]}, "other features"),
     ],
 )
 def test_kmeans__rejects_to_replace_a_result_of_other_parameters(points, tmp_path, other, named):

@@ -4,6 +4,7 @@ import operator
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -142,3 +143,36 @@ def test_data_frame__of_a_fitted_model_has_its_results_by_id(tmp_path):
         np.testing.assert_array_equal(found["confidence"], held.trust_.confidence)
         np.testing.assert_array_equal(found.iloc[:, -3:], held.memberships_)
     assert list(METHODS["best"](3).fit(ensemble).to_pandas()) == ["label"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "id", "columns", "index_name"),
+    [
+        (pd.Index([f"o{i}" for i in range(80)], name="who"), "index", ["label"], "who"),
+        (pd.Index([f"o{i}" for i in range(80)]), "index", ["label"], None),
+        (pd.Series(np.arange(80, dtype=np.int32) + 900, name="who"), "who", ["who", "label"], None),
+        (pd.Series([f"o{i}" for i in range(80)], name="label"), "label", ["id", "label"], None),
+        (None, None, ["label"], None),
+    ],
+)
+def test_data_frame__of_a_model_is_that_of_its_store(ids, id, columns, index_name, tmp_path):
+    frame = pd.DataFrame(np.asarray(planted_ensemble(80, 12, random_state=0)[0])).rename(columns=str)
+    if isinstance(ids, pd.Index):
+        frame = frame.set_axis(ids)
+    elif ids is not None:
+        frame = frame.assign(**{ids.name: ids})
+    for method in ("tree", "best"):
+        held = METHODS[method](3, random_state=0).fit(frame, id=id)
+        written = METHODS[method](3, random_state=0).fit(frame, id=id, out=tmp_path / method)
+        stored = Consensus.open(tmp_path / method).to_pandas()
+        for found in (held.to_pandas(), written.to_pandas()):
+            pd.testing.assert_frame_equal(found, stored)
+        assert [name for name in stored if name not in TRUST] == columns
+        assert stored.index.name == index_name
+        if ids is not None:
+            assert (stored.index if id == "index" else stored[columns[0]]).tolist() == ids.tolist()
+        if held.info.soft:
+            with_memberships = held.to_pandas(memberships=True)
+            pd.testing.assert_frame_equal(
+                with_memberships, Consensus.open(tmp_path / method).to_pandas(memberships=True)
+            )

@@ -22,7 +22,9 @@ import pytest
 import zarr
 from click.testing import CliRunner
 from obstore.exceptions import GenericError
+from pyarrow import csv, fs, parquet
 
+import bigcons
 from bigcons import PCC, Consensus, ConsensusTree, Ensemble, PairTable, coassociation, generate
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
@@ -269,6 +271,25 @@ def test_sources__zarr_arrays_in_a_bucket(url, tmp_path):
             read(missing, tmp_path / "f")
     with pytest.raises(InvalidInputError, match="copy it to a disk"):
         open_features(f"{url}.csv")
+
+
+def test_large_data__example_goes_from_bucket_to_bucket(bucket):
+    page = (Path(__file__).parents[2] / "docs/large-data.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(def from_bucket_to_bucket.*?)```", page, flags=re.DOTALL)
+    truth, files = np.arange(900) % 6, fs.FileSystem.from_uri(bucket)[0]
+    labels = {f"p{u}": np.where(np.random.default_rng(u).random(900) < 0.1, 0, truth) for u in range(8)}
+    table = pa.table({"customer": np.arange(900) + 5000, **labels})
+    for part in range(3):
+        parquet.write_table(table.slice(300 * part, 300), f"bucket/labels/{part}.parquet", filesystem=files)
+    names = {"bc": bigcons}
+    exec(compile(code, "large-data", "exec"), names)
+    names["from_bucket_to_bucket"]()
+    with files.open_input_stream("bucket/labels.csv") as file:
+        exported = csv.read_csv(file)
+    assert exported.column_names == ["customer", "label"]
+    assert exported["customer"].equals(pa.chunked_array(table["customer"].chunks))
+    np.testing.assert_array_equal(exported["label"], Consensus.open(f"{bucket}/consensus.zarr").labels)
+    assert bigcons.metrics.adjusted_rand(truth, exported["label"].to_numpy()) > 0.9
 
 
 # Damage and hostility
@@ -608,8 +629,18 @@ def test_open__says_what_is_missing(bucket, url):
     with pytest.raises(StoreNotFoundError, match="not a bigcons store"):
         Ensemble.open(url)
     for action in (Ensemble.open, Ensemble.from_labels([[0], [1]]).save):
-        with pytest.raises(StoreError, match="bucket that does not exist"):
+        with pytest.raises(StoreError, match=r"^s3://another-bucket does not exist"):
             action("s3://another-bucket/ensemble.zarr")
+
+
+def test_info__of_a_bucket_that_cannot_be_read_names_it_and_no_file_inside(bucket, url, monkeypatch):
+    def told(path):
+        return CliRunner().invoke(main, ["info", path]).output
+
+    assert told("s3://another-bucket/e.zarr").startswith("Error: s3://another-bucket does not exist; ")
+    assert told(url) == f"Error: {url} does not exist; check the path.\n"
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "false")
+    assert told(url).startswith(f"Error: {bucket} is on a server without TLS (http); ")
 
 
 def test_open__without_obstore_names_the_extra(monkeypatch):
@@ -624,7 +655,7 @@ def test_open__without_obstore_names_the_extra(monkeypatch):
     ("settings", "message"),
     [
         ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "cannot be reached .*AWS_ENDPOINT_URL"),
-        ({"AWS_ALLOW_HTTP": "false"}, "AWS_ALLOW_HTTP"),
+        ({"AWS_ALLOW_HTTP": "false"}, "is on a server without TLS .*AWS_ALLOW_HTTP"),
         (
             {
                 "AWS_ACCESS_KEY_ID": None,
@@ -640,7 +671,7 @@ def test_open__says_in_one_line_why_a_bucket_is_unreachable(url, planted, monkey
         monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
     for action in (Ensemble.open, planted.save):
         began = time.monotonic()
-        with pytest.raises(StoreError, match=message) as caught:
+        with pytest.raises(StoreError, match=f"^s3://bucket {message}") as caught:
             action(url)
         assert "\n" not in str(caught.value)
         assert time.monotonic() - began < 60
@@ -694,7 +725,8 @@ def test_buckets__say_that_credentials_are_refused(url, planted, refusing, statu
 
 @pytest.mark.parametrize(("url", "settings"), [("gs://bucket/e.zarr", "GOOGLE_"), ("s3://bucket/e", "AWS_")])
 def test_buckets__name_the_settings_of_their_service(url, settings):
-    complaints = [_complaint(url, GenericError(text)) for text in ("no route", "status code: 403 Forbidden")]
+    texts = ("no route", "status code: 403 Forbidden")
+    complaints = [_complaint(bucket_place(url), GenericError(text)) for text in texts]
     for complaint in complaints:
         assert settings in complaint
         assert all(other not in complaint for other in {"AWS_", "GOOGLE_"} - {settings})
@@ -723,6 +755,6 @@ def test_read__distinguishes_an_unreachable_server_from_damage(planted):
         pairs = coassociation.sample(planted, per_object=3, out=f"{other}/p.zarr", random_state=0)
         consensus = Consensus.write(f"{other}/c.zarr", [0, 1], np.eye(2))
     for read in (lambda: ensemble.read(0, 10), lambda: pairs.read(0, 10), lambda: consensus.labels):
-        with pytest.raises(StoreError, match="cannot be reached") as caught:
+        with pytest.raises(StoreError, match=r"^s3://bucket cannot be reached") as caught:
             read()
         assert not isinstance(caught.value, CorruptStoreError)
