@@ -248,6 +248,22 @@ def test_dask__rows_in_another_order_each_time_are_of_one_order():
     assert sorted(made.ids) == list(range(50))
 
 
+def test_dask__partitions_that_dask_fuses_are_read(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.random((200, 12))).add_prefix("x")
+    frame = frame.assign(key=rng.permutation(200), a=rng.integers(3, size=200), b=rng.integers(2, size=200))
+    for part in range(4):
+        frame[part * 50 : part * 50 + 50].to_parquet(tmp_path / f"{part}.parquet")
+    read = dask.dataframe.read_parquet(tmp_path)[["key", "a", "b"]]
+    for source, expected in (
+        (select(read, id="key"), frame),
+        (select(read.set_index("key"), id="index"), frame.sort_values("key")),
+    ):
+        ensemble = Ensemble.from_labels(source)
+        np.testing.assert_array_equal(ensemble.ids, expected["key"])
+        np.testing.assert_array_equal(ensemble, expected[["a", "b"]])
+
+
 def frame_of(part, folder, labels=False):
     (Path(folder) / f"{part}-{uuid.uuid4().hex}").touch()
     rng = np.random.default_rng(part)
