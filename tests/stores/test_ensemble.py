@@ -317,12 +317,14 @@ def test_append_objects__goes_by_the_names_of_a_table():
     ensemble.append_objects(pd.DataFrame({"b": ["y"], "a": [1]}))
     assert ensemble.read(2, 3).tolist() == [[1, 1]]
     for frame, message in (
-        ({"a": [1], "c": ["y"]}, "labels has a partition 'c' that the ensemble does not have"),
-        ({"a": [1], "b": ["y"], "c": ["y"]}, "labels has a partition 'c' that the ensemble does not have"),
-        ({"a": [1]}, "labels has no partition 'b', which the ensemble has"),
+        ({"a": [1], "c": ["y"]}, "labels has 'c', no partition of the ensemble, and no partition 'b', which"),
+        ({"a": [1], "b": ["y"], "c": ["y"]}, "labels has 'c', no partition of the ensemble; .*--drop c"),
+        ({"a": [1]}, "labels has no partition 'b', which the ensemble has; write it with empty cells or"),
     ):
         with pytest.raises(InvalidInputError, match=message):
             ensemble.append_objects(pd.DataFrame(frame))
+    ensemble.append_objects(pd.DataFrame({"a": [1], "b": [None], "c": ["y"]}), drop="c")
+    assert ensemble.read(3, 4).tolist() == [[1, -1]]
     with pytest.raises(InvalidInputError, match="two partitions are named 'a'"):
         ensemble.append_objects(pa.table([[1], [1], ["y"]], names=["a", "a", "b"]))
 
