@@ -120,8 +120,8 @@ def _refuse_measurements(table: Table, numbers: Collection[str]) -> None:
     """Raise InvalidInputError if numbers of an AnnData, which may be measurements, are taken as labels."""
     if found := [name for name in table.names or () if name in numbers]:
         raise InvalidInputError(
-            f"obs has numbers in {len(found)} column{'s' if len(found) > 1 else ''}, {shown(found)}, which may "
-            "be measurements; name the partitions, such as columns='leiden*' (--columns 'leiden*')."
+            f"obs has numbers in {len(found)} column{'s' if len(found) > 1 else ''}, {shown(found)}, which "
+            "may be measurements; name the partitions, such as columns='leiden*' (--columns 'leiden*')."
         )
 
 
