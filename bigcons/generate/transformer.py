@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, shown
 from bigcons.execution.engine import HasClient, open_engine
 from bigcons.generate.one_pass import Pool, TrainTask, choose_pool_rows, choose_sample_rows
 from bigcons.generate.partition import Seen, Settings, quiet_scikit_learn
@@ -19,8 +19,10 @@ from bigcons.kernels.nearest import label_nearest, pack_centers
 from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, resolve_seed
+from bigcons.stores.encoding import BOOLEAN, NUMBER, kind_of
 from bigcons.stores.features import open_features
 from bigcons.tables.encode import label_dtype
+from bigcons.tables.intake import open_table
 from bigcons.validation import check_flag, check_int, check_number
 
 
@@ -92,7 +94,7 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         """Find the centers of all partitions of features ``(n_objects, n_features)``; ``y`` is ignored."""
         check_int("n_partitions", self.n_partitions)
         check_flag("standardize", self.standardize)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        X = self._numbers(X, ensure_min_samples=2)
         share = RandomShare(check_number("sample", self.sample, above=0, at_most=1))
         n_objects, n_features = X.shape
         n_seen = share.least(n_objects)
@@ -135,7 +137,7 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         wins.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        X = self._numbers(X, reset=False)
         offsets = np.concatenate([[0], np.cumsum(self.n_clusters_)])
         labels = np.empty((len(X), len(self.n_clusters_)), label_dtype(self.n_clusters_))
         packed, scaling = pack_centers(self._centers), self._scaling
@@ -154,6 +156,26 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
                 labels[block.start : block.stop] = found
                 listener.advance(block.n_rows)
         return labels
+
+    def _numbers(self, X: Any, **options: Any) -> np.ndarray:
+        """Return features as numbers; of a table, name the columns that are none."""
+        try:
+            numbers: np.ndarray = validate_data(self, X, dtype=[np.float64, np.float32], **options)
+        except (ValueError, TypeError):
+            table = open_table(X, "features") if hasattr(X, "columns") else None
+            types = None if table is None else table.column_types()
+            if table is None or types is None:
+                raise
+            names = [str(c) for c in range(len(types))] if table.names is None else table.names
+            others = [n for n, t in zip(names, types, strict=True) if kind_of(t) not in (NUMBER, BOOLEAN)]
+            if not others:
+                raise
+            raise InvalidInputError(
+                f"X has other columns than numbers, {shown(others)}; encode them by a ColumnTransformer in a "
+                "pipeline before, or fit a method such as PCC to bigcons.generate.kmeans(X), which encodes "
+                "them, and place new rows by its predict_features."
+            ) from None
+        return numbers
 
     @property
     def _n_features_out(self) -> int:

@@ -1,6 +1,7 @@
 """The methods as scikit-learn's estimators."""
 
 import copy
+import datetime
 import pickle
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import distributed
 import joblib
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -62,6 +64,21 @@ def test_methods__end_a_pipeline_and_count_their_passes(table):
     model = make_pipeline(FunctionTransformer(), PCC(3, random_state=0)).fit(table)
     assert model[-1].n_iter_ == model[-1].n_passes_ >= 1
     np.testing.assert_array_equal(model.predict(table), model[-1].labels_)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("estimator", [EnsembleGenerator(5), ConsensusClustering(2, random_state=0)])
+def test_estimators_of_features__name_columns_that_are_no_numbers(make, estimator):
+    numbers = {"x": np.arange(40.0), "y": np.arange(40) % 7}
+    table = make({**numbers, "job": ["free", "paid"] * 20, "day": [datetime.date(2020, 1, 1)] * 40})
+    told = "columns than numbers, 'job', 'day'; encode them by a ColumnTransformer.*generate.kmeans"
+    with pytest.raises(InvalidInputError, match=told):
+        clone(estimator).fit(table)
+    fitted = clone(estimator).fit(make(numbers))
+    with pytest.raises(InvalidInputError, match="columns than numbers, 'y'; encode"):
+        fitted.transform(make({**numbers, "y": ["free"] * 40}))
+    with pytest.raises(ValueError, match="NaN"):
+        clone(estimator).fit(make({"x": [0.0, np.nan], "y": [1.0, 2.0]}))
 
 
 def test_methods__draw_from_numpy_s_global_state_without_a_seed(table):
