@@ -11,6 +11,7 @@ from unittest.mock import Mock
 
 import click
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
@@ -444,6 +445,15 @@ def test_info__sets_off_thousands_of_sizes_alone(run):
     Consensus.write("c.zarr", np.zeros(4, int), None, provenance=provenance)
     told = dict(line.split() for line in run("info c.zarr").stdout.splitlines() if len(line.split()) == 2)
     assert [told[name] for name in provenance] == ["1234567890", "12345", "12,345"]
+
+
+@pytest.mark.parametrize("command", ["info", "verify"])
+def test_info_and_verify__say_that_a_table_is_no_store(run, command):
+    frame = pd.DataFrame({"x": [0.5, 1.5], "a": [0, 1]})
+    frame.to_parquet("x.parquet")
+    frame.to_csv("x.csv")
+    for path, why in (("x.parquet", "a table of labels or pairs (partition 'x' has"), ("x.csv", "no man")):
+        assert_fails_in_one_line(run(f"{command} {path}"), f"{path} is not a bigcons store", why)
 
 
 @pytest.mark.parametrize("kind", ["ensemble", "consensus"])
