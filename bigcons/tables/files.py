@@ -698,31 +698,29 @@ class ColumnsOfFiles:
         self.names: list[str] = []
         self.index_position: int | None = None
         self.most: int = 0
-        self._files: list[str] = []
+        self._first: str | None = None
         self._lacking: dict[str, tuple[str, str]] = {}  # a file without a column, and one that has it
 
     def add(self, names: list[str], index_position: int | None, where: str) -> None:
         """Add the columns of the next file, which may be in another order."""
         self.most = max(self.most, len(names) - (index_position is not None))
-        if not self._files:
-            self.names, self.index_position = list(names), index_position
+        if self._first is None:
+            self._first, self.names, self.index_position = where, list(names), index_position
         elif names != self.names:
             for found in (self.names, names):
                 if len(set(found)) < len(found):
-                    repeated = next(name for name in found if found.count(name) > 1)
+                    repeated = next(name for c, name in enumerate(found) if name in found[:c])
                     raise InvalidInputError(
-                        f"{where} has other columns than {Path(self._files[0]).name}, and several are named "
+                        f"{where} has other columns than {Path(self._first).name}, and several are named "
                         f"{repeated!r}; give each its own name."
                     )
             for name in set(self.names).difference(names):
-                self._lacking.setdefault(name, (where, self._files[0]))
-            for name in names:
-                if name not in self.names:
-                    self.names.append(name)
-                    self._lacking[name] = self._files[0], where
+                self._lacking.setdefault(name, (where, self._first))
+            new = [*dict.fromkeys(self.names + names)][len(self.names) :]
+            self._lacking |= dict.fromkeys(new, (self._first, where))
+            self.names += new
             if self.index_position is None and index_position is not None:
                 self.index_position = self.names.index(names[index_position])
-        self._files.append(where)
 
     def of(self, positions: Sequence[int] | None) -> list[str]:
         """Return the names of columns that are read; raise InvalidInputError for those that a file lacks."""
@@ -731,11 +729,12 @@ class ColumnsOfFiles:
         if not lacking:
             return names
         where, other = self._lacking[lacking[0]]
-        alike = [name for name in lacking if self._lacking[name][0] == where]
-        alike = [INDEX if is_index_name(name) else name for name in alike]
+        words = [INDEX if is_index_name(name) else name for name in lacking]
+        here = [word for word, name in zip(words, lacking, strict=True) if self._lacking[name][0] == where]
         raise InvalidInputError(
-            f"{where} has no column {shown(alike)}, which {Path(other).name} has; leave it out with drop= "
-            f"(--drop {alike[0]}), or write it to all files, empty or null where it has no values."
+            f"{where} has no column {shown(here)}, which {Path(other).name} has; leave out what a file lacks "
+            f"with drop= (--drop {','.join(words[:10])}), or write it to all files, empty or null where it "
+            "has no values."
         )
 
 
@@ -775,7 +774,8 @@ class JoinedTable(PartedTable):
         names, read = _names_or_numbers(table), self.columns.of(columns)
         if names == self.columns.names:
             return list(range(self.n_columns) if columns is None else columns)
-        return [names.index(name) for name in read]
+        places = {name: c for c, name in enumerate(names)}
+        return [places[name] for name in read]
 
     @property
     def held_bytes(self) -> int:
@@ -788,11 +788,13 @@ class JoinedTable(PartedTable):
 
         if any(table.column_types() is None for table in self._tables):
             return None
-        all_names, kinds = self.columns.names, [list[Any]() for _ in self.columns.names]
+        kinds = [list[Any]() for _ in self.columns.names]
+        places = {name: c for c, name in enumerate(self.columns.names)}
         for table in self._tables:
             names = _names_or_numbers(table)
-            for c, kind in enumerate(table.column_types() or []):
-                kinds[c if names == all_names else all_names.index(names[c])].append(kind)
+            at = range(len(names)) if names == self.columns.names else map(places.__getitem__, names)
+            for c, kind in zip(at, table.column_types() or [], strict=True):
+                kinds[c].append(kind)
         return [pa.large_string() if any(map(pa.types.is_string, found)) else found[0] for found in kinds]
 
     def id_table(self, position: int) -> Table | None:

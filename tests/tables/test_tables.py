@@ -219,7 +219,8 @@ def test_files__of_other_rows_names_or_numbers_of_columns(tmp_path):
     frame = pd.DataFrame({"a": [0, 1], "b": [1, 1]})
     for folder, second, message in (
         ("index", frame.set_axis([7, 9]), r"0\.parquet has no column 'index'.*--drop index"),
-        ("names", frame.rename(columns={"a": "c", "b": "d"}), r"1\.parquet has no column 'a', 'b', which"),
+        ("names", frame.rename(columns={"b": "d"}), r"1\.parquet has no column 'b', which 0.*--drop b,d\)"),
+        ("two", frame.set_axis(["c", "d"], axis=1), r"1\.parquet has no column 'a', 'b', which"),
         ("runs", frame[["b"]], r"1\.parquet has no column 'a', which"),
     ):
         (tmp_path / folder).mkdir()
