@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bigcons.errors import InvalidInputError, shown
+from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import HasClient, open_engine
 from bigcons.generate.one_pass import Pool, TrainTask, choose_pool_rows, choose_sample_rows
 from bigcons.generate.partition import Seen, Settings, quiet_scikit_learn
@@ -19,10 +19,9 @@ from bigcons.kernels.nearest import label_nearest, pack_centers
 from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, resolve_seed
-from bigcons.stores.encoding import BOOLEAN, NUMBER, kind_of
-from bigcons.stores.features import open_features
+from bigcons.stores.encoding import FeatureEncoding
+from bigcons.stores.features import Features, encoded_features, open_features
 from bigcons.tables.encode import label_dtype
-from bigcons.tables.intake import open_table
 from bigcons.validation import check_flag, check_int, check_number
 
 
@@ -56,8 +55,9 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
 
     Notes
     -----
-    Features are numbers in memory, without missing values; for text columns and others put a
-    ``ColumnTransformer`` before it, and for data larger than memory use `bigcons.generate.kmeans`. Costs are
+    Features are in memory: numbers without missing values or, in a table with names, whatever
+    `bigcons.generate.kmeans` encodes, as it does: text, dates and missing values, too. For data larger than
+    memory use that function. Costs are
     those of `bigcons.generate.kmeans` trained on samples. There is no ``sample_weight``.
 
     Examples
@@ -94,9 +94,9 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         """Find the centers of all partitions of features ``(n_objects, n_features)``; ``y`` is ignored."""
         check_int("n_partitions", self.n_partitions)
         check_flag("standardize", self.standardize)
-        X = self._numbers(X, ensure_min_samples=2)
+        data = self._open(X, ensure_min_samples=2)
         share = RandomShare(check_number("sample", self.sample, above=0, at_most=1))
-        n_objects, n_features = X.shape
+        n_objects, n_features = data.n_objects, data.n_features
         n_seen = share.least(n_objects)
         if n_seen < 1:
             raise InvalidInputError(
@@ -105,7 +105,6 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
             )
         given = split_range(n_seen) if self.n_clusters == SPLIT else check_range(self.n_clusters)
         limits = min(given[0], n_seen), min(given[1], n_seen)
-        data = open_features(X)
         seen = Seen(
             Scheme("kmeans", share, AllFeatures()),
             n_objects,
@@ -137,45 +136,41 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         wins.
         """
         check_is_fitted(self)
-        X = self._numbers(X, reset=False)
+        data = self._open(X, reset=False)
         offsets = np.concatenate([[0], np.cumsum(self.n_clusters_)])
-        labels = np.empty((len(X), len(self.n_clusters_)), label_dtype(self.n_clusters_))
+        labels = np.empty((data.n_objects, len(self.n_clusters_)), label_dtype(self.n_clusters_))
         packed, scaling = pack_centers(self._centers), self._scaling
 
-        def label(block: Block) -> tuple[Block, np.ndarray]:
+        def label(item: tuple[Block, np.ndarray]) -> tuple[Block, np.ndarray]:
+            block, values = item
             found = np.empty((block.n_rows, labels.shape[1]), labels.dtype)
             is_seen = np.ones((labels.shape[1], block.n_rows), bool)
-            label_nearest(scaling.apply(X[block.start : block.stop]), packed, offsets, is_seen, found)
+            label_nearest(scaling.apply(values), packed, offsets, is_seen, found)
             return block, found
 
         with (
             open_engine(self.client) as engine,
-            progress("label the objects", len(X)) as listener,
+            progress("label the objects", data.n_objects) as listener,
         ):
-            for block, found in engine.map(label, open_features(X).blocks()):
+            for block, found in engine.map(label, data.iterate(gaps=True)):
                 labels[block.start : block.stop] = found
                 listener.advance(block.n_rows)
         return labels
 
-    def _numbers(self, X: Any, **options: Any) -> np.ndarray:
-        """Return features as numbers; of a table, name the columns that are none."""
-        try:
-            numbers: np.ndarray = validate_data(self, X, dtype=[np.float64, np.float32], **options)
-        except (ValueError, TypeError):
-            table = open_table(X, "features") if hasattr(X, "columns") else None
-            types = None if table is None else table.column_types()
-            if table is None or types is None:
-                raise
-            names = [str(c) for c in range(len(types))] if table.names is None else table.names
-            others = [n for n, t in zip(names, types, strict=True) if kind_of(t) not in (NUMBER, BOOLEAN)]
-            if not others:
-                raise
-            raise InvalidInputError(
-                f"X has other columns than numbers, {shown(others)}; encode them by a ColumnTransformer in a "
-                "pipeline before, or fit a method such as PCC to bigcons.generate.kmeans(X), which encodes "
-                "them, and place new rows by its predict_features."
-            ) from None
-        return numbers
+    def _open(self, X: Any, *, reset: bool = True, **options: Any) -> Features:
+        """Open numbers, as scikit-learn checks them; a table that it refuses is encoded in fit and after."""
+        if reset or self._encoding is None:
+            try:
+                numbers = validate_data(self, X, dtype=[np.float64, np.float32], reset=reset, **options)
+                self._encoding: FeatureEncoding | None = None
+                return open_features(numbers)
+            except (ValueError, TypeError):
+                if not reset or not hasattr(X, "columns"):
+                    raise
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        data = open_features(X) if reset or self._encoding is None else encoded_features(X, self._encoding)
+        self._encoding = data.encoding
+        return data
 
     @property
     def _n_features_out(self) -> int:
