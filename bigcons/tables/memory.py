@@ -380,7 +380,8 @@ class _Computed:
     """
 
     def __init__(self, part: Callable[[int], Any], n_parts: int) -> None:
-        self._part, self.n_parts = part, n_parts
+        self._part = part
+        self.n_parts: int = n_parts
         self._kept: set[int] = set()
         self._ahead: dict[int, Any] = {}
         self._folder: Path | None = None
