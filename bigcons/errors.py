@@ -312,6 +312,12 @@ def no_attribute(module: str, name: str, known: Iterable[str]) -> AttributeError
     )
 
 
+def shown(names: Sequence[object]) -> str:
+    """Return names for a message: the first ten, and how many more there are."""
+    more = f" and {len(names) - 10:,} more" if len(names) > 10 else ""
+    return ", ".join(map(repr, names[:10])) + more
+
+
 def first_line(error: Exception) -> str:
     """Return the first line of an error, to quote in a message."""
     return next(filter(None, str(error).splitlines()), type(error).__name__).rstrip(".")[:160]

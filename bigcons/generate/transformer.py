@@ -19,7 +19,8 @@ from bigcons.kernels.nearest import label_nearest, pack_centers
 from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, resolve_seed
-from bigcons.stores.features import open_features
+from bigcons.stores.encoding import FeatureEncoding
+from bigcons.stores.features import Features, encoded_features, open_features
 from bigcons.tables.encode import label_dtype
 from bigcons.validation import check_flag, check_int, check_number
 
@@ -54,8 +55,9 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
 
     Notes
     -----
-    Features are numbers in memory, without missing values; for text columns and others put a
-    ``ColumnTransformer`` before it, and for data larger than memory use `bigcons.generate.kmeans`. Costs are
+    Features are in memory: numbers without missing values or, in a table with names, whatever
+    `bigcons.generate.kmeans` encodes, as it does: text, dates and missing values, too. For data larger than
+    memory use that function. Costs are
     those of `bigcons.generate.kmeans` trained on samples. There is no ``sample_weight``.
 
     Examples
@@ -92,9 +94,9 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         """Find the centers of all partitions of features ``(n_objects, n_features)``; ``y`` is ignored."""
         check_int("n_partitions", self.n_partitions)
         check_flag("standardize", self.standardize)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        data = self._open(X, ensure_min_samples=2)
         share = RandomShare(check_number("sample", self.sample, above=0, at_most=1))
-        n_objects, n_features = X.shape
+        n_objects, n_features = data.n_objects, data.n_features
         n_seen = share.least(n_objects)
         if n_seen < 1:
             raise InvalidInputError(
@@ -103,7 +105,6 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
             )
         given = split_range(n_seen) if self.n_clusters == SPLIT else check_range(self.n_clusters)
         limits = min(given[0], n_seen), min(given[1], n_seen)
-        data = open_features(X)
         seen = Seen(
             Scheme("kmeans", share, AllFeatures()),
             n_objects,
@@ -135,25 +136,41 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         wins.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        data = self._open(X, reset=False)
         offsets = np.concatenate([[0], np.cumsum(self.n_clusters_)])
-        labels = np.empty((len(X), len(self.n_clusters_)), label_dtype(self.n_clusters_))
+        labels = np.empty((data.n_objects, len(self.n_clusters_)), label_dtype(self.n_clusters_))
         packed, scaling = pack_centers(self._centers), self._scaling
 
-        def label(block: Block) -> tuple[Block, np.ndarray]:
+        def label(item: tuple[Block, np.ndarray]) -> tuple[Block, np.ndarray]:
+            block, values = item
             found = np.empty((block.n_rows, labels.shape[1]), labels.dtype)
             is_seen = np.ones((labels.shape[1], block.n_rows), bool)
-            label_nearest(scaling.apply(X[block.start : block.stop]), packed, offsets, is_seen, found)
+            label_nearest(scaling.apply(values), packed, offsets, is_seen, found)
             return block, found
 
         with (
             open_engine(self.client) as engine,
-            progress("label the objects", len(X)) as listener,
+            progress("label the objects", data.n_objects) as listener,
         ):
-            for block, found in engine.map(label, open_features(X).blocks()):
+            for block, found in engine.map(label, data.iterate(gaps=True)):
                 labels[block.start : block.stop] = found
                 listener.advance(block.n_rows)
         return labels
+
+    def _open(self, X: Any, *, reset: bool = True, **options: Any) -> Features:
+        """Open numbers, as scikit-learn checks them; a table that it refuses is encoded in fit and after."""
+        if reset or self._encoding is None:
+            try:
+                numbers = validate_data(self, X, dtype=[np.float64, np.float32], reset=reset, **options)
+                self._encoding: FeatureEncoding | None = None
+                return open_features(numbers)
+            except (ValueError, TypeError):
+                if not reset or not hasattr(X, "columns"):
+                    raise
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        data = open_features(X) if reset or self._encoding is None else encoded_features(X, self._encoding)
+        self._encoding = data.encoding
+        return data
 
     @property
     def _n_features_out(self) -> int:

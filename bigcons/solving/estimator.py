@@ -613,7 +613,7 @@ class PredictingClusterer(ConsensusClusterer):
         With ``out``, the result also goes to a Consensus store there, block by block.
         """
         check_is_fitted(self)
-        ensemble = self._recoding.ensemble(x)
+        ensemble = self._labels_of(x)
         if out is None:
             return np.concatenate(list(self._placed(ensemble, lambda _, labels, __: labels)))
         with Consensus.create(
@@ -638,7 +638,7 @@ class PredictingClusterer(ConsensusClusterer):
         compared: higher is better, 0 is chance. GridSearchCV compares it without ``scoring``; ``y`` is
         ignored. Cost: that of `predict`, and a pass.
         """
-        ensemble = self._recoding.ensemble(x)
+        ensemble = self._labels_of(x)
         return average_criterion(
             "adjusted_rand",
             ensemble,
@@ -647,6 +647,15 @@ class PredictingClusterer(ConsensusClusterer):
             weights=self._partition_weights(),
             client=self.client,
         )
+
+    def _labels_of(self, x: Any) -> Ensemble:
+        """Return base labels of new objects; what cannot be such may be features."""
+        try:
+            return self._recoding.ensemble(x)
+        except InvalidInputError as error:
+            if self._generator is None or type(error) is not InvalidInputError:
+                raise
+            raise InvalidInputError(f"{error} Of features, call predict_features(x).") from None
 
     def _placed(
         self, ensemble: Ensemble, use: Callable[[Block, np.ndarray, np.ndarray | None], Use]
@@ -766,9 +775,7 @@ class SoftPredictingClusterer(PredictingClusterer):
         See `predict`; objects without any label get uniform memberships.
         """
         check_is_fitted(self)
-        return np.concatenate(
-            list(self._placed(self._recoding.ensemble(x), lambda _, __, memberships: memberships))
-        )
+        return np.concatenate(list(self._placed(self._labels_of(x), lambda _, __, memberships: memberships)))
 
 
 class ResumingClusterer(PredictingClusterer):
@@ -811,18 +818,19 @@ class Recoding:
 
     def ensemble(self, x: Any) -> Ensemble:
         """Return new labels as an ensemble; a partition may be missing for all of the objects."""
-        return as_soft_ensemble(x) if self.is_soft else as_ensemble(x, self.values)
+        new = as_soft_ensemble(x) if self.is_soft else as_ensemble(x, self.values)
+        if new.n_partitions != len(self.values):
+            raise InvalidInputError(
+                f"the new labels have n_partitions={new.n_partitions} but {len(self.values)} were fitted; "
+                "give the same partitions in the same order."
+            )
+        return new
 
     def tables(self, new: Ensemble) -> list[np.ndarray]:
         """Return for each partition the fitted code of each code of ``new``, -1 where there is none.
 
         Of soft clusterings, an empty list.
         """
-        if new.n_partitions != len(self.values):
-            raise InvalidInputError(
-                f"the new labels have n_partitions={new.n_partitions} but {len(self.values)} were fitted; "
-                "give the same partitions in the same order."
-            )
         given = Recoding(new)
         if new.names != self.names and (
             (given.is_named and self.is_named) or set(new.names) == set(self.names)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, InvalidIdsError, InvalidInputError
+from bigcons.errors import CorruptStoreError, InvalidIdsError, InvalidInputError, shown
 from bigcons.layout import MISSING
 from bigcons.memory import BLOCK_ROWS, Block, row_blocks, rows_within
 from bigcons.progress import progress
@@ -423,13 +423,16 @@ def _in_order_of(header: Header, table: Table) -> Table:
     check_distinct(table.names)
     unknown = [name for name in table.names if name not in header.names]
     lacking = [name for name in header.names if name not in table.names]
-    what = (
-        f"a partition {unknown[0]!r} that the ensemble does not have"
-        if unknown
-        else f"no partition {lacking[0]!r}, which the ensemble has"
-    )
+    problems, remedies = [], []
+    if unknown:
+        problems.append(f"{shown(unknown)}, no partition of the ensemble")
+        remedies.append(f"leave it out with drop= (--drop {unknown[0]})")
+    if lacking:
+        problems.append(f"no partition {shown(lacking)}, which the ensemble has")
+        remedies.append("write it with empty cells or nulls if the new objects have no labels there")
     raise InvalidInputError(
-        f"labels has {what}; give columns with the same names, or an array in the order of the partitions."
+        f"{table.where} has {', and '.join(problems)}; {', '.join(remedies)}, or give an array in the order "
+        "of the partitions."
     )
 
 

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bigcons.errors import InvalidInputError, first_line
+from bigcons.errors import InvalidInputError, first_line, shown
 from bigcons.tables.intake import open_table
 from bigcons.tables.reading import MISSING_WORDS, loose_number
 from bigcons.tables.select import Column, is_vector, select
@@ -224,9 +224,9 @@ class FeatureEncoding:
             wanted = [column.name for column in self.columns]
             absent = [name for name in wanted if name not in (opened.names or [])]
             if absent:
-                shown = ", ".join(map(repr, absent[:8])) + (", ..." if len(absent) > 8 else "")
                 raise InvalidInputError(
-                    f"{opened.where} has no column {shown}; give the columns that the ensemble was made of."
+                    f"{opened.where} has no column {shown(absent)}; give the columns that the ensemble was "
+                    "made of."
                 )
         table = open_table(select(opened, id=id, columns=wanted), "features", usual_id=self.id_name)
         if table.n_columns != len(self.columns):

@@ -159,10 +159,12 @@ class Ensemble(Objects):
         object with ``__arrow_c_stream__``, a dask array or dataframe, an ``xarray.DataArray``, the Dataset of
         `to_xarray`, an AnnData, whose ``obs`` is read, another ensemble, or a path to one or to .npy, .npz,
         .csv, .tsv (or these compressed), .parquet, .h5ad (by anndata) or .zarr, a folder of such files, a
-        pattern such as ``labels/*.csv``, or a list of paths. ``id`` names the column that identifies the
-        objects, ``columns`` and ``drop`` those that are partitions, and ``missing`` which labels are missing:
-        by default, in every source, empty and blank text, NaN, None, pd.NA, masked entries, the words that
-        pandas reads as missing, and negative numbers. See `bigcons.select`.
+        pattern such as ``labels/*.csv``, or a list of paths, all of which need the columns that are read.
+        ``id`` names the column that identifies the objects, ``columns`` and ``drop`` those that are
+        partitions, and ``missing`` which labels are missing: by default, in every source, empty and blank
+        text, NaN, None, pd.NA, masked entries, the words that pandas reads as missing, and negative numbers.
+        See `bigcons.select`. In .csv and .tsv, a column of numbers alone has numbers; elsewhere text stays
+        text, with a warning where two texts, as "2" and "2.0", are the same number.
 
         What may be read in two ways is refused unless a parameter tells. ``orientation="objects"``: rows are
         objects, although they are fewer than the columns of a list, or arrays in a list, or in files of one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bigcons.errors import CorruptStoreError, InvalidInputError, StoreNotFoundError
 from bigcons.storage.checkpoint import Snapshots
 from bigcons.storage.commit import is_store, read_manifest
 from bigcons.storage.interface import Place, StorePath
@@ -18,7 +19,18 @@ from bigcons.tables.files import is_parquet
 def open_store(path: StorePath) -> Ensemble | PairTable | Consensus:
     """Open the store at ``path`` with the class for its kind."""
     if is_parquet(path):
-        return PairTable.open(path) if holds_pairs(path) else Ensemble.open(path)
+        if holds_pairs(path):
+            return PairTable.open(path)
+        try:
+            return Ensemble.open(path)
+        except CorruptStoreError:
+            raise
+        except InvalidInputError as error:
+            reason = str(error).partition(";")[0]
+            raise StoreNotFoundError(
+                f"{path} is not a bigcons store, nor a table of labels or pairs ({reason}); check the path.",
+                path=path,
+            ) from None
     kind = read_manifest(path)["kind"]
     if kind == "ensemble":
         return Ensemble.open(path)

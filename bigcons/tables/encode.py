@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError, MemoryBudgetError, SuspiciousLabelsWarning, warn_user
+from bigcons.errors import InvalidInputError, MemoryBudgetError, SuspiciousLabelsWarning, shown, warn_user
 from bigcons.layout import ENSEMBLE, MISSING
 from bigcons.memory import BLOCK_ROWS, format_size, rows_within
 from bigcons.tables.codes import Encoding, EncodingBuilder, unmasked
-from bigcons.tables.reading import DEFAULT_RULE, NINES, is_far, refuse_long, refuse_other_matrices
+from bigcons.tables.reading import DEFAULT_RULE, NINES, is_far, number_of, refuse_long, refuse_other_matrices
 from bigcons.tables.table import Column, Rows, Table
 
 MIN_CHUNK_ROWS = 1_024
@@ -171,19 +171,22 @@ def _warn_of_votes(n_objects: int, encodings: Sequence[Encoding]) -> None:
 
 
 def _warn_of_nines(encodings: Sequence[Encoding]) -> None:
-    """Warn of a label such as 999, far from all others of its partition, unless missing ones were named."""
+    """Warn of labels such as 999, far from all others of their partition, unless missing ones were named."""
+    suspects: dict[str, int] = {}
     for name, values, _, _, rule, _ in encodings:
         if rule != DEFAULT_RULE or values.dtype == object or len(values) < 2 or values.max() not in NINES:
             continue
         *_, second, largest = np.sort(values).tolist()
         if is_far(largest, 0.0, second):
-            warn_user(
-                f"partition {name!r} has the number {largest} as a label of its own, and no other above "
-                f"{second}; pass bigcons.select(x, missing=[-1, {largest}]) (--missing -1,{largest}) if it "
-                "means that there is none.",
-                SuspiciousLabelsWarning,
-            )
-            return
+            suspects[name] = largest
+    if suspects:
+        numbers = ", ".join(map(str, sorted(set(suspects.values()))))
+        warn_user(
+            f"the number {numbers} is a label in {shown(list(suspects))}, far above all others there; pass "
+            f"bigcons.select(x, missing=[-1, {numbers}]) (--missing -1,{numbers.replace(' ', '')}) if it "
+            "means that there is none.",
+            SuspiciousLabelsWarning,
+        )
 
 
 def encode_labels(
@@ -334,41 +337,65 @@ def warn_of_suspects(
     n_labeled: np.ndarray,
     categories: Sequence[np.ndarray | None],
 ) -> None:
-    """Warn if columns look like object ids or features, or text like a missing label."""
+    """Warn if columns look like object ids or features, or text like a missing or another label.
+
+    One message for each of these names all such columns.
+    """
     all_differ = (n_clusters == n_objects) & (n_objects > 1)
     if n_objects < 200:  # may legitimately have as many partitions, or only singleton clusters
         is_text = np.array([values is not None and values.dtype == object for values in categories])
         is_name = is_text & (not is_text.all() and n_objects >= 20)  # text beside numbers
         all_differ &= [NAME_OF_IDS.fullmatch(name) is not None for name in names] | is_name
-    (ids,) = np.nonzero(all_differ)
     # fewer than four objects that share a label, on average, are hardly a partition
     is_fine = (n_clusters >= 200) & (4 * n_clusters > n_labeled)
-    if 0 < ids.size < len(names):  # unless all columns do
+    if any(all_differ) and not all(all_differ):
+        ids = [name for name, differs in zip(names, all_differ, strict=True) if differs]
         warn_user(
-            f"partition {names[ids[0]]!r} has a different label for every object; "
-            f"pass id={names[ids[0]]!r} (--id {names[ids[0]]}) if it names the objects, or leave it out with "
-            "drop= (--drop).",
+            f"every object has a different label in {shown(ids)}; pass id={ids[0]!r} (--id {ids[0]}) if that "
+            "names the objects, and leave out with drop= (--drop) what is no partition.",
             SuspiciousLabelsWarning,
         )
         is_fine &= ~all_differ
     if is_fine.any():
-        u = int(np.argmax(is_fine))
-        n_fine = int(is_fine.sum())
-        others = f" ({n_fine:,} of {len(names):,} columns have so many)" if n_fine > 1 else ""
+        fine = [name for name, is_one in zip(names, is_fine, strict=True) if is_one]
+        most = int(np.argmax(np.where(is_fine, n_clusters, 0)))
         warn_user(
-            f"column {names[u]!r} has {n_clusters[u]:,} different labels of {n_labeled[u]:,} objects{others} "
-            "and looks like a feature, not a partition; make partitions of features by "
-            "bigcons.generate.kmeans (bigcons generate).",
+            f"up to {n_clusters[most]:,} different labels of {n_labeled[most]:,} objects in {shown(fine)} "
+            "look like features, not partitions; leave such columns out with drop= (--drop), or make "
+            "partitions of features by bigcons.generate.kmeans (bigcons generate).",
             SuspiciousLabelsWarning,
         )
+    gaps: dict[str, list[str]] = {}
+    spellings: dict[str, tuple[str, str]] = {}
     for name, values in zip(names, categories, strict=True):
         if values is None or values.dtype != object:
             continue
         if found := [value for value in values if value.lower() in MISSING_AS_TEXT]:
-            warn_user(
-                f"partition {name!r} has the text {min(found)!r} as a label of its own; "
-                f"pass bigcons.select(x, missing={min(found)!r}) (--missing {min(found)}) if it means "
-                "that there is none.",
-                SuspiciousLabelsWarning,
-            )
-            break
+            gaps[name] = found
+        if pair := _one_number(values):
+            spellings[name] = pair
+    if gaps:
+        words = sorted({word for found in gaps.values() for word in found})
+        missing = words[0] if len(words) == 1 else words
+        warn_user(
+            f"the text {shown(words)} is a label of its own in {shown(list(gaps))}; pass bigcons.select(x, "
+            f"missing={missing!r}) (--missing {','.join(words)}) if it means that there is none.",
+            SuspiciousLabelsWarning,
+        )
+    if spellings:
+        first, second = next(iter(spellings.values()))
+        warn_user(
+            f"the texts {first!r} and {second!r} are two labels but the same number in "
+            f"{shown(list(spellings))}; write such columns as whole numbers if they mean the same cluster.",
+            SuspiciousLabelsWarning,
+        )
+
+
+def _one_number(texts: np.ndarray) -> tuple[str, str] | None:
+    """Return two texts that are the same number, such as "2" and "2.0"; None if there are none."""
+    seen: dict[float, str] = {}
+    for text in texts:
+        number = number_of(text)
+        if number is not None and seen.setdefault(number, text) != text:
+            return seen[number], text
+    return None

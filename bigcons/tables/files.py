@@ -22,6 +22,7 @@ from bigcons.errors import (
     InvalidInputError,
     StoreNotFoundError,
     first_line,
+    shown,
 )
 from bigcons.storage.arrays import METADATA, open_array, read_metadata
 from bigcons.storage.commit import PARQUET, is_store, manifest_of, names_parquet
@@ -39,6 +40,7 @@ from bigcons.tables.table import (
     SlicedTable,
     Table,
     check_matrix,
+    is_index_name,
 )
 
 if TYPE_CHECKING:
@@ -206,21 +208,22 @@ def open_files(
     if not paths:
         raise StoreNotFoundError(f"no file matches {where}; check the path.", path=where)
     if all(path.name.lower().endswith(PARQUET) and not path.is_dir() for path in paths):
-        table: Table = ParquetTable(paths, where)
+        table: ParquetTable | JoinedTable = ParquetTable(paths, where)
+    elif len(paths) == 1:
+        return open_path(paths[0], role, how)
     else:
-        tables = [open_path(path, role, how) for path in paths]
-        table = tables[0] if len(tables) == 1 else JoinedTable(tables, where)
+        table = JoinedTable([open_path(path, role, how) for path in paths], where)
     if role == "labels" and len(paths) > 1 and how.orientation is None:
         _refuse_runs(table, len(paths))
     return table
 
 
-def _refuse_runs(table: Table, n_files: int) -> None:
+def _refuse_runs(table: ParquetTable | JoinedTable, n_files: int) -> None:
     """Raise InvalidInputError for files that may be of the same objects instead of parts of one table.
 
     These are files of one column and, without names of columns, those of as many rows, as far as is known.
     """
-    if table.n_columns - (table.index_position is not None) == 1:
+    if table.columns.most == 1:
         raise InvalidInputError(
             f"{table.where} has {n_files} files of one column, which may be partitions or parts of one; "
             "pass them to Ensemble.from_runs([...]) (bigcons import --runs) if each is a partition, or pass "
@@ -678,25 +681,101 @@ def _check_delimiter(lines: Iterator[list[str]], where: str, delimiter: str) -> 
         )
 
 
+class ColumnsOfFiles:
+    """The columns of several files, by their names; those that are read must be in all of them.
+
+    Attributes
+    ----------
+    names
+        The names of the columns of any file, those of the first file first.
+    index_position
+        The column with the names of the rows; None if there is none.
+    most
+        The most columns that a file has, but for the names of its rows.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.index_position: int | None = None
+        self.most: int = 0
+        self._first: str | None = None
+        self._lacking: dict[str, tuple[str, str]] = {}  # a file without a column, and one that has it
+
+    def add(self, names: list[str], index_position: int | None, where: str) -> None:
+        """Add the columns of the next file, which may be in another order."""
+        self.most = max(self.most, len(names) - (index_position is not None))
+        if self._first is None:
+            self._first, self.names, self.index_position = where, list(names), index_position
+        elif names != self.names:
+            for found in (self.names, names):
+                if len(set(found)) < len(found):
+                    repeated = next(name for c, name in enumerate(found) if name in found[:c])
+                    raise InvalidInputError(
+                        f"{where} has other columns than {Path(self._first).name}, and several are named "
+                        f"{repeated!r}; give each its own name."
+                    )
+            for name in set(self.names).difference(names):
+                self._lacking.setdefault(name, (where, self._first))
+            new = [*dict.fromkeys(self.names + names)][len(self.names) :]
+            self._lacking |= dict.fromkeys(new, (self._first, where))
+            self.names += new
+            if self.index_position is None and index_position is not None:
+                self.index_position = self.names.index(names[index_position])
+
+    def of(self, positions: Sequence[int] | None) -> list[str]:
+        """Return the names of columns that are read; raise InvalidInputError for those that a file lacks."""
+        names = self.names if positions is None else [self.names[c] for c in positions]
+        lacking = [name for name in names if name in self._lacking]
+        if not lacking:
+            return names
+        where, other = self._lacking[lacking[0]]
+        words = [INDEX if is_index_name(name) else name for name in lacking]
+        here = [word for word, name in zip(words, lacking, strict=True) if self._lacking[name][0] == where]
+        raise InvalidInputError(
+            f"{where} has no column {shown(here)}, which {Path(other).name} has; leave out what a file lacks "
+            f"with drop= (--drop {','.join(words[:10])}), or write it to all files, empty or null where it "
+            "has no values."
+        )
+
+
 class JoinedTable(PartedTable):
-    """The rows of several tables with the same columns, one after another."""
+    """The rows of several tables, one after another; columns are found by their names, if they have any."""
 
     def __init__(self, tables: Sequence[Table], where: str | None = None) -> None:
         first = tables[0]
         self.where: str = where or f"{first.where} and {len(tables) - 1} more"
-        self.names: list[str] | None = first.names
-        self.n_columns: int = first.n_columns
-        for table in tables[1:]:
-            if (table.names, table.n_columns) != (first.names, first.n_columns):
-                raise _other_columns(table.where, first.where)
+        self.columns: ColumnsOfFiles = ColumnsOfFiles()
+        for table in tables:
+            if (table.names is None) != (first.names is None):
+                without = table if table.names is None else first
+                raise InvalidInputError(
+                    f"{without.where} has no names of columns but others of {self.where} have; pass "
+                    "header=True (--header) if its first line has them, else write them."
+                )
+            if table.names is None and table.n_columns != first.n_columns:
+                raise InvalidInputError(
+                    f"{table.where} has {table.n_columns} columns but {Path(first.where).name} has "
+                    f"{first.n_columns}; write all files with the same columns."
+                )
+            self.columns.add(_names_or_numbers(table), table.index_position, table.where)
+        self.names: list[str] | None = None if first.names is None else self.columns.names
+        self.n_columns: int = len(self.columns.names)
         self.is_text: bool = any(table.is_text for table in tables)
-        self.index_position: int | None = first.index_position
+        self.index_position: int | None = self.columns.index_position
         self.names_are_guessed: bool = first.names_are_guessed
         self.lengths: list[int | None] = [table.n_rows for table in tables]
         self.row_bytes: float = max(table.row_bytes for table in tables)
         self.fixed_bytes: int = max(table.fixed_bytes for table in tables)
         self.least_rows: int = max(table.least_rows for table in tables)
         self._tables = tables
+
+    def _positions(self, table: Table, columns: Sequence[int] | None) -> list[int]:
+        """Return the positions of columns in one of the tables."""
+        names, read = _names_or_numbers(table), self.columns.of(columns)
+        if names == self.columns.names:
+            return list(range(self.n_columns) if columns is None else columns)
+        places = {name: c for c, name in enumerate(names)}
+        return [places[name] for name in read]
 
     @property
     def held_bytes(self) -> int:
@@ -709,15 +788,18 @@ class JoinedTable(PartedTable):
 
         if any(table.column_types() is None for table in self._tables):
             return None
-        columns = zip(*(table.column_types() or [] for table in self._tables), strict=True)
-        return [
-            pa.large_string() if any(pa.types.is_string(kind) for kind in kinds) else kinds[0]
-            for kinds in columns
-        ]
+        kinds = [list[Any]() for _ in self.columns.names]
+        places = {name: c for c, name in enumerate(self.columns.names)}
+        for table in self._tables:
+            names = _names_or_numbers(table)
+            at = range(len(names)) if names == self.columns.names else map(places.__getitem__, names)
+            for c, kind in zip(at, table.column_types() or [], strict=True):
+                kinds[c].append(kind)
+        return [pa.large_string() if any(map(pa.types.is_string, found)) else found[0] for found in kinds]
 
     def id_table(self, position: int) -> Table | None:
         """Return a column as the text in the files."""
-        found = [table.id_table(position) for table in self._tables]
+        found = [table.id_table(*self._positions(table, [position])) for table in self._tables]
         tables = [table for table in found if table is not None]
         return JoinedTable(tables, self.where) if len(tables) == len(found) else None
 
@@ -731,13 +813,11 @@ class JoinedTable(PartedTable):
 
     def load(self, part: int, rows: int, columns: Sequence[int] | None) -> Iterator[Rows]:
         """Yield the rows of one table."""
-        yield from self._tables[part].blocks(rows, columns=columns)
+        yield from self._tables[part].blocks(rows, columns=self._positions(self._tables[part], columns))
 
 
-def _other_columns(where: str, first: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"{where} has other columns than {Path(first).name}; write all files with the same columns."
-    )
+def _names_or_numbers(table: Table) -> list[str]:
+    return [str(c) for c in range(table.n_columns)] if table.names is None else table.names
 
 
 MADE_FOR_ENSEMBLE = {b"bigcons.ensemble": b"_manifest.json"}
@@ -755,26 +835,27 @@ class ParquetTable(Table):
             raise InvalidInputError(f"{path} contains no .parquet file; check the path.")
         one = path if isinstance(path, Path) else paths[0] if len(paths) == 1 else None
         self.where: str = where or (f"{paths[0]} and {len(paths) - 1} more" if one is None else str(one))
+        self.columns: ColumnsOfFiles = ColumnsOfFiles()
+        self._types: list[pa.DataType] = []
         self._files: list[tuple[Path, list[int]]] = []  # with the rows of each row group
         for file in paths:
             check_file(file)
             self._add(file)
-        self.n_columns: int = len(self.names or [])
+        self.names: list[str] | None = self.columns.names
+        self.index_position: int | None = self.columns.index_position
+        self.n_columns: int = len(self.columns.names)
         self.n_rows: int | None = sum(sum(group_rows) for _, group_rows in self._files)
         self.row_bytes: float = 24.0 * self.n_columns
 
     def _add(self, path: Path) -> None:
         with _open_parquet(path) as file:
             schema, metadata = file.schema_arrow, file.metadata
-            names = list(schema.names)
-            if self.names is None:
-                self.names: list[str] | None = names
-                self.index_position: int | None = pandas_index(schema)
-                self._types = list(schema.types)
+            if not self._files:
                 self.is_part: bool = MADE_FOR_ENSEMBLE.keys() <= (schema.metadata or {}).keys()
                 """Whether bigcons wrote the files as those of an ensemble."""
-            elif names != self.names:
-                raise _other_columns(str(path), str(self._files[0][0]))
+            self.columns.add(list(schema.names), pandas_index(schema), str(path))
+            new = self.columns.names[len(self._types) :] if self._files else []
+            self._types += [schema.field(name).type for name in new] if self._files else schema.types
             groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
             self._files.append((path, [group.num_rows for group in groups]))
             n_bytes = path.stat().st_size
@@ -789,7 +870,7 @@ class ParquetTable(Table):
                 self.fixed_bytes: int = max(self.fixed_bytes, held)
 
     def column_types(self) -> list[pa.DataType]:
-        """Return the types of the columns in the first file."""
+        """Return the types of the columns in the first file that has them."""
         return self._types
 
     def files(self) -> list[Path]:
@@ -814,8 +895,7 @@ class ParquetTable(Table):
         """Yield batches of at most ``rows`` rows as columns; row groups outside the range are not read."""
         import pyarrow as pa
 
-        assert self.names is not None  # noqa: S101 - there was at least one file
-        names = self.names if columns is None else [self.names[c] for c in columns]
+        names = self.columns.of(columns)
         end = self.n_rows if stop is None else stop
         row = 0  # the first row of the row group
         for path, group_rows in self._files:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bigcons.errors import DamagedFileError, InvalidInputError, MissingDependencyError, first_line
+from bigcons.errors import DamagedFileError, InvalidInputError, MissingDependencyError, first_line, shown
 from bigcons.storage.reading import check_file
 from bigcons.tables import files, memory
 from bigcons.tables.select import (
@@ -119,10 +119,9 @@ def _has_ids(table: Table, name: str) -> bool:
 def _refuse_measurements(table: Table, numbers: Collection[str]) -> None:
     """Raise InvalidInputError if numbers of an AnnData, which may be measurements, are taken as labels."""
     if found := [name for name in table.names or () if name in numbers]:
-        shown = ", ".join(map(repr, found[:3])) + (", ..." if len(found) > 3 else "")
         raise InvalidInputError(
-            f"obs has numbers in {len(found)} column{'s' if len(found) > 1 else ''}, {shown}, which may be "
-            "measurements; name the partitions, such as columns='leiden*' (--columns 'leiden*')."
+            f"obs has numbers in {len(found)} column{'s' if len(found) > 1 else ''}, {shown(found)}, which "
+            "may be measurements; name the partitions, such as columns='leiden*' (--columns 'leiden*')."
         )
 
 

@@ -380,7 +380,8 @@ class _Computed:
     """
 
     def __init__(self, part: Callable[[int], Any], n_parts: int) -> None:
-        self._part, self._n_parts = part, n_parts
+        self._part = part
+        self.n_parts: int = n_parts
         self._kept: set[int] = set()
         self._ahead: dict[int, Any] = {}
         self._folder: Path | None = None
@@ -392,7 +393,7 @@ class _Computed:
 
     def on_workers(self, workers: DaskWorkers, task: Callable[[int, Any], T]) -> Iterator[T]:
         """Yield what a task makes of each part, and its number, where it is computed; the parts are kept."""
-        files = {part: workers.place / f"{part}-{uuid.uuid4().hex}.npy" for part in range(self._n_parts)}
+        files = {part: workers.place / f"{part}-{uuid.uuid4().hex}.npy" for part in range(self.n_parts)}
         calls = ((partial(_kept, task, part, file), self._part(part)) for part, file in files.items())
         yield from workers.map(calls)
         self._shared = files
@@ -424,7 +425,7 @@ class _Computed:
     def _compute(self, part: int) -> Any:
         if (client := _client_of_dask()) is None:
             return self._part(part).compute()
-        last = min(part + max(sum(client.nthreads().values()), 1), self._n_parts - 1)
+        last = min(part + max(sum(client.nthreads().values()), 1), self.n_parts - 1)
         new = [p for p in range(part, last + 1) if p not in self._kept and p not in self._ahead]
         self._ahead |= zip(new, client.compute([self._part(p) for p in new]), strict=True)
         return self._ahead.pop(part).result()
@@ -633,10 +634,12 @@ class DaskFrameTable(PartedTable):
         self.names: list[str] | None = as_names([name] if of_index else frame.columns)
         self._of_index = of_index
         self.n_columns: int = len(self.names)
-        self.lengths: list[int | None] = [None] * frame.npartitions
-        self.row_bytes: float = 16.0 * self.n_columns
         self._frame = frame
-        self._computed: _Computed = index_of or _Computed(frame.get_partition, frame.npartitions)
+        # optimized as a whole: partitions that are fused, as of several files, have no graphs of their own
+        parts = [] if of_index else frame.to_delayed()
+        self._computed: _Computed = index_of or _Computed(parts.__getitem__, len(parts))
+        self.lengths: list[int | None] = [None] * self._computed.n_parts
+        self.row_bytes: float = 16.0 * self.n_columns
 
     def load(self, part: int, rows: int, columns: Sequence[int] | None) -> Iterator[Rows]:
         """Compute one partition."""

@@ -94,7 +94,7 @@ CODED = pd.DataFrame({"a": ["B", "Unknown", "T", "."], "b": [0, 1, 99, -1]})
         ([np.int64(1), "Unknown", "."], ["B", None, "T", None], [0, None, 99, -1]),
     ],
 )
-@pytest.mark.filterwarnings("ignore:partition 'a' has the text")
+@pytest.mark.filterwarnings("ignore:the text .* is a label of its own")
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_missing__names_values(kind, missing, a, b, tmp_path):
     source = routes(CODED, tmp_path)[kind]

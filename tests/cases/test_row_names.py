@@ -84,7 +84,7 @@ def test_text_in_the_index_of_a_data_frame_is_the_ids():
 
 def test_text_that_names_every_row_beside_numbers_is_told():
     frame = pd.DataFrame({"cell": [f"AAC{i}" for i in range(40)], "a": np.arange(40) % 3})
-    with pytest.warns(SuspiciousLabelsWarning, match="'cell' has a different label for every object"):
+    with pytest.warns(SuspiciousLabelsWarning, match="every object has a different label in 'cell'"):
         Ensemble.from_labels(frame)
 
 

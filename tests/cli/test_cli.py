@@ -11,6 +11,7 @@ from unittest.mock import Mock
 
 import click
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -469,6 +470,15 @@ def test_info__sets_off_thousands_of_sizes_alone(run):
     assert [told[name] for name in provenance] == ["1234567890", "12345", "12,345"]
 
 
+@pytest.mark.parametrize("command", ["info", "verify"])
+def test_info_and_verify__say_that_a_table_is_no_store(run, command):
+    frame = pd.DataFrame({"x": [0.5, 1.5], "a": [0, 1]})
+    frame.to_parquet("x.parquet")
+    frame.to_csv("x.csv")
+    for path, why in (("x.parquet", "a table of labels or pairs (partition 'x' has"), ("x.csv", "no man")):
+        assert_fails_in_one_line(run(f"{command} {path}"), f"{path} is not a bigcons store", why)
+
+
 @pytest.mark.parametrize("kind", ["ensemble", "consensus"])
 def test_verify__notices_damage(consensus, run, kind):
     chunk = next(path for path in Path(f"{kind}.zarr").rglob("c/**/*") if path.is_file())
@@ -833,7 +843,7 @@ def test_solve__warns_again_of_what_looks_like_ids(run):
     table = np.column_stack([np.arange(300), rng.integers(0, 3, (300, 4))])
     Path("l.csv").write_text("id,a,b,c,d\n" + "\n".join(",".join(map(str, row)) for row in table))
     for line in ("import l.csv -o e.zarr", "solve e.zarr -k 3 -o c.zarr"):
-        assert "partition 'id' has a different label for every object" in run(line).stderr
+        assert "every object has a different label in 'id'" in run(line).stderr
 
 
 @pytest.mark.parametrize(

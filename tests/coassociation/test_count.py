@@ -103,7 +103,7 @@ def test_count__wide_ensembles(n_partitions):
     np.testing.assert_array_equal(edges.n_seen, np.full(15, n_partitions))
 
 
-@pytest.mark.filterwarnings("ignore:.* looks like a feature")
+@pytest.mark.filterwarnings("ignore:.* look like features")
 @pytest.mark.parametrize("largest", [100, 1000, 100_000])
 def test_count__any_label_type(largest):
     labels = np.random.default_rng(3).integers(0, largest, (largest // 10, 3))

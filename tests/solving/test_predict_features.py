@@ -50,6 +50,18 @@ def test_predict_features__is_predict_of_the_labels_by_features(table, ensemble,
     assert placed.to_arrow().column_names == ["who", "label", "confidence", "is_far"]
 
 
+def test_predict__names_predict_features_for_what_are_no_labels_of_a_generated_ensemble(table, ensemble):
+    numbers = np.array(table["age"].fill_null(0.5))[:, None]
+    model = bc.PCC(3, random_state=0).fit(ensemble)
+    for features in (table, table.select(["city", "age"]), numbers, np.tile(numbers, 12), np.rint(numbers)):
+        for call in (model.predict, model.predict_proba, model.score):
+            with pytest.raises(InvalidInputError, match=r"Of features, call predict_features\(x\)\.$"):
+                call(features)
+    given = bc.PCC(3, random_state=0).fit(np.asarray(ensemble))
+    with pytest.raises(InvalidInputError, match=r"n_partitions=1 but 12 were fitted; .* same order\.$"):
+        given.predict(np.rint(numbers))
+
+
 def test_predict_features__of_an_ensemble_with_other_partitions_uses_the_generated_ones(table, ensemble):
     more = bc.Ensemble.from_labels(np.asarray(ensemble))
     with pytest.raises(InvalidInputError, match="was not generated from features"):

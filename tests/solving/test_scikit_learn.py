@@ -1,6 +1,7 @@
 """The methods as scikit-learn's estimators."""
 
 import copy
+import datetime
 import pickle
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import distributed
 import joblib
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -17,7 +19,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from bigcons import METHODS, PCC, ConsensusClusterer, ConsensusClustering, Ensemble, EnsembleGenerator
+from bigcons import (
+    METHODS,
+    PCC,
+    ConsensusClusterer,
+    ConsensusClustering,
+    Ensemble,
+    EnsembleGenerator,
+    generate,
+)
 from bigcons.datasets import ce_8d5k, planted_ensemble
 from bigcons.errors import InvalidInputError
 from bigcons.metrics import adjusted_rand
@@ -62,6 +72,40 @@ def test_methods__end_a_pipeline_and_count_their_passes(table):
     model = make_pipeline(FunctionTransformer(), PCC(3, random_state=0)).fit(table)
     assert model[-1].n_iter_ == model[-1].n_passes_ >= 1
     np.testing.assert_array_equal(model.predict(table), model[-1].labels_)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
+def test_generator__encodes_a_table_as_generate_does(make):
+    rng = np.random.default_rng(0)
+    group = rng.integers(3, size=200)
+    columns = {"x": group + 0.1 * rng.normal(size=200), "job": np.array(["free", "paid", "idle"])[group]}
+    columns |= {"day": [datetime.date(2020, 1, 1 + int(g)) for g in group], "n": rng.integers(5, size=200)}
+    columns["x"][:5] = np.nan
+    table = make(columns)
+    generator = EnsembleGenerator(5, random_state=0).fit(table)
+    assert generator.feature_names_in_.tolist() == list(columns)
+    expected = generate.kmeans(table, n_partitions=2, n_clusters=2, random_state=0).generator.encoding
+    for name, value in vars(expected.scaling).items():
+        np.testing.assert_array_equal(getattr(generator._scaling, name), value)
+    labels = generator.transform(table)
+    np.testing.assert_array_equal(generator.transform(table[50:90]), labels[50:90])
+    assert adjusted_rand(group, labels[:, generator.n_clusters_.argmax()]) > 0
+
+
+def test_clustering__encodes_new_rows_as_in_fit():
+    rng = np.random.default_rng(0)
+    group = rng.integers(3, size=200)
+    jobs = np.array(["free", "paid", "idle"])[group]
+    table = pd.DataFrame({"job": jobs, "x": group + rng.normal(size=200)})
+    model = ConsensusClustering(3, random_state=0).fit(table)
+    assert adjusted_rand(group, model.labels_) > 0.9
+    kept = pickle.loads(pickle.dumps(model))
+    for rows in (slice(0, 7), group == 1):
+        np.testing.assert_array_equal(kept.predict(table[rows]), model.predict(table)[rows])
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(table[["x", "job"]])
+    with pytest.raises(InvalidInputError, match="'x'"):
+        model.predict(table.assign(x="many"))
 
 
 def test_methods__draw_from_numpy_s_global_state_without_a_seed(table):

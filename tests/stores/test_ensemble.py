@@ -1,6 +1,7 @@
 """The label matrix in memory: what it takes, what it tells, what it refuses."""
 
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -317,12 +318,14 @@ def test_append_objects__goes_by_the_names_of_a_table():
     ensemble.append_objects(pd.DataFrame({"b": ["y"], "a": [1]}))
     assert ensemble.read(2, 3).tolist() == [[1, 1]]
     for frame, message in (
-        ({"a": [1], "c": ["y"]}, "labels has a partition 'c' that the ensemble does not have"),
-        ({"a": [1], "b": ["y"], "c": ["y"]}, "labels has a partition 'c' that the ensemble does not have"),
-        ({"a": [1]}, "labels has no partition 'b', which the ensemble has"),
+        ({"a": [1], "c": ["y"]}, "labels has 'c', no partition of the ensemble, and no partition 'b', which"),
+        ({"a": [1], "b": ["y"], "c": ["y"]}, "labels has 'c', no partition of the ensemble; .*--drop c"),
+        ({"a": [1]}, "labels has no partition 'b', which the ensemble has; write it with empty cells or"),
     ):
         with pytest.raises(InvalidInputError, match=message):
             ensemble.append_objects(pd.DataFrame(frame))
+    ensemble.append_objects(pd.DataFrame({"a": [1], "b": [None], "c": ["y"]}), drop="c")
+    assert ensemble.read(3, 4).tolist() == [[1, -1]]
     with pytest.raises(InvalidInputError, match="two partitions are named 'a'"):
         ensemble.append_objects(pa.table([[1], [1], ["y"]], names=["a", "a", "b"]))
 
@@ -395,12 +398,12 @@ def test_as_ensemble__passes_ensembles_and_reads_labels():
     [
         (
             pd.DataFrame({"run": [0, 1] * 100, "id": range(200)}),
-            "'id' has a different label for every object; pass id=",
+            "every object has a different label in 'id'; pass id='id'",
         ),
         *(
             (
                 pd.DataFrame({name: ids, "run": [0, 0, 1, 1]}),
-                f"'{name}' has a different label for every object; pass id=",
+                f"every object has a different label in '{name}'; pass id=",
             )
             for name, ids in (
                 ("customer_id", [7, 3, 9, 4]),
@@ -410,18 +413,19 @@ def test_as_ensemble__passes_ensembles_and_reads_labels():
         ),
         (
             np.random.default_rng(0).permuted(np.tile(np.arange(300), (2, 3)), axis=1).T,
-            r"'p0' has 300 different labels of 900 objects \(2 of 2 columns .*generate\.kmeans",
+            r"up to 300 different labels of 900 objects in 'p0', 'p1' look like features.*generate\.kmeans",
         ),
         (
             pd.DataFrame({"run": np.arange(1000) % 7, "income": np.arange(1000) // 3}),
-            "column 'income' has 334 different labels of 1,000 objects and looks like a feature",
+            "up to 334 different labels of 1,000 objects in 'income' look like features",
         ),
         (
             pd.DataFrame(np.tile([0, 2], (100, 1)).T).add_prefix("k"),
             "2 rows and 100 columns, .* orientation='partitions'",
         ),
-        (np.array([["a", "Unknown"], ["b", "x"]]), "'p1' has the text 'Unknown' as a label of its own"),
-        (np.array([[1, 2], [2, 999]]), r"'p1' has the number 999 .*missing=\[-1, 999\]\) \(--missing -1,999"),
+        (np.array([["a", "Unknown"], ["b", "x"]]), "the text 'Unknown' is a label of its own in 'p1'; pass"),
+        (np.array([[1, 2], [2, 999]]), r"number 999 is a label in 'p1', .*\[-1, 999\]\) \(--missing -1,999"),
+        (np.array([["2", "x"], ["2.0", "y"]]), "the texts '2' and '2.0' are two labels .*in 'p0'; write"),
     ],
 )
 def test_from_labels__warns_of_suspicious_labels(table, advice, tmp_path):
@@ -431,6 +435,46 @@ def test_from_labels__warns_of_suspicious_labels(table, advice, tmp_path):
     with pytest.warns(SuspiciousLabelsWarning, match=advice):
         stored = import_labels(table, tmp_path / "e.zarr")
     assert values_of(stored) == values_of(read) == np.asarray(table).tolist()
+
+
+def test_from_labels__names_all_suspicious_columns_in_one_message_of_each_kind(tmp_path):
+    n = 900
+    frame = {f"run{u}": (np.arange(n) * 7**u) % 5 for u in range(12)}
+    frame |= {"key": np.arange(n), "name": [f"x{i}" for i in range(n)]}
+    frame |= {f"fine{u}": np.roll(np.arange(n) // 3, u) for u in range(12)}
+    frame |= {"c": np.r_[99, np.arange(1, n) % 3], "d": np.r_[999, np.arange(1, n) % 3]}
+    frame |= {
+        "a": np.resize(["x", "noise", "y"], n),
+        "b": np.resize(["?", "3", "3.00", "Noise"], n),
+        "e": np.resize(["3.0", "4", "z", "3"], n),
+    }
+    pd.DataFrame(frame).to_csv(tmp_path / "x.csv", index=False)
+    pd.DataFrame(frame).to_parquet(tmp_path / "x.parquet", index=False)
+    fine = ", ".join(repr(f"fine{u}") for u in range(10))
+    kinds = [
+        r"the number 99, 999 is a label in 'c', 'd', .*missing=\[-1, 99, 999\]\) \(--missing -1,99,999\)",
+        "every object has a different label in 'key', 'name'; pass id='key'",
+        f"up to 300 different labels of 900 objects in {fine} and 2 more look like features",
+        r"the text '\?', 'Noise', 'noise' is a label of its own in 'a', 'b'; .*\['\?', 'Noise', 'noise'\]",
+        r"the texts '3' and '3\.00' are two labels but the same number in 'b', 'e'; write",
+    ]
+    for source in (pd.DataFrame(frame), tmp_path / "x.csv", tmp_path / "x.parquet"):
+        with pytest.warns(SuspiciousLabelsWarning) as caught:
+            Ensemble.from_labels(source)
+        for warning, kind in zip(caught, kinds, strict=True):
+            assert re.match(kind, str(warning.message))
+
+
+def test_from_labels__text_that_is_one_number_is_one_label_in_files_of_text_alone(tmp_path):
+    frame = pd.DataFrame({"a": ["2", "2.0", "3", "2.0"], "b": ["x", "y", "x", "x"]})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert values_of(Ensemble.from_labels(tmp_path / "x.csv")) == [[2, "x"], [2, "y"], [3, "x"], [2, "x"]]
+    frame.to_parquet(tmp_path / "x.parquet", index=False)
+    for source in (frame, pa.Table.from_pandas(frame), frame.astype("category"), tmp_path / "x.parquet"):
+        with pytest.warns(SuspiciousLabelsWarning, match="the texts '2' and '2.0' are two labels"):
+            assert values_of(Ensemble.from_labels(source)) == frame.to_numpy().tolist()
 
 
 def test_from_labels__takes_nines_near_other_labels_and_those_named_as_missing_without_a_word():

@@ -265,13 +265,6 @@ def test_open_features__says_what_is_wrong_with_a_file(tmp_path):
         open_features(tmp_path / "none.npy")
 
 
-def test_open_features__rejects_parquet_files_that_differ(tmp_path):
-    pq.write_table(pa.table({"x": [1.0]}), tmp_path / "1.parquet")
-    pq.write_table(pa.table({"y": [1.0]}), tmp_path / "2.parquet")
-    with pytest.raises(InvalidInputError, match=r"2.parquet has other columns"):
-        open_features(tmp_path)
-
-
 def test_read__a_file_cut_after_it_was_opened(matrix, tmp_path):
     np.save(tmp_path / "x.npy", matrix)
     features = open_features(tmp_path / "x.npy")
