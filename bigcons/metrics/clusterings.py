@@ -19,6 +19,7 @@ import numpy as np
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.memory import BLOCK_ROWS, format_size, row_blocks
 from bigcons.tables.labels import LabelColumn as LabelColumn
+from bigcons.tables.labels import refuse_other_rows
 from bigcons.validation import check_choice
 
 MAX_TABLE_BYTES = 1 << 30
@@ -60,11 +61,7 @@ def compared_table(a: LabelColumn, b: LabelColumn) -> np.ndarray:
             f"{a.name} has {a.n_objects:,} objects but {b.name} has {b.n_objects:,}; "
             "pass one label per object in each."
         )
-    if a.row_names is not None and b.row_names is not None and not a.row_names.equals(b.row_names):
-        raise InvalidInputError(
-            f"{a.name} and {b.name} are of rows of other names, or in another order; pass them in one order, "
-            f"such as {a.name}.loc[{b.name}.index]."
-        )
+    refuse_other_rows(a.name, a.row_names, b.name, b.row_names)
     shape = (a.n_clusters, b.n_clusters)
     check_size(shape)
     table = np.zeros(shape, dtype=np.int64)

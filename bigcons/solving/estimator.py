@@ -55,11 +55,11 @@ from bigcons.stores.consensus import (
 from bigcons.stores.display import facts_table, import_pandas
 from bigcons.stores.ensemble import Ensemble, as_ensemble, as_soft_ensemble
 from bigcons.stores.generator import Generator
-from bigcons.stores.ids import id_array
+from bigcons.stores.ids import as_index
 from bigcons.stores.pairs import PairTable
 from bigcons.tables.files import is_parquet, origin
 from bigcons.tables.ids import Ids
-from bigcons.tables.select import INDEX, Column, Columns, select
+from bigcons.tables.select import Column, Columns, select
 from bigcons.validation import check_flag, check_int
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -516,11 +516,7 @@ class ConsensusClusterer(Estimator):
             columns |= {name: getattr(self.trust_, name) for name in TRUST}
         if memberships:
             columns |= {f"cluster_{k}": column for k, column in enumerate(np.asarray(self.memberships_).T)}
-        index = None
-        if self._ids is not None:
-            name = self._ids.facts.name
-            index = pd.Index(id_array(self._ids), name=None if name == INDEX else name)
-        return pd.DataFrame(columns, index)
+        return pd.DataFrame(columns, as_index(self._ids))
 
     def _fingerprint(self, ensemble: Ensemble, seed: int) -> dict[str, Any]:
         """Return the facts that a resumed solve must share with the interrupted one."""

@@ -76,8 +76,6 @@ def test_text_in_the_index_of_a_data_frame_is_the_ids():
     ensemble = Ensemble.from_labels(NAMED.rename_axis("cell"))
     assert (ensemble.id_name, ensemble.ids.tolist()) == ("cell", list("pqr"))
     assert Ensemble.from_labels(NAMED, drop="index").ids is None
-    for index in ([7, 3, 5], [7, 7, 5], pd.MultiIndex.from_product([[0], [1, 2, 3]])):
-        assert Ensemble.from_labels(NAMED.set_axis(index)).ids is None
     ensemble.append_partitions(pd.DataFrame({"w": [0, 1]}, index=["r", "p"]))
     assert [row[2] for row in values_of(ensemble)] == [1, None, 0]
 
@@ -98,13 +96,129 @@ def test_names_of_rows_give_way_to_other_ids(tmp_path):
     assert Ensemble.from_labels(tmp_path / "x.csv", columns=[1, 2]).names == ["u", "v"]
 
 
-@pytest.mark.parametrize("name", [None, "cell"])
-def test_text_in_the_index_of_a_data_frame_that_repeats_is_refused(name):
-    frame = NAMED.set_axis(pd.Index(["a", "b", "a"], name=name))
-    for read in (Ensemble.from_labels, open_features):
-        with pytest.raises(InvalidIdsError, match="'a' is in rows 0 and 2"):
+NO_IDS = {
+    "text that repeats": pd.Index(["a", "b", "a"]),
+    "named": pd.Index(["a", "b", "a"], name="cell"),
+    "numbers that repeat": pd.Index([7, 3, 7]),
+    "missing": pd.Index(["a", "b", None]),
+    "dates": pd.date_range("2026-01-01", periods=3),
+    "times elsewhere": pd.date_range("2026-01-01", periods=3, tz="UTC"),
+    "periods": pd.period_range("2026-01", periods=3),
+    "spans": pd.to_timedelta([1, 2, 3], unit="h"),
+    "fractions": pd.Index([0.5, 1.5, 2.5]),
+    "floats": pd.Index([2.0, 1.0, 0.0]),
+    "yes and no": pd.Index([True, False, True]),
+    "mixed": pd.Index([1, "b", 2]),
+    "categories of dates": pd.CategoricalIndex(pd.date_range("2026-01-01", periods=3)),
+}
+
+
+@pytest.mark.parametrize("kind", NO_IDS)
+def test_an_index_that_cannot_be_ids_is_refused_with_what_to_do(kind):
+    frame = NAMED.set_axis(NO_IDS[kind])
+    for read in (Ensemble.from_labels, open_features, bc.METHODS["best"](2).fit):
+        with pytest.raises(InvalidIdsError, match=r"df\.reset_index\(drop=True\) or drop='index'") as caught:
             read(frame)
+        assert "\n" not in str(caught.value)
     assert Ensemble.from_labels(frame, drop="index").ids is None
+    assert Ensemble.from_labels(frame.reset_index(drop=True)).ids is None
+    assert Ensemble.from_labels(frame.assign(who=[3, 1, 2]), id="who").ids.tolist() == [3, 1, 2]
+
+
+ORDER = np.random.default_rng(0).permutation(60)
+IDS = {
+    "text": pd.Index([f"c{i}" for i in ORDER]),
+    "string": pd.Index([f"c{i}" for i in ORDER], dtype="string"),
+    "string of Arrow": pd.Index([f"c{i}" for i in ORDER], dtype="string[pyarrow]"),
+    "permuted": pd.Index(ORDER),
+    "named": pd.Index(ORDER * 7, name="cell"),
+    "objects": pd.Index(ORDER.tolist(), dtype=object),
+    "nullable": pd.Index(ORDER, dtype="Int64"),
+    "small": pd.Index(ORDER.astype(np.int8)),
+    "large": pd.Index(ORDER.astype(np.uint64) + np.uint64(1 << 63)),
+    "negative": pd.Index(ORDER - 100),
+    "categories": pd.CategoricalIndex([f"c{i}" for i in ORDER]),
+    "categories of numbers": pd.CategoricalIndex(ORDER),
+    "from 5": pd.RangeIndex(5, 65),
+    "every second": pd.RangeIndex(0, 120, 2),
+    "backward": pd.RangeIndex(59, -1, -1),
+}
+DEFAULT = {
+    "default": pd.RangeIndex(60),
+    "named": pd.RangeIndex(60, name="row"),
+    "numbers": pd.Index(np.arange(60)),
+    "floats": pd.Index(np.arange(60.0)),
+    "objects": pd.Index(list(range(60)), dtype=object),
+}
+TRUTH = np.arange(60) % 3
+
+
+@pytest.mark.parametrize("kind", IDS)
+def test_an_index_of_a_data_frame_is_the_ids(kind, tmp_path):
+    index = IDS[kind]
+    frame = pd.DataFrame({f"p{u}": TRUTH for u in range(3)}, index)
+    truth = pd.Series(TRUTH, index).sample(frac=1, random_state=0)
+    frame.to_parquet(tmp_path / "x.parquet")
+    model = bc.METHODS["best"](3).fit(frame, out=tmp_path / "c")
+    found = {
+        "model": model.to_pandas(),
+        "store": bc.Consensus.open(tmp_path / "c").to_pandas(),
+        "ensemble": Ensemble.from_labels(frame).to_pandas(),
+        "runs": Ensemble.from_runs([frame.p0, frame.p1]).to_pandas(),
+        "views": bc.generate.kmeans(frame * 10.0, n_partitions=2, n_clusters=3).to_pandas(),
+    }
+    if not isinstance(index, pd.RangeIndex):  # which is no column of the file
+        found["file"] = Ensemble.from_labels(tmp_path / "x.parquet").to_pandas()
+    for table in found.values():
+        assert table.index.equals(pd.Index(index.tolist()))
+        assert table.index.name == index.name
+        if isinstance(index.dtype, np.dtype) and index.dtype != object:
+            assert table.index.dtype == index.dtype
+    joined = pd.DataFrame({"truth": truth, "label": found["model"]["label"]})
+    assert bc.metrics.adjusted_rand(joined.truth, joined.label) == 1
+
+
+@pytest.mark.parametrize("kind", DEFAULT)
+def test_the_numbers_of_rows_in_order_are_no_ids(kind):
+    frame = pd.DataFrame({f"p{u}": TRUTH for u in range(3)}, DEFAULT[kind])
+    assert Ensemble.from_labels(frame).ids is None
+    assert open_features(frame * 1.5).ids is None
+    assert bc.METHODS["best"](3).fit(frame).to_pandas().index.equals(pd.RangeIndex(60))
+
+
+@pytest.mark.parametrize("kind", ["text", "named", "default"])
+def test_an_index_of_dask_is_the_ids_if_it_has_text_or_a_name(kind):
+    index = {"text": IDS["text"], "named": IDS["named"], "default": pd.Index(ORDER)}[kind]
+    frame = pd.DataFrame({"u": TRUTH, "v": TRUTH}, index)
+    ensemble = Ensemble.from_labels(dask.dataframe.from_pandas(frame, npartitions=2, sort=False))
+    assert ensemble.ids is None if kind == "default" else ensemble.ids.tolist() == index.tolist()
+
+
+def test_the_rest_of_a_data_frame_is_appended():
+    frame = pd.DataFrame({"u": TRUTH, "v": TRUTH})
+    ensemble = Ensemble.from_labels(frame[:40])
+    ensemble.append_objects(frame[40:50]).append_objects(frame[50:].reset_index(drop=True))
+    assert (ensemble.ids, values_of(ensemble)) == (None, frame.to_numpy().tolist())
+    for rest in (frame[20:30], frame[::-1], frame.set_axis(IDS["text"])):
+        with pytest.raises(InvalidIdsError, match=r"leave out the id, by df\.reset_index\(drop=True\)"):
+            ensemble.append_objects(rest)
+    named = Ensemble.from_labels(frame[20:40])
+    named.append_objects(frame[50:])
+    assert named.ids.tolist() == [*range(20, 40), *range(50, 60)]
+
+
+def test_append_partitions__refuses_the_numbers_of_rows_in_another_order():
+    frame = pd.DataFrame({"u": TRUTH, "v": TRUTH}, ORDER)
+    new = pd.DataFrame({"w": TRUTH}, ORDER).sort_index()
+    joined = Ensemble.from_labels(frame).append_partitions(new[:19:-1])
+    expected = [int(new.w[i]) if i > 19 else None for i in ORDER.tolist()]
+    assert [row[2] for row in values_of(joined)] == expected
+    with pytest.raises(InvalidInputError, match="in another order"):
+        Ensemble.from_labels(frame).append_partitions(new)
+    with pytest.raises(InvalidInputError, match="in another order"):
+        Ensemble.from_labels(frame.to_numpy()).append_partitions(frame[["u"]])
+    for rows in (new.to_numpy(), new.set_axis(range(5, 65)).reset_index(drop=True).to_numpy()):
+        assert Ensemble.from_labels(frame).append_partitions(rows).n_partitions == 3
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -122,8 +236,8 @@ def test_an_index_of_levels_is_no_partition(tmp_path):
         Ensemble.from_labels(tmp_path / "x.parquet")
 
 
-@pytest.mark.parametrize("levels", [("s", "pqr"), ([0], "pqr"), ("s", [1, 2, 3])])
-def test_an_index_of_levels_of_text_is_refused_in_memory_as_in_files(levels):
+@pytest.mark.parametrize("levels", [("s", "pqr"), ([0], "pqr"), ("s", [1, 2, 3]), ([0], [1, 2, 3])])
+def test_an_index_of_levels_is_refused_in_memory_as_in_files(levels):
     frame = NAMED.set_axis(pd.MultiIndex.from_product(map(list, levels), names=["sample", "cell"]))
     for read in (Ensemble.from_labels, open_features):
         with pytest.raises(
@@ -301,7 +415,8 @@ def test_text_coordinates_of_xarray_are_the_ids():
     for x in (array, array.rename(cell="object", run="partition").T):
         ensemble = Ensemble.from_labels(x)
         assert (ensemble.ids.tolist(), ensemble.names, values_of(ensemble)) == (list("pqr"), ["u", "v"], ROWS)
-    assert Ensemble.from_labels(array.assign_coords(cell=[3, 4, 5])).ids is None
+    assert Ensemble.from_labels(array.assign_coords(cell=[3, 4, 5])).ids.tolist() == [3, 4, 5]
+    assert Ensemble.from_labels(array.assign_coords(cell=[0, 1, 2])).ids is None
 
 
 # Joins by ids
