@@ -466,3 +466,110 @@ def test_append_objects__finds_ids_by_their_name():
     assert ensemble.ids.tolist() == list("abc")
     with pytest.raises(InvalidIdsError, match="id 'c' is in rows"):
         ensemble.append_objects(pd.DataFrame({"r0": [7], "id": ["c"]}))
+
+
+# Labels beside an ensemble, a consensus, features or other labels
+
+FRAME = pd.DataFrame({f"p{u}": TRUTH for u in range(3)})
+KINDS = {**IDS, "dates": pd.date_range("2026-01-01", periods=60), "fractions": pd.Index(ORDER + 0.5)}
+KINDS["levels"] = pd.MultiIndex.from_arrays([ORDER // 10, ORDER])
+BESIDE = {
+    "adjusted_rand": lambda _, model, t: bc.metrics.adjusted_rand(t, model),
+    "nmi": lambda _, model, t: bc.metrics.nmi(model, t),
+    "purity": lambda _, model, t: bc.metrics.purity(t, model),
+    "reliability": lambda _, model, t: bc.metrics.reliability(t, model, model.trust_.confidence),
+    "confidence": lambda _, model, t: bc.metrics.reliability(TRUTH, model, t / 3.0),
+    "trust": lambda ensemble, _, t: bc.metrics.trust(ensemble, t),
+    "expected_loss": lambda ensemble, _, t: bc.metrics.expected_loss(ensemble, t),
+    "credible_ball": lambda ensemble, _, t: bc.metrics.credible_ball(ensemble, t),
+    "credible_sets": lambda ensemble, _, t: bc.metrics.credible_sets(ensemble, t),
+    "anmi": lambda ensemble, _, t: bc.metrics.anmi(ensemble, t),
+    "average_criterion": lambda ensemble, _, t: bc.metrics.average_criterion("nmi", ensemble, t),
+    "cluster_profiles": lambda ensemble, _, t: bc.metrics.cluster_profiles(ensemble.to_pandas(), t),
+    "compactness": lambda ensemble, _, t: bc.metrics.compactness(ensemble.to_pandas(), t),
+    "align": lambda ensemble, _, t: ensemble.align(t),
+    "plots.reliability": lambda _, model, t: bc.plots.reliability(model, t),
+    "plots.coassociation": lambda ensemble, _, t: bc.plots.coassociation(ensemble, labels=t),
+    "plots.scatter": lambda _, model, t: bc.plots.scatter(pd.DataFrame({"x": t, "y": t}), model),
+}
+
+
+@pytest.fixture(scope="module", params=["text", "named", "from 5", "numbers"])
+def solved(request):
+    """An ensemble of these ids, and its consensus."""
+    ensemble = Ensemble.from_labels(FRAME.set_axis({**IDS, **DEFAULT}[request.param]))
+    return ensemble, bc.consensus(ensemble, 3, random_state=0)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", BESIDE)
+def test_labels_of_rows_in_another_order_are_refused_beside(name, solved):
+    index = solved[0].to_pandas().index
+    truth = pd.Series(TRUTH, index)
+    for given in (truth, TRUTH, truth.sample(frac=1, random_state=0).loc[index]):
+        BESIDE[name](*solved, given)
+    with pytest.raises(
+        InvalidInputError, match=r"are of rows of other names, or in another order; "
+    ) as caught:
+        BESIDE[name](*solved, truth.sample(frac=1, random_state=0))
+    assert "\n" not in str(caught.value)
+    assert ".to_numpy() if they are" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_series_in_another_order_are_refused_whatever_their_index(kind):
+    truth = pd.Series(TRUTH, KINDS[kind])
+    others = truth.sample(frac=1, random_state=0)
+    with pytest.raises(
+        InvalidInputError, match=r"such as truth\.loc\[labels\.index\], or truth\.to_numpy\(\)"
+    ):
+        bc.metrics.adjusted_rand(truth, others)
+    assert bc.metrics.adjusted_rand(others.copy(), others.set_axis(others.index.copy())) == 1
+    assert bc.metrics.adjusted_rand(truth, TRUTH) == bc.metrics.adjusted_rand(TRUTH, truth) == 1
+    is_shuffled = sorted(truth.index.tolist(), key=str) == sorted(range(60), key=str)
+    if not is_shuffled:  # as a split leaves it beside predicted labels
+        assert bc.metrics.adjusted_rand(truth, pd.Series(TRUTH)) == 1
+    else:
+        with pytest.raises(InvalidInputError, match="in another order"):
+            bc.metrics.adjusted_rand(truth, pd.Series(TRUTH))
+
+
+@pytest.mark.parametrize("kind", IDS)
+def test_match_joins_a_series_by_its_index(kind):
+    new = pd.Series(TRUTH + 5, IDS[kind])
+    old = pd.Series(TRUTH, IDS[kind]).sample(frac=1, random_state=0)
+    if kind in ("permuted", "objects", "nullable", "small", "categories of numbers", "backward"):
+        with pytest.raises(InvalidInputError, match="in another order"):
+            bc.match(pd.Series(TRUTH), old)
+    model = bc.METHODS["best"](3).fit(FRAME.set_axis(IDS[kind]))
+    for x in (new, model):
+        for y in (old, old[:50]):
+            assert bc.match(x, y).labels.tolist() == TRUTH.tolist()
+    assert bc.match(new.to_numpy(), old.sort_index().loc[new.index].to_numpy()[:50]).n_moved == 0
+
+
+def test_features_and_labels_of_a_report_are_of_the_same_rows():
+    frame = FRAME.set_axis(IDS["text"])
+    model = bc.consensus(frame, 3, random_state=0)
+    bc.Report(model, features=frame * 1.5, pictures=False)
+    bc.Report(model, features=(frame * 1.5).to_numpy(), pictures=False)
+    with pytest.raises(InvalidInputError, match="in another order"):
+        bc.Report(model, features=(frame * 1.5)[::-1], pictures=False)
+
+
+@pytest.mark.parametrize("form", ["model", "store", "series"])
+def test_metrics_take_a_consensus_in_place_of_its_labels(form, tmp_path):
+    model = bc.consensus(FRAME, 3, random_state=0, out=tmp_path / "c")
+    found = {"model": model, "store": bc.Consensus.open(tmp_path / "c"), "series": pd.Series(model.labels_)}[
+        form
+    ]
+    for metric in (bc.metrics.adjusted_rand, bc.metrics.nmi, bc.metrics.contingency, bc.metrics.van_dongen):
+        assert np.array_equal(metric(found, TRUTH), metric(model.labels_, TRUTH))
+        assert np.array_equal(metric(TRUTH, found), metric(TRUTH, model.labels_))
+    ensemble = Ensemble.from_labels(FRAME)
+    for metric in (bc.metrics.expected_loss, bc.metrics.anmi, bc.metrics.credible_sets):
+        assert np.array_equal(metric(ensemble, found), metric(ensemble, model.labels_))
+    assert bc.metrics.credible_ball(ensemble, found).radius == 0
+    for x in (bc.PCC(3), ensemble):
+        with pytest.raises(InvalidInputError, match=r"call fit first|pass one that was made of it"):
+            bc.metrics.adjusted_rand(TRUTH, x)
