@@ -211,7 +211,8 @@ class Ensemble(Objects):
             all have different ones, else ``p0, p1, ...``
         ids : default=None
             What identifies the objects, in order. By default, communities and mappings have the objects that
-            occur in any of them, ascending, whose names are the ids unless these are 0, 1, 2, ...
+            occur in any of them, ascending, whose names are the ids unless these are 0, 1, 2, ... In the
+            order of the nodes of a graph G of networkx, labels are ``model.to_pandas().label.loc[list(G)]``.
         id, columns, missing, header
             Of files and tables, the column that identifies the objects and that of the labels, and how they
             are read; see `bigcons.select`.
