@@ -156,8 +156,8 @@ def table_of_rows(rows: Sequence[Any], role: str, orientation: str | None = None
     if role == "labels" and orientation is None and _may_be_runs(rows, n_columns):
         raise InvalidInputError(
             f"labels is a list of {len(rows)} rows of {n_columns} labels, which may be partitions or "
-            "objects; pass Ensemble.from_runs(x) if each row is a partition, or orientation='objects' if "
-            "each is an object."
+            "objects; pass Ensemble.from_runs(x) if each row is a partition, or "
+            "bigcons.select(x, orientation='objects') if each is an object."
         )
     matrix = np.empty((len(rows), n_columns), dtype=object)  # keeps numbers and text apart
     for index, row in enumerate(rows):
