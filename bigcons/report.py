@@ -30,6 +30,7 @@ from bigcons.stores.consensus import Consensus, cautions, clusters_in_words, fit
 from bigcons.stores.ensemble import as_ensemble
 from bigcons.tables.ids import IdFacts, canonical, refuse_other_ids
 from bigcons.tables.intake import open_table
+from bigcons.tables.labels import names_of_rows, refuse_other_rows
 from bigcons.tables.select import Columns, SelectedTable, Selection, choose
 from bigcons.tables.table import Table
 from bigcons.validation import check_int
@@ -136,6 +137,7 @@ class Report:
                 f"{source.n_objects:,}; pass its own.",
                 parameter="ensemble",
             )
+        refuse_other_rows("the ensemble", names_of_rows(self._ensemble), "the consensus", source.names)
         rows = min(BLOCK_ROWS, source.n_objects)
         needed, budget = rows * (48 + 12 * source.n_columns), parse_size(memory)
         if needed > budget:
@@ -159,6 +161,10 @@ class Report:
                 found = _ids_in(column, source.ids.facts)
                 refuse_other_ids(source.ids.blocks(), found, name, table.where)
                 columns = columns or [other for other in table.names or () if other != name]
+            else:
+                refuse_other_rows(
+                    table.where, table.ids or names_of_rows(features), "the consensus", source.names
+                )
             if columns is not None or drop is not None:
                 table = choose(table, Selection(None, None, columns, drop))
             self.profiles, values = profile(table, source.labels, None, 3, memory, kept)
@@ -262,6 +268,11 @@ class _Source(NamedTuple):
             consensus.get_params(deep=False), {}, getattr(consensus, "_ids", None),
             getattr(consensus, "tree_", None),
         )  # fmt: skip
+
+    @property
+    def names(self) -> Any:
+        """What identifies the objects; see `names_of_rows`."""
+        return range(self.n_objects) if self.ids is None else self.ids
 
     def trust_rows(self, start: int, stop: int) -> np.ndarray:
         """Return the trust of a range of objects, (rows,) `TRUST_ROW`."""

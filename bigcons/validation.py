@@ -81,6 +81,13 @@ def is_text(index: Any) -> bool:
     return getattr(index, "inferred_type", "") == "string"
 
 
+def is_names(index: Any) -> bool:
+    """Return whether an index of pandas is more than the numbers of rows, 0, 1, ..., in order."""
+    import pandas as pd  # type: ignore[import-untyped]
+
+    return not pd.RangeIndex(len(index)).equals(index)
+
+
 def check_partition_weights(weights: Any, n_partitions: int) -> np.ndarray:
     """Return the weights of the partitions as float64 (n_partitions,): finite, >= 0 and not all 0.
 

@@ -604,7 +604,7 @@ def test_scatter__colors_every_object_by_its_cluster_and_pales_the_doubtful(tmp_
     assert len(plots.scatter(points, truth, n_objects=50).axes[0].collections) == 3
     with pytest.raises(InvalidInputError, match=r"\(199, 2\); pass \(200, 2\)"):
         plots.scatter(points[1:], model)
-    with pytest.raises(InvalidInputError, match="fit it first"):
+    with pytest.raises(InvalidInputError, match="call fit first"):
         plots.scatter(points, ConsensusTree(3))
 
 

@@ -1,7 +1,8 @@
 """Criteria of two clusterings: their contingency table, and what is computed from it.
 
 Labels are whole numbers or text; negative numbers, None and NaN are missing. The objects labeled in both
-clusterings are compared. Labels are read block by block, so they may be memory-mapped or in Zarr.
+clusterings are compared. Labels are read block by block, so they may be memory-mapped or in Zarr. In place of
+labels stands a fitted clusterer or a `Consensus`.
 
 Every criterion has two functions: one of two clusterings, and one (``..._of_table``) of their contingency
 table ``(n_classes, n_clusters)``, which may have empty rows and columns. For symmetric criteria, the latter
@@ -19,6 +20,7 @@ import numpy as np
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.memory import BLOCK_ROWS, format_size, row_blocks
 from bigcons.tables.labels import LabelColumn as LabelColumn
+from bigcons.tables.labels import refuse_other_rows
 from bigcons.validation import check_choice
 
 MAX_TABLE_BYTES = 1 << 30
@@ -33,10 +35,13 @@ Criterion = Callable[[np.ndarray], Any]
 def contingency(a: Any, b: Any) -> np.ndarray:
     """Return how many objects lie in each cluster of ``a`` and each of ``b``: ``(ka, kb)`` int64.
 
-    ``a`` and ``b`` are ``(n_objects,)`` labels. Rows and columns are in ascending order of the labels; labels
-    of no compared object are left out, so no row or column is empty.
+    ``a`` and ``b`` are ``(n_objects,)`` labels, whole numbers or text, a fitted clusterer or a `Consensus`.
+    Objects whose label is negative, None or NaN in either are left out. Rows and columns are in ascending
+    order of the labels; labels of no compared object are left out, so no row or column is empty. Arrays are
+    compared in their order; where indexes or ids show that the rows are others, or in another order, they are
+    refused.
 
-    Raises InvalidInputError if the lengths differ or no object is labeled in both.
+    Raises InvalidInputError for these, and if the lengths differ or no object is labeled in both.
 
     Examples
     --------
@@ -60,11 +65,7 @@ def compared_table(a: LabelColumn, b: LabelColumn) -> np.ndarray:
             f"{a.name} has {a.n_objects:,} objects but {b.name} has {b.n_objects:,}; "
             "pass one label per object in each."
         )
-    if a.row_names is not None and b.row_names is not None and not a.row_names.equals(b.row_names):
-        raise InvalidInputError(
-            f"{a.name} and {b.name} are of rows of other names, or in another order; pass them in one order, "
-            f"such as {a.name}.loc[{b.name}.index]."
-        )
+    refuse_other_rows(a.name, a.row_names, b.name, b.row_names)
     shape = (a.n_clusters, b.n_clusters)
     check_size(shape)
     table = np.zeros(shape, dtype=np.int64)
@@ -182,7 +183,9 @@ def rand_index(a: Any, b: Any) -> float:
 def adjusted_rand(truth: Any, labels: Any) -> float:
     """Return the adjusted Rand index of Hubert and Arabie (1985): 1 if equal, 0 on average by chance.
 
-    Symmetric. 1 if both clusterings have a single cluster, or both have only singletons.
+    Symmetric. 1 if both clusterings have a single cluster, or both have only singletons. Labels as in
+    `contingency`: objects labeled -1, None or NaN in either are left out, whereas scikit-learn's
+    ``adjusted_rand_score`` takes -1 as a cluster.
 
     Examples
     --------

@@ -48,7 +48,7 @@ from bigcons.seeding import generator
 from bigcons.stores.clusters import TRUST_ROW, Trust, arrow_table
 from bigcons.stores.consensus import ConsensusWriter
 from bigcons.stores.ensemble import Ensemble, as_ensemble
-from bigcons.tables.labels import observed
+from bigcons.tables.labels import names_of_rows, observed, refuse_other_rows
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def trust(
     [4, 3]
     """
     ensemble = as_ensemble(x)
-    codes, values = codes_for(ensemble, _labels_of(labels))
+    codes, values = codes_for(ensemble, labels)
     if memberships is None and temperature is None and getattr(labels, "_states_probabilities", False):
         memberships = labels.memberships_
     if memberships is not None:
@@ -201,13 +201,6 @@ def _checked(memberships: Any, n_objects: int, values: np.ndarray) -> Any:
             f"the largest label, {values.max()}."
         )
     return memberships
-
-
-def _labels_of(labels: Any) -> Any:
-    """Return the labels of a consensus in any form, as something that `LabelColumn` takes."""
-    if hasattr(labels, "fit") and not hasattr(labels, "labels_"):
-        raise InvalidInputError(f"{type(labels).__name__} is not fitted; call fit first.")
-    return getattr(labels, "labels_", getattr(labels, "label_rows", labels))
 
 
 class Told(NamedTuple):
@@ -449,6 +442,7 @@ def codes_for(ensemble: Ensemble, labels: Any) -> tuple[Codes, np.ndarray]:
             f"labels has {column.n_objects:,} objects but the ensemble has {ensemble.n_objects:,}; "
             "pass one label per object of the ensemble."
         )
+    refuse_other_rows("labels", column.row_names, "the ensemble", names_of_rows(ensemble))
     check_size((len(column.values), ensemble.n_base_clusters))
     return column.codes, column.values
 
@@ -738,12 +732,14 @@ def reliability(truth: Any, labels: Any, confidence: Any, *, n_bins: int = 15) -
     from scipy.optimize import linear_sum_assignment
 
     check_int("n_bins", n_bins)
-    columns = LabelColumn("truth", truth), LabelColumn("labels", _labels_of(labels))
+    columns = LabelColumn("truth", truth), LabelColumn("labels", labels)
     if columns[0].n_objects != columns[1].n_objects or np.shape(confidence) != (columns[0].n_objects,):
         raise InvalidInputError(
             f"truth has {columns[0].n_objects} objects, labels {columns[1].n_objects} and confidence shape "
             f"{np.shape(confidence)}; pass one of each per object."
         )
+    refuse_other_rows("truth", columns[0].row_names, "labels", columns[1].row_names)
+    refuse_other_rows("confidence", names_of_rows(confidence), "labels", columns[1].row_names)
     classes, clusters = (column.codes(0, column.n_objects) for column in columns)
     judged = (classes >= 0) & (clusters >= 0)
     table = np.zeros([column.n_clusters for column in columns], np.int64)

@@ -18,6 +18,7 @@ from bigcons.progress import progress
 from bigcons.stores.encoding import NUMBER, ColumnCode, numbers_of, texts_of
 from bigcons.stores.ensemble import as_ensemble
 from bigcons.tables.intake import open_table
+from bigcons.tables.labels import names_of_rows, refuse_other_rows
 from bigcons.tables.select import Selection, choose
 from bigcons.tables.table import Table, count_rows
 
@@ -104,9 +105,10 @@ def profile(
     table = open_table(features, "features")
     if columns is not None:
         table = choose(table, Selection(None, None, columns, None))
-    column = LabelColumn("labels", getattr(labels, "labels_", getattr(labels, "label_rows", labels)))
+    column = LabelColumn("labels", labels)
     if table.n_rows not in (None, column.n_objects):
         raise _other_length(table, table.n_rows or 0, column)
+    refuse_other_rows("labels", column.row_names, table.where, table.ids or names_of_rows(features))
     names = table.names or [f"f{c}" for c in range(table.n_columns)]
     positions = list(range(table.n_columns))
     types = table.column_types()

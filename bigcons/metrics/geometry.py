@@ -15,6 +15,7 @@ from bigcons.memory import TILE_ROWS, Block
 from bigcons.metrics.clusterings import LabelColumn
 from bigcons.progress import progress
 from bigcons.stores.features import Features, open_features
+from bigcons.tables.labels import names_of_rows, refuse_other_rows
 from bigcons.validation import check_choice
 
 METRICS = ("euclidean", "sqeuclidean", "cityblock")
@@ -97,6 +98,7 @@ def compactness(features: object, labels: Any, *, metric: str = "euclidean", cli
             f"labels has {column.n_objects:,} objects but the features have {data.n_objects:,}; "
             "pass one label per row of the features."
         )
+    refuse_other_rows("labels", column.row_names, "the features", data.ids or names_of_rows(features))
     sizes = np.zeros(column.n_clusters, dtype=np.int64)
     for block in data.blocks():
         codes = column.codes(block.start, block.stop)

@@ -14,7 +14,7 @@ from bigcons.plots.drawing import (
     NEVER_SEEN,
     PALETTE,
     is_consensus,
-    labels_of,
+    labels_to_draw,
     new_figure,
     refuse_ensemble,
     sample_rows,
@@ -22,6 +22,7 @@ from bigcons.plots.drawing import (
 )
 from bigcons.plots.pairs import draw_coassociation
 from bigcons.seeding import SeedLike
+from bigcons.tables.labels import names_of_rows, refuse_other_rows
 from bigcons.validation import check_int
 
 if TYPE_CHECKING:
@@ -151,12 +152,13 @@ def scatter(
     >>> figure = bc.plots.scatter(features[:, :2], model)
     >>> figure.savefig("scatter.png")
     """
-    points, labels = np.asarray(coordinates), labels_of(consensus)
+    points, labels = np.asarray(coordinates), labels_to_draw(consensus)
     is_stored = hasattr(consensus, "read_labels")
     if points.shape != (*labels.shape, 2):
         raise InvalidInputError(
             f"coordinates has shape {points.shape}; pass ({labels.shape[0]}, 2), a row for each object."
         )
+    refuse_other_rows("coordinates", names_of_rows(coordinates), "consensus", names_of_rows(consensus))
     from matplotlib.lines import Line2D
 
     rows = sample_rows(len(points), n_objects, random_state)
@@ -210,7 +212,7 @@ def overview(
         if accuracy is not None:
             _draw_accuracy(panels["accuracy"], base_accuracy, accuracy)
         if ensemble is not None:
-            labels = getattr(consensus, "labels_", getattr(consensus, "label_rows", None))
+            labels = consensus if hasattr(consensus, "labels_") or hasattr(consensus, "label_rows") else None
             draw_coassociation(panels["pairs"], ensemble, labels, 500, random_state)
         if consensus is not None:
             _draw_memberships(panels["memberships"], _sampled_memberships(consensus, 2_000, random_state))

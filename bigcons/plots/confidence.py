@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.plots.drawing import GUIDE, PALETTE, is_consensus, labels_of, new_figure, refuse_ensemble
+from bigcons.plots.drawing import GUIDE, PALETTE, is_consensus, new_figure, refuse_ensemble
 from bigcons.validation import check_int
 
 if TYPE_CHECKING:
@@ -128,12 +128,9 @@ def reliability(found: Any, truth: Any = None) -> Figure:
 
         if truth is None:
             raise InvalidInputError("truth is missing; pass reliability(model, truth).")
-        if hasattr(found, "fit"):
-            labels, confidence = labels_of(found), found.trust_.confidence
-        else:
-            labels = found.read_labels(0, found.n_objects)
-            confidence = found.read_trust(0, found.n_objects)["confidence"]
-        found = judge(truth, labels, confidence)
+        is_stored = not hasattr(found, "fit")
+        trust = found.read_trust(0, found.n_objects)["confidence"] if is_stored else found.trust_.confidence
+        found = judge(truth, found, trust)
     curves: Mapping[str, Reliability] = found if isinstance(found, Mapping) else {"": found}
     for curve in curves.values():
         if not hasattr(curve, "accuracy"):

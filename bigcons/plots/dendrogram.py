@@ -10,7 +10,7 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.plots.drawing import GUIDE, new_figure, shortened, tree_of
 from bigcons.stores.clusters import count_in_words
-from bigcons.validation import check_int
+from bigcons.validation import check_flag, check_int
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,6 +49,7 @@ def tree(tree: Any, n_clusters: int | None = None, *, partitions: bool = False) 
     >>> figure = bc.plots.tree(bc.consensus_tree(ensemble, random_state=0))
     >>> figure.savefig("tree.png")
     """
+    check_flag("partitions", partitions)
     tree = tree_of(tree)
     if partitions and tree.placer is None:
         raise InvalidInputError(

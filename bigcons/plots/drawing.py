@@ -10,6 +10,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError, MissingDependencyError
 from bigcons.seeding import SeedLike, generator, resolve_seed
+from bigcons.tables.labels import labels_of
 
 if TYPE_CHECKING:
     from bigcons.plots.picture import Picture
@@ -100,12 +101,9 @@ def tree_of(found: Any) -> ClusterTree:
     return tree
 
 
-def labels_of(consensus: Any) -> Any:
+def labels_to_draw(consensus: Any) -> Any:
     """Return the labels (n_objects,) of a fitted clusterer, a Consensus (lazily) or an array."""
-    refuse_ensemble(consensus)
-    if hasattr(consensus, "fit") and not hasattr(consensus, "labels_"):
-        raise InvalidInputError(f"{type(consensus).__name__} has no labels_; fit it first.")
-    found = getattr(consensus, "label_rows", getattr(consensus, "labels_", consensus))
+    found = labels_of(consensus)
     return found if hasattr(found, "shape") else np.asarray(found)
 
 

@@ -13,13 +13,14 @@ from bigcons.plots.drawing import (
     NEVER_SEEN,
     PALETTE,
     ensemble_of,
-    labels_of,
+    labels_to_draw,
     new_figure,
     sample_rows,
     sample_words,
     shortened,
 )
 from bigcons.seeding import SeedLike
+from bigcons.tables.labels import names_of_rows, refuse_other_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,12 +96,14 @@ def draw_coassociation(
     from bigcons.metrics.geometry import vat_order
 
     ensemble = ensemble_of(ensemble)
-    labels = None if labels is None else labels_of(labels)
+    of_rows = names_of_rows(labels)
+    labels = None if labels is None else labels_to_draw(labels)
     if labels is not None and labels.shape != (ensemble.n_objects,):
         raise InvalidInputError(
             f"labels has shape {labels.shape} but the ensemble has {ensemble.n_objects:,} objects; "
             "pass one label for each object."
         )
+    refuse_other_rows("labels", of_rows, "the ensemble", names_of_rows(ensemble))
     rows = sample_rows(ensemble.n_objects, n_objects, random_state)
     n_agree, n_seen = dense(ensemble.read_rows(rows))
     share = np.full(n_agree.shape, np.nan)  # for pairs that no partition labels

@@ -192,7 +192,11 @@ class ConsensusClusterer(Estimator):
             with computing_on(self.client):
                 ensemble, output = as_ensemble(x, soft=True), None
             if ensemble.is_soft and not self.info.soft_input:
-                raise SoftEnsembleError(type(self).__name__, "a method for memberships: PCC, HBGF or MCLA")
+                raise SoftEnsembleError(
+                    type(self).__name__,
+                    "a method that takes memberships, such as the default, ConsensusTree (soft input in "
+                    "bigcons methods)",
+                )
             self._check_n_clusters(self.n_clusters, ensemble.n_objects)
             self._start = None if start is None else self._checked_start(start, ensemble)
             for name in [name for name in vars(self) if name.endswith("_")]:
@@ -496,10 +500,12 @@ class ConsensusClusterer(Estimator):
         """
         check_is_fitted(self)
         if self._trust is None:
+            why, x = "only ConsensusTree and PCC find it in fit, unless of too many base clusters", "x"
+            if self._recoding.is_soft:
+                why, x = "fits of soft clusterings do not find it", "ensemble.harden()"
             raise AttributeError(
-                f"this {type(self).__name__} has no trust_: only ConsensusTree and PCC find it in fit, "
-                "unless of soft clusterings or of too many base clusters; compute it with "
-                "bigcons.metrics.trust(x, model).",
+                f"this {type(self).__name__} has no trust_: {why}; compute it with "
+                f"bigcons.metrics.trust({x}, model).",
                 name="trust_",
             )
         return self._trust.trust if isinstance(self._trust, Consensus) else self._trust

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -12,7 +12,10 @@ from bigcons.errors import EmptyPartitionError, InvalidIdsError, InvalidInputErr
 from bigcons.progress import progress
 from bigcons.stores.consensus import Consensus
 from bigcons.stores.ensemble_store import Categories, Content, Header
-from bigcons.tables.labels import LabelColumn
+from bigcons.stores.ids import ids_of
+from bigcons.tables.ids import Ids
+from bigcons.tables.labels import LabelColumn, names_of_rows, refuse_other_rows
+from bigcons.validation import is_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,18 +23,9 @@ if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
 
 
-def labels_of(found: Any) -> LabelColumn:
-    """Return the labels of a consensus: a `Consensus`, its path, a fitted clusterer, or labels."""
-    if isinstance(found, (str, os.PathLike)):
-        found = Consensus.open(found)
-    if hasattr(found, "fit") and not hasattr(found, "labels_"):
-        raise InvalidInputError(f"{type(found).__name__} is not fitted; call fit first.")
-    return LabelColumn("labels", getattr(found, "labels_", getattr(found, "label_rows", found)))
-
-
 def whole_labels_of(found: Any, name: str) -> LabelColumn:
-    """Return the labels of a consensus, as `labels_of`; raises InvalidInputError for labels that are text."""
-    column = labels_of(found)
+    """Return the labels of a consensus; raises InvalidInputError for labels that are text."""
+    column = LabelColumn("labels", found)
     if column.values.dtype == object:
         raise InvalidInputError(
             f"the {name} labels are text, such as {column.values[0]!r}; give whole numbers.", parameter=name
@@ -77,12 +71,13 @@ def align(ensemble: Ensemble, found: Any) -> Content:
 
     if ensemble.is_soft:
         raise SoftEnsembleError("align")
-    column = labels_of(found)
+    column = LabelColumn("labels", Consensus.open(found) if isinstance(found, (str, os.PathLike)) else found)
     if column.n_objects != ensemble.n_objects:
         raise InvalidInputError(
             f"the labels are of {column.n_objects:,} objects but the ensemble of {ensemble.n_objects:,}; "
             "give those of the same objects, in the same order."
         )
+    refuse_other_rows("labels", column.row_names, "the ensemble", names_of_rows(ensemble))
     K, offsets = column.n_clusters, ensemble.offsets
     table, unlabeled = np.zeros((ensemble.n_base_clusters, K + 1)), np.zeros(K + 1)
     blocks = ensemble.blocks()
@@ -163,7 +158,8 @@ def match(new: Any, old: Any) -> Matching:
     new, old
         Two consensuses: a `Consensus`, its path, a fitted clusterer, or labels ``(n_objects,)``, whole
         numbers, of which negative ones are missing. If both have ids, objects are joined by them; else those
-        of ``old`` are the first of ``new``, as after `Ensemble.append_objects`.
+        of ``old`` are the first of ``new``, as after `Ensemble.append_objects`. The index of a Series is its
+        ids, unless it is 0, 1, ....
 
     Raises InvalidInputError for labels that are text, for more old than new objects without ids, and
     InvalidIdsError if no id is in both. Memory: the labels and ids of both.
@@ -232,14 +228,16 @@ def _rows_before(new: Any, old: Any, n_new: int, n_old: int) -> np.ndarray:
     """Return the old row of each new object, (n_new,) int64, -1 of those that there were not."""
     import pyarrow.compute as pc
 
-    of_new, of_old = (getattr(found, "id_column", getattr(found, "_ids", None)) for found in (new, old))
-    if of_new is None or of_old is None:
+    names = [names_of_rows(found) for found in (new, old)]
+    if not all(hasattr(of, "facts") or (hasattr(of, "nlevels") and is_names(of)) for of in names):
+        refuse_other_rows("old", names[1], "new", names[0])
         if n_old > n_new:
             raise InvalidInputError(
                 f"the old labels are of {n_old:,} objects but the new ones of {n_new:,}; give ids to both, "
                 "or new labels in which those objects come first."
             )
         return np.where(np.arange(n_new) < n_old, np.arange(n_new), -1)
+    of_new, of_old = (cast("Ids", ids_of(of)) for of in names)
     if n_new == n_old and of_new.facts.in_words == of_old.facts.in_words:  # the same ids, in order
         return np.arange(n_new)
     rows = None

@@ -44,6 +44,12 @@ def annotate(adata: Any, found: Any, *, key_added: str = "consensus", membership
     """
     import pandas as pd  # type: ignore[import-untyped]
 
+    if not hasattr(adata, "obs_names"):
+        raise InvalidInputError(
+            f"adata has type {type(adata).__name__}; pass an AnnData, of a file adata = "
+            "anndata.read_h5ad(path), and write it again by adata.write_h5ad(path).",
+            parameter="adata",
+        )
     if isinstance(found, (str, os.PathLike)):
         found = Consensus.open(found)
     if isinstance(found, Consensus):

@@ -53,7 +53,8 @@ from bigcons.tables.encode import (
     rows_per_read,
     scan_labels,
 )
-from bigcons.tables.ids import Ids, check_distinct_ids, refuse_other_ids, rows_of_ids
+from bigcons.tables.ids import Ids, are_positions, check_distinct_ids, refuse_other_ids, rows_of_ids
+from bigcons.tables.labels import refuse_other_rows
 from bigcons.tables.select import SelectedTable
 from bigcons.tables.table import Table
 from bigcons.validation import check_int
@@ -321,6 +322,8 @@ def with_partitions(
             names = [f"p{len(header.names) + u}" for u in range(source.n_columns)]
         if header.ids is not None and source.ids is not None:
             rows = rows_of_ids(header.ids, source.ids, source.where)
+        if header.ids is None:
+            refuse_other_rows("labels", source.ids, "the ensemble", range(header.n_objects))
     read = _read(source, names, beside=header.names)
     if rows is None and read.n_objects != header.n_objects:
         by_id = "" if header.ids is None else ", or id= with the column of their ids"
@@ -394,8 +397,11 @@ def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:
         )
     name = ids.facts.name
     if known is None:
+        if ids.facts.is_index and are_positions(ids, header.n_objects):
+            return None  # numbered on, as the rest of a data frame is
         raise InvalidIdsError(
-            f"the new objects have ids, {name!r}, and those of the ensemble none; leave out the id.",
+            f"the new objects have ids, {name!r}, and those of the ensemble none; leave out the id"
+            f"{', by df.reset_index(drop=True)' if ids.facts.is_index else ''}.",
             column=name,
         )
     if known.facts.dtype != ids.facts.dtype:

@@ -51,7 +51,7 @@ from bigcons.stores.ensemble_store import (
     tile_checksums,
 )
 from bigcons.stores.generator import Generator, StoredGenerator
-from bigcons.stores.ids import id_array, ids_at, ids_of
+from bigcons.stores.ids import as_index, id_array, ids_at, ids_of
 from bigcons.stores.lazy import dask_rows, dataset_of_ensemble
 from bigcons.stores.pair_parquet import holds_pairs
 from bigcons.stores.parquet_ensemble import GivenRows, given_rows, refuse_wide
@@ -62,9 +62,9 @@ from bigcons.tables.encode import check_chunk_rows, label_dtype, warn_of_suspect
 from bigcons.tables.files import ParquetTable, describe, is_parquet, provenance_of_files
 from bigcons.tables.ids import Ids
 from bigcons.tables.intake import open_table
-from bigcons.tables.labels import observed
+from bigcons.tables.labels import names_of_rows, observed, refuse_other_rows
 from bigcons.tables.memory import HardenedTable
-from bigcons.tables.select import INDEX, Column, Columns, Selection, choices_of, select, source_of
+from bigcons.tables.select import Column, Columns, Selection, choices_of, select, source_of
 from bigcons.tables.table import Table
 from bigcons.validation import check_choice, check_int, check_rows
 
@@ -160,11 +160,12 @@ class Ensemble(Objects):
         `to_xarray`, an AnnData, whose ``obs`` is read, another ensemble, or a path to one or to .npy, .npz,
         .csv, .tsv (or these compressed), .parquet, .h5ad (by anndata) or .zarr, a folder of such files, a
         pattern such as ``labels/*.csv``, or a list of paths, all of which need the columns that are read.
-        ``id`` names the column that identifies the objects, ``columns`` and ``drop`` those that are
-        partitions, and ``missing`` which labels are missing: by default, in every source, empty and blank
-        text, NaN, None, pd.NA, masked entries, the words that pandas reads as missing, and negative numbers.
-        See `bigcons.select`. In .csv and .tsv, a column of numbers alone has numbers; elsewhere text stays
-        text, with a warning where two texts, as "2" and "2.0", are the same number.
+        ``id`` names the column that identifies the objects, by default the index of a data frame unless it is
+        0, 1, ... in order; ``columns`` and ``drop`` those that are partitions, and ``missing`` which labels
+        are missing: by default, in every source, empty and blank text, NaN, None, pd.NA, masked entries, the
+        words that pandas reads as missing, and negative numbers. See `bigcons.select`. In .csv and .tsv, a
+        column of numbers alone has numbers; elsewhere text stays text, with a warning where two texts, as "2"
+        and "2.0", are the same number.
 
         What may be read in two ways is refused unless a parameter tells. ``orientation="objects"``: rows are
         objects, although they are fewer than the columns of a list, or arrays in a list, or in files of one
@@ -212,7 +213,8 @@ class Ensemble(Objects):
             all have different ones, else ``p0, p1, ...``
         ids : default=None
             What identifies the objects, in order. By default, communities and mappings have the objects that
-            occur in any of them, ascending, whose names are the ids unless these are 0, 1, 2, ...
+            occur in any of them, ascending, whose names are the ids unless these are 0, 1, 2, ... In the
+            order of the nodes of a graph G of networkx, labels are ``model.to_pandas().label.loc[list(G)]``.
         id, columns, missing, header
             Of files and tables, the column that identifies the objects and that of the labels, and how they
             are read; see `bigcons.select`.
@@ -623,8 +625,7 @@ class Ensemble(Objects):
         """
         pd = import_pandas()
         rows = self.read(0, self.n_objects)
-        name = self.id_name
-        index = None if name is None else pd.Index(self.ids, name=None if name == INDEX else name)
+        index = as_index(self.id_column)
         values = [
             np.arange(k) if known is None else known
             for known, k in zip(self.categories, self.n_clusters, strict=True)
@@ -685,6 +686,7 @@ class Ensemble(Objects):
 
         New label values extend the categories. If the objects have ids, new ones need them as well, in the
         column ``id``, by default that of the same name, and none may be known: InvalidIdsError is raised.
+        Those of an index that numbers the rows on, as in the rest of a data frame, are no ids.
         ``missing`` and ``header`` say how the table is read, see `bigcons.select`. Soft clusterings take a
         list of memberships, one table for each partition, with the same clusters. A stored ensemble must be
         open with mode "a" and keeps its rows per chunk; other instances that have it open must open it again.
@@ -724,6 +726,8 @@ class Ensemble(Objects):
         else:
             how = {"columns": columns, "drop": drop, "missing": missing, "header": header}
             source = self._table_with_ids(_as_matrix(labels), id, how)
+            if source.ids is None and drop is None:
+                refuse_other_rows("labels", names_of_rows(labels), "the ensemble", names_of_rows(self))
         return self._append(partial(building.with_partitions, source, names), partitions=True)
 
     def _table_with_ids(self, labels: Any, id: Column | None, how: dict[str, Any]) -> Table:

@@ -19,6 +19,7 @@ from bigcons.memory import BLOCK_ROWS
 from bigcons.storage.arrays import create_array, open_declared
 from bigcons.storage.interface import Place
 from bigcons.storage.reading import decoding
+from bigcons.stores.display import import_pandas
 from bigcons.tables.ids import (
     NUMBERS,
     TEXT,
@@ -31,7 +32,7 @@ from bigcons.tables.ids import (
     scan_ids,
 )
 from bigcons.tables.intake import open_table
-from bigcons.tables.memory import ColumnsTable
+from bigcons.tables.memory import ColumnsTable, index_frame
 from bigcons.tables.select import INDEX
 from bigcons.validation import check_int
 
@@ -47,7 +48,7 @@ def ids_of(source: Any) -> Ids | None:
         return source.id_column
     name = getattr(source, "name", None)
     if hasattr(source, "nlevels"):  # an index of pandas
-        table = open_table(source.to_frame(index=False), "ids")
+        table = open_table(index_frame(source, "ids"), "ids")
     elif hasattr(source, "to_frame"):  # a column of pandas or polars
         table = open_table(source.to_frame(), "ids")
     elif hasattr(source, "null_count"):
@@ -59,6 +60,14 @@ def ids_of(source: Any) -> Ids | None:
         table = ColumnsTable([values], len(values))
         table.where = "ids"
     return scan_ids(table, str(name) if name else "id", is_index=hasattr(source, "nlevels")).hold()
+
+
+def as_index(ids: Ids | None) -> Any:
+    """Return ids as an index of pandas, in the type that they came in; None without ids."""
+    if ids is None:
+        return None
+    values = ids.as_they_came(ids.hold().values).to_pandas()
+    return import_pandas().Index(values, name=None if ids.facts.name == INDEX else ids.facts.name)
 
 
 def id_array(ids: Ids) -> np.ndarray:

@@ -28,11 +28,12 @@ from bigcons.tables.encode import (
     scan_labels,
 )
 from bigcons.tables.files import is_table_path
-from bigcons.tables.ids import TEXT, HeldIds, IdFacts, Ids, canonical, whole_or_text
+from bigcons.tables.ids import TEXT, HeldIds, IdFacts, Ids, are_positions, canonical, whole_or_text
 from bigcons.tables.intake import open_table
 from bigcons.tables.memory import is_communities, map_npy, release_pages
 from bigcons.tables.select import Column, SelectedTable, select, source_of
 from bigcons.tables.table import Table
+from bigcons.validation import is_names
 
 # Runs
 
@@ -78,7 +79,7 @@ def read_runs(
             columns[-1] = map_npy(folder / f"{len(encodings)}.npy")
         encodings.append(encoding)
     assert n_objects is not None  # noqa: S101 - there was a run
-    if objects is not None and ids is None and _are_positions(objects):
+    if objects is not None and ids is None and are_positions(objects):
         objects = None
     n_clusters, n_labeled, categories = counts_of(encodings)
     chunk_rows = default_chunk_rows(n_objects, len(names))
@@ -191,9 +192,8 @@ def _table_of_run(run: Any, name: str, how: Mapping[str, Any]) -> Table:
         how = {"missing": how.get("missing")}
         if hasattr(run, "to_frame"):
             is_pandas = type(run).__module__.startswith("pandas")
-            has_names = is_pandas and type(run.index).__name__ != "RangeIndex"
+            how |= {"id": "index"} if _has_names(run) else {}
             run = run.to_frame(name="label") if is_pandas else run.to_frame()
-            how |= {"id": "index"} if has_names else {}
         elif _is_column(run):
             run = pa.table({"label": run})
         elif isinstance(run, (list, tuple)):
@@ -204,8 +204,7 @@ def _table_of_run(run: Any, name: str, how: Mapping[str, Any]) -> Table:
             run = np.asanyarray(run).reshape(-1, 1)
     else:
         how = dict(how)
-        is_frame = type(run).__module__.startswith("pandas") and type(run.index).__name__ != "RangeIndex"
-        if is_frame and how.get("id") is None:
+        if _has_names(run) and how.get("id") is None:
             how["id"] = "index"
     table = open_table(select(run, **how), "labels", are_objects=True)
     if table.n_columns != 1:
@@ -215,6 +214,12 @@ def _table_of_run(run: Any, name: str, how: Mapping[str, Any]) -> Table:
             "labels by columns= (--columns) and that of the ids by id= (--id)."
         )
     return table
+
+
+def _has_names(run: Any) -> bool:
+    """Return whether ``run`` has an index of pandas other than the one that rows have by default."""
+    index = getattr(run, "index", None)
+    return hasattr(index, "nlevels") and (type(index).__name__ != "RangeIndex" or is_names(index))
 
 
 def _is_column(run: Any) -> bool:
@@ -273,25 +278,13 @@ def _objects_of(tables: Sequence[Table], names: Sequence[str], *, is_ordered: bo
     if not is_ordered:
         values = values.take(pc.array_sort_indices(values))
     objects = HeldIds.of(values, first.facts)
-    if lengths and not (lengths == {objects.n_objects} and _are_positions(objects)):
+    if lengths and not (lengths == {objects.n_objects} and are_positions(objects)):
         name = next(name for table, name in zip(tables, names, strict=True) if table.ids is None)
         raise InvalidInputError(
             f"run {name!r} has labels without ids, beside runs with the ids of their objects; give all of "
             "them ids, or pass ids= with those of all objects in the order of the labels."
         )
     return objects
-
-
-def _are_positions(ids: Ids) -> bool:
-    """Return whether ids are 0, 1, 2, ..."""
-    if ids.facts.dtype == TEXT:
-        return False
-    start = 0
-    for block in ids.blocks():
-        if not np.array_equal(block.to_numpy(), np.arange(start, start + len(block))):
-            return False
-        start += len(block)
-    return True
 
 
 def _rows_in(ids: Ids, objects: Ids, name: str) -> np.ndarray:

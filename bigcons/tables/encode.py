@@ -141,8 +141,8 @@ def _suspect_runs(table: Table, n_objects: int, encodings: Sequence[Encoding]) -
         return
     warn_user(
         f"{table.where} has {n_objects:,} rows and {len(encodings):,} columns, not all of them with clusters "
-        "numbered from 0 or 1; pass orientation='partitions' (bigcons import --orientation) if rows are "
-        "partitions, 'objects' if not.",
+        "numbered from 0 or 1; pass bigcons.select(x, orientation='partitions') (bigcons import "
+        "--orientation) if rows are partitions, 'objects' if not.",
         SuspiciousLabelsWarning,
     )
 

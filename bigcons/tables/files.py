@@ -226,15 +226,15 @@ def _refuse_runs(table: ParquetTable | JoinedTable, n_files: int) -> None:
     if table.columns.most == 1:
         raise InvalidInputError(
             f"{table.where} has {n_files} files of one column, which may be partitions or parts of one; "
-            "pass them to Ensemble.from_runs([...]) (bigcons import --runs) if each is a partition, or pass "
-            "orientation='objects' if each has other objects."
+            "pass them to Ensemble.from_runs([...]) (bigcons import --runs) if each is a partition, or "
+            "bigcons.select(x, orientation='objects') if each has other objects."
         )
     lengths = set(table.lengths) if isinstance(table, JoinedTable) else set()
     if table.names is None and len(lengths) == 1:
         raise InvalidInputError(
             f"{table.where} has {n_files} files without names of columns, which may be of the same objects; "
             "append them to the ensemble of the first by append_partitions (bigcons append) if so, or "
-            "pass orientation='objects' if each has other objects."
+            "pass bigcons.select(x, orientation='objects') if each has other objects."
         )
 
 

@@ -213,6 +213,20 @@ def scan_ids(table: Table, name: str, *, is_index: bool = False) -> TableIds:
     file without types, ids are whole numbers if all of them look like ones that are written without zeros in
     front; else text, as it is in the file.
     """
+    try:
+        return _scanned(table, name, is_index)
+    except InvalidIdsError as error:
+        if not is_index:
+            raise
+        raise InvalidIdsError(
+            f"{str(error).rstrip('.')}; or leave out the index, such as by df.reset_index(drop=True) or "
+            "drop='index' (--drop index), or name a column of ids (id=, --id).",
+            column=error.column,
+            row=error.row,
+        ) from None
+
+
+def _scanned(table: Table, name: str, is_index: bool) -> TableIds:
     dtype = whole_or_text(table, name)
     digest, n_objects, source_type = Digest(), 0, ""
     with ExitStack() as stack:
@@ -306,6 +320,17 @@ def rows_of_ids(known: Ids, ids: Ids, where: str) -> np.ndarray | None:
             row=first,
         )
     return np.asarray(pc.fill_null(rows, MISSING).to_numpy(zero_copy_only=False), np.int64)
+
+
+def are_positions(ids: Ids, start: int = 0) -> bool:
+    """Return whether ids are ``start``, ``start + 1``, ...."""
+    if ids.facts.dtype == TEXT:
+        return False
+    for block in ids.blocks():
+        if not np.array_equal(block.to_numpy(), np.arange(start, start + len(block))):
+            return False
+        start += len(block)
+    return True
 
 
 def refuse_other_ids(blocks: Iterable[Any], others: Iterable[Any], name: str, where: str) -> None:

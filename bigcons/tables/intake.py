@@ -110,10 +110,10 @@ def open_table(
 
 def _has_ids(table: Table, name: str) -> bool:
     """Return whether a table has a column of this name, or an index that is more than the numbers of rows."""
-    if table.ids is not None:
-        return False
-    index = None if isinstance(table, memory.PandasTable) and table.has_plain_index else table.index
-    return name in [*(table.names or []), *((index and index.names) or [])]
+    if table.ids is not None or name in (table.names or ()):
+        return table.ids is None
+    index = None if isinstance(table, memory.PandasTable) and not table.is_named else table.index
+    return index is not None and name in (index.names or ())
 
 
 def _refuse_measurements(table: Table, numbers: Collection[str]) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.memory import BLOCK_ROWS, row_blocks
 from bigcons.tables.codes import Encoding, EncodingBuilder
-from bigcons.validation import is_text
 
 
 def observed(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -23,16 +22,94 @@ def observed(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return np.maximum.reduceat(rows, offsets[:-1], axis=1) > 0
 
 
+def names_of_rows(x: Any) -> Any:
+    """Return what identifies the rows of something: an index of pandas, `Ids`, or a range without ids.
+
+    None of arrays, whose rows have no names. An ensemble, a consensus or a fitted clusterer has ids; without,
+    its rows have numbers, of which an index may be a permutation.
+    """
+    if hasattr(index := getattr(x, "index", None), "nlevels"):
+        return index
+    if hasattr(x, "id_column"):
+        return range(x.n_objects) if x.id_column is None else x.id_column
+    if hasattr(x, "_ids"):
+        return range(len(x.labels_)) if x._ids is None else x._ids
+    return None
+
+
+def refuse_other_rows(a: str, of_a: Any, b: str, of_b: Any) -> None:
+    """Raise InvalidInputError if `names_of_rows` are others or in another order.
+
+    ``a`` and ``b`` say whose names they are. 0, 1, ... in order name nothing, unless the others are these in
+    another order.
+    """
+    if of_a is None or of_b is None or of_a is of_b:
+        return
+    if all(hasattr(names, "facts") for names in (of_a, of_b)) and of_a.facts.digest == of_b.facts.digest:
+        return
+    if isinstance(of_a, range) and isinstance(of_b, range):
+        return
+    one, other = _as_array(of_a), _as_array(of_b)
+    if np.array_equal(one, other) or any(
+        _are_numbers(names) and not _are_shuffled(others) for names, others in ((one, other), (other, one))
+    ):
+        return
+    if not hasattr(of_a, "nlevels"):
+        a, of_a, b, of_b = b, of_b, a, of_a
+    remedy = ""
+    if hasattr(of_a, "nlevels"):
+        in_order = f"{a}.loc[{b}.index]" if hasattr(of_b, "nlevels") else f"{a}.loc[ids], by the ids of {b}"
+        in_order = f"{a}.sort_index()" if isinstance(of_b, range) else in_order
+        remedy = f", such as {in_order}, or {a}.to_numpy() if they are"
+    raise InvalidInputError(
+        f"{a} and {b} are of rows of other names, or in another order; pass them in one order{remedy}."
+    )
+
+
+def _as_array(names: Any) -> np.ndarray:
+    if hasattr(names, "hold"):
+        names = names.hold().values.to_numpy(zero_copy_only=False)
+    found: np.ndarray = names.to_numpy() if hasattr(names, "nlevels") else np.asarray(names)
+    return found if found.dtype.kind in "iu" else found.astype(object)
+
+
+def _are_numbers(names: np.ndarray) -> bool:
+    """Return whether names are 0, 1, ... in order."""
+    return np.array_equal(names, np.arange(names.size))
+
+
+def _are_shuffled(names: np.ndarray) -> bool:
+    """Return whether names are 0, 1, ... in another order."""
+    if names.dtype == object and not all(isinstance(name, (int, np.integer)) for name in names):
+        return False
+    return not _are_numbers(names) and _are_numbers(np.sort(names))
+
+
+def labels_of(found: Any) -> Any:
+    """Return the labels ``(n_objects,)`` of a fitted clusterer, a `Consensus` (lazily), or labels as given.
+
+    Raises InvalidInputError for a clusterer that is not fitted, and for an ensemble.
+    """
+    if hasattr(found, "fit") and not hasattr(found, "labels_"):
+        raise InvalidInputError(f"{type(found).__name__} is not fitted; call fit first.")
+    if hasattr(found, "n_partitions") and not hasattr(found, "fit"):
+        raise InvalidInputError(
+            f"an {type(found).__name__} has no labels of a consensus; pass one that was made of it, such as "
+            "bigcons.consensus(ensemble, n_clusters)."
+        )
+    return getattr(found, "label_rows", getattr(found, "labels_", found))
+
+
 class LabelColumn:
     """Labels ``(n_objects,)`` of a clustering, recoded to 0 .. n_clusters - 1 as they are read.
 
-    The text index of a pandas Series is kept, as the names of the rows.
+    Of a fitted clusterer or a `Consensus`, those that were found; of an index, `row_names` are kept.
     """
 
     def __init__(self, name: str, labels: Any) -> None:
         self.name = name
-        index = getattr(labels, "index", None)
-        self.row_names: Any = index if is_text(index) else None
+        self.row_names: Any = names_of_rows(labels)
+        labels = labels_of(labels)
         if type(labels).__module__.partition(".")[0] not in ("numpy", "pyarrow", "zarr", "bigcons"):
             labels = np.asarray(labels, dtype=None if hasattr(labels, "__array__") else object)
         self._labels = labels  # slices are arrays of numpy or pyarrow

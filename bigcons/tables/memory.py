@@ -38,7 +38,7 @@ from bigcons.tables.table import (
     check_size,
     is_index_name,
 )
-from bigcons.validation import is_text
+from bigcons.validation import is_names
 from bigcons.version import __version__
 
 if TYPE_CHECKING:
@@ -156,8 +156,8 @@ def table_of_rows(rows: Sequence[Any], role: str, orientation: str | None = None
     if role == "labels" and orientation is None and _may_be_runs(rows, n_columns):
         raise InvalidInputError(
             f"labels is a list of {len(rows)} rows of {n_columns} labels, which may be partitions or "
-            "objects; pass Ensemble.from_runs(x) if each row is a partition, or orientation='objects' if "
-            "each is an object."
+            "objects; pass Ensemble.from_runs(x) if each row is a partition, or "
+            "bigcons.select(x, orientation='objects') if each is an object."
         )
     matrix = np.empty((len(rows), n_columns), dtype=object)  # keeps numbers and text apart
     for index, row in enumerate(rows):
@@ -228,14 +228,13 @@ class PandasTable(SlicedTable):
                 f"{where} has sparse columns of pandas; pass x.sparse.to_dense() or, of features alone, "
                 "x.sparse.to_coo()."
             )
-        self.has_plain_index: bool = type(frame.index).__name__ == "RangeIndex"
         self.is_named: bool = is_names(frame.index)
         self._frame = frame
 
     @property
     def index(self) -> Table:
         """The index, which is read as the ids only."""
-        return PandasTable(_index_frame(self._frame.index, self.where), self.where)
+        return PandasTable(index_frame(self._frame.index, self.where), self.where)
 
     def column_types(self) -> list[pa.DataType]:
         """Return the Arrow types; those of object columns are inferred from the values."""
@@ -273,14 +272,6 @@ class PandasTable(SlicedTable):
             ) from None
 
 
-def is_names(index: Any) -> bool:
-    """Return whether an index of pandas has text, which names the rows; text that repeats is refused.
-
-    So are several levels, once they are read.
-    """
-    return any(map(is_text, getattr(index, "levels", [index])))
-
-
 def _is_mixed(series: Any) -> bool:
     import pyarrow as pa
 
@@ -291,7 +282,7 @@ def _is_mixed(series: Any) -> bool:
     return False
 
 
-def _index_frame(index: Any, where: str) -> Any:
+def index_frame(index: Any, where: str) -> Any:
     """Return an index of one level as a data frame."""
     if index.nlevels != 1:
         raise InvalidInputError(
@@ -609,7 +600,7 @@ def open_xarray(array: Any, role: str) -> Table:
         table.names = as_names(array.indexes[columns])
     if objects in array.indexes:
         index = array.indexes[objects]
-        table._index = PandasTable(_index_frame(index, role), role)
+        table._index = PandasTable(index_frame(index, role), role)
         table.is_named = is_names(index)
     return table
 
@@ -644,8 +635,14 @@ class DaskFrameTable(PartedTable):
     def load(self, part: int, rows: int, columns: Sequence[int] | None) -> Iterator[Rows]:
         """Compute one partition."""
         frame = self._computed.read(part)
-        frame = _index_frame(frame.index, self.where) if self._of_index else frame
+        frame = index_frame(frame.index, self.where) if self._of_index else frame
         yield from PandasTable(frame, self.where).blocks(rows, columns=columns)
+
+    @property
+    def is_named(self) -> bool:  # type: ignore[override]
+        """Whether the index has a name or text; other numbers are those that dask gives to rows."""
+        index = self._frame.index
+        return not self._of_index and (index.name is not None or index.dtype.kind not in "iu")
 
     @property
     def index(self) -> Table:

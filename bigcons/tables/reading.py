@@ -258,13 +258,13 @@ def refuse_other_matrices(codes: np.ndarray, n_objects: int | None, where: str) 
         raise InvalidInputError(
             f"{where} may have a column for each cluster, because each object has the second label in "
             f"exactly one of {n_columns}; pass it to Ensemble.from_memberships([x]) (bigcons import "
-            "--memberships), or pass orientation='objects' if the columns are partitions."
+            "--memberships), or bigcons.select(x, orientation='objects') if the columns are partitions."
         )
     if codes.shape == (n_objects, n_objects) and np.array_equal(codes, codes.T):
         raise InvalidInputError(
             f"{where} is a symmetric matrix of {n_objects:,} rows, which may tell of each two objects "
-            "whether they belong together; pass the partitions that it was made of, or orientation='objects' "
-            "if its columns are partitions."
+            "whether they belong together; pass the partitions that it was made of, or "
+            "bigcons.select(x, orientation='objects') if its columns are partitions."
         )
 
 
@@ -297,5 +297,5 @@ def refuse_long(codes: np.ndarray, names: Sequence[str], where: str) -> None:
             f"{where} may be a long table, because no two rows have the same {names[thing]!r} and "
             f"{names[voter]!r}; pass it to Ensemble.from_long(table, object={names[thing]!r}, "
             f"partition={names[voter]!r}, label={names[label]!r}) (bigcons import --long), or pass "
-            f"orientation='objects' if each row is an object in {n_columns} partitions."
+            f"bigcons.select(x, orientation='objects') if each row is an object in {n_columns} partitions."
         )

@@ -72,15 +72,16 @@ def select(
         Any table: an array, a data frame, a path, an ensemble; see `Ensemble.from_labels`.
     id : default=None
         The column with the identifier of each row, which is neither a feature nor a partition: whole numbers
-        or text, all different, none missing. "index" is the index of a data frame. By default, the names of
-        rows that are kept in a file are the ids: the index that pandas keeps in Parquet, the first column of
-        a CSV file if it has no name, as R and pandas write it, and the names of observations of an AnnData.
-        The ids stay with the rows, through ensemble and consensus into every export.
+        or text, all different, none missing. "index" is the index of a data frame. By default, names of rows
+        are the ids: the index of a data frame unless it is 0, 1, ... in order, the one that pandas keeps in
+        Parquet, the coordinate of an xarray, the first column of a CSV file if it has no name, as R and
+        pandas write it, and the names of observations of an AnnData. Of a dask dataframe, an index with text
+        or a name. The ids stay with the rows, through ensemble and consensus into every export.
     columns : default=None
         The columns to use, in this order; by default all but the id. A pattern such as ``"leiden*"`` is all
         columns whose names match it.
     drop : default=None
-        Columns to leave out; "index" leaves out the names of rows in a file.
+        Columns to leave out; "index" leaves out the names of rows.
     missing : default=None
         Which labels or features are missing, besides empty text, NaN, None and masked entries: a value, a
         list, or a mapping from columns to these. Text is missing in addition to the words that pandas reads
@@ -248,7 +249,7 @@ def _index_of(table: Table, name: Column) -> Table | None:
         return row_names(table)
     if position is not None and names and name == names[position]:
         return row_names(table)
-    if table.index is None or name in names:
+    if name in names or table.index is None:
         return None
     return table.index if name in (INDEX, *(table.index.names or [])) else None
 

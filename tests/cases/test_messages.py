@@ -1,7 +1,10 @@
 """What cannot be read is refused in one line that names the remedy."""
 
+import inspect
 import shlex
+from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from click.testing import CliRunner
@@ -9,7 +12,7 @@ from click.testing import CliRunner
 import bigcons
 from bigcons import Ensemble
 from bigcons.cli import main
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, SoftEnsembleError, SuspiciousLabelsWarning
 from bigcons.stores.features import open_features
 
 TEXT = "a,b\nä,x\nö,y\n"
@@ -80,3 +83,43 @@ def test_public_names__that_are_misspelt():
         AttributeError, match=r"no attribute 'adjusted_rand_score'; did you mean adjusted_rand\?"
     ):
         bigcons.metrics.adjusted_rand_score  # noqa: B018
+
+
+def test_soft_clusterings_name_what_takes_them():
+    rows = np.random.default_rng(0).dirichlet([0.1, 0.1, 0.1], 60)
+    soft = Ensemble.from_memberships([rows, rows[:, ::-1], rows])
+    with pytest.raises(SoftEnsembleError, match=r"ensemble\.harden\(\).*the default, ConsensusTree"):
+        bigcons.METHODS["best"](3).fit(soft)
+    default = inspect.signature(bigcons.consensus).parameters["method"].default
+    assert bigcons.METHODS[default] is bigcons.ConsensusTree
+    assert bigcons.METHODS[default].info.soft_input
+    model = bigcons.consensus(soft, 3, random_state=0)
+    with pytest.raises(AttributeError, match=r"bigcons\.metrics\.trust\(ensemble\.harden\(\), model\)"):
+        model.trust_  # noqa: B018
+    assert bigcons.metrics.trust(soft.harden(), model).confidence.shape == (60,)
+
+
+@pytest.mark.filterwarnings("ignore::bigcons.errors.ConsensusWarning")
+def test_a_table_that_may_have_partitions_as_rows_names_what_every_method_takes():
+    draws = np.random.default_rng(0).choice([2, 3, 7], (40, 200))
+    draws[:, 0] = 2
+    for fit in (bigcons.LeastLoss().fit, lambda x: bigcons.consensus(x, 2)):
+        with pytest.warns(SuspiciousLabelsWarning, match=r"bigcons\.select\(x, orientation='partitions'\)"):
+            fit(draws[:5])
+        assert len(fit(bigcons.select(draws, orientation="partitions")).labels_) == 200
+    rows = draws[:4, :8].tolist()
+    with pytest.raises(InvalidInputError, match=r"bigcons\.select\(x, orientation='objects'\)"):
+        bigcons.LeastLoss().fit(rows)
+    assert len(bigcons.LeastLoss().fit(bigcons.select(rows, orientation="objects")).labels_) == 4
+
+
+def test_what_is_given_in_the_place_of_another_thing():
+    ensemble, _ = bigcons.datasets.planted_ensemble(60, 6, random_state=0)
+    tree = bigcons.consensus_tree(ensemble, random_state=0)
+    with pytest.raises(InvalidInputError, match=r"partitions=.* is not a boolean; use True or False"):
+        bigcons.plots.tree(tree, partitions=ensemble)
+    model = bigcons.METHODS["best"](3).fit(ensemble)
+    for adata in ("cells.h5ad", Path("cells.h5ad"), ensemble):
+        with pytest.raises(InvalidInputError, match=r"adata = anndata\.read_h5ad\(path\)") as caught:
+            bigcons.annotate(adata, model)
+        assert "\n" not in str(caught.value)

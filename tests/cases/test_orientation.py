@@ -388,7 +388,7 @@ def test_a_long_table_is_refused_as_labels(votes, route, tmp_path):
             "array": lambda: votes.to_numpy(),
         }[route]()
     with pytest.raises(
-        InvalidInputError, match=r"from_long\(table, object='.*', .* or pass orientation='objects'"
+        InvalidInputError, match=r"from_long\(table, object='.*', .* or pass .*orientation='objects'"
     ):
         Ensemble.from_labels(source)
     with pytest.raises(InvalidInputError, match="bigcons import --long"):

@@ -76,8 +76,6 @@ def test_text_in_the_index_of_a_data_frame_is_the_ids():
     ensemble = Ensemble.from_labels(NAMED.rename_axis("cell"))
     assert (ensemble.id_name, ensemble.ids.tolist()) == ("cell", list("pqr"))
     assert Ensemble.from_labels(NAMED, drop="index").ids is None
-    for index in ([7, 3, 5], [7, 7, 5], pd.MultiIndex.from_product([[0], [1, 2, 3]])):
-        assert Ensemble.from_labels(NAMED.set_axis(index)).ids is None
     ensemble.append_partitions(pd.DataFrame({"w": [0, 1]}, index=["r", "p"]))
     assert [row[2] for row in values_of(ensemble)] == [1, None, 0]
 
@@ -98,13 +96,129 @@ def test_names_of_rows_give_way_to_other_ids(tmp_path):
     assert Ensemble.from_labels(tmp_path / "x.csv", columns=[1, 2]).names == ["u", "v"]
 
 
-@pytest.mark.parametrize("name", [None, "cell"])
-def test_text_in_the_index_of_a_data_frame_that_repeats_is_refused(name):
-    frame = NAMED.set_axis(pd.Index(["a", "b", "a"], name=name))
-    for read in (Ensemble.from_labels, open_features):
-        with pytest.raises(InvalidIdsError, match="'a' is in rows 0 and 2"):
+NO_IDS = {
+    "text that repeats": pd.Index(["a", "b", "a"]),
+    "named": pd.Index(["a", "b", "a"], name="cell"),
+    "numbers that repeat": pd.Index([7, 3, 7]),
+    "missing": pd.Index(["a", "b", None]),
+    "dates": pd.date_range("2026-01-01", periods=3),
+    "times elsewhere": pd.date_range("2026-01-01", periods=3, tz="UTC"),
+    "periods": pd.period_range("2026-01", periods=3),
+    "spans": pd.to_timedelta([1, 2, 3], unit="h"),
+    "fractions": pd.Index([0.5, 1.5, 2.5]),
+    "floats": pd.Index([2.0, 1.0, 0.0]),
+    "yes and no": pd.Index([True, False, True]),
+    "mixed": pd.Index([1, "b", 2]),
+    "categories of dates": pd.CategoricalIndex(pd.date_range("2026-01-01", periods=3)),
+}
+
+
+@pytest.mark.parametrize("kind", NO_IDS)
+def test_an_index_that_cannot_be_ids_is_refused_with_what_to_do(kind):
+    frame = NAMED.set_axis(NO_IDS[kind])
+    for read in (Ensemble.from_labels, open_features, bc.METHODS["best"](2).fit):
+        with pytest.raises(InvalidIdsError, match=r"df\.reset_index\(drop=True\) or drop='index'") as caught:
             read(frame)
+        assert "\n" not in str(caught.value)
     assert Ensemble.from_labels(frame, drop="index").ids is None
+    assert Ensemble.from_labels(frame.reset_index(drop=True)).ids is None
+    assert Ensemble.from_labels(frame.assign(who=[3, 1, 2]), id="who").ids.tolist() == [3, 1, 2]
+
+
+ORDER = np.random.default_rng(0).permutation(60)
+IDS = {
+    "text": pd.Index([f"c{i}" for i in ORDER]),
+    "string": pd.Index([f"c{i}" for i in ORDER], dtype="string"),
+    "string of Arrow": pd.Index([f"c{i}" for i in ORDER], dtype="string[pyarrow]"),
+    "permuted": pd.Index(ORDER),
+    "named": pd.Index(ORDER * 7, name="cell"),
+    "objects": pd.Index(ORDER.tolist(), dtype=object),
+    "nullable": pd.Index(ORDER, dtype="Int64"),
+    "small": pd.Index(ORDER.astype(np.int8)),
+    "large": pd.Index(ORDER.astype(np.uint64) + np.uint64(1 << 63)),
+    "negative": pd.Index(ORDER - 100),
+    "categories": pd.CategoricalIndex([f"c{i}" for i in ORDER]),
+    "categories of numbers": pd.CategoricalIndex(ORDER),
+    "from 5": pd.RangeIndex(5, 65),
+    "every second": pd.RangeIndex(0, 120, 2),
+    "backward": pd.RangeIndex(59, -1, -1),
+}
+DEFAULT = {
+    "default": pd.RangeIndex(60),
+    "named": pd.RangeIndex(60, name="row"),
+    "numbers": pd.Index(np.arange(60)),
+    "floats": pd.Index(np.arange(60.0)),
+    "objects": pd.Index(list(range(60)), dtype=object),
+}
+TRUTH = np.arange(60) % 3
+
+
+@pytest.mark.parametrize("kind", IDS)
+def test_an_index_of_a_data_frame_is_the_ids(kind, tmp_path):
+    index = IDS[kind]
+    frame = pd.DataFrame({f"p{u}": TRUTH for u in range(3)}, index)
+    truth = pd.Series(TRUTH, index).sample(frac=1, random_state=0)
+    frame.to_parquet(tmp_path / "x.parquet")
+    model = bc.METHODS["best"](3).fit(frame, out=tmp_path / "c")
+    found = {
+        "model": model.to_pandas(),
+        "store": bc.Consensus.open(tmp_path / "c").to_pandas(),
+        "ensemble": Ensemble.from_labels(frame).to_pandas(),
+        "runs": Ensemble.from_runs([frame.p0, frame.p1]).to_pandas(),
+        "views": bc.generate.kmeans(frame * 10.0, n_partitions=2, n_clusters=3).to_pandas(),
+    }
+    if not isinstance(index, pd.RangeIndex):  # which is no column of the file
+        found["file"] = Ensemble.from_labels(tmp_path / "x.parquet").to_pandas()
+    for table in found.values():
+        assert table.index.equals(pd.Index(index.tolist()))
+        assert table.index.name == index.name
+        if isinstance(index.dtype, np.dtype) and index.dtype != object:
+            assert table.index.dtype == index.dtype
+    joined = pd.DataFrame({"truth": truth, "label": found["model"]["label"]})
+    assert bc.metrics.adjusted_rand(joined.truth, joined.label) == 1
+
+
+@pytest.mark.parametrize("kind", DEFAULT)
+def test_the_numbers_of_rows_in_order_are_no_ids(kind):
+    frame = pd.DataFrame({f"p{u}": TRUTH for u in range(3)}, DEFAULT[kind])
+    assert Ensemble.from_labels(frame).ids is None
+    assert open_features(frame * 1.5).ids is None
+    assert bc.METHODS["best"](3).fit(frame).to_pandas().index.equals(pd.RangeIndex(60))
+
+
+@pytest.mark.parametrize("kind", ["text", "named", "default"])
+def test_an_index_of_dask_is_the_ids_if_it_has_text_or_a_name(kind):
+    index = {"text": IDS["text"], "named": IDS["named"], "default": pd.Index(ORDER)}[kind]
+    frame = pd.DataFrame({"u": TRUTH, "v": TRUTH}, index)
+    ensemble = Ensemble.from_labels(dask.dataframe.from_pandas(frame, npartitions=2, sort=False))
+    assert ensemble.ids is None if kind == "default" else ensemble.ids.tolist() == index.tolist()
+
+
+def test_the_rest_of_a_data_frame_is_appended():
+    frame = pd.DataFrame({"u": TRUTH, "v": TRUTH})
+    ensemble = Ensemble.from_labels(frame[:40])
+    ensemble.append_objects(frame[40:50]).append_objects(frame[50:].reset_index(drop=True))
+    assert (ensemble.ids, values_of(ensemble)) == (None, frame.to_numpy().tolist())
+    for rest in (frame[20:30], frame[::-1], frame.set_axis(IDS["text"])):
+        with pytest.raises(InvalidIdsError, match=r"leave out the id, by df\.reset_index\(drop=True\)"):
+            ensemble.append_objects(rest)
+    named = Ensemble.from_labels(frame[20:40])
+    named.append_objects(frame[50:])
+    assert named.ids.tolist() == [*range(20, 40), *range(50, 60)]
+
+
+def test_append_partitions__refuses_the_numbers_of_rows_in_another_order():
+    frame = pd.DataFrame({"u": TRUTH, "v": TRUTH}, ORDER)
+    new = pd.DataFrame({"w": TRUTH}, ORDER).sort_index()
+    joined = Ensemble.from_labels(frame).append_partitions(new[:19:-1])
+    expected = [int(new.w[i]) if i > 19 else None for i in ORDER.tolist()]
+    assert [row[2] for row in values_of(joined)] == expected
+    with pytest.raises(InvalidInputError, match="in another order"):
+        Ensemble.from_labels(frame).append_partitions(new)
+    with pytest.raises(InvalidInputError, match="in another order"):
+        Ensemble.from_labels(frame.to_numpy()).append_partitions(frame[["u"]])
+    for rows in (new.to_numpy(), new.set_axis(range(5, 65)).reset_index(drop=True).to_numpy()):
+        assert Ensemble.from_labels(frame).append_partitions(rows).n_partitions == 3
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -122,8 +236,8 @@ def test_an_index_of_levels_is_no_partition(tmp_path):
         Ensemble.from_labels(tmp_path / "x.parquet")
 
 
-@pytest.mark.parametrize("levels", [("s", "pqr"), ([0], "pqr"), ("s", [1, 2, 3])])
-def test_an_index_of_levels_of_text_is_refused_in_memory_as_in_files(levels):
+@pytest.mark.parametrize("levels", [("s", "pqr"), ([0], "pqr"), ("s", [1, 2, 3]), ([0], [1, 2, 3])])
+def test_an_index_of_levels_is_refused_in_memory_as_in_files(levels):
     frame = NAMED.set_axis(pd.MultiIndex.from_product(map(list, levels), names=["sample", "cell"]))
     for read in (Ensemble.from_labels, open_features):
         with pytest.raises(
@@ -301,7 +415,8 @@ def test_text_coordinates_of_xarray_are_the_ids():
     for x in (array, array.rename(cell="object", run="partition").T):
         ensemble = Ensemble.from_labels(x)
         assert (ensemble.ids.tolist(), ensemble.names, values_of(ensemble)) == (list("pqr"), ["u", "v"], ROWS)
-    assert Ensemble.from_labels(array.assign_coords(cell=[3, 4, 5])).ids is None
+    assert Ensemble.from_labels(array.assign_coords(cell=[3, 4, 5])).ids.tolist() == [3, 4, 5]
+    assert Ensemble.from_labels(array.assign_coords(cell=[0, 1, 2])).ids is None
 
 
 # Joins by ids
@@ -351,3 +466,110 @@ def test_append_objects__finds_ids_by_their_name():
     assert ensemble.ids.tolist() == list("abc")
     with pytest.raises(InvalidIdsError, match="id 'c' is in rows"):
         ensemble.append_objects(pd.DataFrame({"r0": [7], "id": ["c"]}))
+
+
+# Labels beside an ensemble, a consensus, features or other labels
+
+FRAME = pd.DataFrame({f"p{u}": TRUTH for u in range(3)})
+KINDS = {**IDS, "dates": pd.date_range("2026-01-01", periods=60), "fractions": pd.Index(ORDER + 0.5)}
+KINDS["levels"] = pd.MultiIndex.from_arrays([ORDER // 10, ORDER])
+BESIDE = {
+    "adjusted_rand": lambda _, model, t: bc.metrics.adjusted_rand(t, model),
+    "nmi": lambda _, model, t: bc.metrics.nmi(model, t),
+    "purity": lambda _, model, t: bc.metrics.purity(t, model),
+    "reliability": lambda _, model, t: bc.metrics.reliability(t, model, model.trust_.confidence),
+    "confidence": lambda _, model, t: bc.metrics.reliability(TRUTH, model, t / 3.0),
+    "trust": lambda ensemble, _, t: bc.metrics.trust(ensemble, t),
+    "expected_loss": lambda ensemble, _, t: bc.metrics.expected_loss(ensemble, t),
+    "credible_ball": lambda ensemble, _, t: bc.metrics.credible_ball(ensemble, t),
+    "credible_sets": lambda ensemble, _, t: bc.metrics.credible_sets(ensemble, t),
+    "anmi": lambda ensemble, _, t: bc.metrics.anmi(ensemble, t),
+    "average_criterion": lambda ensemble, _, t: bc.metrics.average_criterion("nmi", ensemble, t),
+    "cluster_profiles": lambda ensemble, _, t: bc.metrics.cluster_profiles(ensemble.to_pandas(), t),
+    "compactness": lambda ensemble, _, t: bc.metrics.compactness(ensemble.to_pandas(), t),
+    "align": lambda ensemble, _, t: ensemble.align(t),
+    "plots.reliability": lambda _, model, t: bc.plots.reliability(model, t),
+    "plots.coassociation": lambda ensemble, _, t: bc.plots.coassociation(ensemble, labels=t),
+    "plots.scatter": lambda _, model, t: bc.plots.scatter(pd.DataFrame({"x": t, "y": t}), model),
+}
+
+
+@pytest.fixture(scope="module", params=["text", "named", "from 5", "numbers"])
+def solved(request):
+    """An ensemble of these ids, and its consensus."""
+    ensemble = Ensemble.from_labels(FRAME.set_axis({**IDS, **DEFAULT}[request.param]))
+    return ensemble, bc.consensus(ensemble, 3, random_state=0)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", BESIDE)
+def test_labels_of_rows_in_another_order_are_refused_beside(name, solved):
+    index = solved[0].to_pandas().index
+    truth = pd.Series(TRUTH, index)
+    for given in (truth, TRUTH, truth.sample(frac=1, random_state=0).loc[index]):
+        BESIDE[name](*solved, given)
+    with pytest.raises(
+        InvalidInputError, match=r"are of rows of other names, or in another order; "
+    ) as caught:
+        BESIDE[name](*solved, truth.sample(frac=1, random_state=0))
+    assert "\n" not in str(caught.value)
+    assert ".to_numpy() if they are" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_series_in_another_order_are_refused_whatever_their_index(kind):
+    truth = pd.Series(TRUTH, KINDS[kind])
+    others = truth.sample(frac=1, random_state=0)
+    with pytest.raises(
+        InvalidInputError, match=r"such as truth\.loc\[labels\.index\], or truth\.to_numpy\(\)"
+    ):
+        bc.metrics.adjusted_rand(truth, others)
+    assert bc.metrics.adjusted_rand(others.copy(), others.set_axis(others.index.copy())) == 1
+    assert bc.metrics.adjusted_rand(truth, TRUTH) == bc.metrics.adjusted_rand(TRUTH, truth) == 1
+    is_shuffled = sorted(truth.index.tolist(), key=str) == sorted(range(60), key=str)
+    if not is_shuffled:  # as a split leaves it beside predicted labels
+        assert bc.metrics.adjusted_rand(truth, pd.Series(TRUTH)) == 1
+    else:
+        with pytest.raises(InvalidInputError, match="in another order"):
+            bc.metrics.adjusted_rand(truth, pd.Series(TRUTH))
+
+
+@pytest.mark.parametrize("kind", IDS)
+def test_match_joins_a_series_by_its_index(kind):
+    new = pd.Series(TRUTH + 5, IDS[kind])
+    old = pd.Series(TRUTH, IDS[kind]).sample(frac=1, random_state=0)
+    if kind in ("permuted", "objects", "nullable", "small", "categories of numbers", "backward"):
+        with pytest.raises(InvalidInputError, match="in another order"):
+            bc.match(pd.Series(TRUTH), old)
+    model = bc.METHODS["best"](3).fit(FRAME.set_axis(IDS[kind]))
+    for x in (new, model):
+        for y in (old, old[:50]):
+            assert bc.match(x, y).labels.tolist() == TRUTH.tolist()
+    assert bc.match(new.to_numpy(), old.sort_index().loc[new.index].to_numpy()[:50]).n_moved == 0
+
+
+def test_features_and_labels_of_a_report_are_of_the_same_rows():
+    frame = FRAME.set_axis(IDS["text"])
+    model = bc.consensus(frame, 3, random_state=0)
+    bc.Report(model, features=frame * 1.5, pictures=False)
+    bc.Report(model, features=(frame * 1.5).to_numpy(), pictures=False)
+    with pytest.raises(InvalidInputError, match="in another order"):
+        bc.Report(model, features=(frame * 1.5)[::-1], pictures=False)
+
+
+@pytest.mark.parametrize("form", ["model", "store", "series"])
+def test_metrics_take_a_consensus_in_place_of_its_labels(form, tmp_path):
+    model = bc.consensus(FRAME, 3, random_state=0, out=tmp_path / "c")
+    found = {"model": model, "store": bc.Consensus.open(tmp_path / "c"), "series": pd.Series(model.labels_)}[
+        form
+    ]
+    for metric in (bc.metrics.adjusted_rand, bc.metrics.nmi, bc.metrics.contingency, bc.metrics.van_dongen):
+        assert np.array_equal(metric(found, TRUTH), metric(model.labels_, TRUTH))
+        assert np.array_equal(metric(TRUTH, found), metric(TRUTH, model.labels_))
+    ensemble = Ensemble.from_labels(FRAME)
+    for metric in (bc.metrics.expected_loss, bc.metrics.anmi, bc.metrics.credible_sets):
+        assert np.array_equal(metric(ensemble, found), metric(ensemble, model.labels_))
+    assert bc.metrics.credible_ball(ensemble, found).radius == 0
+    for x in (bc.PCC(3), ensemble):
+        with pytest.raises(InvalidInputError, match=r"call fit first|pass one that was made of it"):
+            bc.metrics.adjusted_rand(TRUTH, x)

@@ -92,7 +92,7 @@ FRAME = {"x": [7, 7, None], "y": ["a", None, "b"], "z": [True, False, None]}
     [
         pd.DataFrame(FRAME),
         pd.DataFrame(FRAME).assign(y=pd.Categorical(FRAME["y"], categories=["b", "unused", "a"])),
-        pd.DataFrame(FRAME, index=[5, 5, 9]),
+        pd.DataFrame(FRAME, index=[5, 3, 9]),
         pd.DataFrame(FRAME).convert_dtypes(),
         pl.DataFrame(FRAME),
         pl.DataFrame(FRAME).with_columns(pl.col("y").cast(pl.Categorical)),
