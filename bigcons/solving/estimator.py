@@ -613,7 +613,7 @@ class PredictingClusterer(ConsensusClusterer):
         With ``out``, the result also goes to a Consensus store there, block by block.
         """
         check_is_fitted(self)
-        ensemble = self._recoding.ensemble(x)
+        ensemble = self._recoding.ensemble(x, with_ids=out is not None)
         if out is None:
             return np.concatenate(list(self._placed(ensemble, lambda _, labels, __: labels)))
         with Consensus.create(
@@ -809,9 +809,9 @@ class Recoding:
         self.offsets: np.ndarray = fitted.offsets
         self.is_soft: bool = fitted.is_soft
 
-    def ensemble(self, x: Any) -> Ensemble:
+    def ensemble(self, x: Any, *, with_ids: bool = False) -> Ensemble:
         """Return new labels as an ensemble; a partition may be missing for all of the objects."""
-        return as_soft_ensemble(x) if self.is_soft else as_ensemble(x, self.values)
+        return as_soft_ensemble(x) if self.is_soft else as_ensemble(x, self.values, with_ids=with_ids)
 
     def tables(self, new: Ensemble) -> list[np.ndarray]:
         """Return for each partition the fitted code of each code of ``new``, -1 where there is none.
