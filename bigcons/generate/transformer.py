@@ -158,7 +158,11 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         return labels
 
     def _open(self, X: Any, *, reset: bool = True, **options: Any) -> Features:
-        """Open numbers, as scikit-learn checks them; a table that it refuses is encoded in fit and after."""
+        """Open numbers, as scikit-learn checks them; a table that it refuses is encoded in fit and after.
+
+        Of an AnnData its X, as elsewhere; scikit-learn would look at each cell alone.
+        """
+        X = X.X if hasattr(X, "obs") else X
         if reset or self._encoding is None:
             try:
                 numbers = validate_data(self, X, dtype=[np.float64, np.float32], reset=reset, **options)

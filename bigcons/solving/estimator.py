@@ -619,7 +619,7 @@ class PredictingClusterer(ConsensusClusterer):
         With ``out``, the result also goes to a Consensus store there, block by block.
         """
         check_is_fitted(self)
-        ensemble = self._labels_of(x)
+        ensemble = self._labels_of(x, with_ids=out is not None)
         if out is None:
             return np.concatenate(list(self._placed(ensemble, lambda _, labels, __: labels)))
         with Consensus.create(
@@ -654,10 +654,10 @@ class PredictingClusterer(ConsensusClusterer):
             client=self.client,
         )
 
-    def _labels_of(self, x: Any) -> Ensemble:
+    def _labels_of(self, x: Any, *, with_ids: bool = False) -> Ensemble:
         """Return base labels of new objects; what cannot be such may be features."""
         try:
-            return self._recoding.ensemble(x)
+            return self._recoding.ensemble(x, with_ids=with_ids)
         except InvalidInputError as error:
             if self._generator is None or type(error) is not InvalidInputError:
                 raise
@@ -822,9 +822,9 @@ class Recoding:
         self.offsets: np.ndarray = fitted.offsets
         self.is_soft: bool = fitted.is_soft
 
-    def ensemble(self, x: Any) -> Ensemble:
+    def ensemble(self, x: Any, *, with_ids: bool = False) -> Ensemble:
         """Return new labels as an ensemble; a partition may be missing for all of the objects."""
-        new = as_soft_ensemble(x) if self.is_soft else as_ensemble(x, self.values)
+        new = as_soft_ensemble(x) if self.is_soft else as_ensemble(x, self.values, with_ids=with_ids)
         if new.n_partitions != len(self.values):
             raise InvalidInputError(
                 f"the new labels have n_partitions={new.n_partitions} but {len(self.values)} were fitted; "

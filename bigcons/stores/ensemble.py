@@ -64,7 +64,7 @@ from bigcons.tables.ids import Ids
 from bigcons.tables.intake import open_table
 from bigcons.tables.labels import names_of_rows, observed, refuse_other_rows
 from bigcons.tables.memory import HardenedTable
-from bigcons.tables.select import Column, Columns, Selection, choices_of, select, source_of
+from bigcons.tables.select import Column, Columns, SelectedTable, Selection, choices_of, select, source_of
 from bigcons.tables.table import Table
 from bigcons.validation import check_choice, check_int, check_rows
 
@@ -844,11 +844,14 @@ class Ensemble(Objects):
         return self._labels.nbytes if isinstance(self._labels, np.ndarray) else self._labels.n_bytes
 
 
-def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None, *, soft: bool = False) -> Ensemble:
+def as_ensemble(
+    x: Any, known: Sequence[np.ndarray] | None = None, *, soft: bool = False, with_ids: bool = True
+) -> Ensemble:
     """Return ``x`` if it is an Ensemble, open it if it is the path of one, or read its labels into memory.
 
     Raises SoftEnsembleError for soft clusterings, unless ``soft``. With ``known`` values for each partition,
-    these keep their labels and other values come after them; a partition may then have no labels.
+    these keep their labels and other values come after them; a partition may then have no labels, and names
+    of rows are read ``with_ids`` only.
     """
     if isinstance(x, (str, os.PathLike)) and is_store(x):
         x = Ensemble.open(x)
@@ -860,7 +863,7 @@ def as_ensemble(x: Any, known: Sequence[np.ndarray] | None = None, *, soft: bool
         table = _table_of(x)
         provenance = {"made_by": "from_labels", "source": describe(x)}
         return _given(table, x) or _with_warnings(ensemble_of(table, provenance=provenance))
-    table = _table_of(x, are_objects=True)
+    table = _table_of(x, are_objects=True, with_ids=with_ids)
     if table.n_columns != len(known):
         raise InvalidInputError(
             f"the new labels have n_partitions={table.n_columns} but {len(known)} were fitted; "
@@ -1043,15 +1046,21 @@ def _told(blocks: Iterable[np.ndarray], listener: Task) -> Iterator[np.ndarray]:
         listener.advance(len(block))
 
 
-def _table_of(x: Any, *, are_objects: bool = False, usual_id: str | None = None) -> Table:
-    table = open_table(_with_open_store(x), "labels", are_objects=are_objects, usual_id=usual_id)
+def _table_of(
+    x: Any, *, are_objects: bool = False, usual_id: str | None = None, with_ids: bool = True
+) -> Table:
+    table = open_table(
+        _with_open_store(x), "labels", are_objects=are_objects, with_ids=with_ids, usual_id=usual_id
+    )
     if isinstance(table, ParquetTable) and table.is_part:
         raise CorruptStoreError(
             f"{table.where} was written as an ensemble, but its {PARQUET_MANIFEST} is not there; restore it "
             "from a copy, or name the columns that are partitions by bigcons.select (--columns).",
             path=table.where,
         )
-    return table
+    if table.index_position is None:
+        return table
+    return SelectedTable(table, [c for c in range(table.n_columns) if c != table.index_position], table.ids)
 
 
 def _with_open_store(x: Any) -> Any:

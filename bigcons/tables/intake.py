@@ -45,7 +45,8 @@ def open_table(
     compressed), .parquet, .h5ad or .zarr, to a folder of files of one of these kinds, a pattern such as
     ``data/*.parquet``, or a list of paths; or one of these after `select`.
 
-    ``are_objects``: the caller knows that rows are objects. Without ``with_ids``, names of rows are no ids.
+    ``are_objects``: the caller knows that rows are objects. Without ``with_ids``, names of rows are no ids,
+    and stay a column where they are one.
     ``usual_id`` is the name of the ids by default, where the table has such a column or index. What ``check``
     raises of the chosen columns comes before any id is read.
 

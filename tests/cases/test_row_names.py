@@ -125,6 +125,25 @@ def test_an_index_that_cannot_be_ids_is_refused_with_what_to_do(kind):
     assert Ensemble.from_labels(frame.assign(who=[3, 1, 2]), id="who").ids.tolist() == [3, 1, 2]
 
 
+@pytest.mark.parametrize("kind", NO_IDS)
+def test_objects_are_placed_whatever_their_index(kind, tmp_path):
+    model = bc.METHODS["ipvc"](2, random_state=0).fit(NAMED)
+    frame = NAMED.set_axis(NO_IDS[kind])
+    assert model.predict(frame).tolist() == model.predict(ROWS).tolist()
+    assert model.score(frame) == model.score(ROWS)
+    with pytest.raises(InvalidIdsError, match="reset_index"):
+        model.predict(frame, out=tmp_path / "c")
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_objects_in_files_are_placed_without_the_names_of_rows(name, tmp_path):
+    WRITERS[name](NAMED, tmp_path / name)
+    model = bc.METHODS["ipvc"](2, random_state=0).fit(NAMED)
+    assert model.predict(tmp_path / name).tolist() == model.labels_.tolist()
+    model.predict(tmp_path / name, out=tmp_path / "c")
+    assert bc.Consensus.open(tmp_path / "c").ids.tolist() == list("pqr")
+
+
 ORDER = np.random.default_rng(0).permutation(60)
 IDS = {
     "text": pd.Index([f"c{i}" for i in ORDER]),

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from types import SimpleNamespace
 
 import distributed
 import joblib
@@ -232,6 +233,13 @@ def test_generator__labels_new_objects_by_the_nearest_center(blobs):
     np.testing.assert_array_equal(generator.transform(features[400:]), found[400:])
     more = EnsembleGenerator(9, n_clusters=(2, 7), random_state=0, client="serial").fit(features[:400])
     np.testing.assert_array_equal(more.transform(features)[:, :6], found)
+
+
+def test_generator__takes_the_features_of_an_anndata(blobs):
+    cells = SimpleNamespace(X=blobs[0], obs=None)
+    generator = EnsembleGenerator(3, random_state=0)
+    found = generator.fit(cells).transform(cells)
+    np.testing.assert_array_equal(found, generator.fit(blobs[0]).transform(blobs[0]))
 
 
 def test_generator__ends_its_range_of_clusters_at_the_objects_that_a_partition_sees(blobs):
