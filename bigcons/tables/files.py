@@ -847,7 +847,8 @@ class ParquetTable(Table):
         self.n_columns: int = len(self.columns.names)
         self.n_rows: int | None = sum(sum(group_rows) for _, group_rows in self._files)
         self.row_bytes: float = 24.0 * self.n_columns
-        self._index, self.is_named = names_of_ranges(self._ranges, self.where)
+        self._index = names_of_ranges(self._ranges, self.where)
+        self.is_named: bool = self._index is not None
 
     def _add(self, path: Path) -> None:
         with _open_parquet(path) as file:

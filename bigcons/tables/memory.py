@@ -307,7 +307,8 @@ class ArrowTable(SlicedTable):
             ) from None
         super().__init__(where, table.shape, table.column_names)
         self.index_position: int | None = pandas_index(table.schema)
-        self._index, self.is_named = names_of_ranges([pandas_range(table.schema, len(table))], where)
+        self._index = names_of_ranges([pandas_range(table.schema, len(table))], where)
+        self.is_named: bool = self._index is not None
         self._columns = [_without_views(column) for column in table.columns]
 
     def column_types(self) -> list[pa.DataType]:
@@ -341,8 +342,8 @@ def pandas_range(schema: pa.Schema, n_rows: int) -> tuple[str, range] | None:
     return None
 
 
-def names_of_ranges(parts: Sequence[tuple[str, range] | None], where: str) -> tuple[Table | None, bool]:
-    """Return the index of parts of a table, by `pandas_range`, and whether it names the rows.
+def names_of_ranges(parts: Sequence[tuple[str, range] | None], where: str) -> Table | None:
+    """Return the index of parts of a table, by `pandas_range`, that names the rows; None if it does not.
 
     It does not if any part has none, or if the rows are numbered in order, as a whole or each part anew.
     """
@@ -352,8 +353,8 @@ def names_of_ranges(parts: Sequence[tuple[str, range] | None], where: str) -> tu
         values == range(start, start + len(values)) for start, (_, values) in zip(starts, known, strict=False)
     )
     if is_default or len(known) < len(parts):
-        return None, False
-    return RangesTable([values for _, values in known], where, known[0][0]), True
+        return None
+    return RangesTable([values for _, values in known], where, known[0][0])
 
 
 class RangesTable(SlicedTable):
