@@ -135,6 +135,7 @@ def test_objects_are_placed_whatever_their_index(kind, tmp_path):
         model.predict(frame, out=tmp_path / "c")
 
 
+@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("name", WRITERS)
 def test_objects_in_files_are_placed_without_the_names_of_rows(name, tmp_path):
     WRITERS[name](NAMED, tmp_path / name)
