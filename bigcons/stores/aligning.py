@@ -14,7 +14,7 @@ from bigcons.stores.consensus import Consensus
 from bigcons.stores.ensemble_store import Categories, Content, Header
 from bigcons.stores.ids import ids_of
 from bigcons.tables.ids import Ids
-from bigcons.tables.labels import LabelColumn, names_of_rows, refuse_other_rows
+from bigcons.tables.labels import LabelColumn, are_other_rows, names_of_rows, refuse_other_rows
 from bigcons.validation import is_names
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def match(new: Any, old: Any) -> Matching:
         Two consensuses: a `Consensus`, its path, a fitted clusterer, or labels ``(n_objects,)``, whole
         numbers, of which negative ones are missing. If both have ids, objects are joined by them; else those
         of ``old`` are the first of ``new``, as after `Ensemble.append_objects`. The index of a Series is its
-        ids, unless it is 0, 1, ....
+        ids, unless it is 0, 1, ... and those of the other one are not these in another order.
 
     Raises InvalidInputError for labels that are text, for more old than new objects without ids, and
     InvalidIdsError if no id is in both. Memory: the labels and ids of both.
@@ -229,7 +229,9 @@ def _rows_before(new: Any, old: Any, n_new: int, n_old: int) -> np.ndarray:
     import pyarrow.compute as pc
 
     names = [names_of_rows(found) for found in (new, old)]
-    if not all(hasattr(of, "facts") or (hasattr(of, "nlevels") and is_names(of)) for of in names):
+    are_ids = all(hasattr(of, "facts") or (hasattr(of, "nlevels") and is_names(of)) for of in names)
+    have_names = all(hasattr(of, "facts") or hasattr(of, "nlevels") for of in names)
+    if not are_ids and not (have_names and are_other_rows(*names)):
         refuse_other_rows("old", names[1], "new", names[0])
         if n_old > n_new:
             raise InvalidInputError(

@@ -29,7 +29,7 @@ from bigcons.storage.commit import PARQUET, is_store, manifest_of, names_parquet
 from bigcons.storage.interface import Place, StorePath
 from bigcons.storage.places import DiskPlace, place_of
 from bigcons.storage.reading import check_file, open_file
-from bigcons.tables.memory import ArrayTable, pandas_index
+from bigcons.tables.memory import ArrayTable, names_of_ranges, pandas_index, pandas_range
 from bigcons.tables.reading import MISSING_WORDS, header_names, number_of
 from bigcons.tables.select import INDEX, SelectedTable, Selection, source_of
 from bigcons.tables.table import (
@@ -838,6 +838,7 @@ class ParquetTable(Table):
         self.columns: ColumnsOfFiles = ColumnsOfFiles()
         self._types: list[pa.DataType] = []
         self._files: list[tuple[Path, list[int]]] = []  # with the rows of each row group
+        self._ranges: list[tuple[str, range] | None] = []
         for file in paths:
             check_file(file)
             self._add(file)
@@ -846,6 +847,8 @@ class ParquetTable(Table):
         self.n_columns: int = len(self.columns.names)
         self.n_rows: int | None = sum(sum(group_rows) for _, group_rows in self._files)
         self.row_bytes: float = 24.0 * self.n_columns
+        self._index = names_of_ranges(self._ranges, self.where)
+        self.is_named: bool = self._index is not None
 
     def _add(self, path: Path) -> None:
         with _open_parquet(path) as file:
@@ -856,6 +859,7 @@ class ParquetTable(Table):
             self.columns.add(list(schema.names), pandas_index(schema), str(path))
             new = self.columns.names[len(self._types) :] if self._files else []
             self._types += [schema.field(name).type for name in new] if self._files else schema.types
+            self._ranges.append(pandas_range(schema, metadata.num_rows))
             groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
             self._files.append((path, [group.num_rows for group in groups]))
             n_bytes = path.stat().st_size

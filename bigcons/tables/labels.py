@@ -37,22 +37,26 @@ def names_of_rows(x: Any) -> Any:
     return None
 
 
-def refuse_other_rows(a: str, of_a: Any, b: str, of_b: Any) -> None:
-    """Raise InvalidInputError if `names_of_rows` are others or in another order.
+def are_other_rows(of_a: Any, of_b: Any) -> bool:
+    """Return whether `names_of_rows` are known to be others or in another order.
 
-    ``a`` and ``b`` say whose names they are. 0, 1, ... in order name nothing, unless the others are these in
-    another order.
+    0, 1, ... in order name nothing, unless the others are these in another order.
     """
     if of_a is None or of_b is None or of_a is of_b:
-        return
+        return False
     if all(hasattr(names, "facts") for names in (of_a, of_b)) and of_a.facts.digest == of_b.facts.digest:
-        return
+        return False
     if isinstance(of_a, range) and isinstance(of_b, range):
-        return
+        return False
     one, other = _as_array(of_a), _as_array(of_b)
-    if np.array_equal(one, other) or any(
+    return not np.array_equal(one, other) and not any(
         _are_numbers(names) and not _are_shuffled(others) for names, others in ((one, other), (other, one))
-    ):
+    )
+
+
+def refuse_other_rows(a: str, of_a: Any, b: str, of_b: Any) -> None:
+    """Raise InvalidInputError for `are_other_rows`; ``a`` and ``b`` say whose names they are."""
+    if not are_other_rows(of_a, of_b):
         return
     if not hasattr(of_a, "nlevels"):
         a, of_a, b, of_b = b, of_b, a, of_a

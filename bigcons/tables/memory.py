@@ -307,6 +307,8 @@ class ArrowTable(SlicedTable):
             ) from None
         super().__init__(where, table.shape, table.column_names)
         self.index_position: int | None = pandas_index(table.schema)
+        self._index = names_of_ranges([pandas_range(table.schema, len(table))], where)
+        self.is_named: bool = self._index is not None
         self._columns = [_without_views(column) for column in table.columns]
 
     def column_types(self) -> list[pa.DataType]:
@@ -328,6 +330,48 @@ def pandas_index(schema: pa.Schema) -> int | None:
             f"the table has an index of {len(found)} levels, {', '.join(found)}; call reset_index() first."
         )
     return schema.names.index(found[0]) if found else None
+
+
+def pandas_range(schema: pa.Schema, n_rows: int) -> tuple[str, range] | None:
+    """Return name and values of the index of a data frame that is told, not stored; None of other rows."""
+    for told in json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", []):
+        if isinstance(told, dict) and told.get("kind") == "range":
+            ends: list[Any] = [told.get(name) for name in ("start", "stop", "step")]
+            found = range(*ends) if ends[2] and all(isinstance(end, int) for end in ends) else range(0)
+            return (str(told.get("name") or "index"), found) if len(found) == n_rows else None
+    return None
+
+
+def names_of_ranges(parts: Sequence[tuple[str, range] | None], where: str) -> Table | None:
+    """Return the index of parts of a table, by `pandas_range`, that names the rows; None if it does not.
+
+    It does not if any part has none, or if the rows are numbered in order, as a whole or each part anew.
+    """
+    known = [part for part in parts if part is not None]
+    starts = np.cumsum([0, *(len(values) for _, values in known)]).tolist()
+    is_default = all(values == range(len(values)) for _, values in known) or all(
+        values == range(start, start + len(values)) for start, (_, values) in zip(starts, known, strict=False)
+    )
+    if is_default or len(known) < len(parts):
+        return None
+    return RangesTable([values for _, values in known], where, known[0][0])
+
+
+class RangesTable(SlicedTable):
+    """One column of numbers, range after range."""
+
+    def __init__(self, ranges: Sequence[range], where: str, name: str) -> None:
+        super().__init__(where, (sum(map(len, ranges)), 1), [name], column_bytes=8.0)
+        self._ranges = ranges
+
+    def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:  # noqa: ARG002 - there is one
+        """Return some of the numbers as a column."""
+        parts = []
+        for values in self._ranges:
+            part = values[max(start, 0) : max(stop, 0)]
+            parts.append(np.arange(part.start, part.stop, part.step, dtype=np.int64))
+            start, stop = start - len(values), stop - len(values)
+        return [np.concatenate(parts)]
 
 
 def _without_views(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -135,6 +135,7 @@ def test_objects_are_placed_whatever_their_index(kind, tmp_path):
         model.predict(frame, out=tmp_path / "c")
 
 
+@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("name", WRITERS)
 def test_objects_in_files_are_placed_without_the_names_of_rows(name, tmp_path):
     WRITERS[name](NAMED, tmp_path / name)
@@ -186,8 +187,8 @@ def test_an_index_of_a_data_frame_is_the_ids(kind, tmp_path):
         "runs": Ensemble.from_runs([frame.p0, frame.p1]).to_pandas(),
         "views": bc.generate.kmeans(frame * 10.0, n_partitions=2, n_clusters=3).to_pandas(),
     }
-    if not isinstance(index, pd.RangeIndex):  # which is no column of the file
-        found["file"] = Ensemble.from_labels(tmp_path / "x.parquet").to_pandas()
+    found["file"] = Ensemble.from_labels(tmp_path / "x.parquet").to_pandas()
+    found["arrow"] = Ensemble.from_labels(pa.Table.from_pandas(frame)).to_pandas()
     for table in found.values():
         assert table.index.equals(pd.Index(index.tolist()))
         assert table.index.name == index.name
@@ -211,6 +212,32 @@ def test_an_index_of_dask_is_the_ids_if_it_has_text_or_a_name(kind):
     frame = pd.DataFrame({"u": TRUTH, "v": TRUTH}, index)
     ensemble = Ensemble.from_labels(dask.dataframe.from_pandas(frame, npartitions=2, sort=False))
     assert ensemble.ids is None if kind == "default" else ensemble.ids.tolist() == index.tolist()
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        (((0, 20), (20, 60)), None),  # one frame in parts
+        (((0, 20), (0, 20)), None),  # numbered anew
+        (((20, 40), (0, 20)), [*range(20, 40), *range(20)]),
+        (((0, 20), (40, 60)), [*range(20), *range(40, 60)]),
+        (((0, 20), (10, 30)), "repeated"),
+    ],
+)
+def test_parts_of_a_data_frame_in_files_keep_what_is_told_of_their_index(bounds, expected, tmp_path):
+    frame = pd.DataFrame({"u": TRUTH, "v": TRUTH})
+    for number, (start, stop) in enumerate(bounds):
+        frame[start:stop].to_parquet(tmp_path / f"{number}.parquet")
+    if expected == "repeated":
+        with pytest.raises(InvalidIdsError, match="index 10 is in rows 10 and 20"):
+            Ensemble.from_labels(tmp_path)
+        return
+    for read in (Ensemble.from_labels, lambda x: import_labels(x, tmp_path.parent / f"{tmp_path.name}.zarr")):
+        ensemble = read(tmp_path)
+        assert (None if ensemble.ids is None else ensemble.ids.tolist()) == expected
+    assert Ensemble.from_labels(tmp_path, columns="v", drop="u").n_objects == ensemble.n_objects
+    altered = pa.Table.from_pandas(frame[5:25]).slice(3)
+    assert Ensemble.from_labels(altered).ids is None
 
 
 def test_the_rest_of_a_data_frame_is_appended():
@@ -558,8 +585,10 @@ def test_match_joins_a_series_by_its_index(kind):
     new = pd.Series(TRUTH + 5, IDS[kind])
     old = pd.Series(TRUTH, IDS[kind]).sample(frac=1, random_state=0)
     if kind in ("permuted", "objects", "nullable", "small", "categories of numbers", "backward"):
-        with pytest.raises(InvalidInputError, match="in another order"):
-            bc.match(pd.Series(TRUTH), old)
+        in_order = pd.Series(TRUTH, IDS[kind].tolist()).sort_index().to_numpy()
+        assert bc.match(pd.Series(in_order), old).labels.tolist() == in_order.tolist()
+        with pytest.raises(InvalidInputError, match=r"in another order; .* old\.sort_index\(\)"):
+            bc.match(bc.METHODS["best"](3).fit(FRAME), old)
     model = bc.METHODS["best"](3).fit(FRAME.set_axis(IDS[kind]))
     for x in (new, model):
         for y in (old, old[:50]):
