@@ -259,8 +259,8 @@ def reading_options(*names: str) -> Decorator:
     return as_one("reading", {name: READING[name] for name in names})
 
 
-label_reading = reading_options("sep", "header", "missing")
-feature_reading = reading_options(*READING)
+label_reading: Decorator = reading_options("sep", "header", "missing")
+feature_reading: Decorator = reading_options(*READING)
 
 
 def reading_words(reading: dict[str, Any]) -> list[str]:
