@@ -117,12 +117,12 @@ def write_store_on_workers(
         workers = table.workers(kept)
         read = _read(table, None, budget=budget, workers=workers)
         header = _header_of(table, read, provenance, budget, chunk_rows)
-        content = Content(header, read.categories, read.blocks)
         if workers is None:
-            _write(folder, content, in_parquet=False)
+            _write(folder, Content(header, read.categories, read.blocks), in_parquet=False)
             return
-        next(iter(content.blocks))  # refuses what are no labels
-        writer = zarr_ensemble.ArrayWriter(folder, folder, lambda: None, None, header, content.categories)
+        # refuses what are no labels by the first block
+        next(encode_labels(table, read.encodings, header.dtype, rows_per_read(table, budget)))
+        writer = zarr_ensemble.ArrayWriter(folder, folder, lambda: None, None, header, read.categories)
         write = partial(_write_rows, table, read.encodings, header._replace(provenance={}), writer.rows)
         rows = max(table.least_rows // header.chunk_rows, 1) * header.chunk_rows  # about a part of the table
         parts = row_blocks(header.n_objects, rows)

@@ -428,10 +428,12 @@ class _Computed:
 
     def on_workers(self, workers: DaskWorkers, task: Callable[[int, Any], T]) -> Iterator[T]:
         """Yield what a task makes of each part, and its number, where it is computed; the parts are kept."""
-        files = {part: workers.place / f"{part}-{uuid.uuid4().hex}.npy" for part in range(self.n_parts)}
-        calls = ((partial(_kept, task, part, file), self._part(part)) for part, file in files.items())
-        yield from workers.map(calls)
-        self._shared = files
+        calls = (
+            (partial(_kept, task, part, workers.place), self._part(part)) for part in range(self.n_parts)
+        )
+        for part, (file, found) in enumerate(workers.map(calls)):
+            self._shared[part] = file
+            yield found
 
     def read(self, part: int) -> Any:
         """Return a part."""
@@ -527,13 +529,16 @@ def _version_beside(probe: Place) -> str:
     return __version__ if probe.is_file() else "it is not there"
 
 
-def _kept(task: Callable[[int, Any], T], part: int, file: Place, found: Any) -> T:
-    """Return what a task makes of a part, which is kept as a .npy file."""
-    result = task(part, found)
+def _kept(task: Callable[[int, Any], T], part: int, place: Place, found: Any) -> tuple[Place, T]:
+    """Return the .npy file in which a part is kept, and what a task makes of the part.
+
+    The file is that of this run of the task: another run may compute other values.
+    """
+    result, file = task(part, found), place / f"{part}-{uuid.uuid4().hex}.npy"
     array, head = np.ascontiguousarray(found), io.BytesIO()
     np.lib.format.write_array_header_2_0(head, np.lib.format.header_data_from_array_1_0(array))
     file.write(head.getbuffer(), array.data)
-    return result
+    return file, result
 
 
 def _read_npy(file: Place) -> np.ndarray:
@@ -562,6 +567,9 @@ class DaskArrayTable(PartedTable):
         self.row_bytes: float = float(copies * self.dtype.itemsize * self.n_columns)
         self._computed = _Computed(lambda part: array.blocks[part], len(self.lengths))
         self._is_plain = self.dtype.kind in "biuf" and type(array._meta) is np.ndarray
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_index": None}  # which workers do not read
 
     @property
     def held_bytes(self) -> int:
