@@ -163,18 +163,20 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         Of an AnnData its X, as elsewhere; scikit-learn would look at each cell alone.
         """
         X = X.X if hasattr(X, "obs") else X
-        if reset or self._encoding is None:
-            try:
-                numbers = validate_data(self, X, dtype=[np.float64, np.float32], reset=reset, **options)
-                self._encoding: FeatureEncoding | None = None
-                return open_features(numbers)
-            except (ValueError, TypeError):
-                if not reset or not hasattr(X, "columns"):
-                    raise
-        validate_data(self, X, reset=reset, skip_check_array=True)
-        data = open_features(X) if reset or self._encoding is None else encoded_features(X, self._encoding)
-        self._encoding = data.encoding
-        return data
+        if not reset and self._encoding is not None:
+            validate_data(self, X, reset=False, skip_check_array=True)
+            return encoded_features(X, self._encoding)
+        try:
+            numbers = validate_data(self, X, dtype=[np.float64, np.float32], reset=reset, **options)
+        except (ValueError, TypeError):
+            if not reset or not hasattr(X, "columns"):
+                raise
+            validate_data(self, X, skip_check_array=True)
+            data = open_features(X)
+            self._encoding: FeatureEncoding | None = data.encoding
+            return data
+        self._encoding = None
+        return open_features(numbers)
 
     @property
     def _n_features_out(self) -> int:

@@ -48,7 +48,7 @@ from bigcons.seeding import generator
 from bigcons.stores.clusters import TRUST_ROW, Trust, arrow_table
 from bigcons.stores.consensus import ConsensusWriter
 from bigcons.stores.ensemble import Ensemble, as_ensemble
-from bigcons.tables.labels import names_of_rows, observed, refuse_other_rows
+from bigcons.tables.labels import are_labeled, names_of_rows, observed, refuse_other_rows
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
@@ -380,8 +380,7 @@ class Placement:
                 count_memberships(labels, assigned, T, sizes)
             return Placed(assigned, memberships, np.empty(0, TRUST_ROW), stats)
         if self.weights is not None and not (self.weights.partitions > 0).all():
-            seen = observed(labels, self.offsets)[:, self.weights.partitions > 0]
-            current[~np.asarray(seen.any(axis=1))] = UNPLACED
+            current[~are_labeled(labels, self.offsets, self.weights.partitions)] = UNPLACED
         shares, other_shares = np.empty((2, rows if soft or stays else 0), np.float32)
         others = np.empty(shares.size, np.int32)
         place(

@@ -11,7 +11,7 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.plots.drawing import GUIDE, PALETTE, ensemble_of, new_figure, refuse_ensemble
 from bigcons.seeding import SeedLike
-from bigcons.stores.clusters import evidence
+from bigcons.stores.clusters import count_in_words, evidence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -145,8 +145,7 @@ def n_clusters(choice: Any) -> Figure:
         axes.axhline(choice.lifetime_of_one, color=GUIDE, linewidth=0.8, linestyle=":", zorder=0)
         second = "" if choice.runner_up is None else f"; runner-up {choice.runner_up} (dashed)"
         doubt = "" if choice.is_clear else ", but none stands out"
-        plural = "" if choice.n_clusters == 1 else "s"
-        figure.suptitle(f"{choice.n_clusters} cluster{plural} recommended{doubt}{second}", fontsize=10)
+        figure.suptitle(f"{count_in_words(choice.n_clusters)} recommended{doubt}{second}", fontsize=10)
         axes.set_xlabel("number of clusters")
     return figure
 

@@ -15,7 +15,7 @@ from bigcons.solving.results import renumbered
 from bigcons.stores.generator import AssignTask, Generator
 from bigcons.tables.encode import label_dtype
 from bigcons.tables.ids import Ids
-from bigcons.tables.labels import observed
+from bigcons.tables.labels import are_labeled
 
 
 class Placed(NamedTuple):
@@ -93,9 +93,7 @@ class PlaceTask:
     def __call__(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Return labels (rows,) int32, -1 where no base label is known, and memberships or None."""
         labels = recode(labels, self.tables, label_dtype(np.diff(self.offsets)))
-        found, seen = self.place(labels), observed(labels, self.offsets)
-        counted = seen if self.weights is None else seen[:, self.weights > 0]
-        labeled = np.asarray(counted.any(axis=1))
+        found, labeled = self.place(labels), are_labeled(labels, self.offsets, self.weights)
         found = np.take(found, self.order, axis=1) if self.is_soft else renumbered(found, self.order)
         winners = np.where(labeled, found.argmax(axis=1) if self.is_soft else found, -1).astype(np.int32)
         even = np.float32(1.0 / len(self.order))

@@ -112,7 +112,7 @@ def open_features(
     options = {"log": log, **given_for(chosen)}
     plain = {name: getattr(given, "tolist", lambda given=given: given)() for name, given in options.items()}
     return Features(
-        *(table,),
+        table,
         log=log,
         are_chosen=are_chosen,
         options={name: str(given) for name, given in plain.items() if given is not None},

@@ -22,6 +22,12 @@ def observed(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return np.maximum.reduceat(rows, offsets[:-1], axis=1) > 0
 
 
+def are_labeled(rows: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """Return which objects (rows,) have a label, of partitions of weight 0 none counted."""
+    seen = observed(rows, offsets)
+    return np.asarray((seen if weights is None else seen[:, weights > 0]).any(axis=1))
+
+
 def names_of_rows(x: Any) -> Any:
     """Return what identifies the rows of something: an index of pandas, `Ids`, or a range without ids.
 
