@@ -140,18 +140,20 @@ def open_engine(client: object = None) -> Iterator[Engine]:
     """Yield the engine that a ``client=`` argument names.
 
     ``client`` is an argument of `resolve_engine`, or the address of a Dask scheduler such as
-    "tcp://host:8786" or "host:8786", connected for the duration of the ``with`` block. A Ctrl-C that comes
-    while Numba loads a kernel leaves the block as the KeyboardInterrupt it is.
+    "tcp://host:8786" or "host:8786", connected for the duration of the ``with`` block. In the block, Dask
+    collections are computed on that client, too. A Ctrl-C that comes while Numba loads a kernel leaves the
+    block as the KeyboardInterrupt it is.
     """
     try:
-        if client is not None and _is_address(client):
+        opened: AbstractContextManager[Engine]
+        if _is_address(client):
             from bigcons.execution.dask_engine import connect
 
-            with connect(client) as engine:
-                yield engine
+            opened = connect(client)
         else:
-            with computing_on(client):
-                yield resolve_engine(client)
+            opened = nullcontext(resolve_engine(client))
+        with opened as engine, engine.client.as_current() if hasattr(engine, "client") else nullcontext():
+            yield engine
     except SystemError as error:  # by which Numba's dispatcher in C replaces it
         reason: BaseException | None = error
         while isinstance(reason, SystemError):
@@ -159,13 +161,6 @@ def open_engine(client: object = None) -> Iterator[Engine]:
         if isinstance(reason, KeyboardInterrupt):
             raise reason from None
         raise
-
-
-def computing_on(client: object) -> AbstractContextManager[Any]:
-    """Return a context in which dask collections are computed on ``client``, if it is one of Dask."""
-    distributed: Any = sys.modules.get("distributed")
-    is_client = distributed is not None and isinstance(client, distributed.Client)
-    return client.as_current() if is_client else nullcontext()  # type: ignore[attr-defined]
 
 
 def resolve_engine(client: object = None) -> Engine:

@@ -159,8 +159,8 @@ def consensus_tree(
                                 parameter="tree")  # fmt: skip
     check_int("n_draws", n_draws)
     seed = resolve_seed(random_state)
-    data = as_ensemble(select(ensemble, id=id, columns=columns, drop=drop), soft=True)
     with open_engine(client) as engine:
+        data = as_ensemble(select(ensemble, id=id, columns=columns, drop=drop), soft=True)
         found = search(data, engine, seed, weights=weights, memory=memory, purpose="the tree of clusters")
         made = tree_of(found, data.n_objects, tree)
         if features is not None:

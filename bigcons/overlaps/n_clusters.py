@@ -122,8 +122,8 @@ def choose_n_clusters(
     6
     """
     seed = resolve_seed(random_state)
-    data = as_ensemble(select(ensemble, id=id, columns=columns, drop=drop), soft=True)
     with open_engine(client) as engine:
+        data = as_ensemble(select(ensemble, id=id, columns=columns, drop=drop), soft=True)
         return search(data, engine, seed, k_range=k_range, weights=weights, memory=memory).choice
 
 

@@ -23,7 +23,7 @@ from bigcons.errors import (
     SuspiciousLabelsWarning,
     warn_user,
 )
-from bigcons.execution.engine import Engine, SerialEngine, computing_on, open_engine
+from bigcons.execution.engine import Engine, SerialEngine, open_engine
 from bigcons.layout import TRUST
 from bigcons.memory import Block, parse_size
 from bigcons.metrics import confidence
@@ -187,10 +187,10 @@ class ConsensusClusterer(Estimator):
         with (
             job(type(self).__name__),
             nullcontext() if path is None else logging_how_to_resume(path, overwrite),
+            open_engine(self.client) as engine,
         ):
             x = select(x, id=id, columns=columns, drop=drop)
-            with computing_on(self.client):
-                ensemble, output = as_ensemble(x, soft=True), None
+            ensemble, output = as_ensemble(x, soft=True), None
             if ensemble.is_soft and not self.info.soft_input:
                 raise SoftEnsembleError(
                     type(self).__name__,
@@ -225,7 +225,7 @@ class ConsensusClusterer(Estimator):
                 if finished.has_placing and isinstance(self, PredictingClusterer):
                     self.take_placing(finished, ensemble)
             else:
-                with open_engine(self.client) as engine, self._n_clusters_chosen(ensemble, engine, seed):
+                with self._n_clusters_chosen(ensemble, engine, seed):
                     self._solve(ensemble, engine, seed, output)
             self._start = None
         return self

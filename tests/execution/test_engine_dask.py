@@ -310,6 +310,13 @@ def test_open_engine__leaves_a_client_it_was_given_open(local_client):
     assert local_client.status == "running"
 
 
+@pytest.mark.parametrize("by_address", [False, True])
+def test_open_engine__computes_collections_on_the_workers(local_client, by_address):
+    worker = dask.delayed(lambda: distributed.get_worker().address)()
+    with open_engine(local_client.scheduler.address if by_address else local_client):
+        assert worker.compute() in local_client.scheduler_info()["workers"]
+
+
 def test_resolve_engine__of_none_is_the_active_client(local_client):
     assert isinstance(resolve_engine(None), ThreadsEngine)
     with local_client.as_current():
