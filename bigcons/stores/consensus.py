@@ -100,9 +100,14 @@ class Consensus(Objects):
         if (trust := store.body["trust"]) is not None:
             with consistent(store.place, _RESTORE):
                 check_number("temperature", trust["temperature"], at_least=0, at_most=1)
-                numbers = arrow_table(CLUSTER_COLUMNS, trust["clusters"])["cluster"].to_pylist()
-                n_clusters = store.body["n_clusters"]
-                if not all(number is not None and 0 <= number < n_clusters for number in numbers):
+                rows = arrow_table(CLUSTER_COLUMNS, trust["clusters"]).to_pylist()
+                numbers = {row["cluster"] for row in rows}
+                are_known = all(0 <= number < store.body["n_clusters"] for number in numbers)
+                are_known &= all(
+                    row["nearest"] in numbers or (row["nearest"] == -1 and row["division"] is None)
+                    for row in rows
+                )
+                if not are_known or len(numbers) < len(rows):
                     raise ValueError("the numbers of clusters")
                 arrow_table(PARTITION_COLUMNS, trust["partitions"])
         return cls(store)

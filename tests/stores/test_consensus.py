@@ -424,6 +424,17 @@ def test_trust__that_is_inconsistent_is_refused(trusted, damage):
         Consensus.open(stored.path)
 
 
+@pytest.mark.parametrize("damage", [{"cluster": 2**31}, {"cluster": 1}, {"nearest": 2**31}, {"nearest": -2}])
+def test_trust__of_clusters_that_are_not_there_is_refused(trusted, damage):
+    stored, _ = trusted
+    body = commit.load_manifest(stored.path, "consensus").body
+    for name, value in damage.items():
+        body["trust"]["clusters"][name][0] = value
+    commit.write_manifest(stored.path, "consensus", body)
+    with pytest.raises(CorruptStoreError, match="inconsistent manifest"):
+        Consensus.open(stored.path)
+
+
 def test_open__refuses_a_body_without_an_entry(stored):
     body = commit.load_manifest(stored.path, "consensus").body
     del body["trust"]
