@@ -25,7 +25,7 @@ from bigcons.errors import (
     UndersegmentationWarning,
     warn_user,
 )
-from bigcons.execution.engine import Engine
+from bigcons.execution.engine import Engine, local_engine
 from bigcons.memory import DEFAULT_DATA_BYTES, N_SAMPLED, parse_size
 from bigcons.methods.pcc.all_pairs import (
     BLOCKED,
@@ -275,7 +275,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
             for name, value in solution.attributes.items():
                 setattr(self, name, value)
             self._placing: Callable[[np.ndarray], np.ndarray] | None = solution.placer
-            share = engine if out is not None else None  # rows held in memory need no workers
+            share = engine if out is not None else local_engine(engine)  # rows in memory need no workers
             trust = engine if trusts else None
             self._publish(
                 *(ensemble, solution.read, survey.unlabeled, out, share),
