@@ -65,8 +65,9 @@ from bigcons.tables.labels import observed
 SQUARES, DIVERGENCES, HEAP, BLOCKED = "squares", "divergences", "heap", "blocked"
 """The kinds of variants."""
 
-SAMPLE = 16_384
-"""The largest sample that the best start is extended to before all objects.
+SAMPLE, SHARE = 16_384, 64
+"""The best start is extended to so many objects before all, or to one in so many: passes over these then cost
+little beside those that they save.
 
 `benchmarks/phases.py` has the time of the passes that are left.
 """
@@ -643,7 +644,7 @@ class Squares(Variant):
     def n_sampled(self, ensemble: Ensemble) -> int:
         """Return how many objects are sampled: those of the starts, or more that the best is extended to."""
         n_labels = ensemble.n_base_clusters if ensemble.is_soft else ensemble.n_partitions
-        return max(N_SAMPLED, min(SAMPLE, LABELS_TOGETHER // n_labels))
+        return max(N_SAMPLED, min(max(SAMPLE, ensemble.n_objects // SHARE), LABELS_TOGETHER // n_labels))
 
     def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
         """Solve, given a run over the labels."""

@@ -101,7 +101,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
     n_init : int or "auto", default="auto"
         Number of starts, "auto": 8. The first is the clusters of a tree, the others random memberships. All
         are solved on a sample of 2,048 objects; that of the lowest objective is extended to all objects,
-        over all pairs by "l2" first to 16,384.
+        over all pairs by "l2" first to 16,384, or one in 64.
     weights : "entropy", array of shape (n_partitions,) or None, default=None
         Weights of the partitions, for pairs="all" and "l2": numbers >= 0 by which each partition counts in
         ``c_ij`` and ``N_ij``, as if it occurred that many times. None: all count the same. "entropy": the
