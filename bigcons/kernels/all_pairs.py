@@ -44,21 +44,20 @@ def triangle(n_clusters):
 
 @jit
 def sweep(
-    labels, offsets, weights, S, T, S_out, T_out, order, y_old, y_new, threshold, relaxation, fresh, totals,
-    gains=None
+    labels, offsets, weights, S, T, order, y_old, y_new, threshold, relaxation, fresh, totals, gains=None
 ):  # fmt: skip
-    """Update every object of a block in turn; add what changed to ``S_out``, ``T_out``, ``totals``.
+    """Update every object of a block in turn; add what changed to ``S``, ``T`` and ``totals``.
 
     labels (rows, M) with -1 missing; offsets (M+1,) int64; weights (M,) float64 or None; gains None or, with
-    weights, (B+M,) float64; S, S_out (B, padded K) float64, with gains (B+M, padded K); T, T_out (M, padded
-    K(K+1)/2) float64; order (K,) int64; y_old, y_new (rows, K) float32; totals (4,) float64. Cluster
-    ``k`` of the tables is column ``order[k]`` of the memberships. The fewer of the first clusters an object
-    needs, the less it costs: O(m K + m n^2) for ``n`` of them and ``m`` labels.
+    weights, (B+M,) float64; S (B, padded K) float64, with gains (B+M, padded K); T (M, padded K(K+1)/2)
+    float64; order (K,) int64; y_old, y_new (rows, K) float32; totals (4,) float64. Cluster ``k`` of the
+    tables is column ``order[k]`` of the memberships. The fewer of the first clusters an object needs, the
+    less it costs: O(m K + m n^2) for ``n`` of them and ``m`` labels.
 
-    With ``S_out is S`` and ``T_out is T`` later objects see the moves of earlier ones (Gauss-Seidel). An
-    object whose KKT gap is at most ``threshold`` does not move; others take ``relaxation`` >= 1 times the
-    step to their minimum, or stop at the boundary of the simplex. With ``fresh`` the objects are new:
-    ``y_old`` is not read, counts as zero, and they are not part of S and T yet.
+    Later objects see the moves of earlier ones (Gauss-Seidel). An object whose KKT gap is at most
+    ``threshold`` does not move; others take ``relaxation`` >= 1 times the step to their minimum, or stop at
+    the boundary of the simplex. With ``fresh`` the objects are new: ``y_old`` is not read, they are not part
+    of S and T, and nothing changes but ``y_new``.
 
     ``totals``: the summed changes of m|y|^2 (by gains, if any) and of m|y|^4, the largest KKT gap found, and
     the number of objects that moved.
@@ -80,7 +79,6 @@ def sweep(
     support = empty(K, np.int64)
     work = empty((K, K + 2), np.float64)
     s_flat, t_flat = flat(S), flat(T)
-    s_out, t_out = flat(S_out), flat(T_out)
     for i in range(n_rows):
         m = find_rows(labels, i, 0, M, offsets, s_width, s_at, t_width, t_at)
         weight = weigh(labels, i, 0, M, m, weights, w_at)
@@ -108,12 +106,16 @@ def sweep(
             for k in range(K):
                 y_new[i, k] = y_old[i, k]
             continue
+        if fresh:
+            for k in range(K):
+                y_new[i, order[k]] = np.float32(y[k])
+            continue
         if relaxation > 1.0:
             overshoot(order, y_old, i, relaxation, y)
-        if record_move(order, y_old, y_new, i, y, fresh, weight, pull, d, totals):
+        if record_move(order, y_old, y_new, i, y, weight, pull, d, totals):
             fill_change(y, d, n, t_change)
-            add_to_rows(s_out, s_at, m_rows, d, s_width)
-            add_to_rows(t_out, t_at, m, t_change, triangle(n))
+            add_to_rows(s_flat, s_at, m_rows, d, s_width)
+            add_to_rows(t_flat, t_at, m, t_change, triangle(n))
 
 
 @leaf
@@ -365,14 +367,14 @@ def overshoot(order, y_old, i, step, y):
 
 
 @leaf
-def record_move(order, y_old, y_new, i, y, fresh, weight, pull, d, totals):
+def record_move(order, y_old, y_new, i, y, weight, pull, d, totals):
     """Round ``y`` into ``y_new[i]``; return if it moved, with the old row in ``y``, the change in ``d``."""
     moved = False
     a = b = c = 0.0
     for k in range(y.shape[0]):
         column = order[k]
         y_new[i, column] = np.float32(y[k])
-        old = 0.0 if fresh else np.float64(y_old[i, column])
+        old = np.float64(y_old[i, column])
         y[k] = old
         d[k] = np.float64(y_new[i, column]) - old
         moved |= d[k] != 0.0

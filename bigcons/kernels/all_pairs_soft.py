@@ -65,21 +65,8 @@ def add_shares(table, at, shares, n, values, width):
 
 @jit
 def sweep(
-    memberships,
-    offsets,
-    weights,
-    S,
-    T,
-    S_out,
-    T_out,
-    order,
-    y_old,
-    y_new,
-    threshold,
-    relaxation,
-    fresh,
-    totals,
-):
+    memberships, offsets, weights, S, T, order, y_old, y_new, threshold, relaxation, fresh, totals
+):  # fmt: skip
     """Update every object of a block in turn, as `all_pairs.sweep`; memberships (rows, B) float32."""
     K = y_new.shape[1]
     M, s_width, t_width = offsets.shape[0] - 1, S.shape[1], T.shape[1]
@@ -91,7 +78,6 @@ def sweep(
     d, t_change = zeros(s_width, np.float64), zeros(t_width, np.float64)
     support, work = empty(K, np.int64), empty((K, K + 2), np.float64)
     s_flat, t_flat = flat(S), flat(T)
-    s_out, t_out = flat(S_out), flat(T_out)
     for i in range(memberships.shape[0]):
         n_s, m, own, weight = list_rows(
             memberships, i, offsets, weights, s_width, t_width, s_at, p_at, sw_at, t_at, w_at
@@ -113,12 +99,16 @@ def sweep(
             for k in range(K):
                 y_new[i, k] = y_old[i, k]
             continue
+        if fresh:
+            for k in range(K):
+                y_new[i, order[k]] = np.float32(y[k])
+            continue
         if relaxation > 1.0:
             overshoot(order, y_old, i, relaxation, y)
-        if record_move(order, y_old, y_new, i, y, fresh, weight, own, d, totals):
+        if record_move(order, y_old, y_new, i, y, weight, own, d, totals):
             fill_change(y, d, n, t_change)
-            add_shares(s_out, s_at, p_at, n_s, d, K)
-            add_to_rows(t_out, t_at, m, t_change, triangle(n))
+            add_shares(s_flat, s_at, p_at, n_s, d, K)
+            add_to_rows(t_flat, t_at, m, t_change, triangle(n))
 
 
 @jit

@@ -425,11 +425,8 @@ def test_update_block__gives_new_objects_their_best_membership(problem, new):
     labels, offsets, Y = problem
     known = np.delete(labels, new, axis=0)
     estimate = agreement_sums(known, offsets, np.delete(Y, new, axis=0))
-    change, placed = update_block(estimate, offsets, 0.0, 1.0, labels[new : new + 1])
+    _, placed = update_block(estimate, offsets, 0.0, 1.0, labels[new : new + 1])
     assert placed.sum() == pytest.approx(1, abs=1e-6)
-    assert_same_state(change.sums, agreement_sums(labels[new : new + 1], offsets, placed), **EXACT)
-    before = estimate.objective
-    assert change.predicted == pytest.approx(add_sums(change.sums, estimate).objective - before, **EXACT)
     A, b = naive.local_problem(naive.all_pairs(labels), Y.astype(np.float64), new)
     best = naive_simplex.objective(A, b, naive_simplex.minimize(A, b))
     found = naive_simplex.objective(A, b, placed[0].astype(np.float64))

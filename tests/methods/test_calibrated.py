@@ -137,8 +137,8 @@ def test_passes__of_many_blocks_know_the_objective_along_their_changes(problem, 
 def test_update_block__gives_new_objects_their_best_membership(problem):
     labels, offsets, Y, rates = problem
     known = agreement_sums(labels[1:], offsets, np.ascontiguousarray(Y[1:]), rates)
-    change, placed = update_block(known, offsets, 0.0, 1.0, labels[:1])
-    whole = add_sums(change.sums, known)
+    _, placed = update_block(known, offsets, 0.0, 1.0, labels[:1])
+    whole = add_sums(agreement_sums(labels[:1], offsets, placed, rates), known)
     assert whole.objective == pytest.approx(
         brute_force(labels, np.concatenate([placed, Y[1:]]), rates), **CLOSE
     )

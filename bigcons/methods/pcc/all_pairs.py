@@ -65,8 +65,9 @@ from bigcons.tables.labels import observed
 SQUARES, DIVERGENCES, HEAP, BLOCKED = "squares", "divergences", "heap", "blocked"
 """The kinds of variants."""
 
-SAMPLE = 16_384
-"""The largest sample that the best start is extended to before all objects.
+SAMPLE, SHARE = 16_384, 64
+"""The best start is extended to so many objects before all, or to one in so many: passes over these then cost
+little beside those that they save.
 
 `benchmarks/phases.py` has the time of the passes that are left.
 """
@@ -114,7 +115,7 @@ def update_block(
 
     Objects whose KKT gap is at most ``threshold`` do not move; the others take ``relaxation`` times the step
     to their optimum, within the simplex. Later objects see the moves of earlier ones. Without memberships the
-    objects are new: the sums do not have them, and each gets its best membership given these alone.
+    objects are new: the sums neither have them nor get them, and each has its best membership given these.
     Cost: see ``kernels.all_pairs.sweep``.
     """
     K, totals, is_new = sums.n_clusters, np.zeros(4), memberships is None
@@ -122,17 +123,13 @@ def update_block(
     # the heaviest clusters first, so that objects need few of the first ones
     order = np.argsort(-sums.S[:, :K].sum(axis=0), kind="stable")
     S, T = in_order(sums.S, sums.T, order)
-    S_out, T_out = (np.zeros_like(S), np.zeros_like(T)) if is_new else (S, T)
     kernels_for(labels).sweep(
-        *(labels, offsets, sums.partition_weights, S, T, S_out, T_out, order),
-        *(updated if memberships is None else memberships, updated),
+        *(labels, offsets, sums.partition_weights, S, T, order, updated if is_new else memberships, updated),
         *(threshold, relaxation, is_new, totals, *sums.gains),
     )
-    S, T = in_order(S_out, T_out, np.argsort(order))
+    S, T = in_order(S, T, np.argsort(order))
     squares, quartics, gap, n_moved = totals.tolist()
-    if not is_new:
-        S, T = S - sums.S, T - sums.T
-    change = AgreementSums(K, S, T, squares, quartics, sums.weights)
+    change = AgreementSums(K, S - sums.S, T - sums.T, squares, quartics, sums.weights)
     return Change(change, gap, int(n_moved), objective_change(sums, change)), updated
 
 
@@ -242,13 +239,11 @@ def first_rows(ensemble: Ensemble, solved: Solved, block: Block) -> tuple[np.nda
 
     Those of the solved objects, if these are all; else the best ones given what the solved sample estimates.
     """
-    labels, sums, n_solved = ensemble.read(block.start, block.stop), solved.sums, len(solved.memberships)
-    if n_solved == ensemble.n_objects:
-        rows = solved.memberships[block.start : block.stop]
-        return rows, agreement_sums(labels, ensemble.offsets, rows, sums.weights)
-    estimate = sums.scaled(ensemble.n_objects / n_solved)
-    change, placed = update_block(estimate, ensemble.offsets, 0.0, 1.0, labels)
-    return placed, change.sums
+    labels, rows = ensemble.read(block.start, block.stop), solved.memberships[block.start : block.stop]
+    if len(solved.memberships) < ensemble.n_objects:
+        estimate = solved.sums.scaled(ensemble.n_objects / len(solved.memberships))
+        _, rows = update_block(estimate, ensemble.offsets, 0.0, 1.0, labels)
+    return rows, agreement_sums(labels, ensemble.offsets, rows, solved.sums.weights)
 
 
 @dataclass
@@ -649,7 +644,7 @@ class Squares(Variant):
     def n_sampled(self, ensemble: Ensemble) -> int:
         """Return how many objects are sampled: those of the starts, or more that the best is extended to."""
         n_labels = ensemble.n_base_clusters if ensemble.is_soft else ensemble.n_partitions
-        return max(N_SAMPLED, min(SAMPLE, LABELS_TOGETHER // n_labels))
+        return max(N_SAMPLED, min(max(SAMPLE, ensemble.n_objects // SHARE), LABELS_TOGETHER // n_labels))
 
     def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
         """Solve, given a run over the labels."""

@@ -25,7 +25,7 @@ from bigcons.errors import (
     UndersegmentationWarning,
     warn_user,
 )
-from bigcons.execution.engine import Engine
+from bigcons.execution.engine import Engine, local_engine
 from bigcons.memory import DEFAULT_DATA_BYTES, N_SAMPLED, parse_size
 from bigcons.methods.pcc.all_pairs import (
     BLOCKED,
@@ -101,7 +101,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
     n_init : int or "auto", default="auto"
         Number of starts, "auto": 8. The first is the clusters of a tree, the others random memberships. All
         are solved on a sample of 2,048 objects; that of the lowest objective is extended to all objects,
-        over all pairs by "l2" first to 16,384.
+        over all pairs by "l2" first to 16,384, or one in 64.
     weights : "entropy", array of shape (n_partitions,) or None, default=None
         Weights of the partitions, for pairs="all" and "l2": numbers >= 0 by which each partition counts in
         ``c_ij`` and ``N_ij``, as if it occurred that many times. None: all count the same. "entropy": the
@@ -275,7 +275,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
             for name, value in solution.attributes.items():
                 setattr(self, name, value)
             self._placing: Callable[[np.ndarray], np.ndarray] | None = solution.placer
-            share = engine if out is not None else None  # rows held in memory need no workers
+            share = engine if out is not None else local_engine(engine)  # rows in memory need no workers
             trust = engine if trusts else None
             self._publish(
                 *(ensemble, solution.read, survey.unlabeled, out, share),
