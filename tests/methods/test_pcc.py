@@ -218,6 +218,8 @@ def test_fit__of_a_larger_sample_starts_closer_to_the_optimum(monkeypatch):
         assert model.converged_
         first.append(model.history_["gap"][0])
     assert max(first[1:]) < 0.7 * first[0]
+    monkeypatch.setattr("bigcons.methods.pcc.all_pairs.LABELS_TOGETHER", 20 * N_SAMPLED)
+    assert PCC(3, random_state=0).fit(labels).history_["gap"][0] == first[0]
 
 
 def test_solve__ends_with_the_memberships_that_the_last_gap_is_of():

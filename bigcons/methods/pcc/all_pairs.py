@@ -37,16 +37,8 @@ from bigcons.coassociation.factorized import (
     no_sums,
 )
 from bigcons.divergences import Divergence
-from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, stop_if_cancelled
-from bigcons.memory import (
-    DEFAULT_DATA_BYTES,
-    LABELS_TOGETHER,
-    N_SAMPLED,
-    Block,
-    enough_for,
-    format_size,
-)
+from bigcons.memory import LABELS_TOGETHER, N_SAMPLED, Block
 from bigcons.metrics.clusterings import entropies_of_table, pairs_of
 from bigcons.metrics.confidence import Placement
 from bigcons.overlaps.tree import Sample, n_groups_for, plan_bytes
@@ -609,17 +601,6 @@ class Variant(ABC):
             per_block=block_label_bytes(ensemble) + 16 * rows * K + 64 * rows + 3 * statistics,
             per_result=statistics + 8 * rows + (4 * rows * K if in_memory else 0),
         )
-
-    def check_tables(self, ensemble: Ensemble) -> None:
-        """Raise MemoryBudgetError if tables for many clusters are too large without a budget."""
-        of_tables = self.statistics_bytes(ensemble)
-        if self.memory is None and of_tables > DEFAULT_DATA_BYTES:
-            raise MemoryBudgetError(
-                f"PCC of {self.n_clusters:,} clusters needs tables of {format_size(of_tables)} a block; "
-                f"pass memory='{enough_for(8 * of_tables)}' to allow it, or use ConsensusTree.",
-                needed=of_tables,
-                budget=DEFAULT_DATA_BYTES,
-            )
 
     def remedy(self, ensemble: Ensemble, engine: Engine, budget: int, *, in_memory: bool) -> str:
         """Return what to use within a budget that is too small for this, if anything."""

@@ -20,13 +20,14 @@ from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.errors import (
     ConvergenceWarning,
     InvalidInputError,
+    MemoryBudgetError,
     OversegmentationWarning,
     SoftEnsembleError,
     UndersegmentationWarning,
     warn_user,
 )
 from bigcons.execution.engine import Engine, local_engine
-from bigcons.memory import DEFAULT_DATA_BYTES, N_SAMPLED, parse_size
+from bigcons.memory import DEFAULT_DATA_BYTES, N_SAMPLED, enough_for, format_size, parse_size
 from bigcons.methods.pcc.all_pairs import (
     BLOCKED,
     DIVERGENCES,
@@ -216,7 +217,6 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         variant = choose_variant(self, ensemble, engine)
-        variant.check_tables(ensemble)
         self._check_memory_plan(variant.plan, ensemble, engine, out, variant.memory, variant.remedy)
         n, K = ensemble.n_objects, self.n_clusters
         trusts = can_weigh(ensemble, K)
@@ -388,7 +388,10 @@ TAKES: dict[str, Takes] = {
 
 
 def choose_variant(model: Any, ensemble: Ensemble, engine: Engine) -> Variant:
-    """Check the parameters of a `PCC`, refuse those that do not apply, and return the variant."""
+    """Check the parameters of a `PCC`, refuse those that do not apply, and return the variant.
+
+    Without a budget, refuse so many clusters that tables of them are too large.
+    """
     max_iter, n_init, weights, memory = model.max_iter, model.n_init, model.weights, model.memory
     check_number("tol", model.tol, at_least=0.0)
     check_choice("coassociation", model.coassociation, (PAPER, CALIBRATED))
@@ -422,6 +425,14 @@ def choose_variant(model: Any, ensemble: Ensemble, engine: Engine) -> Variant:
         "coassociation='calibrated'": calibrates,
     }
     _refuse_others(variant, ensemble, given)
+    of_tables = variant.statistics_bytes(ensemble)
+    if memory is None and of_tables > DEFAULT_DATA_BYTES:
+        raise MemoryBudgetError(
+            f"PCC of {variant.n_clusters:,} clusters needs tables of {format_size(of_tables)} a block; "
+            f"pass memory='{enough_for(8 * of_tables)}' to allow it, or use ConsensusTree.",
+            needed=of_tables,
+            budget=DEFAULT_DATA_BYTES,
+        )
     return variant
 
 
