@@ -450,7 +450,10 @@ def test_tables__that_change_or_cannot_be_reached_while_they_are_read(suffix, tm
     elif suffix == ".npy":
         np.save(path, np.zeros((60_000, 8), int))
     else:
-        parquet.write_table(table_of_labels(), path, row_group_size=500)
+        numbers = np.random.default_rng(0).integers(0, 1 << 60, (20, 60_000))
+        parquet.write_table(
+            pa.table({f"p{u}": row for u, row in enumerate(numbers)}), path, row_group_size=6000
+        )
     with s3_server() as other:
         url = f"{other}/a{suffix}"
         place_of(url).write(path.read_bytes())
