@@ -214,23 +214,24 @@ class _ObjectFile(io.RawIOBase):
         self._at += len(view)
         if not len(rest := view[len(held) :]):
             return len(view)
-        self._start = self._at - len(rest)
+        start = self._at - len(rest)
         self._ahead = min(max(2 * self._ahead, 1 << 20), READ_AHEAD) if is_in_order else 0
         if len(rest) < self._ahead:
-            self._held = bytearray(min(self._ahead, self._size - self._start))
-            self._fill(memoryview(self._held))
-            rest[:] = self._held[: len(rest)]
+            content = bytearray(min(self._ahead, self._size - start))
+            self._fill(memoryview(content), start)
+            rest[:] = content[: len(rest)]
+            self._start, self._held = start, content
         else:
-            self._fill(rest)
+            self._fill(rest, start)
             self._start, self._held = self._at, bytearray()
         return len(view)
 
-    def _fill(self, view: memoryview) -> None:
-        """Read the bytes from the start on."""
+    def _fill(self, view: memoryview, start: int) -> None:
+        """Read the bytes from ``start`` on."""
         import obstore
         from obstore.exceptions import PreconditionError
 
-        filled, ends = 0, (self._start, self._start + len(view))
+        filled, ends = 0, (start, start + len(view))
         with bucket_errors(self._place):
             try:
                 found = obstore.get(
@@ -240,9 +241,11 @@ class _ObjectFile(io.RawIOBase):
                     view[filled : filled + len(part)] = memoryview(part)
                     filled += len(part)
             except (FileNotFoundError, PreconditionError):
-                raise StoreError(
-                    f"{self._place} has changed while it was read; read it again.", path=str(self._place)
-                ) from None
+                filled = -1
+        if filled != len(view):
+            raise StoreError(
+                f"{self._place} has changed while it was read; read it again.", path=str(self._place)
+            )
 
 
 class _FolderStore(ObjectStore[Any]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -276,6 +277,23 @@ def test_sources__zarr_arrays_in_a_bucket(url, tmp_path):
 
 
 # Tables
+
+
+@pytest.mark.parametrize("buffering", [0, 1 << 16])
+def test_open__reads_what_a_file_of_the_same_bytes_reads(url, buffering):
+    rng = np.random.default_rng(0)
+    content = rng.bytes(9_000_000)  # more than is read ahead
+    place_of(url).write(content)
+    found, expected = place_of(url).open("rb", buffering), io.BytesIO(content)
+    for _ in range(60):
+        if rng.random() < 0.3:
+            at = int(rng.integers(len(content) + 9))
+            assert found.seek(at) == expected.seek(at)
+        size = int(rng.choice([0, 1, 70_000, 1 << 20, 3_000_000, 5_000_000]))
+        assert found.read(size) == expected.read(size)
+        assert found.tell() == expected.tell()
+    found.seek(-9, os.SEEK_END)
+    assert found.read() == content[-9:]
 
 
 @pytest.fixture
