@@ -27,7 +27,7 @@ from bigcons.errors import (
     StoreNotFoundError,
     first_line,
 )
-from bigcons.storage.interface import Place
+from bigcons.storage.interface import READ_AHEAD, Place
 from bigcons.storage.reading import MOST_BYTES, checked_size
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class BucketPlace(Place):
         return content
 
     def open(self, mode: str = "rb", buffering: int = 1 << 16) -> IO[bytes]:  # noqa: ARG002 - as of a Path
-        """Open the object for reading, from any position on; each buffer that is filled is a request."""
+        """Open the object for reading, from any position on."""
         raw: Any = _ObjectFile(self)
         return io.BufferedReader(raw, buffering) if buffering else raw
 
@@ -179,7 +179,10 @@ class BucketPlace(Place):
 
 
 class _ObjectFile(io.RawIOBase):
-    """An object that is read range by range, all of the version that was opened."""
+    """An object that is read range by range, all of the version that was opened.
+
+    As every request takes its time, reads in order are served by larger ones, of a megabyte to `READ_AHEAD`.
+    """
 
     def __init__(self, place: BucketPlace) -> None:
         found = place.head()
@@ -187,6 +190,7 @@ class _ObjectFile(io.RawIOBase):
             raise StoreNotFoundError(f"{place} does not exist; check the path.", path=place)
         self._place, self._at = place, 0
         self._size, self._tag = found["size"], found["e_tag"]
+        self._start, self._held, self._ahead = -1, bytearray(), 0
 
     def readable(self) -> bool:
         return True
@@ -202,13 +206,32 @@ class _ObjectFile(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer)[: max(self._size - self._at, 0)]
+        first = self._at - self._start
+        is_in_order = 0 <= first <= len(self._held)
+        held = self._held[first : first + len(view)] if is_in_order else b""
+        view[: len(held)] = held
+        self._at += len(view)
+        if not len(rest := view[len(held) :]):
+            return len(view)
+        start = self._at - len(rest)
+        self._ahead = min(max(2 * self._ahead, 1 << 20), READ_AHEAD) if is_in_order else 0
+        if len(rest) < self._ahead:
+            content = bytearray(min(self._ahead, self._size - start))
+            self._fill(memoryview(content), start)
+            rest[:] = content[: len(rest)]
+            self._start, self._held = start, content
+        else:
+            self._fill(rest, start)
+            self._start, self._held = self._at, bytearray()
+        return len(view)
+
+    def _fill(self, view: memoryview, start: int) -> None:
+        """Read the bytes from ``start`` on."""
         import obstore
         from obstore.exceptions import PreconditionError
 
-        view = memoryview(buffer)[: max(self._size - self._at, 0)]
-        filled, ends = 0, (self._at, self._at + len(view))
-        if not len(view):
-            return 0
+        filled, ends = 0, (start, start + len(view))
         with bucket_errors(self._place):
             try:
                 found = obstore.get(
@@ -218,11 +241,11 @@ class _ObjectFile(io.RawIOBase):
                     view[filled : filled + len(part)] = memoryview(part)
                     filled += len(part)
             except (FileNotFoundError, PreconditionError):
-                raise StoreError(
-                    f"{self._place} has changed while it was read; read it again.", path=str(self._place)
-                ) from None
-        self._at += filled
-        return filled
+                filled = -1
+        if filled != len(view):
+            raise StoreError(
+                f"{self._place} has changed while it was read; read it again.", path=str(self._place)
+            )
 
 
 class _FolderStore(ObjectStore[Any]):

@@ -27,7 +27,7 @@ from bigcons.errors import (
 )
 from bigcons.storage.arrays import METADATA, open_array, read_metadata
 from bigcons.storage.commit import PARQUET, is_store, manifest_of, names_parquet
-from bigcons.storage.interface import Place, StorePath
+from bigcons.storage.interface import READ_AHEAD, Place, StorePath
 from bigcons.storage.places import DiskPlace, place_of
 from bigcons.storage.reading import check_file, open_file
 from bigcons.tables.memory import ArrayTable, names_of_ranges, pandas_index, pandas_range
@@ -63,8 +63,8 @@ KNOWN = ".npy, .npz, .csv, .tsv (or either with .gz, .bz2 or .zst), .parquet, .h
 
 _LONGEST_LINE = 1 << 23
 
-_REQUEST_BYTES = 1 << 20
-"""What a request to a bucket reads ahead: of text, and of each column of Parquet."""
+_COLUMN_BYTES = 1 << 20
+"""What is read at once of each column of Parquet in a bucket."""
 
 _OTHER_FORMATS = {
     b"PAR1": "Parquet; call it .parquet",
@@ -615,7 +615,7 @@ class CsvTable(PartedTable):
     def _read_lines(self, read: Callable[[Iterator[list[str]], Any], Any]) -> Any:
         """Return what ``read`` makes of the cells of the lines, but empty ones, and of their reader."""
         try:
-            with io.TextIOWrapper(self._content(1 << 16), encoding="utf-8-sig", newline="") as file:
+            with io.TextIOWrapper(self._content(), encoding="utf-8-sig", newline="") as file:
                 reader = csv.reader(self._short_lines(file), delimiter=self._delimiter)
                 return read(([cell.strip() for cell in cells] for cells in reader if cells), reader)
         except (csv.Error, OSError, UnicodeDecodeError) as error:
@@ -632,21 +632,21 @@ class CsvTable(PartedTable):
                 raise self._not_text("one of its first lines")
             yield line
 
-    def _content(self, at_once: int) -> Any:
-        """Return the file as a stream, decompressed by its suffix; a bucket sends so many bytes at once."""
+    def _content(self) -> Any:
+        """Return the content of the file as a stream, decompressed by its suffix."""
         import pyarrow as pa
 
         if isinstance(self._path, Path):
             return pa.input_stream(self._path)
-        file = self._path.open("rb", at_once)
-        return pa.input_stream(file, compression=_COMPRESSED.get(self._path.suffix.lower()))
+        compression = _COMPRESSED.get(self._path.suffix.lower())
+        return pa.input_stream(self._path.open("rb"), compression=compression)
 
     def _reader(self, columns: Sequence[int] | None) -> Any:
         from pyarrow import csv as arrow
 
         names = [str(c) for c in range(self.n_columns)]
         return arrow.open_csv(
-            self._content(_REQUEST_BYTES),
+            self._content(),
             read_options=arrow.ReadOptions(
                 use_threads=self._threads,
                 block_size=1 << 20,
@@ -920,7 +920,8 @@ class ParquetTable(Table):
                 # a data page and a dictionary page, usually a megabyte each
                 held = sum(min(3 * int(column.total_uncompressed_size), 5 << 19) for column in columns)
                 if not isinstance(path, Path):
-                    held += sum(min(int(column.total_compressed_size), _REQUEST_BYTES) for column in columns)
+                    of_columns = (min(int(column.total_compressed_size), _COLUMN_BYTES) for column in columns)
+                    held += READ_AHEAD + sum(of_columns)
                 self.fixed_bytes: int = max(self.fixed_bytes, held)
 
     def column_types(self) -> list[pa.DataType]:
@@ -1070,7 +1071,7 @@ def _open_parquet(path: File) -> Any:
     import pyarrow as pa
     from pyarrow import parquet
 
-    source, at_once = (path, 1 << 16) if isinstance(path, Path) else (path.open("rb", 0), _REQUEST_BYTES)
+    source, at_once = (path, 1 << 16) if isinstance(path, Path) else (path.open("rb", 0), _COLUMN_BYTES)
     try:
         # a small buffer streams column chunks instead of loading them
         return parquet.ParquetFile(

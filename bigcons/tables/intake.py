@@ -129,6 +129,7 @@ def _refuse_measurements(table: Table, numbers: Collection[str]) -> None:
 
 def _open_h5ad(path: str, role: str, how: Reading) -> Table:
     """Return the table of an AnnData in a file, of which obs and X stay on the disk."""
+    files.refuse_bucket(path)
     try:
         import anndata
         import h5py
@@ -136,7 +137,6 @@ def _open_h5ad(path: str, role: str, how: Reading) -> Table:
         raise MissingDependencyError(
             f"{path} is read by anndata, which is not installed; run pip install anndata."
         ) from error
-    files.refuse_bucket(path)
     files.refuse_missing(path)
     check_file(Path(path))
     try:

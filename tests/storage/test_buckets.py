@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -278,6 +279,23 @@ def test_sources__zarr_arrays_in_a_bucket(url, tmp_path):
 # Tables
 
 
+@pytest.mark.parametrize("buffering", [0, 1 << 16])
+def test_open__reads_what_a_file_of_the_same_bytes_reads(url, buffering):
+    rng = np.random.default_rng(0)
+    content = rng.bytes(9_000_000)  # more than is read ahead
+    place_of(url).write(content)
+    found, expected = place_of(url).open("rb", buffering), io.BytesIO(content)
+    for _ in range(60):
+        if rng.random() < 0.3:
+            at = int(rng.integers(len(content) + 9))
+            assert found.seek(at) == expected.seek(at)
+        size = int(rng.choice([0, 1, 70_000, 1 << 20, 3_000_000, 5_000_000]))
+        assert found.read(size) == expected.read(size)
+        assert found.tell() == expected.tell()
+    found.seek(-9, os.SEEK_END)
+    assert found.read() == content[-9:]
+
+
 @pytest.fixture
 def both(bucket, tmp_path):
     """Return a function that writes the same files of a table to a folder and a bucket; both are yielded."""
@@ -450,7 +468,10 @@ def test_tables__that_change_or_cannot_be_reached_while_they_are_read(suffix, tm
     elif suffix == ".npy":
         np.save(path, np.zeros((60_000, 8), int))
     else:
-        parquet.write_table(table_of_labels(), path, row_group_size=500)
+        numbers = np.random.default_rng(0).integers(0, 1 << 60, (20, 60_000))
+        parquet.write_table(
+            pa.table({f"p{u}": row for u, row in enumerate(numbers)}), path, row_group_size=6000
+        )
     with s3_server() as other:
         url = f"{other}/a{suffix}"
         place_of(url).write(path.read_bytes())
