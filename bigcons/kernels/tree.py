@@ -171,7 +171,7 @@ LOWER = 1.0 - 2.0**-24
 @jit
 def place(
     labels, current, stays, offsets, half, rates, without, prior, own_prior, temperature,
-    assigned, memberships, confidence, second, second_confidence, T, sizes, totals, agreed,
+    assigned, memberships, confidence, second, second_confidence, T, sizes, totals, summed, agreed,
 ):  # fmt: skip
     """Place objects in their most probable clusters by naive Bayes on their labels.
 
@@ -188,9 +188,9 @@ def place(
     unless they have none, ``confidence`` (n,) float32, ``second`` (n,) int32 and ``second_confidence`` (n,)
     float32 to the probability of the object's cluster, the most probable other one, -1 for none, and its
     probability. Adds the objects to ``sizes`` (K,) and, unless it has no rows, to ``T`` (B, padded K).
-    ``totals`` (2 + K,) gains the summed log-probability of the labels, the number of objects that moved and
-    the summed confidence in each cluster. ``agreed`` (3, 2, K) gains, with the confidence, for each half of
-    the partitions the objects of each cluster that it knows, those that it alone would assign to it, and
+    ``totals`` (2,) gains the summed log-probability of the labels and the number of objects that moved. With
+    the confidence, ``summed`` (K,) gains its sum in each cluster, and ``agreed`` (3, 2, K), for each half of
+    the partitions, the objects of each cluster that it knows, those that it alone would assign to it, and
     both.
     """
     M = labels.shape[1]
@@ -279,7 +279,7 @@ def place(
                         memberships[i, k] = share
                 if is_told:
                     confidence[i], second[i], second_confidence[i] = own_share, other, max(other_share, 0.0)
-                    totals[2 + cluster] += own_share
+                    summed[cluster] += own_share
                     for h in range(2):
                         if winners[h] >= 0:
                             agreed[0, h, cluster] += 1.0

@@ -16,7 +16,7 @@ from bigcons.memory import Block
 from bigcons.metrics.confidence import Placement
 from bigcons.overlaps.n_clusters import Search, search, tree_of
 from bigcons.overlaps.null import Reference
-from bigcons.overlaps.tree import TREES
+from bigcons.overlaps.tree import TREES, most_probable
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.results import by_size, renumbered, sizes_of
@@ -37,20 +37,22 @@ class Placer:
     def __call__(self, clusters: np.ndarray, client: object) -> np.ndarray:
         """Return the clusters (n_objects,) int32 of all objects, given those of the leaves (G,)."""
         n, K = self.ensemble.n_objects, int(clusters.max()) + 1
-        placement = Placement(self.ensemble.offsets, K, self.weights)
-        sample = self.found.sample
-        of_sample = np.append(clusters, -1)[self.found.groups.groups].astype(np.int32)
-        T, sizes = counts_of(sample, self.ensemble.offsets, of_sample, K, self.weights)
+        sample, offsets, weights = self.found.sample, self.ensemble.offsets, self.weights
+        of_sample = np.append(clusters, -1)[self.found.groups.groups]
+        counts = np.ones(offsets.size - 1) if weights is None else weights.partitions
+        of_sample = most_probable(sample, offsets, counts, of_sample, left_out=True).astype(np.int32)
+        T, sizes = counts_of(sample, offsets, of_sample, K, weights)
         labels = np.full(n, -1, np.int32)
-        if len(sample) == n:
-            labels[:] = of_sample
         with open_engine(client) as engine:
-            for _ in range(2):
-                T, sizes = self._place(engine, placement, placement.state(T, sizes), labels)
+            if len(sample) < n:
+                T, sizes = self._place(engine, Placement.of(T, sizes, offsets, weights), labels)
+            else:
+                labels[:] = of_sample
+            self._place(engine, Placement.of(T, sizes, offsets, weights), labels)
         return renumbered(labels, by_size(sizes_of(labels, K)))
 
     def _place(
-        self, engine: Engine, placement: Placement, state: Any, labels: np.ndarray
+        self, engine: Engine, placement: Placement, labels: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Place all objects, in place; return the table (B, padded K) and sizes (K,) of their clusters."""
         ensemble = self.ensemble
@@ -58,7 +60,7 @@ class Placer:
         def place(part: tuple[Block, np.ndarray]) -> tuple[np.ndarray, Any]:
             block, current = part
             read = ensemble.read(block.start, block.stop)
-            placed = placement.place(state, read, current)
+            placed = placement.place(read, current)
             return placed.clusters, placed.stats
 
         blocks = ensemble.blocks()

@@ -266,8 +266,8 @@ class LossStart(BestOfStarts):
         """Return the clusters of the sample, or of groups of all objects where it says too little."""
         problem: Any = self.problem
         if self.fine:
-            first = cut_of_all(run, problem.n_clusters, problem.weights)
-            return Finalists([], [problem.state(first.T, first.sizes)], [[]], carries=False), []
+            (T, sizes), _ = cut_of_all(run, problem.n_clusters, problem.weights)
+            return Finalists([], [problem.state(T, sizes)], [[]], carries=False), []
         problem.cut_trees(run.sample)
         found = super().start(run)
         problem.cuts = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -25,7 +25,7 @@ from bigcons.metrics.confidence import (
 )
 from bigcons.overlaps.embedding import bipartite_embedding
 from bigcons.overlaps.incidence import one_hot
-from bigcons.overlaps.n_clusters import ChoosingClusterer, search_sample
+from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.spectral_start import (
     MORE_OBJECTS,
     check_embedding_plan,
@@ -54,135 +54,147 @@ from bigcons.solving.estimator import (
 )
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
 from bigcons.solving.output import Output
-from bigcons.solving.passes import Iterate, Run, State, Stats, Step, add_stats, open_workspace, run_passes
+from bigcons.solving.passes import Iterate, Run, Stats, Step, add_stats, open_workspace, run_passes
 from bigcons.solving.results import Found, Results, by_size
+from bigcons.solving.starts import Counts
 from bigcons.solving.survey import Survey, take_survey, warn_of_dissent
 from bigcons.stores.aligning import Start
-from bigcons.stores.clusters import LEAST_OBJECTS, TRUST_ROW, least_objects
+from bigcons.stores.clusters import TRUST_ROW, least_objects
 from bigcons.stores.ensemble import Ensemble
 
-_EVIDENCE = ("rates", "without", "prior", "own_prior", "temperature", "support")
-"""What of the state places new objects; see `Placement.state`."""
 
+class TreeState(NamedTuple):
+    """The clusters by which objects are placed."""
 
-class First(NamedTuple):
-    """The clusters by which all objects are placed."""
-
-    T: np.ndarray | None = None
-    """(B, K): their objects in each base cluster; None if they are still to be counted, of all objects."""
-    sizes: np.ndarray | None = None
-    """(K,)"""
-    tree: str | None = None
+    placement: Placement | None
+    """None: objects are in clusters, in which they are counted."""
+    tree: str | None
     """The tree that was cut, if one was."""
-    clusters: np.ndarray | None = None
-    """(n,) of the objects, if those of all are known."""
+    divisions: np.ndarray
+    """(K, K): how far halves of the partitions tell two clusters apart, NaN at first: `ClusterSupport`."""
 
 
 @dataclass
 class TreePass:
     """The pass over all objects that follows from the first clusters, a `PassMethod`.
 
-    It places all objects by the table of the first clusters and counts the table anew; results, and how far
-    to trust them, are by that.
+    It places all objects by the table of the first clusters, unless they are in clusters, and counts the
+    table anew; results, and how far to trust them, are by that.
     """
 
-    placement: Placement
     first: Callable[[Run], First]
+    offsets: np.ndarray
+    n_clusters: int
+    weights: Weights | None
     judged: Judged | None = None
 
     name = "tree"
     takes_all_passes = True
     add: ClassVar[staticmethod[[Stats, Stats], Stats]] = staticmethod(add_stats)
 
-    def start(self, run: Run) -> tuple[State, list[float]]:
-        """Return the evidence of the first clusters; they are written where they are of all objects."""
-        T, sizes, tree, clusters = self.first(run)
-        if clusters is not None:
-            for block in run.blocks:
-                run.arrays.write(0, block, clusters[block.start : block.stop, None].astype(np.int32))
-        is_known, number = clusters is not None, -1 if tree is None else TREES.index(tree)
-        evidence = {} if T is None or sizes is None else self.placement.state(T, sizes)
-        return {**evidence, "tree": np.array([number, is_known])}, []
+    def start(self, run: Run) -> tuple[TreeState, list[float]]:
+        """Return the first clusters; those of all objects have been written if they are known."""
+        counts, tree = self.first(run)
+        placement = None if counts is None else Placement.of(*counts, self.offsets, self.weights)
+        return TreeState(placement, tree, np.full(2 * (self.n_clusters,), np.nan)), []
 
-    def visit(self, run: Run, at: Iterate[State]) -> Callable[[Block], Stats]:
-        """Return the task that places the objects of a block and counts them in their clusters."""
-        placement, state, data, arrays = self.placement, at.state, run.data, run.arrays
+    def visit(self, run: Run, at: Iterate[TreeState]) -> Callable[[Block], Stats]:
+        """Return the task that places the objects of a block, if it must, and counts them in clusters."""
+        placement, data, arrays = at.state.placement, run.data, run.arrays
+        offsets, K, weights = self.offsets, self.n_clusters, self.weights
 
-        def place_block(block: Block) -> Stats:
+        def visit_block(block: Block) -> Stats:
             labels = data.read(block.start, block.stop)
-            known = arrays.read(0, block)[:, 0] if state["tree"][1] else None
-            if known is not None and "rates" not in state:  # no evidence: they stay in the clusters they have
-                T, sizes = counts_of(
-                    labels, placement.offsets, known, placement.n_clusters, placement.weights
-                )
-                arrays.write(1, block, known[:, None])
-                return {"T": T, "sizes": sizes, "totals": np.zeros(2)}
-            placed = placement.place(state, labels, known)
-            arrays.write(1, block, placed.clusters[:, None])
-            return placed.stats
+            if placement is not None:
+                clusters, _, _, stats = placement.place(labels, None)
+            else:
+                clusters = arrays.read(0, block)[:, 0]
+                T, sizes = counts_of(labels, offsets, clusters, K, weights)
+                stats = {"T": T, "sizes": sizes, "totals": np.zeros(2)}
+            arrays.write(1, block, clusters[:, None])
+            return stats
 
-        return place_block
+        return visit_block
 
-    def step(self, run: Run, at: Iterate[State], total: Stats) -> Step[State]:
+    def step(self, run: Run, at: Iterate[TreeState], total: Stats) -> Step[TreeState]:
         """Return the evidence by all objects, tempered because partitions of the same data repeat each other.
 
         With the support of the clusters in the sample that halves of the partitions have grouped.
         """
-        placement, K = self.placement, self.placement.n_clusters
-        state = {**placement.state(total["T"], total["sizes"]), "tree": at.state["tree"]}
-        log_likelihood, moved = total["totals"][:2].tolist()
-        n = run.data.n_objects
-        if len(run.sample) < n or "rates" not in at.state:
-            placed = placement.place(state, run.sample, None)
-            clusters = placed.clusters
-            if "rates" not in at.state:  # all objects were counted, none was placed
-                log_likelihood = float(placed.stats["totals"][0]) * n / len(run.sample)
+        K, n, known = self.n_clusters, run.data.n_objects, None
+        placement = Placement.of(total["T"], total["sizes"], self.offsets, self.weights)
         if len(run.sample) == n:
-            clusters = np.concatenate([run.arrays.read(1, block)[:, 0] for block in run.blocks])
+            known = np.concatenate([run.arrays.read(1, block)[:, 0] for block in run.blocks])
+        placed = placement.place(run.sample, known)
+        clusters = placed.clusters if known is None else known
+        log_likelihood, moved = total["totals"].tolist()
+        if at.state.placement is None:
+            log_likelihood = float(placed.stats["totals"][0]) * n / len(run.sample)
         table = np.ascontiguousarray(total["T"][:, :K].T)
-        rates = np.ascontiguousarray(state["rates"][:, :K])
-        own = rates + state["without"][:, :K]
-        weights = None if placement.weights is None else placement.weights.partitions
-        share = independent_share(run.sample, clusters, placement.offsets, table, rates, own, weights)
-        state |= {"temperature": np.array([share]), "divisions": np.full((K, K), np.nan)}
+        rates = np.ascontiguousarray(placement.rates[:, :K])
+        known_rates = rates, rates + placement.without[:, :K]
+        counts = None if self.weights is None else self.weights.partitions
+        share = independent_share(run.sample, clusters, self.offsets, table, *known_rates, counts)
+        placement, divisions = replace(placement, temperature=share), np.full((K, K), np.nan)
         if self.judged is not None:
-            found = placement.place(state, self.judged.labels, None, soft=True)
+            own = known if len(self.judged.labels) == n else None
+            found = placement.place(self.judged.labels, own, soft=True)
             if found.trust.size:
-                support = self.judged.support_of(found.clusters, found.trust["confidence"], K)
-                state |= {"support": support.clusters, "divisions": support.divisions}
+                support, divisions = self.judged.support_of(found.clusters, found.trust["confidence"], K)
+                placement = replace(placement, support=support)
+        state = TreeState(placement, at.state.tree, divisions)
         return Step(state, {"objective": log_likelihood, "moved": moved}, is_settled=True)
 
-    def pack(self, state: State) -> tuple[State, dict[str, Any]]:
-        """Return the arrays of the state."""
-        return state, {}
+    def pack(self, state: TreeState) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return the state as arrays and facts."""
+        placing = {} if state.placement is None else state.placement.parts()
+        return {**placing, "divisions": state.divisions}, {"tree": state.tree, "places": bool(placing)}
 
-    def unpack(self, arrays: dict[str, np.ndarray], _facts: dict[str, Any]) -> State:
+    def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> TreeState:
         """Return the state of a snapshot; raises KeyError or ValueError for another."""
-        tree = arrays["tree"]
-        if tree.shape != (2,) or not -1 <= tree[0] < len(TREES):
+        placement = None
+        if facts["places"]:
+            placement = Placement.restored(arrays, self.offsets, self.n_clusters, self.weights)
+        tree, divisions = facts["tree"], arrays["divisions"]
+        if divisions.shape != 2 * (self.n_clusters,) or divisions.dtype != float:
+            raise ValueError("arrays of other shapes")
+        if tree not in (None, *TREES):
             raise ValueError("another tree")
-        evidence = {name: of for name, of in arrays.items() if name != "tree"}
-        return {**self.placement.restored(evidence), "tree": tree}
+        return TreeState(placement, tree, divisions)
+
+
+First = tuple[Counts | None, str | None]
+"""Objects (B, K) and sizes (K,) of the clusters of a sample, None of all objects; the tree that was cut."""
 
 
 def cut_sample(
-    sample: Sample, placement: Placement, is_chosen: bool, trees: tuple[str, ...], run: Run
+    sample: Sample, K: int, is_chosen: bool, weights: Weights | None, trees: tuple[str, ...], run: Run
 ) -> First:
-    """Return clusters of a sample, cut from its trees; into a chosen number, as that was counted."""
-    groups = sample.groups(n_groups_for(placement.n_clusters), at_any_scale=True)
-    least = least_objects(groups.sizes) if is_chosen else 0
-    cut = groups.cut(placement.n_clusters, least, trees)
-    clusters = cut.of_objects
-    T, sizes = counts_of(run.sample, placement.offsets, clusters, placement.n_clusters, placement.weights)
-    return First(T, sizes, cut.tree, clusters if len(clusters) == run.data.n_objects else None)
+    """Return ``K`` clusters of a sample, cut from its trees; of a chosen number, as that was counted."""
+    groups = sample.groups(n_groups_for(K), at_any_scale=True)
+    cut = groups.cut(K, least_objects(groups.sizes) if is_chosen else 0, trees)
+    clusters = sample.most_probable(cut.of_objects)
+    if len(clusters) < run.data.n_objects:
+        return counts_of(run.sample, run.data.offsets, clusters, K, weights), cut.tree
+    begin_in(clusters, run)
+    return None, cut.tree
 
 
-def of_earlier(earlier: Start, _run: Run) -> First:
-    """Return the clusters of an earlier consensus, in which all objects are still to be counted."""
-    return First(clusters=earlier.clusters)
+def of_earlier(earlier: Start, run: Run) -> First:
+    """Return that all objects begin in the clusters of an earlier consensus."""
+    begin_in(earlier.clusters, run)
+    return None, None
 
 
-def cut_of_all(run: Run, n_clusters: int, weights: Weights | None, trees: tuple[str, ...] = TREES) -> First:
+def begin_in(clusters: np.ndarray, run: Run) -> None:
+    """Write the clusters (n,) in which objects begin."""
+    for block in run.blocks:
+        run.arrays.write(0, block, clusters[block.start : block.stop, None].astype(np.int32))
+
+
+def cut_of_all(
+    run: Run, n_clusters: int, weights: Weights | None, trees: tuple[str, ...] = TREES
+) -> tuple[Counts, str]:
     """Return clusters of all objects, merged from groups of their embedding.
 
     For fine base clusters, of which a sample says too little; all count as equally reliable.
@@ -190,7 +202,7 @@ def cut_of_all(run: Run, n_clusters: int, weights: Weights | None, trees: tuple[
     offsets, K = run.data.offsets, n_clusters
     counts = np.ones(offsets.size - 1) if weights is None else weights.partitions
     embedding = bipartite_embedding(
-        *(run.data, run.engine, GROUPS_PER_CLUSTER * K, weights), more_objects=MORE_OBJECTS
+        run.data, run.engine, GROUPS_PER_CLUSTER * K, weights, more_objects=MORE_OBJECTS
     )
     rows, labeled = embedding.rows_of(run.sample)
     with one_thread(user_api="blas"):
@@ -201,7 +213,7 @@ def cut_of_all(run: Run, n_clusters: int, weights: Weights | None, trees: tuple[
     known = np.ascontiguousarray(of_groups.T), offsets, counts, np.ones(len(of_groups))
     cut = Groups(groups, np.bincount(groups), *known, *merge_groups(*known)).cut(K, trees=trees)
     inside = one_hot(cut.clusters, K)
-    return First(of_groups @ inside, sizes @ inside, cut.tree)
+    return (of_groups @ inside, sizes @ inside), cut.tree
 
 
 def survey_for_tree(
@@ -249,8 +261,8 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
     n_clusters_ : number of clusters with at least one object in ``labels_``
     trust_ : how far the labels can be trusted: see `bigcons.metrics.trust`. Not of soft clusterings
     chosen_tree_ : which tree was cut, "average" or "distinctness"; None from a start
-    has_structure_ : whether some number of clusters stands out: see `bigcons.choose_n_clusters`; where the
-        sample says enough of base clusters, and more than one cluster is asked for
+    has_structure_ : whether some number of clusters stands out: see `bigcons.choose_n_clusters`. None where
+        that is not known: of one cluster, and where the sample says too little of many base clusters
     n_told_apart_ : the number of clusters that the tree tells apart, where one stands out and ``n_clusters``
         is given
     temperature_ : factor that multiplies the evidence of the labels, because partitions repeat each other
@@ -267,11 +279,12 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
     normalized mutual information with the partitions and mean distinctness is taken: see
     `bigcons.overlaps.tree`. Where a sample has fewer than 4 labels for each of many base clusters, groups are
     of all objects, three for each cluster, in the spectral embedding of `HBGF`, which takes up to 14 passes.
-    All objects are then placed by naive Bayes on their labels, by the table of these clusters and once more
-    by that of all objects. Memberships are the probabilities of that placement, an object itself left out,
-    tempered by the share of partitions that would be as uncertain were they independent
-    (`bigcons.metrics.trust`). Labels are read three times, for the sample, the table, and the results with
-    all of ``trust_``, in O(n M K) time; O(B K) memory and some hundred MB for the sample.
+    Objects of the sample move to their most probable cluster by their labels, some of which may be errors.
+    All objects are then placed by naive Bayes, by the table of these clusters and once more by that of all
+    objects. Memberships are the probabilities of that placement, an object itself left out, tempered by the
+    share of partitions that would be as uncertain were they independent (`bigcons.metrics.trust`). Labels are
+    read three times, for the sample, the table, and the results with all of ``trust_``, in O(n M K) time;
+    O(B K) memory and some hundred MB for the sample.
 
     References
     ----------
@@ -306,74 +319,81 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         self.weights = weights
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        K, name = self.n_clusters, type(self).__name__
-        self._weights = Weights.given(self.weights, ensemble.offsets)
-        placement = Placement(ensemble.offsets, K, self._weights)
-        counted = None if self._weights is None else self._weights.partitions
+        K, offsets = self.n_clusters, ensemble.offsets
+        weights = self._weights = Weights.given(self.weights, offsets)
         self._check_memory_plan(self.memory_plan, ensemble, engine, out, self.memory)
-        survey, is_too_fine = survey_for_tree(ensemble, engine, seed, rows_for(n_groups_for(K)), K, counted)
-        earlier = self._start
+        counts = None if weights is None else weights.partitions
+        survey, is_too_fine = survey_for_tree(ensemble, engine, seed, rows_for(n_groups_for(K)), K, counts)
+        sample = None if is_too_fine else Sample(survey.sample, offsets, counts, n_groups=n_groups_for(K))
+        choice = self._judge_sample(survey.rows, sample)
         first: Callable[[Run], First]
-        if not is_too_fine:
-            known = survey.sample, ensemble.offsets, counted
-            sample = Sample(*known, n_groups=n_groups_for(K))
-        if not (is_too_fine or hasattr(self, "n_clusters_choice_")):  # else judged with all other numbers
-            n_judged = min(len(survey.sample), LEAST_OBJECTS * max(n_groups_for(K), MOST_GROUPS))
-            found = search_sample(lambda _: sample, n_judged)
-            self._judge_structure(survey.rows, found, K, is_asked=K > 1)
-            told = found.choice
-            if earlier is None and told.is_clear:
-                self.n_told_apart_: int = told.n_clusters
-                if told.n_clusters < K:
-                    warn_user(
-                        f"the tree tells {told.n_clusters:,} clusters apart, fewer than n_clusters={K}.",
-                        SurplusClustersWarning,
-                    )
-        if earlier is not None:
-            first = partial(of_earlier, earlier)
-        elif is_too_fine:
-            check_embedding_plan(name, ensemble, engine, self.memory, GROUPS_PER_CLUSTER * K)
-            first = partial(cut_of_all, n_clusters=K, weights=self._weights, trees=self._trees)
+        if self._start is not None:
+            first = partial(of_earlier, self._start)
+        elif sample is None:
+            check_embedding_plan(type(self).__name__, ensemble, engine, self.memory, GROUPS_PER_CLUSTER * K)
+            first = partial(cut_of_all, n_clusters=K, weights=weights, trees=self._trees)
         else:
+            if choice is not None and choice.is_clear:
+                self._note_told_apart(choice.n_clusters)
             if not self._is_local:
-                sample = Sample(*known, np.ones(ensemble.n_base_clusters))
+                sample = Sample(survey.sample, offsets, counts, np.ones(ensemble.n_base_clusters))
             is_chosen = hasattr(self, "n_clusters_choice_")
-            first = partial(cut_sample, sample, placement, is_chosen, self._trees)
+            first = partial(cut_sample, sample, K, is_chosen, weights, self._trees)
+        method = TreePass(first, offsets, K, weights, None if is_too_fine else self._judged)
         with open_workspace(out, engine, 1, "<i4") as workspace:
             run = Run(ensemble, engine, seed, 1, 0.0, survey.sample, *workspace)
             expect_steps({TreePass.name: (None, 1.0), "results": (ensemble.n_objects, 0.7)})
-            at = run_passes(run, TreePass(placement, first, None if is_too_fine else self._judged))
-            (record,), self._placement, self._state = at.records, placement, at.state
+            at = run_passes(run, method)
+            (record,) = at.records
             self.objective_: float = record["objective"]
             self.n_passes_: int = 1
-            history = {name: [record[name]] for name in ("pass", "objective", "moved")}
-            self.history_: dict[str, list[Any]] = history
-            tree, share = int(at.state["tree"][0]), float(at.state["temperature"][0])
-            self.chosen_tree_: str | None = None if tree < 0 else TREES[tree]
-            self.temperature_: float = share
-            state, arrays, trusted = at.state, run.arrays, can_weigh(ensemble, K)
+            self.history_: dict[str, list[Any]] = {
+                name: [record[name]] for name in ("pass", "objective", "moved")
+            }
+            self.chosen_tree_: str | None = at.state.tree
+            assert at.state.placement is not None  # noqa: S101 - after a pass
+            self._placement: Placement = at.state.placement
+            self.temperature_: float = self._placement.temperature
+            self._publish_placed(run, at.state.divisions, survey, out)
 
-            def read(block: Block) -> Found:
-                labels = ensemble.read(block.start, block.stop)
-                placed = placement.place(state, labels, arrays.read(1, block)[:, 0], soft=True)
-                return Found(placed.memberships, placed.trust if trusted else None, placed.stats)
-
-            def tables(results: Results) -> tuple[Any, Any, float]:
-                stats, numbers = results.total, np.flatnonzero(results.sizes)
-                found = results.order[numbers]
-                told = Told(
-                    *(numbers, results.sizes[numbers], stats["T"].T[found].astype(np.int64)),
-                    *(stats["totals"][2:][found], stats["agreed"][..., found], survey.sample),
-                    ClusterSupport(state["support"][found], state["divisions"][np.ix_(found, found)]),
-                )
-                return *told.tables(ensemble), share
-
-            self._publish(
-                *(ensemble, read, survey.unlabeled, out, engine),
-                tables=tables if trusted else None,
-                order=by_size(state["prior"]),
-                add=add_stats,
+    def _note_told_apart(self, n_clusters: int) -> None:
+        self.n_told_apart_: int = n_clusters
+        if n_clusters < self.n_clusters:
+            warn_user(
+                f"the tree tells {n_clusters:,} clusters apart, fewer than n_clusters={self.n_clusters}.",
+                SurplusClustersWarning,
             )
+
+    def _publish_placed(self, run: Run, divisions: np.ndarray, survey: Survey, out: Output | None) -> None:
+        """Publish the objects in the clusters in which they are placed, and how far to trust that."""
+        ensemble, arrays, placement = run.data, run.arrays, self._placement
+        trusted = can_weigh(ensemble, self.n_clusters)
+
+        def read(block: Block) -> Found:
+            labels = ensemble.read(block.start, block.stop)
+            placed = placement.place(labels, arrays.read(1, block)[:, 0], soft=True)
+            return Found(placed.memberships, placed.trust if trusted else None, placed.stats)
+
+        def tables(results: Results) -> tuple[Any, Any, float]:
+            stats, numbers = results.total, np.flatnonzero(results.sizes)
+            found = results.order[numbers]
+            told = Told(
+                values=numbers,
+                sizes=results.sizes[numbers],
+                table=stats["T"].T[found].astype(np.int64),
+                confidence=stats["confidence"][found],
+                agreed=stats["agreed"][..., found],
+                sample=survey.sample,
+                support=ClusterSupport(placement.support[found], divisions[np.ix_(found, found)]),
+            )
+            return *told.tables(ensemble), placement.temperature
+
+        self._publish(
+            *(ensemble, read, survey.unlabeled, out, run.engine),
+            tables=tables if trusted else None,
+            order=by_size(placement.prior),
+            add=add_stats,
+        )
 
     def memory_plan(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> MemoryPlan:
         """Return the plan of the passes, or of the groups of the sample if they need more."""
@@ -382,7 +402,8 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         result = 4 * K + 2 * TRUST_ROW.itemsize  # memberships, and how far to trust the labels, twice
         n_rows = min(n, rows_for(n_groups_for(K)))
         sample = 2 * n_rows * ensemble.row_bytes
-        start = plan_bytes(ensemble, n_rows, max(n_groups_for(K), MOST_GROUPS), K)
+        n_groups = min(max(n_groups_for(K), MOST_GROUPS), n_rows)
+        start = plan_bytes(ensemble, n_rows, n_groups, K)
         passes = MemoryPlan(
             held=(4 if self._start is None else 8) * n
             + (n * (8 + result) if in_memory else 0)
@@ -394,14 +415,13 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         return max(passes, groups, key=lambda plan: plan.n_bytes(engine, ensemble))
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
-        return partial(self._placement.memberships, self._state)
+        return self._placement.memberships
 
     def _placing_parts(self) -> dict[str, np.ndarray]:
-        return {name: self._state[name] for name in _EVIDENCE}
+        return self._placement.parts()
 
     def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
-        self._placement = Placement(ensemble.offsets, n_clusters, self._weights)
-        self._state = self._placement.restored({name: parts[name] for name in _EVIDENCE})
+        self._placement = Placement.restored(parts, ensemble.offsets, n_clusters, self._weights)
 
     _trees: ClassVar[tuple[str, ...]] = TREES
     """The trees that may be cut."""

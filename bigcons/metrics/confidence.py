@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -290,7 +290,7 @@ class Placed(NamedTuple):
     """What the kernel adds up."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Placement:
     """Naive Bayes placement of objects in clusters.
 
@@ -299,60 +299,69 @@ class Placement:
     """
 
     offsets: np.ndarray
-    n_clusters: int
     weights: Weights | None
+    rates: np.ndarray
+    """(B, padded K): the log-probabilities of base clusters in each cluster, times their weights."""
+    without: np.ndarray
+    """(B, padded K): what is added to those of the object's own cluster, as if it were in none."""
+    prior: np.ndarray
+    """(K,): the log-probabilities of the clusters; -inf of those without objects."""
+    own_prior: np.ndarray
+    """(K,): that of the object's own cluster, as if it were in none."""
+    support: np.ndarray
+    """(K,): the support of the clusters by halves of the partitions, NaN where not known."""
+    temperature: float = 1.0
+    """Factor of the evidence in memberships and confidence."""
 
-    def state(self, T: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the evidence of labels from the objects T (B, K) and sizes (K,) of the clusters."""
-        n, K = sizes.sum(), self.n_clusters
+    @classmethod
+    def of(cls, T: np.ndarray, sizes: np.ndarray, offsets: np.ndarray, weights: Weights | None) -> Placement:
+        """Return the evidence of labels from the objects T (B, K or more) and sizes (K,) of the clusters."""
+        n, K = sizes.sum(), sizes.size
         with np.errstate(divide="ignore", invalid="ignore"):  # of clusters without objects
-            rates, own = log_rates(np.ascontiguousarray(T[:, :K].T), sizes, self.offsets)
+            known = log_rates(np.ascontiguousarray(T[:, :K].T), sizes, offsets)
+            rates, own = (np.where(sizes > 0, of, 0.0) for of in known)
             own_prior = np.log(sizes / (n - 1.0 + K))
         prior = np.where(sizes > 0, np.log((sizes + 1.0) / (n - 1.0 + K)), -np.inf)
-        rates, own = np.where(sizes > 0, rates, 0.0), np.where(sizes > 0, own, 0.0)
-        if self.weights is not None:
-            rates, own = (of * self.weights.base_clusters[:, None] for of in (rates, own))
-        return {
-            "rates": in_whole_vectors(rates),
-            "without": in_whole_vectors(own - rates),
-            "prior": prior,
-            "own_prior": own_prior,
-            "temperature": np.ones(1),
-            "support": np.full(K, np.nan),
-        }
+        if weights is not None:
+            rates, own = (of * weights.base_clusters[:, None] for of in (rates, own))
+        rates, without = in_whole_vectors(rates), in_whole_vectors(own - rates)
+        return cls(offsets, weights, rates, without, prior, own_prior, np.full(K, np.nan))
 
-    def restored(self, parts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return stored evidence; raises KeyError or ValueError for other names, types or shapes."""
-        K = self.n_clusters
-        table = int(self.offsets[-1]), padded(K)
-        shapes = {"rates": table, "without": table, "prior": (K,), "own_prior": (K,), "temperature": (1,)}
-        shapes |= {"support": (K,), "divisions": (K, K)}
-        if any(of.shape != shapes[name] or of.dtype != float for name, of in parts.items()):
-            raise ValueError("arrays of other shapes")
-        return dict(parts)
+    def parts(self) -> dict[str, np.ndarray]:
+        """Return the evidence as arrays, of which `restored` makes the placement again."""
+        arrays = {name: getattr(self, name) for name in _EVIDENCE}
+        return arrays | {"temperature": np.array([self.temperature])}
+
+    @classmethod
+    def restored(
+        cls, parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int, weights: Weights | None
+    ) -> Placement:
+        """Return the placement of `parts`; raises KeyError or ValueError for others."""
+        of_clusters, table = (n_clusters,), (int(offsets[-1]), padded(n_clusters))
+        shapes = {"rates": table, "without": table, "temperature": (1,)}
+        for name in (*_EVIDENCE, "temperature"):
+            if parts[name].shape != shapes.get(name, of_clusters) or parts[name].dtype != float:
+                raise ValueError("arrays of other shapes")
+        evidence = {name: parts[name] for name in _EVIDENCE}
+        return cls(offsets, weights, **evidence, temperature=float(parts["temperature"][0]))
 
     def place(
-        self,
-        state: Mapping[str, np.ndarray],
-        labels: np.ndarray,
-        clusters: np.ndarray | None,
-        *,
-        soft: bool = False,
-        stays: bool = False,
+        self, labels: np.ndarray, clusters: np.ndarray | None, *, soft: bool = False, stays: bool = False
     ) -> Placed:
-        """Return a block placed by the state; ``soft`` for memberships, tempered, and how far to trust them.
+        """Return a block placed by the evidence; ``soft``: with memberships, tempered, and how far to trust.
 
-        ``clusters`` (rows,): those in which the state counts the objects, -1 for none; None if it counts
+        ``clusters`` (rows,): those in which the evidence counts the objects, -1 for none; None if it counts
         none. ``stays``: labels tell only how far to trust these, in which the objects are.
         """
         from bigcons.kernels.tree import UNPLACED, place
 
-        rows, K, B = len(labels), self.n_clusters, self.offsets[-1]
+        rows, K, B = len(labels), self.prior.size, self.offsets[-1]
         current = np.full(rows, -1, np.int32) if clusters is None else clusters.astype(np.int32)
         assigned, memberships = np.empty(rows, np.int32), np.empty((rows if soft else 0, K), np.float32)
-        T, sizes, totals = np.zeros((0 if stays else B, padded(K))), np.zeros(K), np.zeros(2 + K)
-        stats = {"T": T, "sizes": sizes, "totals": totals, "agreed": np.zeros((3, 2, K))}
-        temperature = float(state["temperature"][0]) if soft else 1.0
+        T, sizes, totals = np.zeros((0 if stays else B, padded(K))), np.zeros(K), np.zeros(2)
+        confidence, agreed = np.zeros(K), np.zeros((3, 2, K))
+        stats = {"T": T, "sizes": sizes, "totals": totals, "confidence": confidence, "agreed": agreed}
+        temperature = self.temperature if soft else 1.0
         if labels.dtype.kind == "f":
             from bigcons.kernels.soft import sum_soft_votes
 
@@ -360,11 +369,11 @@ class Placement:
             counted = np.flatnonzero(current >= 0)
             own_k, own = current[counted], np.empty((counted.size, K))
             scores = np.empty((rows, K))
-            sum_soft_votes(labels, state["rates"], scores)
+            sum_soft_votes(labels, self.rates, scores)
             # of a part of an object, that part is left out
-            sum_soft_votes(labels[counted] ** 2, state["without"], own)
-            scores += state["prior"]
-            scores[counted, own_k] += state["own_prior"][own_k] - state["prior"][own_k]
+            sum_soft_votes(labels[counted] ** 2, self.without, own)
+            scores += self.prior
+            scores[counted, own_k] += self.own_prior[own_k] - self.prior[own_k]
             scores[counted, own_k] += own[np.arange(counted.size), own_k]
             scores *= temperature
             labeled: np.ndarray = np.asarray(labels.any(axis=1))
@@ -385,17 +394,20 @@ class Placement:
         others = np.empty(shares.size, np.int32)
         place(
             *(labels, current, stays, self.offsets, random_half(self.offsets.size - 1)),
-            *(state["rates"], state["without"], state["prior"], state["own_prior"], temperature),
+            *(self.rates, self.without, self.prior, self.own_prior, temperature),
             *(assigned, memberships, shares, others, other_shares, *stats.values()),
         )
-        factor = support_factor(state["support"])
-        totals[2:] *= factor
+        factor = support_factor(self.support)
+        confidence *= factor
         trusted = trust_rows(assigned[: shares.size], shares, others, other_shares, factor)
         return Placed(assigned, memberships, trusted, stats)
 
-    def memberships(self, state: Mapping[str, np.ndarray], labels: np.ndarray) -> np.ndarray:
-        """Return the memberships (rows, K) float32 of objects that the state does not count."""
-        return self.place(state, labels, None, soft=True).memberships
+    def memberships(self, labels: np.ndarray) -> np.ndarray:
+        """Return the memberships (rows, K) float32 of objects that the evidence does not count."""
+        return self.place(labels, None, soft=True).memberships
+
+
+_EVIDENCE = ("rates", "without", "prior", "own_prior", "support")
 
 
 def trust_rows(
@@ -504,31 +516,30 @@ class Evidence:
             )
         self.temperature: float = float(temperature)
         self._memberships = memberships
-        placement = self._placement = Placement(ensemble.offsets, K, None)
-        state = self._state = placement.state(table.T, sizes)
-        for name in ("rates", "without"):
-            state[name] *= self.temperature
+        placement = Placement.of(table.T, sizes, ensemble.offsets, None)
+        rates, without = (of * self.temperature for of in (placement.rates, placement.without))
+        placement = replace(placement, rates=rates, without=without)
         if judged is not None:
-            placed = placement.place(state, judged.labels, clusters[1], stays=True)
+            placed = placement.place(judged.labels, clusters[1], stays=True)
             found = judged.support_of(clusters[1], placed.trust["confidence"], max(K, judged.n_clusters))
             support = ClusterSupport(found.clusters[:K], found.divisions[:K, :K])
         support = ClusterSupport.unknown(K) if support is None else support
-        state["support"] = support.clusters
+        self._placement: Placement = replace(placement, support=support.clusters)
         self.told: Told = Told(values, sizes, table, np.zeros(K), np.zeros((3, 2, K)), sample, support)
         """What the labels tell, complete once all blocks have been weighed."""
 
     def weigh_blocks(self, use: Callable[[Block, np.ndarray], Use]) -> Iterator[tuple[Block, Use]]:
         """Yield every block with ``use(block, rows)``, part of its task."""
         ensemble, codes, told, memberships = self._ensemble, self._codes, self.told, self._memberships
-        placement, state, values, blocks = self._placement, self._state, told.values, ensemble.blocks()
+        placement, values, blocks = self._placement, told.values, ensemble.blocks()
 
         def task(part: tuple[Block, np.ndarray | None]) -> tuple[Use, np.ndarray, np.ndarray]:
             block, stated = part
             labels, clusters = ensemble.read(block.start, block.stop), codes(block.start, block.stop)
-            _, _, rows, stats = placement.place(state, labels, clusters, stays=True)
-            confidence = stats["totals"][2:]
+            _, _, rows, stats = placement.place(labels, clusters, stays=True)
+            confidence = stats["confidence"]
             if stated is not None:
-                factor, found = support_factor(state["support"]), two_largest(stated[:, values], clusters)
+                factor, found = support_factor(placement.support), two_largest(stated[:, values], clusters)
                 rows, labeled = trust_rows(clusters, *found, factor), clusters >= 0
                 confidence = np.bincount(clusters[labeled], found[0][labeled], values.size) * factor
             second = rows["second_labels"]

@@ -32,10 +32,12 @@ from bigcons.overlaps.support import Halves
 from bigcons.overlaps.tree import (
     DISTINCTNESS,
     FIRST_GROUPS,
+    MOST_GROUPS,
     MOST_PRODUCTS,
     Groups,
     Sample,
     Tree,
+    n_groups_for,
     plan_bytes,
     rows_for,
 )
@@ -292,18 +294,38 @@ class ChoosingClusterer(ConsensusClusterer):
     _judged: Judged | None = None
     """During a fit, a sample that halves of the partitions have grouped."""
 
-    def _judge_structure(
-        self, rows: np.ndarray, found: Search, n_clusters: int, *, is_asked: bool = True
-    ) -> None:
+    def _judge_sample(self, rows: np.ndarray, sample: Sample | None) -> NClustersChoice | None:
+        """Judge structure and clusters by the ``rows`` of a sample; return the choice, if any is asked for.
+
+        Not if "auto" has. ``sample``: None if it says too little; a warning then says that nothing is known.
+        """
+        if hasattr(self, "n_clusters_choice_"):
+            return None
+        self.has_structure_: bool | None = None
+        if sample is not None:
+            n_judged = min(len(rows), LEAST_OBJECTS * max(n_groups_for(self.n_clusters), MOST_GROUPS))
+            found = search_sample(lambda _: sample, n_judged)
+            self._judge_structure(rows, found, self.n_clusters)
+            return found.choice if self.n_clusters > 1 else None
+        if self.n_clusters > 1:
+            warn_user(
+                f"whether the labels have cluster structure is not known: the {len(rows):,} sampled objects "
+                "have too few labels for each of so many base clusters, and confidence does not count whether"
+                f" clusters are real. Partitions into fewer clusters show it.{self._features_in_words()}",
+                NoStructureWarning,
+            )
+        return None
+
+    def _judge_structure(self, rows: np.ndarray, found: Search, n_clusters: int) -> None:
         """Take the sample ``rows`` of a search to judge clusters by, and tell whether any number stands out.
 
         Warn if none does; of a single cluster that was asked for, nothing is told.
         """
         self._judged = Judged(rows, found.sample, found.halves.of_clusters, n_clusters)
-        if not is_asked:
-            return
         told = found.choice
-        self.has_structure_: bool = told.is_clear
+        if self.n_clusters == 1:
+            return
+        self.has_structure_ = told.is_clear
         if not told.is_clear:
             other = "" if told.runner_up is None else f", next best {told.runner_up}"
             warn_user(

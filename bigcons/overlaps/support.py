@@ -24,6 +24,7 @@ a half finds divides every union of clusters.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -197,13 +198,12 @@ class Halves(NamedTuple):
         counted = Weights(counts, np.repeat(counts, np.diff(offsets)), offsets)
         objects = dict[bytes, np.ndarray]()
         for key, top in {top.tobytes(): top for of_half in cuts for _, top in of_half}.items():
-            placement = Placement(offsets, n := int(top.max()) + 1, counted)
-            of_clusters = np.zeros((n, table.shape[1]))
+            of_clusters = np.zeros((n := int(top.max()) + 1, table.shape[1]))
             np.add.at(of_clusters, top, table)
-            state = placement.state(of_clusters.T, np.bincount(top, of_groups, n))
+            placement = Placement.of(of_clusters.T, np.bincount(top, of_groups, n), offsets, counted)
             # rounding settles no tie: the evidence for another cluster must be larger by this
-            state |= {"prior": np.zeros(n), "own_prior": np.full(n, 1e-9)}
-            placed = placement.place(state, self.labels, np.append(top, -1)[groups])
+            placement = replace(placement, prior=np.zeros(n), own_prior=np.full(n, 1e-9))
+            placed = placement.place(self.labels, np.append(top, -1)[groups])
             objects[key] = placed.clusters[given]
         sizes, found = np.bincount(clusters, weights, K), np.zeros((K, 1 + K))
         # of each cluster among all objects, and among those of it and of each

@@ -73,7 +73,7 @@ MOST_LABELS = 500
 
 ERROR_RATES = (0.0, 0.5, 0.8)
 """Shares of an object's labels that may be errors. Without them, objects that err are groups, and a cluster,
-of their own: `benchmarks/structure.py` has such objects."""
+of their own, or join one cluster together: `benchmarks/structure.py` has such objects."""
 
 FEWEST_LABELS = 4
 """Labels of a sample for each base cluster below which groups are found from all objects.
@@ -261,6 +261,13 @@ class Sample:
         T, sizes = counts_of(self.labels, self.offsets, found, int(found.max()) + 1)
         known = T.T.copy(), self.offsets, self.counts, reliable
         return Groups(found, sizes.astype(np.int64), *known, *merge_groups(*known))
+
+    def most_probable(self, clusters: np.ndarray) -> np.ndarray:
+        """Return the most probable of clusters (rows,) for each object, itself left out; -1 stays.
+
+        A tree merges groups of objects that err with each other, or with one of the clusters.
+        """
+        return most_probable(self.labels, self.offsets, self.counts, clusters, left_out=True)
 
 
 def of_partitions(is_own: np.ndarray, offsets: np.ndarray, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -739,21 +739,27 @@ def fit_results(model: Any) -> dict[str, Any]:
         "start_objectives",
         "gap",
         *OF_SIZES,
-        "has_structure",
+        STRUCTURE,
         "n_told_apart",
         "n_passes",
         "n_steps",
         "converged",
     )
     found = {name: getattr(model, f"{name}_", None) for name in names}
-    return {name: value for name, value in found.items() if value is not None}
+    kept = {STRUCTURE} if hasattr(model, f"{STRUCTURE}_") else set()  # None where it is not known
+    return {name: value for name, value in found.items() if value is not None or name in kept}
 
 
 def cautions(results: Mapping[str, Any], n_clusters: int) -> Iterator[str]:
     """Yield what to mind of the stored results of a fit for so many clusters, one sentence each."""
     if results.get("converged") is False:
         yield "The solve stopped before its tolerance: raise max_iter, and solve again."
-    if results.get("has_structure") is False:
+    if n_clusters > 1 and results.get(STRUCTURE, True) is None:
+        yield (
+            "Whether the labels have cluster structure is not known: the sample has too few labels for each "
+            "of so many base clusters, and confidence does not count whether clusters are real."
+        )
+    if results.get(STRUCTURE) is False:
         yield (
             "The labels may have no cluster structure: halves of the partitions find no number of clusters "
             "again more reliably than in data without clusters."
@@ -762,7 +768,7 @@ def cautions(results: Mapping[str, Any], n_clusters: int) -> Iterator[str]:
         yield f"The tree tells {told:,} clusters apart, fewer than the {n_clusters:,} asked for."
 
 
-OF_SIZES = ("n_clusters", "n_tiny_clusters")
+OF_SIZES, STRUCTURE = ("n_clusters", "n_tiny_clusters"), "has_structure"
 
 
 def clusters_in_words(n_clusters: int, n_tiny_clusters: int | None, most: int) -> str:

@@ -1,13 +1,14 @@
 """The consensus tree: its placement of all objects by naive Bayes, and what the method promises."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigcons import Consensus, ConsensusTree, Ensemble
+from bigcons import Consensus, ConsensusTree, Ensemble, consensus_tree
 from bigcons.coassociation.factorized import Weights
 from bigcons.datasets import planted_blocks, planted_ensemble
 from bigcons.errors import (
@@ -17,7 +18,7 @@ from bigcons.errors import (
     UnlabeledObjectsWarning,
 )
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
-from bigcons.methods.tree import TreePass
+from bigcons.methods.tree import TreePass, TreeState
 from bigcons.metrics import adjusted_rand, reliability, trust
 from bigcons.metrics.confidence import Placement, independent_share, random_half
 from bigcons.overlaps.tree import MOST_LABELS, Groups, Sample
@@ -61,13 +62,13 @@ def test_place__takes_the_most_probable_cluster_by_the_labels_of_the_others(labe
     clusters[~labeled] = -1
     given = data.draw(st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=M, max_size=M))
     offsets = np.cumsum([0, *(labels.max(axis=0) + 1)])
-    placement = Placement(offsets, K, Weights.given(given, offsets))
-    state = placement.state(*counted(labels, clusters, offsets, K)) | {"temperature": np.array([temper])}
+    known = counted(labels, clusters, offsets, K)
+    placement = replace(Placement.of(*known, offsets, Weights.given(given, offsets)), temperature=temper)
     carried = clusters if own else None
     expected = [naive.scores(labels, clusters, i, K, given, own=own) for i in range(n)]
     for rows in (labels, one_hot(labels, offsets)):
-        assigned, _, _, stats = placement.place(state, rows, carried)
-        memberships = placement.place(state, rows, carried, soft=True).memberships
+        assigned, _, _, stats = placement.place(rows, carried)
+        memberships = placement.place(rows, carried, soft=True).memberships
         for i in np.flatnonzero(labeled):
             assert expected[i][assigned[i]] >= expected[i].max() - 1e-9
             shares = naive.probabilities(expected[i], temper)
@@ -79,10 +80,10 @@ def test_place__takes_the_most_probable_cluster_by_the_labels_of_the_others(labe
         np.testing.assert_array_equal(stats["sizes"], sizes)
         highest = [own.max() + np.log(np.exp(own - own.max()).sum()) for own in expected]
         moved = np.count_nonzero(labeled & (assigned != (clusters if own else -1)))
-        np.testing.assert_allclose(stats["totals"][:2], [np.sum(highest, where=labeled), moved])
-    soft = placement.place(state, labels, carried, soft=True)
+        np.testing.assert_allclose(stats["totals"], [np.sum(highest, where=labeled), moved])
+    soft = placement.place(labels, carried, soft=True)
     np.testing.assert_array_equal(soft.clusters[labeled], soft.memberships[labeled].argmax(axis=1))
-    np.testing.assert_array_equal(soft.clusters, placement.place(state, labels, carried).clusters)
+    np.testing.assert_array_equal(soft.clusters, placement.place(labels, carried).clusters)
     for i, (confidence, second, second_confidence) in enumerate(soft.trust):
         others = np.delete(soft.memberships[i], soft.clusters[i])
         if not labeled[i]:
@@ -93,7 +94,7 @@ def test_place__takes_the_most_probable_cluster_by_the_labels_of_the_others(labe
         assert second < 0 or soft.memberships[i, second] == second_confidence
     stats = soft.stats
     sums = np.bincount(soft.clusters[labeled], soft.trust["confidence"][labeled], K)
-    np.testing.assert_allclose(stats["totals"][2:], sums)
+    np.testing.assert_allclose(stats["confidence"], sums)
     known, assigned, shared = np.zeros((3, 2, K))
     first = random_half(M)
     for h, half in enumerate((first, ~first)):
@@ -117,10 +118,9 @@ def test_temperature__takes_a_weight_for_so_many_independent_copies_and_membersh
     clusters = np.where((labels >= 0).any(axis=1), truth, -1)
 
     def share(rows, offsets, weights, codes):
-        placement = Placement(offsets, 6, Weights.given(weights, offsets))
         T, sizes = counted(codes, clusters, offsets, 6)
-        state = placement.state(T, sizes)
-        rates, own = state["rates"][:, :6].copy(), (state["rates"] + state["without"])[:, :6].copy()
+        placement = Placement.of(T, sizes, offsets, Weights.given(weights, offsets))
+        rates, own = placement.rates[:, :6].copy(), (placement.rates + placement.without)[:, :6].copy()
         return independent_share(rows, clusters, offsets, T.T.copy(), rates, own, np.array(weights))
 
     once = share(labels, offsets, [1.0] * 12, labels)
@@ -352,11 +352,26 @@ def test_sample_without_any_label__is_refused():
         ConsensusTree(2, random_state=0).fit(labels)
 
 
+@pytest.mark.parametrize("n", [1500, 5000])  # all objects in the sample, and not
+def test_objects_that_err__do_not_join_one_cluster(n):
+    draw = np.random.default_rng(n)
+    classes, errs = draw.integers(6, size=n), draw.random(n) < 0.2
+    wrong = draw.random((n, 60)) < np.where(errs, 0.8, 0.05)[:, None]
+    labels = np.where(wrong, draw.integers(6, size=(n, 60)), classes[:, None])
+    model = ConsensusTree(6, random_state=0).fit(labels)
+    assert adjusted_rand(classes, model.labels_) > 0.9
+    assert adjusted_rand(classes, consensus_tree(labels, random_state=0).labels(6)) > 0.9
+
+
 def test_unpack__refuses_arrays_of_other_shapes():
-    placement = Placement(np.array([0, 2, 4]), 2, None)
-    arrays = {**placement.state(np.ones((4, 8)), np.array([2.0, 2.0])), "tree": np.array([0, 1])}
-    method = TreePass(placement, lambda _: pytest.fail("no solve"))
-    assert method.unpack(arrays, {}).keys() == arrays.keys()
-    for name, other in (("prior", np.ones(3)), ("rates", np.ones((4, 8), np.float32)), ("tree", np.ones(3))):
+    offsets = np.array([0, 2, 4])
+    method = TreePass(lambda _: pytest.fail("no solve"), offsets, 2, None)
+    placement = Placement.of(np.ones((4, 8)), np.array([2.0, 2.0]), offsets, None)
+    arrays, facts = method.pack(TreeState(placement, "average", np.ones((2, 2))))
+    assert method.unpack(arrays, facts).tree == "average"
+    others = {"prior": np.ones(3), "rates": np.ones((4, 8), np.float32), "divisions": np.ones(3)}
+    for name, other in others.items():
         with pytest.raises(ValueError, match="other"):
-            method.unpack({**arrays, name: other}, {})
+            method.unpack({**arrays, name: other}, facts)
+    with pytest.raises(ValueError, match="another tree"):
+        method.unpack(arrays, facts | {"tree": "oak"})

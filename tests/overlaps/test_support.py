@@ -204,7 +204,7 @@ def test_auto__says_one_cluster_of_independent_labels_and_warns_of_a_gaussian(on
         assert not model.has_structure_
     with warnings.catch_warnings():
         warnings.simplefilter("error", NoStructureWarning)
-        assert not hasattr(ConsensusTree(1).fit(noise), "has_structure_")
+        assert ConsensusTree(1).fit(noise).has_structure_ is None
 
 
 def test_structure__is_claimed_of_many_communities_and_not_of_a_continuum_in_as_many_groups():
@@ -281,6 +281,24 @@ def test_report__says_that_no_number_stands_out(one, six, tmp_path):
     assert not any("stands out" in warning for warning in clear.warnings)
     assert clear.facts["clusters by the tree"].startswith("6 clusters, support ")
     assert clear.facts["clusters by the tree"] in clear.html()
+
+
+@pytest.mark.parametrize("method", [ConsensusTree, PCC])
+def test_structure__is_said_not_to_be_known_where_a_sample_has_too_few_labels(method, tmp_path):
+    from bigcons import Report
+
+    fine = np.random.default_rng(0).integers(1000, size=(5000, 8))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = method(6, random_state=0).fit(fine, out=tmp_path / "c.zarr")
+    told = [str(one.message) for one in caught if one.category is NoStructureWarning]
+    assert len(told) == 1
+    assert "is not known" in told[0]
+    assert model.has_structure_ is None
+    told = Report(tmp_path / "c.zarr", pictures=False).warnings
+    assert any("is not known" in warning for warning in told)
+    again = method(6, random_state=0).fit(fine, out=tmp_path / "c.zarr")
+    assert again.has_structure_ is None
 
 
 def test_fit__of_far_fewer_clusters_than_there_are_does_not_warn_and_of_singletons_does():

@@ -41,7 +41,7 @@ from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.memory import LABELS_TOGETHER, N_SAMPLED, Block
 from bigcons.metrics.clusterings import entropies_of_table, pairs_of
 from bigcons.metrics.confidence import Placement
-from bigcons.overlaps.tree import Sample, n_groups_for, plan_bytes
+from bigcons.overlaps.tree import MOST_GROUPS, Sample, n_groups_for, plan_bytes
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.assignment import count_given
@@ -567,9 +567,8 @@ class Variant(ABC):
         if self.earlier is None:
             clusters = sample.groups(n_groups_for(K)).cut(K).of_objects
         else:
-            placement, n_init = Placement(run.data.offsets, K, weights), 1
-            state = placement.state(*count_given(self.earlier.clusters, K, weights, run))
-            clusters = placement.place(state, run.sample, None).clusters
+            counts, n_init = count_given(self.earlier.clusters, K, weights, run), 1
+            clusters = Placement.of(*counts, run.data.offsets, weights).place(run.sample, None).clusters
         return solve_sample(run, clusters, K, n_init, weights, more, calibrates=self.calibrates)
 
     def statistics_bytes(self, ensemble: Ensemble) -> int:
@@ -592,7 +591,8 @@ class Variant(ABC):
         # of the sample: its incidence matrix, overlaps and groups, and a start; or what its judgment takes
         square = min(n_sampled, ensemble.n_base_clusters)
         start = 32 * n_sampled * ensemble.n_partitions + 24 * square**2 + 8 * n_sampled * (200 + 4 * K)
-        held += max(start, plan_bytes(ensemble, n_sampled, n_groups_for(K), K))
+        n_groups = min(max(n_groups_for(K), MOST_GROUPS), n_sampled)
+        held += max(start, plan_bytes(ensemble, n_sampled, n_groups, K))
         # labels as they are collected, and memberships before and after a pass
         held += min(n, self.n_sampled(ensemble)) * (3 * ensemble.row_bytes + 16 * K)
         return MemoryPlan(

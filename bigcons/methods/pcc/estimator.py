@@ -45,7 +45,7 @@ from bigcons.methods.pcc.all_pairs import (
 from bigcons.methods.pcc.pairs import DENSE, PAPER, Blocked, Heap, n_pair_ends
 from bigcons.methods.pcc.prototypes import ByGroups, EveryPair
 from bigcons.metrics.confidence import can_weigh
-from bigcons.overlaps.n_clusters import ChoosingClusterer, search_sample
+from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.tree import FEWEST_LABELS, Sample, n_groups_for
 from bigcons.progress import expect_steps
 from bigcons.seeding import SeedLike, draw_rows
@@ -58,7 +58,6 @@ from bigcons.solving.estimator import (
 from bigcons.solving.output import Output
 from bigcons.solving.passes import Run, as_history, open_workspace
 from bigcons.solving.survey import Survey, take_survey, warn_of_dissent
-from bigcons.stores.clusters import LEAST_OBJECTS
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pairs import PairTable, pairs_of
 from bigcons.validation import check_choice, check_int, check_number
@@ -249,10 +248,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
             warn_of_dissent(survey, ensemble, given, "leave them out")
         counts = None if weights is None else weights.partitions
         sample = Sample(survey.sample, ensemble.offsets, counts, n_groups=n_groups_for(K))
-        if not (hasattr(self, "n_clusters_choice_") or survey.is_fine(ensemble, K, FEWEST_LABELS)):
-            n_judged = min(len(survey.sample), LEAST_OBJECTS * n_groups_for(K))
-            found = search_sample(lambda _: sample, n_judged)
-            self._judge_structure(survey.rows, found, K, is_asked=K > 1)
+        self._judge_sample(survey.rows, None if survey.is_fine(ensemble, K, FEWEST_LABELS) else sample)
         with open_workspace(out, engine, K) as workspace:
             run = Run(labels, engine, seed, variant.n_passes(n), self.tol, survey.sample, *workspace)
             solution = variant.solve(run, survey, partial(variant.begin, sample, weights, more), out)
