@@ -396,6 +396,49 @@ def test_a_long_table_is_refused_as_labels(votes, route, tmp_path):
     assert Ensemble.from_labels(source, orientation="objects").n_partitions == 3
 
 
+WIDE = pd.DataFrame({f"run{u}": np.arange(40_000) * (u + 3) // 7 % 5 for u in range(5)})
+LONG = WIDE.reset_index(names="object").melt("object", var_name="run", value_name="label")
+LONGS = {
+    "as melt makes it": LONG,  # sorted by run, of which the first rows are the first alone
+    "sorted": LONG.sort_values(["object", "run"], ignore_index=True),
+    "filtered": LONG[LONG.index % 7 > 0],
+    "sampled": LONG.sample(frac=1, random_state=0),
+    "named": LONG.set_axis(pd.Index([f"v{row}" for row in range(len(LONG))], name="row")),
+    "of text": LONG.assign(label=LONG["label"].map("ABCDE".__getitem__))[1:],
+    "of numbers": LONG.assign(run=LONG["run"].str[3:].astype(int)).set_axis(["u", "v", "w"], axis=1)[::2],
+}
+
+
+@pytest.mark.parametrize("kind", LONGS)
+@pytest.mark.parametrize("route", ["pandas", "arrow", "csv", "parquet", "dask"])
+def test_a_long_table_of_any_index_is_refused_as_labels(kind, route, tmp_path):
+    votes, path = LONGS[kind], tmp_path / f"votes.{route}"
+    source = {
+        "pandas": lambda: votes,
+        "arrow": lambda: pa.Table.from_pandas(votes),
+        "csv": lambda: votes.to_csv(path),
+        "parquet": lambda: votes.to_parquet(path),
+        "dask": lambda: pytest.importorskip("dask.dataframe").from_pandas(votes, npartitions=3),
+    }[route]()
+    source = path if source is None else source
+    thing, voter, label = map(str, votes.columns)
+    with pytest.raises(InvalidInputError, match=f"object='{thing}', partition='{voter}', label='{label}'"):
+        Ensemble.from_labels(source)
+    with pytest.raises(InvalidInputError, match="bigcons import --long"):
+        bc.consensus(source, 3)  # reads Parquet where it is
+    wide = WIDE if route != "dask" else pytest.importorskip("dask.dataframe").from_pandas(WIDE, npartitions=3)
+    assert Ensemble.from_labels(wide).n_partitions == 5
+
+
+@pytest.mark.parametrize("n_clusters", [3, 200, 1_000])
+@pytest.mark.parametrize("index", [None, "name"])
+def test_three_partitions_are_no_long_table(n_clusters, index):
+    random = np.random.default_rng(0)
+    wide = pd.DataFrame(random.integers(n_clusters, size=(20_000, 3)), columns=list("abc"))
+    wide.index.name = index
+    assert Ensemble.from_labels(wide).n_partitions == 3
+
+
 @pytest.mark.parametrize(
     "route", ["pandas", "shuffled", "polars", "csv", "parquet", "index.parquet", "array"]
 )
