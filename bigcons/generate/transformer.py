@@ -21,6 +21,7 @@ from bigcons.progress import progress
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, resolve_seed
 from bigcons.stores.encoding import FeatureEncoding
 from bigcons.stores.features import Features, encoded_features, open_features
+from bigcons.stores.generator import NewRows
 from bigcons.tables.encode import label_dtype
 from bigcons.validation import check_flag, check_int, check_number
 
@@ -133,7 +134,8 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         """Return the labels ``(n_objects, n_partitions)`` of objects, each that of the nearest center.
 
         They are whole numbers from 0, of the smallest type that holds them; of equally near centers the first
-        wins.
+        wins. Objects without a known value in any feature have none, -1. Warnings count them, and name the
+        columns with text that did not occur in the fit.
         """
         check_is_fitted(self)
         data = self._open(X, reset=False)
@@ -141,10 +143,12 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         labels = np.empty((data.n_objects, len(self.n_clusters_)), label_dtype(self.n_clusters_))
         packed, scaling = pack_centers(self._centers), self._scaling
 
-        def label(item: tuple[Block, np.ndarray]) -> tuple[Block, np.ndarray]:
-            block, values = item
+        rows = NewRows(data, scaling)
+
+        def label(item: tuple[Block, np.ndarray, np.ndarray]) -> tuple[Block, np.ndarray]:
+            block, values, is_known = item
             found = np.empty((block.n_rows, labels.shape[1]), labels.dtype)
-            is_seen = np.ones((labels.shape[1], block.n_rows), bool)
+            is_seen = np.tile(is_known, (labels.shape[1], 1))
             label_nearest(scaling.apply(values), packed, offsets, is_seen, found)
             return block, found
 
@@ -152,9 +156,10 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
             open_engine(self.client) as engine,
             progress("label the objects", data.n_objects) as listener,
         ):
-            for block, found in engine.map(label, data.iterate(gaps=True)):
+            for block, found in engine.map(label, rows):
                 labels[block.start : block.stop] = found
                 listener.advance(block.n_rows)
+        rows.warn()
         return labels
 
     def _open(self, X: Any, *, reset: bool = True, **options: Any) -> Features:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.metrics.confidence import support_factor
 from bigcons.solving.results import renumbered
-from bigcons.stores.generator import AssignTask, Generator
+from bigcons.stores.generator import AssignTask, Generator, NewRows
 from bigcons.tables.encode import label_dtype
 from bigcons.tables.ids import Ids
 from bigcons.tables.labels import are_labeled
@@ -22,7 +22,7 @@ class Placed(NamedTuple):
     """New objects placed by their features; see `PredictingClusterer.predict_features`."""
 
     labels: np.ndarray
-    """(n_objects,) int32: the cluster of each object."""
+    """(n_objects,) int32: the cluster of each object, -1 of one without a known value in any feature."""
     memberships: np.ndarray | None
     """(n_objects, n_clusters) float32; None of a method that has none."""
     is_far: np.ndarray
@@ -114,11 +114,12 @@ class FeaturesTask:
 
 
 def place_features(
-    generator: Generator, place: PlaceTask, blocks: Iterable[tuple[Any, Any]], engine: Engine
+    generator: Generator, place: PlaceTask, rows: NewRows, engine: Engine
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.ndarray]]:
-    """Yield labels, memberships or None, and which objects are far, for each block of encoded features."""
+    """Yield labels, memberships or None, and which objects are far, for each block of rows; warn of some."""
     task = FeaturesTask(generator.task(), place)
-    yield from engine.map(task, blocks)
+    yield from engine.map(task, rows)
+    rows.warn()
 
 
 def tables_of_generator(generator: Generator, values: Sequence[np.ndarray]) -> list[np.ndarray]:

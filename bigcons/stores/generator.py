@@ -6,12 +6,13 @@ was made of: bit for bit, because a label depends on the row and the centers alo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bigcons.errors import SuspiciousFeaturesWarning, UnlabeledObjectsWarning, warn_user
 from bigcons.kernels.nearest import label_nearest, mean_distances, pack_centers
 from bigcons.layout import MISSING
 from bigcons.memory import Block
@@ -20,7 +21,7 @@ from bigcons.tables.encode import label_dtype
 from bigcons.tables.select import Column
 
 if TYPE_CHECKING:  # they import Arrow, which few fits need
-    from bigcons.stores.encoding import FeatureEncoding
+    from bigcons.stores.encoding import FeatureEncoding, Scaling
     from bigcons.stores.features import Features
 
 FAR = 0.99
@@ -31,7 +32,7 @@ class Assigned(NamedTuple):
     """The base labels of new rows."""
 
     labels: np.ndarray
-    """(n_objects, n_partitions), -1 in partitions that were not generated."""
+    """(n_objects, n_partitions), -1 in partitions that were not generated, and of rows without any value."""
     is_far: np.ndarray
     """(n_objects,) bool: whether a row is farther from its centers than 99 % of those they were made of."""
 
@@ -106,11 +107,13 @@ class Generator:
 
         ``features`` is any table with the columns that the ensemble was made of, in any order if they have
         names, as they were then: nothing is scaled or encoded by hand. Values of text that did not occur
-        count as none of those that did. Every partition labels every row, with the nearest of its centers.
+        count as none of those that did. Every partition labels every row, with the nearest of its centers,
+        but one without a known value in any column. Warnings say how many rows are of either kind.
         Raises InvalidInputError for missing columns, and for a column of another kind. O(n_objects B width).
         """
-        data = self.open(features, id=id)
-        parts = [*map(self.task(), data.iterate(gaps=True, sparse=True))]
+        rows = NewRows(self.open(features, id=id), self.encoding.scaling)
+        parts = [*map(self.task(), rows)]
+        rows.warn()
         return Assigned(*map(np.concatenate, zip(*parts, strict=True)))
 
     def of_partitions(self, names: Sequence[str]) -> Generator | None:
@@ -192,6 +195,68 @@ class StoredGenerator(NamedTuple):
 # Labels
 
 
+class NewRows:
+    """New rows as numbers, block by block, each with which of its rows have a value that is known.
+
+    Rows are counted that have none, and those whose text did not occur where the features were encoded.
+    """
+
+    def __init__(self, features: Features, scaling: Scaling | None) -> None:
+        from bigcons.stores.encoding import CATEGORY, HASHED
+
+        assert scaling is not None  # noqa: S101 - labels are of scaled numbers
+        self._features = features
+        self._of_text: list[tuple[str, slice]] = []
+        counted = np.union1d(scaling.kept, scaling.gaps)
+        numbers: list[int] = []
+        levels: list[int] = []
+        for code, start in zip(features.encoding.columns, features.encoding.starts.tolist(), strict=False):
+            if code.kind == CATEGORY:
+                self._of_text.append((code.name, slice(start, start + code.width)))
+            if code.kind in (CATEGORY, HASHED):
+                levels += range(start, start + code.width - code.may_miss)
+            else:
+                numbers.append(start)
+        self._numbers, self._levels = (counted[np.isin(counted, of)] for of in (numbers, levels))
+        self.n_unseen: dict[str, int] = {}
+        """How many rows have text that did not occur, of each column that has some."""
+        self.n_unknown: int = 0
+
+    def __iter__(self) -> Iterator[tuple[Block, Any, np.ndarray]]:
+        """Yield the blocks in order: values with NaN where one is missing, and which rows have any."""
+        for block, values in self._features.iterate(gaps=True, sparse=True):
+            is_known: Any = np.ones(block.n_rows, bool)
+            if isinstance(values, np.ndarray):
+                for name, columns in self._of_text:
+                    if n := int(np.count_nonzero(~values[:, columns].any(axis=1))):
+                        self.n_unseen[name] = self.n_unseen.get(name, 0) + n
+                is_known = ~np.isnan(values[:, self._numbers]).all(axis=1)
+                is_known |= values[:, self._levels].any(axis=1)
+            self.n_unknown += int(np.count_nonzero(~is_known))
+            yield block, values, is_known
+
+    def warn(self) -> None:
+        """Warn of what has been counted."""
+        where = self._features.where
+        if self.n_unseen:
+            found = ", ".join(f"{name!r} in {_rows(n)}" for name, n in self.n_unseen.items())
+            warn_user(
+                f"{where} has values of text that did not occur where the ensemble was made: {found}; they "
+                "count as none of those that did. If many rows have some, make an ensemble of newer rows.",
+                SuspiciousFeaturesWarning,
+            )
+        if self.n_unknown:
+            warn_user(
+                f"{where} has {_rows(self.n_unknown)} without a known value in any feature, which get no "
+                "label (-1); leave such rows out.",
+                UnlabeledObjectsWarning,
+            )
+
+
+def _rows(n: int) -> str:
+    return f"{n:,} row{'s' if n > 1 else ''}"
+
+
 @dataclass(frozen=True)
 class AssignTask:
     """Labels a block of rows with the nearest center of every partition, and tells which rows are far."""
@@ -204,10 +269,10 @@ class AssignTask:
     reach: float
     dtype: np.dtype
 
-    def __call__(self, item: tuple[Block, Any]) -> tuple[np.ndarray, np.ndarray]:
+    def __call__(self, item: tuple[Block, Any, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Return labels ``(rows, n_partitions)`` and which rows are far ``(rows,)`` bool."""
         points = self.scaling.apply(item[1])
-        is_seen = np.repeat(np.diff(self.offsets)[:, None] > 0, points.shape[0], axis=1)
+        is_seen = (np.diff(self.offsets)[:, None] > 0) & item[2]
         labels = np.empty((points.shape[0], len(self.offsets) - 1), self.dtype)
         label_points(points, self.centers, self.offsets, is_seen, labels)
         return labels, self.distances(points, labels) > self.reach
