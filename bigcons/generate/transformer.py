@@ -56,10 +56,9 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
 
     Notes
     -----
-    Features are in memory: numbers without missing values or, in a table with names, whatever
-    `bigcons.generate.kmeans` encodes, as it does: text, dates and missing values, too. For data larger than
-    memory use that function. Costs are
-    those of `bigcons.generate.kmeans` trained on samples. There is no ``sample_weight``.
+    Features are in memory: numbers, NaN where one is missing, or, in a table with names, whatever
+    `bigcons.generate.kmeans` encodes, as it does: text and dates, too. For data larger than memory use that
+    function. Costs are those of `bigcons.generate.kmeans` trained on samples. There is no ``sample_weight``.
 
     Examples
     --------
@@ -172,7 +171,14 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
             validate_data(self, X, reset=False, skip_check_array=True)
             return encoded_features(X, self._encoding)
         try:
-            numbers = validate_data(self, X, dtype=[np.float64, np.float32], reset=reset, **options)
+            numbers = validate_data(
+                self,
+                X,
+                dtype=[np.float64, np.float32],
+                ensure_all_finite="allow-nan",
+                reset=reset,
+                **options,
+            )
         except (ValueError, TypeError):
             if not reset or not hasattr(X, "columns"):
                 raise
@@ -189,7 +195,8 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         return len(self.n_clusters_)
 
     def __sklearn_tags__(self) -> Any:
-        """Return scikit-learn's tags: labels are of a type of their own."""
+        """Return scikit-learn's tags: labels are of a type of their own, and values may be missing."""
         tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = []
         return tags
