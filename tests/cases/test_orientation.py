@@ -487,6 +487,46 @@ def test_from_long__of_text_with_missing_labels():
     assert values_of(ensemble) == [[None, "ham"], ["spam", None], [None, None]]
 
 
+MIXED = pd.DataFrame(
+    {
+        "float": [0.0, np.nan, 2.0, 2.0],
+        "int": [3, -1, 3, 4],
+        "text": pd.Series(["red", None, "blue", "red"], dtype=object),
+        "numbers as text": pd.Series(["1", "2", None, "1"], dtype=object),
+        "bool": pd.Series([True, False, None, True], dtype=object),
+    }
+).set_axis(pd.Index(list("abcd"), name="o"))
+
+
+@pytest.mark.parametrize("kind", ["as it is", "shuffled", "without gaps", "csv"])
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_from_long__of_what_melt_makes_of_partitions_of_all_types(kind, is_stored, tmp_path):
+    long = MIXED.reset_index().melt("o", var_name="run", value_name="label")
+    assert long["label"].dtype == object
+    source = {
+        "as it is": lambda: long,
+        "shuffled": lambda: long.sample(frac=1, random_state=0),
+        "without gaps": lambda: long.dropna(),
+        "csv": lambda: long.to_csv(tmp_path / "long.csv", index=False) or tmp_path / "long.csv",
+    }[kind]()
+    out = tmp_path / "e.zarr" if is_stored else None
+    found = Ensemble.from_long(source, object="o", partition="run", label="label", out=out)
+    wide = Ensemble.from_labels(MIXED).select(found.names)
+    assert sorted(found.names) == sorted(MIXED)
+    assert found.ids.tolist() == list("abcd")
+    if kind == "csv":  # which has no types: the text of each partition is that of numbers, or not
+        names = [name for name in found.names if name not in ("bool", "numbers as text")]
+        found, wide = found.select(names), wide.select(names)
+    assert values_of(found) == values_of(wide)
+    with pytest.raises(InvalidInputError, match="partition 'int' has labels of type int and str"):
+        Ensemble.from_long(
+            pd.concat([long, pd.DataFrame({"o": ["e"], "run": ["int"], "label": ["x"]})]),
+            object="o",
+            partition="run",
+            label="label",
+        )
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
