@@ -106,8 +106,10 @@ def test_clustering__encodes_new_rows_as_in_fit():
         np.testing.assert_array_equal(kept.predict(table[rows]), model.predict(table)[rows])
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(table[["x", "job"]])
-    with pytest.raises(InvalidInputError, match="'x'"):
-        model.predict(table.assign(x="many"))
+    for text in ("many", "1.5"):
+        message = f"'x' of features has text, such as '{text}', where it had numbers before; convert it"
+        with pytest.raises(InvalidInputError, match=message):
+            model.predict(table.assign(x=text))
 
 
 def test_methods__draw_from_numpy_s_global_state_without_a_seed(table):
