@@ -12,7 +12,9 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.metrics.confidence import support_factor
 from bigcons.solving.results import renumbered
+from bigcons.stores.display import import_pandas
 from bigcons.stores.generator import AssignTask, Generator, NewRows
+from bigcons.stores.ids import data_frame, ids_first
 from bigcons.tables.encode import label_dtype
 from bigcons.tables.ids import Ids
 from bigcons.tables.labels import are_labeled
@@ -48,13 +50,18 @@ class Placed(NamedTuple):
         """Return a pyarrow table with the id of each object, if known, label, confidence and is_far."""
         import pyarrow as pa
 
-        columns: dict[str, Any] = {}
-        if self.ids is not None:
-            columns[self.ids.facts.name] = self.ids.as_they_came(self.ids.hold().values)
-        columns["label"] = self.labels
+        columns: dict[str, Any] = {"label": self.labels}
         if self.memberships is not None:
             columns["confidence"] = self.confidence
-        return pa.table({**columns, "is_far": self.is_far})
+        columns["is_far"] = self.is_far
+        if self.ids is not None:
+            columns = ids_first(columns, self.ids, self.ids.hold().values)
+        return pa.table(columns)
+
+    def to_pandas(self) -> Any:
+        """Return a pandas data frame, see `to_arrow`; ids that were an index are its index again."""
+        import_pandas()
+        return data_frame(self.to_arrow(), self.ids)
 
     def __repr__(self) -> str:
         sure = "" if (found := self.confidence) is None else f"mean confidence {float(found.mean()):.2f}, "

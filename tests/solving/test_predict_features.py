@@ -55,6 +55,26 @@ def test_predict_features__is_predict_of_the_labels_by_features(table, ensemble,
     assert placed.to_arrow().column_names == ["who", "label", "confidence", "is_far"]
 
 
+@pytest.mark.parametrize("method", ["tree", "ivc"])
+def test_placed__is_a_data_frame_with_the_ids_as_they_came(table, ensemble, method):
+    model = bc.METHODS[method](3, random_state=0).fit(ensemble)
+    new = table.slice(100, 30).to_pandas()
+    names = ["label", "confidence", "is_far"] if method == "tree" else ["label", "is_far"]
+    placed = model.predict_features(new)
+    found = placed.to_pandas()
+    assert found.columns.tolist() == ["who", *names]
+    assert found["who"].tolist() == new["who"].tolist()
+    np.testing.assert_array_equal(found["label"], placed.labels)
+    by_index = model.predict_features(new.set_index("who")).to_pandas()
+    assert (by_index.index.name, by_index.columns.tolist()) == ("who", names)
+    assert by_index.index.tolist() == new["who"].tolist()
+    some = model.predict_features(new.drop(columns="who")[3:9]).to_pandas()
+    assert (some.index.tolist(), some.columns.tolist()) == ([3, 4, 5, 6, 7, 8], names)
+    assert model.predict_features(new.drop(columns="who")).to_pandas().columns.tolist() == names
+    named = model.predict_features(new.rename(columns={"who": "label"}), id="label").to_pandas()
+    assert named.columns.tolist() == ["id", *names]
+
+
 @pytest.fixture(scope="module")
 def placers(table, ensemble):
     """Return what places new rows of the table, from Python."""
