@@ -89,7 +89,7 @@ def test_place__warns_of_rows_unlike_those_of_the_ensemble(made):
     unknown = frame.where((frame.index > 1)[:, None] | (frame.columns == "customer_id"))
     unknown.to_csv(made / "unknown.csv", index=False)
     result = bigcons(made, "place unknown.csv --with out/ -o unknown_placed.csv")
-    assert "unknown.csv has 2 rows without a known value in any feature, which get no" in result.stderr
+    assert "unknown.csv has 2 rows without a known value in any feature, and so without" in result.stderr
     assert pd.read_csv(made / "unknown_placed.csv")["label"].eq(-1).sum() == 2
 
 

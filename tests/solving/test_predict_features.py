@@ -108,7 +108,7 @@ def test_new_rows__without_any_value_have_no_label(place, placers, table, city):
     new = table.drop("who").to_pandas()[:50]
     is_empty = np.arange(50) % 20 == 7
     empty = new.assign(age=new["age"].mask(is_empty), city=new["city"].mask(is_empty, city))
-    match = "has 3 rows without a known value in any feature, which get no label"
+    match = "has 3 rows without a known value in any feature, and so without a label"
     with (
         pytest.warns(UnlabeledObjectsWarning, match=match),
         pytest.warns(SuspiciousFeaturesWarning, match="'city' in 3 rows"),  # which was never missing
