@@ -165,9 +165,9 @@ def generate(
 
     The partitions are stored as an ensemble. FEATURES is a .parquet, .csv, .tsv (or these compressed), .npy,
     .npz or .zarr with one row per object, a folder of files, a pattern such as "data/*.parquet", several
-    files, or -, standard input; it is read in blocks and need not fit in memory, except for --scheme diverse.
-    Options that do not apply to the scheme are refused. Repeating the command resumes an interrupted run and
-    finds the result of a finished one.
+    files, a URL of these (but of .npz) such as s3://bucket/data.parquet, or -, standard input; it is read in
+    blocks and need not fit in memory, except for --scheme diverse. Options that do not apply to the scheme
+    are refused. Repeating the command resumes an interrupted run and finds the result of a finished one.
     """
     given = {name: value for name, value in options.items() if value is not None}
     if fixed is not None:

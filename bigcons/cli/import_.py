@@ -63,9 +63,10 @@ def import_(
     """Store a table of labels, or of memberships, as an ensemble.
 
     The table is a .parquet, .csv, .tsv (or these compressed), .npy, .npz or .zarr with one row per object and
-    one column per partition, a folder of files, a pattern such as "labels/*.parquet", or -, standard input;
-    missing labels are empty, NaN or negative. The table is streamed and need not fit in memory. What may be
-    read in two ways, such as a first line of numbers in a .csv, is refused unless an option tells.
+    one column per partition, a folder of files, a pattern such as "labels/*.parquet", a URL of these (but of
+    .npz) such as s3://bucket/labels.parquet, or -, standard input; missing labels are empty, NaN or negative.
+    The table is streamed and need not fit in memory. What may be read in two ways, such as a first line of
+    numbers in a .csv, is refused unless an option tells.
 
     With --runs, each of the TABLES is one partition. With --long, the table has a row for each label, such as
     the votes of workers on tasks. With --memberships, each of the TABLES, in these forms or a consensus with

@@ -7,7 +7,6 @@ import sys
 import zlib
 from collections.abc import Callable, Sequence
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 import click
@@ -285,7 +284,7 @@ def refuse_alone(needed: str, value: object, **options: object) -> None:
 
 def one_or_many(paths: tuple[str, ...]) -> str | list[str]:
     """Return the only path, or the list of all."""
-    return paths[0] if len(paths) == 1 else [str(Path(path)) for path in paths]
+    return paths[0] if len(paths) == 1 else list(paths)
 
 
 overwrite_option: Decorator = click.option(

@@ -7,19 +7,27 @@ their own environment.
 
 from __future__ import annotations
 
+import io
 import os
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from pathlib import PurePosixPath
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from zarr.storage import ObjectStore
 
-from bigcons.errors import InvalidInputError, MissingDependencyError, StoreError, first_line
-from bigcons.storage.interface import Place
+from bigcons.errors import (
+    InvalidInputError,
+    MissingDependencyError,
+    StoreError,
+    StoreNotFoundError,
+    first_line,
+)
+from bigcons.storage.interface import READ_AHEAD, Place
 from bigcons.storage.reading import MOST_BYTES, checked_size
 
 if TYPE_CHECKING:
@@ -32,7 +40,10 @@ _SETTINGS = ("AWS_", "GOOGLE_", "AZURE_")
 
 
 class BucketPlace(Place):
-    """An object, or all objects below a key; made by `bucket_place`."""
+    """An object, or all objects below a key; made by `bucket_place`.
+
+    For readers of files it has what they use of a Path: ``name``, ``suffix``, `is_dir`, `iterdir` and `open`.
+    """
 
     def __init__(self, root: str, key: str, bucket: Bucket) -> None:
         self.root = root
@@ -43,6 +54,11 @@ class BucketPlace(Place):
     def name(self) -> str:
         """The last part of the key."""
         return self.key.rpartition("/")[2]
+
+    @property
+    def suffix(self) -> str:
+        """The last part of the name from its last dot on."""
+        return PurePosixPath(self.name).suffix
 
     def __str__(self) -> str:
         return f"{self.root}/{self.key}"
@@ -69,14 +85,22 @@ class BucketPlace(Place):
         """Return whether an object has this key."""
         return self.stamp() is not None
 
+    def is_dir(self) -> bool:
+        """Return whether no object has this key, so that it is that of a folder if it exists."""
+        return not self.is_file()
+
     def names(self) -> list[str]:
         """Return the next component of all keys below, sorted."""
         import obstore
 
         with bucket_errors(self):
             found = obstore.list_with_delimiter(self.bucket, self.key)
-        keys = [*found["common_prefixes"], *(entry["path"] for entry in found["objects"])]
-        return sorted(key.rpartition("/")[2] for key in keys)
+        keys = {*found["common_prefixes"], *(entry["path"] for entry in found["objects"])}
+        return sorted(key.rpartition("/")[2] for key in keys - {self.key.rstrip("/")})  # a mark of it
+
+    def iterdir(self) -> Iterator[BucketPlace]:
+        """Yield the places right below."""
+        return (self / name for name in self.names())
 
     def n_bytes(self) -> int:
         """Return the total size of the objects below."""
@@ -87,14 +111,18 @@ class BucketPlace(Place):
 
     def stamp(self) -> Hashable:
         """Return the entity tag, version and size of the object."""
+        found = self.head()
+        return None if found is None else (found["e_tag"], found["version"], found["size"])
+
+    def head(self) -> Mapping[str, Any] | None:
+        """Return what the server says of the object; None if there is none."""
         import obstore
 
         with bucket_errors(self):
             try:
-                found = obstore.head(self.bucket, self.key)
+                return obstore.head(self.bucket, self.key)
             except FileNotFoundError:
                 return None
-        return found["e_tag"], found["version"], found["size"]
 
     def read(self, at_most: int = MOST_BYTES) -> bytearray:
         """Return the object, streamed so that memory holds it only once."""
@@ -108,6 +136,11 @@ class BucketPlace(Place):
                 content[filled : filled + len(part)] = memoryview(part)
                 filled += len(part)
         return content
+
+    def open(self, mode: str = "rb", buffering: int = 1 << 16) -> IO[bytes]:  # noqa: ARG002 - as of a Path
+        """Open the object for reading, from any position on."""
+        raw: Any = _ObjectFile(self)
+        return io.BufferedReader(raw, buffering) if buffering else raw
 
     def write(self, *parts: Any, durable: bool = False) -> None:  # noqa: ARG002 - every put is durable
         """Put the object."""
@@ -143,6 +176,76 @@ class BucketPlace(Place):
     def for_zarr(self, *, read_only: bool) -> Any:
         """Return a store rooted at this folder; otherwise Zarr marks all folders above it as groups."""
         return _FolderStore(self, read_only=read_only)
+
+
+class _ObjectFile(io.RawIOBase):
+    """An object that is read range by range, all of the version that was opened.
+
+    As every request takes its time, reads in order are served by larger ones, of a megabyte to `READ_AHEAD`.
+    """
+
+    def __init__(self, place: BucketPlace) -> None:
+        found = place.head()
+        if found is None:
+            raise StoreNotFoundError(f"{place} does not exist; check the path.", path=place)
+        self._place, self._at = place, 0
+        self._size, self._tag = found["size"], found["e_tag"]
+        self._start, self._held, self._ahead = -1, bytearray(), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer)[: max(self._size - self._at, 0)]
+        first = self._at - self._start
+        is_in_order = 0 <= first <= len(self._held)
+        held = self._held[first : first + len(view)] if is_in_order else b""
+        view[: len(held)] = held
+        self._at += len(view)
+        if not len(rest := view[len(held) :]):
+            return len(view)
+        start = self._at - len(rest)
+        self._ahead = min(max(2 * self._ahead, 1 << 20), READ_AHEAD) if is_in_order else 0
+        if len(rest) < self._ahead:
+            content = bytearray(min(self._ahead, self._size - start))
+            self._fill(memoryview(content), start)
+            rest[:] = content[: len(rest)]
+            self._start, self._held = start, content
+        else:
+            self._fill(rest, start)
+            self._start, self._held = self._at, bytearray()
+        return len(view)
+
+    def _fill(self, view: memoryview, start: int) -> None:
+        """Read the bytes from ``start`` on."""
+        import obstore
+        from obstore.exceptions import PreconditionError
+
+        filled, ends = 0, (start, start + len(view))
+        with bucket_errors(self._place):
+            try:
+                found = obstore.get(
+                    *(self._place.bucket, self._place.key), options={"range": ends, "if_match": self._tag}
+                )
+                for part in found.stream(min_chunk_size=1 << 20):
+                    view[filled : filled + len(part)] = memoryview(part)
+                    filled += len(part)
+            except (FileNotFoundError, PreconditionError):
+                filled = -1
+        if filled != len(view):
+            raise StoreError(
+                f"{self._place} has changed while it was read; read it again.", path=str(self._place)
+            )
 
 
 class _FolderStore(ObjectStore[Any]):

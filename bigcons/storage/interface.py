@@ -11,6 +11,9 @@ from bigcons.storage.reading import MOST_BYTES
 
 StorePath = str | os.PathLike[str]
 
+READ_AHEAD = 1 << 22
+"""The most bytes that are read ahead of a file in a bucket."""
+
 
 class Place(ABC):
     """A file, or a folder with everything below it; it need not exist.

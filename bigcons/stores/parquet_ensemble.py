@@ -58,7 +58,7 @@ from bigcons.tables.encode import (
     refuse_other_rows,
     scan_labels,
 )
-from bigcons.tables.files import MADE_FOR_ENSEMBLE, ParquetTable, footer_of, is_within
+from bigcons.tables.files import MADE_FOR_ENSEMBLE, ParquetTable, footer_of, is_within, size_of
 from bigcons.tables.ids import canonical, parts_of
 from bigcons.tables.labels import observed
 from bigcons.tables.reading import rule_of_values
@@ -488,7 +488,7 @@ class GivenRows(PartedRows):
     @property
     def n_bytes(self) -> int:
         """What the files take."""
-        return sum(file.stat().st_size for file in self._source.files())
+        return sum(map(size_of, self._source.files()))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_held": {}, "_decoding": None}

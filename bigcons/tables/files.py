@@ -11,6 +11,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from bigcons.errors import (
 )
 from bigcons.storage.arrays import METADATA, open_array, read_metadata
 from bigcons.storage.commit import PARQUET, is_store, manifest_of, names_parquet
-from bigcons.storage.interface import Place, StorePath
+from bigcons.storage.interface import READ_AHEAD, Place, StorePath
 from bigcons.storage.places import DiskPlace, place_of
 from bigcons.storage.reading import check_file, open_file
 from bigcons.tables.memory import ArrayTable, names_of_ranges, pandas_index, pandas_range
@@ -46,16 +47,24 @@ from bigcons.tables.table import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from bigcons.storage.buckets import BucketPlace
+
+    File = Path | BucketPlace
+    """A file or folder, on a disk or in a bucket."""
+
 STANDARD_INPUT = "standard input"
 IN_MEMORY = "in memory"
 
-_COMPRESSED = ("", ".gz", ".bz2", ".zst")
+_COMPRESSED = {"": None, ".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _TABS = tuple(f".tsv{suffix}" for suffix in _COMPRESSED)
 _CSV = (*(f".csv{suffix}" for suffix in _COMPRESSED), *_TABS)
 KNOWN = ".npy, .npz, .csv, .tsv (or either with .gz, .bz2 or .zst), .parquet, .h5ad or .zarr (version 3)"
 """What files may be, in words."""
 
 _LONGEST_LINE = 1 << 23
+
+_COLUMN_BYTES = 1 << 20
+"""What is read at once of each column of Parquet in a bucket."""
 
 _OTHER_FORMATS = {
     b"PAR1": "Parquet; call it .parquet",
@@ -73,47 +82,73 @@ _OTHER_FORMATS = {
 """What a file that is called text is by its first bytes, and what to do about it."""
 
 
-def open_path(path: str | os.PathLike[str], role: str, how: Reading = DEFAULT_READING) -> Table:
-    """Return the table of the file, folder or Zarr array at ``path``."""
-    place = place_of(path)
+def file_of(path: StorePath | File) -> File:
+    """Return the file or folder at a path, as it is given, or at a URL."""
+    given: Any = path
+    place: Any = place_of(path)
+    return Path(given) if isinstance(place, DiskPlace) else place
+
+
+def open_path(source: StorePath | File, role: str, how: Reading = DEFAULT_READING) -> Table:
+    """Return the table of the file, folder or Zarr array at a path or URL."""
+    place = place_of(source)
     if (place / METADATA).is_file():
         return ArrayTable(_open_zarr(place, role), str(place))
-    if not isinstance(place, DiskPlace) and (not place.name.endswith(".zarr") or place.exists()):
-        raise InvalidInputError(
-            f"{place} is neither an ensemble nor a Zarr array (version 3); copy it to a disk, because only "
-            "these are read from a bucket."
-        )
     refuse_missing(place)
     if not place.exists():
-        matching = glob.iglob(str(place), recursive=True)  # noqa: PTH207 - may begin anywhere
-        return open_files(sorted(map(Path, matching), key=natural_order), role, str(place), how)
-    where = STANDARD_INPUT if isinstance(path, StandardInput) else str(Path(path))
-    path = Path(path)
-    name = path.name.lower()
-    if path.is_dir() and (found := _files_in(path)):
+        return open_files(_matching(place), role, str(place), how)
+    path = file_of(source)
+    where = STANDARD_INPUT if isinstance(source, StandardInput) else str(path)
+    name, is_folder = path.name.lower(), path.is_dir()
+    if role == "pairs" or name.endswith((".npz", ".h5ad")):
+        refuse_bucket(path)
+    if is_folder and (found := _files_in(path)):
         return open_files(found, role, str(path), how)
-    if not path.is_dir() or name.endswith((".npy", ".npz", *_CSV)):
+    if isinstance(path, Path) and (not is_folder or name.endswith((".npy", ".npz", *_CSV))):
         check_file(path)
+    if is_folder and (path / ".zarray").exists():
+        raise InvalidInputError(f"{path} is a Zarr array of version 2; write it as version 3.")
+    if is_folder:
+        pattern = f", or a pattern such as '{path}/**/*.parquet'" if isinstance(path, Path) else ""
+        raise InvalidInputError(f"{path} is a folder without tables; pass its files{pattern}.")
     if name.endswith(".npy"):
         return NpyTable(path)
-    if name.endswith(".npz"):
+    if name.endswith(".npz") and isinstance(path, Path):
         return NpzColumnsTable(path) if role == "pairs" else NpyTable(path, _npz_member(path, role))
-    if name.endswith(_CSV) or (how.sep is not None and not is_table_path(name) and not path.is_dir()):
+    if name.endswith(_CSV) or (how.sep is not None and not is_table_path(name)):
         return CsvTable(path, where, role, how)
     if name.endswith(PARQUET):
         return ParquetTable(path)
-    if path.is_dir() and (path / ".zarray").exists():
-        raise InvalidInputError(f"{path} is a Zarr array of version 2; write it as version 3.")
-    if path.is_dir():
-        raise InvalidInputError(
-            f"{path} is a folder without tables; pass its files, or a pattern such as '{path}/**/*.parquet'."
-        )
     if path.suffix.lower() in (".xls", ".xlsx", ".xlsm", ".ods"):
         raise InvalidInputError(f"{path} is a workbook; save it as CSV or Parquet.")
     raise InvalidInputError(
         f"{path} has suffix {path.suffix!r}; use {KNOWN}, or pass sep= of "
         "bigcons.select (--sep) for text of any suffix."
     )
+
+
+def refuse_bucket(path: StorePath | File) -> None:
+    """Raise InvalidInputError for a URL of what is read from a disk only."""
+    if not isinstance(place := place_of(path), DiskPlace):
+        raise InvalidInputError(
+            f"{place} cannot be read from a bucket, as tables of labels and features in Parquet, CSV, .npy "
+            "and Zarr can; copy it to a disk."
+        )
+
+
+def _matching(place: Place) -> list[File]:
+    """Return the files that match a pattern: in a bucket of one folder."""
+    if isinstance(place, DiskPlace):
+        found: Any = map(Path, glob.iglob(str(place), recursive=True))  # noqa: PTH207 - may begin anywhere
+    elif glob.has_magic(str(place.sibling(""))):
+        raise InvalidInputError(
+            f"{place} is a pattern of folders, which are matched on a disk only; name the folder, or pass a "
+            "list of its files."
+        )
+    else:
+        names = place.sibling("").names()
+        found = (place.sibling(name) for name in names if fnmatchcase(name, place.name))
+    return sorted(found, key=natural_order)
 
 
 def is_parquet(path: StorePath) -> bool:
@@ -181,17 +216,25 @@ def _files_of(source: Any) -> list[Any]:
     source = source_of(source)
     if isinstance(source, StandardInput):
         return [source.checksum]
-    if not isinstance(source, (str, os.PathLike)) or not isinstance(place := place_of(source), DiskPlace):
+    if not isinstance(source, (str, os.PathLike)):
         return []
-    path = Path(source)
-    if path.is_dir():
-        files = [Path(str(manifest_of(place)))] if is_store(place) else _files_in(path)
-        files = files or sorted(file for file in path.rglob("*") if file.is_file())
+    place, path = place_of(source), file_of(source)
+    if path.is_file():
+        files = [path]
+    elif not place.exists():
+        files = _matching(place)
     else:
-        files = [path] if path.is_file() else sorted(map(Path, glob.iglob(str(place), recursive=True)))  # noqa: PTH207
-    if not all(file.is_file() for file in files):
-        return []
-    return [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+        files = [file_of(str(manifest_of(place)))] if is_store(place) else _files_in(path)
+        if isinstance(path, Path) and not files:
+            files = [*sorted(file for file in path.rglob("*") if file.is_file())]
+    return [(str(file), *_version(file)) for file in files] if all(file.is_file() for file in files) else []
+
+
+def _version(file: File) -> tuple[Any, ...]:
+    """Return what changes when a file is written anew."""
+    if isinstance(file, Path):
+        return file.stat().st_size, file.stat().st_mtime_ns
+    return (file.stamp(),)
 
 
 def refuse_missing(path: StorePath | Place) -> None:
@@ -202,7 +245,7 @@ def refuse_missing(path: StorePath | Place) -> None:
 
 
 def open_files(
-    paths: Sequence[Path], role: str, where: str | None = None, how: Reading = DEFAULT_READING
+    paths: Sequence[File], role: str, where: str | None = None, how: Reading = DEFAULT_READING
 ) -> Table:
     """Return the table of the rows of several files, one after another."""
     if not paths:
@@ -260,7 +303,7 @@ def is_text_path(name: str) -> bool:
     return name.lower().endswith(_CSV) or not is_table_path(name)
 
 
-def _files_in(folder: Path) -> list[Path]:
+def _files_in(folder: File) -> list[File]:
     """Return the files of a folder that have a table, of Parquet or of text; raises for both."""
     seen = [path for path in folder.iterdir() if not path.name.startswith(".")]
     parquet, text = ([p for p in seen if p.name.lower().endswith(ends)] for ends in (PARQUET, _CSV))
@@ -291,7 +334,7 @@ class NpyTable(Table):
     It is read, not memory-mapped, because mapped pages count as memory of this process.
     """
 
-    def __init__(self, path: Path, member: str | None = None) -> None:
+    def __init__(self, path: File, member: str | None = None) -> None:
         self._path, self._member = path, member
         self.where: str = str(path) if member is None else f"{path}[{member}]"
         with self._open() as file:
@@ -301,7 +344,7 @@ class NpyTable(Table):
         self.n_columns: int
         self._n_rows, self.n_columns = shape
         self.n_rows: int | None = self._n_rows
-        n_bytes = path.stat().st_size if member is None else zipfile.ZipFile(path).getinfo(member).file_size
+        n_bytes = size_of(path) if member is None else zipfile.ZipFile(str(path)).getinfo(member).file_size
         if self._first_byte + self._n_rows * self.n_columns * self.dtype.itemsize > n_bytes:
             raise self._cut()
         self.row_bytes: float = 2.0 * self.dtype.itemsize * self.n_columns
@@ -338,7 +381,7 @@ class NpyTable(Table):
     def _open(self) -> IO[bytes]:
         if self._member is None:
             return self._path.open("rb")
-        return zipfile.ZipFile(self._path).open(self._member)
+        return zipfile.ZipFile(str(self._path)).open(self._member)
 
     def _cut(self) -> InvalidInputError:
         return InvalidInputError(f"{self.where} is truncated; write the file again.")
@@ -469,7 +512,7 @@ class CsvTable(PartedTable):
     pairs.
     """
 
-    def __init__(self, path: Path, where: str, role: str, how: Reading) -> None:
+    def __init__(self, path: File, where: str, role: str, how: Reading) -> None:
         import pyarrow as pa
 
         is_text, whole = role == "labels", role == "pairs"
@@ -571,11 +614,8 @@ class CsvTable(PartedTable):
 
     def _read_lines(self, read: Callable[[Iterator[list[str]], Any], Any]) -> Any:
         """Return what ``read`` makes of the cells of the lines, but empty ones, and of their reader."""
-        import pyarrow as pa
-
         try:
-            # decompressed by the suffix, as by the reader of Arrow
-            with io.TextIOWrapper(pa.input_stream(self._path), encoding="utf-8-sig", newline="") as file:
+            with io.TextIOWrapper(self._content(), encoding="utf-8-sig", newline="") as file:
                 reader = csv.reader(self._short_lines(file), delimiter=self._delimiter)
                 return read(([cell.strip() for cell in cells] for cells in reader if cells), reader)
         except (csv.Error, OSError, UnicodeDecodeError) as error:
@@ -592,12 +632,21 @@ class CsvTable(PartedTable):
                 raise self._not_text("one of its first lines")
             yield line
 
+    def _content(self) -> Any:
+        """Return the content of the file as a stream, decompressed by its suffix."""
+        import pyarrow as pa
+
+        if isinstance(self._path, Path):
+            return pa.input_stream(self._path)
+        compression = _COMPRESSED.get(self._path.suffix.lower())
+        return pa.input_stream(self._path.open("rb"), compression=compression)
+
     def _reader(self, columns: Sequence[int] | None) -> Any:
         from pyarrow import csv as arrow
 
         names = [str(c) for c in range(self.n_columns)]
         return arrow.open_csv(
-            self._path,
+            self._content(),
             read_options=arrow.ReadOptions(
                 use_threads=self._threads,
                 block_size=1 << 20,
@@ -827,20 +876,19 @@ MADE_FOR_ENSEMBLE = {b"bigcons.ensemble": b"_manifest.json"}
 class ParquetTable(Table):
     """A Parquet file, several of them, or a folder of them in natural order of their names."""
 
-    def __init__(self, path: Path | Sequence[Path], where: str | None = None) -> None:
-        paths = [path] if isinstance(path, Path) else list(path)
+    def __init__(self, path: File | Sequence[File], where: str | None = None) -> None:
+        paths = list(path) if isinstance(path, Sequence) else [path]
         if isinstance(path, Path) and path.is_dir():
             paths = sorted(path.glob("*.parquet"), key=natural_order)
-        if not paths:
-            raise InvalidInputError(f"{path} contains no .parquet file; check the path.")
-        one = path if isinstance(path, Path) else paths[0] if len(paths) == 1 else None
+        one = path if not isinstance(path, Sequence) else paths[0] if len(paths) == 1 else None
         self.where: str = where or (f"{paths[0]} and {len(paths) - 1} more" if one is None else str(one))
         self.columns: ColumnsOfFiles = ColumnsOfFiles()
         self._types: list[pa.DataType] = []
-        self._files: list[tuple[Path, list[int]]] = []  # with the rows of each row group
+        self._files: list[tuple[File, list[int]]] = []  # with the rows of each row group
         self._ranges: list[tuple[str, range] | None] = []
         for file in paths:
-            check_file(file)
+            if isinstance(file, Path):
+                check_file(file)
             self._add(file)
         self.names: list[str] | None = self.columns.names
         self.index_position: int | None = self.columns.index_position
@@ -850,7 +898,7 @@ class ParquetTable(Table):
         self._index = names_of_ranges(self._ranges, self.where)
         self.is_named: bool = self._index is not None
 
-    def _add(self, path: Path) -> None:
+    def _add(self, path: File) -> None:
         with _open_parquet(path) as file:
             schema, metadata = file.schema_arrow, file.metadata
             if not self._files:
@@ -862,7 +910,7 @@ class ParquetTable(Table):
             self._ranges.append(pandas_range(schema, metadata.num_rows))
             groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
             self._files.append((path, [group.num_rows for group in groups]))
-            n_bytes = path.stat().st_size
+            n_bytes = size_of(path)
             if metadata.num_rows != sum(group.num_rows for group in groups):
                 raise _broken_parquet(path, ValueError("its footer counts other rows than its row groups"))
             for group in groups:  # pages compressed, decompressed and decoded
@@ -871,14 +919,17 @@ class ParquetTable(Table):
                     raise _broken_parquet(path, ValueError("its footer places columns beyond the file"))
                 # a data page and a dictionary page, usually a megabyte each
                 held = sum(min(3 * int(column.total_uncompressed_size), 5 << 19) for column in columns)
+                if not isinstance(path, Path):
+                    of_columns = (min(int(column.total_compressed_size), _COLUMN_BYTES) for column in columns)
+                    held += READ_AHEAD + sum(of_columns)
                 self.fixed_bytes: int = max(self.fixed_bytes, held)
 
     def column_types(self) -> list[pa.DataType]:
         """Return the types of the columns in the first file that has them."""
         return self._types
 
-    def files(self) -> list[Path]:
-        """Return the paths of the files, in order."""
+    def files(self) -> list[Any]:
+        """Return the paths of the files, or their places in a bucket, in order."""
         return [path for path, _ in self._files]
 
     def group_rows(self) -> list[int]:
@@ -1008,14 +1059,23 @@ def is_within(columns: Sequence[Any], n_rows: int, n_bytes: int) -> bool:
     return True
 
 
-def _open_parquet(path: Path) -> Any:
+def size_of(path: File) -> int:
+    """Return the number of bytes of a file."""
+    if isinstance(path, Path):
+        return path.stat().st_size
+    with path.open("rb", 0) as file:
+        return file.seek(0, os.SEEK_END)
+
+
+def _open_parquet(path: File) -> Any:
     import pyarrow as pa
     from pyarrow import parquet
 
+    source, at_once = (path, 1 << 16) if isinstance(path, Path) else (path.open("rb", 0), _COLUMN_BYTES)
     try:
         # a small buffer streams column chunks instead of loading them
         return parquet.ParquetFile(
-            path, buffer_size=1 << 16, pre_buffer=False, page_checksum_verification=True
+            source, buffer_size=at_once, pre_buffer=False, page_checksum_verification=True
         )
     except PermissionError:
         raise
@@ -1023,13 +1083,13 @@ def _open_parquet(path: Path) -> Any:
         raise _broken_parquet(path, error) from None
 
 
-def _broken_parquet(path: Path, error: Exception) -> DamagedFileError:
+def _broken_parquet(path: File, error: Exception) -> DamagedFileError:
     return DamagedFileError(
         f"{path} is truncated or not Parquet ({first_line(error)}); write it again.", path=path
     )
 
 
-def natural_order(path: Path) -> tuple[list[tuple[int, str]], str]:
+def natural_order(path: File) -> tuple[list[tuple[int, str]], str]:
     """Sort ``part.10`` after ``part.9``."""
     parts = re.split(r"(\d+)", str(path))
     return [(int(part), "") if part.isdecimal() else (0, part) for part in parts], path.name

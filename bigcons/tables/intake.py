@@ -43,7 +43,8 @@ def open_table(
     ``__arrow_c_array__`` (polars, pyarrow, DuckDB), a dask array or dataframe, an xarray DataArray, an
     AnnData (of labels its obs, of features its X), an ensemble, or a path to .npy, .npz, .csv, .tsv (or these
     compressed), .parquet, .h5ad or .zarr, to a folder of files of one of these kinds, a pattern such as
-    ``data/*.parquet``, or a list of paths; or one of these after `select`.
+    ``data/*.parquet``, or a list of paths; or one of these after `select`. Of labels and features, paths may
+    be URLs of buckets but for .npz and .h5ad.
 
     ``are_objects``: the caller knows that rows are objects. Without ``with_ids``, names of rows are no ids,
     and stay a column where they are one.
@@ -128,6 +129,7 @@ def _refuse_measurements(table: Table, numbers: Collection[str]) -> None:
 
 def _open_h5ad(path: str, role: str, how: Reading) -> Table:
     """Return the table of an AnnData in a file, of which obs and X stay on the disk."""
+    files.refuse_bucket(path)
     try:
         import anndata
         import h5py
@@ -179,7 +181,7 @@ def _open(x: Any, role: str, how: Reading) -> Table:
             table.where = files.STANDARD_INPUT
         return table
     if files.is_list_of_paths(x, how.sep is not None):
-        return files.open_files([Path(path) for path in x], role, how=how)
+        return files.open_files([files.file_of(path) for path in x], role, how=how)
     if isinstance(x, (list, tuple)):
         return memory.table_of_rows(x, role, how.orientation)
     if package == "xarray":

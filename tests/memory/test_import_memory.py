@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 import zarr
 
 from bigcons import Ensemble
+from bigcons.storage.places import place_of
+from tests.support.s3 import s3_server
 from tests.support.stores import names_in
 
 N_OBJECTS, N_PARTITIONS = 800_000, 60
@@ -36,6 +39,7 @@ if how == "columns":
 else:
     x = {
         "path": lambda: source,
+        "bucket": lambda: source,
         "memmap": lambda: numpy.load(source, mmap_mode="r"),
         "dask": lambda: dask.array.from_zarr(source),
     }[how]()
@@ -77,18 +81,22 @@ def sources(tmp_path_factory):
         ("memmap", "l.npy"),
         ("path", "l.zarr"),
         ("path", "l.parquet"),
+        ("bucket", "l.parquet"),
         ("dask", "l.zarr"),
         ("columns", "columns"),
     ],
 )
 def test_import_labels__keeps_within_the_budget(sources, tmp_path, how, source):
-    result = subprocess.run(
-        [sys.executable, "-c", CHILD, how, str(sources / source), str(tmp_path / "e"), str(BUDGET)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).parents[2],
-    )
+    with s3_server() if how == "bucket" else nullcontext(str(sources)) as folder:
+        if how == "bucket":
+            place_of(f"{folder}/{source}").write((sources / source).read_bytes())
+        result = subprocess.run(
+            [sys.executable, "-c", CHILD, how, f"{folder}/{source}", str(tmp_path / "e"), str(BUDGET)],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=Path(__file__).parents[2],
+        )
     assert result.returncode == 0, result.stderr
     n_objects, n_partitions, used = map(int, result.stdout.split())
     assert (n_objects, n_partitions) == (N_OBJECTS, N_PARTITIONS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -30,6 +32,7 @@ from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import (
     CorruptStoreError,
+    DamagedFileError,
     InvalidInputError,
     MissingDependencyError,
     StoreError,
@@ -48,7 +51,9 @@ from bigcons.storage.locks import writer_lock
 from bigcons.storage.places import place_of
 from bigcons.stores.ensemble import import_labels
 from bigcons.stores.features import open_features
-from bigcons.tables import memory
+from bigcons.stores.pairs import import_pairs
+from bigcons.tables import files, memory
+from bigcons.tables.select import select
 from tests.support.s3 import keys_below, s3_server
 from tests.support.stores import values_of
 
@@ -269,22 +274,232 @@ def test_sources__zarr_arrays_in_a_bucket(url, tmp_path):
     for read in (import_labels, lambda source, _: Ensemble.from_labels(source)):
         with pytest.raises(StoreNotFoundError, match="does not exist"):
             read(missing, tmp_path / "f")
-    with pytest.raises(InvalidInputError, match="copy it to a disk"):
-        open_features(f"{url}.csv")
+
+
+# Tables
+
+
+@pytest.mark.parametrize("buffering", [0, 1 << 16])
+def test_open__reads_what_a_file_of_the_same_bytes_reads(url, buffering):
+    rng = np.random.default_rng(0)
+    content = rng.bytes(9_000_000)  # more than is read ahead
+    place_of(url).write(content)
+    found, expected = place_of(url).open("rb", buffering), io.BytesIO(content)
+    for _ in range(60):
+        if rng.random() < 0.3:
+            at = int(rng.integers(len(content) + 9))
+            assert found.seek(at) == expected.seek(at)
+        size = int(rng.choice([0, 1, 70_000, 1 << 20, 3_000_000, 5_000_000]))
+        assert found.read(size) == expected.read(size)
+        assert found.tell() == expected.tell()
+    found.seek(-9, os.SEEK_END)
+    assert found.read() == content[-9:]
+
+
+@pytest.fixture
+def both(bucket, tmp_path):
+    """Return a function that writes the same files of a table to a folder and a bucket; both are yielded."""
+    folder = f"{bucket}/tables-{next(_numbers)}"
+
+    def write(name, write_to):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write_to(tmp_path / name)
+        place_of(f"{folder}/{name}").write((tmp_path / name).read_bytes())
+
+    return tmp_path, folder, write
+
+
+def table_of_labels(first=0, last=7000):
+    rows = np.arange(first, last)
+    labels = {f"p{u}": np.random.default_rng(u).integers(-1, 9, 7000)[first:last] for u in range(5)}
+    return pa.table({"who": rows + 5000, **labels})
+
+
+def write_csv(table, **options):
+    def write_to(path):
+        with pa.output_stream(path) as file:  # compressed by its suffix
+            csv.write_csv(table, file, csv.WriteOptions(**options))
+
+    return write_to
+
+
+def test_import__of_a_table_in_a_bucket_is_that_of_the_same_file_on_a_disk(both):
+    here, there, write = both
+    table = table_of_labels()
+    parts = [table_of_labels(first, min(first + 600, 7000)) for first in range(0, 7000, 600)]  # 10 after 9
+    matrix = np.stack([table[name].to_numpy() for name in table.column_names[1:]], axis=1)
+    write("a.parquet", lambda path: parquet.write_table(table, path, row_group_size=1000))
+    write("a.tsv", write_csv(table, delimiter="\t"))
+    write("a.npy", lambda path: np.save(path, matrix))
+    write("columns.npy", lambda path: np.save(path, np.asfortranarray(matrix)))
+    for suffix in (".csv", ".csv.gz", ".csv.bz2", ".csv.zst"):
+        write(f"a{suffix}", write_csv(table))
+    for number, part in enumerate(parts):
+        write(
+            f"labels.parquet/part.{number}.parquet", lambda path, part=part: parquet.write_table(part, path)
+        )
+        write(f"text/part.{number}.csv", write_csv(part))
+    (place_of(f"{there}/text") / "_SUCCESS").write(b"")
+    urllib.request.urlopen(  # the key of a folder, as consoles make it
+        urllib.request.Request(
+            f"{os.environ['AWS_ENDPOINT_URL']}/{there.removeprefix('s3://')}/labels.parquet/",
+            b"",
+            method="PUT",
+        )
+    ).close()
+    names = [*(path.name for path in here.iterdir()), "labels.parquet/*.parquet", "labels.parquet/"]
+    assert len(names) == 12
+    for name in names:
+        id = None if name.endswith(".npy") else "who"
+        read = import_labels(f"{here}/{name}", here / "here.zarr", id=id, overwrite=True)
+        also = import_labels(f"{there}/{name}", here / "there.zarr", id=id, overwrite=True)
+        assert also.digest() == read.digest(), name
+        assert also.n_objects == 7000
+    files = [f"{there}/labels.parquet/part.{number}.parquet" for number in range(len(parts))]
+    assert import_labels(files, here / "list.zarr", id="who").digest() == read.digest()
+    chosen = [select(f"{folder}/a.parquet", id="who", columns=["p1", "p3"]) for folder in (here, there)]
+    assert len({Ensemble.from_labels(x).digest() for x in chosen}) == 1
+
+
+def test_import__of_a_table_in_a_bucket_is_finished_until_the_table_changes(both):
+    here, there, write = both
+    for name in ("a.parquet", "parts/0.parquet", "parts/1.parquet"):
+        write(name, lambda path: parquet.write_table(table_of_labels(), path))
+    for source, changing in ((f"{there}/a.parquet", "a.parquet"), (f"{there}/parts", "parts/1.parquet")):
+        out = here / f"{changing[0]}.zarr"
+        made = import_labels(source, out, drop="who")
+        assert import_labels(source, out, drop="who").digest() == made.digest()
+        write(changing, lambda path: parquet.write_table(table_of_labels(0, 300), path))
+        with pytest.raises(StoreExistsError, match="other contents of s3://"):
+            import_labels(source, out, drop="who")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".npy"])
+def test_features__in_a_bucket_are_read_by_workers_too(both, suffix):
+    here, there, write = both
+    x = np.random.default_rng(0).normal(size=(6000, 3)) + np.arange(6000)[:, None] % 3 * 4
+    table = pa.table({f"x{c}": x[:, c] for c in range(3)})
+    to_write = {".csv": write_csv(table), ".npy": lambda path: np.save(path, x)}
+    write(f"x{suffix}", to_write.get(suffix, lambda path: parquet.write_table(table, path)))
+    how = {"n_partitions": 3, "n_clusters": 4, "sample": 0.5, "random_state": 0}
+    alone = generate.kmeans(here / f"x{suffix}", **how, out=here / "alone.zarr")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        spread = generate.kmeans(f"{there}/x{suffix}", **how, out=here / "spread.zarr", client=client)
+    assert spread.digest() == alone.digest()
+
+
+def test_solve__of_a_table_in_a_bucket(both):
+    here, there, write = both
+    write("a.parquet", lambda path: parquet.write_table(table_of_labels(), path, row_group_size=1000))
+    sources = [select(f"{folder}/a.parquet", id="who") for folder in (here, there)]
+    on_disk, in_bucket = (PCC(**SOLVE, client="serial").fit(source) for source in sources)
+    assert_same_solve(in_bucket, on_disk)
+
+
+def test_commands__take_tables_in_a_bucket(both):
+    _, there, write = both
+    x = np.random.default_rng(0).normal(size=(600, 2)) + np.arange(600)[:, None] % 3 * 9
+    first, last = (pa.table({"x": part[:, 0], "y": part[:, 1]}) for part in (x[:300], x[300:]))
+    write("first.csv", write_csv(first))
+    write("last.csv", write_csv(last))
+    write("truth.csv", write_csv(pa.table({"class": np.arange(600) % 3})))
+
+    def told(*words):
+        result = CliRunner().invoke(main, [*words, "--json"])
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    run = ["run", f"{there}/first.csv", f"{there}/last.csv", "-k", "3", "--n-partitions", "10"]
+    found = told(*run, "--truth", f"{there}/truth.csv", "-o", f"{there}/out")
+    assert found["scores"]["adjusted_rand"] == 1.0
+    told("import", f"{there}/truth.csv", "-o", f"{there}/truth.zarr")
+    scores = told("score", f"{there}/out/consensus.zarr", "--truth", f"{there}/truth.csv")
+    assert scores["adjusted_rand"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("nothing.parquet", StoreNotFoundError, "URL does not exist; check the path"),
+        ("nothing/", StoreNotFoundError, "URL does not exist; check the path"),
+        ("notes.csv", InvalidInputError, "URL is a folder without tables; pass its files"),
+        ("notes/x*.csv", StoreNotFoundError, "no file matches URL; check the path"),
+        ("*/a.csv", InvalidInputError, "URL is a pattern of folders, .*; name the folder"),
+        ("notes", InvalidInputError, "URL is a folder without tables; pass its files"),
+        ("notes/read.me", InvalidInputError, "URL has suffix '.me'; use "),
+        ("cut.parquet", DamagedFileError, "URL is truncated or not Parquet .*; write it again"),
+        ("cut.npy", InvalidInputError, "URL is truncated; write the file again"),
+        ("a.npz", InvalidInputError, "URL cannot be read from a bucket, .*; copy it to a disk"),
+        ("a.h5ad", InvalidInputError, "URL cannot be read from a bucket, .*; copy it to a disk"),
+    ],
+)
+def test_tables__in_a_bucket_say_in_one_line_what_is_wrong(both, name, error, message):
+    here, there, write = both
+    write("notes/read.me", lambda path: path.write_text("text"))
+    write("notes.csv/read.me", lambda path: path.write_text("text"))
+    write("a.npz", lambda path: np.savez(path, np.zeros((9, 9))))
+    write("a.h5ad", lambda path: path.write_text("text"))
+    np.save(here / "a.npy", np.zeros((9, 9)))
+    parquet.write_table(table_of_labels(), here / "a.parquet")
+    write("cut.npy", lambda path: path.write_bytes((here / "a.npy").read_bytes()[:-1]))
+    write("cut.parquet", lambda path: path.write_bytes((here / "a.parquet").read_bytes()[:2000]))
+    url = re.escape(f"{there}/{name}".rstrip("/"))
+    for read in (Ensemble.from_labels, open_features):
+        with pytest.raises(error, match=f"^{message.replace('URL', url)}") as caught:
+            read(f"{there}/{name}")
+        assert "\n" not in str(caught.value)
+
+
+def test_pairs__in_a_bucket_are_read_from_zarr_only(both):
+    _, there, write = both
+    write("pairs.csv", write_csv(pa.table({"i": [0], "j": [1], "n_together": [1], "n_seen": [1]})))
+    with pytest.raises(InvalidInputError, match="cannot be read from a bucket"):
+        import_pairs(f"{there}/pairs.csv", f"{there}/pairs.zarr")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".npy"])
+def test_tables__that_change_or_cannot_be_reached_while_they_are_read(suffix, tmp_path):
+    path = tmp_path / f"a{suffix}"
+    if suffix == ".csv":  # of more bytes than Arrow reads ahead
+        path.write_text(f"{'a' * 500},{'b' * 500}\n" * 60_000)
+    elif suffix == ".npy":
+        np.save(path, np.zeros((60_000, 8), int))
+    else:
+        numbers = np.random.default_rng(0).integers(0, 1 << 60, (20, 60_000))
+        parquet.write_table(
+            pa.table({f"p{u}": row for u, row in enumerate(numbers)}), path, row_group_size=6000
+        )
+    with s3_server() as other:
+        url = f"{other}/a{suffix}"
+        place_of(url).write(path.read_bytes())
+        reading = files.open_path(url, "labels").blocks(500)
+        next(reading)
+        place_of(url).write(path.read_bytes()[:-1])
+        with pytest.raises(StoreError, match=f"^{url} has changed while it was read; read it again"):
+            list(reading)
+        place_of(url).write(path.read_bytes())
+        reading = files.open_path(url, "labels").blocks(500)
+        next(reading)
+    with pytest.raises(StoreError, match=r"^s3://bucket cannot be reached .*; check the network") as caught:
+        list(reading)
+    assert not isinstance(caught.value, DamagedFileError)
 
 
 def test_large_data__example_goes_from_bucket_to_bucket(bucket):
     page = (Path(__file__).parents[2] / "docs/large-data.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(def from_bucket_to_bucket.*?)```", page, flags=re.DOTALL)
-    truth, files = np.arange(900) % 6, fs.FileSystem.from_uri(bucket)[0]
+    truth, system = np.arange(900) % 6, fs.FileSystem.from_uri(bucket)[0]
     labels = {f"p{u}": np.where(np.random.default_rng(u).random(900) < 0.1, 0, truth) for u in range(8)}
     table = pa.table({"customer": np.arange(900) + 5000, **labels})
     for part in range(3):
-        parquet.write_table(table.slice(300 * part, 300), f"bucket/labels/{part}.parquet", filesystem=files)
+        parquet.write_table(table.slice(300 * part, 300), f"bucket/labels/{part}.parquet", filesystem=system)
     names = {"bc": bigcons}
     exec(compile(code, "large-data", "exec"), names)
     names["from_bucket_to_bucket"]()
-    with files.open_input_stream("bucket/labels.csv") as file:
+    with system.open_input_stream("bucket/labels.csv") as file:
         exported = csv.read_csv(file)
     assert exported.column_names == ["customer", "label"]
     assert exported["customer"].equals(pa.chunked_array(table["customer"].chunks))
@@ -669,7 +884,7 @@ def test_open__without_obstore_names_the_extra(monkeypatch):
 def test_open__says_in_one_line_why_a_bucket_is_unreachable(url, planted, monkeypatch, settings, message):
     for name, value in settings.items():
         monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
-    for action in (Ensemble.open, planted.save):
+    for action in (Ensemble.open, planted.save, lambda url: Ensemble.from_labels(f"{url}.parquet")):
         began = time.monotonic()
         with pytest.raises(StoreError, match=f"^s3://bucket {message}") as caught:
             action(url)
@@ -716,7 +931,8 @@ def test_buckets__say_that_credentials_are_refused(url, planted, refusing, statu
     """Servers refuse a list of keys with the same status as an object; to obstore it is a general error."""
     stored = planted.save(url)
     refusing(status)
-    for action in (Ensemble.open, planted.save, lambda url: place_of(url).names()):
+    of_table = lambda url: Ensemble.from_labels(f"{url}.parquet")  # noqa: E731
+    for action in (Ensemble.open, planted.save, lambda url: place_of(url).names(), of_table):
         with pytest.raises(StoreError, match=f"these credentials .*{status}.*; check AWS_ACCESS") as caught:
             action(url)
         assert "network" not in str(caught.value)

@@ -185,7 +185,7 @@ def test_import_labels__reports_missing_and_unknown_files(tmp_path):
     for name, error, message in [
         ("nothing.npy", StoreNotFoundError, "does not exist"),
         ("l.txt", InvalidInputError, "suffix '.txt'; use .npy"),
-        ("empty.parquet", InvalidInputError, "contains no .parquet file"),
+        ("empty.parquet", InvalidInputError, "is a folder without tables; pass its files"),
     ]:
         with pytest.raises(error, match=message):
             import_labels(tmp_path / name, tmp_path / "e")
