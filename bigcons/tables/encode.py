@@ -215,7 +215,8 @@ def encode_labels(
 def refuse_other_rows(table: Table, codes: np.ndarray, encodings: Sequence[Encoding]) -> None:
     """Raise InvalidInputError if the codes ``(n_rows, n_partitions)`` of the first rows are of no objects."""
     refuse_other_matrices(codes, table.n_rows, table.where)
-    refuse_long(codes, encodings, table.where)
+    if table.ids is None or table.ids.facts.is_index:  # an index may only number the rows
+        refuse_long(codes, encodings, table.where)
 
 
 def codes_of(

@@ -430,6 +430,13 @@ def test_a_long_table_of_any_index_is_refused_as_labels(kind, route, tmp_path):
     assert Ensemble.from_labels(wide).n_partitions == 5
 
 
+def test_a_table_with_a_column_of_ids_is_no_long_table():
+    wide = pd.DataFrame({"cell": list("uvwxyz"), "run1": [0, 0, 1, 1, 2, 2], "run2": [0, 1] * 3, "label": 0})
+    with pytest.raises(InvalidInputError, match="may be a long table"):
+        Ensemble.from_labels(wide.drop(columns="cell").set_axis([2, 3, 5, 7, 8, 9]))
+    assert Ensemble.from_labels(wide, id="cell").names == ["run1", "run2", "label"]
+
+
 @pytest.mark.parametrize("n_clusters", [3, 200, 1_000])
 @pytest.mark.parametrize("index", [None, "name"])
 def test_three_partitions_are_no_long_table(n_clusters, index):
