@@ -286,7 +286,7 @@ class SuspiciousLabelsWarning(UserWarning):
 
 
 class SuspiciousFeaturesWarning(UserWarning):
-    """Numbers of features may be dates, or stand for missing values."""
+    """Numbers of features may be dates, or stand for missing values; new rows have text that is unknown."""
 
 
 _OTHER_NAMES = {"k": "n_clusters", "n_jobs": "client", "seed": "random_state"}
@@ -324,8 +324,8 @@ def first_line(error: Exception) -> str:
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
-    """Issue a warning that points at the first caller outside bigcons and the standard library."""
-    passed = {"bigcons", *sys.stdlib_module_names}
+    """Issue a warning that points at the first caller outside bigcons, scikit-learn and Python itself."""
+    passed = {"bigcons", "sklearn", *sys.stdlib_module_names}
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in passed:
         level, frame = level + 1, frame.f_back

@@ -23,7 +23,7 @@ import click
 
 from bigcons.cli.options import random_state_option
 from bigcons.cli.output import emit, reporting, table
-from bigcons.errors import StoreExistsError
+from bigcons.errors import MissingDependencyError, StoreExistsError
 from bigcons.memory import format_size
 from bigcons.progress import progress
 from bigcons.storage.places import disk_errors
@@ -150,8 +150,14 @@ def _run(
     labels = ensemble.read(0, ensemble.n_objects)
     base = [metrics.matching_accuracy(truth, labels[:, u]) for u in range(ensemble.n_partitions)]
     shown = {numbers["name"]: numbers["accuracy"] for numbers in solves}
-    plots.overview(ensemble, model, base, shown).savefig(folder / "demo.png")
+    left_out = None
+    try:
+        plots.overview(ensemble, model, base, shown).savefig(folder / "demo.png")
+    except MissingDependencyError as error:
+        (folder / "demo.png").unlink(missing_ok=True)  # of an earlier demo
+        left_out = f"The figure is left out: {error}"
     return {
+        "left_out": left_out,
         "n_objects": ensemble.n_objects,
         "n_partitions": ensemble.n_partitions,
         "base_accuracy": sum(base) / len(base),
@@ -239,8 +245,9 @@ def _report(result: dict[str, Any], folder: Path) -> str:
         f"{data}: {result['n_objects']:,} objects, {result['n_partitions']} k-means partitions of\n"
         f"random halves into 2 to 10 clusters, at most {result['n_clusters']} consensus clusters."
     )
+    figure = result["left_out"] or f"Figure: {folder / 'demo.png'}."
     files = (
-        f"Figure: {folder / 'demo.png'}; numbers: {folder / RESULT}. To continue, for example:\n"
+        f"{figure}\nNumbers: {folder / RESULT}. To continue, for example:\n"
         f"  bigcons report {folder / 'consensus.zarr'} --ensemble {folder / 'ensemble.zarr'} -o demo.html\n"
         f"  bigcons solve {folder / 'ensemble.zarr'} -m hbgf -k {result['n_clusters']} "
         f"-o {folder / 'hbgf.zarr'}\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,7 +25,6 @@ from bigcons.errors import InvalidInputError
 if TYPE_CHECKING:
     from bigcons.solving.estimator import PredictingClusterer
     from bigcons.stores.consensus import Consensus
-    from bigcons.stores.features import Features
 
 
 @click.command()
@@ -72,12 +71,14 @@ def place(
     The file has a row for each of them: its id, if it has one, its label, of a method with memberships the
     confidence in it, and whether the row is farther from its centers than 99 % of the rows that the centers
     were made of. If that is so of far more than 1 % of the rows, the data have changed. Warnings say
-    so if most are far, and name the columns with text that did not occur.
+    so if most are far, and name the columns with text that did not occur. A row without a known value in any
+    column has no label: -1.
     """
     from bigcons.execution.engine import open_engine
     from bigcons.metrics.confidence import ClusterSupport
     from bigcons.solving.placing import confidence_of, place_features, tables_of_generator
     from bigcons.stores.export import export_to
+    from bigcons.stores.generator import NewRows
     from bigcons.tables.select import select
 
     to_stream = out == STANDARD
@@ -107,7 +108,7 @@ def place(
         numbers = np.arange(consensus.n_clusters)
         support = ClusterSupport.of_table(consensus.trust_tables[0], numbers).clusters
     known = iter(()) if ids is None else ids.blocks(data.chunk_rows)
-    unseen = _Unseen(data)
+    rows = NewRows(data, generator.encoding.scaling)
 
     def rows_of(placed: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
         for labels, soft, is_far in placed:
@@ -122,16 +123,12 @@ def place(
             sys.stdout.buffer if to_stream else out, data.n_objects, types, overwrite=overwrite
         ) as write,
     ):
-        blocks = unseen.count(data.iterate(gaps=True, sparse=True))
-        for labels, sure, is_far, columns in rows_of(place_features(generator, task, blocks, engine)):
+        for labels, sure, is_far, columns in rows_of(place_features(generator, task, rows, engine)):
             write(columns)
             sizes += np.bincount(labels[labels >= 0], minlength=len(sizes))
             n_far += int(is_far.sum())
             summed += sum(float(of_rows.sum(dtype=np.float64)) for of_rows in sure)
     far_share = n_far / data.n_objects
-    if n_unseen := unseen.by_name():
-        shown = ", ".join(f"{name!r} in {amount(n, 'row')}" for name, n in n_unseen.items())
-        click.echo(f"Warning: values of text that did not occur in the ensemble: {shown}.", err=True)
     if far_share > 0.5:
         click.echo(
             f"Warning: {far_share:.1%} of the rows are far from all centers: they are unlike those of the "
@@ -148,7 +145,7 @@ def place(
         "sizes": sizes.tolist(),
         "mean_confidence": summed / data.n_objects if model.info.soft else None,
         "far_share": far_share,
-        "n_unseen": n_unseen,
+        "n_unseen": rows.n_unseen,
     }
     emit(
         result,
@@ -158,33 +155,6 @@ def place(
         + f"\nFar from the centers: {n_far:,} ({far_share:.1%}); about 1 % are expected of rows "
         "like those of the ensemble.",
     )
-
-
-class _Unseen:
-    """Counts the rows whose text did not occur where the features were encoded, by column."""
-
-    def __init__(self, features: Features) -> None:
-        from bigcons.stores.encoding import CATEGORY
-
-        encoding = features.encoding
-        self._of_text = [
-            (code.name, slice(start, start + code.width))
-            for code, start in zip(encoding.columns, encoding.starts.tolist(), strict=False)
-            if code.kind == CATEGORY
-        ]
-        self._counts = [0] * len(self._of_text)
-
-    def count(self, blocks: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-        """Yield blocks of numbers, and count the rows that have none of the columns of a text."""
-        for block, values in blocks:
-            for place, (_, columns) in enumerate(self._of_text):
-                self._counts[place] += int(np.count_nonzero(~values[:, columns].any(axis=1)))
-            yield block, values
-
-    def by_name(self) -> dict[str, int]:
-        """Return how many rows there are of each column that has some."""
-        pairs = zip(self._of_text, self._counts, strict=True)
-        return {name: n for (name, _), n in pairs if n}
 
 
 _PLAIN = (bool, int, float, str)

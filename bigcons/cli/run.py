@@ -61,9 +61,7 @@ from bigcons.errors import ExecutionError, InvalidInputError, StoreExistsError
     "with -m supra also LOW:HIGH, all of which are tried.  [required]",
 )
 @method_option(", with its defaults")
-@click.option(
-    "--n-partitions", type=click.IntRange(min=1), default=100, show_default=True, help="Number of partitions."
-)
+@click.option("--n-partitions", type=click.IntRange(min=1), help="Number of partitions.  [default: 100]")
 @click.option(
     "--base-clusters",
     type=base_clusters,
@@ -90,7 +88,7 @@ def run(
     log: list[str] | None,
     n_clusters: int | range | str | None,
     method: str,
-    n_partitions: int,
+    n_partitions: int | None,
     base_clusters: tuple[int, int] | str | None,
     truth: str | None,
     column: str | None,
@@ -105,7 +103,8 @@ def run(
     truth, `bigcons score`. FEATURES is one table or several, as for `bigcons generate`, and need not fit in
     memory; each step keeps to the memory budget, and has a process of its own. A budget that is too small for
     the method is refused before generating begins. Repeating the command resumes an interrupted run and finds
-    the result of a finished one. What was chosen is printed, with the time of each step.
+    the result of a finished one; an ensemble that is there is used for another -k, too, unless
+    --base-clusters or --n-partitions ask for others. What was chosen is printed, with the time of each step.
     """
     from bigcons.tables.files import StandardInput, is_text_path, refuse_missing
     from bigcons.tables.select import select
@@ -115,9 +114,7 @@ def run(
     if n_clusters is None:
         raise click.UsageError("Give the number of clusters with -k, or -k auto to have it chosen.")
     refuse_alone("--truth", truth, column=column)
-    if base_clusters is None:
-        most = n_clusters[-1] if isinstance(n_clusters, range) else n_clusters
-        base_clusters = (2, max(10, 2 * most)) if isinstance(most, int) else (2, 10)
+    most = n_clusters[-1] if isinstance(n_clusters, range) else n_clusters
     ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}.zarr" for name in ("ensemble", "consensus"))
     given: dict[str, Any] = {"n_clusters": n_clusters, "memory": memory, "random_state": random_state}
     given |= {} if client is None else {"client": client}
@@ -128,9 +125,11 @@ def run(
         of_text = ("sep", "header") if is_text_path(truth) else ()
         classes = select(truth, **{name: reading[name] for name in of_text})
     table = {"features": source, **chosen, "log": log}
+    asked = {"n_partitions": n_partitions, "n_clusters": base_clusters}
     making = {
-        "n_partitions": n_partitions,
-        "n_clusters": base_clusters,
+        "n_partitions": 100,
+        "n_clusters": (2, max(10, 2 * most)) if isinstance(most, int) else (2, 10),
+        **{name: value for name, value in asked.items() if value is not None},
         "sample": 0.5,
         "out": ensemble_path,
         "memory": memory,
@@ -140,7 +139,7 @@ def run(
     }
     # generating leaves a hundred megabytes behind, for which the memory of the solve has no room
     generating = _in_a_process(
-        _generate, table, (classes, column), making, (method, parameters, consensus_path)
+        _generate, table, (classes, column), making, asked, (method, parameters, consensus_path)
     )
 
     from bigcons.methods import METHODS
@@ -159,7 +158,7 @@ def run(
         solve = ["bigcons", "solve", ensemble_path, "-m", method, "-k", _cluster_word(n_clusters)]
         solve += ["--random-state", str(random_state)] if random_state else []
         raise StoreExistsError(
-            f"{error} The ensemble is as asked; solve it by `{join([*solve, '-o', 'OTHER'])}`.",
+            f"{error} Solve the ensemble that is there by `{join([*solve, '-o', 'OTHER'])}`.",
             path=error.path,
         ) from None
     except KeyboardInterrupt:
@@ -234,11 +233,13 @@ def _generate(
     table: dict[str, Any],
     truth: tuple[Any, str | None],
     making: dict[str, Any],
+    asked: dict[str, Any],
     solving: tuple[str, dict[str, Any], str],
 ) -> float | None:
     """Generate the ensemble, once it is known that it can be solved and scored; return the seconds taken.
 
-    That is None for one that is there.
+    That is None for one that is there, which need not be as this command would make it by default, but as far
+    as it is ``asked`` for.
     """
     from bigcons import generate
     from bigcons.generate.kmeans import drawn_clusters, drawn_range
@@ -246,6 +247,7 @@ def _generate(
     from bigcons.methods import METHODS
     from bigcons.solving.memory_plan import PlannedEnsemble
     from bigcons.storage.commit import is_store, provenance_at
+    from bigcons.stores.ensemble import Ensemble
     from bigcons.stores.features import open_features
 
     began = time.perf_counter()
@@ -256,13 +258,22 @@ def _generate(
     made = None if making["overwrite"] else provenance_at(out, "ensemble")
     if made is not None and made.get("generator") == "kmeans":
         low, high = made["n_clusters"]
-        asked_low, asked_high = drawn_range(data.n_objects, making["n_clusters"], making["sample"])
-        if (low, high) != (asked_low, asked_high):
+        found = {"n_partitions": Ensemble.open(out).n_partitions, "n_clusters": (low, high)}
+        drawn_low, drawn_high = drawn_range(data.n_objects, making["n_clusters"], making["sample"])
+        if asked["n_clusters"] is not None and (low, high) != (drawn_low, drawn_high):
             raise StoreExistsError(
-                f"{out} was made with --base-clusters {low}:{high}, not {asked_low}:{asked_high} (by default "
-                f"2 to twice -k); solve it as it is with `bigcons solve {out} -k K -o OTHER`, choose another "
-                "folder, or pass --overwrite.",
+                f"{out} was made with --base-clusters {low}:{high}, not {drawn_low}:{drawn_high}; leave the "
+                "option out to use it as it is, choose another folder, or pass --overwrite.",
                 path=out,
+            )
+        usual = {**making, "n_clusters": (drawn_low, drawn_high)}
+        if differing := {name: of for name, of in found.items() if asked[name] is None and of != usual[name]}:
+            making |= differing
+            click.echo(
+                f"{out} is used as it is, {found['n_partitions']:,} partitions into {low:,} to {high:,} "
+                "clusters; for others pass --base-clusters or --n-partitions with --overwrite, or choose "
+                "another folder.",
+                err=True,
             )
     n_seen = RandomShare(making["sample"]).least(data.n_objects)
     if isinstance(making["n_clusters"], tuple) and n_seen < making["n_clusters"][1]:

@@ -61,8 +61,8 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-ClusterCount = int | tuple[int, int] | str
-"""An integer, an inclusive range (low, high), or "split"."""
+ClusterCount = int | tuple[int, int] | range | str
+"""An integer, an inclusive range (low, high), a range of Python, or "split"."""
 
 SPLIT = "split"
 
@@ -495,6 +495,8 @@ def _label_blocks(
 
 def check_range(n_clusters: ClusterCount) -> tuple[int, int]:
     """Return a number or a range of clusters as ``(low, high)``; warn if all partitions have one cluster."""
+    if isinstance(n_clusters, range) and len(n_clusters) and n_clusters.step == 1:
+        n_clusters = n_clusters[0], n_clusters[-1]
     if isinstance(n_clusters, (tuple, list)):
         if len(n_clusters) != 2:
             raise InvalidInputError(
@@ -503,8 +505,14 @@ def check_range(n_clusters: ClusterCount) -> tuple[int, int]:
         low, high = (check_int(f"n_clusters[{end}]", n_clusters[end]) for end in (0, 1))
         if low > high:
             raise InvalidInputError(f"n_clusters={n_clusters!r} is not a range; use (low, high), low first.")
-    else:
+    elif isinstance(n_clusters, (int, np.integer)):
         low = high = check_int("n_clusters", n_clusters)
+    else:
+        raise InvalidInputError(
+            f"n_clusters={n_clusters!r} has type {type(n_clusters).__name__}; use an integer >= 1, or (low, "
+            "high), both included.",
+            parameter="n_clusters",
+        )
     if high == 1:
         warn_user(
             "partitions of a single cluster say nothing; use n_clusters of at least 2.",

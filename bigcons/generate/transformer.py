@@ -21,6 +21,7 @@ from bigcons.progress import progress
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, resolve_seed
 from bigcons.stores.encoding import FeatureEncoding
 from bigcons.stores.features import Features, encoded_features, open_features
+from bigcons.stores.generator import NewRows
 from bigcons.tables.encode import label_dtype
 from bigcons.validation import check_flag, check_int, check_number
 
@@ -55,10 +56,9 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
 
     Notes
     -----
-    Features are in memory: numbers without missing values or, in a table with names, whatever
-    `bigcons.generate.kmeans` encodes, as it does: text, dates and missing values, too. For data larger than
-    memory use that function. Costs are
-    those of `bigcons.generate.kmeans` trained on samples. There is no ``sample_weight``.
+    Features are in memory: numbers, NaN where one is missing, or, in a table with names, whatever
+    `bigcons.generate.kmeans` encodes, as it does: text and dates, too. For data larger than memory use that
+    function. Costs are those of `bigcons.generate.kmeans` trained on samples. There is no ``sample_weight``.
 
     Examples
     --------
@@ -133,7 +133,8 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         """Return the labels ``(n_objects, n_partitions)`` of objects, each that of the nearest center.
 
         They are whole numbers from 0, of the smallest type that holds them; of equally near centers the first
-        wins.
+        wins. Objects without a known value in any feature have none, -1. Warnings count them, and name the
+        columns with text that did not occur in the fit.
         """
         check_is_fitted(self)
         data = self._open(X, reset=False)
@@ -141,10 +142,12 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         labels = np.empty((data.n_objects, len(self.n_clusters_)), label_dtype(self.n_clusters_))
         packed, scaling = pack_centers(self._centers), self._scaling
 
-        def label(item: tuple[Block, np.ndarray]) -> tuple[Block, np.ndarray]:
-            block, values = item
+        rows = NewRows(data, scaling)
+
+        def label(item: tuple[Block, np.ndarray, np.ndarray]) -> tuple[Block, np.ndarray]:
+            block, values, is_known = item
             found = np.empty((block.n_rows, labels.shape[1]), labels.dtype)
-            is_seen = np.ones((labels.shape[1], block.n_rows), bool)
+            is_seen = np.tile(is_known, (labels.shape[1], 1))
             label_nearest(scaling.apply(values), packed, offsets, is_seen, found)
             return block, found
 
@@ -152,9 +155,10 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
             open_engine(self.client) as engine,
             progress("label the objects", data.n_objects) as listener,
         ):
-            for block, found in engine.map(label, data.iterate(gaps=True)):
+            for block, found in engine.map(label, rows):
                 labels[block.start : block.stop] = found
                 listener.advance(block.n_rows)
+        rows.warn()
         return labels
 
     def _open(self, X: Any, *, reset: bool = True, **options: Any) -> Features:
@@ -167,7 +171,14 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
             validate_data(self, X, reset=False, skip_check_array=True)
             return encoded_features(X, self._encoding)
         try:
-            numbers = validate_data(self, X, dtype=[np.float64, np.float32], reset=reset, **options)
+            numbers = validate_data(
+                self,
+                X,
+                dtype=[np.float64, np.float32],
+                ensure_all_finite="allow-nan",
+                reset=reset,
+                **options,
+            )
         except (ValueError, TypeError):
             if not reset or not hasattr(X, "columns"):
                 raise
@@ -184,7 +195,8 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         return len(self.n_clusters_)
 
     def __sklearn_tags__(self) -> Any:
-        """Return scikit-learn's tags: labels are of a type of their own."""
+        """Return scikit-learn's tags: labels are of a type of their own, and values may be missing."""
         tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = []
         return tags

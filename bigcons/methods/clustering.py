@@ -6,6 +6,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, clone
+from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -168,7 +169,9 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         return given
 
     def __sklearn_tags__(self) -> Any:
-        """Return scikit-learn's tags: memberships are of a type of their own."""
+        """Return scikit-learn's tags: memberships are of a type of their own; features as the generator's."""
         tags = super().__sklearn_tags__()
+        generator = EnsembleGenerator() if self.generator is None else self.generator
+        tags.input_tags.allow_nan = get_tags(generator).input_tags.allow_nan
         tags.transformer_tags.preserves_dtype = []
         return tags

@@ -54,7 +54,7 @@ from bigcons.stores.consensus import (
 )
 from bigcons.stores.display import facts_table, import_pandas
 from bigcons.stores.ensemble import Ensemble, as_ensemble, as_read, as_soft_ensemble
-from bigcons.stores.generator import Generator
+from bigcons.stores.generator import Generator, NewRows
 from bigcons.stores.ids import data_frame, ids_first
 from bigcons.stores.pairs import PairTable
 from bigcons.tables.files import is_parquet, origin
@@ -697,7 +697,9 @@ class PredictingClusterer(ConsensusClusterer):
 
         The result also tells which objects are farther from their centers than 99 % of the objects that the
         centers were made of; a share far above 0.01 means that the data have changed, and that an ensemble
-        of newer data is due. Features are read block by block, CSV twice; memory for the result.
+        of newer data is due. Warnings name the columns with text that did not occur, and count the objects
+        without a known value in any feature, which get no label (-1). Features are read block by block, CSV
+        twice; memory for the result.
 
         Raises InvalidInputError for columns that are missing or of another kind, and if the ensemble was not
         generated.
@@ -712,8 +714,8 @@ class PredictingClusterer(ConsensusClusterer):
         data = self._generator.open(features, id=id)
         place = self._place_task(tables_of_generator(self._generator, self._recoding.values))
         with open_engine(self.client) as engine:
-            blocks = data.iterate(gaps=True, sparse=True)
-            parts = [*place_features(self._generator, place, blocks, engine)]
+            rows = NewRows(data, self._generator.encoding.scaling)
+            parts = [*place_features(self._generator, place, rows, engine)]
         labels, memberships, is_far = zip(*parts, strict=True)
         soft = np.concatenate(memberships) if self.info.soft else None
         trust = getattr(self, "trust_", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,7 +12,9 @@ from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine
 from bigcons.metrics.confidence import support_factor
 from bigcons.solving.results import renumbered
-from bigcons.stores.generator import AssignTask, Generator
+from bigcons.stores.display import import_pandas
+from bigcons.stores.generator import AssignTask, Generator, NewRows
+from bigcons.stores.ids import data_frame, ids_first
 from bigcons.tables.encode import label_dtype
 from bigcons.tables.ids import Ids
 from bigcons.tables.labels import are_labeled
@@ -22,7 +24,7 @@ class Placed(NamedTuple):
     """New objects placed by their features; see `PredictingClusterer.predict_features`."""
 
     labels: np.ndarray
-    """(n_objects,) int32: the cluster of each object."""
+    """(n_objects,) int32: the cluster of each object, -1 of one without a known value in any feature."""
     memberships: np.ndarray | None
     """(n_objects, n_clusters) float32; None of a method that has none."""
     is_far: np.ndarray
@@ -48,13 +50,18 @@ class Placed(NamedTuple):
         """Return a pyarrow table with the id of each object, if known, label, confidence and is_far."""
         import pyarrow as pa
 
-        columns: dict[str, Any] = {}
-        if self.ids is not None:
-            columns[self.ids.facts.name] = self.ids.as_they_came(self.ids.hold().values)
-        columns["label"] = self.labels
+        columns: dict[str, Any] = {"label": self.labels}
         if self.memberships is not None:
             columns["confidence"] = self.confidence
-        return pa.table({**columns, "is_far": self.is_far})
+        columns["is_far"] = self.is_far
+        if self.ids is not None:
+            columns = ids_first(columns, self.ids, self.ids.hold().values)
+        return pa.table(columns)
+
+    def to_pandas(self) -> Any:
+        """Return a pandas data frame, see `to_arrow`; ids that were an index are its index again."""
+        import_pandas()
+        return data_frame(self.to_arrow(), self.ids)
 
     def __repr__(self) -> str:
         sure = "" if (found := self.confidence) is None else f"mean confidence {float(found.mean()):.2f}, "
@@ -114,11 +121,12 @@ class FeaturesTask:
 
 
 def place_features(
-    generator: Generator, place: PlaceTask, blocks: Iterable[tuple[Any, Any]], engine: Engine
+    generator: Generator, place: PlaceTask, rows: NewRows, engine: Engine
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.ndarray]]:
-    """Yield labels, memberships or None, and which objects are far, for each block of encoded features."""
+    """Yield labels, memberships or None, and which objects are far, for each block of rows; warn of some."""
     task = FeaturesTask(generator.task(), place)
-    yield from engine.map(task, blocks)
+    yield from engine.map(task, rows)
+    rows.warn()
 
 
 def tables_of_generator(generator: Generator, values: Sequence[np.ndarray]) -> list[np.ndarray]:

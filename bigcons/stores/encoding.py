@@ -447,7 +447,8 @@ def numbers_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
                 return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
         if code.kind != DATE:
             raise InvalidInputError(
-                f"column {code.name!r} of {where} mixes text and {code.kind}s; convert it to one type."
+                f"column {code.name!r} of {where} has text, such as {column.drop_null()[0].as_py()!r}, where "
+                f"it had {code.kind}s before; convert it to one type."
             )
         try:
             has_zone = re.search(r":.*(Z|[+-]\d\d:?\d\d)$", column.drop_null()[0].as_py())

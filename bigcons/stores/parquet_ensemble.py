@@ -50,7 +50,14 @@ from bigcons.stores.ensemble_store import (
 from bigcons.stores.ids import StoredIds
 from bigcons.stores.store import consistent
 from bigcons.tables.codes import Encoding, integer_lookup, text_lookup
-from bigcons.tables.encode import counts_of, default_chunk_rows, label_dtype, partition_names, scan_labels
+from bigcons.tables.encode import (
+    counts_of,
+    default_chunk_rows,
+    label_dtype,
+    partition_names,
+    refuse_other_rows,
+    scan_labels,
+)
 from bigcons.tables.files import MADE_FOR_ENSEMBLE, ParquetTable, footer_of, is_within, size_of
 from bigcons.tables.ids import canonical, parts_of
 from bigcons.tables.labels import observed
@@ -467,6 +474,8 @@ class GivenRows(PartedRows):
             *(n_objects, names, n_clusters, n_labeled, chunk_rows, provenance), ids=table.ids
         )
         self.dtype: np.dtype = label_dtype(self.header.n_clusters)
+        if table.may_be_other:
+            refuse_other_rows(table, self._decode(0, min(n_objects, BLOCK_ROWS)), self._encodings)
         self._ends: np.ndarray = np.cumsum(files.group_rows())
         self._held: dict[int, np.ndarray] = {}
         self._decoding = threading.Lock()

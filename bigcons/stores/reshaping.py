@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.errors import EmptyPartitionError, InvalidIdsError, InvalidInputError
+from bigcons.errors import InvalidIdsError, InvalidInputError
 from bigcons.layout import MISSING
 from bigcons.memory import BLOCK_ROWS, VALUES_TOGETHER, row_blocks, rows_within
 from bigcons.storage.leftovers import temporary_folder
-from bigcons.stores.ensemble_store import Categories, Content, Header
+from bigcons.stores.ensemble_store import Content, Header
 from bigcons.stores.ids import ids_of
-from bigcons.tables.codes import Encoding, EncodingBuilder, is_dense
+from bigcons.tables.codes import Encoding, EncodingBuilder
 from bigcons.tables.encode import (
     check_distinct,
     counts_of,
@@ -338,22 +338,12 @@ def read_long(
     found.write(folder, per_part)
     names = [str(value) for value in found.partitions.values.to_pylist()]
     check_distinct(names)
-    values = found.encoding.values
-    present = np.zeros(0, np.int64)
     n_labeled = np.zeros(n_partitions, np.int64)
     for path in found.files(folder):
         votes = _without_repeats(np.fromfile(path, _VOTE), found, names)
         votes.tofile(path)
         n_labeled += np.bincount(votes["partition"], minlength=n_partitions)
-        present = np.union1d(present, votes["partition"] * np.int64(len(values)) + votes["label"])
-    if not n_labeled.all():
-        raise EmptyPartitionError(names[int(np.argmin(n_labeled))])
-    of_partition = np.searchsorted(present, np.arange(n_partitions + 1) * np.int64(len(values)))
-    n_clusters = np.diff(of_partition)
-    categories: Categories = []
-    for u, (low, high) in enumerate(pairwise(of_partition)):
-        own = values[present[low:high] - u * len(values)]
-        categories.append(None if is_dense(own) else own)
+    n_clusters, _, categories = counts_of(found.encodings)
     dtype = label_dtype(n_clusters)
     ids = found.objects.ids()
     row_bytes = dtype.itemsize * n_partitions
@@ -364,14 +354,12 @@ def read_long(
         for first in range(0, n_objects, per_part):
             path = folder / str(first // per_part)
             votes = np.fromfile(path, _VOTE) if path.exists() else np.empty(0, _VOTE)
-            keys = votes["partition"] * np.int64(len(values)) + votes["label"]
-            codes = np.searchsorted(present, keys) - of_partition[votes["partition"]]
             for start in range(first, min(first + per_part, n_objects), rows):
                 stop = min(start + rows, first + per_part, n_objects)
                 low, high = np.searchsorted(votes["object"], (start, stop))
                 part = votes[low:high]
                 labels = np.full((stop - start, n_partitions), MISSING, dtype)
-                labels[part["object"] - start, part["partition"]] = codes[low:high]
+                labels[part["object"] - start, part["partition"]] = part["label"]
                 yield labels
 
     head = Header(n_objects, names, n_clusters, n_labeled, chunk_rows, {}, ids=ids)
@@ -428,24 +416,30 @@ class _Distinct:
 
 
 class _Long:
-    """The objects, partitions and labels of a long table, found in a first pass."""
+    """The objects and partitions of a long table, and the labels of each partition, found in a first pass."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
         self.objects, self.partitions = (_Distinct(table, c) for c in range(2))
-        name = table.names[2] if table.names else "2"
-        builder = EncodingBuilder(name, is_text=table.is_text, rule=table.rule_of(2))
+        builders: dict[Any, EncodingBuilder] = {}
         self.n_votes = 0
         for objects, partitions, raw in self._rows():
             self.objects.add(objects)
             self.partitions.add(partitions)
-            builder.add(raw)
+            here = partitions.dictionary_encode()
+            values = here.dictionary.to_pylist()
+            for place, rows in _places(here.indices.to_numpy()):
+                value = values[place]
+                if value not in builders:
+                    rule = table.rule_of(2)
+                    builders[value] = EncodingBuilder(str(value), is_text=table.is_text, rule=rule)
+                builders[value].add(_rows_of(raw, rows))
             self.n_votes += len(objects)
         if not self.n_votes:
             raise InvalidInputError(f"{table.where} has no rows; give at least one label.")
         self.objects.gather()
         self.partitions.gather()
-        self.encoding = builder.build()
+        self.encodings = [builders[value].build() for value in self.partitions.values.to_pylist()]
 
     def _rows(self) -> Iterator[tuple[Any, Any, Any]]:
         first = 0
@@ -468,17 +462,17 @@ class _Long:
             votes["label"] = np.concatenate([labels for _, _, labels in waiting])
             votes = votes[votes["label"] != MISSING]
             waiting.clear()
-            parts = votes["object"] // per_part
-            order = np.argsort(parts, kind="stable")
-            numbers, starts = np.unique(parts[order], return_index=True)
-            for number, own in zip(numbers, np.split(votes[order], starts[1:]), strict=True):
+            for number, own in _places(votes["object"] // per_part):
                 with (folder / str(number)).open("ab") as file:
-                    file.write(own.tobytes())
+                    file.write(votes[own].tobytes())
 
         n_waiting = 0
         for objects, partitions, raw in self._rows():
-            labels = self.encoding.encode(raw)
-            waiting.append((objects, self.partitions.codes(partitions), labels))
+            codes = self.partitions.codes(partitions)
+            labels = np.empty(len(codes), np.int32)
+            for u, own in _places(codes):
+                labels[own] = self.encodings[u].encode(_rows_of(raw, own))
+            waiting.append((objects, codes, labels))
             n_waiting += len(labels)
             if n_waiting >= VALUES_TOGETHER:
                 flush()
@@ -491,6 +485,18 @@ class _Long:
         return sorted(folder.iterdir(), key=lambda path: int(path.name))
 
 
+def _places(numbers: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield each of the numbers that are there, ascending, and where it is."""
+    order = np.argsort(numbers, kind="stable")
+    found, starts = np.unique(numbers[order], return_index=True)
+    yield from zip(found.tolist(), np.split(order, starts[1:]), strict=True)
+
+
+def _rows_of(raw: Any, rows: np.ndarray) -> Any:
+    """Return some rows of a column of numpy or Arrow."""
+    return raw[rows] if isinstance(raw, np.ndarray) else raw.take(rows)
+
+
 def _without_repeats(votes: np.ndarray, found: _Long, names: Sequence[str]) -> np.ndarray:
     """Return votes in order, each once; refuse two labels of an object in a partition."""
     votes = votes[np.lexsort((votes["label"], votes["partition"], votes["object"]))]
@@ -500,7 +506,7 @@ def _without_repeats(votes: np.ndarray, found: _Long, names: Sequence[str]) -> n
     differs = np.flatnonzero(is_same & (votes["label"][1:] != votes["label"][:-1]))
     if differs.size:
         one, other = votes[differs[0]], votes[differs[0] + 1]
-        values = found.encoding.values.tolist()
+        values = found.encodings[one["partition"]].values.tolist()
         raise InvalidInputError(
             f"{found.objects.name} {found.objects.values[int(one['object'])].as_py()!r} has the labels "
             f"{values[one['label']]!r} and {values[other['label']]!r} of {found.partitions.name} "

@@ -200,9 +200,7 @@ def encode_labels(
     is_first = table.may_be_other
     for codes in codes_of(table, encodings, dtype, rows):
         if is_first:
-            refuse_other_matrices(codes.T, table.n_rows, table.where)
-            if table.ids is None:
-                refuse_long(codes.T, [encoding.name for encoding in encodings], table.where)
+            refuse_other_rows(table, codes.T, encodings)
             is_first = False
         n_labeled += np.count_nonzero(codes != MISSING, axis=1)
         yield np.ascontiguousarray(codes.T)
@@ -212,6 +210,13 @@ def encode_labels(
             f"partition {encodings[changed[0]].name!r} changed while it was read; "
             "pass labels that do not change."
         )
+
+
+def refuse_other_rows(table: Table, codes: np.ndarray, encodings: Sequence[Encoding]) -> None:
+    """Raise InvalidInputError if the codes ``(n_rows, n_partitions)`` of the first rows are of no objects."""
+    refuse_other_matrices(codes, table.n_rows, table.where)
+    if table.ids is None or table.ids.facts.is_index:  # an index may only number the rows
+        refuse_long(codes, encodings, table.where)
 
 
 def codes_of(

@@ -268,13 +268,15 @@ def refuse_other_matrices(codes: np.ndarray, n_objects: int | None, where: str) 
         )
 
 
-def refuse_long(codes: np.ndarray, names: Sequence[str], where: str) -> None:
-    """Raise InvalidInputError for codes ``(n_rows, n_columns)`` that look like one row for each label.
+def refuse_long(codes: np.ndarray, encodings: Sequence[Any], where: str) -> None:
+    """Raise InvalidInputError for codes of the first rows that look like one row for each label.
 
-    In such a long table no two rows are of the same object and partition, but each of both has many rows.
-    Columns of partitions and labels are known by their names or, in a table of three, by that.
+    In such a long table no two rows are of the same object and partition, but each of both has many rows: of
+    a sorted table, one of them among the first rows. Columns of partitions and labels are known by their
+    names or, in a table of three, by that.
     """
     n_rows, n_columns = codes.shape
+    names = [encoding.name for encoding in encodings]
     voters = [c for c, name in enumerate(names) if _NAMES_OF_VOTERS.fullmatch(name)]
     votes = [c for c, name in enumerate(names) if _NAMES_OF_VOTES.fullmatch(name)]
     if n_columns > 2 and voters and len(votes) == 1:
@@ -287,9 +289,11 @@ def refuse_long(codes: np.ndarray, names: Sequence[str], where: str) -> None:
         things, voted_by = codes[:, thing].astype(np.int64), codes[:, voter]
         if len({thing, voter, label}) < 3 or np.min(things) < 0 or np.min(voted_by) < 0:
             continue
-        counts = [len(np.unique(column)) for column in (things, voted_by)]
         n_pairs = len(np.unique(things * (int(voted_by.max()) + 1) + voted_by))
-        if n_pairs < n_rows or 2 * max(counts) > n_rows:
+        if n_pairs < n_rows or 2 * min(len(np.unique(column)) for column in (things, voted_by)) > n_rows:
+            continue
+        counts = [len(encodings[c].values) for c in (thing, voter)]
+        if 2 * max(counts) > encodings[thing].n_labeled:
             continue
         if counts[0] < counts[1] and not voters:
             thing, voter = voter, thing

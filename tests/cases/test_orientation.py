@@ -396,6 +396,56 @@ def test_a_long_table_is_refused_as_labels(votes, route, tmp_path):
     assert Ensemble.from_labels(source, orientation="objects").n_partitions == 3
 
 
+WIDE = pd.DataFrame({f"run{u}": np.arange(40_000) * (u + 3) // 7 % 5 for u in range(5)})
+LONG = WIDE.reset_index(names="object").melt("object", var_name="run", value_name="label")
+LONGS = {
+    "as melt makes it": LONG,  # sorted by run, of which the first rows are the first alone
+    "sorted": LONG.sort_values(["object", "run"], ignore_index=True),
+    "filtered": LONG[LONG.index % 7 > 0],
+    "sampled": LONG.sample(frac=1, random_state=0),
+    "named": LONG.set_axis(pd.Index([f"v{row}" for row in range(len(LONG))], name="row")),
+    "of text": LONG.assign(label=LONG["label"].map("ABCDE".__getitem__))[1:],
+    "of numbers": LONG.assign(run=LONG["run"].str[3:].astype(int)).set_axis(["u", "v", "w"], axis=1)[::2],
+}
+
+
+@pytest.mark.parametrize("kind", LONGS)
+@pytest.mark.parametrize("route", ["pandas", "arrow", "csv", "parquet", "dask"])
+def test_a_long_table_of_any_index_is_refused_as_labels(kind, route, tmp_path):
+    votes, path = LONGS[kind], tmp_path / f"votes.{route}"
+    source = {
+        "pandas": lambda: votes,
+        "arrow": lambda: pa.Table.from_pandas(votes),
+        "csv": lambda: votes.to_csv(path),
+        "parquet": lambda: votes.to_parquet(path),
+        "dask": lambda: pytest.importorskip("dask.dataframe").from_pandas(votes, npartitions=3),
+    }[route]()
+    source = path if source is None else source
+    thing, voter, label = map(str, votes.columns)
+    with pytest.raises(InvalidInputError, match=f"object='{thing}', partition='{voter}', label='{label}'"):
+        Ensemble.from_labels(source)
+    with pytest.raises(InvalidInputError, match="bigcons import --long"):
+        bc.consensus(source, 3)  # reads Parquet where it is
+    wide = WIDE if route != "dask" else pytest.importorskip("dask.dataframe").from_pandas(WIDE, npartitions=3)
+    assert Ensemble.from_labels(wide).n_partitions == 5
+
+
+def test_a_table_with_a_column_of_ids_is_no_long_table():
+    wide = pd.DataFrame({"cell": list("uvwxyz"), "run1": [0, 0, 1, 1, 2, 2], "run2": [0, 1] * 3, "label": 0})
+    with pytest.raises(InvalidInputError, match="may be a long table"):
+        Ensemble.from_labels(wide.drop(columns="cell").set_axis([2, 3, 5, 7, 8, 9]))
+    assert Ensemble.from_labels(wide, id="cell").names == ["run1", "run2", "label"]
+
+
+@pytest.mark.parametrize("n_clusters", [3, 200, 1_000])
+@pytest.mark.parametrize("index", [None, "name"])
+def test_three_partitions_are_no_long_table(n_clusters, index):
+    random = np.random.default_rng(0)
+    wide = pd.DataFrame(random.integers(n_clusters, size=(20_000, 3)), columns=list("abc"))
+    wide.index.name = index
+    assert Ensemble.from_labels(wide).n_partitions == 3
+
+
 @pytest.mark.parametrize(
     "route", ["pandas", "shuffled", "polars", "csv", "parquet", "index.parquet", "array"]
 )
@@ -442,6 +492,46 @@ def test_from_long__of_text_with_missing_labels():
     ensemble = Ensemble.from_long(votes, **by, missing={"l": "Unknown"})
     assert ensemble.ids.tolist() == ["a", "b", "c"]
     assert values_of(ensemble) == [[None, "ham"], ["spam", None], [None, None]]
+
+
+MIXED = pd.DataFrame(
+    {
+        "float": [0.0, np.nan, 2.0, 2.0],
+        "int": [3, -1, 3, 4],
+        "text": pd.Series(["red", None, "blue", "red"], dtype=object),
+        "numbers as text": pd.Series(["1", "2", None, "1"], dtype=object),
+        "bool": pd.Series([True, False, None, True], dtype=object),
+    }
+).set_axis(pd.Index(list("abcd"), name="o"))
+
+
+@pytest.mark.parametrize("kind", ["as it is", "shuffled", "without gaps", "csv"])
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_from_long__of_what_melt_makes_of_partitions_of_all_types(kind, is_stored, tmp_path):
+    long = MIXED.reset_index().melt("o", var_name="run", value_name="label")
+    assert long["label"].dtype == object
+    source = {
+        "as it is": lambda: long,
+        "shuffled": lambda: long.sample(frac=1, random_state=0),
+        "without gaps": lambda: long.dropna(),
+        "csv": lambda: long.to_csv(tmp_path / "long.csv", index=False) or tmp_path / "long.csv",
+    }[kind]()
+    out = tmp_path / "e.zarr" if is_stored else None
+    found = Ensemble.from_long(source, object="o", partition="run", label="label", out=out)
+    wide = Ensemble.from_labels(MIXED).select(found.names)
+    assert sorted(found.names) == sorted(MIXED)
+    assert found.ids.tolist() == list("abcd")
+    if kind == "csv":  # which has no types: the text of each partition is that of numbers, or not
+        names = [name for name in found.names if name not in ("bool", "numbers as text")]
+        found, wide = found.select(names), wide.select(names)
+    assert values_of(found) == values_of(wide)
+    with pytest.raises(InvalidInputError, match="partition 'int' has labels of type int and str"):
+        Ensemble.from_long(
+            pd.concat([long, pd.DataFrame({"o": ["e"], "run": ["int"], "label": ["x"]})]),
+            object="o",
+            partition="run",
+            label="label",
+        )
 
 
 @pytest.mark.parametrize(

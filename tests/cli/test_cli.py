@@ -542,6 +542,21 @@ def test_demo__resumes_when_it_was_interrupted_and_shows_a_table(run, monkeypatc
     assert Path("bigcons-demo/ensemble.zarr/manifest.json").stat().st_mtime_ns == made
 
 
+@pytest.mark.slow
+def test_demo__leaves_the_figure_out_without_matplotlib(run, monkeypatch):
+    Path("bigcons-demo").mkdir()
+    for name in ("demo.png", "demo.json"):
+        Path("bigcons-demo", name).write_text("{}")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    ended = run("demo --size 500")
+    assert ended.exit_code == 0, ended.output
+    (line,) = [line for line in ended.stdout.splitlines() if "figure" in line.lower()]
+    assert line.startswith("The figure is left out: ")
+    assert line.endswith("matplotlib, which is not installed; run pip install 'bigcons[plot]'.")
+    assert "\nconsensus tree  " in ended.stdout
+    assert names("bigcons-demo") == ["consensus.zarr", "demo.json", "ensemble.zarr", "truth.npy"]
+
+
 def test_sample_data__runs_as_it_suggests(run):
     made = run("sample-data features.csv --truth truth.parquet --size 300")
     assert made.exit_code == 0, made.output

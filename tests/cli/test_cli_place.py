@@ -82,10 +82,15 @@ def test_place__warns_of_rows_unlike_those_of_the_ensemble(made):
         made / "far.csv", index=False
     )
     result = bigcons(made, "place far.csv --with out/ -o far_placed.csv --json")
-    assert "Warning: values of text that did not occur in the ensemble: 'city' in 1 row.\n" in result.stderr
+    assert "did not occur where the ensemble was made: 'city' in 1 row; they count as none" in result.stderr
     assert "of the rows are far from all centers: they are unlike those of the ensemble" in result.stderr
     assert json.loads(result.stdout)["n_unseen"] == {"city": 1}
     assert bigcons(made, "place new.csv --with out/ -o near_placed.csv").stderr == ""
+    unknown = frame.where((frame.index > 1)[:, None] | (frame.columns == "customer_id"))
+    unknown.to_csv(made / "unknown.csv", index=False)
+    result = bigcons(made, "place unknown.csv --with out/ -o unknown_placed.csv")
+    assert "unknown.csv has 2 rows without a known value in any feature, and so without" in result.stderr
+    assert pd.read_csv(made / "unknown_placed.csv")["label"].eq(-1).sum() == 2
 
 
 def test_place__new_customers_without_any_cleaning(made):

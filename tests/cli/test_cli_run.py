@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from importlib import import_module
 from pathlib import Path
 
@@ -124,17 +125,44 @@ def test_run__again_finds_its_results_and_other_parameters_are_refused(run, tmp_
     for options, remedy in (("-k 4", "-m tree -k 4"), ("-m best -k 3", "-m best -k 3")):
         other = run(options)
         assert other.exit_code == 1
-        assert f"solve it by `bigcons solve out/ensemble.zarr {remedy} -o OTHER`" in other.stderr
+        assert (
+            f"Solve the ensemble that is there by `bigcons solve out/ensemble.zarr {remedy} -o OTHER`"
+            in other.stderr
+        )
     other = run("--random-state 1")
     assert other.exit_code == 1
     assert "seed=0, not 1" in other.stderr
     assert run("--random-state 1 --overwrite --base-clusters 4 -m mixture").exit_code == 0
     assert Ensemble.open("out/ensemble.zarr").provenance["n_clusters"] == [4, 4]
-    by_k = run("--random-state 1 -k 7 -m mixture")
-    assert by_k.exit_code == 1
-    assert "made with --base-clusters 4:4, not 2:14 (by default 2 to twice -k)" in by_k.stderr
-    assert "`bigcons solve out/ensemble.zarr -k K -o OTHER`" in by_k.stderr
-    assert "made with --base-clusters 4:4, not " in run("--random-state 1 --base-clusters split").stderr
+    other = run("--random-state 1 --base-clusters split")
+    assert "made with --base-clusters 4:4, not 9:29; leave the option out to use it as it is" in other.stderr
+    other = run("--random-state 1 --n-partitions 17")
+    assert "n_partitions=16, not 17" in other.stderr
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("made", ["-k auto", "-k 9", "-k 3 --base-clusters 4 --n-partitions 12"])
+def test_run__with_another_k_uses_the_ensemble_that_is_there(run, tmp_path, made):
+    def call(words):
+        return CliRunner().invoke(main, f"run features.npy -o out/ {words}".split())
+
+    assert call(f"{made} --n-partitions 8" if "partitions" not in made else made).exit_code == 0
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out/ensemble.zarr").rglob("*")}
+    refused = call("-k 6")
+    assert refused.exit_code == 1
+    n_partitions, clusters = {"-k auto": (8, "2 to 10"), "-k 9": (8, "2 to 18")}.get(made, (12, "4 to 4"))
+    assert (
+        f"out/ensemble.zarr is used as it is, {n_partitions} partitions into {clusters} clusters"
+        in refused.stderr
+    )
+    assert "`bigcons solve out/ensemble.zarr -m tree -k 6 -o OTHER`" in refused.stderr  # it has a consensus
+    shutil.rmtree(tmp_path / "out" / "consensus.zarr")
+    used = call("-k 6")
+    assert used.exit_code == 0, used.output
+    assert used.stderr.count("is used as it is") == 1
+    assert Consensus.open("out/consensus.zarr").parameters["n_clusters"] == 6
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out/ensemble.zarr").rglob("*")} == before
+    assert "made with --base-clusters" in call("-k 6 --base-clusters 2:11").stderr
 
 
 @pytest.mark.usefixtures("here")

@@ -524,6 +524,11 @@ def test_kmeans__after_kill_9_only_the_unfinished_partitions_are_made(tmp_path, 
     np.testing.assert_array_equal(labels, make(points, n_partitions=n_done + 2, algorithm=algorithm))
 
 
+@pytest.mark.parametrize("n_clusters", [[2, 9], range(2, 10), (np.int64(2), np.int64(9))])
+def test_kmeans__takes_a_range_in_any_form(points, n_clusters):
+    np.testing.assert_array_equal(make(points, n_clusters=n_clusters), make(points, n_clusters=(2, 9)))
+
+
 # Errors
 
 
@@ -539,6 +544,10 @@ def test_kmeans__after_kill_9_only_the_unfinished_partitions_are_made(tmp_path, 
         ({"resume": "no"}, "resume='no' is not a boolean"),
         ({"n_clusters": (5, 2)}, r"n_clusters=\(5, 2\) is not a range; .*low first"),
         ({"n_clusters": (2, 3, 4)}, "is not a range"),
+        ({"n_clusters": 2.5}, r"type float; use an integer >= 1, or \(low, high\), both included"),
+        ({"n_clusters": {2, 9}}, r"type set; use an integer >= 1, or \(low, high\), both included"),
+        ({"n_clusters": range(9, 2)}, r"range\(9, 2\) has type range; use an integer >= 1, or \(low, high\)"),
+        ({"n_clusters": range(2, 9, 3)}, r"type range; use an integer >= 1, or \(low, high\)"),
         ({"sample": 0}, "sample=0"),
         ({"sample": 1.1}, "sample=1.1"),
         ({"sample": 0.0001}, "sample=0.0001 of n_objects=9000 is 1 objects, fewer than n_clusters=10"),

@@ -18,6 +18,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
 
 from bigcons import (
@@ -105,8 +106,10 @@ def test_clustering__encodes_new_rows_as_in_fit():
         np.testing.assert_array_equal(kept.predict(table[rows]), model.predict(table)[rows])
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(table[["x", "job"]])
-    with pytest.raises(InvalidInputError, match="'x'"):
-        model.predict(table.assign(x="many"))
+    for text in ("many", "1.5"):
+        message = f"'x' of features has text, such as '{text}', where it had numbers before; convert it"
+        with pytest.raises(InvalidInputError, match=message):
+            model.predict(table.assign(x=text))
 
 
 def test_methods__draw_from_numpy_s_global_state_without_a_seed(table):
@@ -233,6 +236,38 @@ def test_generator__labels_new_objects_by_the_nearest_center(blobs):
     np.testing.assert_array_equal(generator.transform(features[400:]), found[400:])
     more = EnsembleGenerator(9, n_clusters=(2, 7), random_state=0, client="serial").fit(features[:400])
     np.testing.assert_array_equal(more.transform(features)[:, :6], found)
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32", "lists", "frame", "nullable", "piped"])
+def test_estimators_of_features__take_missing_numbers(kind, blobs):
+    values = blobs[0].astype(np.float32).astype(float)
+    values[::7, 2] = values[::9, 5] = np.nan
+    source = {
+        "float64": lambda: values,
+        "float32": lambda: values.astype(np.float32),
+        "lists": values.tolist,
+        "frame": lambda: pd.DataFrame(values),
+        "nullable": lambda: pd.DataFrame(values).astype("Float64").set_axis(list("abcdefgh"), axis=1),
+        "piped": lambda: values,
+    }[kind]()
+    of_array = ConsensusClustering(5, random_state=0).fit(values)
+    model = ConsensusClustering(5, random_state=0)
+    assert get_tags(model).input_tags.allow_nan
+    if kind == "piped":
+        model = make_pipeline(StandardScaler(), model).fit(source)
+        assert adjusted_rand(blobs[1], model[-1].labels_) > 0.9
+    else:
+        np.testing.assert_array_equal(model.fit(source).labels_, of_array.labels_)
+    assert adjusted_rand(model.predict(source), of_array.labels_) > 0.99
+    values[3, 3] = np.inf
+    with pytest.raises(ValueError, match="inf"):
+        model.fit(values)
+    with pytest.raises(ValueError, match="inf"):
+        of_array.predict(values)
+    whole = ConsensusClustering(5, random_state=0).fit(blobs[0])
+    expected = whole.predict(blobs[0])
+    assert adjusted_rand(whole.predict(np.where(np.isinf(values), np.nan, values)), expected) > 0.9
+    assert not get_tags(ConsensusClustering(generator=FunctionTransformer())).input_tags.allow_nan
 
 
 def test_generator__takes_the_features_of_an_anndata(blobs):
