@@ -12,6 +12,7 @@ from bigcons.metrics import adjusted_rand
 from bigcons.overlaps.eigenvectors import spectrum
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.tree import Groups, nearest_of_rows, nearest_pivots
+from bigcons.progress import Progress, report_progress_to
 from bigcons.solving.estimator import ConsensusClusterer
 from bigcons.stores.clusters import NClustersChoice, evidence, numbers_of_large
 from tests.naive import tree as naive
@@ -240,6 +241,27 @@ def test_nearest_of_rows__are_those_of_the_product(n_columns):
     np.testing.assert_allclose(alike, [largest for _, largest in expected], rtol=1e-14)
     given[0].data[:] *= 0.0
     assert not np.any(nearest_of_rows(*given))
+
+
+def test_choose__reports_each_doubling_and_each_half():
+    told = []
+
+    class Listener(Progress):
+        def start(self, what, total, unit):
+            self.of = [what, total, 0]
+            told.append(self.of)
+
+        def advance(self, n):
+            self.of[2] += n
+
+    noise = np.random.default_rng(0).integers(4, size=(3000, 12))
+    with report_progress_to(Listener):
+        ConsensusTree("auto", random_state=0, client="serial").fit(noise)
+    merged = [what for what, *_ in told if what.startswith("merge ")]
+    assert merged[:2] == [f"merge {n} groups to choose n_clusters" for n in (30, 60)]
+    halves = {what: (total, done) for what, total, done in told if "halves" in what}
+    assert len(halves) == 3
+    assert set(halves.values()) == {(8, 8)}
 
 
 @pytest.mark.parametrize("labels", [np.zeros((5, 3), int), [[0]], [[0, -1], [-1, 0]], np.eye(3, dtype=int)])
