@@ -106,7 +106,8 @@ def run(
     truth, `bigcons score`. FEATURES is one table or several, as for `bigcons generate`, and need not fit in
     memory; each step keeps to the memory budget, and has a process of its own. A budget that is too small for
     the method is refused before generating begins. Repeating the command resumes an interrupted run and finds
-    the result of a finished one. What was chosen is printed, with the time of each step.
+    the result of a finished one. What was chosen is printed, with the time of each step, and at the end the
+    columns of few values, if any, of which each cluster has only one.
     """
     from bigcons.tables.files import StandardInput, is_text_path, refuse_missing
     from bigcons.tables.select import select

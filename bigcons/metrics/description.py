@@ -279,9 +279,10 @@ class _Column:
         if self._shift is None and numbers.size:
             self._shift = float(numbers.mean())
         self._has_negative = self._has_negative or bool((numbers < 0).any())
-        if self._values is not None:
-            self._values = np.union1d(self._values, numbers)
-            self._values = self._values if self._values.size <= self._n_clusters else None
+        for values in (numbers[: self._n_clusters + 1], numbers):  # mostly, a few show that there are many
+            if self._values is not None:
+                self._values = np.union1d(self._values, values)
+                self._values = self._values if self._values.size <= self._n_clusters else None
         numbers = numbers - (self._shift or 0.0)
         for row, weights in zip(self._sums, (None, numbers, numbers**2), strict=True):
             row += np.bincount(codes, weights, self._n_clusters)
