@@ -168,7 +168,7 @@ def _told_clusters(report: Content) -> str:
 
 def _told_profiles(report: Content) -> str:
     assert report.profiles is not None  # noqa: S101 - the caller has asked
-    numbers, categories, left_out, dates = report.profiles
+    numbers, categories, left_out, dates, _ = report.profiles
     of_cluster: dict[int, tuple[list[Any], list[Any]]] = {}
     for place, table in ((0, numbers), (0, dates), (1, categories)):
         for row in _rows(table):

@@ -175,7 +175,7 @@ class Report:
             self.tree = consensus_tree(self._ensemble, random_state=0, client=client)
         self.facts: dict[str, Any] = _facts(source, told, self.tree)
         self.warnings: list[str] = list(_warnings(source, told, self.clusters, self.partitions, self.tree))
-        self.notes: list[str] = list(_notes(self.partitions))
+        self.notes: list[str] = list(_notes(self.partitions, self.profiles))
         self._pictures: list[Drawn] = []
         if pictures:
             n_clusters = self.clusters.num_rows
@@ -469,8 +469,10 @@ def _warnings(
     )
 
 
-def _notes(partitions: Any) -> Iterable[str]:
-    """Yield what is worth knowing and needs no caution, one sentence each."""
+def _notes(partitions: Any, profiles: ClusterProfiles | None) -> Iterable[str]:
+    """Yield what is worth knowing and needs no caution, one or two sentences each."""
+    if profiles is not None and profiles.followed:
+        yield profiles.followed_in_words()
     yield from _of_partitions(
         partitions,
         "redundancy",

@@ -185,6 +185,60 @@ def test_profiles__count_numbers_that_are_named_as_categories(missing):
     assert found.categories["category"].to_pylist() == values
 
 
+def drawn(truth, **columns):
+    """Return a table of four columns of Gaussians around the classes, and of others."""
+    rng = np.random.default_rng(0)
+    centers = 6.0 * rng.normal(size=(truth.max() + 1, 4))
+    points = centers[truth] + rng.normal(size=(truth.size, 4))
+    return pa.table({f"x{c}": points[:, c] for c in range(4)} | columns)
+
+
+def test_profiles__name_the_columns_of_few_values_that_clusters_follow():
+    rng = np.random.default_rng(1)
+    truth, is_member = rng.integers(5, size=1000), rng.random(1000) < 0.5
+    both, one = 2 * truth + is_member, is_member.astype(int)
+    few = rng.random(1000) < 0.02
+    for labels in (both, one):
+        for values in (
+            is_member, one, one - 0.5, np.where(is_member, "yes", "no"), pa.array(is_member, mask=few),
+            is_member ^ (rng.random(1000) < 0.01), pa.array(np.int32(one), pa.date32()),
+        ):  # fmt: skip
+            assert cluster_profiles(drawn(truth, member=values), labels).followed == ["member"]
+        two = drawn(truth, member=is_member, code=np.array(["a", "b"])[one])
+        assert cluster_profiles(two, labels).followed == ["member", "code"]
+        for values in (is_member ^ (rng.random(1000) < 0.2), rng.random(1000) < 0.5, np.ones(1000), few):
+            assert cluster_profiles(drawn(truth, other=values), labels).followed == []
+    assert cluster_profiles(drawn(truth, member=pa.array(is_member, mask=is_member)), one).followed == []
+    assert cluster_profiles(drawn(truth, member=is_member), np.zeros(1000, int)).followed == []
+
+
+def test_profiles__name_no_columns_where_clusters_are_what_most_have_in_common():
+    truth = np.random.default_rng(1).integers(5, size=1000)
+    assert cluster_profiles(drawn(truth), truth).followed == []
+    assert cluster_profiles(drawn(truth, same=truth), truth).followed == ["same"]
+    words = {f"w{c}": np.roll(np.array(list("abcde")), c)[truth] for c in range(4)}
+    assert cluster_profiles(drawn(truth, **words), truth).followed == list(words)
+    assert cluster_profiles(drawn(truth, **words, w4=words["w0"]), truth).followed == []
+    assert cluster_profiles(pa.table(words), truth).followed == []
+
+
+def test_profiles__of_sparse_features_are_those_of_dense_ones():
+    sparse = pytest.importorskip("scipy.sparse")
+    values = np.where(np.arange(60)[:, None] % np.arange(2, 6) == 0, 2.0, 0.0)
+    found, expected = (cluster_profiles(of, np.arange(60) % 2) for of in (sparse.csr_array(values), values))
+    assert found == expected
+
+
+def test_report__notes_that_clusters_follow_a_column(tmp_path):
+    rng = np.random.default_rng(0)
+    is_member = rng.random(300) < 0.5
+    model = MCLA(2, random_state=0).fit(np.column_stack([is_member, is_member, is_member]))
+    features = drawn(rng.integers(3, size=300), member=is_member)
+    (note,) = Report(model, features=features, pictures=False).notes
+    assert note.startswith("The clusters follow 'member': ")
+    assert Report(model, features=features, drop="member", pictures=False).notes == []
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", None])
 @pytest.mark.parametrize("missing", [["?", "-99"], {"spend": ["?"], "age": [-99], "kind": "?"}])
 def test_profiles__leave_out_what_is_named_as_missing(tmp_path, missing, suffix):

@@ -43,7 +43,8 @@ from bigcons.cli.solve import (
     results_of,
     shown_results,
 )
-from bigcons.errors import ExecutionError, InvalidInputError, StoreExistsError
+from bigcons.errors import ExecutionError, InvalidInputError, MemoryBudgetError, StoreExistsError
+from bigcons.memory import PROCESS_BYTES, parse_size
 
 
 @click.command()
@@ -104,7 +105,8 @@ def run(
     memory; each step keeps to the memory budget, and has a process of its own. A budget that is too small for
     the method is refused before generating begins. Repeating the command resumes an interrupted run and finds
     the result of a finished one; an ensemble that is there is used for another -k, too, unless
-    --base-clusters or --n-partitions ask for others. What was chosen is printed, with the time of each step.
+    --base-clusters or --n-partitions ask for others. What was chosen is printed, with the time of each step,
+    and at the end the columns of few values, if any, of which each cluster has only one.
     """
     from bigcons.tables.files import StandardInput, is_text_path, refuse_missing
     from bigcons.tables.select import select
@@ -138,12 +140,13 @@ def run(
         "client": client,
     }
     # generating leaves a hundred megabytes behind, for which the memory of the solve has no room
-    generating = _in_a_process(
+    generating, is_sparse = _in_a_process(
         _generate, table, (classes, column), making, asked, (method, parameters, consensus_path)
     )
 
     from bigcons.methods import METHODS
     from bigcons.metrics.clusterings import OF_TRUTH, truth_table
+    from bigcons.metrics.description import cluster_profiles
     from bigcons.stores.consensus import Consensus
     from bigcons.stores.ensemble import Ensemble
 
@@ -201,6 +204,13 @@ def run(
         scores = {name: criterion(counts) for name, criterion in OF_TRUTH.items()}
         result["scores"] = {"truth_rows": joined, "n_judged": int(counts.sum()), **scores}
     solved = Consensus.open(consensus_path)
+    result["followed"], followed = None, ""
+    if not is_sparse:  # else of very many columns, none of which stands out
+        # what the process may hold of data; where no block of them fits, it remains unknown
+        left = max(parse_size(memory) - PROCESS_BYTES, 1000)
+        with suppress(MemoryBudgetError):
+            profiles = cluster_profiles(select(source, **chosen), solved, memory=left)
+            result["followed"], followed = profiles.followed, profiles.followed_in_words()
     shown = {
         "ensemble": {
             "ensemble": ensemble_path,
@@ -222,6 +232,8 @@ def run(
     export = ["bigcons", "export", consensus_path]
     commands = [join([*report, "-o", f"{folder}.html"]), join([*export, "-o", f"{folder}-labels.csv"])]
     emit(result, "\n\n".join([facts(shown), ending(solved, commands)]))
+    if followed:
+        click.echo(followed, err=True)
 
 
 def _cluster_word(n_clusters: int | range | str) -> str:
@@ -235,11 +247,11 @@ def _generate(
     making: dict[str, Any],
     asked: dict[str, Any],
     solving: tuple[str, dict[str, Any], str],
-) -> float | None:
-    """Generate the ensemble, once it is known that it can be solved and scored; return the seconds taken.
+) -> tuple[float | None, bool]:
+    """Generate the ensemble, once it is known that it can be solved and scored.
 
-    That is None for one that is there, which need not be as this command would make it by default, but as far
-    as it is ``asked`` for.
+    Return the seconds taken, None for one that is there, and whether the features are sparse. One that is
+    there need not be as this command would make it by default, but as far as it is ``asked`` for.
     """
     from bigcons import generate
     from bigcons.generate.kmeans import drawn_clusters, drawn_range
@@ -292,7 +304,7 @@ def _generate(
         )
         METHODS[method](**parameters).check_plan(PlannedEnsemble(out, data.n_objects, drawn), consensus)
     generate.kmeans(data, **making)
-    return None if made is not None else time.perf_counter() - began
+    return None if made is not None else time.perf_counter() - began, data.is_sparse
 
 
 # A process of its own

@@ -1,4 +1,4 @@
-"""Agglomeration of groups of objects by their tables, and naive Bayes placement of objects in clusters.
+"""Groups of objects: their nearest centers, agglomeration by tables, and naive Bayes placement in clusters.
 
 A table is ``(G, B)`` float64: how many objects of each group are in each base cluster; partition u has the
 base clusters from ``offsets[u]`` to before ``offsets[u + 1]``. Rows add up when groups merge.
@@ -60,17 +60,21 @@ def cost_of(rule, whole, columns, shares, starts, seen, counts, gains, a, b, unk
     ``whole`` (B,): the shares of a, see `spread_row`.
     """
     together, pairs, summed, squares = 0.0, 0.0, 0.0, 0.0
+    first, second, own, listed, begins = seen[a], seen[b], shares[b], columns[b], starts[b]
+    stop = np.uint64(0)
     for u in range(counts.shape[0]):
-        if seen[a, u] == 0.0 or seen[b, u] == 0.0 or counts[u] == 0.0:
+        start, stop = stop, np.uint64(begins[u + 1])
+        if first[u] == 0.0 or second[u] == 0.0 or counts[u] == 0.0:
             continue
-        pairs += counts[u] * seen[a, u] * seen[b, u]
+        pairs += counts[u] * first[u] * second[u]
         if rule == AVERAGE:
-            for at in range(starts[b, u], starts[b, u + 1]):
-                together += gains[columns[b, at]] * whole[columns[b, at]] * shares[b, at]
+            for at in range(start, stop):
+                e = np.uint64(listed[at])
+                together += gains[e] * whole[e] * own[at]
         else:
             alike = 0.0
-            for at in range(starts[b, u], starts[b, u + 1]):
-                alike += whole[columns[b, at]] * shares[b, at]
+            for at in range(start, stop):
+                alike += whole[np.uint64(listed[at])] * own[at]
             x = max(1.0 - alike, 0.0)
             summed += counts[u] * x
             squares += counts[u] * x * x
@@ -159,6 +163,38 @@ def nearest_of(costs, is_gone, a):
         if not is_gone[b] and b != a and (best == a or costs[a, b] < costs[a, best]):
             best = b
     return best
+
+
+@jit
+def find_nearest(starts, columns, values, center_starts, centers, shares, n_centers, groups, alike):
+    """Find the center that has most in common with each row of a sparse matrix.
+
+    Row i has ``values`` in ``columns`` from ``starts[i]`` to before ``starts[i + 1]``; column b is in
+    ``centers`` with ``shares`` from ``center_starts[b]`` to before ``center_starts[b + 1]``. A row and a
+    center have in common the sum of the products of what both have, which is never negative. Sets ``groups``
+    (rows,) to the first of the centers that are at most 1e-9 below the largest, and ``alike`` (rows,) to the
+    largest, and leaves both where nothing is in common.
+    """
+    scores, met = zeros(n_centers, np.float64), empty(n_centers + 1, np.int64)
+    for i in range(groups.shape[0]):
+        n, largest, first = np.uint64(0), 0.0, n_centers
+        for q in range(np.uint64(starts[i]), np.uint64(starts[i + 1])):
+            value, b = values[q], np.uint64(columns[q])
+            for e in range(np.uint64(center_starts[b]), np.uint64(center_starts[b + np.uint64(1)])):
+                product, k = value * shares[e], np.uint64(centers[e])
+                if product > 0.0:
+                    met[n] = k  # overwritten by the next unless it is new
+                    n += np.uint64(scores[k] == 0.0)
+                    scores[k] += product
+        for at in range(n):
+            largest = max(largest, scores[met[at]])
+        for at in range(n):
+            k = met[at]
+            if scores[k] >= largest - 1e-9 and k < first:
+                first = k
+            scores[k] = 0.0
+        if n:
+            groups[i], alike[i] = first, largest
 
 
 # Current cluster of an object that is not placed.

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, shown
 from bigcons.memory import BLOCK_ROWS, parse_size, rows_within
 from bigcons.metrics.clusterings import LabelColumn
 from bigcons.metrics.confidence import adjusted_rand_of_partitions, sampled_rows
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MAX_CATEGORIES = 1000
 """Columns with more distinct values are text, which names objects or is prose, not categories."""
 
+FOLLOWED = 0.9
+"""The share of the variance of a column of few values that is between clusters which follow it."""
+
 
 class ClusterProfiles(NamedTuple):
     """What is in each cluster; see `cluster_profiles`."""
@@ -40,6 +43,19 @@ class ClusterProfiles(NamedTuple):
     """Why columns are in none of these, by name."""
     dates: pa.Table
     """One row per cluster and column of dates."""
+    followed: list[str]
+    """Columns of few values of which each cluster has one, where most columns are not like that."""
+
+    def followed_in_words(self) -> str:
+        """Return what the clusters follow in a sentence, empty if it is nothing."""
+        if not self.followed:
+            return ""
+        is_one = len(self.followed) == 1
+        return (
+            f"The clusters follow {shown(self.followed)}: almost all objects of a cluster have the same "
+            f"value of {'it' if is_one else 'each of them'}. If that is no finding, make partitions without "
+            f"{'it' if is_one else 'them'} (drop=, --drop)."
+        )
 
 
 def cluster_profiles(
@@ -60,6 +76,11 @@ def cluster_profiles(
     that have a value, its share ``overall``, and its ``lift``, one over the other. The table ``dates`` is as
     ``numbers``, without ``lift``: ``mean`` and ``overall`` are dates, and ``std`` is in days.
 
+    The list ``followed`` has the columns, at most half of those that vary, that the clusters repeat: text,
+    and booleans or numbers with no more different values than there are clusters, whose variance is at least
+    90 % between the clusters; of text, that of its one-hot columns (Goodman and Kruskal's tau). If objects
+    have no value, the share is counted of all objects.
+
     Parameters
     ----------
     features
@@ -75,7 +96,7 @@ def cluster_profiles(
     memory
         For reading and counting, besides what the process holds.
 
-    One pass over the features and two over the labels. Memory for a block and, of each cluster, three
+    One pass over the features and two over the labels. Memory for a block and, of each cluster, four
     numbers per column and up to 1,000 counts per column of text. Raises InvalidInputError for names of no
     columns and another number of rows, MemoryBudgetError if the counts do not fit.
 
@@ -113,9 +134,10 @@ def profile(
     positions = list(range(table.n_columns))
     types = table.column_types()
     n_text = sum(_kind(types[c]) == "text" for c in positions) if types is not None else 0
-    counted = column.n_clusters * (24 * len(positions) + 8 * MAX_CATEGORIES * (n_text + 1))
+    row_bytes = 8 * table.n_columns if table.is_sparse else table.row_bytes
+    counted = column.n_clusters * (32 * len(positions) + 8 * MAX_CATEGORIES * (n_text + 1))
     rows_that_fit = rows_within(
-        parse_size(memory), table.row_bytes + 64, fixed=int(table.held_bytes + counted), at_least=256,
+        parse_size(memory), row_bytes + 64, fixed=int(table.held_bytes + counted), at_least=256,
         what=f"counts of {column.n_clusters:,} clusters by {len(positions):,} columns",
     )  # fmt: skip
     found = [
@@ -123,13 +145,15 @@ def profile(
         for c in positions
     ]
     values_of_kept: list[dict[str, Any]] = [{} for _ in kept]
-    start = 0
+    start, n_labeled = 0, 0
     with progress("what is in each cluster", column.n_objects) as listener:
         for rows in table.blocks(min(rows_that_fit, BLOCK_ROWS), columns=positions):
+            rows = rows.toarray() if table.is_sparse else rows
             stop = start + count_rows(rows)
             if stop > column.n_objects:
                 raise _other_length(table, stop, column)
             codes = column.codes(start, stop)
+            n_labeled += int(np.count_nonzero(codes >= 0))
             first, last = np.searchsorted(kept, (start, stop))
             for place, of_column in enumerate(found):
                 values = rows[place] if isinstance(rows, list) else rows[:, positions[place]]
@@ -146,8 +170,12 @@ def profile(
         of_column.categories(column.values, n_categories) for of_column in found if of_column.kind == "text"
     ]
     left_out = {of_column.name: of_column.reason for of_column in found if of_column.reason}
+    shares = {of_column.name: of_column.between(n_labeled) for of_column in found if of_column.kind}
+    followed = [name for name, share in shares.items() if share >= FOLLOWED]
+    n_varying = np.count_nonzero(~np.isnan(list(shares.values())))
     profiles = ClusterProfiles(
-        *(_joined(numbers, _NUMBERS), _joined(texts, _CATEGORIES), left_out, _joined(dates, _DATES))
+        *(_joined(numbers, _NUMBERS), _joined(texts, _CATEGORIES), left_out, _joined(dates, _DATES)),
+        followed if 2 * len(followed) <= n_varying else [],
     )
     return profiles, values_of_kept
 
@@ -182,6 +210,8 @@ class _Column:
         """Number of values, their sum and the sum of their squares, less the shift."""
         self._shift: float | None = None
         self._has_negative = False
+        self._values: np.ndarray | None = np.empty(0)
+        """The different numbers; None if there are more than clusters."""
         self._codes: dict[str, int] = {}
         self._counts = np.zeros((n_clusters, 8), np.int64)
 
@@ -249,6 +279,10 @@ class _Column:
         if self._shift is None and numbers.size:
             self._shift = float(numbers.mean())
         self._has_negative = self._has_negative or bool((numbers < 0).any())
+        for values in (numbers[: self._n_clusters + 1], numbers):  # mostly, a few show that there are many
+            if self._values is not None:
+                self._values = np.union1d(self._values, values)
+                self._values = self._values if self._values.size <= self._n_clusters else None
         numbers = numbers - (self._shift or 0.0)
         for row, weights in zip(self._sums, (None, numbers, numbers**2), strict=True):
             row += np.bincount(codes, weights, self._n_clusters)
@@ -267,6 +301,24 @@ class _Column:
         counted = (positions >= 0) & (codes >= 0)
         cells = codes[counted] * self._counts.shape[1] + numbers[positions[counted]]
         self._counts += np.bincount(cells, minlength=self._counts.size).reshape(self._counts.shape)
+
+    def between(self, n_labeled: int) -> float:
+        """Return the share of the variance that is between clusters, times that of objects with a value.
+
+        0 of numbers with more values than clusters, NaN if no two values differ.
+        """
+        n, sums, squares = self._sums[0], self._sums[1][:, None], self._sums[2].sum()
+        values = self._values
+        if self.kind == "text":
+            sums = self._counts.astype(np.float64)
+            n, squares, values = sums.sum(axis=1), sums.sum(), np.flatnonzero(sums.any(axis=0))
+        if values is None:
+            return 0.0
+        if values.size < 2:
+            return np.nan
+        within = squares - (sums**2 / np.maximum(n, 1.0)[:, None]).sum()
+        total = squares - (sums.sum(axis=0) ** 2).sum() / n.sum()
+        return float((1.0 - within / total) * n.sum() / n_labeled)
 
     def numbers(self, clusters: np.ndarray) -> pa.Table:
         """Return the rows of the table of numbers."""

@@ -184,7 +184,8 @@ def search_sample(
     n_groups, is_full = max(FIRST_GROUPS, 2 * (most or 0)), False
     while True:
         sample = sample_for(n_groups)
-        groups = sample.groups(n_groups, at_any_scale=True)
+        with progress(f"merge {n_groups:,} groups to choose n_clusters", 0):
+            groups = sample.groups(n_groups, at_any_scale=True)
         n_found = len(groups.table)
         # Levels of the tree: the first is a single cluster, each later one divides a cluster more; the last,
         # of all groups, is left out if a partition divides one. A single cluster has no lifetime here.

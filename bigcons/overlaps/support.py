@@ -42,6 +42,7 @@ from bigcons.overlaps.tree import (
     most_probable,
     of_partitions,
 )
+from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.stores.clusters import least_objects, node_sums, numbers_of_large
 from bigcons.tables.labels import observed
@@ -87,15 +88,17 @@ class Halves(NamedTuple):
         firsts = [draw.permutation(M) < M // 2 for _ in range(4 if M > 1 else 0)]
         own = np.array([half for first in firsts for half in (first, ~first)]).reshape(-1, M)
         halves, draw = [], generator(SEED, "tree.halves.groups")
-        for is_own in own:
-            order = draw.permutation(len(groups.table))
-            known = groups.table[order], groups.reliable
-            starts, table, reliable = of_partitions(is_own, groups.offsets, *known)
-            trees, distinct = merge_groups(table, starts, groups.counts[is_own], reliable)
-            node = np.append(order, np.arange(order.size, 2 * order.size - 1))
-            trees = {name: tree._replace(sides=node[tree.sides]) for name, tree in trees.items()}
-            place = np.argsort(order)
-            halves.append(Half(trees, distinct[place][:, place]))
+        with progress("trees of the halves", len(own), "halves") as listener:
+            for is_own in own:
+                order = draw.permutation(len(groups.table))
+                known = groups.table[order], groups.reliable
+                starts, table, reliable = of_partitions(is_own, groups.offsets, *known)
+                trees, distinct = merge_groups(table, starts, groups.counts[is_own], reliable)
+                node = np.append(order, np.arange(order.size, 2 * order.size - 1))
+                trees = {name: tree._replace(sides=node[tree.sides]) for name, tree in trees.items()}
+                place = np.argsort(order)
+                halves.append(Half(trees, distinct[place][:, place]))
+                listener.advance(1)
         return cls(list(zip(halves[::2], halves[1::2], strict=True)), groups, labels, own)
 
     def support(self, name: str) -> Support:
@@ -106,13 +109,17 @@ class Halves(NamedTuple):
         """
         (groups, sizes, _, offsets, counts, reliable, trees, _), found = self.groups, []
         draw = generator(SEED, "tree.halves.objects")
-        for is_own in self.own:
-            order = draw.permutation(len(groups))
-            starts, own, of_own = of_partitions(is_own, offsets, self.labels[order], reliable)
-            if observed(own, starts).any():
-                other = Sample(own, starts, counts[is_own], of_own).groups(sizes.size, at_any_scale=True)
-                shared = common_objects(groups[order], other.groups)
-                found.append(reproduced(trees[name], other.trees[name], shared))
+        with progress("support by the halves", len(self.own), "halves") as listener:
+            for is_own in self.own:
+                order = draw.permutation(len(groups))
+                starts, own, of_own = of_partitions(is_own, offsets, self.labels[order], reliable)
+                if observed(own, starts).any():
+                    sample = Sample(own, starts, counts[is_own], of_own)
+                    known = sample.tables(sizes.size, at_any_scale=True)
+                    other = merge_groups(*known[2:], names=[name])[0][name]
+                    shared = common_objects(groups[order], known[0])
+                    found.append(reproduced(trees[name], other, shared))
+                listener.advance(1)
         if not found:
             return Support(*np.full((2, len(trees[name].sides)), np.nan))
         shares = np.array(found)
@@ -130,9 +137,11 @@ class Halves(NamedTuple):
             return np.full(most, np.nan)
         labeled, counts, placed = self.groups.groups >= 0, self.groups.counts, []
         groups, G, labels = self.groups.groups[labeled], self.groups.sizes.size, self.labels[labeled]
-        for is_own in self.own:
-            starts, own = of_partitions(is_own, self.groups.offsets, labels)
-            placed.append(most_probable(own, starts, counts[is_own], groups, left_out=True))
+        with progress("agreement of the halves", len(self.own), "halves") as listener:
+            for is_own in self.own:
+                starts, own = of_partitions(is_own, self.groups.offsets, labels)
+                placed.append(most_probable(own, starts, counts[is_own], groups, left_out=True))
+                listener.advance(1)
         found = np.empty((3, len(self.pairs), most))  # pairs of objects in one cluster of both, and of each
         for number, pair in enumerate(self.pairs):
             shared, done = np.zeros((G, G)), [0, 0]

@@ -241,6 +241,13 @@ class Sample:
         have in common with centers, and then E g^2 for E base clusters of a group; all base clusters then
         count as equally reliable.
         """
+        known = self.tables(n_groups, at_any_scale=at_any_scale)
+        return Groups(*known, *merge_groups(*known[2:]))
+
+    def tables(
+        self, n_groups: int, *, at_any_scale: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return `Groups` without trees: groups, sizes, table, offsets, weights and reliabilities."""
         found, labeled = np.full(self._labeled.size, -1), self._labeled
         with one_thread(user_api="blas"):
             if at_any_scale and not by_spectrum(len(self.labels), self.offsets[-1], n_groups):
@@ -259,8 +266,7 @@ class Sample:
                 found = most_probable(self.labels, self.offsets, self.counts, found)
         found[labeled] = np.unique(found[labeled], return_inverse=True)[1]
         T, sizes = counts_of(self.labels, self.offsets, found, int(found.max()) + 1)
-        known = T.T.copy(), self.offsets, self.counts, reliable
-        return Groups(found, sizes.astype(np.int64), *known, *merge_groups(*known))
+        return found, sizes.astype(np.int64), T.T.copy(), self.offsets, self.counts, reliable
 
     def most_probable(self, clusters: np.ndarray) -> np.ndarray:
         """Return the most probable of clusters (rows,) for each object, itself left out; -1 stays.
@@ -358,7 +364,7 @@ def nearest_centers(incidence: Any, offsets: np.ndarray, by_column: np.ndarray, 
     while seeds.size < n_groups and apart.any():
         n_drawn = min(max(n_groups // ROUNDS, 1), n_groups - seeds.size, int(np.count_nonzero(apart)))
         drawn = draw.choice(n, n_drawn, replace=False, p=apart**2 / (apart**2).sum())
-        alike = (rows @ rows[drawn].T).max(axis=1).toarray().ravel()
+        alike = nearest_of_rows(rows, rows[drawn].T.tocsr())[1]
         apart = np.minimum(apart, np.maximum(1.0 - alike, 0.0).round(9))
         seeds = np.append(seeds, drawn)
     centers = incidence[seeds].tocoo()
@@ -367,24 +373,24 @@ def nearest_centers(incidence: Any, offsets: np.ndarray, by_column: np.ndarray, 
         squares = np.bincount(of_center, centers.data**2)
         shares = centers.data / np.sqrt(squares[of_center])
         center_of = scipy.sparse.csr_array((shares, (centers.col, centers.row)), (offsets[-1], seeds.size))
-        groups = first_largest((weighted @ center_of).tocsr())
+        groups = nearest_of_rows(weighted, center_of)[0]
         ones = np.ones(n), (groups, np.arange(n))
         centers = (scipy.sparse.csr_array(ones, (seeds.size, n)) @ incidence).tocoo()
     return groups
 
 
-def first_largest(scores: Any) -> np.ndarray:
-    """Return the column (rows,) of the largest of the positive entries of each row of a sparse matrix.
+def nearest_of_rows(rows: Any, columns: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the column (rows,) of the largest entry of each row of a product, and that entry.
 
-    The first of equal ones, and 0 of a row without entries.
+    The product of two csr_arrays without negative entries; the first column of those that are equal to 1e-9.
     """
-    n_entries = np.diff(scores.indptr)
-    starts, filled = scores.indptr[:-1][n_entries > 0], n_entries > 0
-    largest = np.repeat(np.maximum.reduceat(scores.data, starts), n_entries[filled])
-    columns = np.where(scores.data >= largest - 1e-9, scores.indices, scores.shape[1])
-    found = np.zeros(len(filled), np.int64)
-    found[filled] = np.minimum.reduceat(columns, starts)
-    return found
+    from bigcons.kernels.tree import find_nearest
+
+    n = rows.shape[0]
+    groups, alike = np.zeros(n, np.int64), np.zeros(n)
+    of_both = (getattr(of, name) for of in (rows, columns) for name in ("indptr", "indices", "data"))
+    find_nearest(*of_both, columns.shape[1], groups, alike)
+    return groups, alike
 
 
 def n_groups_for(n_clusters: int) -> int:
@@ -401,8 +407,8 @@ def plan_bytes(ensemble: Ensemble, n_rows: int, n_groups: int, n_clusters: int) 
     """Return the most bytes held at once to group a sample of an ensemble and to merge the groups.
 
     The incidence and its scaled copies; beside them first overlaps of base clusters, by pairs and partitions,
-    then the smaller product of the incidence with itself, its eigenvectors and their distances, or what
-    objects have in common with centers, then eight tables of groups by base clusters, by which objects are
+    then the smaller product of the incidence with itself, its eigenvectors and their distances, or how
+    probable each group is for each object, then eight tables of groups by base clusters, by which objects are
     placed, and how distinct groups are by all partitions and eight halves.
     """
     n_labels, r, g = float(ensemble.n_labeled.sum()) / ensemble.n_objects, n_rows, n_groups
@@ -419,11 +425,15 @@ def plan_bytes(ensemble: Ensemble, n_rows: int, n_groups: int, n_clusters: int) 
 
 
 def merge_groups(
-    table: np.ndarray, offsets: np.ndarray, counts: np.ndarray, reliable: np.ndarray
+    table: np.ndarray,
+    offsets: np.ndarray,
+    counts: np.ndarray,
+    reliable: np.ndarray,
+    names: Sequence[str] = TREES,
 ) -> tuple[dict[str, Tree], np.ndarray]:
-    """Return both trees over groups by their table (G, B), weights (M,) and reliabilities (B,).
+    """Return the trees of these names over groups by their table (G, B), weights (M,), reliabilities (B,).
 
-    Also the distinctness (G, G) of any two groups.
+    Also what any two groups (G, G) cost in the last of them: of all, how distinct they are.
 
     Groups that no partition sees together cost what two groups cost in the mean: nothing is known of them.
     """
@@ -431,7 +441,8 @@ def merge_groups(
 
     G, trees = len(table), {}
     gains = np.repeat(counts, np.diff(offsets)) * reliable
-    for rule, name in enumerate(TREES):
+    for name in names:
+        rule = TREES.index(name)
         costs = pair_costs(rule, table, offsets, counts, gains)
         sides, heights = np.empty((G - 1, 2), np.int64), np.zeros(G)
         known = np.isfinite(costs)

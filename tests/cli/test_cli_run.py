@@ -10,8 +10,10 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from pyarrow import parquet
 
 from bigcons import Consensus, Ensemble, datasets, generate
 from bigcons.cli import main
@@ -69,6 +71,27 @@ def test_run__interrupted_in_its_solve_says_what_is_kept_and_goes_on(run, monkey
     assert stopped.exit_code == 130
     assert "out/ensemble.zarr is complete and kept; repeat the command to resume." in stopped.stderr
     assert run().exit_code == 0
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("k", ["auto", "6"])
+@pytest.mark.parametrize("of", ["classes", "noise"])
+def test_run__ends_with_the_column_that_the_clusters_follow(tmp_path, monkeypatch, of, k):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(N_OBJECTS, 6))
+    points += 6 * rng.normal(size=(3, 6))[rng.integers(3, size=N_OBJECTS)] * (of == "classes")
+    columns = {f"x{c}": points[:, c] for c in range(6)} | {"city": rng.choice(list("abcdefgh"), N_OBJECTS)}
+    parquet.write_table(pa.table(columns | {"member": rng.random(N_OBJECTS) < 0.5}), "features.parquet")
+    command = f"run features.parquet -k {k} --n-partitions 16 --json".split()
+    told = CliRunner().invoke(main, [*command, "-o", "with"])
+    assert told.exit_code == 0, told.output
+    others = CliRunner().invoke(main, [*command, "-o", "without", "--drop", "member"])
+    assert others.exit_code == 0, others.output
+    assert json.loads(others.stdout)["followed"] == []
+    assert "The clusters follow" not in others.stderr
+    assert json.loads(told.stdout)["followed"] == ["member"]
+    assert told.stderr.splitlines()[-1].startswith("The clusters follow 'member': ")
 
 
 @pytest.mark.usefixtures("here")

@@ -20,6 +20,15 @@ def table_of(labels, groups):
     return table, offsets
 
 
+def nearest(rows, columns):
+    """Return the first column with the largest sum of products with each row, to 1e-9, and that sum."""
+    found = []
+    for row in rows:
+        sums = [sum(a * b for a, b in zip(row, column, strict=True)) for column in zip(*columns, strict=True)]
+        found.append((next(k for k, of in enumerate(sums) if of >= max(sums) - 1e-9), max(sums)))
+    return found
+
+
 def average_cost(first, second, offsets, counts, gains):
     """Return one minus the mean gain of pairs of objects of two rows of a table, NaN if none is seen."""
     together = pairs = 0.0

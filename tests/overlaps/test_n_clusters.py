@@ -11,9 +11,11 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps.eigenvectors import spectrum
 from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.tree import Groups, first_largest, nearest_pivots
+from bigcons.overlaps.tree import Groups, nearest_of_rows, nearest_pivots
+from bigcons.progress import Progress, report_progress_to
 from bigcons.solving.estimator import ConsensusClusterer
 from bigcons.stores.clusters import NClustersChoice, evidence, numbers_of_large
+from tests.naive import tree as naive
 
 
 def planted(n_classes, n_objects=240, n_partitions=40, missing=0.0, seed=0):
@@ -226,11 +228,40 @@ def test_choose__finds_many_communities_by_groups_of_centers():
     assert choice.is_clear
 
 
-def test_first_largest__is_the_argmax_of_rows_with_entries():
-    dense = np.random.default_rng(0).integers(4, size=(60, 7)) * 1.0
-    dense[[0, 5, 59]] = 0.0
-    found = first_largest(scipy.sparse.csr_array(dense))
-    np.testing.assert_array_equal(found, dense.argmax(axis=1))
+@pytest.mark.parametrize("n_columns", [1, 2, 7, 40])
+def test_nearest_of_rows__are_those_of_the_product(n_columns):
+    rng = np.random.default_rng(0)
+    rows = rng.integers(4, size=(60, 9)) * (rng.random((60, 9)) < 0.4)
+    columns = rng.random((9, n_columns)).round(1) * (rng.random((9, n_columns)) < 0.6)
+    rows[[0, 5, 59]] = 0
+    given = scipy.sparse.csr_array(rows * 1.0), scipy.sparse.csr_array(columns)
+    groups, alike = nearest_of_rows(*given)
+    expected = naive.nearest(rows.tolist(), columns.tolist())
+    np.testing.assert_array_equal(groups, [group for group, _ in expected])
+    np.testing.assert_allclose(alike, [largest for _, largest in expected], rtol=1e-14)
+    given[0].data[:] *= 0.0
+    assert not np.any(nearest_of_rows(*given))
+
+
+def test_choose__reports_each_doubling_and_each_half():
+    told = []
+
+    class Listener(Progress):
+        def start(self, what, total, unit):
+            self.of = [what, total, 0]
+            told.append(self.of)
+
+        def advance(self, n):
+            self.of[2] += n
+
+    noise = np.random.default_rng(0).integers(4, size=(3000, 12))
+    with report_progress_to(Listener):
+        ConsensusTree("auto", random_state=0, client="serial").fit(noise)
+    merged = [what for what, *_ in told if what.startswith("merge ")]
+    assert merged[:2] == [f"merge {n} groups to choose n_clusters" for n in (30, 60)]
+    halves = {what: (total, done) for what, total, done in told if "halves" in what}
+    assert len(halves) == 3
+    assert set(halves.values()) == {(8, 8)}
 
 
 @pytest.mark.parametrize("labels", [np.zeros((5, 3), int), [[0]], [[0, -1], [-1, 0]], np.eye(3, dtype=int)])
