@@ -268,6 +268,7 @@ def _generate(
     if data.encoding.is_named:
         click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
     made = None if making["overwrite"] else provenance_at(out, "ensemble")
+    differing: dict[str, Any] = {}
     if made is not None and made.get("generator") == "kmeans":
         low, high = made["n_clusters"]
         found = {"n_partitions": Ensemble.open(out).n_partitions, "n_clusters": (low, high)}
@@ -279,14 +280,8 @@ def _generate(
                 path=out,
             )
         usual = {**making, "n_clusters": (drawn_low, drawn_high)}
-        if differing := {name: of for name, of in found.items() if asked[name] is None and of != usual[name]}:
-            making |= differing
-            click.echo(
-                f"{out} is used as it is, {found['n_partitions']:,} partitions into {low:,} to {high:,} "
-                "clusters; for others pass --base-clusters or --n-partitions with --overwrite, or choose "
-                "another folder.",
-                err=True,
-            )
+        differing = {name: of for name, of in found.items() if asked[name] is None and of != usual[name]}
+        making |= differing
     n_seen = RandomShare(making["sample"]).least(data.n_objects)
     if isinstance(making["n_clusters"], tuple) and n_seen < making["n_clusters"][1]:
         raise InvalidInputError(
@@ -303,7 +298,15 @@ def _generate(
             *(making[name] for name in ("n_partitions", "n_clusters", "sample", "random_state")),
         )
         METHODS[method](**parameters).check_plan(PlannedEnsemble(out, data.n_objects, drawn), consensus)
-    generate.kmeans(data, **making)
+    ensemble = generate.kmeans(data, **making)
+    if differing:
+        low, high = ensemble.provenance["n_clusters"]
+        click.echo(
+            f"{out} is used as it is, {ensemble.n_partitions:,} partitions into {low:,} to {high:,} "
+            "clusters; for others pass --base-clusters or --n-partitions with --overwrite, or choose another "
+            "folder.",
+            err=True,
+        )
     return None if made is not None else time.perf_counter() - began, data.is_sparse
 
 

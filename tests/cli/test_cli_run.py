@@ -160,7 +160,8 @@ def test_run__again_finds_its_results_and_other_parameters_are_refused(run, tmp_
     other = run("--random-state 1 --base-clusters split")
     assert "made with --base-clusters 4:4, not 9:29; leave the option out to use it as it is" in other.stderr
     other = run("--random-state 1 --n-partitions 17")
-    assert "n_partitions=16, not 17" in other.stderr
+    assert "was made with --n-partitions 16, not 17" in other.stderr
+    assert "is used as it is" not in other.stderr
 
 
 @pytest.mark.usefixtures("here")

@@ -55,7 +55,7 @@ def test_generate__the_same_in_another_process(client, points, name):
 
 def chunk(number, folder):
     (Path(folder) / f"{number}-{os.getpid()}-{uuid.uuid4().hex}").touch()
-    return np.random.default_rng(number).integers(3, size=(200, 4)).astype(float)
+    return np.random.default_rng(number).integers(3, size=(200, 1)).repeat(4, axis=1).astype(float)
 
 
 @pytest.mark.parametrize("take", ["generate", "solve"])
