@@ -103,10 +103,11 @@ def run(
     Short for `bigcons generate` with k-means on random halves of the objects, `bigcons solve` and, with a
     truth, `bigcons score`. FEATURES is one table or several, as for `bigcons generate`, and need not fit in
     memory; each step keeps to the memory budget, and has a process of its own. A budget that is too small for
-    the method is refused before generating begins, with -k auto once the number is known. Repeating the command resumes an interrupted run and finds
-    the result of a finished one; an ensemble that is there is used for another -k, too, unless
-    --base-clusters or --n-partitions ask for others. What was chosen is printed, with the time of each step,
-    and at the end the columns of few values, if any, of which each cluster has only one.
+    the method is refused before generating begins, with -k auto once the number is known. Repeating the
+    command resumes an interrupted run and finds the result of a finished one; an ensemble that is there is
+    used for another -k, too, unless --base-clusters or --n-partitions ask for others. What was chosen is
+    printed, with the time of each step, and at the end the columns of few values, if any, of which each
+    cluster has only one.
     """
     from bigcons.tables.files import StandardInput, is_text_path, refuse_missing
     from bigcons.tables.select import select
