@@ -34,7 +34,7 @@ from bigcons.storage.reading import MOST_BYTES, parse_json
 logger: logging.Logger = logging.getLogger("bigcons")
 
 SNAPSHOT, SNAPSHOT_BEFORE = "snapshot.npz", "snapshot-before.npz"
-SNAPSHOT_FORMAT = 8
+SNAPSHOT_FORMAT = 9
 """Incremented whenever the content of snapshots or blocks changes."""
 _START_OVER = "start over with overwrite=True (--overwrite)."
 
