@@ -131,6 +131,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         and the second most probable cluster; tables of ``clusters`` and ``partitions``: see
         `bigcons.metrics.trust`. Not of soft clusterings, nor where a table of clusters and base clusters
         would take 1 GiB
+    has_structure_ : whether some number of clusters stands out, None where that is not known: see
+        `ConsensusTree`
     weights_ : (n_partitions,) float64, the weights of the partitions; for pairs="all" and "l2"
     hit_rate_, false_join_rate_ : of a calibrated co-association, ``a + d`` and ``a``: how often partitions
         join objects of one cluster, and of different clusters
