@@ -31,6 +31,7 @@ from bigcons.overlaps.tree import (
     GROUPS_PER_CLUSTER,
     Groups,
     merge_groups,
+    most_probable,
     n_groups_for,
     rows_for,
 )
@@ -46,7 +47,7 @@ COLUMNS = {
 }
 DEFAULT = "the default"
 VARIANTS = {
-    DEFAULT: "the default: both trees, 60 groups, objects placed twice",
+    DEFAULT: "the default: both trees, 60 groups, objects of the sample moved, all placed",
     "average": "average link only",
     "distinctness": "distinctness only",
     "by anmi": "both, the cut of larger ANMI",
@@ -58,8 +59,9 @@ VARIANTS = {
     "30 groups": "30 groups",
     "100 groups": "100 groups",
     "200 groups": "200 groups",
-    "not placed": "objects of the sample not placed",
-    "placed once": "objects placed once",
+    "not placed": "objects of the sample as the tree has them",
+    "not moved": "objects of the sample not moved, all placed twice",
+    "placed again": "objects placed once more",
 }
 CLOSE = 0.02
 """Difference in ARI below which two variants are level."""
@@ -101,7 +103,12 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
         "by classes": max(single.values(), key=lambda cut: adjusted_rand(classes[rows], cut.of_objects)),
         "unweighted": groups._replace(trees=unweighted).cut(K),
     }
-    found = {name: cut.of_objects for name, cut in cuts.items()}
+
+    def moved(clusters: np.ndarray) -> np.ndarray:
+        return most_probable(sample, offsets, groups.counts, clusters, left_out=True)
+
+    as_cut = cuts[DEFAULT].of_objects
+    found = {name: moved(cut.of_objects) for name, cut in cuts.items()}
     placing: dict[str, tuple[str, Any]] = {
         "spectrum": ("most_probable", lambda *given: given[-1]),
         "no errors": ("ERROR_RATES", (0.0,)),
@@ -109,20 +116,25 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
     for variant, (what, other) in placing.items():
         with patch(f"bigcons.overlaps.tree.{what}", other):
             groups = Groups.of(sample, offsets, n_groups_for(K))
-        found[variant] = groups.cut(K).of_objects
+            found[variant] = moved(groups.cut(K).of_objects)
     for n_groups in (30, 100, 200):
         groups = Groups.of(sample, offsets, max(n_groups, GROUPS_PER_CLUSTER * K))
-        found[f"{n_groups} groups"] = groups.cut(K).of_objects
-    incidence = incidence_of(labels, offsets)
-    for name, clusters in found.items():
+        found[f"{n_groups} groups"] = moved(groups.cut(K).of_objects)
+    incidence, is_labeled = incidence_of(labels, offsets), (labels >= 0).any(axis=1)
+
+    def place(clusters: np.ndarray) -> np.ndarray:
+        return np.where(is_labeled, placed(incidence, offsets, clusters, K), -1)
+
+    def of_all(clusters: np.ndarray) -> np.ndarray:
         of_sample = np.full(n, -1)
         of_sample[rows] = clusters
-        once = placed(incidence, offsets, of_sample, K)
-        once[~(labels >= 0).any(axis=1)] = -1
-        yield name, placed(incidence, offsets, once, K)
-        if name == DEFAULT:
-            yield "placed once", once
-            yield "not placed", np.where(of_sample >= 0, of_sample, once)
+        return of_sample if len(rows) == n else place(of_sample)
+
+    for name, clusters in found.items():
+        yield name, place(of_all(clusters))
+    yield "not placed", of_all(as_cut)
+    yield "not moved", place(place(of_all(as_cut)))
+    yield "placed again", place(place(of_all(found[DEFAULT])))
 
 
 def rows_of(name: str, kind: str, seed: int, ensembles: Path | None) -> Iterator[dict[str, Any]]:
