@@ -325,7 +325,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         counts = None if weights is None else weights.partitions
         survey, is_too_fine = survey_for_tree(ensemble, engine, seed, rows_for(n_groups_for(K)), K, counts)
         sample = None if is_too_fine else Sample(survey.sample, offsets, counts, n_groups=n_groups_for(K))
-        choice = self._judge_sample(survey.rows, sample)
+        choice = self._judge_sample(survey.rows, sample, max(n_groups_for(K), MOST_GROUPS))
         first: Callable[[Run], First]
         if self._start is not None:
             first = partial(of_earlier, self._start)

@@ -32,12 +32,10 @@ from bigcons.overlaps.support import Halves
 from bigcons.overlaps.tree import (
     DISTINCTNESS,
     FIRST_GROUPS,
-    MOST_GROUPS,
     MOST_PRODUCTS,
     Groups,
     Sample,
     Tree,
-    n_groups_for,
     plan_bytes,
     rows_for,
 )
@@ -295,17 +293,17 @@ class ChoosingClusterer(ConsensusClusterer):
     _judged: Judged | None = None
     """During a fit, a sample that halves of the partitions have grouped."""
 
-    def _judge_sample(self, rows: np.ndarray, sample: Sample | None) -> NClustersChoice | None:
+    def _judge_sample(self, rows: np.ndarray, sample: Sample | None, n_groups: int) -> NClustersChoice | None:
         """Judge structure and clusters by the ``rows`` of a sample; return the choice, if any is asked for.
 
-        Not if "auto" has. ``sample``: None if it says too little; a warning then says that nothing is known.
+        Not if "auto" has. At most ``n_groups`` are made. ``sample``: None if it says too little; a warning then
+        says that nothing is known.
         """
         if hasattr(self, "n_clusters_choice_"):
             return None
         self.has_structure_: bool | None = None
         if sample is not None:
-            n_judged = min(len(rows), LEAST_OBJECTS * max(n_groups_for(self.n_clusters), MOST_GROUPS))
-            found = search_sample(lambda _: sample, n_judged)
+            found = search_sample(lambda _: sample, min(len(rows), LEAST_OBJECTS * n_groups))
             self._judge_structure(rows, found, self.n_clusters)
             return found.choice if self.n_clusters > 1 else None
         if self.n_clusters > 1:

@@ -41,7 +41,7 @@ from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.memory import LABELS_TOGETHER, N_SAMPLED, Block
 from bigcons.metrics.clusterings import entropies_of_table, pairs_of
 from bigcons.metrics.confidence import Placement
-from bigcons.overlaps.tree import MOST_GROUPS, Sample, n_groups_for, plan_bytes
+from bigcons.overlaps.tree import Sample, n_groups_for, plan_bytes
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.assignment import count_given
@@ -591,8 +591,7 @@ class Variant(ABC):
         # of the sample: its incidence matrix, overlaps and groups, and a start; or what its judgment takes
         square = min(n_sampled, ensemble.n_base_clusters)
         start = 32 * n_sampled * ensemble.n_partitions + 24 * square**2 + 8 * n_sampled * (200 + 4 * K)
-        n_groups = min(max(n_groups_for(K), MOST_GROUPS), n_sampled)
-        held += max(start, plan_bytes(ensemble, n_sampled, n_groups, K))
+        held += max(start, plan_bytes(ensemble, n_sampled, n_groups_for(K), K))
         # labels as they are collected, and memberships before and after a pass
         held += min(n, self.n_sampled(ensemble)) * (3 * ensemble.row_bytes + 16 * K)
         return MemoryPlan(

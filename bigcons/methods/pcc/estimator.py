@@ -250,7 +250,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
             warn_of_dissent(survey, ensemble, given, "leave them out")
         counts = None if weights is None else weights.partitions
         sample = Sample(survey.sample, ensemble.offsets, counts, n_groups=n_groups_for(K))
-        self._judge_sample(survey.rows, None if survey.is_fine(ensemble, K, FEWEST_LABELS) else sample)
+        judged = None if survey.is_fine(ensemble, K, FEWEST_LABELS) else sample
+        self._judge_sample(survey.rows, judged, n_groups_for(K))
         with open_workspace(out, engine, K) as workspace:
             run = Run(labels, engine, seed, variant.n_passes(n), self.tol, survey.sample, *workspace)
             solution = variant.solve(run, survey, partial(variant.begin, sample, weights, more), out)
