@@ -296,8 +296,8 @@ class ChoosingClusterer(ConsensusClusterer):
     def _judge_sample(self, rows: np.ndarray, sample: Sample | None, n_groups: int) -> NClustersChoice | None:
         """Judge structure and clusters by the ``rows`` of a sample; return the choice, if any is asked for.
 
-        Not if "auto" has. At most ``n_groups`` are made. ``sample``: None if it says too little; a warning then
-        says that nothing is known.
+        Not if "auto" has. At most ``n_groups`` are made. ``sample``: None if it says too little; a warning
+        then says that nothing is known.
         """
         if hasattr(self, "n_clusters_choice_"):
             return None
