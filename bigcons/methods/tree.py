@@ -39,6 +39,7 @@ from bigcons.overlaps.tree import (
     Groups,
     Sample,
     merge_groups,
+    most_probable,
     n_groups_for,
     nearest_pivots,
     plan_bytes,
@@ -173,7 +174,9 @@ def cut_sample(
     """Return ``K`` clusters of a sample, cut from its trees; of a chosen number, as that was counted."""
     groups = sample.groups(n_groups_for(K), at_any_scale=True)
     cut = groups.cut(K, least_objects(groups.sizes) if is_chosen else 0, trees)
-    clusters = sample.most_probable(cut.of_objects)
+    # a tree merges groups of objects that err with each other, or all with one of the clusters
+    labeled = sample.labels, sample.offsets, sample.counts
+    clusters = most_probable(*labeled, cut.of_objects, left_out=True)
     if len(clusters) < run.data.n_objects:
         return counts_of(run.sample, run.data.offsets, clusters, K, weights), cut.tree
     begin_in(clusters, run)
@@ -334,7 +337,12 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
             first = partial(cut_of_all, n_clusters=K, weights=weights, trees=self._trees)
         else:
             if choice is not None and choice.is_clear:
-                self._note_told_apart(choice.n_clusters)
+                self.n_told_apart_: int = choice.n_clusters
+                if choice.n_clusters < K:
+                    warn_user(
+                        f"the tree tells {choice.n_clusters:,} clusters apart, fewer than n_clusters={K}.",
+                        SurplusClustersWarning,
+                    )
             if not self._is_local:
                 sample = Sample(survey.sample, offsets, counts, np.ones(ensemble.n_base_clusters))
             is_chosen = hasattr(self, "n_clusters_choice_")
@@ -355,14 +363,6 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
             self._placement: Placement = at.state.placement
             self.temperature_: float = self._placement.temperature
             self._publish_placed(run, at.state.divisions, survey, out)
-
-    def _note_told_apart(self, n_clusters: int) -> None:
-        self.n_told_apart_: int = n_clusters
-        if n_clusters < self.n_clusters:
-            warn_user(
-                f"the tree tells {n_clusters:,} clusters apart, fewer than n_clusters={self.n_clusters}.",
-                SurplusClustersWarning,
-            )
 
     def _publish_placed(self, run: Run, divisions: np.ndarray, survey: Survey, out: Output | None) -> None:
         """Publish the objects in the clusters in which they are placed, and how far to trust that."""

@@ -268,13 +268,6 @@ class Sample:
         T, sizes = counts_of(self.labels, self.offsets, found, int(found.max()) + 1)
         return found, sizes.astype(np.int64), T.T.copy(), self.offsets, self.counts, reliable
 
-    def most_probable(self, clusters: np.ndarray) -> np.ndarray:
-        """Return the most probable of clusters (rows,) for each object, itself left out; -1 stays.
-
-        A tree merges groups of objects that err with each other, or with one of the clusters.
-        """
-        return most_probable(self.labels, self.offsets, self.counts, clusters, left_out=True)
-
 
 def of_partitions(is_own: np.ndarray, offsets: np.ndarray, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return where base clusters of some partitions (M,) bool begin, and what ``arrays`` have of these.
