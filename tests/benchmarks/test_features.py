@@ -1,0 +1,129 @@
+"""The benchmark from features to labels: its sets, its sampled contenders, and runs that resume."""
+
+import json
+import sys
+
+import features
+import numpy as np
+import pandas as pd
+import pytest
+from features import FREE, GIVEN, bisected, nearest, on_sample, scaled
+from features_data import (
+    CHOOSING,
+    REAL,
+    REPORTING,
+    SEGMENTS,
+    SENTINEL,
+    SHAPES,
+    Labeled,
+    customers,
+    numbers_of,
+)
+from sklearn.neighbors import NearestNeighbors
+
+
+def test_real__are_divided_into_halves():
+    assert sorted([*CHOOSING, *REPORTING]) == sorted(REAL)
+    assert len(CHOOSING) - len(REPORTING) in (0, 1)
+
+
+def test_real__are_shuffled_and_at_most_so_many():
+    whole, some = REAL["iris"](), REAL["iris"](most=60)
+    assert whole.features.shape == (150, 4)
+    assert np.bincount(whole.classes).tolist() == [50, 50, 50]
+    assert np.diff(whole.classes).any()
+    np.testing.assert_array_equal(some.features, whole.features[:60])
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes__have_classes_that_hardly_touch(name):
+    points, classes, same_unit = SHAPES[name](2000, seed=1)
+    assert points.shape == (2000, 2)
+    assert same_unit
+    assert np.unique(classes).tolist() == list(range(classes.max() + 1))
+    neighbors = NearestNeighbors(n_neighbors=5).fit(points).kneighbors(return_distance=False)
+    assert (classes[neighbors] == classes[:, None]).mean() > 0.998
+
+
+def test_customers__have_mixed_columns_and_segments_of_the_planned_shares():
+    table, segments = customers(5000, seed=0)
+    assert table.shape == (5000, 20)
+    np.testing.assert_allclose(np.bincount(segments) / 5000, SEGMENTS, atol=0.02)
+    assert 0.01 < (table["score"] == SENTINEL).mean() < 0.03
+    assert table["country"].nunique() == 1
+    assert sorted(map(str, table.dtypes.unique()))[0] == "bool"
+
+
+def test_numbers_of__gives_missing_numbers_the_mean_and_missing_values_no_column():
+    found = numbers_of(pd.DataFrame({"number": [1.0, np.nan, 3.0], "value": ["a", "?", "b"]}))
+    np.testing.assert_array_equal(found, [[1, 1, 0], [2, 0, 0], [3, 0, 1]])
+
+
+def test_scaled__divides_by_one_number_only_in_one_unit():
+    x, classes = np.array([[0.0, 0.0], [2.0, 20.0], [4.0, 40.0]]), np.arange(3)
+    np.testing.assert_allclose(scaled(Labeled(x, classes)).std(axis=0), 1)
+    one_unit = scaled(Labeled(x, classes, same_unit=True))
+    np.testing.assert_allclose(one_unit.var(axis=0).mean(), 1)
+    np.testing.assert_allclose(one_unit[:, 1], 10 * one_unit[:, 0])
+
+
+def test_on_sample__labels_all_objects_as_the_nearest_sampled_one():
+    given = []
+
+    @on_sample
+    def by_sign(x, n_clusters, seed):
+        given.append(len(x))
+        return (x[:, 0] > 0).astype(int)
+
+    x = np.random.default_rng(0).normal(size=(5000, 1))
+    x += 3 * np.sign(x)
+    np.testing.assert_array_equal(by_sign(x, 2, 0), x[:, 0] > 0)
+    assert given == [features.SAMPLE]
+    assert nearest(np.array([[0.0], [9.0]]), np.array([[8.0], [1.0]])).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("n_clusters", [1, 5, 10, 30])
+def test_bisected__finds_the_resolution_with_that_many_communities(n_clusters):
+    found = bisected(lambda resolution: np.arange(40) % max(1, round(10 * resolution)), n_clusters)
+    assert np.unique(found).size == n_clusters
+
+
+def test_bisected__is_as_near_as_numbers_come():
+    found = bisected(lambda resolution: np.arange(40) % (3 if resolution < 1 else 12), 6)
+    assert np.unique(found).size == 3
+
+
+def test_main__resumes_and_reports(tmp_path, monkeypatch, capsys):
+    out = tmp_path / "rows.jsonl"
+    argv = ["features.py", "--sets", "iris", "--contenders", "k-means", "HDBSCAN", "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", argv)
+    features.main()
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(row["contender"], row["given"]) for row in rows] == [
+        ("k-means", True),
+        ("HDBSCAN", True),
+        ("k-means", False),
+        ("HDBSCAN", False),
+    ]
+    assert rows[0]["clusters"] == rows[0]["classes"] == 3
+    features.main()
+    assert len(out.read_text().splitlines()) == 4
+    assert "| k-means | 0." in capsys.readouterr().out
+
+
+def test_main__writes_tables_and_a_picture(tmp_path, monkeypatch):
+    told = {"seed": 0, "n": 9, "d": 2, "classes": 3, "clusters": 3, "nmi": 0.5, "seconds": 1.0}
+    rows = [
+        {"set": name, "contender": contender, "given": given, "ari": ari} | told
+        for name in (CHOOSING[0], REPORTING[0], next(iter(SHAPES)))
+        for given, solvers in ((True, GIVEN), (False, FREE))
+        for contender, ari in zip(solvers, (0.5, 0.4, 0.6, *[0.5] * len(solvers)), strict=False)
+    ]
+    (tmp_path / "features.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setattr(features, "RESULTS", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["features.py", "--report"])
+    features.main()
+    written = (tmp_path / "features.md").read_text()
+    assert "| Gaussian mixture | 0.400 (1 below, 0 above) |" in written
+    assert f"| {REPORTING[0]} | reporting | 9 | 2 | 3 | 0.500 |" in written
+    assert (tmp_path / "features.png").stat().st_size > 1000
