@@ -19,7 +19,7 @@ not matter.
 
 Which tree is right differs from ensemble to ensemble. Both are cut at K, and the cut is taken that has the
 larger product of its mean normalized mutual information with the partitions (Strehl and Ghosh 2002) and the
-mean, over the objects, of the distinctness of their cluster from the least distinct other one.
+mean distinctness of clusters, over the pairs of objects in different ones.
 
 *Reliability*: a base cluster whose objects the other partitions put together, too, is to be relied on; one
 that they scatter is not. The uncertainty of base cluster b is the entropy of the labels of its objects,
@@ -45,7 +45,7 @@ from bigcons.coassociation.factorized import Weights, counts_of, incidence_of
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, one_thread
 from bigcons.metrics.clusterings import nmi_of_table
-from bigcons.metrics.confidence import SEED, log_rates, of_each
+from bigcons.metrics.confidence import SEED, log_rates, of_each, ratio
 from bigcons.overlaps.eigenvectors import MOST_FOR_DENSE, products_of_rows, spectrum
 from bigcons.overlaps.incidence import check_overlaps_plan, fold_overlaps
 from bigcons.overlaps.sparse import both_triangles, estimated_pairs, sparse_overlaps, takes_sparse
@@ -129,7 +129,7 @@ class Cut(NamedTuple):
     anmi: float
     """Mean normalized mutual information with the partitions."""
     distinctness: float
-    """Mean over the objects, of their cluster from the least distinct other."""
+    """Mean over the pairs of objects in different clusters; 1 of clusters that no partition sees together."""
     of_objects: np.ndarray
     """(rows,) int64: the clusters of the objects, -1 for those without labels."""
 
@@ -181,12 +181,11 @@ class Groups(NamedTuple):
             np.add.at(table, clusters[kept], self.table[kept])
             anmi = self.counts @ of_each(nmi_of_table, table, self.offsets) / self.counts.sum()
             costs = pair_costs(DISTINCT, table, self.offsets, self.counts, np.ones(table.shape[1]))
-            nearest = np.where(np.isfinite(costs), costs, np.inf).min(axis=1)
-            nearest = np.where(np.isfinite(nearest), nearest, float(K > 1))  # no partition sees another one
             of_cluster = np.bincount(clusters[kept], self.sizes[kept], K)
-            distinctness = float(of_cluster @ nearest / of_cluster.sum())
+            pairs = np.outer(of_cluster, of_cluster) - np.diag(of_cluster**2)
+            distinctness = ratio((pairs * np.nan_to_num(costs, nan=1.0, posinf=0.0)).sum(), pairs.sum(), 0.0)
             of_objects = np.append(clusters, -1)[self.groups]
-            cuts.append(Cut(clusters, name, float(anmi), distinctness, of_objects))
+            cuts.append(Cut(clusters, name, float(anmi), float(distinctness), of_objects))
         return max(cuts, key=lambda cut: round(cut.anmi * cut.distinctness, 12))
 
 

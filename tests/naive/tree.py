@@ -1,7 +1,7 @@
 """Trees over groups of objects, and naive Bayes placement, one pair, partition and object after the other."""
 
 import math
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import numpy as np
 
@@ -101,7 +101,7 @@ def nmi(first, second):
 def score(labels, clusters, counts):
     """Return the mean mutual information of a clustering with partitions, and its mean distinctness.
 
-    Clusters that no partition sees together with another one have a distinctness of 1, a single one has 0.
+    That of pairs of objects in two clusters: 1 if no partition sees the two, 0 of a single cluster.
     """
     labels, clusters = np.asarray(labels), np.asarray(clusters)
     shared = 0.0
@@ -110,11 +110,12 @@ def score(labels, clusters, counts):
         shared += count * nmi(clusters[seen], labels[seen, u])
     table, offsets = table_of(labels, clusters)
     costs = pair_costs(DISTINCT, table, offsets, counts, None)
-    total = 0.0
-    for k in clusters[clusters >= 0]:
-        known = [cost for cost in costs[k] if math.isfinite(cost)]
-        total += min(known) if known else float(len(table) > 1)
-    return shared / sum(counts), total / np.count_nonzero(clusters >= 0)
+    found = [
+        1.0 if math.isnan(costs[k, other]) else costs[k, other]
+        for k, other in permutations(clusters[clusters >= 0], 2)
+        if k != other
+    ]
+    return shared / sum(counts), sum(found) / max(len(found), 1)
 
 
 def scores(labels, clusters, i, n_clusters, counts, *, own=True, extra=1.0):
