@@ -503,11 +503,11 @@ def test_n_clusters__draws_the_evidence_and_marks_the_number_and_the_runner_up()
     figure = plots.n_clusters(choice)
     above, below = figure.axes
     curves = {line.get_label(): line for line in above.lines + below.lines}
-    np.testing.assert_array_equal(curves["lifetime of the number"].get_ydata(), choice.table["lifetime"])
+    np.testing.assert_array_equal(curves["lifetime"].get_ydata(), choice.table["lifetime"])
     np.testing.assert_array_equal(
         curves["distinctness of the least distinct two"].get_ydata(), choice.table["distinctness"]
     )
-    decides = curves["evidence, which decides"].get_ydata()
+    decides = curves["with quality, which decides"].get_ydata()
     assert choice.table["n_clusters"][np.argmax(decides)] == choice.n_clusters
     low, high = below.get_ylim()
     assert low < decides.min() <= decides.max() < high

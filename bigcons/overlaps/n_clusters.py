@@ -12,13 +12,16 @@ A lifetime counts as far as other partitions find the same clusters: times the a
 halves of the partitions (`bigcons.overlaps.support`). What halves do not agree on, of this number and of all
 smaller ones, counts against it: a continuum is divided again and again, each time elsewhere, before some
 number of its parts seems to live. A single cluster is what everyone finds.
+
+Of classes that overlap, no number lives long. So an eighth of the quality of a number counts beside its
+lifetime: what the other tree, of average link, tells of the partitions where it is cut at that number, by the
+mean normalized mutual information, times the agreement of halves on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -30,6 +33,7 @@ from bigcons.memory import Block
 from bigcons.metrics.confidence import Judged
 from bigcons.overlaps.support import Halves
 from bigcons.overlaps.tree import (
+    AVERAGE,
     DISTINCTNESS,
     FIRST_GROUPS,
     MOST_PRODUCTS,
@@ -50,6 +54,7 @@ from bigcons.stores.clusters import (
     NClustersChoice,
     evidence,
     least_objects,
+    merit,
     node_sums,
     numbers_of_large,
 )
@@ -77,9 +82,10 @@ def choose_n_clusters(
     ensemble
         An Ensemble, the path of one, or a table of labels; soft clusterings, too.
     k_range : (least, most) or None, default=None
-        Numbers to compare, both included. None: from 1 to as many as there are, see below; 1 is recommended
-        only if halves of the partitions agree on the next best number less than half as well as perfect
-        agreement, corrected for chance, because even a continuum can be divided usefully.
+        Numbers to compare, both included. None: from 1 to as many as there are, see below. 1 is recommended
+        if no number has more evidence than a single cluster; without a range, only if halves of the
+        partitions also agree on the best other number less than half as well as perfect agreement, corrected
+        for chance, because even a continuum can be divided usefully.
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out.
     random_state : int, RandomState, Generator or None, default=None
@@ -176,8 +182,8 @@ def search_sample(
 ) -> Search:
     """Return the choice by samples of the objects for so many groups, from ``least`` up to ``most`` clusters.
 
-    If no ``most`` is given, a single cluster gives way to the next best number, on which halves of the
-    partitions agree more than half-way: even a continuum can be divided usefully.
+    If no ``most`` is given, a single cluster gives way to the best other number, if halves of the partitions
+    agree on it more than half-way: even a continuum can be divided usefully.
     """
     n_groups, is_full = max(FIRST_GROUPS, 2 * (most or 0)), False
     while True:
@@ -205,11 +211,8 @@ def search_sample(
     halves = Halves.of(groups, sample.labels)
     told = min(n_found, max(n_groups // 2, 1))  # two groups for each cluster, or no more different objects
     is_told = of_level <= told
-    choice = choice_of_tree(halves, of_level[is_told], lives[is_told], least, most or told)
-    if most is None and choice.n_clusters == 1 and choice.runner_up is not None:
-        other = choice.row(choice.runner_up)
-        if other["lifetime"] > 0.0 and other["agreement"] >= HALF_WAY:
-            choice = replace(choice, n_clusters=choice.runner_up, runner_up=1)
+    half_way = HALF_WAY if most is None else np.inf
+    choice = choice_of_tree(halves, of_level[is_told], lives[is_told], least, most or told, half_way)
     return Search(sample.given, groups, halves, choice)
 
 
@@ -228,17 +231,20 @@ def linkage_of(tree: Tree) -> np.ndarray:
 
 
 def choice_of_tree(
-    halves: Halves, of_level: np.ndarray, lives: np.ndarray, least: int, most: int
+    halves: Halves, of_level: np.ndarray, lives: np.ndarray, least: int, most: int, half_way: float
 ) -> NClustersChoice:
     """Return the choice among numbers of clusters.
 
-    By the levels of the tree of distinctness, their numbers of clusters and lifetimes (n_levels,).
+    By the levels of the tree of distinctness, their numbers of clusters and lifetimes (n_levels,). A single
+    cluster is chosen if none has more evidence, unless halves agree ``half_way`` on the best other number.
     """
-    numbers, heights = np.arange(least, most + 1), halves.groups.trees[DISTINCTNESS].heights[::-1]
+    groups, numbers = halves.groups, np.arange(least, most + 1)
+    heights, shared = groups.trees[DISTINCTNESS].heights[::-1], groups.mutual_information(AVERAGE)
     by_level = halves.agreement(DISTINCTNESS, max(most, lives.size))
-    shared = np.where(of_level == 1, 1.0, by_level[: lives.size])
+    by_average = np.nan_to_num(halves.agreement(AVERAGE, most), nan=1.0)
+    known = np.where(of_level == 1, 1.0, by_level[: lives.size])
     lifetime = np.bincount(of_level, lives, minlength=most + 1)
-    reproduced = np.bincount(of_level, lives * shared, minlength=most + 1)
+    reproduced = np.bincount(of_level, lives * known, minlength=most + 1)
     lifetime[1] += halves.lifetime_of_one()
     reproduced[1] = lifetime[1]
     agreement = np.concatenate([[np.nan], by_level])[: lifetime.size]
@@ -248,11 +254,14 @@ def choice_of_tree(
         "distinctness": np.where(numbers > 1, heights[np.clip(numbers - 2, 0, heights.size - 1)], np.nan),
         "lifetime": lifetime[numbers],
         "agreement": agreement[numbers],
+        "quality": (shared[np.minimum(np.arange(most), shared.size - 1)] * by_average)[numbers - 1],
     }
-    order = np.argsort(-evidence(table), kind="stable")
-    best = numbers[order].tolist()
+    ranked = numbers[np.argsort(-merit(table), kind="stable")]
+    best = ranked[ranked > 1].tolist()
+    if least == 1 and (evidence(table)[1:] <= lifetime[1]).all():
+        best.insert(int(bool(best) and agreement[best[0]] >= half_way), 1)
     told = best[0], best[1] if len(best) > 1 else None, table, float(lifetime[1])
-    return NClustersChoice(*told, n_sampled=int(halves.groups.sizes.sum()))
+    return NClustersChoice(*told, n_sampled=int(groups.sizes.sum()))
 
 
 def _checked_range(k_range: Any, n_objects: int) -> tuple[int, int | None]:

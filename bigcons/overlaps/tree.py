@@ -50,7 +50,7 @@ from bigcons.overlaps.eigenvectors import MOST_FOR_DENSE, products_of_rows, spec
 from bigcons.overlaps.incidence import check_overlaps_plan, fold_overlaps
 from bigcons.overlaps.sparse import both_triangles, estimated_pairs, sparse_overlaps, takes_sparse
 from bigcons.seeding import generator
-from bigcons.stores.clusters import numbers_of_large
+from bigcons.stores.clusters import level_sums, node_sums, numbers_of_large
 from bigcons.stores.ensemble import Ensemble
 from bigcons.tables.labels import observed
 
@@ -187,6 +187,19 @@ class Groups(NamedTuple):
             of_objects = np.append(clusters, -1)[self.groups]
             cuts.append(Cut(clusters, name, float(anmi), float(distinctness), of_objects))
         return max(cuts, key=lambda cut: round(cut.anmi * cut.distinctness, 12))
+
+    def mutual_information(self, name: str) -> np.ndarray:
+        """Return the mean normalized mutual information of 1, 2, ... clusters of a tree, (G,): see `cut`."""
+        from scipy.special import xlogy
+
+        sides, first = self.trees[name].sides, self.offsets[:-1]
+        nodes = node_sums(sides, self.table)
+        sizes = np.add.reduceat(nodes, first, axis=1)
+        counted = xlogy(sizes, sizes), np.add.reduceat(xlogy(nodes, nodes), first, axis=1)
+        n = np.where(sizes[-1] > 0, sizes[-1], 1.0)
+        of_rows, joint = (np.log(n) - level_sums(sides, of) / n for of in counted)
+        of_both = np.maximum(of_rows * joint[0], 0.0).round(12)  # a single cluster has the entropy of columns
+        return ratio(of_rows + joint[0] - joint, np.sqrt(of_both), 0.0) @ self.counts / self.counts.sum()
 
 
 class Sample:

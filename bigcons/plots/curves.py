@@ -11,7 +11,7 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.plots.drawing import GUIDE, PALETTE, ensemble_of, new_figure, refuse_ensemble
 from bigcons.seeding import SeedLike
-from bigcons.stores.clusters import count_in_words, evidence
+from bigcons.stores.clusters import count_in_words, evidence, merit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,9 +105,9 @@ def n_clusters(choice: Any) -> Figure:
     ``choice`` is what `bigcons.choose_n_clusters` returned, or a clusterer or Consensus whose number of
     clusters was chosen.
     Above, the distinctness of the least distinct two of so many clusters, which falls where one of them would
-    be cut, and how far halves of the partitions agree on the number. Below, how long each number lives, and
-    the evidence by both, which decides; the number is clear if it has more than a single cluster, the dotted
-    line (`NClustersChoice`). Each panel has its own scale.
+    be cut, and how far halves of the partitions agree on the number. Below, how long each number lives, the
+    evidence by both, and with an eighth of the quality, which decides; some number is clear if it has more
+    evidence than a single cluster, the dotted line (`NClustersChoice`). Each panel has its own scale.
 
     Examples
     --------
@@ -125,14 +125,15 @@ def n_clusters(choice: Any) -> Figure:
             f"choice has type {type(choice).__name__}; pass bigcons.choose_n_clusters(ensemble), or a "
             "consensus with n_clusters='auto'."
         )
-    table, k = choice.table | {"evidence": evidence(choice.table)}, choice.table["n_clusters"]
+    table, k = choice.table, choice.table["n_clusters"]
+    table = table | {"evidence": evidence(table), "merit": merit(table)}
     panels = (
         {"distinctness": "distinctness of the least distinct two", "agreement": "agreement of halves"},
-        {"lifetime": "lifetime of the number", "evidence": "evidence, which decides"},
+        {"lifetime": "lifetime", "evidence": "evidence", "merit": "with quality, which decides"},
     )
     with new_figure(5.6, 4.6) as figure:
         for axes, curves in zip(figure.subplots(2, sharex=True), panels, strict=True):
-            for (name, words), color, line in zip(curves.items(), PALETTE, (":", "-"), strict=False):
+            for (name, words), color, line in zip(curves.items(), PALETTE, (":", "-", "--"), strict=False):
                 axes.plot(
                     k, table[name], line, color=color, marker="o", markersize=3, linewidth=1.2, label=words
                 )

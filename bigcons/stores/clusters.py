@@ -25,6 +25,9 @@ LEAST_OBJECTS = 5
 """The fewest objects of a group, and of a cluster that counts where the number of clusters is looked for:
 `benchmarks/choosing_k.py` has what it leads to."""
 
+QUALITY = 1 / 8
+"""How much the quality of a number of clusters counts beside the evidence for it."""
+
 HALF_WAY = 0.5
 """Agreement, adjusted for chance, half-way between chance and identity: below it, others would not agree."""
 
@@ -44,7 +47,7 @@ class NClustersChoice:
     >>> choice.table["n_clusters"]
     array([2, 3, 4, 5, 6, 7, 8, 9])
     >>> sorted(choice.row(6))
-    ['agreement', 'distinctness', 'lifetime', 'n_clusters']
+    ['agreement', 'distinctness', 'lifetime', 'n_clusters', 'quality']
     """
 
     n_clusters: int
@@ -57,8 +60,9 @@ class NClustersChoice:
     ``n_clusters``; ``distinctness``, how cleanly the partitions that separate two clusters do so, of the
     least distinct two, from 0 to 1, NaN for one cluster; ``lifetime``, what that exceeds the distinctness of
     one cluster more by, while outliers fall out of the clusters; ``agreement``, the mean adjusted Rand index
-    of two halves of the partitions that join the groups each by itself, NaN of a single partition. The last
-    two decide: see `evidence`.
+    of two halves of the partitions that join the groups each by itself, NaN of a single partition;
+    ``quality``, from 0 to 1, how much the tree of average link tells of the partitions where it is cut at the
+    number, as far as its halves agree. The last three decide: see `merit`.
     """
     lifetime_of_one: float
     """Lifetime of a single cluster, up to the most distinct two groups as halves find them."""
@@ -67,12 +71,12 @@ class NClustersChoice:
 
     @property
     def is_clear(self) -> bool:
-        """Whether there is more `evidence` for the number than a single cluster has, its lifetime.
+        """Whether there is more `evidence` for some number than a single cluster has, its lifetime.
 
         Where there is not, the labels look like those of a continuum, which has no clusters.
         """
-        at = int(np.searchsorted(self.table["n_clusters"], self.n_clusters))
-        return self.n_clusters > 1 and bool(evidence(self.table)[at] > self.lifetime_of_one)
+        of_several = evidence(self.table)[self.table["n_clusters"] > 1]
+        return bool((of_several > self.lifetime_of_one).any())
 
     def row(self, n_clusters: int) -> dict[str, float]:
         """Return the evidence for one number of clusters."""
@@ -90,10 +94,10 @@ class NClustersChoice:
             "next best": self.runner_up,
             "objects sampled": f"{self.n_sampled:,}",
         }
-        order = np.argsort(-evidence(self.table), kind="stable")
+        order = np.argsort(-merit(self.table), kind="stable")
         best = {name: values[order] for name, values in self.table.items()}
         shown = {"clusters": [f"{K:,}" for K in best["n_clusters"]]}
-        for name in ("lifetime", "agreement", "distinctness"):
+        for name in ("lifetime", "agreement", "quality", "distinctness"):
             shown[name] = ["" if np.isnan(value) else f"{value:.2f}" for value in best[name]]
         return facts_table(repr(self), facts) + first_rows("Numbers of clusters, the best first", shown)
 
@@ -148,11 +152,16 @@ def node_sums(sides: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return found
 
 
+def level_sums(sides: np.ndarray, of_nodes: np.ndarray) -> np.ndarray:
+    """Return the sums over 1, 2, ... clusters, (G, ...), of what each node of a tree has, (2 G - 1, ...)."""
+    G = len(sides) + 1
+    changes = of_nodes[G:] - of_nodes[sides].sum(axis=1)
+    return np.cumsum([of_nodes[:G].sum(axis=0), *changes], axis=0)[::-1]
+
+
 def numbers_of_large(sides: np.ndarray, sizes: np.ndarray, least: float) -> np.ndarray:
     """Return how many of 1, 2, ... clusters of leaves of ``sizes`` (G,) have so many objects, (G,)."""
-    is_large = (node_sums(sides, sizes) >= least).astype(int)
-    changes = is_large[len(sizes) :] - is_large[sides].sum(axis=1)
-    return np.cumsum([is_large[: len(sizes)].sum(), *changes])[::-1]
+    return level_sums(sides, (node_sums(sides, sizes) >= least).astype(int))
 
 
 def evidence(table: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -165,6 +174,14 @@ def evidence(table: Mapping[str, np.ndarray]) -> np.ndarray:
     lifetime, agreement = table["lifetime"], table["agreement"]
     found = lifetime * np.where(np.isnan(agreement), 1.0, agreement)
     return np.asarray(found - np.cumsum(lifetime - found))
+
+
+def merit(table: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return by what numbers of clusters are ranked, as the ``table`` of `NClustersChoice` lists them.
+
+    Their `evidence`, and `QUALITY` times their quality: of overlapping classes no number lives long.
+    """
+    return evidence(table) + QUALITY * table["quality"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -427,7 +444,7 @@ class ClusterTree:
 
 
 _ARRAYS = ("merges", "sizes", "support", "support_error", "p_values")
-_EVIDENCE = ("n_clusters", "distinctness", "lifetime", "agreement")
+_EVIDENCE = ("n_clusters", "distinctness", "lifetime", "agreement", "quality")
 
 
 def _in_words(value: Any) -> str:

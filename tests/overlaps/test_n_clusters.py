@@ -10,11 +10,11 @@ from bigcons.coassociation.factorized import incidence_of
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps.eigenvectors import spectrum
-from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.tree import Groups, nearest_of_rows, nearest_pivots
+from bigcons.overlaps.n_clusters import ChoosingClusterer, search_sample
+from bigcons.overlaps.tree import Groups, Sample, nearest_of_rows, nearest_pivots
 from bigcons.progress import Progress, report_progress_to
 from bigcons.solving.estimator import ConsensusClusterer
-from bigcons.stores.clusters import NClustersChoice, evidence, numbers_of_large
+from bigcons.stores.clusters import NClustersChoice, evidence, merit, numbers_of_large
 from tests.naive import tree as naive
 
 
@@ -90,12 +90,12 @@ def test_groups__tell_how_many_clusters_of_a_level_are_large():
         assert n_large.tolist() == expected[: len(found.table)]
 
 
-def test_table__has_a_row_for_each_number_and_that_of_most_evidence_is_the_recommendation(five):
+def test_table__has_a_row_for_each_number_and_that_of_most_merit_is_the_recommendation(five):
     choice = choose_n_clusters(five[0], k_range=(3, 9), random_state=0)
     table = choice.table
     assert table["n_clusters"].tolist() == list(range(3, 10))
     assert {len(column) for column in table.values()} == {7}
-    order = table["n_clusters"][np.argsort(-evidence(table), kind="stable")]
+    order = table["n_clusters"][np.argsort(-merit(table), kind="stable")]
     assert [choice.n_clusters, choice.runner_up] == order[:2].tolist()
     assert ((table["distinctness"] >= 0) & (table["distinctness"] <= 1)).all()
     assert (np.diff(table["distinctness"]) <= 0).all()
@@ -108,8 +108,18 @@ def test_evidence__counts_what_is_not_agreed_on_against_a_number_and_all_larger_
     lifetime, agreement = np.array([0.1, 0.3, 0.0, 0.5]), np.array([1.0, 0.9, np.nan, 0.6])
     table = {"n_clusters": np.arange(1, 5), "lifetime": lifetime, "agreement": agreement}
     np.testing.assert_allclose(evidence(table), [0.1, 0.24, -0.03, 0.3 - 0.2 - 0.03])
-    told = [NClustersChoice(k, None, table, 0.1, 9).is_clear for k in (1, 2, 4)]
-    assert told == [False, True, False]
+    told = [NClustersChoice(4, None, table, of_one, 9).is_clear for of_one in (0.2, 0.3)]
+    assert told == [True, False]
+
+
+def test_merit__is_the_evidence_and_a_share_of_the_quality():
+    labels = planted(5)[0]
+    found = search_sample(lambda _: Sample(labels, Ensemble.from_labels(labels).offsets), len(labels))
+    table, anmi = found.choice.table, found.groups.mutual_information("average")
+    agreement = found.halves.agreement("average", 8)
+    np.testing.assert_allclose(table["quality"][:8], anmi[:8] * agreement, atol=1e-12)
+    assert table["quality"][0] == 0.0
+    np.testing.assert_allclose(merit(table), evidence(table) + table["quality"] / 8)
 
 
 @pytest.mark.filterwarnings("ignore::bigcons.errors.ConsensusWarning")

@@ -134,6 +134,8 @@ def test_cut__is_that_of_the_tree_with_the_better_score(labels, n_clusters, weig
         assert cut.anmi * cut.distinctness >= anmi * distinctness - 1e-9
         if name == cut.tree:
             assert (cut.anmi, cut.distinctness) == pytest.approx((anmi, distinctness), abs=1e-9)
+        shared = found.mutual_information(name)
+        assert shared[min(n_clusters, len(shared)) - 1] == pytest.approx(anmi, abs=1e-9)
 
 
 def test_table_of_groups__is_that_of_their_objects():
