@@ -37,7 +37,7 @@ class Placer:
     def __call__(self, clusters: np.ndarray, client: object) -> np.ndarray:
         """Return the clusters (n_objects,) int32 of all objects, given those of the leaves (G,)."""
         n, K = self.ensemble.n_objects, int(clusters.max()) + 1
-        sample, offsets, weights = self.found.sample, self.ensemble.offsets, self.weights
+        sample, offsets, weights = self.found.sample.given, self.ensemble.offsets, self.weights
         of_sample = np.append(clusters, -1)[self.found.groups.groups]
         counts = np.ones(offsets.size - 1) if weights is None else weights.partitions
         of_sample = most_probable(sample, offsets, counts, of_sample, left_out=True).astype(np.int32)
@@ -164,7 +164,7 @@ def consensus_tree(
     with open_engine(client) as engine:
         data = as_ensemble(select(ensemble, id=id, columns=columns, drop=drop), soft=True)
         found = search(data, engine, seed, weights=weights, memory=memory, purpose="the tree of clusters")
-        made = tree_of(found, data.n_objects, tree)
+        made = tree_of(found, data.n_objects, TREES if tree is None else (tree,))
         if features is not None:
             p_values = Reference.of(data, features, n_draws, engine, seed).p_values(len(made.merges))
             made = replace(made, p_values=p_values[::-1].copy())

@@ -169,16 +169,22 @@ First = tuple[Counts | None, str | None]
 
 
 def cut_sample(
-    sample: Sample, K: int, is_chosen: bool, weights: Weights | None, trees: tuple[str, ...], run: Run
+    sample: Sample,
+    found: Groups | None,
+    K: int,
+    is_chosen: bool,
+    weights: Weights | None,
+    trees: tuple[str, ...],
+    run: Run,
 ) -> First:
-    """Return ``K`` clusters of a sample, cut from its trees; of a chosen number, as that was counted."""
-    groups = sample.groups(n_groups_for(K), at_any_scale=True)
+    """Return ``K`` clusters of a sample, cut from its trees; of a chosen number, as that was found."""
+    groups = found or sample.groups(n_groups_for(K), at_any_scale=True)
     cut = groups.cut(K, least_objects(groups.sizes) if is_chosen else 0, trees)
     # a tree merges groups of objects that err with each other, or all with one of the clusters
     labeled = sample.labels, sample.offsets, sample.counts
     clusters = most_probable(*labeled, cut.of_objects, left_out=True)
     if len(clusters) < run.data.n_objects:
-        return counts_of(run.sample, run.data.offsets, clusters, K, weights), cut.tree
+        return counts_of(sample.given, run.data.offsets, clusters, K, weights), cut.tree
     begin_in(clusters, run)
     return None, cut.tree
 
@@ -345,8 +351,10 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
                     )
             if not self._is_local:
                 sample = Sample(survey.sample, offsets, counts, np.ones(ensemble.n_base_clusters))
-            is_chosen = hasattr(self, "n_clusters_choice_")
-            first = partial(cut_sample, sample, K, is_chosen, weights, self._trees)
+            is_chosen, groups = hasattr(self, "n_clusters_choice_"), None
+            if self._found is not None and self._is_local:
+                sample, groups = self._found.sample, self._found.groups
+            first = partial(cut_sample, sample, groups, K, is_chosen, weights, self._trees)
         method = TreePass(first, offsets, K, weights, None if is_too_fine else self._judged)
         with open_workspace(out, engine, 1, "<i4") as workspace:
             run = Run(ensemble, engine, seed, 1, 0.0, survey.sample, *workspace)
@@ -423,8 +431,6 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
     def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
         self._placement = Placement.restored(parts, ensemble.offsets, n_clusters, self._weights)
 
-    _trees: ClassVar[tuple[str, ...]] = TREES
-    """The trees that may be cut."""
     _is_local: ClassVar[bool] = True
     """Whether base clusters of a sample count by their reliability."""
     _states_probabilities: ClassVar[bool] = True

@@ -37,6 +37,7 @@ from bigcons.overlaps.tree import (
     DISTINCTNESS,
     FIRST_GROUPS,
     MOST_PRODUCTS,
+    TREES,
     Groups,
     Sample,
     Tree,
@@ -136,8 +137,7 @@ def choose_n_clusters(
 class Search(NamedTuple):
     """The groups in which the number of clusters was looked for, by all and by halves of the partitions."""
 
-    sample: np.ndarray
-    """(rows, M) labels, or memberships, of the objects in the groups."""
+    sample: Sample
     groups: Groups
     halves: Halves
     choice: NClustersChoice
@@ -213,13 +213,13 @@ def search_sample(
     is_told = of_level <= told
     half_way = HALF_WAY if most is None else np.inf
     choice = choice_of_tree(halves, of_level[is_told], lives[is_told], least, most or told, half_way)
-    return Search(sample.given, groups, halves, choice)
+    return Search(sample, groups, halves, choice)
 
 
-def tree_of(found: Search, n_objects: int, name: str | None = None) -> ClusterTree:
-    """Return the tree of a search; the one that the criterion takes at its number, if none is named."""
+def tree_of(found: Search, n_objects: int, trees: Sequence[str] = TREES) -> ClusterTree:
+    """Return the tree of a search, of ``trees`` the one that the criterion takes at its number."""
     groups, choice = found.groups, found.choice
-    name = groups.cut(max(choice.n_clusters, 2)).tree if name is None else name
+    name = groups.cut(max(choice.n_clusters, 2), least_objects(groups.sizes), trees).tree
     tree, support = groups.trees[name], found.halves.support(name)
     return ClusterTree(name, linkage_of(tree), groups.sizes, *support, choice, n_objects)
 
@@ -299,8 +299,12 @@ class ChoosingClusterer(ConsensusClusterer):
 
     n_clusters: int
     _chooses: ClassVar[bool] = True
+    _trees: ClassVar[tuple[str, ...]] = TREES
+    """The trees that may be cut."""
     _judged: Judged | None = None
     """During a fit, a sample that halves of the partitions have grouped."""
+    _found: Search | None = None
+    """During a fit to "auto", what has chosen the number."""
 
     def _judge_sample(self, rows: np.ndarray, sample: Sample | None, n_groups: int) -> NClustersChoice | None:
         """Judge structure and clusters by the ``rows`` of a sample; return the choice, if any is asked for.
@@ -329,7 +333,7 @@ class ChoosingClusterer(ConsensusClusterer):
 
         Warn if none does; of a single cluster that was asked for, nothing is told.
         """
-        self._judged = Judged(rows, found.sample, found.halves.of_clusters, n_clusters)
+        self._judged = Judged(rows, found.sample.given, found.halves.of_clusters, n_clusters)
         told = found.choice
         if self.n_clusters == 1:
             return
@@ -368,13 +372,14 @@ class ChoosingClusterer(ConsensusClusterer):
             weights = None if isinstance(weights, str) else weights
             found = search(ensemble, engine, seed, weights=weights, memory=self.memory)
             choice = found.choice
-            rows = rows_of_sample(ensemble, seed, len(found.sample))
+            rows = rows_of_sample(ensemble, seed, len(found.sample.given))
             self._judge_structure(rows, found, choice.n_clusters)
+            self._found = found
             self.n_clusters_choice_: NClustersChoice = choice
-            self.tree_: ClusterTree = tree_of(found, ensemble.n_objects)
+            self.tree_: ClusterTree = tree_of(found, ensemble.n_objects, self._trees)
             self.n_clusters = choice.n_clusters
         try:
             yield
         finally:
             self.n_clusters = asked
-            self._judged = None
+            self._judged = self._found = None

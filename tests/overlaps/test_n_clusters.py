@@ -5,7 +5,17 @@ import pytest
 import scipy.sparse
 
 import bigcons
-from bigcons import HBGF, METHODS, PCC, ConsensusTree, EACAverage, Ensemble, choose_n_clusters
+from bigcons import (
+    HBGF,
+    METHODS,
+    PCC,
+    ConsensusTree,
+    EACAverage,
+    EACGroups,
+    Ensemble,
+    choose_n_clusters,
+    consensus_tree,
+)
 from bigcons.coassociation.factorized import incidence_of
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.metrics import adjusted_rand
@@ -304,8 +314,24 @@ def test_auto__is_the_fit_with_the_number_chosen(five, method):
     assert auto.n_clusters == "auto"
     assert auto.n_clusters_choice_.n_clusters == 5
     given = method(5, random_state=0).fit(five[0])
-    np.testing.assert_array_equal(auto.labels_, given.labels_)
-    np.testing.assert_array_equal(auto.predict(five[0]), given.predict(five[0]))
+    assert adjusted_rand(auto.labels_, given.labels_) == 1.0  # of other groups, numbers may differ
+    assert adjusted_rand(auto.predict(five[0]), given.predict(five[0])) == 1.0
+
+
+@pytest.mark.parametrize("method", [ConsensusTree, EACGroups])
+def test_auto__cuts_the_tree_that_is_kept(method):
+    """Trees whose cuts differ, of partitions by the nearest of some objects, 30 of which lie apart."""
+    draw = np.random.default_rng(2)
+    x = draw.normal(size=(300, 2))
+    x[:30] += 4
+    centers = [x[draw.choice(300, draw.integers(2, 9))] for _ in range(12)]
+    labels = np.transpose([np.linalg.norm(x[:, None] - of, axis=2).argmin(axis=1) for of in centers])
+    model = method("auto", random_state=0).fit(labels)
+    assert model.n_clusters_ > 1
+    assert model.chosen_tree_ == model.tree_.tree
+    if method is ConsensusTree:
+        of_tree = consensus_tree(labels, random_state=0).labels()
+        assert adjusted_rand(model.labels_, of_tree) == 1.0
 
 
 def test_auto__is_resumed_and_read_like_any_other_result(five, tmp_path):
