@@ -240,8 +240,8 @@ def choice_of_tree(
     """
     groups, numbers = halves.groups, np.arange(least, most + 1)
     heights, shared = groups.trees[DISTINCTNESS].heights[::-1], groups.mutual_information(AVERAGE)
-    by_level = halves.agreement(DISTINCTNESS, max(most, lives.size))
-    by_average = np.nan_to_num(halves.agreement(AVERAGE, most), nan=1.0)
+    by_level, by_average = halves.agreement((DISTINCTNESS, AVERAGE), max(most, lives.size))
+    quality = np.nan_to_num(by_average, nan=1.0)[:most] * shared[np.minimum(np.arange(most), shared.size - 1)]
     known = np.where(of_level == 1, 1.0, by_level[: lives.size])
     lifetime = np.bincount(of_level, lives, minlength=most + 1)
     reproduced = np.bincount(of_level, lives * known, minlength=most + 1)
@@ -254,7 +254,7 @@ def choice_of_tree(
         "distinctness": np.where(numbers > 1, heights[np.clip(numbers - 2, 0, heights.size - 1)], np.nan),
         "lifetime": lifetime[numbers],
         "agreement": agreement[numbers],
-        "quality": (shared[np.minimum(np.arange(most), shared.size - 1)] * by_average)[numbers - 1],
+        "quality": quality[numbers - 1],
     }
     ranked = numbers[np.argsort(-merit(table), kind="stable")]
     best = ranked[ranked > 1].tolist()

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -125,8 +126,8 @@ class Halves(NamedTuple):
         shares = np.array(found)
         return Support(shares.mean(axis=0), shares.std(axis=0, ddof=1) / np.sqrt(len(shares)))
 
-    def agreement(self, name: str, most: int) -> np.ndarray:
-        """Return how far halves agree on 1, 2, ... clusters, (most,), from 0 to 1.
+    def agreement(self, names: Sequence[str], most: int) -> np.ndarray:
+        """Return how far the trees of halves agree on 1, 2, ... clusters, (len(names), most), from 0 to 1.
 
         By the mean over the pairs of halves; NaN if there are none. Groups that cost nothing to merge, whose
         objects a tree does not know apart, are never divided. A merge adds the pairs of objects of the two
@@ -134,7 +135,7 @@ class Halves(NamedTuple):
         labels of all objects.
         """
         if not self.pairs:
-            return np.full(most, np.nan)
+            return np.full((len(names), most), np.nan)
         labeled, counts, placed = self.groups.groups >= 0, self.groups.counts, []
         groups, G, labels = self.groups.groups[labeled], self.groups.sizes.size, self.labels[labeled]
         with progress("agreement of the halves", len(self.own), "halves") as listener:
@@ -142,8 +143,9 @@ class Halves(NamedTuple):
                 starts, own = of_partitions(is_own, self.groups.offsets, labels)
                 placed.append(most_probable(own, starts, counts[is_own], groups, left_out=True))
                 listener.advance(1)
-        found = np.empty((3, len(self.pairs), most))  # pairs of objects in one cluster of both, and of each
-        for number, pair in enumerate(self.pairs):
+        # pairs of objects in one cluster of both, and of each
+        found = np.empty((3, len(self.pairs), len(names), most))
+        for (number, pair), (of_name, name) in product(enumerate(self.pairs), enumerate(names)):
             shared, done = np.zeros((G, G)), [0, 0]
             rows = np.arange(2 * G - 1), np.arange(2 * G - 1)  # of the nodes in the tables
             np.add.at(shared, (placed[2 * number], placed[2 * number + 1]), 1.0)
@@ -164,7 +166,7 @@ class Halves(NamedTuple):
                             of[merged] = 0.0
                         done[at] += 1
                 if most >= K:
-                    found[:, number, K - 1] = joined
+                    found[:, number, of_name, K - 1] = joined
         indices = adjusted_rand_of_pairs(found[0], found[1], found[2], pairs_of(groups.size))
         return np.asarray(np.maximum(indices.mean(axis=0), 0.0))
 

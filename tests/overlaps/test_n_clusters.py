@@ -126,7 +126,7 @@ def test_merit__is_the_evidence_and_a_share_of_the_quality():
     labels = planted(5)[0]
     found = search_sample(lambda _: Sample(labels, Ensemble.from_labels(labels).offsets), len(labels))
     table, anmi = found.choice.table, found.groups.mutual_information("average")
-    agreement = found.halves.agreement("average", 8)
+    agreement = found.halves.agreement(["average"], 8)[0]
     np.testing.assert_allclose(table["quality"][:8], anmi[:8] * agreement, atol=1e-12)
     assert table["quality"][0] == 0.0
     np.testing.assert_allclose(merit(table), evidence(table) + table["quality"] / 8)

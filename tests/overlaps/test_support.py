@@ -84,7 +84,7 @@ def test_agreement__is_the_adjusted_rand_index_of_objects_that_halves_have_place
     known = np.empty((0, 0)), offsets, counts.astype(float), np.empty(0)
     of_group = Groups(groups, np.bincount(groups[groups >= 0]), *known, {}, np.empty(0))
     pair = tuple(Half({DISTINCTNESS: tree}, np.empty(0)) for tree in both)
-    found = Halves([pair], of_group, labels, own).agreement(DISTINCTNESS, 7)
+    found = Halves([pair], of_group, labels, own).agreement([DISTINCTNESS], 7)[0]
     halves = []
     for is_own in own:
         placed = naive.most_probable(
@@ -189,7 +189,7 @@ def test_support__of_a_single_partition_is_not_known(six):
     found = Halves.of(Groups.of(labels, offsets, 30), labels)
     assert found.pairs == []
     assert np.isnan(found.support(DISTINCTNESS).mean).all()
-    assert np.isnan(found.agreement(DISTINCTNESS, 3)).all()
+    assert np.isnan(found.agreement([DISTINCTNESS], 3)).all()
 
 
 def test_auto__says_one_cluster_of_independent_labels_and_warns_of_a_gaussian(one):

@@ -237,7 +237,7 @@ def test_groups__of_fine_base_clusters_take_no_more_than_planned():
     tracemalloc.start()
     try:
         found = Groups.of(labels, ensemble.offsets, 200)
-        Halves.of(found, labels).agreement("distinctness", 30)
+        Halves.of(found, labels).agreement(["distinctness"], 30)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
