@@ -286,8 +286,9 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
     merge the groups: by average link of the locally weighted co-association, and by distinctness, how cleanly
     the partitions that separate two clusters do so. Both are cut, and the cut with the larger product of mean
     normalized mutual information with the partitions and mean distinctness is taken: see
-    `bigcons.overlaps.tree`. Where a sample has fewer than 4 labels for each of many base clusters, groups are
-    of all objects, three for each cluster, in the spectral embedding of `HBGF`, which takes up to 14 passes.
+    `bigcons.overlaps.tree`. "auto" cuts the groups in which the number was found; ``tree_`` is what was cut.
+    Where a sample has fewer than 4 labels for each of many base clusters, groups are of all objects, three
+    for each cluster, in the spectral embedding of `HBGF`, which takes up to 14 passes.
     Objects of the sample move to their most probable cluster by their labels, some of which may be errors.
     All objects are then placed by naive Bayes, by the table of these clusters and once more by that of all
     objects. Memberships are the probabilities of that placement, an object itself left out, tempered by the

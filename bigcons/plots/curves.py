@@ -141,7 +141,7 @@ def n_clusters(choice: Any) -> Figure:
             if choice.runner_up is not None:
                 axes.axvline(choice.runner_up, color=GUIDE, linewidth=0.8, linestyle="--", zorder=0)
             axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
-            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
+            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
         figure.axes[0].set_ylim(0, 1.05)
         axes.axhline(choice.lifetime_of_one, color=GUIDE, linewidth=0.8, linestyle=":", zorder=0)
         second = "" if choice.runner_up is None else f"; runner-up {choice.runner_up} (dashed)"
