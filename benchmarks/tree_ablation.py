@@ -30,6 +30,8 @@ from bigcons.overlaps.tree import (
     DISTINCTNESS,
     GROUPS_PER_CLUSTER,
     Groups,
+    Sample,
+    better,
     merge_groups,
     most_probable,
     n_groups_for,
@@ -47,7 +49,8 @@ COLUMNS = {
 }
 DEFAULT = "the default"
 VARIANTS = {
-    DEFAULT: "the default: both trees, 60 groups, objects of the sample moved, all placed",
+    DEFAULT: "the default: both trees or the embedding, 60 groups, objects of the sample moved, all placed",
+    "trees": "both trees only",
     "average": "average link only",
     "distinctness": "distinctness only",
     "by anmi": "both, the cut of larger ANMI",
@@ -91,11 +94,14 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
     labels = ensemble.read(0, n)
     rows = np.sort(generator(seed, "tree_ablation.rows").permutation(n)[: rows_for(n_groups_for(K))])
     sample = labels[rows]
-    groups = Groups.of(sample, offsets, n_groups_for(K))
+    grouped = Sample(sample, offsets)
+    groups = grouped.groups(n_groups_for(K))
+    trees, divided = groups.cut(K), grouped.divided(K)
     single = {tree: groups.cut(K, trees=(tree,)) for tree in groups.trees}
     unweighted, _ = merge_groups(groups.table, offsets, groups.counts, np.ones(offsets[-1]))
     cuts = {
-        DEFAULT: groups.cut(K),
+        DEFAULT: trees if divided is None else better(trees, divided),
+        "trees": trees,
         "average": single[AVERAGE],
         "distinctness": single[DISTINCTNESS],
         "by anmi": max(single.values(), key=lambda cut: cut.anmi),

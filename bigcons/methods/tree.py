@@ -35,9 +35,11 @@ from bigcons.overlaps.tree import (
     FEWEST_LABELS,
     GROUPS_PER_CLUSTER,
     MOST_GROUPS,
+    SPECTRUM,
     TREES,
     Groups,
     Sample,
+    better,
     merge_groups,
     most_probable,
     n_groups_for,
@@ -159,7 +161,7 @@ class TreePass:
         tree, divisions = facts["tree"], arrays["divisions"]
         if divisions.shape != 2 * (self.n_clusters,) or divisions.dtype != float:
             raise ValueError("arrays of other shapes")
-        if tree not in (None, *TREES):
+        if tree not in (None, *TREES, SPECTRUM):
             raise ValueError("another tree")
         return TreeState(placement, tree, divisions)
 
@@ -180,6 +182,8 @@ def cut_sample(
     """Return ``K`` clusters of a sample, cut from its trees; of a chosen number, as that was found."""
     groups = found or sample.groups(n_groups_for(K), at_any_scale=True)
     cut = groups.cut(K, least_objects(groups.sizes) if is_chosen else 0, trees)
+    if not is_chosen and trees == TREES and (divided := sample.divided(K)) is not None:
+        cut = better(cut, divided)
     # a tree merges groups of objects that err with each other, or all with one of the clusters
     labeled = sample.labels, sample.offsets, sample.counts
     clusters = most_probable(*labeled, cut.of_objects, left_out=True)
@@ -269,7 +273,8 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
     memberships_ : (n_objects, n_clusters) float32, probabilities of the clusters by the labels of each object
     n_clusters_ : number of clusters with at least one object in ``labels_``
     trust_ : how far the labels can be trusted: see `bigcons.metrics.trust`. Not of soft clusterings
-    chosen_tree_ : which tree was cut, "average" or "distinctness"; None from a start
+    chosen_tree_ : what gave the clusters, the tree "average" or "distinctness", or k-means in the "spectrum";
+        None from a start
     has_structure_ : whether some number of clusters stands out: see `bigcons.choose_n_clusters`. None where
         that is not known: of one cluster, and where the sample says too little of many base clusters
     n_told_apart_ : the number of clusters that the tree tells apart, where one stands out and ``n_clusters``
@@ -284,9 +289,10 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
     Up to 2,000 objects for 33 clusters, and 60 for each further one, form groups by the spectral embedding of
     their labels; of more than 500 labels of an object, by those of evenly spaced partitions. Two trees
     merge the groups: by average link of the locally weighted co-association, and by distinctness, how cleanly
-    the partitions that separate two clusters do so. Both are cut, and the cut with the larger product of mean
-    normalized mutual information with the partitions and mean distinctness is taken: see
-    `bigcons.overlaps.tree`. "auto" cuts the groups in which the number was found; ``tree_`` is what was cut.
+    the partitions that separate two clusters do so. Both are cut, spherical k-means of the embedding makes as
+    many clusters, and what has the largest product of mean normalized mutual information with the partitions
+    and mean distinctness is taken: see `bigcons.overlaps.tree`. "auto" cuts the better tree of the groups in
+    which the number was found, which is ``tree_``.
     Where a sample has fewer than 4 labels for each of many base clusters, groups are of all objects, three
     for each cluster, in the spectral embedding of `HBGF`, which takes up to 14 passes.
     Objects of the sample move to their most probable cluster by their labels, some of which may be errors.

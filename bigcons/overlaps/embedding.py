@@ -262,8 +262,8 @@ def kmeans_of_unit_rows(
         model = KMeans(n_clusters, n_init=1, max_iter=max_iter, tol=tol, **how)
         centers = model.fit(part, sample_weight=of_part).cluster_centers_
         normalize_rows(centers)
-        found = _spherical(part, of_part, centers, max_iter, threshold)
-        return found if step == 1 else _spherical(rows, counted, found.centers, max_iter, threshold)
+        found = spherical_kmeans(part, of_part, centers, max_iter, threshold)
+        return found if step == 1 else spherical_kmeans(rows, counted, found.centers, max_iter, threshold)
 
     with one_thread():
         best, objectives = best_start(map(start, range(n_init)), lambda found: found.objective)
@@ -275,7 +275,7 @@ def kmeans_of_unit_rows(
     return best._replace(centers=best.centers[order], labels=labels), objectives
 
 
-def _spherical(
+def spherical_kmeans(
     rows: np.ndarray, weights: np.ndarray, centers: np.ndarray, max_iter: int, threshold: float
 ) -> RowClusters:
     """Iterate until the summed squared moves of the centers are at most the threshold."""

@@ -17,9 +17,11 @@ table within u, and they are distinct as far as the partitions that separate the
 Pieces of one cluster are separated by many partitions, too, but each cuts it in a place of its own. Sizes do
 not matter.
 
-Which tree is right differs from ensemble to ensemble. Both are cut at K, and the cut is taken that has the
-larger product of its mean normalized mutual information with the partitions (Strehl and Ghosh 2002) and the
-mean distinctness of clusters, over the pairs of objects in different ones.
+Which tree is right differs from ensemble to ensemble, and where classes overlap, spherical k-means of the
+objects in the K leading vectors of the embedding is often better than either. Both trees are cut at K, and of
+the three that is taken which has the largest product of its mean normalized mutual information with the
+partitions (Strehl and Ghosh 2002) and the mean distinctness of clusters, over the pairs of objects in
+different ones.
 
 *Reliability*: a base cluster whose objects the other partitions put together, too, is to be relied on; one
 that they scatter is not. The uncertainty of base cluster b is the entropy of the labels of its objects,
@@ -66,7 +68,7 @@ MOST_GROUPS, MOST_PRODUCTS = 400, 120_000_000
 clusters is looked for: base clusters of a group, in the mean, times the square of the groups."""
 
 ROUNDS = 16
-"""Rounds in which the centers of groups are drawn."""
+"""Rounds in which the centers of groups are drawn, and of k-means in the embedding."""
 
 MOST_LABELS = 500
 """Labels of an object, in the mean, by which groups are found; all labels place objects."""
@@ -93,6 +95,7 @@ LOCAL = "local"
 
 AVERAGE, DISTINCTNESS = "average", "distinctness"
 TREES = (AVERAGE, DISTINCTNESS)
+SPECTRUM = "spectrum"
 
 
 class Tree(NamedTuple):
@@ -125,13 +128,34 @@ class Cut(NamedTuple):
     clusters: np.ndarray
     """(G,) int64."""
     tree: str
-    """One of `TREES`."""
+    """One of `TREES`, or `SPECTRUM`."""
     anmi: float
     """Mean normalized mutual information with the partitions."""
     distinctness: float
     """Mean over the pairs of objects in different clusters; 1 of clusters that no partition sees together."""
     of_objects: np.ndarray
     """(rows,) int64: the clusters of the objects, -1 for those without labels."""
+
+
+def better(*cuts: Cut) -> Cut:
+    """Return the cut with the largest product of mutual information and distinctness, the first if equal."""
+    return max(cuts, key=lambda cut: round(cut.anmi * cut.distinctness, 12))
+
+
+def quality(
+    table: np.ndarray, sizes: np.ndarray, offsets: np.ndarray, counts: np.ndarray
+) -> tuple[float, float]:
+    """Return the mutual information and the distinctness of clusters: see `Cut`.
+
+    By their table (K, B) and sizes (K,), and weights (M,) of the partitions.
+    """
+    from bigcons.kernels.tree import DISTINCT, pair_costs
+
+    anmi = counts @ of_each(nmi_of_table, table, offsets) / counts.sum()
+    costs = pair_costs(DISTINCT, table, offsets, counts, np.ones(table.shape[1]))
+    pairs = np.outer(sizes, sizes) - np.diag(sizes**2)
+    distinctness = ratio((pairs * np.nan_to_num(costs, nan=1.0, posinf=0.0)).sum(), pairs.sum(), 0.0)
+    return float(anmi), float(distinctness)
 
 
 class Groups(NamedTuple):
@@ -166,8 +190,6 @@ class Groups(NamedTuple):
         smaller ones is in no cluster. The mutual information is normalized by the geometric mean of the
         entropies, and 0 of a partition of one cluster, or of objects of one.
         """
-        from bigcons.kernels.tree import DISTINCT, pair_costs
-
         cuts = []
         for name in trees:
             tree = self.trees[name]
@@ -179,14 +201,10 @@ class Groups(NamedTuple):
             K, kept = int(clusters.max()) + 1, clusters >= 0
             table = np.zeros((K, self.table.shape[1]))
             np.add.at(table, clusters[kept], self.table[kept])
-            anmi = self.counts @ of_each(nmi_of_table, table, self.offsets) / self.counts.sum()
-            costs = pair_costs(DISTINCT, table, self.offsets, self.counts, np.ones(table.shape[1]))
             of_cluster = np.bincount(clusters[kept], self.sizes[kept], K)
-            pairs = np.outer(of_cluster, of_cluster) - np.diag(of_cluster**2)
-            distinctness = ratio((pairs * np.nan_to_num(costs, nan=1.0, posinf=0.0)).sum(), pairs.sum(), 0.0)
-            of_objects = np.append(clusters, -1)[self.groups]
-            cuts.append(Cut(clusters, name, float(anmi), float(distinctness), of_objects))
-        return max(cuts, key=lambda cut: round(cut.anmi * cut.distinctness, 12))
+            judged = quality(table, of_cluster, self.offsets, self.counts)
+            cuts.append(Cut(clusters, name, *judged, np.append(clusters, -1)[self.groups]))
+        return better(*cuts)
 
     def mutual_information(self, name: str) -> np.ndarray:
         """Return the mean normalized mutual information of 1, 2, ... clusters of a tree, (G,): see `cut`."""
@@ -255,6 +273,29 @@ class Sample:
         """
         known = self.tables(n_groups, at_any_scale=at_any_scale)
         return Groups(*known, *merge_groups(*known[2:]))
+
+    def divided(self, n_clusters: int) -> Cut | None:
+        """Return ``n_clusters`` by k-means of the objects in as many leading vectors of the embedding.
+
+        None where there are not as many, since groups were found without it.
+        """
+        from bigcons.kernels.nearest import normalize_rows
+        from bigcons.overlaps.embedding import spherical_kmeans
+
+        rows = self._vectors[:, :n_clusters].copy()
+        if not 1 < n_clusters <= min(rows.shape):
+            return None
+        normalize_rows(rows)
+        starts = nearest_pivots(rows)
+        centers = np.zeros((int(starts.max()) + 1, n_clusters))
+        np.add.at(centers, starts, rows)
+        normalize_rows(centers)
+        with one_thread(user_api="blas"):
+            found = spherical_kmeans(rows, np.ones(len(rows)), centers, ROUNDS, 0.0)
+        of_objects = np.full(self._labeled.size, -1)
+        of_objects[self._labeled] = np.unique(found.labels, return_inverse=True)[1]
+        T, sizes = counts_of(self.labels, self.offsets, of_objects, int(of_objects.max()) + 1)
+        return Cut(of_objects, SPECTRUM, *quality(T.T.copy(), sizes, self.offsets, self.counts), of_objects)
 
     def tables(
         self, n_groups: int, *, at_any_scale: bool = False

@@ -41,7 +41,7 @@ def test_kmeans_of_unit_rows__finds_many_clusters_from_a_part_of_the_rows():
     # random starts miss some of so many
     assert adjusted_rand(classes, found.labels) > adjusted_rand(classes, drawn.labels_)
     of_unit_length = drawn.cluster_centers_ / np.sqrt((drawn.cluster_centers_**2).sum(axis=1, keepdims=True))
-    assert found.objective < embedding._spherical(rows, weights, of_unit_length, 50, 0.0).objective
+    assert found.objective < embedding.spherical_kmeans(rows, weights, of_unit_length, 50, 0.0).objective
 
 
 def test_kmeans_of_unit_rows__has_no_center_near_the_origin_that_takes_all_weak_rows():
