@@ -12,9 +12,10 @@ Ward                 agglomerative clustering of at most 2,000 objects
 spectral             of the 10 nearest neighbors of at most 2,000 objects
 Leiden               of the 15 nearest neighbors, at the resolution that gives nearest to K, or at 1
 HDBSCAN              clusters of at least 15 objects and a hundredth of all; it takes no number
-halves               bigcons: 100 k-means of halves with 2 to 10 clusters, and a consensus
 default              bigcons: its default ensemble of the features, and a consensus
-ConsensusClustering  bigcons: its estimator, with the defaults, by which it scales columns as it does
+landmarks            bigcons: spectral clusterings on landmarks alone, and a consensus
+halves               bigcons: 100 k-means of halves with 2 to 10 clusters, and a consensus
+default, hbgf        bigcons: the default ensemble, and HBGF, which needs a number
 ===================  =====================================================================================
 
 Objects outside of the sample of 2,000 get the cluster of the nearest sampled object, and noise that of the
@@ -31,7 +32,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import inspect
 import json
 import time
 import warnings
@@ -177,30 +177,27 @@ def hdbscan(x: np.ndarray, _n_clusters: int | None, _seed: int) -> np.ndarray:
     return labels[clustered][nearest(x[clustered], x)]
 
 
-def unscaled(function: Any) -> dict[str, bool]:
-    """Return the parameter by which a function takes features as they are, if it has one."""
-    return {"standardize": False} if "standardize" in inspect.signature(function).parameters else {}
-
-
 def by_consensus(make: Callable[..., Any], options: Mapping[str, Any]) -> Contender:
     """Return the consensus of bigcons of the ensemble that a function makes of the features."""
 
     def solve(x: np.ndarray, n_clusters: int | None, seed: int) -> np.ndarray:
-        ensemble = make(x, random_state=seed, **options, **unscaled(make))
+        ensemble = make(x, standardize=False, random_state=seed, **options)
         return np.asarray(bc.consensus(ensemble, n_clusters or "auto", random_state=seed).labels_)
 
     return solve
 
 
-def estimator(x: np.ndarray, n_clusters: int | None, seed: int) -> np.ndarray:
-    options = unscaled(bc.ConsensusClustering)
-    return bc.ConsensusClustering(n_clusters or "auto", random_state=seed, **options).fit_predict(x)
+def hbgf(x: np.ndarray, n_clusters: int | None, seed: int) -> np.ndarray:
+    """Return the bipartite graph's clusters of the default ensemble; HBGF needs a number."""
+    ensemble = bc.generate.mixed(x, standardize=False, random_state=seed)
+    return np.asarray(bc.consensus(ensemble, n_clusters, "hbgf", random_state=seed).labels_)
 
 
 BIGCONS: dict[str, Contender] = {
-    "halves": by_consensus(bc.generate.kmeans, {"n_partitions": 100, "n_clusters": (2, 10), "sample": 0.5}),
-    "default": by_consensus(getattr(bc.generate, "ensemble", bc.generate.kmeans), {}),
-    "ConsensusClustering": estimator,
+    "default": by_consensus(bc.generate.mixed, {}),
+    "landmarks": by_consensus(bc.generate.landmarks, {}),
+    "halves": by_consensus(bc.generate.kmeans, {}),
+    "default, hbgf": hbgf,
 }
 DEFAULT, BASE = "default", "k-means"
 
@@ -212,7 +209,8 @@ GIVEN: dict[str, Contender] = {
     "Leiden": leiden,
     "HDBSCAN": hdbscan,
 } | BIGCONS
-FREE: dict[str, Contender] = {BASE: kmeans_silhouette, "Leiden": leiden, "HDBSCAN": hdbscan} | BIGCONS
+FREE: dict[str, Contender] = {BASE: kmeans_silhouette, "Leiden": leiden, "HDBSCAN": hdbscan}
+FREE |= {name: solve for name, solve in BIGCONS.items() if solve is not hbgf}
 """Contenders that are given the number of classes, and that are not."""
 
 NEEDS = {"Leiden": "leidenalg"}

@@ -26,6 +26,8 @@ from bigcons.cli.output import emit_constant, emit_ensemble, reporting, telling_
 T = TypeVar("T", int, float)
 
 SCHEMES = {
+    "mixed": "mixed",
+    "landmarks": "landmarks",
     "kmeans": "kmeans",
     "zipf": "weighted_kmeans",
     "diverse": "diverse",
@@ -78,10 +80,12 @@ def _trained_on(value: str) -> int | str:
 @click.option(
     "--scheme",
     type=click.Choice(list(SCHEMES)),
-    default="kmeans",
+    default="mixed",
     show_default=True,
-    help="k-means on random samples; k-means on features with Zipf weights; several algorithms (in memory); "
-    "k-means on subsets of the features; k-means on overlapping subsets that cover all objects.",
+    help="half of the partitions by landmarks and half by k-means, of all objects; spectral clusterings on "
+    "landmarks, which follow curved shapes; k-means on random samples; k-means on features with Zipf "
+    "weights; several algorithms (in memory); k-means on subsets of the features; k-means on overlapping "
+    "subsets that cover all objects.",
 )
 @click.option(
     "--n-partitions",
@@ -92,8 +96,8 @@ def _trained_on(value: str) -> int | str:
     "--n-clusters",
     type=base_clusters,
     metavar="K|MIN:MAX|split",
-    help="Clusters per partition; split: enough to divide the data into small groups.  [default: 2:10; "
-    "required for views]",
+    help="Not for mixed. Clusters per partition; split: enough to divide the data into small groups.  "
+    "[default: 2:10; landmarks: 2:20; required for views]",
 )
 @click.option(
     "--fixed",
@@ -105,14 +109,15 @@ def _trained_on(value: str) -> int | str:
 @click.option(
     "--sample",
     type=click.FloatRange(0, 1, min_open=True),
-    help="Fraction of the objects in each partition; the others get no label in it.  [default: 0.5; zipf: 1]",
+    help="kmeans and zipf: fraction of the objects in each partition; the others get no label in it.  "
+    "[default: 0.5; zipf: 1]",
 )
 @click.option(
     "--train",
     type=_trained_on,
     metavar="auto|all|N",
-    help="Not for diverse. all: k-means on all objects of a partition; auto: where these are many, on a "
-    "sample of them, and one pass that labels all; N: on a sample of N.  [default: auto]",
+    help="Not for diverse. auto: where the objects of a partition are many, it is made of a sample of them; "
+    "N: of a sample of N; all: of all, in memory.  [default: auto]",
 )
 @click.option(
     "--alpha-range", type=_numbers, metavar="MIN:MAX", help="zipf: range of the exponents.  [default: 0:1.5]"

@@ -15,7 +15,6 @@ from typing import Any
 
 import click
 
-from bigcons.cli.generate import base_clusters
 from bigcons.cli.group import Terminated, at_a_terminal
 from bigcons.cli.options import (
     TABLE,
@@ -43,7 +42,7 @@ from bigcons.cli.solve import (
     results_of,
     shown_results,
 )
-from bigcons.errors import ExecutionError, InvalidInputError, MemoryBudgetError, StoreExistsError
+from bigcons.errors import ExecutionError, MemoryBudgetError, StoreExistsError
 from bigcons.memory import PROCESS_BYTES, parse_size
 
 
@@ -63,12 +62,6 @@ from bigcons.memory import PROCESS_BYTES, parse_size
 )
 @method_option(", with its defaults")
 @click.option("--n-partitions", type=click.IntRange(min=1), help="Number of partitions.  [default: 100]")
-@click.option(
-    "--base-clusters",
-    type=base_clusters,
-    metavar="K|MIN:MAX|split",
-    help="Clusters per partition.  [default: 2:MAX with MAX twice -k, at least 10]",
-)
 @click.option(
     "--truth",
     type=TABLE,
@@ -90,7 +83,6 @@ def run(
     n_clusters: int | range | str | None,
     method: str,
     n_partitions: int | None,
-    base_clusters: tuple[int, int] | str | None,
     truth: str | None,
     column: str | None,
     memory: str,
@@ -100,14 +92,13 @@ def run(
 ) -> None:
     """Cluster FEATURES many times and find the consensus.
 
-    Short for `bigcons generate` with k-means on random halves of the objects, `bigcons solve` and, with a
-    truth, `bigcons score`. FEATURES is one table or several, as for `bigcons generate`, and need not fit in
-    memory; each step keeps to the memory budget, and has a process of its own. A budget that is too small for
-    the method is refused before generating begins, with -k auto once the number is known. Repeating the
-    command resumes an interrupted run and finds the result of a finished one; an ensemble that is there is
-    used for another -k, too, unless --base-clusters or --n-partitions ask for others. What was chosen is
-    printed, with the time of each step, and at the end the columns of few values, if any, of which each
-    cluster has only one.
+    Short for `bigcons generate`, `bigcons solve` and, with a truth, `bigcons score`. FEATURES is one table or
+    several, as for `bigcons generate`, and need not fit in memory; each step keeps to the memory budget, and
+    has a process of its own. A budget that is too small for the method is refused before generating, with
+    -k auto once the number is known. Repeating the command resumes an interrupted run and finds the result of
+    a finished one; an ensemble that is there is used for another -k, too, unless --n-partitions asks for
+    others. What was chosen is printed, with the time of each step, and at the end the columns of few values,
+    if any, of which each cluster has only one.
     """
     from bigcons.tables.files import StandardInput, is_text_path, refuse_missing
     from bigcons.tables.select import select
@@ -117,7 +108,6 @@ def run(
     if n_clusters is None:
         raise click.UsageError("Give the number of clusters with -k, or -k auto to have it chosen.")
     refuse_alone("--truth", truth, column=column)
-    most = n_clusters[-1] if isinstance(n_clusters, range) else n_clusters
     ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}.zarr" for name in ("ensemble", "consensus"))
     given: dict[str, Any] = {"n_clusters": n_clusters, "memory": memory, "random_state": random_state}
     given |= {} if client is None else {"client": client}
@@ -128,12 +118,8 @@ def run(
         of_text = ("sep", "header") if is_text_path(truth) else ()
         classes = select(truth, **{name: reading[name] for name in of_text})
     table = {"features": source, **chosen, "log": log}
-    asked = {"n_partitions": n_partitions, "n_clusters": base_clusters}
     making = {
-        "n_partitions": 100,
-        "n_clusters": (2, max(10, 2 * most)) if isinstance(most, int) else (2, 10),
-        **{name: value for name, value in asked.items() if value is not None},
-        "sample": 0.5,
+        "n_partitions": 100 if n_partitions is None else n_partitions,
         "out": ensemble_path,
         "memory": memory,
         "random_state": random_state,
@@ -142,7 +128,7 @@ def run(
     }
     # generating leaves a hundred megabytes behind, for which the memory of the solve has no room
     generating, is_sparse = _in_a_process(
-        _generate, table, (classes, column), making, asked, (method, parameters, consensus_path)
+        _generate, table, (classes, column), making, n_partitions, (method, parameters, consensus_path)
     )
 
     from bigcons.methods import METHODS
@@ -171,12 +157,10 @@ def run(
     solving = None if is_there else time.perf_counter() - began
 
     made_with = ensemble.provenance
-    low, high = made_with["n_clusters"]
-    trained_on = (
-        f"a sample of {made_with['sample_rows']:,}" if made_with["train"] == "samples" else "all its objects"
-    )
+    low, high = int(ensemble.n_clusters.min()), int(ensemble.n_clusters.max())
     n_features = len(made_with.get("columns", made_with["features"]))
-    of_sample = f", its centers trained on {trained_on}" if made_with["train"] == "samples" else ""
+    is_sampled = made_with["sample_rows"] < ensemble.n_objects
+    trained_on = f"a sample of {made_with['sample_rows']:,}" if is_sampled else "all objects"
     of_clusters = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     result: dict[str, Any] = {
         "kind": "run",
@@ -186,7 +170,6 @@ def run(
             "n_features": n_features,
             "n_partitions": ensemble.n_partitions,
             "clusters_per_partition": [low, high],
-            "sample": making["sample"],
             "trained_on": trained_on,
             "seconds": generating,
         },
@@ -217,8 +200,7 @@ def run(
             "ensemble": ensemble_path,
             "objects": ensemble.n_objects,
             "features": n_features,
-            "partitions": f"{ensemble.n_partitions:,} into {of_clusters} clusters, each of a random half of "
-            f"the objects{of_sample}",
+            "partitions": f"{ensemble.n_partitions:,} into {of_clusters} clusters, trained on {trained_on}",
             "seconds": generating,
         },
         "consensus": shown_results(result["consensus"], solved),
@@ -246,17 +228,16 @@ def _generate(
     table: dict[str, Any],
     truth: tuple[Any, str | None],
     making: dict[str, Any],
-    asked: dict[str, Any],
+    n_partitions: int | None,
     solving: tuple[str, dict[str, Any], str],
 ) -> tuple[float | None, bool]:
     """Generate the ensemble, once it is known that it can be solved and scored.
 
     Return the seconds taken, None for one that is there, and whether the features are sparse. One that is
-    there need not be as this command would make it by default, but as far as it is ``asked`` for.
+    there may have another number of partitions, unless ``n_partitions`` is asked for.
     """
     from bigcons import generate
-    from bigcons.generate.kmeans import drawn_clusters, drawn_range
-    from bigcons.generate.sampling import RandomShare
+    from bigcons.generate.kmeans import drawn_clusters
     from bigcons.methods import METHODS
     from bigcons.solving.memory_plan import PlannedEnsemble
     from bigcons.storage.commit import is_store, provenance_at
@@ -269,45 +250,22 @@ def _generate(
     if data.encoding.is_named:
         click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
     made = None if making["overwrite"] else provenance_at(out, "ensemble")
-    differing: dict[str, Any] = {}
-    if made is not None and made.get("generator") == "kmeans":
-        low, high = made["n_clusters"]
-        found = {"n_partitions": Ensemble.open(out).n_partitions, "n_clusters": (low, high)}
-        drawn_low, drawn_high = drawn_range(data.n_objects, making["n_clusters"], making["sample"])
-        if asked["n_clusters"] is not None and (low, high) != (drawn_low, drawn_high):
-            raise StoreExistsError(
-                f"{out} was made with --base-clusters {low}:{high}, not {drawn_low}:{drawn_high}; leave the "
-                "option out to use it as it is, choose another folder, or pass --overwrite.",
-                path=out,
+    if made is not None and n_partitions is None and made.get("generator") == "mixed":
+        n_made = Ensemble.open(out).n_partitions
+        if n_made != making["n_partitions"]:
+            making["n_partitions"] = n_made
+            click.echo(
+                f"{out} is used as it is, with {n_made:,} partitions; for others pass --n-partitions with "
+                "--overwrite, or choose another folder.",
+                err=True,
             )
-        usual = {**making, "n_clusters": (drawn_low, drawn_high)}
-        differing = {name: of for name, of in found.items() if asked[name] is None and of != usual[name]}
-        making |= differing
-    n_seen = RandomShare(making["sample"]).least(data.n_objects)
-    if isinstance(making["n_clusters"], tuple) and n_seen < making["n_clusters"][1]:
-        raise InvalidInputError(
-            f"{data.where} has {data.n_objects:,} rows; half of them, {n_seen:,}, are seen by a partition, "
-            f"fewer than its {making['n_clusters'][1]:,} clusters; give --base-clusters LOW:HIGH, HIGH at "
-            f"most {n_seen:,}, or more rows."
-        )
     if truth[0] is not None:
         read_classes(truth[0], truth[1], data.n_objects, data.ids)
     method, parameters, consensus = solving
     if making["overwrite"] or not is_store(consensus):
-        drawn = drawn_clusters(
-            data.n_objects,
-            *(making[name] for name in ("n_partitions", "n_clusters", "sample", "random_state")),
-        )
+        drawn = drawn_clusters(data.n_objects, making["n_partitions"], making["random_state"])
         METHODS[method](**parameters).check_plan(PlannedEnsemble(out, data.n_objects, drawn), consensus)
-    ensemble = generate.kmeans(data, **making)
-    if differing:
-        low, high = ensemble.provenance["n_clusters"]
-        click.echo(
-            f"{out} is used as it is, {ensemble.n_partitions:,} partitions into {low:,} to {high:,} "
-            "clusters; for others pass --base-clusters or --n-partitions with --overwrite, or choose another "
-            "folder.",
-            err=True,
-        )
+    generate.mixed(data, **making)
     return None if made is not None else time.perf_counter() - began, data.is_sparse
 
 

@@ -1,7 +1,7 @@
 """Generate ensembles from features, a soft partition or a clustering."""
 
 from bigcons.generate.diverse import diverse
-from bigcons.generate.kmeans import feature_views, kmeans, object_views, weighted_kmeans
+from bigcons.generate.kmeans import feature_views, kmeans, landmarks, mixed, object_views, weighted_kmeans
 from bigcons.generate.simulate import from_memberships, mask_labels, noisy_copies
 from bigcons.stores.encoding import FeatureEncoding
 from bigcons.stores.generator import Generator
@@ -13,7 +13,9 @@ __all__ = [
     "feature_views",
     "from_memberships",
     "kmeans",
+    "landmarks",
     "mask_labels",
+    "mixed",
     "noisy_copies",
     "object_views",
     "weighted_kmeans",

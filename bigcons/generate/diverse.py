@@ -12,11 +12,11 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError, MissingDependencyError
 from bigcons.execution.engine import one_thread
-from bigcons.generate.partition import quiet_scikit_learn
 from bigcons.generate.pipeline import check_range, map_within, open_logged_engine
 from bigcons.generate.planning import budget_of, ensemble_within, matrix_copies, too_little
 from bigcons.generate.scaling import measure
 from bigcons.generate.scratch import find_finished, take_finished
+from bigcons.generate.training import quiet_scikit_learn
 from bigcons.memory import DataBudget, parse_size
 from bigcons.partitioners import graph_of, partition_graph, partition_hypergraph
 from bigcons.progress import progress

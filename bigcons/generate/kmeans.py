@@ -1,22 +1,14 @@
-"""k-means ensembles, in memory or out of core: random subsets of objects or features, random weights."""
+"""Ensembles of features, in memory or out of core: mixed, by landmarks, and by k-means of random views."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.generate.partition import draw_n_clusters
-from bigcons.generate.pipeline import (
-    SPLIT,
-    ClusterCount,
-    KMeansOptions,
-    check_range,
-    make_partitions,
-    split_range,
-)
+from bigcons.generate.pipeline import ClusterCount, KMeansOptions, make_partitions, settings_for
 from bigcons.generate.sampling import (
     AllFeatures,
     DealtShare,
@@ -25,12 +17,123 @@ from bigcons.generate.sampling import (
     Scheme,
     ZipfWeights,
 )
-from bigcons.seeding import SeedLike, generator
+from bigcons.generate.training import Seen, Settings
+from bigcons.seeding import SEGMENT_ROWS, SeedLike
 from bigcons.tables.select import Column, Columns
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
+
+
+MIXED = Scheme("mixed", RandomShare(1.0), AllFeatures(), by_landmarks=1)
+LANDMARKS = Scheme("landmarks", RandomShare(1.0), AllFeatures(), by_landmarks=2)
+
+
+class GeneratorOptions(TypedDict, total=False):
+    """Parameters of `mixed` and `landmarks` that are those of `kmeans`."""
+
+    id: Column | None
+    columns: Columns | None
+    drop: Columns | None
+    log: Columns | None
+    out: str | os.PathLike[str] | None
+    standardize: bool
+    train: int | str
+    memory: int | float | str | None
+    random_state: SeedLike
+    overwrite: bool
+    resume: bool
+    client: object
+
+
+def mixed(features: object, *, n_partitions: int = 100, **options: Unpack[GeneratorOptions]) -> Ensemble:
+    """Return an ensemble of two kinds of partitions of all objects, the default of all routes from features.
+
+    Every other partition is by `landmarks`, with 2 to 20 clusters, which follow curved shapes; the others are
+    k-means, with 2 to 30 clusters, which sees the directions in which features vary most. Numbers of clusters
+    are drawn at random, whatever that of the consensus will be, so that one ensemble serves all.
+
+    Parameters
+    ----------
+    features
+        As in `kmeans`.
+    n_partitions
+        Number of partitions.
+    **options
+        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``memory``,
+        ``random_state``, ``overwrite``, ``resume``, ``client`` as in `kmeans`.
+
+    No label is missing. Of fewer than 30 objects, partitions have at most as many clusters. Errors and memory
+    are those of `kmeans`; the cost is that of `kmeans` and `landmarks`.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> features, truth = bc.datasets.ce_8d5k(random_state=0)
+    >>> bc.generate.mixed(features, n_partitions=12, random_state=0)
+    Ensemble(1,000 objects x 12 partitions of 3-21 clusters, 0.0% missing, 12 kB in memory)
+    """
+    _check_names("mixed", options)
+    return make_partitions(features, MIXED, n_partitions=n_partitions, n_clusters=None, **options)
+
+
+def landmarks(
+    features: object,
+    *,
+    n_partitions: int = 100,
+    n_clusters: ClusterCount = (2, 20),
+    **options: Unpack[GeneratorOptions],
+) -> Ensemble:
+    """Return an ensemble of spectral clusterings on landmarks, which follow curved shapes.
+
+    U-SPEC of Huang et al. 2020, simplified: up to 1,000 random objects are landmarks, a graph joins every
+    object of a sample to its five nearest, and k-means in the leading eigenvectors of that graph clusters the
+    landmarks; every object is in the cluster of its nearest landmark. All partitions share three sets of
+    landmarks.
+
+    Parameters
+    ----------
+    features, n_partitions
+        As in `kmeans`.
+    n_clusters
+        Number of clusters, or an inclusive range (low, high) to draw it from uniformly. Partitions have at
+        most as many clusters as there are landmarks, one for three objects.
+    **options
+        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``memory``,
+        ``random_state``, ``overwrite``, ``resume``, ``client`` as in `kmeans`; ``train`` is the sample of
+        which the graphs are made.
+
+    Landmarks do not see columns of two values, such as booleans and categories, along which a graph of
+    nearest neighbors falls apart, unless these hold more than a third of the variance. No label is missing.
+    Errors are those of `kmeans`.
+
+    Cost: two passes over the features; three graphs of a sample, each with 1,000 distances of every object of
+    it and eigenvectors of a matrix of landmarks; and three nearest landmarks of every object, ``3,000 *
+    n_objects * n_features`` operations, whatever the number of partitions.
+
+    References
+    ----------
+    Huang, Wang, Wu, Lai and Kwoh (2020), *Ultra-scalable spectral clustering and ensemble clustering*, IEEE
+    Transactions on Knowledge and Data Engineering 32.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> from sklearn.datasets import make_moons
+    >>> features, truth = make_moons(600, noise=0.05, random_state=0)
+    >>> ensemble = bc.generate.landmarks(features, n_partitions=20, random_state=0)
+    >>> bc.metrics.adjusted_rand(truth, bc.consensus(ensemble, 2, random_state=0).labels_)
+    1.0
+    """
+    _check_names("landmarks", options)
+    return make_partitions(features, LANDMARKS, n_partitions=n_partitions, n_clusters=n_clusters, **options)
+
+
+def _check_names(function: str, options: GeneratorOptions) -> None:
+    """Raise TypeError for parameters of k-means alone."""
+    if unknown := options.keys() - GeneratorOptions.__annotations__.keys():
+        raise TypeError(f"{function}() got an unexpected keyword argument {min(unknown)!r}")
 
 
 def kmeans(
@@ -46,7 +149,6 @@ def kmeans(
     out: str | os.PathLike[str] | None = None,
     standardize: bool = True,
     train: int | str = "auto",
-    algorithm: str = "auto",
     init: str = "random",
     n_init: int = 1,
     max_iter: int = 100,
@@ -90,34 +192,26 @@ def kmeans(
         Scale every column to mean 0 and variance 1 over all objects, so that each counts the same; sparse
         ones to variance 1. Constant columns are always dropped.
     train
-        "auto": k-means runs on a sample of the objects that a partition sees, if they are more than a sample,
-        and one pass over the features labels the objects in all partitions. A sample has 40,000 objects,
-        fewer if there are more than 104 features, and at least 256 per cluster. k-means runs on a quarter of
-        it, and from there up to 20 iterations on all of it. Centers estimated from m objects per cluster add
-        about 1/m to the inertia, more if distances have heavy tails. A number: a sample of so many objects.
-        "all": on all objects it sees.
-    algorithm
-        How k-means runs on all objects; other values than "auto" imply ``train="all"``. "lloyd":
-        scikit-learn's KMeans, with the subset in memory. "minibatch": Lloyd's algorithm on up to 2 million
-        values of the subset, one pass of MiniBatchKMeans over the rest, and a pass that assigns the labels.
-        "auto": "lloyd" if a subset takes at most 1 GB, else "minibatch"; the choice is logged and recorded in
-        the provenance.
+        "auto": k-means runs on a sample of the objects that a partition sees, if they are more than a sample.
+        A sample has 40,000 objects, fewer if there are more than 104 features, and at least 256 per cluster.
+        k-means runs on a quarter of it, and from there up to 20 iterations on all of it. Centers estimated
+        from m objects per cluster add about 1/m to the inertia, more if distances have heavy tails. A number:
+        a sample of so many objects. "all": all objects that it sees, which are then in memory. One pass over
+        the features labels the objects in all partitions.
     init, n_init, max_iter, tol
         As in scikit-learn's KMeans; ``init`` is "random" or "k-means++".
     memory
         Memory budget such as "2GB", of the processes and what they hold: blocks, samples, and the labels
         returned if ``out`` is None, but not features that the caller holds. A call that would need more is
-        refused; None allows 4 GB of data. Labels do not depend on it. If k-means runs on all objects, data
-        that do not fit are scaled and written to a float32 file of ``n_objects * n_features * 4`` bytes next
-        to ``out``, or in the temporary directory.
+        refused; None allows 4 GB of data. Labels do not depend on it.
     random_state
         Seed. Partition ``u`` depends on the seed and on ``u``, not on the number of partitions or
         workers, nor on the budget.
     overwrite
         Start over, and replace the store at ``out`` once the new one is complete.
     resume
-        Repeating an interrupted call resumes from what is finished in ``<out>.partial``, partitions or, with
-        samples, their centers and blocks of labels; repeating a finished one returns the result at ``out``;
+        Repeating an interrupted call resumes from what is finished in ``<out>.partial``, centers and blocks
+        of labels; repeating a finished one returns the result at ``out``;
         other parameters or features raise an error. False discards what an interrupted call has finished. If
         ``out`` is in a bucket, that is kept in a temporary directory until all is complete, so a killed call
         starts over.
@@ -132,11 +226,8 @@ def kmeans(
     Raises InvalidInputError, StoreExistsError for an ensemble at ``out`` with other parameters, StoreError
     for unfinished partitions with other parameters, and MemoryBudgetError if not even one task fits.
 
-    Cost: one pass over the features. If k-means runs on all objects, another to scale them, then per
-    partition ``sample * n_objects * n_features * K`` operations per iteration; on two cores, 100 partitions
-    of 120,000 objects with 39 features take 5 to 15 seconds. Otherwise the same on samples, and one pass of
-    ``n_objects * n_features`` operations per cluster of all partitions, in float64; of equally near centers
-    the first wins.
+    Cost: two passes over the features, k-means of the samples, and ``n_objects * n_features`` operations per
+    cluster of all partitions, in float64; of equally near centers the first wins.
 
     Examples
     --------
@@ -158,7 +249,6 @@ def kmeans(
         out=out,
         standardize=standardize,
         train=train,
-        algorithm=algorithm,
         init=init,
         n_init=n_init,
         max_iter=max_iter,
@@ -171,24 +261,14 @@ def kmeans(
     )
 
 
-def drawn_clusters(
-    n_objects: int, n_partitions: int, n_clusters: ClusterCount, sample: float, seed: int
-) -> np.ndarray:
-    """Return the number of clusters that `kmeans` draws for each partition, ``(n_partitions,)`` int64.
+def drawn_clusters(n_objects: int, n_partitions: int, seed: int) -> np.ndarray:
+    """Return the number of clusters that `mixed` draws for each partition, ``(n_partitions,)`` int64.
 
-    It depends on the seed alone, so a solve can be planned before there are labels. Partitions have fewer
-    clusters where some get no object.
+    It depends on the seed alone, so a solve can be planned before there are labels.
+    Partitions have fewer clusters where some get no object.
     """
-    limits = drawn_range(n_objects, n_clusters, sample)
-    drawn = (draw_n_clusters(generator(seed, "generate.kmeans", u), limits) for u in range(n_partitions))
-    return np.fromiter(drawn, np.int64, n_partitions)
-
-
-def drawn_range(n_objects: int, n_clusters: ClusterCount, sample: float) -> tuple[int, int]:
-    """Return from how many to how many clusters `kmeans` draws for a partition."""
-    if n_clusters == SPLIT:
-        return split_range(RandomShare(sample).least(n_objects))
-    return check_range(n_clusters)
+    settings, seen = settings_for(n_objects, None, Settings()), Seen(MIXED, n_objects, SEGMENT_ROWS, seed)
+    return np.fromiter((seen.draw(u, settings)[1] for u in range(n_partitions)), np.int64, n_partitions)
 
 
 def weighted_kmeans(
@@ -218,7 +298,7 @@ def weighted_kmeans(
     largest_weight
         Number of possible weights (T); the default is ours, too.
     **options
-        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``algorithm``, ``init``,
+        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``init``,
         ``n_init``, ``max_iter``, ``tol``, ``memory``, ``random_state``, ``overwrite``, ``resume``, ``client``
         as in `kmeans`.
 
@@ -268,7 +348,7 @@ def feature_views(
     n_partitions
         Number of views.
     **options
-        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``algorithm``, ``init``,
+        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``init``,
         ``n_init``, ``max_iter``, ``tol``, ``memory``, ``random_state``, ``overwrite``, ``resume``, ``client``
         as in `kmeans`.
 
@@ -312,7 +392,7 @@ def object_views(
     repetition
         Average number of partitions that see an object, v, from 1 to ``n_partitions``; 2 in the paper.
     **options
-        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``algorithm``, ``init``,
+        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``init``,
         ``n_init``, ``max_iter``, ``tol``, ``memory``, ``random_state``, ``overwrite``, ``resume``, ``client``
         as in `kmeans`.
 

@@ -1,8 +1,7 @@
-"""The pipeline shared by all k-means ensembles, from features to stored partitions.
+"""The pipeline shared by all ensembles of features, from these to stored partitions.
 
-`make_partitions` checks the call and measures the features. Partitions trained on all objects they see are
-computed one by one, from the features scaled into one matrix; those trained on samples are trained one by one
-and labeled together, in one pass over the features.
+`make_partitions` checks the call and measures the features, of which it draws a pool; sets of centers are
+trained one by one on samples of the pool, and all partitions are labeled together, in one pass.
 """
 
 from __future__ import annotations
@@ -14,26 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Generator as Yields
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError, SuspiciousLabelsWarning, warn_user
 from bigcons.execution.engine import Engine, ThreadsEngine, open_engine
-from bigcons.generate.one_pass import LabelTask, Pool, TrainTask, choose_sample_rows
-from bigcons.generate.partition import (
-    Matrix,
-    PartitionTask,
-    Plan,
-    Seen,
-    Settings,
-    quiet_scikit_learn,
-    stacked,
-)
-from bigcons.generate.planning import SamplingPlan, budget_of, ensemble_within, make_plan, make_sampling_plan
-from bigcons.generate.sampling import PIECES_AT_ONCE, AllFeatures, Scheme
-from bigcons.generate.scaling import measure, measure_and_sample
+from bigcons.generate.planning import SamplingPlan, budget_of, make_sampling_plan
+from bigcons.generate.sampling import PIECES_AT_ONCE, Scheme
+from bigcons.generate.scaling import measure_and_sample
 from bigcons.generate.scratch import (
     Scratch,
     find_finished,
@@ -42,15 +30,24 @@ from bigcons.generate.scratch import (
     open_scratch,
     take_finished,
 )
+from bigcons.generate.training import (
+    LabelTask,
+    Pool,
+    Seen,
+    Settings,
+    TrainTask,
+    centers_of,
+    choose_sample_rows,
+    quiet_scikit_learn,
+    sets_of,
+)
 from bigcons.memory import DataBudget, parse_size, row_blocks
 from bigcons.progress import expect_steps, job, progress
 from bigcons.seeding import SeedLike, resolve_seed
-from bigcons.storage.leftovers import temporary_folder
 from bigcons.storage.places import place_of
 from bigcons.stores.encoding import Scaling
 from bigcons.stores.features import Features, open_features
-from bigcons.stores.generator import FAR, Generator, label_points
-from bigcons.tables.files import NpyTable
+from bigcons.stores.generator import FAR, Generator
 from bigcons.tables.select import Column, Columns
 from bigcons.validation import check_choice, check_flag, check_int, check_number
 from bigcons.version import __version__
@@ -72,11 +69,13 @@ FAR_ROWS = 10_000
 # Cost of k-means of some objects, in units of labeling them once.
 FITTING = 30.0
 
+TRAINING = "train partitions"
+
 _log = logging.getLogger(__name__)
 
 
 class KMeansOptions(TypedDict, total=False):
-    """Parameters of every k-means ensemble; see `bigcons.generate.kmeans`."""
+    """Parameters of every ensemble of features; see `bigcons.generate.kmeans`."""
 
     id: Column | None
     columns: Columns | None
@@ -85,7 +84,6 @@ class KMeansOptions(TypedDict, total=False):
     out: str | os.PathLike[str] | None
     standardize: bool
     train: int | str
-    algorithm: str
     init: str
     n_init: int
     max_iter: int
@@ -102,7 +100,7 @@ def make_partitions(
     scheme: Scheme,
     *,
     n_partitions: int,
-    n_clusters: ClusterCount,
+    n_clusters: ClusterCount | None,
     id: Column | None = None,
     columns: Columns | None = None,
     drop: Columns | None = None,
@@ -110,7 +108,6 @@ def make_partitions(
     out: str | os.PathLike[str] | None = None,
     standardize: bool = True,
     train: int | str = "auto",
-    algorithm: str = "auto",
     init: str = "random",
     n_init: int = 1,
     max_iter: int = 100,
@@ -121,40 +118,38 @@ def make_partitions(
     resume: bool = True,
     client: object = None,
 ) -> Ensemble:
-    """Return the ensemble of ``scheme``; parameters as in `bigcons.generate.kmeans`."""
+    """Return the ensemble of ``scheme``; parameters as in `bigcons.generate.kmeans`.
+
+    ``n_clusters``: None for the ranges of `Settings`, as far as the objects reach.
+    """
     if isinstance(n_clusters, str) and n_clusters != SPLIT:
         raise InvalidInputError(
             f"n_clusters={n_clusters!r} is unknown; use an integer, (low, high) or {SPLIT!r}."
         )
-    clusters = None if n_clusters == SPLIT else check_range(n_clusters)
+    clusters = None if n_clusters in (None, SPLIT) else check_range(n_clusters)
     settings = Settings(
-        n_clusters=clusters or (1, 1),  # "split" is resolved when the number of objects is known
         init=check_choice("init", init, ("random", "k-means++")),
         n_init=check_int("n_init", n_init),
         max_iter=check_int("max_iter", max_iter),
         tol=check_number("tol", tol, at_least=0),
     )
+    if clusters is not None:
+        settings = settings._replace(n_clusters=clusters, landmark_clusters=clusters)
     check_int("n_partitions", n_partitions)
     check_flag("standardize", standardize)
     check_flag("resume", resume)
-    check_choice("algorithm", algorithm, ("auto", "lloyd", "minibatch"))
     if isinstance(train, str):
         check_choice("train", train, ("auto", "all"))
-    elif algorithm != "auto":
-        raise InvalidInputError(
-            f"train={train} with algorithm={algorithm!r}, which runs on all objects; use algorithm='auto'.",
-            parameter="train",
-        )
+    else:
+        train = check_int("train", train)
     seed = resolve_seed(random_state)
     if memory is not None:
         parse_size(memory)
     asked = {"n_partitions": n_partitions, "standardize": standardize, "generator": scheme.name}
-    asked |= settings._asdict() | scheme.parameters()
+    asked |= settings.parameters() | scheme.parameters()
     if clusters is None:
         del asked["n_clusters"]
-    asked["algorithm"] = None if algorithm == "auto" else algorithm
-    may_sample = train != "all" and algorithm == "auto"
-    asked["train"] = None if may_sample else "all"
+    asked["train"] = train
     asked["seed"] = None if random_state is None else seed
     finished = find_finished(out, asked, overwrite=overwrite, resume=resume)  # before any work
     with job("generate"), open_logged_engine(client, scheme.name) as engine:
@@ -162,20 +157,27 @@ def make_partitions(
         _log.info("%s has %s", data.where, data.encoding.summary())
         n_seen = scheme.objects.least(data.n_objects)
         if clusters is None:
-            settings = settings._replace(n_clusters=split_range(n_seen))
+            settings = settings_for(n_seen, n_clusters, settings)
         if n_seen < settings.n_clusters[1]:
             given = ", ".join(f"{name}={value:g}" for name, value in asdict(scheme.objects).items())
             raise InvalidInputError(
                 f"{given} of n_objects={data.n_objects} is {n_seen} objects, fewer than "
                 f"n_clusters={settings.n_clusters[1]}; {scheme.objects.remedy} or use fewer clusters."
             )
+        most = scheme.objects.most(data.n_objects)
+        sample_rows = most
+        if train == "auto":
+            sample_rows = min(most, choose_sample_rows(settings.n_clusters[1], data.n_features))
+        elif train != "all":
+            sample_rows = min(most, check_int("train", train, at_least=settings.n_clusters[1]))
         call = Call(
             data,
             scheme,
             settings,
             n_partitions=n_partitions,
             standardize=standardize,
-            algorithm=algorithm,
+            train=train,
+            sample_rows=sample_rows,
             budget=budget_of(memory, engine),
             seed=seed,
             seed_is_given=random_state is not None,
@@ -185,25 +187,16 @@ def make_partitions(
             finished=finished,
             engine=engine,
         )
-        if isinstance(train, str):
-            sample_rows = choose_sample_rows(settings.n_clusters[1], data.n_features)
-        else:
-            sample_rows = check_int("train", train, at_least=settings.n_clusters[1])
-        on_samples = may_sample and n_seen > sample_rows
         # costs relative to that of labeling an object in one partition
-        what, of_partition = "make partitions", FITTING * float(n_seen)
-        if on_samples:
-            what, of_partition = "train partitions", FITTING * float(sample_rows)
         labels = "label the objects" if out is None else "labels to the store"
         expect_steps(
             {
                 "measure the features": (data.n_objects, 3.0),
-                "scale the features": (0 if on_samples else data.n_objects, 3.0),
-                what: (n_partitions, of_partition),
-                labels: (data.n_objects if on_samples else 0, float(n_partitions)),
+                TRAINING: (n_partitions, FITTING * float(sample_rows)),
+                labels: (data.n_objects, float(n_partitions)),
             }
         )
-        return _train_on_samples(call, sample_rows) if on_samples else _train_on_all(call)
+        return _make(call)
 
 
 class Call(NamedTuple):
@@ -214,7 +207,8 @@ class Call(NamedTuple):
     settings: Settings
     n_partitions: int
     standardize: bool
-    algorithm: str
+    train: int | str
+    sample_rows: int
     budget: DataBudget
     seed: int
     seed_is_given: bool
@@ -224,17 +218,19 @@ class Call(NamedTuple):
     finished: Ensemble | None
     engine: Engine
 
-    def made_with(self, scaling: Scaling, **how: Any) -> dict[str, Any]:
+    def made_with(self, scaling: Scaling) -> dict[str, Any]:
         """Return everything but the seed that determines the labels; it must match to resume."""
         from sklearn import __version__ as sklearn_version
 
         ids = self.data.ids
         return {
             "generator": self.scheme.name,
+            "n_partitions": self.n_partitions,  # of every block of labels
             **({} if ids is None else {"ids": ids.facts.in_words}),
-            **self.settings._asdict(),
+            **self.settings.parameters(),
             **self.scheme.parameters(),
-            **how,
+            "train": self.train,
+            "sample_rows": self.sample_rows,
             "standardize": self.standardize,
             "n_objects": self.data.n_objects,
             "features": self.data.encoding.with_scaling(scaling).column_names(),
@@ -245,39 +241,27 @@ class Call(NamedTuple):
             "scikit_learn": sklearn_version,
         }
 
-    def generator(
-        self,
-        scaling: Scaling,
-        seen: Seen,
-        centers: list[np.ndarray],
-        rows: np.ndarray,
-        read: Callable[[int, int], Any],
-    ) -> Generator:
+    def generator(self, scaling: Scaling, task: LabelTask, pool: Pool) -> Generator:
         """Return what labels new rows: the centers, and how far from them some of the objects are.
 
-        The objects are ``rows``, ascending, and ``read(first, last)`` gives the scaled features of these. As
-        new rows are, they are compared with the centers of partitions that have not seen them, if there are.
+        As new rows are, these are compared with the centers of sets that have not seen them, if there are.
         """
-        names = [f"p{u}" for u in range(self.n_partitions)]
-        squares = np.ones((1, scaling.width))
-        if not isinstance(self.scheme.features, AllFeatures):
-            views = [seen.view(scaling.width, u) for u in range(self.n_partitions)]
-            squares = np.array([view.squares(scaling.width) for view in views])
-        made = Generator(self.data.encoding.with_scaling(scaling), names, centers, squares, np.inf)
-        task, distances = made.task(), []
-        for block in row_blocks(self.data.n_objects, PIECES_AT_ONCE * seen.segment_rows):
+        chosen = _evenly(len(pool.rows), scaling.width)
+        rows, distances = pool.rows[chosen], []
+        for block in row_blocks(self.data.n_objects, PIECES_AT_ONCE * task.seen.segment_rows):
             first, last = np.searchsorted(rows, (block.start, block.stop)).tolist()
+            if first == last:
+                continue
+            is_new = ~task.is_seen(block)
             for part in row_blocks(last - first, self.data.chunk_rows):
-                here = rows[first + part.start : first + part.stop]
-                points = read(first + part.start, first + part.stop)
-                is_new = np.empty((self.n_partitions, len(here)), bool)
-                for u in range(self.n_partitions):
-                    is_new[u] = ~seen.subset(u).mask(block.start, block.stop)[here - block.start]
-                is_new |= ~is_new.any(axis=0)
-                labels = np.empty((len(here), self.n_partitions), task.dtype)
-                label_points(points, task.centers, task.offsets, is_new, labels)
-                distances.append(task.distances(points, labels))
-        return replace(made, reach=float(np.quantile(np.concatenate(distances), FAR)))
+                here = slice(first + part.start, first + part.stop)
+                points = pool.points[chosen[here]]
+                is_new_here = is_new[:, rows[here] - block.start]
+                nearest = task.centers.label(points, is_new_here | ~is_new_here.any(axis=0))[1]
+                distances.append(task.centers.distances(points, nearest))
+        names = [f"p{u}" for u in range(self.n_partitions)]
+        reach = float(np.quantile(np.concatenate(distances), FAR))
+        return Generator(self.data.encoding.with_scaling(scaling), names, task.centers, reach)
 
     def of_columns(self, scaling: Scaling) -> Call:
         """Return the call, once it is known which numbers the columns of the features become."""
@@ -300,166 +284,92 @@ class Call(NamedTuple):
         ):
             yield scratch
 
-    def unfinished(self, file: Callable[[int], Path], has: Callable[[Path], bool]) -> list[int]:
-        """Return the partitions without their file, whole; log how many have one."""
-        unfinished = [u for u in range(self.n_partitions) if not has(file(u))]
-        if len(unfinished) < self.n_partitions:
-            n_finished = self.n_partitions - len(unfinished)
-            _log.warning("Resuming: %d of %d partitions were finished.", n_finished, self.n_partitions)
-        return unfinished
 
-
-# Partitions trained on all objects they see, one by one
-
-
-def _train_on_all(call: Call) -> Ensemble:
-    """Return the ensemble of partitions that are computed one by one."""
-    from bigcons.stores.ensemble import ensemble_of  # imports zarr
-    from bigcons.tables.memory import ColumnsTable
-
-    data = call.data
-    scaling = measure(data, standardize=call.standardize)
-    call = call.of_columns(scaling)
-    plan = make_plan(
-        *(data, scaling.width, call.scheme, call.settings, call.n_partitions, call.budget),
-        *(call.algorithm, call.engine),
-        in_memory=call.out is None,
-    )
-    made_with = call.made_with(scaling, algorithm=plan.algorithm, train="all")
-    if call.finished is not None:
-        return take_finished(call.finished, made_with)
-    _log.info("%s of %s: %s", call.scheme.name, data.where, plan.reason)
-    if call.out is None:
-        with temporary_folder() as folder:
-            matrix = _scaled_matrix(data, scaling, plan, Scratch(folder, call.seed, bytes(16)))
-            seen = call.seen(plan.segment_rows)
-            task = PartitionTask(matrix, seen, call.settings, plan, scratch=None)
-            found = _run("make partitions", task, plan.n_tasks, call.engine, range(call.n_partitions))
-            columns, centers = (list(part) for part in zip(*found, strict=True))
-            made_by = _generator_of(call, scaling, seen, centers, matrix)
-        table = ColumnsTable(columns, data.n_objects, ids=data.ids)
-        provenance = {**made_with, "seed": call.seed, "source": data.where}
-        return ensemble_of(table, provenance=provenance, generator=made_by)
-    with call.scratch(made_with) as scratch:
-        for u in range(call.n_partitions):  # labels without the centers that go with them are made again
-            if not scratch.has(scratch.found(u)):
-                scratch.partition(u).unlink(missing_ok=True)
-        unfinished = call.unfinished(scratch.partition, scratch.has)
-        seen = call._replace(seed=scratch.seed).seen(plan.segment_rows)
-        matrix = _scaled_matrix(data, scaling, plan, scratch)
-        if unfinished:
-            task = PartitionTask(matrix, seen, call.settings, plan, scratch)
-            _run("make partitions", task, plan.n_tasks, call.engine, unfinished)
-        centers = [np.load(scratch.found(u)) for u in range(call.n_partitions)]
-        made_by = _generator_of(call, scaling, seen, centers, matrix)
-        del matrix
-        return ensemble_within(
-            call.budget,
-            f"generate.{call.scheme.name}",
-            ColumnsTable(
-                [scratch.partition(u) for u in range(call.n_partitions)], data.n_objects, ids=data.ids
-            ),
-            call.out,
-            n_objects=data.n_objects,
-            label_bytes=call.settings.label_dtype.itemsize,
-            overwrite=call.overwrite,
-            provenance={**made_with, "seed": scratch.seed, "source": data.where},
-            generator=made_by,
-        )
-
-
-def _generator_of(
-    call: Call, scaling: Scaling, seen: Seen, centers: list[np.ndarray], matrix: Matrix
-) -> Generator:
-    """Return what labels new rows, given the scaled features."""
-    rows = _evenly(matrix.n_objects, matrix.n_features)
-
-    def read(first: int, last: int) -> Any:
-        chosen = rows[first:last]
-        return matrix.read(int(chosen[0]), int(chosen[-1]) + 1)[chosen - chosen[0]]
-
-    return call.generator(scaling, seen, centers, rows, read)
-
-
-# Partitions trained on samples, labeled in one pass
-
-
-def _train_on_samples(call: Call, sample_rows: int) -> Ensemble:
-    """Return the ensemble of partitions that are trained on ``sample_rows`` objects each."""
+def _make(call: Call) -> Ensemble:
+    """Return the ensemble: measure, draw a pool, train the sets of centers, label all objects."""
     from bigcons.stores.ensemble import ensemble_of_content  # imports zarr
     from bigcons.stores.ensemble_store import Content, Header
 
     data = call.data
     if call.resume and not call.seed_is_given and (kept := kept_seed(call.out)) is not None:
         call = call._replace(seed=kept)
-    plan = make_sampling_plan(
-        *(data, call.scheme, call.settings, call.n_partitions, sample_rows, call.budget, call.engine),
-        in_memory=call.out is None,
-    )
+    shape = data, call.scheme, call.settings, call.n_partitions, call.sample_rows, call.budget, call.engine
+    plan = make_sampling_plan(*shape, in_memory=call.out is None)
     seen = call.seen(plan.segment_rows)
     subset = seen.pool(plan.pool_rows) if call.finished is None else None
     scaling, rows = measure_and_sample(data, subset, standardize=call.standardize)
     call = call.of_columns(scaling)
     call.scheme.features.width(scaling.width)
-    seen = call.seen(plan.segment_rows)
-    made_with = call.made_with(scaling, algorithm="lloyd", train="samples", sample_rows=sample_rows)
-    made_with["n_partitions"] = call.n_partitions  # of every block of labels
+    seen, made_with = call.seen(plan.segment_rows), call.made_with(scaling)
     if subset is None:
         assert call.finished is not None  # noqa: S101 - or there were a sample
         return take_finished(call.finished, made_with)
     # gaps, and what varies of categories, were not known before all was read
     if len(scaling.gaps) or not data.encoding.is_plain:
-        plan = make_sampling_plan(
-            *(data, call.scheme, call.settings, call.n_partitions, sample_rows, call.budget, call.engine),
-            n_gaps=len(scaling.gaps),
-            in_memory=call.out is None,
-        )
+        plan = make_sampling_plan(*shape, n_gaps=len(scaling.gaps), in_memory=call.out is None)
     _log.info("%s of %s: %s", call.scheme.name, data.where, plan.reason)
-    points = rows
-    if not data.is_sparse:
+    if data.is_sparse:
+        points = scaling.apply(rows)
+    else:
         points = np.empty((len(rows), scaling.width), np.float32)
         for block in row_blocks(len(rows), data.chunk_rows):
             points[block.start : block.stop] = scaling.apply(rows[block.start : block.stop])
-    else:
-        points = scaling.apply(rows)
+    seen = replace(seen, scheme=call.scheme.of_pool(points))
     pool = Pool(subset.rows(0, data.n_objects), points)
     del rows, points
-    train = TrainTask(seen, call.settings, pool, sample_rows)
-    provenance = {**made_with, "seed": call.seed, "source": data.where}
+    train, members = (
+        TrainTask(seen, call.settings, pool, call.sample_rows),
+        sets_of(call.scheme, call.n_partitions),
+    )
 
-    def content(centers: list[np.ndarray], made_by: Generator, blocks: Iterator[np.ndarray]) -> Content:
+    def content(trained: list[np.ndarray], scratch: Scratch | None) -> Content:
+        nonlocal train, pool
+        task = LabelTask(seen, scaling, centers_of(seen, trained, call.n_partitions, scaling.width))
+        made_by = call.generator(scaling, task, pool)
+        del train, pool
         header = Header(
             data.n_objects,
-            [f"p{u}" for u in range(call.n_partitions)],
-            np.array([len(found) for found in centers], np.int64),
+            made_by.names,
+            task.centers.n_clusters,
             np.array([seen.subset(u).size(data.n_objects) for u in range(call.n_partitions)], np.int64),
             plan.store_rows,
-            provenance,
+            {**made_with, "seed": call.seed, "source": data.where},
             ids=data.ids,
             generator=made_by,
         )
-        return Content(header, [None] * call.n_partitions, blocks)
-
-    def generator_of(centers: list[np.ndarray], pool: Pool) -> Generator:
-        chosen = _evenly(len(pool.rows), scaling.width)
-        return call.generator(
-            scaling, seen, centers, pool.rows[chosen], lambda first, last: pool.points[chosen[first:last]]
-        )
+        return Content(header, [None] * call.n_partitions, _label_blocks(call, plan, task, scratch))
 
     if call.out is None:
-        centers = _run("train partitions", train, plan.n_tasks, call.engine, range(call.n_partitions))
-        made_by = generator_of(centers, pool)
-        del train, pool
-        blocks = _label_blocks(call, plan, LabelTask.of(seen, scaling, centers), None)
-        return ensemble_of_content(content(centers, made_by, blocks))
+        return ensemble_of_content(content(_train(call, plan, train, members, None), None))
     with call.scratch(made_with) as scratch:
-        unfinished = call.unfinished(scratch.centers, scratch.has)
-        _run("train partitions", train, plan.n_tasks, call.engine, unfinished, scratch.write_centers)
-        centers = [np.load(scratch.centers(u)) for u in range(call.n_partitions)]
-        made_by = generator_of(centers, pool)
-        del train, pool
-        blocks = _label_blocks(call, plan, LabelTask.of(seen, scaling, centers), scratch)
-        return ensemble_of_content(content(centers, made_by, blocks), call.out, overwrite=call.overwrite)
+        found = content(_train(call, plan, train, members, scratch), scratch)
+        return ensemble_of_content(found, call.out, overwrite=call.overwrite)
+
+
+def _train(
+    call: Call,
+    plan: SamplingPlan,
+    task: TrainTask,
+    members: Sequence[tuple[int, ...]],
+    scratch: Scratch | None,
+) -> list[np.ndarray]:
+    """Return the sets of centers; those in ``scratch`` are not trained again."""
+    trained: dict[tuple[int, ...], np.ndarray] = {}
+    if scratch is not None:
+        files = {partitions: scratch.centers(partitions[0]) for partitions in members}
+        trained = {partitions: np.load(file) for partitions, file in files.items() if scratch.has(file)}
+        if trained:
+            n_finished = sum(map(len, trained))
+            _log.warning("Resuming: %d of %d partitions were trained.", n_finished, call.n_partitions)
+    left = [partitions for partitions in members if partitions not in trained]
+    with quiet_scikit_learn(), progress(TRAINING, call.n_partitions, "partitions") as listener:
+        listener.advance(sum(map(len, trained)))
+        for partitions, found in zip(left, map_within(call.engine, plan.n_tasks, task, left), strict=True):
+            if scratch is not None:
+                scratch.write(scratch.centers(partitions[0]), found)
+            trained[partitions] = found
+            listener.advance(len(partitions))
+    return [trained[partitions] for partitions in members]
 
 
 def _label_blocks(
@@ -521,6 +431,17 @@ def check_range(n_clusters: ClusterCount) -> tuple[int, int]:
     return low, high
 
 
+def settings_for(n_seen: int, n_clusters: ClusterCount | None, settings: Settings) -> Settings:
+    """Return the settings for partitions of so many objects, of which no range of clusters is given."""
+    if n_clusters == SPLIT:
+        return settings._replace(n_clusters=split_range(n_seen))
+    (low, high), (least, most) = settings.n_clusters, settings.landmark_clusters
+    return settings._replace(
+        n_clusters=(min(low, n_seen), min(high, n_seen)),
+        landmark_clusters=(min(least, n_seen), min(most, n_seen)),
+    )
+
+
 def split_range(n_seen: int) -> tuple[int, int]:
     """Return ``(kmin, kmin + 20)`` with ``kmin = max(sqrt(n) / 2, n / 50)`` for ``n_seen`` objects.
 
@@ -556,59 +477,7 @@ def map_within(
         yield from engine.map(task, items[first : first + at_once])
 
 
-# The scaled matrix
-
-
-def _scaled_matrix(data: Features, scaling: Scaling, plan: Plan, scratch: Scratch) -> Matrix:
-    """Return the scaled features, in memory or in a file of ``scratch``, which is reused if it is whole.
-
-    Those of a sparse source stay sparse, in memory as the source is.
-    """
-    shape = (data.n_objects, scaling.width)
-    if data.is_sparse:
-        blocks = data.iterate(sparse=True)
-        return Matrix(*shape, stacked([scaling.apply(values) for _, values in blocks]))
-    if plan.matrix_in_memory:
-        matrix = np.empty(shape, dtype=np.float32)
-        with progress("scale the features", data.n_objects) as listener:
-            for block, values in data.iterate(gaps=True):
-                matrix[block.start : block.stop] = scaling.apply(values)
-                listener.advance(block.n_rows)
-        return Matrix(*shape, matrix)
-    if not scratch.has(scratch.features):
-        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-        with (
-            scratch.writing(scratch.features) as file,
-            progress("scale the features", data.n_objects) as listener,
-        ):
-            np.lib.format.write_array_header_1_0(file, header)
-            for block, values in data.iterate(gaps=True):
-                file.write(scaling.apply(values).astype("<f4", copy=False).data)
-                listener.advance(block.n_rows)
-    return Matrix(*shape, NpyTable(scratch.features))
-
-
 def _evenly(n_rows: int, width: int) -> np.ndarray:
     """Return the rows whose distances to the centers tell which others are far: some, evenly spaced."""
     n_chosen = min(n_rows, FAR_ROWS, max((1 << 22) // width, 1))
     return np.arange(n_chosen) * n_rows // n_chosen
-
-
-def _run(
-    what: str,
-    task: Callable[[int], Any],
-    n_tasks: int,
-    engine: Engine,
-    partitions: Sequence[int],
-    keep: Callable[[int, Any], None] | None = None,
-) -> list[Any]:
-    """Compute partitions, at most ``n_tasks`` at a time, and ``keep`` or return the results."""
-    results = []
-    with quiet_scikit_learn(), progress(what, len(partitions), "partitions") as listener:
-        for u, result in zip(partitions, map_within(engine, n_tasks, task, partitions), strict=True):
-            if keep is None:
-                results.append(result)
-            else:
-                keep(u, result)
-            listener.advance(1)
-    return results

@@ -1,4 +1,4 @@
-"""Memory of the two ways to make k-means ensembles: what a budget holds, stated before any work."""
+"""Memory of making an ensemble of features: what a budget holds, stated before any work."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import Engine, beside_processes
-from bigcons.generate.one_pass import choose_pool_rows
-from bigcons.generate.partition import Plan, Settings
+from bigcons.generate.landmarks import AT_ONCE, N_NEAREST, n_landmarks
 from bigcons.generate.sampling import Scheme
-from bigcons.memory import BLOCK_ROWS, PROCESS_BYTES, VALUES_TOGETHER, DataBudget, enough_for, format_size
+from bigcons.generate.training import Settings, choose_pool_rows, sets_of
+from bigcons.memory import BLOCK_ROWS, PROCESS_BYTES, DataBudget, enough_for, format_size
 from bigcons.seeding import SEGMENT_ROWS
 from bigcons.stores.features import Features
-from bigcons.tables.encode import default_chunk_rows, rows_per_read
+from bigcons.tables.encode import default_chunk_rows, label_dtype, rows_per_read
 from bigcons.tables.table import Table
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ _DISTANCE_BYTES = 2048
 """Per cluster: its distances to the 256 points that Lloyd's algorithm processes together."""
 
 _STORE_COPIES = 4
-
-LLOYD_BYTES = 1_000_000_000
-"""Subsets that take more are clustered by mini-batches, whatever the budget: no label depends on that."""
 
 
 def budget_of(memory: str | float | None, engine: Engine) -> DataBudget:
@@ -67,75 +64,6 @@ def ensemble_within(
         raise too_little(name, "the labels", budget, needed)
     content = content_of(source, budget=left, chunk_rows=chunk_rows, **how)
     return ensemble_of_content(content, out, overwrite=overwrite)
-
-
-def make_plan(
-    data: Features,
-    n_kept: int,
-    scheme: Scheme,
-    settings: Settings,
-    n_partitions: int,
-    budget: DataBudget,
-    algorithm: str,
-    engine: Engine,
-    *,
-    in_memory: bool,
-) -> Plan:
-    """Plan the work for ``n_kept`` columns of ``data``; raises MemoryBudgetError if it does not fit.
-
-    The budget covers all concurrent tasks, on all workers, every process that holds the matrix, and the
-    labels if they stay ``in_memory``. The choice of the algorithm depends neither on the engine nor on the
-    budget.
-    """
-    width, k = scheme.features.width(n_kept), settings.n_clusters[1]
-    block_values = min(data.chunk_rows, data.n_objects) * data.n_features
-    prepare = _PREPARE_BYTES_PER_VALUE * block_values + data.held_bytes
-    column = data.n_objects * settings.label_dtype.itemsize
-    size = scheme.objects.most(data.n_objects)
-    centers = k * (32 * width + _DISTANCE_BYTES)
-    # the subset, a copy to measure its variance, work per row
-    lloyd = column + centers + size * (8 * width + 64)
-    matrix = 4 * data.n_objects * n_kept * matrix_copies(engine)
-    segment_rows = min(SEGMENT_ROWS, data.chunk_rows)
-    start_rows = min(size, max(2 * VALUES_TOGETHER // width, 20 * k))
-    batch_rows = min(size, max(VALUES_TOGETHER // width, 20 * k))
-    minibatch = column + centers + start_rows * (8 * width + 64) + 16 * (batch_rows + segment_rows) * width
-    chosen = algorithm
-    if algorithm == "auto":
-        chosen = "lloyd" if prepare + lloyd <= LLOYD_BYTES else "minibatch"
-    task = lloyd if chosen == "lloyd" else minibatch
-    labels = n_partitions * column
-    kept = 2 * labels if in_memory else 0  # as they are made, and encoded
-    writing = 2 * _STORE_COPIES * default_chunk_rows(data.n_objects, n_partitions) * labels // data.n_objects
-    needed = kept + max(prepare + task, writing)
-    if budget.n_bytes < needed:
-        is_lower = chosen == "lloyd" and budget.n_bytes >= kept + max(prepare + minibatch, writing)
-        raise too_little(
-            f"generate.{scheme.name}",
-            f"partitions of subsets of {size:,} objects",
-            budget,
-            needed,
-            ", or use algorithm='minibatch'" if is_lower else "",
-        )
-    free = budget.n_bytes - kept - prepare
-    matrix_in_memory = chosen == "lloyd" and free >= matrix + task
-    n_tasks = (free - matrix if matrix_in_memory else free) // task
-    check_workers(scheme.name, engine, matrix // matrix_copies(engine) if matrix_in_memory else 0, task)
-    where = "in memory" if matrix_in_memory else "in a file"
-    reason = (
-        f"algorithm={chosen!r}, scaled features ({format_size(matrix)}) {where}, {format_size(task)} per "
-        f"partition, {n_tasks} at a time within {format_size(budget.n_bytes)} of data"
-    )
-    return Plan(
-        algorithm=chosen,
-        matrix_in_memory=matrix_in_memory,
-        n_tasks=int(n_tasks),
-        chunk_rows=data.chunk_rows,
-        segment_rows=segment_rows,
-        batch_segments=math.ceil(batch_rows / (segment_rows * scheme.objects.share)),
-        start_rows=start_rows,
-        reason=reason,
-    )
 
 
 def too_little(
@@ -207,7 +135,7 @@ def make_sampling_plan(
     All columns count, because it is not known yet which vary, and ``n_gaps`` more that tell what is missing.
     Of sparse rows the values that are stored do.
     """
-    width, k = data.row_values + n_gaps, settings.n_clusters[1]
+    width = data.row_values + n_gaps
     n_features = data.n_features + n_gaps
     segment_rows = min(SEGMENT_ROWS, data.chunk_rows)
     read_values = min(data.chunk_rows, data.n_objects) * width
@@ -216,18 +144,31 @@ def make_sampling_plan(
     pool_rows = choose_pool_rows(sample_rows, data.n_objects, scheme.objects.share)
     unscaled = pool_rows * width * value_bytes
     pool = pool_rows * (4 * width + 8)
-    centers = 8 * n_partitions * k * (n_features + 1)
+    members, k, p = (
+        sets_of(scheme, n_partitions),
+        settings.n_clusters[1],
+        n_landmarks(sample_rows, n_features),
+    )
+    n_centers = sum(k if scheme.number_by_landmarks(of[0]) is None else p for of in members)
+    centers = 8 * n_centers * (n_features + 1) + 8 * p * n_partitions
     measuring = _PREPARE_BYTES_PER_VALUE * read_values + data.held_bytes + unscaled
     scaling = unscaled + pool + 12 * read_values
     # the points, as the partition sees them, a copy to measure their variance, work per row
     task = sample_rows * (16 * width + 64) + k * (32 * n_features + _DISTANCE_BYTES)
+    if (
+        scheme.by_landmarks
+    ):  # the points, the graph twice, distances, and the graph of landmarks as an eigensolver has it
+        graph = sample_rows * (4 * width + 80 * N_NEAREST) + 32 * AT_ONCE + 8 * p * (6 * p + 4 * n_features)
+        task = max(task, graph)
     held = pool * matrix_copies(engine) + centers
 
-    label_bytes = n_partitions * settings.label_dtype.itemsize
+    label_bytes = (
+        n_partitions * label_dtype([max(settings.n_clusters[1], settings.landmark_clusters[1])]).itemsize
+    )
     stored_bytes = label_bytes + (0 if data.ids is None else math.ceil(data.ids.row_bytes))
-    # a block in transit is held as read, centered, and as float32; its labels three times
-    row_bytes = (value_bytes + 12) * width + 3 * label_bytes + n_partitions
-    row_bytes += 8 * n_partitions * k if data.is_sparse else 0  # its products with all centers
+    # a block in transit is held as read, centered, and as float32; labels three times, and what is nearest
+    row_bytes = (value_bytes + 12) * width + 3 * label_bytes + 3 * len(members)
+    row_bytes += 8 * n_centers if data.is_sparse else 0  # its products with all centers
     row_bytes *= engine.in_flight + 1
     fixed = data.held_bytes + 24 * read_values + (2 * centers + (1 << 20)) * engine.n_workers
     store_rows = default_chunk_rows(data.n_objects, n_partitions)

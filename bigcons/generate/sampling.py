@@ -1,4 +1,4 @@
-"""The objects and features that each partition of a k-means ensemble sees.
+"""The objects and features that each partition of an ensemble sees.
 
 Subsets are drawn segment by segment, so memory does not grow with the data.
 """
@@ -48,11 +48,29 @@ class View(NamedTuple):
 
 
 class Scheme(NamedTuple):
-    """A kind of k-means ensemble: its name, and what each partition sees."""
+    """A kind of ensemble: its name, what each partition sees, and how many are by landmarks."""
 
     name: str
     objects: RandomShare | DealtShare
     features: AllFeatures | RandomFeatures | ZipfWeights
+    by_landmarks: int = 0
+    """Of every two partitions, so many are spectral clusterings on landmarks, and the others k-means."""
+    smooth: tuple[int, ...] | None = None
+    """The columns that landmarks see, once known; None for all: see `smooth_columns`."""
+
+    def number_by_landmarks(self, u: int) -> int | None:
+        """Return how many partitions before ``u`` are by landmarks, None if it is by k-means itself."""
+        turn, place = divmod(u, 2)
+        return self.by_landmarks * turn + place if place < self.by_landmarks else None
+
+    @property
+    def sees_all_alike(self) -> bool:
+        """Whether all partitions see the features as they are."""
+        return isinstance(self.features, AllFeatures) and self.smooth is None
+
+    def of_pool(self, points: Any) -> Scheme:
+        """Return the scheme, once a pool of the scaled features is known."""
+        return self._replace(smooth=smooth_columns(points)) if self.by_landmarks else self
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters for the provenance."""
@@ -64,6 +82,21 @@ class Scheme(NamedTuple):
         if isinstance(self.features, RandomFeatures):
             return self._replace(features=replace(self.features, columns=tuple(columns)))
         return self
+
+
+def smooth_columns(points: Any) -> tuple[int, ...] | None:
+    """Return the columns of points (rows, d) with more than two values; None for all.
+
+    A graph of nearest neighbors falls apart along columns of two values: booleans, categories, and what tells
+    gaps. All columns count where these hold more than a third of the variance, and of sparse points.
+    """
+    if not isinstance(points, np.ndarray):
+        return None
+    is_smooth = ((points != points.min(axis=0)) & (points != points.max(axis=0))).any(axis=0)
+    variances = points.var(axis=0, dtype=np.float64)
+    if is_smooth.all() or 3 * variances[is_smooth].sum() < 2 * variances.sum():
+        return None
+    return tuple(np.flatnonzero(is_smooth).tolist())
 
 
 # Objects

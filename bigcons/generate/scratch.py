@@ -45,8 +45,7 @@ _PARAMETERS = "parameters.json"
 _SEED = "seed"
 _CHECKSUM = "checksum"
 _KEPT = {
-    "finished partitions": "partition-*.npy",
-    "trained partitions": "centers-*.npy",
+    "trained sets of centers": "centers-*.npy",
     "blocks of labels": "labels-*.npy",
 }
 _READ = "read"
@@ -67,30 +66,13 @@ class Scratch:
         self.seed = seed
         self.run = run
 
-    def partition(self, u: int) -> Path:
-        """Return the file of the labels of partition ``u``."""
-        return self.folder / f"partition-{u:06d}.npy"
-
-    def found(self, u: int) -> Path:
-        """Return the file of the centers of partition ``u``, next to its labels."""
-        return self.folder / f"found-{u:06d}.npy"
-
     def centers(self, u: int) -> Path:
-        """Return the file of the centers of partition ``u``."""
+        """Return the file of the set of centers of which partition ``u`` is the first."""
         return self.folder / f"centers-{u:06d}.npy"
 
     def block(self, block: Block) -> Path:
         """Return the file of the labels of a block of objects in all partitions."""
         return self.folder / f"labels-{block.start}-{block.stop}.npy"
-
-    @property
-    def features(self) -> Path:
-        """The file of the scaled features."""
-        return self.folder / "features.npy"
-
-    def write_centers(self, u: int, centers: np.ndarray) -> None:
-        """Write the centers of partition ``u``."""
-        self.write(self.centers(u), centers)
 
     def write(self, path: Path, values: np.ndarray) -> None:
         """Write a file durably and atomically."""
@@ -194,8 +176,7 @@ def _clear_finished(folder: Path, finished: Ensemble) -> None:
 
 
 def _check_same(finished: Ensemble, asked: Mapping[str, Any]) -> None:
-    found = {"train": "all", **finished.provenance}  # results of older versions do not say it
-    found |= {"n_partitions": finished.n_partitions, "n_objects": finished.n_objects}
+    found = {**finished.provenance, "n_partitions": finished.n_partitions, "n_objects": finished.n_objects}
     wanted = json.loads(json.dumps(asked))
     wanted = {name: new for name, new in wanted.items() if name not in _VERSIONS and new is not None}
     refuse_other(finished.path or "", _told(found, wanted))

@@ -1,7 +1,8 @@
-"""k-means ensembles as a transformer of scikit-learn, which labels new objects, too."""
+"""Ensembles of features as a transformer of scikit-learn, which labels new objects, too."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,38 +11,49 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import HasClient, open_engine
-from bigcons.generate.one_pass import Pool, TrainTask, choose_pool_rows, choose_sample_rows
-from bigcons.generate.partition import Seen, Settings, quiet_scikit_learn
-from bigcons.generate.pipeline import SPLIT, ClusterCount, check_range, split_range
+from bigcons.generate.pipeline import SPLIT, TRAINING, ClusterCount, check_range, settings_for
 from bigcons.generate.sampling import AllFeatures, RandomShare, Scheme
 from bigcons.generate.scaling import measure_and_sample
-from bigcons.kernels.nearest import label_nearest, pack_centers
+from bigcons.generate.training import (
+    Pool,
+    Seen,
+    Settings,
+    TrainTask,
+    centers_of,
+    choose_pool_rows,
+    choose_sample_rows,
+    quiet_scikit_learn,
+    sets_of,
+)
 from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, resolve_seed
 from bigcons.stores.encoding import FeatureEncoding
 from bigcons.stores.features import Features, encoded_features, open_features
-from bigcons.stores.generator import NewRows
-from bigcons.tables.encode import label_dtype
-from bigcons.validation import check_flag, check_int, check_number
+from bigcons.stores.generator import Centers, NewRows
+from bigcons.validation import check_choice, check_flag, check_int, check_number
+
+SCHEMES = {"mixed": 1, "kmeans": 0, "landmarks": 2}
+"""By scheme, how many of every two partitions are by landmarks."""
 
 
 class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Cluster features many times by k-means: a transformer of features into base labels.
+    """Cluster features many times: a transformer of features into base labels.
 
-    Each partition is k-means of a random subset of the objects, with a random number of clusters, as in
-    `bigcons.generate.kmeans`. Centers are kept, so that objects are labeled in all partitions by the nearest
-    center: also those that a partition did not see, and new ones.
+    Partitions are those of `bigcons.generate.mixed`, half of them by landmarks and half by k-means. Centers
+    are kept, so that objects are labeled in all partitions by the nearest: also new ones.
 
     Parameters
     ----------
     n_partitions : int, default=100
         Number of partitions.
-    n_clusters : int or (int, int) or "split", default=(2, 10)
+    scheme : {"mixed", "kmeans", "landmarks"}, default="mixed"
+        What makes the partitions: the function of `bigcons.generate` of this name.
+    n_clusters : int, (int, int), "split" or None, default=None
         Number of clusters, or the range from which it is drawn, or "split", as in `bigcons.generate.kmeans`;
-        at most as many as the objects that a partition sees.
-    sample : float, default=0.5
-        Share of the objects on which a partition is trained.
+        at most as many as the objects that a partition sees. None: the default of the scheme.
+    sample : float, default=1.0
+        Share of the objects on which a partition by k-means is trained.
     standardize : bool, default=True
         Scale every feature to mean 0 and variance 1. Constant features are dropped.
     random_state : int, RandomState, Generator or None, default=None
@@ -57,8 +69,8 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
     Notes
     -----
     Features are in memory: numbers, NaN where one is missing, or, in a table with names, whatever
-    `bigcons.generate.kmeans` encodes, as it does: text and dates, too. For data larger than memory use that
-    function. Costs are those of `bigcons.generate.kmeans` trained on samples. There is no ``sample_weight``.
+    `bigcons.generate.mixed` encodes, as it does: text and dates, too. For data larger than memory use that
+    function, whose costs it has. There is no ``sample_weight``.
 
     Examples
     --------
@@ -77,13 +89,15 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         self,
         n_partitions: int = 100,
         *,
-        n_clusters: ClusterCount = (2, 10),
-        sample: float = 0.5,
+        scheme: str = "mixed",
+        n_clusters: ClusterCount | None = None,
+        sample: float = 1.0,
         standardize: bool = True,
         random_state: SeedLike = None,
         client: object = None,
     ) -> None:
         self.n_partitions = n_partitions
+        self.scheme = scheme
         self.n_clusters = n_clusters
         self.sample = sample
         self.standardize = standardize
@@ -94,39 +108,43 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         """Find the centers of all partitions of features ``(n_objects, n_features)``; ``y`` is ignored."""
         check_int("n_partitions", self.n_partitions)
         check_flag("standardize", self.standardize)
+        by_landmarks = SCHEMES[check_choice("scheme", self.scheme, tuple(SCHEMES))]
         data = self._open(X, ensure_min_samples=2)
         share = RandomShare(check_number("sample", self.sample, above=0, at_most=1))
-        n_objects, n_features = data.n_objects, data.n_features
-        n_seen = share.least(n_objects)
+        n_objects, n_seen = data.n_objects, share.least(data.n_objects)
         if n_seen < 1:
             raise InvalidInputError(
                 f"sample={self.sample} of {n_objects:,} objects is none; use a larger one.",
                 parameter="sample",
             )
-        given = split_range(n_seen) if self.n_clusters == SPLIT else check_range(self.n_clusters)
-        limits = min(given[0], n_seen), min(given[1], n_seen)
-        seen = Seen(
-            Scheme("kmeans", share, AllFeatures()),
-            n_objects,
-            min(SEGMENT_ROWS, data.chunk_rows),
-            resolve_seed(self.random_state),
-        )
-        sample_rows = choose_sample_rows(limits[1], n_features)
+        given = Settings()
+        if self.n_clusters not in (None, SPLIT):
+            limits = check_range(self.n_clusters)
+            given = Settings(limits, landmark_clusters=limits)
+        settings = settings_for(n_seen, self.n_clusters, given)
+        scheme = Scheme(self.scheme, share, AllFeatures(), by_landmarks)
+        seed, segment_rows = resolve_seed(self.random_state), min(SEGMENT_ROWS, data.chunk_rows)
+        seen = Seen(scheme, n_objects, segment_rows, seed)
+        sample_rows = choose_sample_rows(settings.n_clusters[1], data.n_features)
         subset = seen.pool(choose_pool_rows(sample_rows, n_objects, self.sample))
         self._scaling, rows = measure_and_sample(data, subset, standardize=self.standardize)
         pool = Pool(subset.rows(0, n_objects), self._scaling.apply(rows))
-        train = TrainTask(seen, Settings(limits, "random", 1, 100, 1e-4), pool, sample_rows)
-        centers: list[np.ndarray] = []
+        seen = replace(seen, scheme=scheme.of_pool(pool.points))
+        train, trained, members = (
+            TrainTask(seen, settings, pool, sample_rows),
+            [],
+            sets_of(scheme, self.n_partitions),
+        )
         with (
             open_engine(self.client) as engine,
             quiet_scikit_learn(),
-            progress("train partitions", self.n_partitions, "partitions") as listener,
+            progress(TRAINING, len(members), "sets of centers") as listener,
         ):
-            for found in engine.map(train, range(self.n_partitions)):
-                centers.append(found)
+            for found in engine.map(train, members):
+                trained.append(found)
                 listener.advance(1)
-        self.n_clusters_: np.ndarray = np.array([len(found) for found in centers])
-        self._centers: np.ndarray = np.concatenate(centers)
+        self._centers: Centers = centers_of(seen, trained, self.n_partitions, self._scaling.width)
+        self.n_clusters_: np.ndarray = self._centers.n_clusters
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -138,28 +156,21 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         """
         check_is_fitted(self)
         data = self._open(X, reset=False)
-        offsets = np.concatenate([[0], np.cumsum(self.n_clusters_)])
-        labels = np.empty((data.n_objects, len(self.n_clusters_)), label_dtype(self.n_clusters_))
-        packed, scaling = pack_centers(self._centers), self._scaling
+        rows, scaling, centers, parts = NewRows(data, self._scaling), self._scaling, self._centers, []
 
-        rows = NewRows(data, scaling)
-
-        def label(item: tuple[Block, np.ndarray, np.ndarray]) -> tuple[Block, np.ndarray]:
-            block, values, is_known = item
-            found = np.empty((block.n_rows, labels.shape[1]), labels.dtype)
-            is_seen = np.tile(is_known, (labels.shape[1], 1))
-            label_nearest(scaling.apply(values), packed, offsets, is_seen, found)
-            return block, found
+        def label(item: tuple[Block, np.ndarray, np.ndarray]) -> np.ndarray:
+            is_seen = np.tile(item[2], (len(centers.offsets) - 1, 1))
+            return centers.label(scaling.apply(item[1]), is_seen)[0]
 
         with (
             open_engine(self.client) as engine,
             progress("label the objects", data.n_objects) as listener,
         ):
-            for block, found in engine.map(label, rows):
-                labels[block.start : block.stop] = found
-                listener.advance(block.n_rows)
+            for found in engine.map(label, rows):
+                parts.append(found)
+                listener.advance(len(found))
         rows.warn()
-        return labels
+        return np.concatenate(parts)
 
     def _open(self, X: Any, *, reset: bool = True, **options: Any) -> Features:
         """Open numbers, as scikit-learn checks them; a table that it refuses is encoded in fit and after.

@@ -31,8 +31,8 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         Maximum number of clusters. "auto": by `choose_n_clusters`, where the method takes it.
     generator : transformer or None, default=None
         What makes base labels ``(n_objects, n_partitions)`` of features, and of new ones: an
-        `EnsembleGenerator`, or any transformer of scikit-learn whose columns are labels. None is an
-        EnsembleGenerator with 2 to twice ``n_clusters`` clusters in a partition, or to 10 if that is more.
+        `EnsembleGenerator`, or any transformer of scikit-learn whose columns are labels. None is
+        ``EnsembleGenerator()``.
     consensus : str or estimator, default="tree"
         The method: a name in `METHODS` or an estimator such as ``PCC(n_init=3)``, which takes the
         ``n_clusters`` given here.
@@ -52,7 +52,7 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
     -----
     ``predict`` and ``transform`` exist where the method places new objects, as the tree, PCC and most do.
     Objects all count the same: there is no ``sample_weight``. Features, labels and results are in memory; for
-    larger data see `bigcons.generate.kmeans` and `bigcons.consensus`.
+    larger data see `bigcons.generate.mixed` and `bigcons.consensus`.
 
     Examples
     --------
@@ -85,9 +85,7 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         K = self.n_clusters
         generator = self.generator
         if generator is None:
-            generator = EnsembleGenerator(
-                n_clusters=(2, max(10, 2 * K) if isinstance(K, (int, np.integer)) else 10)
-            )
+            generator = EnsembleGenerator()
         parts = clone(generator), clone(self._method()).set_params(n_clusters=K)
         seed = resolve_seed(self.random_state)
         for part in parts:

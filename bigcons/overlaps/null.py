@@ -86,9 +86,6 @@ def _generator_of(ensemble: Ensemble, engine: Engine) -> Any:
         )
     taken = inspect.signature(make).parameters.keys() - {"features", "random_state", "client", "columns"}
     options = {name: made_with[name] for name in taken & made_with.keys()}
-    if options.get("train") == "samples":  # the size says so, and implies the algorithm
-        options["train"] = made_with["sample_rows"]
-        del options["algorithm"]
     options |= {"n_partitions": ensemble.n_partitions, "standardize": False, "client": engine}
 
     def partitions(points: np.ndarray, seed: int) -> Ensemble:

@@ -689,7 +689,7 @@ class PredictingClusterer(ConsensusClusterer):
     def predict_features(self, features: Any, *, id: Column | None = None) -> Placed:
         """Return labels, memberships and confidence of new objects, given by their features.
 
-        After a fit of an ensemble that `bigcons.generate.kmeans`, or another generator by k-means, made of
+        After a fit of an ensemble that `bigcons.generate.mixed`, or another function there, made of
         features: the new ones are encoded and scaled as they were, get the nearest center of every partition,
         and are placed by these base labels as by ``predict``. ``features`` is any table with the same
         columns, in any order if they have names; ``id`` names the one that identifies the objects, by default

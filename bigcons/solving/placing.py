@@ -132,11 +132,11 @@ def place_features(
 def tables_of_generator(generator: Generator, values: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return for each partition the fitted code of each generated label, given the fitted ``values``."""
     tables = []
-    for centers, known in zip(generator.centers, values, strict=True):
-        if known.dtype == object and len(centers):
+    for n_clusters, known in zip(generator.centers.n_clusters, values, strict=True):
+        if known.dtype == object and n_clusters:
             raise InvalidInputError("labels were generated but text was fitted; fit the generated ensemble.")
         code = {value: number for number, value in enumerate(known.tolist())}
-        tables.append(np.array([*(code.get(label, -1) for label in range(len(centers))), -1], np.int32))
+        tables.append(np.array([*(code.get(label, -1) for label in range(n_clusters)), -1], np.int32))
     return tables
 
 

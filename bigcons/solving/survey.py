@@ -134,7 +134,7 @@ def warn_of_dissent(survey: Survey, ensemble: Ensemble, weights: np.ndarray | No
 
     Of more than a thousand partitions, as many are judged.
     """
-    if ensemble.is_soft:
+    if ensemble.is_soft or "generator" in ensemble.provenance:  # none is a stray column
         return
     counted = np.arange(ensemble.n_partitions) if weights is None else np.flatnonzero(weights > 0)
     judged = "partitions"

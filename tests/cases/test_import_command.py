@@ -135,8 +135,25 @@ def test_import__says_whether_there_is_a_header(ok, run):
     ok("import", "x.csv", "--header", "-o", "f.zarr")
     assert Ensemble.open("f.zarr").names == ["0", "1"]
     ok("solve", "x.csv", "--no-header", "-k", 2, "-m", "best", "-o", "c.zarr")
-    assert "header" in run("generate", "x.csv", "-o", "g.zarr", "--n-partitions", 2, "--n-clusters", 2).stderr
-    ok("generate", "x.csv", "--no-header", "-o", "g.zarr", "--n-partitions", 2, "--n-clusters", 2)
+    assert (
+        "header"
+        in run(
+            "generate", "x.csv", "-o", "g.zarr", "--scheme", "kmeans", "--n-partitions", 2, "--n-clusters", 2
+        ).stderr
+    )
+    ok(
+        "generate",
+        "x.csv",
+        "--no-header",
+        "-o",
+        "g.zarr",
+        "--scheme",
+        "kmeans",
+        "--n-partitions",
+        2,
+        "--n-clusters",
+        2,
+    )
     assert Ensemble.open("g.zarr").n_objects == 3
     ok("import", "x.csv", "--no-header", "--orientation", "partitions", "-o", "h.zarr")
     assert Ensemble.open("h.zarr").shape == (2, 3)

@@ -154,7 +154,7 @@ def test_amounts__of_one_are_in_the_singular(labels, run):
 
 def test_generate__makes_partitions_of_features(run, ran, tmp_path):
     np.save(tmp_path / "features.npy", np.random.default_rng(0).normal(size=(400, 3)))
-    result = ran("generate features.npy -o ensemble.zarr --n-partitions 7 --n-clusters 2:4 --sample 0.5")
+    result = ran("generate features.npy -o ensemble.zarr --scheme kmeans --n-partitions 7 --n-clusters 2:4")
     assert (result["n_objects"], result["n_partitions"]) == (400, 7)
     ensemble = bigcons.Ensemble.open("ensemble.zarr")
     seen = (ensemble.read(0, 400) >= 0).mean()
@@ -165,7 +165,7 @@ def test_generate__makes_partitions_of_features(run, ran, tmp_path):
 
 @pytest.mark.parametrize("text", ["x", ":", "2:y", "1.5"])
 def test_generate__refuses_odd_cluster_ranges(run, text):
-    result = run(f"generate features.npy -o e.zarr --n-clusters {text}")
+    result = run(f"generate features.npy -o e.zarr --scheme kmeans --n-clusters {text}")
     assert result.exit_code == 2
 
 
@@ -583,7 +583,7 @@ def test_run__reads_decimal_commas_and_suggests_them(run):
         assert done.exit_code == 0, done.output
     placed = run("place comma.csv --with out --sep ; --decimal , -o placed.csv")
     assert placed.exit_code == 0, placed.output
-    made = run("generate comma.csv --id id --sep ; --decimal , -o e.zarr --n-partitions 8 --n-clusters 2:10")
+    made = run("generate comma.csv --id id --sep ; --decimal , -o e.zarr --n-partitions 8")
     assert made.exit_code == 0, made.output
 
 

@@ -47,10 +47,8 @@ def labels_of(ensemble):
     return ensemble.read(0, N_OBJECTS)
 
 
-def test_generate__without_options_is_as_ever(made):
-    expected = generate.kmeans(
-        "features.npy", n_partitions=100, n_clusters=(2, 10), sample=0.5, random_state=0
-    )
+def test_generate__without_options_is_mixed(made):
+    expected = generate.mixed("features.npy", n_partitions=100, random_state=0)
     np.testing.assert_array_equal(labels_of(made()), labels_of(expected))
 
 
@@ -58,12 +56,26 @@ def test_generate__without_options_is_as_ever(made):
     ("options", "expected"),
     [
         (
-            "--n-partitions 3 --n-clusters split --sample 1",
+            "--scheme kmeans --n-partitions 3 --n-clusters split --sample 1",
             lambda x: generate.kmeans(x, n_partitions=3, n_clusters="split", sample=1.0, random_state=0),
         ),
         (
-            "--n-partitions 3 --fixed 6",
+            "--scheme kmeans --n-partitions 3 --fixed 6",
             lambda x: generate.kmeans(x, n_partitions=3, n_clusters=6, sample=1.0, random_state=0),
+        ),
+        (
+            "--scheme kmeans --n-partitions 3",
+            lambda x: generate.kmeans(x, n_partitions=3, random_state=0),
+        ),
+        (
+            "--scheme landmarks --n-partitions 4",
+            lambda x: generate.landmarks(x, n_partitions=4, n_clusters=(2, 20), random_state=0),
+        ),
+        (
+            "--scheme landmarks --n-partitions 4 --n-clusters 3:5 --no-standardize",
+            lambda x: generate.landmarks(
+                x, n_partitions=4, n_clusters=(3, 5), random_state=0, standardize=False
+            ),
         ),
         (
             "--scheme zipf --n-partitions 4 --n-clusters 3:4 --alpha-range 0.5:2 --largest-weight 9",
@@ -113,16 +125,20 @@ def test_generate__is_the_function_of_the_scheme(made, options, expected):
     ("options", "words"),
     [
         ("--scheme object-views --n-clusters 3 --sample 0.5", ["'object-views' takes no --sample"]),
-        ("--n-features 3", ["'kmeans' takes no --n-features"]),
-        ("--repetition 3 --algorithms pcc", ["'kmeans' takes no --algorithms, --repetition"]),
+        ("--n-features 3", ["'mixed' takes no --n-features"]),
+        ("--n-clusters 3", ["'mixed' takes no --n-clusters"]),
+        ("--scheme landmarks --sample 0.5", ["'landmarks' takes no --sample"]),
+        ("--scheme landmarks --fixed 3", ["'landmarks' takes no --fixed", "--n-clusters"]),
+        ("--fixed 3", ["'mixed' takes no --fixed"]),
+        ("--scheme kmeans --repetition 3 --algorithms pcc", ["'kmeans' takes no --algorithms, --repetition"]),
         ("--scheme diverse --n-partitions 3", ["'diverse' takes no --n-partitions"]),
         ("--scheme diverse --train all", ["'diverse' takes no --train"]),
         ("--train some", ["'some'", "auto", "all"]),
         ("--scheme diverse --fixed 3", ["'diverse' takes no --fixed", "--n-clusters"]),
         ("--scheme feature-views", ["'feature-views' needs --n-clusters, --n-features"]),
         ("--scheme object-views", ["'object-views' needs --n-clusters"]),
-        ("--fixed 3 --n-clusters 3", ["either --fixed or --n-clusters"]),
-        ("--fixed 3 --sample 0.5", ["either --fixed or --sample"]),
+        ("--scheme kmeans --fixed 3 --n-clusters 3", ["either --fixed or --n-clusters"]),
+        ("--scheme kmeans --fixed 3 --sample 0.5", ["either --fixed or --sample"]),
         ("--scheme zipf --alpha-range a:b", ["is not a range of numbers"]),
         ("--scheme zipf --alpha-range 2:1", ["'2:1'", "the lower number comes first"]),
         ("--scheme hdbscan", ["'hdbscan'", "object-views"]),
@@ -153,9 +169,14 @@ def test_generate__says_in_one_line_what_the_scheme_refuses(run, options, words)
 
 
 def test_generate__trains_as_told(made):
-    for options, trained_on in (("", "all"), ("--train auto", "all"), ("--train 50", "samples")):
-        ensemble = made(f"--n-partitions 2 --overwrite {options}")
-        assert ensemble.provenance["train"] == trained_on
+    for options, train, rows in (
+        ("", "auto", 400),
+        ("--train auto", "auto", 400),
+        ("--train 50", 50, 50),
+        ("--train all", "all", 400),
+    ):
+        provenance = made(f"--n-partitions 2 --overwrite {options}").provenance
+        assert (provenance["train"], provenance["sample_rows"]) == (train, rows)
 
 
 @pytest.mark.parametrize("scheme", ["kmeans --n-partitions 3", "diverse --algorithms single"])
@@ -190,7 +211,7 @@ def customers(zip_name="zip", last_city="Rome"):
 )
 def test_generate__of_features_read_otherwise_is_refused_by_the_option(run, first, second, told):
     csv.write_csv(customers(), "customers.csv")
-    line = "generate customers.csv -o other.zarr --n-partitions 2 --n-clusters 2"
+    line = "generate customers.csv -o other.zarr --scheme kmeans --n-partitions 2 --n-clusters 2"
     assert CliRunner().invoke(main, f"{line} {first}".split()).exit_code == 0
     assert CliRunner().invoke(main, f"{line} {first} --sep ,".split()).exit_code == 0  # which changes nothing
     refused = CliRunner().invoke(main, f"{line} {second}".split())
@@ -211,7 +232,7 @@ def test_generate__of_features_read_otherwise_is_refused_by_the_option(run, firs
 )
 def test_generate__of_other_features_is_refused_by_what_differs(run, other, told):
     csv.write_csv(customers(), "customers.csv")
-    line = "generate customers.csv -o other.zarr --n-partitions 2 --n-clusters 2"
+    line = "generate customers.csv -o other.zarr --scheme kmeans --n-partitions 2 --n-clusters 2"
     assert CliRunner().invoke(main, line.split()).exit_code == 0
     csv.write_csv(other, "customers.csv")
     refused = CliRunner().invoke(main, line.split())

@@ -22,7 +22,7 @@ SEGMENTS = RNG.integers(0, 3, N_OBJECTS)
 NAMES = [f"c{number:05d}" for number in RNG.permutation(N_OBJECTS)]
 POINTS = RNG.normal(size=(N_OBJECTS, 2)) + 8 * SEGMENTS[:, None]
 CUSTOMERS = pd.DataFrame(POINTS, columns=["x", "y"]).assign(customer=NAMES, segment=SEGMENTS)
-GENERATE = "--n-partitions 2 --n-clusters 3 --id customer"
+GENERATE = "--scheme kmeans --n-partitions 2 --n-clusters 3 --id customer"
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ def test_standard_input__repeated_and_in_what_is_told(ok, run):
     assert refused.exit_code == 1
     assert "standard input" in refused.stderr
     assert "/tmp" not in refused.stderr
-    ok("generate - -o g.zarr --n-partitions 2 --n-clusters 2", input=text)
+    ok("generate - -o g.zarr --scheme kmeans --n-partitions 2 --n-clusters 2 --sample 1", input=text)
     assert Ensemble.open("g.zarr").provenance["source"] == "standard input"
     ok("solve - -k 2 -o c.zarr", input=text)
     assert Consensus.open("c.zarr").provenance["ensemble"] == "standard input"

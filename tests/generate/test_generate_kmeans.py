@@ -5,11 +5,6 @@ import json
 import logging
 import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +22,6 @@ from bigcons.errors import (
     StoreExistsError,
     StoreLockedError,
 )
-from bigcons.generate.partition import LabelColumn
 from bigcons.generate.sampling import Subset, subset_size
 from bigcons.generate.scaling import measure
 from bigcons.memory import PROCESS_BYTES
@@ -35,6 +29,7 @@ from bigcons.metrics import matching_accuracy
 from bigcons.progress import report_progress_to
 from bigcons.storage.locks import writer_lock
 from bigcons.stores.features import open_features
+from tests.support.engines import CountingEngine
 from tests.support.listening import Recorder
 
 N_OBJECTS = 9000  # two whole segments and a part of one
@@ -52,7 +47,7 @@ def truth():
 
 @pytest.fixture(scope="module")
 def wide():
-    """Objects of so many values that they need several mini-batches, and a start sees some of them."""
+    """More objects than a sample, in the order of their classes."""
     rng = np.random.default_rng(0)
     truth = np.sort(rng.integers(3, size=30_000))
     return (10 * np.eye(3, 256)[truth] + rng.normal(size=(30_000, 256))).astype(np.float32), truth
@@ -75,18 +70,14 @@ def test_kmeans__same_seed_same_labels(points):
     assert not np.array_equal(make(points), make(points, random_state=1))
 
 
-@pytest.mark.parametrize("algorithm", ["lloyd", "minibatch"])
-def test_kmeans__labels_depend_neither_on_workers_nor_budget_nor_store(points, wide, tmp_path, algorithm):
-    features, small = (points, "375MB") if algorithm == "lloyd" else (wide[0], "480MB")
-    expected = make(features, algorithm=algorithm, n_partitions=2)
-    for other in ({"client": "serial"}, {"memory": small}, {"out": tmp_path / "e.zarr"}):
-        found = make(features, algorithm=algorithm, n_partitions=2, **other)
-        np.testing.assert_array_equal(found, expected)
+def test_kmeans__labels_depend_neither_on_workers_nor_budget_nor_store(points, tmp_path):
+    expected = make(points, n_partitions=2)
+    for other in ({"client": "serial"}, {"memory": "380MB"}, {"out": tmp_path / "e.zarr"}):
+        np.testing.assert_array_equal(make(points, n_partitions=2, **other), expected)
 
 
-@pytest.mark.parametrize("algorithm", ["lloyd", "minibatch"])
-def test_kmeans__partitions_do_not_depend_on_how_many_there_are(points, algorithm):
-    few, many = (make(points, algorithm=algorithm, n_partitions=n) for n in (2, 5))
+def test_kmeans__partitions_do_not_depend_on_how_many_there_are(points):
+    few, many = (make(points, n_partitions=n) for n in (2, 5))
     np.testing.assert_array_equal(few, many[:, :2])
 
 
@@ -98,26 +89,6 @@ def test_kmeans__every_kind_of_source_gives_the_same_labels(points, tmp_path):
         np.testing.assert_array_equal(make(source), expected)
 
 
-def test_kmeans__large_subsets_are_clustered_by_mini_batches_whatever_the_budget(wide, caplog, monkeypatch):
-    asked = {"sample": 1.0, "n_partitions": 1, "train": "all"}
-    monkeypatch.setattr("bigcons.generate.planning.LLOYD_BYTES", 107_000_000)
-    for memory in ("480MB", "4GB", None):
-        with caplog.at_level(logging.INFO, logger="bigcons"):
-            labels = make(wide[0], memory=memory, **asked)
-        assert "algorithm='minibatch'" in caplog.text
-        np.testing.assert_array_equal(labels, make(wide[0], algorithm="minibatch", **asked))
-        caplog.clear()
-
-
-def test_kmeans__a_budget_for_mini_batches_only_is_refused_and_says_so(wide):
-    """It used to choose them in silence, so that labels depended on the budget."""
-    asked = {"sample": 1.0, "n_partitions": 1, "train": "all"}
-    with pytest.raises(MemoryBudgetError, match=r"raise it to .*, or use algorithm='minibatch'") as refusal:
-        make(wide[0], memory="480MB", **asked)
-    make(wide[0], memory=refusal.value.needed, **asked)
-    make(wide[0], memory="480MB", algorithm="minibatch", **asked)
-
-
 # Subsets
 
 
@@ -127,11 +98,6 @@ def test_kmeans__each_partition_sees_its_share_of_the_objects(points, share):
     assert (seen.sum(axis=0) == round(share * N_OBJECTS)).all()
     if share < 1:
         assert len(np.unique(seen, axis=1).T) == 4
-
-
-def test_kmeans__both_algorithms_see_the_same_objects(points):
-    lloyd, minibatch = (make(points, algorithm=name) for name in ("lloyd", "minibatch"))
-    np.testing.assert_array_equal(lloyd >= 0, minibatch >= 0)
 
 
 @given(
@@ -163,22 +129,12 @@ def test_subset__takes_every_row_equally_often():
 # Clusters
 
 
-@pytest.mark.parametrize("algorithm", ["lloyd", "minibatch"])
-def test_kmeans__finds_clusters_that_are_there_even_in_sorted_data(algorithm, wide):
+@pytest.mark.parametrize("train", ["auto", "all"])
+def test_kmeans__finds_clusters_that_are_there_even_in_sorted_data(train, wide):
     blobs, truth = wide
-    labels = make(blobs, algorithm=algorithm, n_clusters=3, init="k-means++", n_init=3, standardize=False)
+    labels = make(blobs, sample=1.0, train=train, n_clusters=3, init="k-means++", n_init=3, standardize=False)
     for column in labels.T:
         assert matching_accuracy(truth, column) > 0.999
-
-
-def test_kmeans__both_algorithms_are_about_equally_good(points, truth):
-    lloyd, minibatch = (
-        np.mean(
-            [matching_accuracy(truth, column) for column in make(points, algorithm=name, n_partitions=12).T]
-        )
-        for name in ("lloyd", "minibatch")
-    )
-    assert minibatch == pytest.approx(lloyd, abs=0.1)
 
 
 def test_kmeans__numbers_of_clusters_span_the_range(points):
@@ -187,23 +143,13 @@ def test_kmeans__numbers_of_clusters_span_the_range(points):
     assert set(make(points, n_clusters=5).max(axis=0) + 1) == {5}
 
 
-@pytest.mark.parametrize("algorithm", ["lloyd", "minibatch"])
-def test_kmeans__fewer_distinct_points_than_clusters_gives_dense_labels_in_silence(algorithm):
+def test_kmeans__fewer_distinct_points_than_clusters_gives_dense_labels_in_silence():
     three = np.repeat(np.eye(3), 500, axis=0)
-    labels = make(three, n_clusters=8, algorithm=algorithm)
+    labels = make(three, n_clusters=8)
     for column in labels.T:
         seen = np.unique(column[column >= 0])
         np.testing.assert_array_equal(seen, np.arange(len(seen)))
         assert len(seen) <= 3
-
-
-@given(st.lists(st.integers(0, 4), min_size=1, max_size=30))
-def test_label_column__leaves_no_number_out(labels):
-    column = LabelColumn(40, 5, np.dtype(np.int8))
-    column.put(np.arange(len(labels)), np.array(labels))
-    dense = column.dense()
-    np.testing.assert_array_equal(dense[: len(labels)], np.unique(labels, return_inverse=True)[1])
-    assert (dense[len(labels) :] == -1).all()
 
 
 def test_kmeans__a_category_counts_as_much_as_a_number():
@@ -268,7 +214,8 @@ def test_kmeans__leaves_a_store_with_provenance_and_no_scratch(points, tmp_path)
     provenance = json.loads((tmp_path / "e.zarr" / "manifest.json").read_text())["body"]["provenance"]
     assert provenance["generator"] == "kmeans"
     assert provenance["seed"] == 7
-    assert provenance["algorithm"] == "lloyd"
+    assert (provenance["train"], provenance["sample_rows"]) == ("auto", N_OBJECTS // 2)
+    assert "algorithm" not in provenance
 
 
 class DiesAfter:
@@ -299,7 +246,7 @@ def interrupted(points, tmp_path):
 
 def test_kmeans__an_interrupt_leaves_the_finished_partitions(interrupted):
     assert not interrupted.exists()
-    assert len(list(interrupted.with_name("e.zarr.partial").glob("partition-*.npy"))) == 2
+    assert len(list(interrupted.with_name("e.zarr.partial").glob("centers-*.npy"))) == 2
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "full")])
@@ -309,16 +256,21 @@ def test_kmeans__that_fails_says_what_is_kept(points, tmp_path, caplog, error, n
         make(points, n_partitions=5, out=tmp_path / "e.zarr", client=DiesAfter(n_finished, error))
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     place = tmp_path / "e.zarr.partial"
-    expected = f"2 finished partitions are kept in {place}; repeat the call to resume."
+    expected = f"2 trained sets of centers are kept in {place}; repeat the call to resume."
     assert told == ([expected] if n_finished else [])
 
 
 @pytest.mark.parametrize("seed", [{}, {"random_state": None}], ids=["same seed", "no seed"])
-def test_kmeans__resumes_unfinished_partitions(points, interrupted, seed):
-    recorder = Recorder()
+def test_kmeans__resumes_unfinished_partitions(points, interrupted, seed, caplog):
+    recorder, engine = Recorder(), CountingEngine()
+    caplog.clear()
     with report_progress_to(lambda: recorder):
-        labels = make(points, n_partitions=5, out=interrupted, **seed)
-    assert recorder.work["make partitions"] == [3, 3]
+        labels = make(points, n_partitions=5, out=interrupted, client=engine, **seed)
+    assert engine.n_tasks == [3, 1]  # and one block of labels
+    assert recorder.work["train partitions"] == [5, 5]
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
+        "Resuming: 2 of 5 partitions were trained."
+    ]
     np.testing.assert_array_equal(labels, make(points, n_partitions=5))
     assert not interrupted.with_name("e.zarr.partial").exists()
 
@@ -329,19 +281,19 @@ def test_kmeans__resumes_unfinished_partitions(points, interrupted, seed):
         ({"n_clusters": 3}, "n_clusters="),
         ({"sample": 0.4}, "sample="),
         ({"random_state": 1}, "seed="),
-        ({"algorithm": "minibatch"}, "algorithm="),
+        ({"train": "all"}, "train="),
         ({"standardize": False}, "standardize="),
     ],
 )
 def test_kmeans__rejects_resuming_with_other_parameters(points, interrupted, other, named):
     with pytest.raises(StoreError, match=rf"holds partitions made with {named}.*overwrite=True"):
         make(points, n_partitions=5, out=interrupted, **other)
-    assert len(list(interrupted.with_name("e.zarr.partial").glob("partition-*.npy"))) == 2
+    assert len(list(interrupted.with_name("e.zarr.partial").glob("centers-*.npy"))) == 2
 
 
 @pytest.mark.parametrize("damage", ["flip a bit", "cut", "exchange", "of another run"])
 def test_kmeans__makes_damaged_partitions_again(points, interrupted, tmp_path, caplog, damage):
-    first, second = sorted(interrupted.with_name("e.zarr.partial").glob("partition-*.npy"))
+    first, second = sorted(interrupted.with_name("e.zarr.partial").glob("centers-*.npy"))
     content = first.read_bytes()
     if damage == "exchange":
         first.write_bytes(second.read_bytes())
@@ -384,10 +336,9 @@ def test_kmeans__rejects_resuming_with_other_data(points, interrupted):
 
 @pytest.mark.parametrize("anew", [{"resume": False}, {"overwrite": True}])
 def test_kmeans__starts_over_with_overwrite(points, interrupted, anew):
-    recorder = Recorder()
-    with report_progress_to(lambda: recorder):
-        make(points, n_partitions=5, out=interrupted, n_clusters=3, **anew)
-    assert recorder.work["make partitions"] == [5, 5]
+    engine = CountingEngine()
+    make(points, n_partitions=5, out=interrupted, n_clusters=3, client=engine, **anew)
+    assert engine.n_tasks == [5, 1]
 
 
 @pytest.mark.parametrize("seed", [{}, {"random_state": None}], ids=["same seed", "no seed"])
@@ -396,7 +347,7 @@ def test_kmeans__finds_the_result_of_a_finished_call(points, tmp_path, caplog, s
     recorder = Recorder()
     with report_progress_to(lambda: recorder), caplog.at_level(logging.INFO, logger="bigcons"):
         np.testing.assert_array_equal(make(points, out=tmp_path / "e.zarr", memory="2GB", **seed), labels)
-    assert "make partitions" not in recorder.work
+    assert "train partitions" not in recorder.work
     assert f"{tmp_path / 'e.zarr'} holds the finished result of this call" in caplog.text
 
 
@@ -407,7 +358,7 @@ def test_kmeans__finds_the_result_of_a_finished_call(points, tmp_path, caplog, s
         ({"n_partitions": 5}, "n_partitions=4, not 5"),
         ({"sample": 0.4}, "sample=0.5, not 0.4"),
         ({"random_state": 1}, "seed=0, not 1"),
-        ({"algorithm": "minibatch"}, "algorithm='lloyd', not 'minibatch'"),
+        ({"train": "all"}, "train='auto', not 'all'"),
         ({"features": lambda points: points * 2 + 1}, "other features"),
         ({"features": lambda points: points[::-1]}, "other features"),
     ],
@@ -434,27 +385,28 @@ def test_kmeans__logs_which_engine_runs(points, caplog):
 
 
 class Counted:
-    """Eight workers in other processes, as far as a plan can see; keeps how many items it was given."""
+    """Three workers in other processes, as far as a plan can see; keeps how many items it was given."""
 
     name = "counted"
-    n_workers, in_flight, n_processes = 8, 9, 3
+    n_workers, in_flight, n_processes = 3, 1, 3
     shares_memory = False
 
     def __init__(self):
         self.at_once = []
 
     def map(self, task, items):
+        items = list(items)
         self.at_once.append(len(items))
         yield from map(task, items)
 
 
-@pytest.mark.parametrize(("memory", "at_once"), [(4_400_000, [2, 2, 1]), (10**9, [5])])
-def test_kmeans__bounds_the_tasks_of_any_engine(points, memory, at_once):
+@pytest.mark.parametrize(("memory", "at_once"), [(75_000_000, [2, 2, 1]), (10**9, [5])])
+def test_kmeans__bounds_the_tasks_of_any_engine(wide, memory, at_once):
     engine = Counted()
-    memory += engine.n_processes * PROCESS_BYTES + 2 * 5 * N_OBJECTS  # and the labels, twice
-    labels = make(points, n_partitions=5, memory=memory, client=engine)
-    assert engine.at_once == at_once
-    np.testing.assert_array_equal(labels, make(points, n_partitions=5))
+    memory += engine.n_processes * PROCESS_BYTES
+    labels = make(wide[0][:N_OBJECTS], n_partitions=5, max_iter=3, memory=memory, client=engine)
+    assert engine.at_once[:-1] == at_once  # and then the blocks of labels
+    np.testing.assert_array_equal(labels, make(wide[0][:N_OBJECTS], n_partitions=5, max_iter=3))
 
 
 def test_kmeans__rejects_a_concurrent_call(points, interrupted, caplog):
@@ -488,40 +440,7 @@ def test_kmeans__a_full_disk_is_one_line_and_keeps_what_is_finished(points, tmp_
         make(points, out=tmp_path / "e.zarr", client="serial")
     monkeypatch.undo()
     finished = sorted(path.name for path in (tmp_path / "e.zarr.partial").glob("*.npy"))
-    assert finished == [f"{what}-00000{u}.npy" for what in ("found", "partition") for u in (0, 1)]
-
-
-CHILD = """
-import sys
-import numpy as np
-import pyarrow as pa
-from bigcons import generate
-generate.kmeans(sys.argv[1], n_partitions=400, out=sys.argv[2], random_state=0, algorithm=sys.argv[3])
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["lloyd", "minibatch"])
-def test_kmeans__after_kill_9_only_the_unfinished_partitions_are_made(tmp_path, algorithm):
-    points = datasets.planted_features(20_000, 20)[0]
-    np.save(tmp_path / "x.npy", points)
-    out, scratch = tmp_path / "e.zarr", tmp_path / "e.zarr.partial"
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(tmp_path / "x.npy"), str(out), algorithm],
-        cwd=Path(generate.__file__).parents[2],
-    )
-    deadline = time.monotonic() + 60
-    while len(list(scratch.glob("partition-*.npy"))) < 3 and time.monotonic() < deadline and not child.poll():
-        time.sleep(0.005)
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
-    n_done = len(list(scratch.glob("partition-*.npy")))
-    assert 3 <= n_done < 400
-    recorder = Recorder()
-    with report_progress_to(lambda: recorder):
-        labels = make(tmp_path / "x.npy", n_partitions=n_done + 2, out=out, algorithm=algorithm)
-    assert recorder.work["make partitions"] == [2, 2]
-    np.testing.assert_array_equal(labels, make(points, n_partitions=n_done + 2, algorithm=algorithm))
+    assert finished == ["centers-000000.npy", "centers-000001.npy"]
 
 
 @pytest.mark.parametrize("n_clusters", [[2, 9], range(2, 10), (np.int64(2), np.int64(9))])
@@ -552,7 +471,6 @@ def test_kmeans__takes_a_range_in_any_form(points, n_clusters):
         ({"sample": 1.1}, "sample=1.1"),
         ({"sample": 0.0001}, "sample=0.0001 of n_objects=9000 is 1 objects, fewer than n_clusters=10"),
         ({"init": "best"}, "init='best'"),
-        ({"algorithm": "elkan"}, "algorithm='elkan'"),
         ({"tol": -1}, "tol=-1"),
         ({"memory": "much"}, "memory='much'"),
         ({"client": "nowhere"}, "client='nowhere'"),
@@ -568,10 +486,10 @@ def test_kmeans__says_what_is_wrong_in_one_line(points, tmp_path, monkeypatch, w
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("algorithm", ["auto", "lloyd"])
-def test_kmeans__rejects_too_small_a_budget(points, tmp_path, algorithm):
+@pytest.mark.parametrize("train", ["auto", "all"])
+def test_kmeans__rejects_too_small_a_budget(points, tmp_path, train):
     with pytest.raises(MemoryBudgetError, match=r"memory=1e\+05 B|memory=100 kB"):
-        make(points, memory="100kB", algorithm=algorithm, out=tmp_path / "e.zarr")
+        make(points, memory="100kB", train=train, out=tmp_path / "e.zarr")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""Partitions trained on samples and labeled in one pass keep the promises of those trained on all objects."""
+"""Partitions trained on samples and labeled in one pass, as those trained on all their objects are."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ import pytest
 
 from bigcons import Ensemble, datasets, generate
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreError, StoreExistsError
-from bigcons.generate.one_pass import choose_pool_rows, choose_sample_rows
 from bigcons.generate.sampling import RandomFeatures, ZipfWeights
 from bigcons.generate.scaling import measure
+from bigcons.generate.training import choose_pool_rows, choose_sample_rows
 from bigcons.progress import report_progress_to
 from bigcons.stores.features import Features, open_features
 from tests.naive import nearest as naive
+from tests.support.engines import CountingEngine
 from tests.support.listening import Recorder
 
 N_OBJECTS, N_FEATURES = 9000, 6  # two whole segments and a part of one
@@ -47,7 +48,7 @@ def wide():
 def make(features, generator="kmeans", **kwargs):
     kwargs = {"n_partitions": 4, "n_clusters": 4, "random_state": 0, "train": 300, **kwargs}
     ensemble = GENERATORS[generator](features, **kwargs)
-    assert ensemble.provenance["train"] == ("all" if kwargs.get("train") == "all" else "samples")
+    assert ensemble.provenance["train"] == kwargs["train"]
     return np.array(ensemble.read(0, ensemble.n_objects))
 
 
@@ -71,7 +72,7 @@ def test_kmeans__trains_on_few_objects_as_on_all(points):
     few, every = (
         generate.kmeans(points, n_partitions=2, random_state=0, train=train) for train in ("auto", "all")
     )
-    assert few.provenance["train"] == "all"
+    assert few.provenance["sample_rows"] == every.provenance["sample_rows"] == N_OBJECTS // 2
     np.testing.assert_array_equal(few.read(0, N_OBJECTS), every.read(0, N_OBJECTS))
 
 
@@ -105,9 +106,9 @@ def test_samples__every_object_is_in_the_cluster_of_the_nearest_center(points, g
     trained = []
 
     class Keeping(pipeline.TrainTask):
-        def __call__(self, u):
-            trained.append(super().__call__(u))
-            return trained[-1]
+        def __call__(self, partitions):
+            trained.append(super().__call__(partitions)[:, :-1])
+            return np.column_stack([trained[-1], np.arange(len(trained[-1]))])
 
     monkeypatch.setattr(pipeline, "TrainTask", Keeping)
     labels = make(points, generator, client="serial")[::50]
@@ -193,7 +194,7 @@ def interrupted(request, wide, tmp_path):
 def test_samples__an_interrupt_says_what_is_kept(wide, tmp_path, caplog):
     with pytest.raises(KeyboardInterrupt):
         make(wide, n_partitions=5, out=tmp_path / "e.zarr", client=DiesAfter(7))
-    assert "5 trained partitions and 2 blocks of labels are kept in" in caplog.text
+    assert "5 trained sets of centers and 2 blocks of labels are kept in" in caplog.text
     assert not (tmp_path / "e.zarr").exists()
 
 
@@ -209,10 +210,11 @@ def test_samples__resume_what_is_unfinished(wide, interrupted, seed, monkeypatch
             yield block, values
 
     monkeypatch.setattr(Features, "iterate", counted)
-    recorder = Recorder()
+    recorder, engine = Recorder(), CountingEngine()
     with report_progress_to(lambda: recorder):
-        labels = make(wide, n_partitions=5, out=out, **seed)
-    assert recorder.work["train partitions"] == [max(5 - n_done, 0)] * 2
+        labels = make(wide, n_partitions=5, out=out, client=engine, **seed)
+    assert sum(engine.n_tasks) == 5 + 3 - n_done
+    assert recorder.work["train partitions"] == [5, 5]
     assert sum(rows) == 2 * N_OBJECTS - 4096 * (n_done - 5) * (n_done > 5)
     np.testing.assert_array_equal(labels, make(wide, n_partitions=5))
     assert not out.with_name("e.zarr.partial").exists()
@@ -252,8 +254,8 @@ def test_samples__find_the_result_of_a_finished_call(points, tmp_path, caplog):
     assert "train partitions" not in recorder.work
     assert "holds the finished result of this call" in caplog.text
     for other, named in (
-        ({"train": "all"}, "train='samples', not 'all'"),
-        ({"train": 200}, "sample_rows=300, not 200"),
+        ({"train": "all"}, "train=300, not 'all'"),
+        ({"train": 200}, "train=300, not 200"),
         ({"n_partitions": 5}, "4, not 5"),
     ):
         with pytest.raises(StoreExistsError, match=named):
@@ -284,10 +286,9 @@ def test_samples__after_kill_9_only_what_is_unfinished_is_made(tmp_path):
     child.wait()
     n_done = len(list(scratch.glob("labels-*.npy")))
     assert 3 <= n_done < 30
-    recorder = Recorder()
-    with report_progress_to(lambda: recorder):
-        labels = make(tmp_path / "x.npy", n_partitions=40, out=out)
-    assert recorder.work["train partitions"] == [0, 0]
+    engine = CountingEngine()
+    labels = make(tmp_path / "x.npy", n_partitions=40, out=out, client=engine)
+    assert sum(engine.n_tasks) == 30 - n_done
     np.testing.assert_array_equal(labels, make(tmp_path / "x.npy", n_partitions=40))
 
 

@@ -12,9 +12,10 @@ from scipy.sparse import csc_matrix, csr_array, random_array
 
 import bigcons as bc
 from bigcons.errors import CorruptStoreError, InvalidInputError
-from bigcons.generate import diverse, feature_views, kmeans, object_views, weighted_kmeans
+from bigcons.generate import diverse, feature_views, kmeans, landmarks, mixed, object_views, weighted_kmeans
 from bigcons.stores.generator import Generator
 from bigcons.stores.store import unpacked_parts
+from tests.support.engines import CountingEngine
 
 N = 81_000  # half of which are more than a sample
 
@@ -42,7 +43,8 @@ def seen(ensemble):
 MADE = {
     "samples": lambda table, **how: kmeans(table, n_partitions=6, log="spend", **how),
     "all": lambda table, **how: kmeans(table, n_partitions=6, train="all", **how),
-    "minibatch": lambda table, **how: kmeans(table, n_partitions=3, algorithm="minibatch", **how),
+    "mixed": lambda table, **how: mixed(table, n_partitions=6, **how),
+    "landmarks": lambda table, **how: landmarks(table, n_partitions=6, log="spend", **how),
     "zipf": lambda table, **how: weighted_kmeans(table, n_partitions=6, sample=0.5, **how),
     "features": lambda table, **how: feature_views(table, n_features=3, n_clusters=4, n_partitions=6, **how),
     "objects": lambda table, **how: object_views(table, n_clusters=3, n_partitions=6, **how),
@@ -54,7 +56,7 @@ def test_assign__gives_the_first_rows_their_labels_again(table, tmp_path, scheme
     table = table if scheme == "samples" else table.slice(0, 5000)
     held = MADE[scheme](table, id="who", random_state=0)
     stored = MADE[scheme](table, id="who", random_state=0, out=tmp_path / "e.zarr")
-    assert held.provenance["train"] == ("samples" if scheme == "samples" else "all")
+    assert held.provenance["train"] == ("all" if scheme == "all" else "auto")
     for ensemble in (held, stored, stored.load()):
         found = ensemble.generator.assign(table)
         labels, is_seen = seen(ensemble)
@@ -104,32 +106,84 @@ def test_generator__that_is_damaged_is_found(table, tmp_path):
             ensemble.verify()
 
 
-def test_of_parts__refuses_arrays_that_do_not_fit():
-    made = kmeans(np.random.default_rng(0).normal(size=(50, 3)), n_partitions=2, n_clusters=2).generator
-    assert np.array_equal(Generator.of_parts(*unpacked_parts(made.to_bytes())).centers[1], made.centers[1])
-    for wrong in (
-        Generator(made.encoding, ["p0"], made.centers, made.squares, 1.0),
-        Generator(made.encoding, made.names, [c[:, :-1] for c in made.centers], made.squares, 1.0),
-        Generator(made.encoding, made.names, made.centers, made.squares[:, :-1], 1.0),
-    ):
-        with pytest.raises(ValueError, match="shapes"):
-            Generator.of_parts(*unpacked_parts(wrong.to_bytes()))
+DAMAGE = {
+    "names": lambda facts, _: {"names": facts["names"][:1]},
+    "no names": lambda *_: {"names": []},
+    "centers of one column less": lambda _, a: {"centers": a["centers"][:, :-1]},
+    "one center less": lambda _, a: {"centers": a["centers"][:-1]},
+    "float32": lambda _, a: {"centers": a["centers"].astype(np.float32)},
+    "centers not finite": lambda _, a: {"centers": a["centers"] * [*[np.nan] * 3, 1]},
+    "squares of one column less": lambda _, a: {"squares": a["squares"][:, :-1]},
+    "squares of other sets": lambda _, a: {"squares": np.repeat(a["squares"], len(a["sizes"]) + 1, axis=0)},
+    "no squares": lambda _, a: {"squares": a["squares"][:0]},
+    "sizes of more": lambda _, a: {"sizes": a["sizes"] + 1},
+    "sizes of types": lambda _, a: {"sizes": a["sizes"].astype(float)},
+    "an empty set": lambda _, a: {"sizes": np.append(a["sizes"], 0)},
+    "a size below 0": lambda _, a: {"sizes": np.append(a["sizes"], [-1, 1])},
+    "sizes of two dimensions": lambda _, a: {"sizes": a["sizes"][None]},
+    "a set that is not there": lambda _, a: {"sets": a["sets"] + len(a["sizes"])},
+    "a set below -1": lambda _, a: {"sets": a["sets"] - 2 - len(a["sizes"])},
+    "fewer sets": lambda _, a: {"sets": a["sets"][:-1]},
+    "no partition of a set": lambda _, a: {"sets": np.full_like(a["sets"], -1)},
+    "sets of types": lambda _, a: {"sets": a["sets"].astype(np.int32)},
+    "other sets": lambda _, a: {"sets": np.append(a["sets"][1:], -1)},
+    "fewer clusters": lambda _, a: {"clusters": a["clusters"][:-1]},
+    "a cluster below 0": lambda _, a: {"clusters": a["clusters"] - 1},
+    "clusters of types": lambda _, a: {"clusters": a["clusters"].astype(np.int64)},
+    "clusters of two dimensions": lambda _, a: {"clusters": a["clusters"][:, None]},
+    "no reach": lambda *_: {"reach": None},
+    "no array of sets": lambda *_: {"sets": None},
+    "no array of centers": lambda *_: {"centers": None},
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_of_parts__refuses_arrays_that_do_not_fit(damage):
+    points = np.random.default_rng(0).normal(size=(50, 3))
+    facts, arrays = unpacked_parts(mixed(points, n_partitions=4, random_state=0).generator.to_bytes())
+    for name, value in DAMAGE[damage](facts, arrays).items():
+        into = facts if name in facts else arrays
+        into[name] = value
+        if value is None:
+            del into[name]
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        Generator.of_parts(facts, arrays)
+
+
+def test_of_parts__is_the_generator_again():
+    made = mixed(np.random.default_rng(0).normal(size=(50, 3)), n_partitions=4, random_state=0).generator
+    again = Generator.of_parts(*unpacked_parts(made.to_bytes()))
+    for name in ("packed", "offsets", "sets", "squares"):
+        np.testing.assert_array_equal(getattr(again.centers, name), getattr(made.centers, name), strict=True)
+    for found, expected in zip(again.centers.clusters, made.centers.clusters, strict=True):
+        np.testing.assert_array_equal(found, expected, strict=True)
+    assert (again.names, again.reach) == (made.names, made.reach)
+    assert again.encoding.to_dict() == made.encoding.to_dict()
+    assert again.to_bytes() == made.to_bytes()
     with pytest.raises(ValueError):  # noqa: PT011 - whatever zip says
         unpacked_parts(b"PK nothing")
 
 
-def test_kmeans__resumes_without_the_centers_of_a_partition(table, tmp_path, monkeypatch):
+@pytest.mark.parametrize("make", [kmeans, mixed])
+def test_generate__resumes_without_the_centers_of_a_set(table, tmp_path, make):
     """Labels are kept only with the centers that go with them."""
     few, out = table.slice(0, 500), tmp_path / "e.zarr"
-    whole = kmeans(few, id="who", n_partitions=3, random_state=0)
-    with monkeypatch.context() as patch:
-        patch.setattr("bigcons.generate.pipeline._generator_of", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            kmeans(few, id="who", n_partitions=3, random_state=0, out=out)
-    Path(f"{out}.partial/found-000001.npy").unlink()
-    again = kmeans(few, id="who", n_partitions=3, random_state=0, out=out)
+    whole = make(few, id="who", n_partitions=3, random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        make(few, id="who", n_partitions=3, random_state=0, out=out, client=StopsBeforeLabels())
+    Path(f"{out}.partial/centers-000001.npy").unlink()
+    again = make(few, id="who", n_partitions=3, random_state=0, out=out)
     np.testing.assert_array_equal(np.asarray(again), np.asarray(whole))
     np.testing.assert_array_equal(again.generator.assign(few).labels, whole.generator.assign(few).labels)
+
+
+class StopsBeforeLabels(CountingEngine):
+    """An engine that is interrupted where it would label the first block."""
+
+    def map(self, task, items):
+        if self.n_tasks:
+            raise KeyboardInterrupt
+        yield from super().map(task, items)
 
 
 # Sparse features
@@ -140,13 +194,13 @@ def texts(n, width, density=0.02):
     return csr_array(random_array((n, width), density=density, format="csr", rng=rng, dtype=np.float32))
 
 
-@pytest.mark.parametrize("how", [{}, {"train": "all"}, {"algorithm": "minibatch"}], ids=str)
+@pytest.mark.parametrize("how", [{}, {"train": "all"}], ids=str)
 def test_kmeans__of_sparse_rows_is_that_of_dense_ones(how):
     width = 40 if how else 5000  # of which a sample has 838 objects
     sparse = texts(2000, width, 0.2 if how else 0.005)
     how = {"n_partitions": 4, "n_clusters": 2, "random_state": 0, **how}
     found, dense = kmeans(sparse, **how), kmeans(sparse.toarray(), **how)
-    assert found.provenance["train"] == ("all" if width == 40 else "samples")
+    assert found.provenance["sample_rows"] == (1000 if width == 40 else 838)
     pairs = zip(np.asarray(found).T, np.asarray(dense).T, strict=True)
     assert min(bc.metrics.adjusted_rand(*pair) for pair in pairs) > 0.99  # sums in another order
     labels, is_seen = seen(found)

@@ -40,7 +40,8 @@ from bigcons.errors import MemoryBudgetError
 
 def make(memory):
     out = options["out"] if options["stored"] else None
-    return generate.kmeans(options["features"], out=out, memory=memory, **options["arguments"])
+    scheme = getattr(generate, options["scheme"])
+    return scheme(options["features"], out=out, memory=memory, **options["arguments"])
 
 try:
     make(1000)
@@ -84,20 +85,22 @@ def features(tmp_path_factory):
 
 @pytest.mark.parametrize("stored", [True, False], ids=["stored", "in memory"])
 @pytest.mark.parametrize(
-    "arguments",
+    ("scheme", "arguments"),
     [
-        {"algorithm": "minibatch", "sample": 0.5},
-        {"train": "all", "sample": 0.5},
-        {"train": "auto", "sample": 0.5},
+        ("kmeans", {"n_partitions": 2, "n_clusters": 3, "max_iter": 3, "train": "all", "sample": 0.5}),
+        ("kmeans", {"n_partitions": 2, "n_clusters": 3, "max_iter": 3, "sample": 0.5}),
+        ("mixed", {"n_partitions": 3}),
+        ("landmarks", {"n_partitions": 4, "train": 200_000}),
     ],
     ids=str,
 )
-def test_kmeans__keeps_the_promise_of_the_smallest_budget(features, tmp_path, arguments, stored):
+def test_generate__keeps_the_promise_of_the_smallest_budget(features, tmp_path, scheme, arguments, stored):
     options = {
+        "scheme": scheme,
         "features": str(features),
         "out": str(tmp_path / "e.zarr"),
         "stored": stored,
-        "arguments": {"n_partitions": 2, "n_clusters": 3, "max_iter": 3, "random_state": 0, **arguments},
+        "arguments": {"random_state": 0, **arguments},
     }
     result = run(GENERATE, options)
     print(f"peak {result['peak'] / 1e6:.0f} MB of {result['needed'] / 1e6:.0f} MB")

@@ -60,8 +60,8 @@ def test_reference__is_the_same_on_threads_and_for_some_of_the_partitions_of_a_s
     [
         {},
         {"train": 40},
-        {"train": "all", "algorithm": "lloyd"},
-        {"algorithm": "minibatch", "init": "k-means++", "n_init": 2, "max_iter": 9, "tol": 0.01},
+        {"train": "all"},
+        {"init": "k-means++", "n_init": 2, "max_iter": 9, "tol": 0.01},
         {"standardize": False},
     ],
 )
@@ -80,8 +80,20 @@ def test_reference__takes_every_generator_and_option_as_a_store_records_them(tmp
     out = tmp_path / "e.zarr"
     ensemble = make(x, n_partitions=4, random_state=0, client="serial", out=out, **options)
     assert Reference.of(Ensemble.open(out), x, 1, SerialEngine(), 0).drawn.size == 1
-    trained_on = "samples" if options.get("train") == 40 else "all"
-    assert ensemble.provenance["train"] == trained_on
+    assert ensemble.provenance["train"] == options.get("train", "auto")
+
+
+@pytest.mark.parametrize(
+    "make", [generate.mixed, generate.landmarks, partial(generate.landmarks, n_clusters=3)]
+)
+def test_reference__takes_partitions_by_landmarks_and_tells_clusters(tmp_path, make):
+    x = cloud_and_three()[1]
+    ensemble = make(x, n_partitions=12, random_state=0, client="serial", out=tmp_path / "e.zarr")
+    found = Reference.of(Ensemble.open(tmp_path / "e.zarr"), x, 3, SerialEngine(), 0)
+    held = Reference.of(make(x, n_partitions=12, random_state=0, client="serial"), x, 3, SerialEngine(), 0)
+    np.testing.assert_array_equal(found.drawn, held.drawn)
+    assert found.observed[1] > found.drawn.max()
+    assert ensemble.n_partitions == 12
 
 
 def test_reference__says_where_its_sample_is_too_small():

@@ -225,13 +225,12 @@ def test_generator__labels_new_objects_by_the_nearest_center(blobs):
     features = np.column_stack([blobs[0], np.ones(len(blobs[0]))])
     generator = EnsembleGenerator(6, n_clusters=(2, 7), random_state=0).fit(features[:400])
     scaled = (features - features[:400].mean(axis=0))[:, :-1] / features[:400].std(axis=0)[:-1]
-    first = 0
-    found = generator.transform(features)
+    found, made = generator.transform(features), generator._centers
+    packed = made.packed.reshape(-1, scaled.shape[1] + 1)
     for u, k in enumerate(generator.n_clusters_):
-        centers = generator._centers[first : first + k, :-1]
-        first += k
+        centers = packed[slice(*made.offsets[made.sets[u] :][:2]), :-1]
         nearest = np.linalg.norm(scaled[:, None] - centers, axis=2).argmin(axis=1)
-        assert (nearest == found[:, u]).mean() > 0.999  # but for rounding
+        assert (made.clusters[u][nearest] == found[:, u]).mean() > 0.999  # but for rounding
         assert set(found[:400, u]) == set(range(k))
     np.testing.assert_array_equal(generator.transform(features[400:]), found[400:])
     more = EnsembleGenerator(9, n_clusters=(2, 7), random_state=0, client="serial").fit(features[:400])

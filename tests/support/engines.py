@@ -1,4 +1,4 @@
-"""An engine on which tasks meet what they meet on a cluster."""
+"""Engines on which tasks meet what they meet on a cluster, and that count them."""
 
 import cloudpickle
 
@@ -25,3 +25,16 @@ class RepeatedTasks(SerialEngine):
             again, item = cloudpickle.loads(sent)
             results[number] = again(item)
         yield from results
+
+
+class CountingEngine(SerialEngine):
+    """Counts the tasks of each call of ``map`` as they run."""
+
+    def __init__(self):
+        self.n_tasks = []
+
+    def map(self, task, items):
+        self.n_tasks.append(0)
+        for item in items:
+            self.n_tasks[-1] += 1
+            yield task(item)
