@@ -20,7 +20,6 @@ _REGISTRY = {
     "mixture": "mixture:MixtureModel",
     "qmi": "qmi:QMI",
     "kcc": "qmi:KCC",
-    "nmf": "nmf:NMF",
     "ivc": "voting:IVC",
     "ipvc": "voting:IPVC",
     "ipc": "voting:IPC",
@@ -68,7 +67,6 @@ if TYPE_CHECKING:
     from bigcons.methods.least_loss import LeastLoss as LeastLoss
     from bigcons.methods.mcla import MCLA as MCLA
     from bigcons.methods.mixture import MixtureModel as MixtureModel
-    from bigcons.methods.nmf import NMF as NMF
     from bigcons.methods.pcc.estimator import PCC as PCC
     from bigcons.methods.qmi import KCC as KCC
     from bigcons.methods.qmi import QMI as QMI
