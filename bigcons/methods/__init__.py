@@ -31,7 +31,6 @@ _REGISTRY = {
     "ccc": "correspondence:CCC",
     "ccu": "correspondence:CCU",
     "ccsvd": "correspondence:CCSVD",
-    "cumulative": "cumulative:CumulativeVoting",
     "best": "best:BEST",
     "greedy-anmi": "greedy:GreedyANMI",
     "least-loss": "least_loss:LeastLoss",
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
     from bigcons.methods.correspondence import CCSVD as CCSVD
     from bigcons.methods.correspondence import CCU as CCU
     from bigcons.methods.cspa import CSPA as CSPA
-    from bigcons.methods.cumulative import CumulativeVoting as CumulativeVoting
     from bigcons.methods.did import DID as DID
     from bigcons.methods.evidence import EAC as EAC
     from bigcons.methods.evidence import EACAverage as EACAverage
