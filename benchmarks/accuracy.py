@@ -431,7 +431,7 @@ NUMBER_UNKNOWN = {"tree auto", "pcc auto", "same in every run"}
 """Contenders that are not given the number of classes: for networks."""
 
 SLOW = {
-    *("bce", "ccc", "ccu", "hgpa", "ipc", "nmf", "spectral", "pcc entropy"),
+    *("bce", "ccc", "ccu", "hgpa", "ipc", "spectral", "pcc entropy"),
     *("ensembleclustering hbgf", "pce lwea", "pce lwgp", "pce ecpcs_mc", "pce mdecbg"),
 }
 """Contenders that take a quarter of a second or more, and a variant."""

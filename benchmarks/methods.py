@@ -61,11 +61,6 @@ ALSO_PLANTED: dict[str, tuple[str, dict[str, Any]]] = {
     "pcc kl": ("pcc", {"divergence": "kl"}),
     "mixture without background": ("mixture", {"background": False}),
     "mcla by linkage": ("mcla", {"partitioner": "average"}),
-    "cumulative equal": ("cumulative", {"prior": "equal"}),
-    "cumulative acv": ("cumulative", {"variant": "acv"}),
-    "cumulative acv equal": ("cumulative", {"variant": "acv", "prior": "equal"}),
-    "cumulative urcv": ("cumulative", {"variant": "urcv"}),
-    "cumulative urcv equal": ("cumulative", {"variant": "urcv", "prior": "equal"}),
     "bce-gibbs": ("bce-gibbs", {"n_init": 2, "burn_in": 50, "n_samples": 50}),
     "eac-average": ("eac-average", {}),
 }

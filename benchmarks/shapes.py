@@ -164,7 +164,7 @@ def wide(*, smallest: bool) -> Iterator[Cell]:
             "scaled SVD, k-means": partial(scaled_svd, n_clusters=5),
             "one-hot k-means": partial(one_hot_kmeans, n_clusters=5),
         }
-        names = ("pcc", "bce", "mixture", "kcc", "hbgf", "cspa", "cumulative")
+        names = ("pcc", "bce", "mixture", "kcc", "hbgf", "cspa")
         methods |= {name: method(name, 5, memory="8GB") for name in names}
         yield f"{n:,} x {M:,}", ensemble, classes, methods
 
@@ -198,7 +198,6 @@ def fine(*, smallest: bool) -> Iterator[Cell]:
         "ccc",
         "ccu",
         "ccsvd",
-        "cumulative",
         "kcc",
         "mixture",
         "furthest",

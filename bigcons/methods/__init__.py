@@ -20,7 +20,6 @@ _REGISTRY = {
     "mixture": "mixture:MixtureModel",
     "qmi": "qmi:QMI",
     "kcc": "qmi:KCC",
-    "nmf": "nmf:NMF",
     "ivc": "voting:IVC",
     "ipvc": "voting:IPVC",
     "ipc": "voting:IPC",
@@ -32,7 +31,6 @@ _REGISTRY = {
     "ccc": "correspondence:CCC",
     "ccu": "correspondence:CCU",
     "ccsvd": "correspondence:CCSVD",
-    "cumulative": "cumulative:CumulativeVoting",
     "best": "best:BEST",
     "greedy-anmi": "greedy:GreedyANMI",
     "least-loss": "least_loss:LeastLoss",
@@ -54,7 +52,6 @@ if TYPE_CHECKING:
     from bigcons.methods.correspondence import CCSVD as CCSVD
     from bigcons.methods.correspondence import CCU as CCU
     from bigcons.methods.cspa import CSPA as CSPA
-    from bigcons.methods.cumulative import CumulativeVoting as CumulativeVoting
     from bigcons.methods.did import DID as DID
     from bigcons.methods.evidence import EAC as EAC
     from bigcons.methods.evidence import EACAverage as EACAverage
@@ -68,7 +65,6 @@ if TYPE_CHECKING:
     from bigcons.methods.least_loss import LeastLoss as LeastLoss
     from bigcons.methods.mcla import MCLA as MCLA
     from bigcons.methods.mixture import MixtureModel as MixtureModel
-    from bigcons.methods.nmf import NMF as NMF
     from bigcons.methods.pcc.estimator import PCC as PCC
     from bigcons.methods.qmi import KCC as KCC
     from bigcons.methods.qmi import QMI as QMI

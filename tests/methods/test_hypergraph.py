@@ -38,7 +38,7 @@ from tests.naive import hypergraph as naive
 from tests.naive import overlaps as counted
 from tests.support.strategies import label_matrices
 
-FAMILY = ("cspa", "hgpa", "mcla", "hbgf", "ccc", "ccu", "ccsvd", "cumulative", "best")
+FAMILY = ("cspa", "hgpa", "mcla", "hbgf", "ccc", "ccu", "ccsvd", "best")
 SERIAL = SerialEngine()
 
 # Strehl and Ghosh 2002, section 2: four labelings of seven objects, the last with gaps.

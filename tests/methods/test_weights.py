@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::bigcons.errors.SurplusClustersW
 
 K = 4
 WEIGHTS = np.array([1, 2, 3, 1, 2, 1, 1, 0])
-WEIGHTED = ("cspa", "hgpa", "hbgf", "mcla", "ccc", "ccu", "ccsvd", "cumulative", "qmi", "kcc", "kmeans",
+WEIGHTED = ("cspa", "hgpa", "hbgf", "mcla", "ccc", "ccu", "ccsvd", "qmi", "kcc", "kmeans",
             "eac-average", "eac-single", "tree")  # fmt: skip
 # They cannot predict, or leave an object itself out of what places it.
 NOT_AS_PREDICTED = ("hgpa", "eac-average", "eac-single", "tree")
@@ -49,9 +49,6 @@ AS_COPIES = {
     "kcc": ("kcc", {}),
     "kmeans": ("kmeans", {}),
     "kmeans onehot": ("kmeans", {"encode": "onehot"}),
-    "cumulative": ("cumulative", {}),
-    "cumulative adaptive": ("cumulative", {"variant": "acv", "prior": "equal"}),
-    "cumulative counts": ("cumulative", {"variant": "urcv"}),
 }
 
 
@@ -71,8 +68,6 @@ def test_weights__are_numbers_of_copies(labels, name):
     assert adjusted_rand(weighted.labels_, copied.labels_) > 0.97  # k-means may draw other starts
     if method != "ccsvd":  # whose objective is of other partitions, and a copy is none
         assert weighted.objective_ == pytest.approx(copied.objective_, rel=1e-3)
-    if method == "cumulative":
-        np.testing.assert_allclose(weighted.memberships_, copied.memberships_, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", WEIGHTED)

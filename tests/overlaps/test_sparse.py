@@ -8,7 +8,7 @@ from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
-from bigcons.methods import CCC, CCSVD, CCU, MCLA, CumulativeVoting, cumulative
+from bigcons.methods import CCC, CCSVD, CCU, MCLA
 from bigcons.methods.correspondence import cosines, sparse_cosines
 from bigcons.methods.mcla import jaccard_weights, sparse_jaccard
 from bigcons.metrics import adjusted_rand
@@ -101,17 +101,3 @@ def test_memory__of_pairs_is_refused_with_the_number():
     assert refused.value.needed > refused.value.budget
     with pytest.raises(MemoryBudgetError, match="PCC or HBGF"):
         sparse_overlaps("MCLA", ensemble, SERIAL, None, 10**8, columns=3, in_memory=True)
-
-
-@pytest.mark.parametrize("variant", ["rcv", "acv", "urcv"])
-def test_cumulative_voting__counts_overlaps_with_its_reference_as_the_table_does(variant, monkeypatch):
-    ensemble, _ = planted_ensemble(700, 12, n_clusters=(3, 12), missing=0.3, random_state=6)
-    times = np.arange(12) % 3
-    model = CumulativeVoting(3, variant=variant, weights=times, client="serial")
-    votes, memberships = model.fit(ensemble).votes_, model.memberships_
-    monkeypatch.setattr(cumulative, "takes_sparse", lambda *_: True)
-    np.testing.assert_allclose(model.fit(ensemble).votes_, votes, atol=1e-12)
-    np.testing.assert_allclose(model.memberships_, memberships)
-    table = np.repeat(times, np.diff(ensemble.offsets))[:, None] * votes
-    sampled = cumulative.fold_divergences(ensemble, SERIAL, table, ensemble.read(0, 700))
-    np.testing.assert_allclose(sampled, cumulative.fold_divergences(ensemble, SERIAL, table))

@@ -25,7 +25,6 @@ SOLVES = {
     "cspa local": ("cspa", {"weights": "local"}),
     "hbgf local": ("hbgf", {"weights": "local"}),
     "bce finalists": ("bce", {"n_finalists": 2}),
-    "cumulative adaptive": ("cumulative", {"variant": "acv"}),
     "furthest": ("furthest", {"init": "sampled"}),
     "furthest exact": ("furthest", {}),
     "furthest random ties": ("furthest", {"ties": "random"}),

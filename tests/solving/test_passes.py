@@ -33,7 +33,7 @@ NAMES = [
 NEEDED = {"ipc": {"normalize": "all"}}  # otherwise it compares all pairs
 
 # Their objectives may get worse from pass to pass.
-NOT_MONOTONE = ("ipc", "nmf")
+NOT_MONOTONE = ("ipc",)
 
 
 @pytest.fixture(scope="module")

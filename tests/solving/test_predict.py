@@ -23,12 +23,11 @@ from tests.support.strategies import label_matrices
 
 # Methods that label an object by a function of its base labels alone, with options that change the function.
 TABLES = {
-    **{name: (name, {}) for name in ("mcla", "ccc", "ccu", "ccsvd", "cumulative", "cspa", "hbgf")},
+    **{name: (name, {}) for name in ("mcla", "ccc", "ccu", "ccsvd", "cspa", "hbgf")},
     "hgpa": ("hgpa", {"objective": "laplacian"}),
     "cspa all": ("cspa", {"normalize": "all"}),
     "hgpa size": ("hgpa", {"objective": "laplacian", "edge_weight": "size"}),
     "mcla average": ("mcla", {"partitioner": "average"}),
-    "cumulative equal": ("cumulative", {"variant": "acv", "prior": "equal"}),
 }
 
 

@@ -186,10 +186,10 @@ def test_take_placing__leaves_objects_of_partitions_without_weight_unlabeled(ens
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        *(("tree", {"weights": True}), ("mixture", {"background": False}), ("bce", {}), ("nmf", {})),
+        *(("tree", {"weights": True}), ("mixture", {"background": False}), ("bce", {})),
         *(("qmi", {"weights": True}), ("kcc", {"utility": "uc"}), ("kmeans", {"encode": "integer"})),
         *(("ivc", {}), ("ipvc", {}), ("ipc", {"normalize": "all"}), ("least-loss", {})),
-        *(("mcla", {"weights": True}), ("ccsvd", {}), ("cumulative", {})),
+        *(("mcla", {"weights": True}), ("ccsvd", {})),
         *(("hbgf", {"weights": True}), ("cspa", {})),
     ],
 )
