@@ -24,7 +24,6 @@ _HOMES = {
     "annotate": "bigcons.stores.annotate",
     "as_in_paper": "bigcons.methods.consensus",
     "match": "bigcons.stores.aligning",
-    "repair": "bigcons.repairing",
     "choose_n_clusters": "bigcons.overlaps.n_clusters",
     "consensus": "bigcons.methods.consensus",
     "consensus_tree": "bigcons.methods.cluster_tree",
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from bigcons.methods.consensus import consensus as consensus
     from bigcons.overlaps.n_clusters import choose_n_clusters as choose_n_clusters
     from bigcons.progress import ProgressBar as ProgressBar
-    from bigcons.repairing import repair as repair
     from bigcons.report import Report as Report
     from bigcons.stores.aligning import match as match
     from bigcons.stores.annotate import annotate as annotate

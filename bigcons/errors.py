@@ -178,31 +178,6 @@ class CorruptStoreError(StoreError):
     """The contents of a store do not match its manifest."""
 
 
-class NotRepairableError(CorruptStoreError):
-    """Some of what is damaged in a store cannot be made again; the store is as it was.
-
-    Attributes:
-        lost: What cannot be made again, in words.
-        reason: Why not.
-        rows: Ranges of objects that it is of, where known: a list of ``(start, stop)``.
-    """
-
-    def __init__(
-        self, path: object, lost: Sequence[str], reason: str, rows: Sequence[tuple[int, int]] = ()
-    ) -> None:
-        named = "; ".join(lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
-        super().__init__(
-            f"{path} is damaged in {named}, which cannot be made again ({reason}); it was left as it was.",
-            path=path,
-        )
-        self.lost: list[str] = list(lost)
-        self.reason = reason
-        self.rows: list[tuple[int, int]] = list(rows)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return NotRepairableError, (self.path, self.lost, self.reason, self.rows)
-
-
 class DamagedFileError(CorruptStoreError, InvalidInputError):
     """A file with a table is truncated, damaged, or not what its suffix says."""
 

@@ -1,8 +1,8 @@
 """The on-disk format: what every kind of store consists of, and what its manifest says.
 
 A kind is declared as data: its arrays, which of them a list of checksums covers together, and the entries of
-its manifest. `layout_of` returns what this makes of one manifest, by which stores are opened, verified,
-written anew and repaired. The tables of ``docs/format.md`` are made from the declarations.
+its manifest. `layout_of` returns what this makes of one manifest, by which stores are opened, verified
+and written. The tables of ``docs/format.md`` are made from the declarations.
 
 ``FORMAT_VERSION`` is incremented whenever an older bigcons could not read, or would misread, a store.
 """
@@ -378,22 +378,19 @@ GROUPS = {
 
 FILES = {
     "ensemble": {
-        "categories{suffix}.json": ("categories_checksum", "the original values of the labels"),
-        "generator{suffix}.npz": ("generator_checksum", "what labels new rows by their features"),
+        "categories{suffix}.json": "categories_checksum",
+        "generator{suffix}.npz": "generator_checksum",
     },
     "pairs": {},
-    "consensus": {
-        "placing.npz": ("placing_checksum", "what places new objects"),
-        "tree.npz": ("tree_checksum", "the tree of clusters"),
-    },
+    "consensus": {"placing.npz": "placing_checksum", "tree.npz": "tree_checksum"},
 }
-FILES[PARQUET] = {f"_{name.replace('{suffix}', '')}": of for name, of in FILES["ensemble"].items()}
-"""The files besides the arrays: the entry with the CRC-32 of one, null without it, and what it is."""
+FILES[PARQUET] = {f"_{name.replace('{suffix}', '')}": entry for name, entry in FILES["ensemble"].items()}
+"""The files besides the arrays: the entry with the CRC-32 of one, null without it."""
 
 
 def file_names(kind: str, suffix: str = "") -> dict[str, str]:
     """Return the names of the files besides the arrays, by the entry of their checksum."""
-    return {entry: name.format(suffix=suffix) for name, (entry, _) in FILES[kind].items()}
+    return {entry: name.format(suffix=suffix) for name, entry in FILES[kind].items()}
 
 
 # What a manifest says
@@ -407,11 +404,6 @@ class Array(NamedTuple):
     chunks: tuple[int, ...]
     dtype: np.dtype
 
-    def keys(self) -> Iterator[str]:
-        """Yield the keys of all chunks."""
-        grid = (range(-(-size // chunk)) for size, chunk in zip(self.shape, self.chunks, strict=True))
-        return (f"c/{'/'.join(map(str, index))}" for index in itertools.product(*grid))
-
 
 class Piece(NamedTuple):
     """Parts of arrays that one checksum covers, one after another."""
@@ -419,18 +411,10 @@ class Piece(NamedTuple):
     arrays: tuple[str, ...]
     part: tuple[slice, ...]
     checksum: int
-    rows: tuple[int, int] | None = None
-    """The range of objects, where known."""
 
-    def __str__(self) -> str:
-        start, stop = self.rows or (self.part[0].start, self.part[0].stop)
-        columns = f", columns {self.part[1].start} to {self.part[1].stop}" if len(self.part) > 1 else ""
-        of = "rows" if self.rows else "entries"
-        return f"{of} {start} to {stop} of {' and '.join(self.arrays)}{columns}"
-
-    def is_proven_by(self, values: Sequence[np.ndarray] | None) -> bool:
+    def is_proven_by(self, values: Sequence[np.ndarray]) -> bool:
         """Return whether values have the checksum."""
-        return values is not None and checksum_of(*values) == self.checksum
+        return checksum_of(*values) == self.checksum
 
 
 class Covered(NamedTuple):
@@ -440,15 +424,13 @@ class Covered(NamedTuple):
     axes: list[tuple[int, int]]
     """Sizes, and those of a chunk."""
     checksums: np.ndarray
-    by_rows: bool
-    """Whether the first axis is that of objects."""
 
     def pieces(self) -> Iterator[Piece]:
         """Yield what each checksum covers."""
         blocks = itertools.product(*(row_blocks(*axis) for axis in self.axes))
         for of_axes, checksum in zip(blocks, self.checksums.ravel().tolist(), strict=True):
             part = tuple(slice(block.start, block.stop) for block in of_axes)
-            yield Piece(self.arrays, part, checksum, (part[0].start, part[0].stop) if self.by_rows else None)
+            yield Piece(self.arrays, part, checksum)
 
 
 class Layout(NamedTuple):
@@ -457,8 +439,8 @@ class Layout(NamedTuple):
     arrays: dict[str, Array]
     """By the names under which they are stored."""
     covered: list[Covered]
-    files: dict[str, tuple[int | None, str]]
-    """Their checksums, None if there is none, and what they are."""
+    files: dict[str, int | None]
+    """Their checksums, None if there is none."""
     suffix: str = ""
     """What the names of arrays end with."""
 
@@ -492,18 +474,17 @@ def layout_of(kind: str, body: Mapping[str, Any]) -> Layout:
     """
     check_body(body, BODIES[kind])
     suffix = f"-{body['generation']}" if "generation" in BODIES[kind] else ""
-    files = {name.format(suffix=suffix): (body[entry], what) for name, (entry, what) in FILES[kind].items()}
+    files = {name.format(suffix=suffix): body[entry] for name, entry in FILES[kind].items()}
     if kind == PARQUET:
         for block in row_blocks(body["n_objects"], body["chunk_rows"]):
-            checksum = body["files"][block.index]
-            files[f"part-{block.index:05}.parquet"] = (checksum, f"rows {block.start} to {block.stop}")
+            files[f"part-{block.index:05}.parquet"] = body["files"][block.index]
     layout = Layout({}, [], files, suffix)
     for group in GROUPS[kind]:
         arrays = arrays_of(kind, group, body)
         if not arrays:
             continue
         layout.arrays.update(arrays)
-        spec, shape, _, _ = next(iter(arrays.values()))
+        shape = next(iter(arrays.values())).shape
         axes = list(zip(shape, [body[entry] for entry in group.chunks], strict=False))
         found: Any = body
         for entry in group.checksums:
@@ -511,8 +492,7 @@ def layout_of(kind: str, body: Mapping[str, Any]) -> Layout:
         checksums = np.array(found, np.int64)
         if checksums.shape != tuple(-(-size // chunk) for size, chunk in axes):
             raise ValueError("the number of checksums")
-        by_rows = spec.dims[0] in ("object", "n_objects + 1")
-        layout.covered.append(Covered(tuple(arrays), axes, checksums, by_rows))
+        layout.covered.append(Covered(tuple(arrays), axes, checksums))
     return layout
 
 

@@ -10,10 +10,8 @@ import click
 from bigcons.cli.options import (
     PATH,
     STANDARD,
-    memory_size,
     output_option,
     overwrite_option,
-    scheduler_option,
 )
 from bigcons.cli.output import JSON, amount, emit, emit_ensemble, facts, reporting, with_clusters
 from bigcons.memory import format_size
@@ -54,47 +52,18 @@ def info(store: str) -> None:
 
 @click.command()
 @click.argument("store", type=PATH)
-@click.option(
-    "--repair", is_flag=True, help="Make again what is damaged, if its source tells it; else change nothing."
-)
-@click.option(
-    "--source",
-    type=PATH,
-    help="With --repair: where the source is, if neither where it was nor next to STORE: the ensemble of "
-    "pairs or of a consensus, the table of an ensemble.",
-)
-@click.option(
-    "--memory",
-    type=memory_size,
-    metavar="SIZE",
-    help="With --repair: memory budget for making the source again.",
-)
-@scheduler_option
 @reporting
-def verify(store: str, repair: bool, source: str | None, memory: str | None, client: str | None) -> None:
+def verify(store: str) -> None:
     """Check all data of STORE against its checksums.
 
     STORE is an ensemble or a pair table (.zarr or .parquet), a consensus, or the output of an unfinished
-    solve. The check stops at the first difference.
-
-    With --repair, pairs are sampled or imported again, a consensus is solved again, an ensemble is imported
-    again, all from their sources as recorded in STORE; of an unfinished solve, the pass before becomes the
-    last. What is made again must have the recorded checksums; STORE is replaced by a whole one or stays as
-    it was. Ends with 0 if STORE is, or has become, intact, else with 1 and what cannot be made again.
+    solve. The check stops at the first difference. Ends with 0 if STORE is intact, else with 1 and what is
+    damaged.
     """
     from bigcons.stores.opening import verify_store
 
-    if not repair and (source, memory, client) != (None, None, None):
-        raise click.UsageError("--source, --memory and --scheduler are for --repair.")
-    if repair:
-        from bigcons.repairing import repair as repair_store
-
-        result = repair_store(store, source=source, memory=memory, client=client)
-    else:
-        result = verify_store(store)
-    repaired = result.pop("repaired", [])
-    state = f"is intact again; made again: {'; '.join(repaired)}" if repaired else "is intact"
-    emit({"ok": True, **result, "repaired": repaired}, f"{store} {state}.\n{facts(result)}")
+    result = verify_store(store)
+    emit({"ok": True, **result}, f"{store} is intact.\n{facts(result)}")
 
 
 @click.command()

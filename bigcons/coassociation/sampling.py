@@ -159,41 +159,6 @@ def sample_in_memory(
     return table
 
 
-def sample_again(
-    ensemble: Ensemble,
-    made_with: Mapping[str, Any],
-    rows_per_block: int | None,
-    out: Any,
-    *,
-    memory: int | float | str,
-    client: object = None,
-) -> PairTable:
-    """Draw the pairs of a table again, to a store at ``out``, given its provenance and block rows."""
-    asked = {name: made_with[name] for name in ("share", "per_object", "n_pairs") if name in made_with}
-    seed, budget = made_with["random_state"], parse_size(memory)
-    wanted = _number_of_pairs(
-        ensemble.n_objects,
-        count_all_pairs(ensemble.n_objects),
-        *(asked.get(name) for name in ("share", "n_pairs", "per_object")),
-    )
-    if made_with["sampled"] != "tiles":
-        _refuse_too_many(wanted, ensemble.n_objects, budget)
-        return sample_in_memory(ensemble, asked, seed, budget, client).save(out)
-    with open_engine(client) as engine:
-        return sample_tiles(
-            ensemble,
-            out,
-            n_pairs=wanted,
-            tiles=made_with["tiles"],
-            seed=seed,
-            memory=budget,
-            engine=engine,
-            overwrite=False,
-            provenance=dict(made_with),
-            rows=rows_per_block,
-        )
-
-
 def _bytes_drawn(n_pairs: int, n_objects: int) -> int:
     """Return the memory of a table while it is drawn."""
     return PAIR_BYTES * n_pairs + OBJECT_BYTES * n_objects
@@ -319,16 +284,15 @@ def sample_tiles(
     engine: Engine,
     overwrite: bool,
     provenance: dict[str, Any],
-    rows: int | None = None,
 ) -> PairTable:
     """Draw and count ``n_pairs`` pairs within the tiles of each block with itself and ``tiles`` others.
 
-    Blocks have ``rows`` objects, by default as many as fit: they, and with them the pairs, depend on memory.
+    Blocks have as many objects as fit: they, and with them the pairs, depend on memory.
 
     O(n_pairs n_partitions) time, twice that for pairs of two blocks. Each task in flight holds two blocks of
     labels and the rows of one, together at most a sixteenth of ``memory``. About 10 bytes per pair on disk.
     """
-    plan = plan_tiles(ensemble, n_pairs, tiles, memory, seed, rows)
+    plan = plan_tiles(ensemble, n_pairs, tiles, memory, seed)
     _refuse_too_many_tasks(engine, memory)
     rows_of_block = partial(_rows_of_block, ensemble, plan, seed)
     with progress("sample pairs", ensemble.n_objects) as listener:
@@ -351,9 +315,7 @@ def sample_tiles(
         )
 
 
-def plan_tiles(
-    ensemble: Ensemble, n_pairs: int, tiles: int, memory: int, seed: int, rows: int | None = None
-) -> TilePlan:
+def plan_tiles(ensemble: Ensemble, n_pairs: int, tiles: int, memory: int, seed: int) -> TilePlan:
     """Choose the blocks, draw their tiles, and divide ``n_pairs`` among the tiles by size.
 
     Raises MemoryBudgetError if not even one row fits, InvalidInputError if the tiles hold fewer pairs.
@@ -363,11 +325,10 @@ def plan_tiles(
     # of a tile; a solver's task needs less
     row_bytes = labels_bytes + 40 * 2 * n_pairs / ensemble.n_objects
     what = "the pairs of one object for each task"
-    fitting = rows_within(memory // PLANNED_TASKS, row_bytes, at_least=rows or 1, what=what)
+    fitting = rows_within(memory // PLANNED_TASKS, row_bytes, what=what)
     # smaller blocks than memory requires let more tasks run at once, if a tile has room for the pairs
     per_object = -(-2 * n_pairs // ensemble.n_objects)
-    rows = rows or min(fitting, max(per_object, -(-ensemble.n_objects // 32)))
-    blocks = ensemble.blocks(rows)
+    blocks = ensemble.blocks(min(fitting, max(per_object, -(-ensemble.n_objects // 32))))
     others = block_graph(len(blocks), tiles, generator(seed, "coassociation.tiles.graph"))
     grid = [(a, a) for a in range(len(blocks))]
     grid += [(a, b) for a, known in enumerate(others) for b in sorted(known) if a < b]

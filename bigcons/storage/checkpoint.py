@@ -255,12 +255,12 @@ class Snapshots:
         if damage is not None and not n_whole:
             raise damage
 
-    def verify(self, *, before: bool = False) -> tuple[int, int]:
-        """Check the seals of all blocks of the last pass, or of that ``before``; return passes and blocks.
+    def verify(self) -> tuple[int, int]:
+        """Check the seals of all blocks of the last pass; return passes and blocks.
 
         Raises CorruptStoreError if its snapshot or one of its blocks is lost or damaged.
         """
-        found = _read_snapshot(self._before if before else self._file)
+        found = _read_snapshot(self._file)
         if found is None:
             raise self.damaged("the snapshot is missing")
         facts = found[1]["facts"]

@@ -164,7 +164,7 @@ class StoredRows(ABC):
     def categories(self) -> Categories:
         """Return the original label values of every partition; None where values and labels are the same."""
         n_clusters, name = self.header.n_clusters, self._files["categories_checksum"]
-        if self.store.layout.files[name][0] is None:
+        if self.store.layout.files[name] is None:
             return [None] * len(n_clusters)
         file = self.store.data / name
         try:

@@ -139,9 +139,7 @@ class Store:
         """Return the error of damaged entries of an array, or of all arrays of the same objects."""
         of = "rows" if "object" in self.layout.arrays[name].spec.dims else f"{name}"
         return CorruptStoreError(
-            f"{self.place}: {of} {start} to {stop} {what}; {self.remedy} "
-            f"`bigcons verify {self.place}` names all damage and, with --repair, mends what it can.",
-            path=self.place,
+            f"{self.place}: {of} {start} to {stop} {what}; {self.remedy}", path=self.place
         )
 
     def proven(self) -> Iterator[tuple[Piece, list[np.ndarray]]]:
@@ -155,7 +153,7 @@ class Store:
 
     def read_file(self, name: str, at_most: int = MOST_BYTES) -> bytes:
         """Return a file besides the arrays; raises CorruptStoreError if it does not have its checksum."""
-        file, (checksum, _) = self.data / name, self.layout.files[name]
+        file, checksum = self.data / name, self.layout.files[name]
         try:
             content = bytes(file.read(at_most))
         except FileNotFoundError:
@@ -178,7 +176,7 @@ class Store:
             self.ids.verify()
         if self.layout.arrays:
             check_group(self.data, self.remedy)
-        for name, (checksum, _) in self.layout.files.items():
+        for name, checksum in self.layout.files.items():
             if checksum is not None:
                 self.read_file(name)
         refuse_links(self.place)

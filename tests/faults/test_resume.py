@@ -40,6 +40,7 @@ from bigcons.storage.checkpoint import FileBlocks, Snapshots
 from bigcons.storage.locks import lock_path
 from bigcons.storage.places import DiskPlace
 from bigcons.stores.consensus import fit_results
+from bigcons.stores.opening import verify_store
 from tests.support.solves import SOLVES, bits, parameters, store_data
 
 PARAMETERS = {"n_clusters": 5, "random_state": 3, "tol": 1e-5}
@@ -195,10 +196,12 @@ def test_resume__a_damaged_block_is_noticed(stored: Path, tmp_path: Path) -> Non
     """Of the last two passes, from which a run could go on."""
     out = tmp_path / "consensus.zarr"
     stop_before(3, stored, out)
+    assert verify_store(out)["n_passes"] == 1
     for generation in (0, 1):
         spoil(tmp_path / f"consensus.zarr.partial/generation-{generation}/block-0")
-    with pytest.raises(CorruptStoreError, match=r"generation-1/block-0 is damaged, so that the 1 finished"):
-        PCC(**PARAMETERS).fit(stored, out=out)
+    for reading in (lambda: verify_store(out), lambda: PCC(**PARAMETERS).fit(stored, out=out)):
+        with pytest.raises(CorruptStoreError, match=r"generation-1/block-0 is damaged, so that the 1 finish"):
+            reading()
 
 
 @pytest.mark.parametrize("large", [np.inf, 1e38])

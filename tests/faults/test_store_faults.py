@@ -102,6 +102,22 @@ def test_verify__finds_a_chunk_of_another_store(store, tmp_path):
         Ensemble.open(store).verify()
 
 
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [("node_type", "node_uype"), ('"group"', '"froup"'), ("chunk_grid", "chunk_grie")],
+)
+def test_verify__finds_a_group_that_zarr_cannot_open(store, was, becomes):
+    group = store / "zarr.json"
+    text = group.read_text()
+    group.write_text(text.replace(was, becomes, 1))
+    with pytest.raises(Exception):  # noqa: B017, PT011 - of any type
+        [array[:] for _, array in zarr.open_group(store, mode="r").arrays()]
+    with pytest.raises(CorruptStoreError, match="does not list the arrays as they are"):
+        Ensemble.open(store).verify()
+    group.write_text(json.dumps({**json.loads(text), "attributes": {"note": "mine"}}))
+    Ensemble.open(store).verify()
+
+
 def test_verify__finds_links(store, tmp_path):
     shutil.move(chunk(store, 0), tmp_path / "elsewhere")
     chunk(store, 0).symlink_to(tmp_path / "elsewhere")

@@ -20,7 +20,7 @@ from dask import dataframe as dd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigcons import PCC, Consensus, Ensemble, PairTable, repair, select
+from bigcons import PCC, Consensus, Ensemble, PairTable, select
 from bigcons.cli import main
 from bigcons.errors import (
     BigconsError,
@@ -28,7 +28,6 @@ from bigcons.errors import (
     DamagedFileError,
     InvalidInputError,
     MemoryBudgetError,
-    NotRepairableError,
     StoreError,
     StoreExistsError,
     StoreNotFoundError,
@@ -279,8 +278,6 @@ def test_damage__is_named(stored, tmp_path):
         stored.read(64, 128)
     with pytest.raises(CorruptStoreError, match="is missing"):
         _ = stored.ids
-    with pytest.raises(NotRepairableError, match=r"rows 64 to 128.*source="):
-        repair(path)
     (path / "part-00000.parquet").write_bytes(b"PAR1")
     with pytest.raises(CorruptStoreError, match="damaged footer"):
         stored.read(0, 64)
