@@ -354,7 +354,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import": ("import labels.csv -o e.zarr", "e.zarr"),
     "import-pairs": ("import-pairs pairs.csv -o q.zarr", "q.zarr"),
     "generate": (
-        "generate features.npy -o g.zarr --n-partitions 8 --n-clusters 3 --random-state 0",
+        "generate features.npy -o g.zarr --n-partitions 8 --random-state 0",
         "g.zarr",
     ),
     "append": ("append more.csv -o a.zarr", "a.zarr"),

@@ -119,7 +119,7 @@ def test_standard_input__closed_is_told(made):
 @pytest.mark.parametrize(
     ("command", "out", "n_bytes"),
     [
-        ("generate x.npy --n-partitions 4 --n-clusters 3 -o", "g.zarr", 1024),
+        ("generate x.npy --n-partitions 4 -o", "g.zarr", 1024),
         ("import l.csv -o", "i.zarr", 512),
         ("sample e.zarr --per-object 50 -o", "s.zarr", 20_000),
         ("sample e.zarr --per-object 50 -o", "s.parquet", 20_000),

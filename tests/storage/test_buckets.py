@@ -819,7 +819,7 @@ def test_commands__take_urls(url, tmp_path):
     assert len(list((tmp_path / "figures").iterdir())) == 6
     np.testing.assert_array_equal(
         Ensemble.open(f"{url}/e.zarr").read(0, 600),
-        generate.kmeans(tmp_path / "points.npy", n_partitions=10, n_clusters=(2, 10), random_state=0)
+        generate.mixed(tmp_path / "points.npy", n_partitions=10, random_state=0)
         .read(0, 600),
     )  # fmt: skip
 
