@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.generate.pipeline import ClusterCount, KMeansOptions, make_partitions, settings_for
+from bigcons.generate.pipeline import (
+    ClusterCount,
+    GeneratorOptions,
+    KMeansOptions,
+    make_partitions,
+    settings_for,
+)
 from bigcons.generate.sampling import (
     AllFeatures,
     DealtShare,
@@ -28,23 +34,6 @@ if TYPE_CHECKING:
 
 MIXED = Scheme("mixed", RandomShare(1.0), AllFeatures(), by_landmarks=1)
 LANDMARKS = Scheme("landmarks", RandomShare(1.0), AllFeatures(), by_landmarks=2)
-
-
-class GeneratorOptions(TypedDict, total=False):
-    """Parameters of `mixed` and `landmarks` that are those of `kmeans`."""
-
-    id: Column | None
-    columns: Columns | None
-    drop: Columns | None
-    log: Columns | None
-    out: str | os.PathLike[str] | None
-    standardize: bool
-    train: int | str
-    memory: int | float | str | None
-    random_state: SeedLike
-    overwrite: bool
-    resume: bool
-    client: object
 
 
 def mixed(features: object, *, n_partitions: int = 100, **options: Unpack[GeneratorOptions]) -> Ensemble:

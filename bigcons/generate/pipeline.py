@@ -74,7 +74,7 @@ TRAINING = "train partitions"
 _log = logging.getLogger(__name__)
 
 
-class KMeansOptions(TypedDict, total=False):
+class GeneratorOptions(TypedDict, total=False):
     """Parameters of every ensemble of features; see `bigcons.generate.kmeans`."""
 
     id: Column | None
@@ -84,15 +84,20 @@ class KMeansOptions(TypedDict, total=False):
     out: str | os.PathLike[str] | None
     standardize: bool
     train: int | str
-    init: str
-    n_init: int
-    max_iter: int
-    tol: float
     memory: int | float | str | None
     random_state: SeedLike
     overwrite: bool
     resume: bool
     client: object
+
+
+class KMeansOptions(GeneratorOptions, total=False):
+    """Those of ensembles by k-means alone, too."""
+
+    init: str
+    n_init: int
+    max_iter: int
+    tol: float
 
 
 def make_partitions(

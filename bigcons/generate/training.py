@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sklearn.cluster import KMeans
 
 SETS_OF_LANDMARKS = 3
-"""Sets that all partitions by landmarks share: `benchmarks/features.py` has one and six."""
+"""Sets of landmarks that all partitions by landmarks share."""
 
 
 class Settings(NamedTuple):
