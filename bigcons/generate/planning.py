@@ -155,9 +155,8 @@ def make_sampling_plan(
     scaling = unscaled + pool + 12 * read_values
     # the points, as the partition sees them, a copy to measure their variance, work per row
     task = sample_rows * (16 * width + 64) + k * (32 * n_features + _DISTANCE_BYTES)
-    if (
-        scheme.by_landmarks
-    ):  # the points, the graph twice, distances, and the graph of landmarks as an eigensolver has it
+    if scheme.by_landmarks:
+        # the points, the graph twice, distances, and the graph of landmarks as an eigensolver has it
         graph = sample_rows * (4 * width + 80 * N_NEAREST) + 32 * AT_ONCE + 8 * p * (6 * p + 4 * n_features)
         task = max(task, graph)
     held = pool * matrix_copies(engine) + centers

@@ -173,14 +173,15 @@ class TrainTask:
         return centers
 
     def _joined(self, vectors: np.ndarray, degrees: np.ndarray, u: int) -> np.ndarray:
-        """Return the cluster (p,) of each landmark in partition ``u``, numbered without a gap."""
+        """Return the cluster (p,) of each landmark in partition ``u``."""
         rng, n_clusters = self.seen.draw(u, self.settings)
         rows = vectors[:, : min(n_clusters, vectors.shape[1])].copy()
         normalize_rows(rows)
         settings = self.settings._replace(init="k-means++", n_init=1)
         with one_thread():
             model = untrained(settings, rows.shape[1], rng).fit(rows, sample_weight=degrees)
-        return np.unique(model.labels_, return_inverse=True)[1]
+        labels: np.ndarray = model.labels_
+        return labels
 
     def _is_seen(self, u: int) -> np.ndarray:
         """Return which rows of the pool partition ``u`` sees."""
