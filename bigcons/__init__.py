@@ -21,7 +21,6 @@ _HOMES = {
     "ProgressBar": "bigcons.progress",
     "NClustersChoice": "bigcons.stores.clusters",
     "Report": "bigcons.report",
-    "annotate": "bigcons.stores.annotate",
     "as_in_paper": "bigcons.methods.consensus",
     "match": "bigcons.stores.aligning",
     "choose_n_clusters": "bigcons.overlaps.n_clusters",
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from bigcons.progress import ProgressBar as ProgressBar
     from bigcons.report import Report as Report
     from bigcons.stores.aligning import match as match
-    from bigcons.stores.annotate import annotate as annotate
     from bigcons.stores.clusters import ClusterTree as ClusterTree
     from bigcons.stores.clusters import NClustersChoice as NClustersChoice
     from bigcons.stores.consensus import Consensus as Consensus

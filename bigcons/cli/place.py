@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     help="Output of `bigcons run`, or the store of a consensus.",
 )
 @output_option(
-    "File for the labels: .parquet, .csv, .tsv (or these with .gz) or .npy; or - for CSV to standard output.",
+    "File for the labels: .parquet, .csv, .csv.gz or .npy; or - for CSV to standard output.",
     name="FILE",
     may_stream=True,
 )

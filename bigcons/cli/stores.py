@@ -69,7 +69,7 @@ def verify(store: str) -> None:
 @click.command()
 @click.argument("consensus", type=PATH)
 @output_option(
-    "File for the labels: .parquet, .csv, .tsv (or these with .gz) or .npy; or - for CSV to standard output.",
+    "File for the labels: .parquet, .csv, .csv.gz or .npy; or - for CSV to standard output.",
     name="FILE",
     may_stream=True,
 )

@@ -28,7 +28,7 @@ SHOWN = 20
 @click.option("--features", type=TABLE, help="Features that the ensemble was generated of, for a p-value of "
               "each number of clusters, by 20 draws of one Gaussian.")  # fmt: skip
 @click.option("-o", "--out", "--picture", "out", type=PATH, metavar="FILE", help="Draw the tree (.png, .pdf "
-              "or .svg), or write the table of all splits (.csv, .tsv or .parquet).")  # fmt: skip
+              "or .svg), or write the table of all splits (.csv or .parquet).")  # fmt: skip
 @memory_option
 @random_state_option
 @scheduler_option

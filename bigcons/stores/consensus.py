@@ -26,7 +26,7 @@ from bigcons.stores.clusters import TRUST_ROW, ClusterTree, Trust, arrow_table, 
 from bigcons.stores.display import facts_table, import_pandas
 from bigcons.stores.export import export_to
 from bigcons.stores.ids import StoredIds, data_frame, id_array, ids_first, ids_of, write_ids
-from bigcons.stores.lazy import dask_rows, dataset_of_consensus
+from bigcons.stores.lazy import dask_rows
 from bigcons.stores.store import (
     Column,
     Objects,
@@ -347,7 +347,7 @@ class Consensus(Objects):
         min_confidence: float | None = None,
         overwrite: bool = False,
     ) -> None:
-        """Write the labels to a .parquet, .csv, .tsv or .npy file on a disk, in the order of the objects.
+        """Write the labels to a .parquet, .csv or .npy file on a disk, in the order of the objects.
 
         If the objects have ids, they are the first column, with the name and type that they came with, so
         that the file can be joined with other tables; a name that is taken becomes ``id``. The column
@@ -431,16 +431,6 @@ class Consensus(Objects):
     def dask_memberships(self) -> Any:
         """Return the memberships as a dask array ``(n_objects, n_clusters)`` float32, one chunk per block."""
         return dask_rows(self.read_memberships, self.blocks(), (self.n_clusters,), np.dtype(np.float32))
-
-    def to_xarray(self) -> Any:
-        """Return an ``xarray.Dataset`` of dask arrays, which are read block by block when computed.
-
-        Its variables are ``labels`` (object), and if the store has them ``memberships`` (object, cluster) and
-        the ``confidence``, ``second_labels`` and ``second_confidence`` (object) of `trust`. The coordinate
-        ``object`` has the ids, which are read, if there are any. Scalar results are attributes; so are
-        ``parameters`` and ``provenance``, as JSON. Needs xarray.
-        """
-        return dataset_of_consensus(self)
 
     def blocks(self, rows: int | None = None) -> list[Block]:
         """Return blocks of ``rows`` objects, by default one chunk each."""

@@ -52,7 +52,7 @@ from bigcons.stores.ensemble_store import (
 )
 from bigcons.stores.generator import Generator, StoredGenerator
 from bigcons.stores.ids import as_index, id_array, ids_at, ids_of
-from bigcons.stores.lazy import dask_rows, dataset_of_ensemble
+from bigcons.stores.lazy import dask_rows
 from bigcons.stores.pair_parquet import holds_pairs
 from bigcons.stores.parquet_ensemble import GivenRows, given_rows, refuse_wide
 from bigcons.stores.reshaping import read_long, read_runs
@@ -156,8 +156,8 @@ class Ensemble(Objects):
         """Read a label matrix into memory; rows are objects, columns are partitions.
 
         ``x`` is an array of whole numbers or text, a list of rows, a pandas, polars or Arrow table or any
-        object with ``__arrow_c_stream__``, a dask array or dataframe, an ``xarray.DataArray``, the Dataset of
-        `to_xarray`, an AnnData, whose ``obs`` is read, another ensemble, or a path to one or to .npy, .npz,
+        object with ``__arrow_c_stream__``, a dask array or dataframe, an ``xarray.DataArray``,
+        an AnnData, whose ``obs`` is read, another ensemble, or a path to one or to .npy, .npz,
         .csv, .tsv (or these compressed), .parquet, .h5ad (by anndata) or .zarr, a folder of such files, a
         pattern such as ``labels/*.csv``, or a list of paths, all of which need the columns that are read.
         ``id`` names the column that identifies the objects, by default the index of a data frame unless it is
@@ -649,16 +649,6 @@ class Ensemble(Objects):
         Of soft clusterings, the memberships ``(n_objects, n_base_clusters)``. Blocks are read when computed.
         """
         return dask_rows(self.read, self.blocks(), (self._header.n_columns,), self.dtype)
-
-    def to_xarray(self) -> Any:
-        """Return an ``xarray.Dataset`` with the dask array of `to_dask`, read block by block when computed.
-
-        The variable is ``labels`` (object, partition), -1 where missing, with the coordinates ``partition``
-        (names), ``n_clusters`` and ``n_labeled``; or of soft clusterings ``memberships`` (object,
-        base_cluster) with ``partition`` and ``cluster`` of each base cluster. The coordinate ``object`` has
-        the ids, which are read, if there are any. ``from_labels`` takes the Dataset back. Needs xarray.
-        """
-        return dataset_of_ensemble(self)
 
     def save(self, path: StorePath, *, chunk_rows: int | None = None, overwrite: bool = False) -> Ensemble:
         """Store the ensemble at ``path`` and return the stored ensemble.

@@ -1,4 +1,4 @@
-"""Export columns to a .parquet, .csv, .tsv or .npy file, block by block."""
+"""Export columns to a .parquet, .csv or .npy file, block by block."""
 
 from __future__ import annotations
 
@@ -68,16 +68,14 @@ def _is_label(kind: Any) -> bool:
 
 
 @contextmanager
-def _text(
-    file: IO[bytes], _n_rows: int, types: Types, delimiter: str = ",", *, is_compressed: bool = False
-) -> Iterator[Write]:
+def _text(file: IO[bytes], _n_rows: int, types: Types, *, is_compressed: bool = False) -> Iterator[Write]:
     import pyarrow as pa
     from pyarrow import csv as arrow
 
     header = io.StringIO()
-    csv.writer(header, delimiter=delimiter, lineterminator="\n").writerow(types)
+    csv.writer(header, lineterminator="\n").writerow(types)
     schema = _schema(types)
-    options = arrow.WriteOptions(include_header=False, delimiter=delimiter)
+    options = arrow.WriteOptions(include_header=False)
     with ExitStack() as stack:
         sink: Any = stack.enter_context(gzip.GzipFile("", "wb", 6, file, 0)) if is_compressed else file
         sink.write(header.getvalue().encode())  # pyarrow would quote all names
@@ -117,8 +115,6 @@ _WRITERS: dict[str, Callable[[IO[bytes], int, Types], AbstractContextManager[Wri
     ".parquet": _parquet,
     ".csv": _text,
     ".npy": _npy,
-    ".tsv": partial(_text, delimiter="\t"),
     ".csv.gz": partial(_text, is_compressed=True),
-    ".tsv.gz": partial(_text, delimiter="\t", is_compressed=True),
 }
 """By how the name of the file ends."""

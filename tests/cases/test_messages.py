@@ -2,7 +2,6 @@
 
 import inspect
 import shlex
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -118,8 +117,3 @@ def test_what_is_given_in_the_place_of_another_thing():
     tree = bigcons.consensus_tree(ensemble, random_state=0)
     with pytest.raises(InvalidInputError, match=r"partitions=.* is not a boolean; use True or False"):
         bigcons.plots.tree(tree, partitions=ensemble)
-    model = bigcons.METHODS["best"](3).fit(ensemble)
-    for adata in ("cells.h5ad", Path("cells.h5ad"), ensemble):
-        with pytest.raises(InvalidInputError, match=r"adata = anndata\.read_h5ad\(path\)") as caught:
-            bigcons.annotate(adata, model)
-        assert "\n" not in str(caught.value)
