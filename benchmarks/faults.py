@@ -352,7 +352,7 @@ def make_targets(folder: Path, solves: list[str]) -> list[Target]:
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "import": ("import labels.csv -o e.zarr", "e.zarr"),
-    "import-pairs": ("import-pairs pairs.csv -o q.zarr", "q.zarr"),
+    "import pairs": ("import --pairs pairs.csv -o q.zarr", "q.zarr"),
     "generate": (
         "generate features.npy -o g.zarr --n-partitions 8 --random-state 0",
         "g.zarr",
@@ -360,7 +360,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "append": ("append more.csv -o a.zarr", "a.zarr"),
     "import to Parquet": ("import labels.csv -o e.parquet", "e.parquet"),
     "append in Parquet": ("append more.csv -o a.parquet", "a.parquet"),
-    "harden": ("harden soft.zarr -o h.zarr", "h.zarr"),
     "sample": ("sample e.zarr -o p.zarr --per-object 20 --random-state 0 --scheduler serial", "p.zarr"),
     "sample to Parquet": (
         "sample e.zarr -o p.parquet --per-object 20 --random-state 0 --scheduler serial",

@@ -131,7 +131,7 @@ class SoftEnsembleError(InvalidInputError):
     def __init__(self, what: str | None = None, instead: str | None = None) -> None:
         super().__init__(
             f"the ensemble has memberships but {what or 'this'} works on labels; use those of the largest "
-            f"memberships, ensemble.harden() (bigcons harden){f', or {instead}' if instead else ''}."
+            f"memberships, ensemble.harden(){f', or {instead}' if instead else ''}."
         )
         self.what = what
         self.instead = instead

@@ -250,8 +250,7 @@ def _report(result: dict[str, Any], folder: Path) -> str:
         f"{figure}\nNumbers: {folder / RESULT}. To continue, for example:\n"
         f"  bigcons report {folder / 'consensus.zarr'} --ensemble {folder / 'ensemble.zarr'} -o demo.html\n"
         f"  bigcons solve {folder / 'ensemble.zarr'} -m hbgf -k {result['n_clusters']} "
-        f"-o {folder / 'hbgf.zarr'}\n"
-        f"  bigcons score {folder / 'hbgf.zarr'} --truth {folder / 'truth.npy'}"
+        f"-o {folder / 'hbgf.zarr'}"
     )
     return "\n\n".join([setting, _table(result), _notes(result), files])
 

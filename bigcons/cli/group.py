@@ -36,10 +36,10 @@ from bigcons.errors import (
 # fmt: off
 COMMANDS = {
     "demo": "demo", "sample-data": "sample_data", "run": "run",
-    "generate": "generate", "import": "import_", "import-pairs": "import_", "append": "append",
-    "sample": "sample", "solve": "solve", "place": "place", "match": "append", "score": "score",
-    "trust": "trust", "tree": "tree", "report": "report", "plot": "plot",
-    "export": "stores", "info": "stores", "verify": "stores", "harden": "stores", "methods": "solve",
+    "generate": "generate", "import": "import_", "append": "append",
+    "sample": "sample", "solve": "solve", "place": "place",
+    "tree": "tree", "report": "report", "plot": "plot",
+    "export": "stores", "info": "stores", "verify": "stores", "methods": "solve",
 }
 # fmt: on
 """Commands in the order of a typical run, and the module of each."""
@@ -194,7 +194,6 @@ def _quiet_dask_client() -> Iterator[None]:
 def main() -> None:
     """Consensus clustering for data larger than memory.
 
-    Start with `bigcons demo`. On your own data: run, or step by step generate (or import), solve, score,
-    plot. With --json, a command prints one JSON object to standard output; progress and logs go to standard
-    error.
+    Start with `bigcons demo`. On your own data: run, or step by step generate (or import), solve, report.
+    With --json, a command prints one JSON object to standard output; progress and logs go to standard error.
     """

@@ -1,4 +1,4 @@
-"""``bigcons import`` and ``bigcons import-pairs``: store label matrices and pairs from files."""
+"""``bigcons import``: store labels, memberships or pairs from files."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from bigcons.cli.options import (
     option_name,
     output_option,
     overwrite_option,
+    refuse_alone,
     table_options,
 )
 from bigcons.cli.output import amount, emit, emit_ensemble, reporting, telling_finished
@@ -42,6 +43,18 @@ from bigcons.cli.output import amount, emit, emit_ensemble, reporting, telling_f
     help="TABLES are memberships, one for each partition, with a column for each cluster.",
 )
 @click.option(
+    "--pairs",
+    is_flag=True,
+    help="TABLES has pairs of objects, for `bigcons solve --pairs`; --columns are then its four columns.  "
+    "[default: i,j,n_agree,n_seen]",
+)
+@click.option(
+    "--n-objects",
+    type=click.IntRange(min=1),
+    help="Number of objects in --pairs.  [default: as a .parquet of bigcons states, else the largest in a "
+    "pair, plus 1]",
+)
+@click.option(
     "--chunk-rows", type=click.IntRange(min=1), help="Rows per chunk of the store.  [default: chosen by size]"
 )
 @memory_option
@@ -56,11 +69,13 @@ def import_(
     runs: bool,
     by: str | None,
     memberships: bool,
+    pairs: bool,
+    n_objects: int | None,
     chunk_rows: int | None,
     memory: str,
     overwrite: bool,
 ) -> None:
-    """Store a table of labels, or of memberships, as an ensemble.
+    """Store a table of labels, or of memberships, as an ensemble, or a table of pairs.
 
     The table is a .parquet, .csv, .tsv (or these compressed), .npy, .npz or .zarr with one row per object and
     one column per partition, a folder of files, a pattern such as "labels/*.parquet", a URL of these (but of
@@ -71,12 +86,17 @@ def import_(
     With --runs, each of the TABLES is one partition. With --long, the table has a row for each label, such as
     the votes of workers on tasks. With --memberships, each of the TABLES, in these forms or a consensus with
     memberships, is a soft clustering; its rows sum to 1, and are NaN or 0 where an object is missing.
+
+    With --pairs, the table has a row for each pair, in any order, with integer columns i < j, objects
+    numbered from 0; n_agree, the number of partitions that cluster both together; n_seen, of those that label
+    both. It is sorted on disk and need not fit in memory.
     """
     from bigcons.stores.ensemble import Ensemble, import_labels, import_memberships
     from bigcons.tables.select import select
 
     used = {**chosen, **reading, "orientation": orientation, "chunk_rows": chunk_rows}
-    kinds = {"--runs": runs, "--long": by, "--memberships": memberships}
+    kinds = {"--runs": runs, "--long": by, "--memberships": memberships, "--pairs": pairs}
+    refuse_alone("--pairs", pairs or None, n_objects=n_objects)
     given = [name for name, value in kinds.items() if value]
     kind = given[0] if given else None
     unused = [option_name(name) for name in _UNUSED.get(kind, ()) if used[name] is not None]
@@ -91,7 +111,11 @@ def import_(
     id, columns, sep = chosen["id"], chosen["columns"], reading.pop("sep")
     parts = [select(table, sep=sep) for table in tables]
     with telling_finished(out, "import", overwrite):
-        if memberships:
+        if pairs:
+            from bigcons.stores.pairs import import_pairs
+
+            table = import_pairs(tables[0], n_objects=n_objects, columns=columns, **settings)
+        elif memberships:
             parts = [select(table, header=reading["header"]) for table in parts]
             ensemble = import_memberships(parts, id=id, chunk_rows=chunk_rows, **settings)
         elif runs:
@@ -108,48 +132,16 @@ def import_(
             ensemble = import_labels(
                 parts[0], orientation=orientation, chunk_rows=chunk_rows, **chosen, **reading, **settings
             )
-    emit_ensemble(ensemble, out)
+    if pairs:
+        emit(table.info(), f"{out}: {amount(table.n_pairs, 'pair')} of {amount(table.n_objects, 'object')}.")
+    else:
+        emit_ensemble(ensemble, out)
 
 
 _UNUSED: dict[str | None, tuple[str, ...]] = {
     "--runs": ("drop", "orientation", "chunk_rows"),
     "--long": ("id", "columns", "drop", "orientation", "chunk_rows"),
     "--memberships": ("columns", "drop", "orientation", "missing"),
+    "--pairs": ("id", "drop", "sep", "header", "missing", "orientation", "chunk_rows"),
 }
 """Options that an import of each kind does not take."""
-
-
-@click.command("import-pairs")
-@click.argument("table", type=TABLE)
-@output_option("Store for the pairs: .zarr, or .parquet, sorted.")
-@click.option(
-    "--n-objects",
-    type=click.IntRange(min=1),
-    help="Number of objects.  [default: as a .parquet of bigcons states, else the largest in a pair, plus 1]",
-)
-@click.option(
-    "--columns",
-    metavar="I,J,AGREE,SEEN",
-    help="Names of the four columns.  [default: i,j,n_agree,n_seen]",
-)
-@memory_option
-@overwrite_option
-@reporting
-def import_pairs(
-    table: str, out: str, n_objects: int | None, columns: str | None, memory: str, overwrite: bool
-) -> None:
-    """Store a TABLE of pairs, for `bigcons solve --pairs`.
-
-    TABLE is a .parquet, .csv, .tsv (or these compressed) or .npz, a folder of files, a pattern such as
-    "pairs/*.csv", or -, standard input, with one row per pair, in any order, and the integer columns i < j,
-    objects numbered from 0; n_agree, the number of partitions that cluster both together; n_seen, of those
-    that label both. The table is sorted on disk and need not fit in memory.
-    """
-    from bigcons.stores import pairs
-
-    names = None if columns is None else columns.split(",")
-    with telling_finished(out, "import", overwrite):
-        stored = pairs.import_pairs(
-            table, out, n_objects=n_objects, columns=names, overwrite=overwrite, memory=memory
-        )
-    emit(stored.info(), f"{out}: {amount(stored.n_pairs, 'pair')} of {amount(stored.n_objects, 'object')}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,8 +21,11 @@ from bigcons.cli.options import (
     scheduler_option,
 )
 from bigcons.cli.output import emit, reporting
-from bigcons.cli.score import open_features_of
 from bigcons.errors import InvalidInputError, StoreExistsError
+
+if TYPE_CHECKING:
+    from bigcons.stores.consensus import Consensus
+    from bigcons.stores.features import Features
 
 
 @click.command()
@@ -94,7 +97,7 @@ def plot(
         drawings["memberships"] = partial(plots.memberships, solved, random_state=random_state)
         data = None
         if features is not None:
-            data = open_features_of(solved, select(features, **reading), columns, drop)
+            data = _open_features(solved, select(features, **reading), columns, drop)
         drawings["clusters"] = partial(_graph, solved, data, glyph or "profile", threshold, client)
     if solved.has_trust:
         drawings["trust"] = partial(plots.trust, solved)
@@ -138,3 +141,28 @@ def _graph(solved: Any, features: Any, glyph: str, threshold: float, client: str
 
     centroids = None if features is None else cluster_centroids(features, solved, threshold)
     return plots.cluster_graph(solved, centroids=centroids, glyph=glyph, threshold=threshold, client=client)
+
+
+def _open_features(
+    solved: Consensus, source: Any, columns: list[str] | None, drop: list[str] | None
+) -> Features:
+    """Open the features of the objects of a consensus; their ids, if they have them, must be the same."""
+    from bigcons.stores.features import open_features
+    from bigcons.tables.ids import refuse_other_ids
+    from bigcons.tables.intake import open_table
+    from bigcons.tables.select import source_of
+
+    known, id = solved.id_column, None
+    if known is not None:
+        names = open_table(source, "features").names or []
+        id = known.facts.name if known.facts.name in names else None
+    path = source_of(source)
+    data = open_features(source, id=id, columns=columns, drop=drop)
+    if data.n_objects != solved.n_objects:
+        raise InvalidInputError(
+            f"{path} has {data.n_objects:,} rows but {solved.path} has {solved.n_objects:,} objects; "
+            "give one row per object, in order."
+        )
+    if known is not None and data.ids is not None and data.ids.facts.digest != known.facts.digest:
+        refuse_other_ids(known.blocks(), data.ids.blocks(), data.ids.facts.name, path)
+    return data

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from shlex import join
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -32,8 +32,7 @@ from bigcons.cli.options import (
     scheduler_option,
     table_options,
 )
-from bigcons.cli.output import emit, emit_constant, facts, log_to_stderr, reporting, telling_finished
-from bigcons.cli.score import read_classes
+from bigcons.cli.output import emit, emit_constant, facts, log_to_stderr, reporting, some, telling_finished
 from bigcons.cli.solve import (
     cluster_count,
     ending,
@@ -42,8 +41,19 @@ from bigcons.cli.solve import (
     results_of,
     shown_results,
 )
-from bigcons.errors import ExecutionError, MemoryBudgetError, StoreExistsError
+from bigcons.errors import (
+    ExecutionError,
+    InvalidIdsError,
+    InvalidInputError,
+    MemoryBudgetError,
+    StoreExistsError,
+)
 from bigcons.memory import PROCESS_BYTES, parse_size
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bigcons.tables.ids import Ids
 
 
 @click.command()
@@ -92,13 +102,13 @@ def run(
 ) -> None:
     """Cluster FEATURES many times and find the consensus.
 
-    Short for `bigcons generate`, `bigcons solve` and, with a truth, `bigcons score`. FEATURES is one table or
-    several, as for `bigcons generate`, and need not fit in memory; each step keeps to the memory budget, and
-    has a process of its own. A budget that is too small for the method is refused before generating, with
-    -k auto once the number is known. Repeating the command resumes an interrupted run and finds the result of
-    a finished one; an ensemble that is there is used for another -k, too, unless --n-partitions asks for
-    others. What was chosen is printed, with the time of each step, and at the end the columns of few values,
-    if any, of which each cluster has only one.
+    Short for `bigcons generate` and `bigcons solve`; with a truth, the consensus is scored against it.
+    FEATURES is one table or several, as for `bigcons generate`, and need not fit in memory; each step keeps
+    to the memory budget, and has a process of its own. A budget that is too small for the method is refused
+    before generating, with -k auto once the number is known. Repeating the command resumes an interrupted
+    run and finds the result of a finished one; an ensemble that is there is used for another -k, too,
+    unless --n-partitions asks for others. What was chosen is printed, with the time of each step, and at
+    the end the columns of few values, if any, of which each cluster has only one.
     """
     from bigcons.tables.files import StandardInput, is_text_path, refuse_missing
     from bigcons.tables.select import select
@@ -267,6 +277,65 @@ def _generate(
         METHODS[method](**parameters).check_plan(PlannedEnsemble(out, data.n_objects, drawn), consensus)
     generate.mixed(data, **making)
     return None if made is not None else time.perf_counter() - began, data.is_sparse
+
+
+# The truth
+
+
+def read_classes(
+    source: Any, column: str | None, n_objects: int, ids: Ids | None = None
+) -> tuple[np.ndarray, str]:
+    """Return the classes of a truth file as integers, -1 where missing, and how its rows were joined.
+
+    Only their column is read. Where the objects have ids and the file has them, in a column of their name,
+    rows are matched by them.
+    """
+    import numpy as np
+
+    from bigcons.stores.ensemble import Ensemble
+    from bigcons.tables.intake import open_table
+    from bigcons.tables.select import select, source_of
+
+    path = source_of(source)
+    is_anndata = path.lower().endswith(".h5ad")  # whose columns may be measurements, and are only looked at
+    table = open_table(select(source, columns="*") if is_anndata else source, "labels")
+    names = table.names or [str(c) for c in range(table.n_columns)]
+    id = None
+    if ids is not None and ids.facts.name in names and ids.facts.name != column:
+        id = ids.facts.name
+    others = [name for name in names if name != id]
+    if column is None and len(others) != 1:
+        raise InvalidInputError(f"{path} has the columns {some(others)}; choose one with --column.")
+    if id is None and table.n_rows is not None:
+        _check_length(path, table.n_rows, n_objects)
+    truth = Ensemble.from_labels(source, id=id, columns=others[0] if column is None else column)
+    classes = truth.read(0, truth.n_objects)[:, 0]
+    if ids is None or truth.id_column is None:
+        _check_length(path, truth.n_objects, n_objects)
+        return classes, "in order"
+    joined = f"by {truth.id_column.facts.name}"
+    if truth.id_column.facts.digest == ids.facts.digest:
+        return classes, joined  # the same ids in the same order
+    found, known = truth.id_column.hold().values, ids.hold().values
+    if found.type != known.type:
+        raise InvalidIdsError(
+            f"{id} of {path} is {found.type} but the ids of the objects are {known.type}; convert them.",
+            column=id,
+        )
+    import pyarrow.compute as pc
+
+    rows = pc.index_in(known, value_set=found)
+    if rows.null_count == len(rows):
+        raise InvalidIdsError(f"{path} has none of the objects by {id}; check the column.", column=id)
+    return np.append(classes, classes.dtype.type(-1))[pc.fill_null(rows, -1).to_numpy()], joined
+
+
+def _check_length(path: str, n_rows: int, n_objects: int) -> None:
+    if n_rows != n_objects:
+        raise InvalidInputError(
+            f"{path} has {n_rows:,} rows but the consensus has {n_objects:,} objects; "
+            "give one class per object, in order."
+        )
 
 
 # A process of its own

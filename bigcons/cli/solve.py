@@ -173,7 +173,7 @@ def solve(
     model = METHODS[method](**parameters)
     if isinstance(pairs := getattr(model, "pairs", None), str) and is_parquet(pairs):
         click.echo(
-            f"{pairs}: converting to rows; bigcons import-pairs keeps them for other solves.", err=True
+            f"{pairs}: converting to rows; bigcons import --pairs keeps them for other solves.", err=True
         )
     began = time.perf_counter()
     try:

@@ -1,4 +1,4 @@
-"""``bigcons info``, ``verify``, ``export`` and ``harden``: what to do with a store."""
+"""``bigcons info``, ``verify`` and ``export``: what to do with a store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bigcons.cli.options import (
     output_option,
     overwrite_option,
 )
-from bigcons.cli.output import JSON, amount, emit, emit_ensemble, facts, reporting, with_clusters
+from bigcons.cli.output import JSON, amount, emit, facts, reporting, with_clusters
 from bigcons.memory import format_size
 
 
@@ -121,19 +121,3 @@ def export(
         {"path": out, "n_objects": solved.n_objects, **given},
         f"{out}: {what} of {amount(solved.n_objects, 'object')}.",
     )
-
-
-@click.command()
-@click.argument("ensemble", type=PATH)
-@output_option("Store for the ensemble (.zarr or .parquet).")
-@overwrite_option
-@reporting
-def harden(ensemble: str, out: str, overwrite: bool) -> None:
-    """Store the labels of the largest memberships of ENSEMBLE.
-
-    They are for methods and tools that work on labels. ENSEMBLE has soft clusterings, from `bigcons import
-    --memberships`.
-    """
-    from bigcons.stores.ensemble import Ensemble
-
-    emit_ensemble(Ensemble.open(ensemble).harden(out, overwrite=overwrite), out)

@@ -299,7 +299,7 @@ class Consensus(Objects):
         if self._trust is None:
             raise InvalidInputError(
                 f"{self.path} does not say which labels to trust; "
-                "compute it with bigcons.metrics.trust, or bigcons trust --ensemble."
+                "compute it with bigcons.metrics.trust, or write a report with its ensemble."
             )
         return self._trust
 

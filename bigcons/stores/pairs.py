@@ -150,7 +150,7 @@ class PairTable(Objects):
         place = place_of(path)
         if place.is_file():
             raise StoreNotFoundError(
-                f"{place} is not a store of pairs; store it with bigcons import-pairs.", path=place
+                f"{place} is not a store of pairs; store it with bigcons import --pairs.", path=place
             )
         store = Store(place, KIND, RESTORE)
         with consistent(place, RESTORE):

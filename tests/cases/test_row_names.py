@@ -13,7 +13,7 @@ import xarray
 
 import bigcons as bc
 from bigcons import Ensemble
-from bigcons.cli.score import read_classes
+from bigcons.cli.run import read_classes
 from bigcons.errors import (
     InvalidIdsError,
     InvalidInputError,

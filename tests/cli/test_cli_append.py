@@ -1,4 +1,4 @@
-"""``bigcons append`` and ``bigcons match``: an ensemble grows, and its clusters keep their numbers."""
+"""``bigcons append``: an ensemble grows."""
 
 import json
 
@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from bigcons import Consensus, Ensemble
+from bigcons import Ensemble
 from bigcons.cli import main
 
 IDS = [f"c{i}" for i in range(60)]
@@ -57,18 +57,3 @@ def test_append__of_memberships_takes_a_table_for_each_partition(run):
     assert run("append soft.zarr more.npy more.npy --objects").exit_code == 0
     assert run("append soft.zarr third.npy --partitions").exit_code == 0
     np.testing.assert_array_equal(np.asarray(Ensemble.open("soft.zarr")), np.tile(soft, 3))
-
-
-def test_match__tells_of_clusters_and_writes_their_numbers(run):
-    Consensus.write("old.zarr", (2 - TRUTH)[:40], None, ids=IDS[:40])
-    Consensus.write("new.zarr", np.where(np.arange(60) < 50, TRUTH, 3), None, ids=IDS)
-    told = json.loads(run("match new.zarr old.zarr -o now.csv --json").stdout)
-    events = [(row["number"], row["event"]) for row in told["clusters"]]
-    assert events == [(0, "kept"), (1, "kept"), (2, "kept"), (3, "new")]
-    assert told["n_moved"] == 0
-    now = pd.read_csv("now.csv", index_col="id")["label"]
-    assert now.index.tolist() == IDS
-    np.testing.assert_array_equal(now, np.where(np.arange(60) < 50, 2 - TRUTH, 3))
-    assert "exists" in run("match new.zarr old.zarr -o now.csv").stderr
-    assert run("match new.zarr old.zarr -o now.npy").stdout.startswith("Matching(3 kept, 1 new; 0 of 60")
-    np.testing.assert_array_equal(np.load("now.npy"), now)

@@ -6,15 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from pyarrow import parquet
 
 from bigcons import Consensus, Ensemble
 from bigcons.cli import main
 from bigcons.coassociation import sample
-from bigcons.tables.files import ParquetTable
 
 N_OBJECTS = 1200
 RNG = np.random.default_rng(0)
@@ -93,7 +90,7 @@ def test_standard_streams__are_read_and_written(run, ok, tmp_path):
     for line, message in (
         ("export c.zarr -o - --json", "--json prints to standard output"),
         ("import customers -o -", "holds no store"),
-        ("score c.zarr --truth - --features -", "can be read once"),
+        ("run - --truth - -k 3 -o out", "can be read once"),
     ):
         result = run(line, input="a\n1\n")
         assert result.exit_code == 2
@@ -117,34 +114,6 @@ def test_import__takes_ids_and_columns(run, ok):
     assert run("import soft.parquet --memberships --drop a -o no.zarr").exit_code == 2
 
 
-def test_score__reads_one_column_and_matches_by_id(run, ok, monkeypatch):
-    Consensus.write("c.zarr", SEGMENTS, None, ids=pa.array(NAMES))
-    order = RNG.permutation(N_OBJECTS)
-    truth = CUSTOMERS.iloc[order].rename(columns={"customer": "id"})
-    others = truth.iloc[:5].assign(id=[f"other{number}" for number in range(5)])
-    pd.concat([truth, others]).to_parquet("truth.parquet", index=False)
-    read, blocks = [], ParquetTable.blocks
-
-    def noted(self, rows, start=0, stop=None, columns=None):
-        read.append(columns)
-        return blocks(self, rows, start, stop, columns)
-
-    monkeypatch.setattr(ParquetTable, "blocks", noted)
-    scored = json.loads(ok("score c.zarr --truth truth.parquet --column segment --json").stdout)
-    assert scored["adjusted_rand"] == 1.0
-    assert (scored["truth_rows"], scored["n_judged"]) == ("by id", N_OBJECTS)
-    names = parquet.read_schema("truth.parquet").names
-    assert {names[c] for columns in read for c in columns} == {"id", "segment"}
-    read.clear()
-    result = run("score c.zarr --truth truth.parquet --column segmnt")
-    assert (result.exit_code, read) == (1, [])
-    assert "Did you mean segment?" in result.stderr
-    result = run("score c.zarr --truth customers --column segment --id x")
-    assert "type double" in result.stderr
-    by_order = json.loads(ok("score c.zarr --truth customers --column segment --json").stdout)
-    assert (by_order["truth_rows"], by_order["adjusted_rand"]) == ("in order", 1.0)
-
-
 REPEATED = {
     "import customers --columns segment --id customer -o out.zarr": (
         "--id customer",
@@ -156,9 +125,9 @@ REPEATED = {
         "--chunk-rows 7 -o",
         "no --chunk-rows, not 7",
     ),
-    "import-pairs pairs.csv -o out.zarr": ("-o", "--n-objects 5 -o", "no --n-objects, not 5"),
-    "import-pairs pairs.csv -o out.parquet": ("-o", "--n-objects 5 -o", "no --n-objects, not 5"),
-    "import-pairs drawn.parquet -o out.zarr": ("drawn", "again", "source=drawn.parquet, not again.parquet"),
+    "import --pairs pairs.csv -o out.zarr": ("-o", "--n-objects 5 -o", "no --n-objects, not 5"),
+    "import --pairs pairs.csv -o out.parquet": ("-o", "--n-objects 5 -o", "no --n-objects, not 5"),
+    "import --pairs drawn.parquet -o out.zarr": ("drawn", "again", "source=drawn.parquet, not again.parquet"),
     "sample e.zarr -o out.zarr --per-object 4": ("4", "5", "--per-object 4.0, not 5.0"),
     "sample e.zarr -o out.parquet --per-object 4": (" -o", " --random-state 1 -o", "--random-state 0, not 1"),
     "sample e.zarr -o out.zarr --n-pairs 4 --tiles 2": ("--tiles 2", "", "sampled=tiles, not uniform"),

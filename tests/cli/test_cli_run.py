@@ -15,8 +15,10 @@ import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
 
-from bigcons import Consensus, Ensemble, datasets, generate
+from bigcons import Consensus, Ensemble, datasets, generate, metrics
 from bigcons.cli import main
+from bigcons.cli.run import read_classes
+from bigcons.errors import InvalidIdsError, InvalidInputError, UnknownColumnError
 from bigcons.methods import ConsensusTree
 
 N_OBJECTS = 600
@@ -227,3 +229,40 @@ def test_run__without_a_number_of_clusters_names_auto(tmp_path, monkeypatch):
     result = CliRunner().invoke(main, ["solve", "features.npy", "-o", "out.zarr"])
     assert result.exit_code == 2
     assert "-k, the number of clusters, or auto to have it chosen" in result.stderr
+
+
+NAMES = [f"c{number}" for number in np.random.default_rng(0).permutation(9)]
+CLASSES = np.arange(9) % 3
+
+
+@pytest.fixture
+def truth(tmp_path):
+    """The path of a table of classes, in another order and of more objects than those of `NAMES`."""
+    order = [*range(8, -1, -1)]
+    rows = {"id": [*(NAMES[row] for row in order), "c9"], "kind": [*CLASSES[order], 5], "x": [0.5] * 10}
+    parquet.write_table(pa.table(rows), tmp_path / "truth.parquet")
+    return str(tmp_path / "truth.parquet")
+
+
+def test_truth__is_matched_by_ids_and_only_its_column_is_read(truth):
+    ids = Ensemble.from_labels(pa.table({"who": NAMES, "a": CLASSES}), id="who").id_column
+    renamed = Ensemble.from_labels(pa.table({"id": NAMES, "a": CLASSES}), id="id").id_column
+    classes, joined = read_classes(truth, "kind", 9, renamed)
+    assert (metrics.adjusted_rand(CLASSES, classes), joined) == (1.0, "by id")
+    with pytest.raises(InvalidInputError, match="has 10 rows but the consensus has 9 objects"):
+        read_classes(truth, "kind", 9, ids)
+    others = Ensemble.from_labels(pa.table({"id": ["a", "b"], "a": [0, 1]}), id="id").id_column
+    with pytest.raises(InvalidIdsError, match="none of the objects by id"):
+        read_classes(truth, "kind", 2, others)
+
+
+@pytest.mark.parametrize(
+    ("column", "error", "words"),
+    [
+        (None, InvalidInputError, "has the columns id, kind, x; choose one with --column"),
+        ("knd", UnknownColumnError, "Did you mean kind"),
+    ],
+)
+def test_truth__column_is_one_that_is_named(truth, column, error, words):
+    with pytest.raises(error, match=words):
+        read_classes(truth, column, 10)

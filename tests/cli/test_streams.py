@@ -123,7 +123,7 @@ def test_standard_input__closed_is_told(made):
         ("import l.csv -o", "i.zarr", 512),
         ("sample e.zarr --per-object 50 -o", "s.zarr", 20_000),
         ("sample e.zarr --per-object 50 -o", "s.parquet", 20_000),
-        ("import-pairs p.parquet -o", "ip.zarr", 20_000),
+        ("import --pairs p.parquet -o", "ip.zarr", 20_000),
         ("solve e.zarr -k 3 -o", "solved.zarr", 2048),
         ("export c.zarr -o", "x.csv", 2048),
         ("report c.zarr -o", "r.html", 2048),

@@ -673,7 +673,7 @@ class Blocked(Listed):
             raise MemoryBudgetError(
                 f"converting {pairs.path} to rows needs {format_size(error.needed)}, over the "
                 f"{format_size(left)} that memory={format_size(budget)} leaves; raise it to "
-                f"{enough_for(needed)}, or store the pairs with bigcons import-pairs first.",
+                f"{enough_for(needed)}, or store the pairs with bigcons import --pairs first.",
                 needed=needed,
                 budget=budget,
             ) from error
