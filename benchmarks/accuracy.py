@@ -413,7 +413,6 @@ DO_IT_YOURSELF = {
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "tree auto": ("tree", {"n_clusters": "auto"}),
     "pcc auto": ("pcc", {"n_clusters": "auto"}),
-    "pcc calibrated": ("pcc", {"coassociation": "calibrated"}),
     "pcc entropy": ("pcc", {"weights": "entropy"}),
     "eac-average local": ("eac-average", {"weights": "local"}),
     "hbgf local": ("hbgf", {"weights": "local"}),

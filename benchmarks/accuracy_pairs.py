@@ -25,7 +25,7 @@ from bigcons.metrics import adjusted_rand
 
 KINDS = ("halves-20", "all-20", "projections", "mixed", "sparse", "useless")
 PER_OBJECT = (20, 60)
-MODELS: dict[str, dict[str, Any]] = {"paper": {}, "calibrated": {"coassociation": "calibrated"}}
+MODELS: dict[str, dict[str, Any]] = {"paper": {}}
 ALL = "paper, all pairs"
 
 

@@ -1,7 +1,7 @@
 """Is the stated confidence of a label the probability that it is right? Reliability on planted classes.
 
 On data with known classes, labels of confidence .8 should be right eight times in ten. Compared are the
-largest memberships of the tree and of PCC with the paper's and a calibrated co-association, the confidence of
+largest memberships of the tree and of PCC, the confidence of
 ``trust_``, which is naive Bayes with a temperature times the support of clusters, and naive Bayes with
 temperature 1, as if partitions were independent. Reported is the expected calibration error in 15 bins; a
 label is right if its cluster is matched with the object's class.
@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from bigcons.metrics import reliability, trust
 from bigcons.metrics.confidence import Reliability
 from bigcons.seeding import generator
 
-MODELS = ("tree", "paper", "calibrated")
+MODELS = ("tree", "pcc")
 Made = tuple[np.ndarray, np.ndarray]
 """Labels (n, M), -1 missing, and classes (n,)."""
 
@@ -96,7 +95,7 @@ REPORTING: dict[str, Callable[[int], Made]] = {
 
 def stated(labels: np.ndarray, n_clusters: int, seed: int, model: str) -> tuple[Any, dict[str, np.ndarray]]:
     """Return a fitted tree or PCC, and the confidence in its labels (n,) by each way to state it."""
-    method = ConsensusTree if model == "tree" else partial(PCC, coassociation=model)
+    method = ConsensusTree if model == "tree" else PCC
     pcc = method(n_clusters, random_state=seed, client="serial").fit(labels)
     plain = trust(labels, pcc, client="serial", temperature=1.0)
     return pcc, {
@@ -159,7 +158,7 @@ def main() -> None:
     given = parser.parse_args()
     recipes, models, seeds = CHOOSING if given.choosing else REPORTING, list(MODELS), given.seeds
     if given.smallest:
-        recipes, models, seeds = {"planted": planted(400, 20, missing=0.2)}, ["calibrated"], 1
+        recipes, models, seeds = {"planted": planted(400, 20, missing=0.2)}, ["pcc"], 1
     rows = measured(recipes, seeds, models)
     ways = list(rows[0]["error"])
     summary = {}

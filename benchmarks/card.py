@@ -65,7 +65,7 @@ def solve(options: dict[str, Any]) -> dict[str, Any]:
     with nullcontext("serial") if name == "serial" else engine_of(name) as engine:
         ensemble, out = options.pop("ensemble"), options.pop("out")
         warm_up(options, engine)
-        model = PCC(coassociation="paper", random_state=0, client=engine, **options)
+        model = PCC(random_state=0, client=engine, **options)
         began = time.perf_counter()
         model.fit(ensemble, out=out)
         seconds = time.perf_counter() - began
@@ -86,7 +86,7 @@ def solve(options: dict[str, Any]) -> dict[str, Any]:
 def warm_up(options: dict[str, Any], engine: object) -> None:
     """Load the kernels in every process that will work: small, but with enough pairs for all blocks."""
     labels = planted_ensemble(2000, 20, missing=0.5, random_state=0)[0].read(0, 2000)
-    asked = {"n_clusters": 3, "coassociation": "paper"}
+    asked = {"n_clusters": 3}
     asked |= {name: options[name] for name in ("divergence", "solver")}
     PCC(**asked, pairs=0.3, max_iter=1, n_init=1, random_state=0, client=engine).fit(labels)
 

@@ -56,7 +56,6 @@ SOLVES: dict[str, tuple[str, dict[str, Any]]] = {
 # Further solves on the planted ensembles, refused where all pairs do not fit in memory; their cost is
 # measured only on request.
 ALSO_PLANTED: dict[str, tuple[str, dict[str, Any]]] = {
-    "pcc calibrated": ("pcc", {"coassociation": "calibrated"}),
     "pcc by entropy": ("pcc", {"weights": "entropy"}),
     "pcc kl": ("pcc", {"divergence": "kl"}),
     "mixture without background": ("mixture", {"background": False}),

@@ -115,16 +115,13 @@ def equal_classes(
 
 
 def ordinary(*, smallest: bool, full: bool) -> Iterator[Cell]:
-    """Yield ensembles of many objects, with PCC by both models and what one would write."""
+    """Yield ensembles of many objects, with PCC and what one would write."""
     n, M = (4_000, 20) if smallest else (1_000_000 if full else 300_000, 100)
     for missing in (0.0, 0.5):
         ensemble, classes = equal_classes(n, M, 12, n_clusters=(2, 20), missing=missing)
         methods: dict[str, Callable[[Ensemble], Any]] = {
             "PCC": method("pcc", 12),
             "PCC, longer": method("pcc", 12, tol=1e-7, max_iter=12 if smallest else 200),
-            "PCC, calibrated": method(
-                "pcc", 12, coassociation="calibrated", max_iter=5 if smallest else None
-            ),
             "mixture": method("mixture", 12),
             "kcc": method("kcc", 12),
             "one-hot k-means": partial(one_hot_kmeans, n_clusters=12),
@@ -133,27 +130,25 @@ def ordinary(*, smallest: bool, full: bool) -> Iterator[Cell]:
 
 
 def creeping(*, smallest: bool) -> Iterator[dict[str, Any]]:
-    """Yield the passes of both models by number of clusters, and the labels that a longer solve changes."""
+    """Yield the passes by number of clusters, and the labels that a longer solve changes."""
     n, M = (3_000, 20) if smallest else (100_000, 100)
     for missing in (0.0, 0.5):
         ensemble, classes = equal_classes(n, M, 12, n_clusters=(2, 20), missing=missing)
         for n_clusters in (3, 12) if smallest else (3, 8, 12, 20):
-            for model in ("paper", "calibrated"):
-                solve = partial(METHODS["pcc"], n_clusters, coassociation=model, random_state=0)
-                most = {"max_iter": 5 if smallest else 300}
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    found, longer = solve(**most).fit(ensemble), solve(tol=1e-7, **most).fit(ensemble)
-                yield {
-                    "ensemble": f"{n:,} x {M}, {100 * missing:.0f} % missing",
-                    "n_clusters": n_clusters,
-                    "model": model,
-                    "passes": found.n_passes_,
-                    "shortened": sum(length < 1.0 for length in found.history_["step_length"]),
-                    "gap": found.gap_,
-                    "labels_changed": float(np.mean(longer.labels_ != found.labels_)),
-                    "adjusted_rand": round(adjusted_rand(classes, found.labels_), 4),
-                }
+            solve = partial(METHODS["pcc"], n_clusters, random_state=0)
+            most = {"max_iter": 5 if smallest else 300}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found, longer = solve(**most).fit(ensemble), solve(tol=1e-7, **most).fit(ensemble)
+            yield {
+                "ensemble": f"{n:,} x {M}, {100 * missing:.0f} % missing",
+                "n_clusters": n_clusters,
+                "passes": found.n_passes_,
+                "shortened": sum(length < 1.0 for length in found.history_["step_length"]),
+                "gap": found.gap_,
+                "labels_changed": float(np.mean(longer.labels_ != found.labels_)),
+                "adjusted_rand": round(adjusted_rand(classes, found.labels_), 4),
+            }
 
 
 def wide(*, smallest: bool) -> Iterator[Cell]:

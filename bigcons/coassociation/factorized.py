@@ -54,27 +54,6 @@ class Weights(NamedTuple):
         return np.where(self.partitions > 0, rows, rows.dtype.type(-1))
 
 
-class Rates(NamedTuple):
-    """Weights of partitions and the rates of a calibrated co-association, ``(c_ij / N_ij - a) / d``.
-
-    Every partition joins two objects of different clusters with probability ``a``, its false-join rate, and
-    of one cluster with probability ``a + d``, its hit rate.
-    """
-
-    partitions: np.ndarray
-    """(M,): the weights ``w``."""
-    base_clusters: np.ndarray
-    """(B + M,): the gains ``w / d`` of base clusters, then those of partitions, ``-w a / d``."""
-    a: float
-    d: float
-
-    @classmethod
-    def of(cls, a: float, d: float, partitions: np.ndarray, offsets: np.ndarray) -> Rates:
-        """Return the rates with their gains."""
-        gains = np.concatenate([np.repeat(partitions / d, np.diff(offsets)), -partitions * a / d])
-        return cls(partitions, gains, a, d)
-
-
 class AgreementSums(NamedTuple):
     """The influence of all objects on one of them, as sums over the label matrix.
 
@@ -88,13 +67,11 @@ class AgreementSums(NamedTuple):
     """(M, padded K(K+1)/2): summed outer products of the objects seen in each partition, entries k <= r at
     r(r+1)/2 + k."""
     squares: float
-    """Sum of m_i |y_i|^2, with m_i the number of labels of object i or the sum of their weights; with `Rates`
-    the sum of their gains."""
+    """Sum of m_i |y_i|^2, with m_i the number of labels of object i or the sum of their weights."""
     quartics: float
     """Sum of m_i |y_i|^4."""
-    weights: Weights | Rates | None = None
-    """None: all partitions count the same. S and T are what they are without weights, but with `Rates` S has
-    a further row for each partition: the summed memberships of the objects it labels."""
+    weights: Weights | None = None
+    """None: all partitions count the same. S and T are what they are without weights."""
 
     def scaled(self, factor: float) -> AgreementSums:
         """Return the sums over ``factor`` times as many objects of the same kind."""
@@ -117,11 +94,6 @@ class AgreementSums(NamedTuple):
         """Weights (M,) of the partitions, if they have any."""
         return None if self.weights is None else self.weights.partitions
 
-    @property
-    def gains(self) -> tuple[np.ndarray, ...]:
-        """Gains (B + M,) of the rows of S with `Rates`, the last argument of kernels; else none."""
-        return (self.weights.base_clusters,) if isinstance(self.weights, Rates) else ()
-
     def dot(self, A: np.ndarray, B: np.ndarray) -> float:
         """Return the inner product of two tables such as S, partitions by their weights.
 
@@ -141,11 +113,10 @@ class AgreementSums(NamedTuple):
         return float(np.einsum("uq,uq,q,u->", A, B, counts, self.weights.partitions))
 
 
-def no_sums(offsets: np.ndarray, n_clusters: int, weights: Weights | Rates | None = None) -> AgreementSums:
+def no_sums(offsets: np.ndarray, n_clusters: int, weights: Weights | None = None) -> AgreementSums:
     """Return the sums over no objects."""
     n_partitions = offsets.size - 1
-    n_rows = int(offsets[-1]) + (n_partitions if isinstance(weights, Rates) else 0)
-    S = in_lines((n_rows, padded(n_clusters)))
+    S = in_lines((int(offsets[-1]), padded(n_clusters)))
     T = in_lines((n_partitions, padded(n_clusters * (n_clusters + 1) // 2)))
     S[:], T[:] = 0.0, 0.0
     return AgreementSums(n_clusters, S, T, 0.0, 0.0, weights)
@@ -155,22 +126,14 @@ def agreement_sums(
     labels: np.ndarray,
     offsets: np.ndarray,
     memberships: np.ndarray,
-    weights: Weights | Rates | None = None,
+    weights: Weights | None = None,
 ) -> AgreementSums:
     """Return the sums over a block's objects under the given memberships (rows, K) float32."""
     sums = no_sums(offsets, memberships.shape[1], weights)
     powers = np.zeros(2)
-    kernels_for(labels).accumulate(
-        *(labels, offsets, sums.partition_weights, memberships, sums.S, sums.T, powers), *sums.gains
-    )
-    if isinstance(weights, Rates):
-        add_partitions(sums.S, offsets)
+    counted = sums.partition_weights
+    kernels_for(labels).accumulate(labels, offsets, counted, memberships, sums.S, sums.T, powers)
     return sums._replace(squares=float(powers[0]), quartics=float(powers[1]))
-
-
-def add_partitions(S: np.ndarray, offsets: np.ndarray) -> None:
-    """Fill the rows of partitions in a table such as S of a calibrated model: sums over base clusters."""
-    S[int(offsets[-1]) :] = by_partition(S[: int(offsets[-1])], offsets)
 
 
 def kernels_for(labels: np.ndarray) -> Any:

@@ -12,10 +12,6 @@ the upper triangle only, so that gathering and scattering are vector instruction
 With partition weights, ``S`` and ``T`` are unchanged: rows are weighted when they are gathered, m_i is
 the summed weight of the labels of object i, and each partition's part of the norms counts by its weight.
 ``weights=None`` is resolved at compile time and costs nothing.
-
-With gains, which subtract a background from the co-association (`Rates`), ``S`` has a further row for each
-partition, the summed memberships of the objects it labels, and every row counts by its gain, positive for
-base clusters and negative for partitions.
 """
 
 from __future__ import annotations
@@ -44,31 +40,29 @@ def triangle(n_clusters):
 
 @jit
 def sweep(
-    labels, offsets, weights, S, T, order, y_old, y_new, threshold, relaxation, fresh, totals, gains=None
+    labels, offsets, weights, S, T, order, y_old, y_new, threshold, relaxation, fresh, totals
 ):  # fmt: skip
     """Update every object of a block in turn; add what changed to ``S``, ``T`` and ``totals``.
 
-    labels (rows, M) with -1 missing; offsets (M+1,) int64; weights (M,) float64 or None; gains None or, with
-    weights, (B+M,) float64; S (B, padded K) float64, with gains (B+M, padded K); T (M, padded K(K+1)/2)
-    float64; order (K,) int64; y_old, y_new (rows, K) float32; totals (4,) float64. Cluster ``k`` of the
-    tables is column ``order[k]`` of the memberships. The fewer of the first clusters an object needs, the
-    less it costs: O(m K + m n^2) for ``n`` of them and ``m`` labels.
+    labels (rows, M) with -1 missing; offsets (M+1,) int64; weights (M,) float64 or None; S (B, padded K)
+    float64; T (M, padded K(K+1)/2) float64; order (K,) int64; y_old, y_new (rows, K) float32; totals (4,)
+    float64. Cluster ``k`` of the tables is column ``order[k]`` of the memberships. The fewer of the first
+    clusters an object needs, the less it costs: O(m K + m n^2) for ``n`` of them and ``m`` labels.
 
     Later objects see the moves of earlier ones (Gauss-Seidel). An object whose KKT gap is at most
     ``threshold`` does not move; others take ``relaxation`` >= 1 times the step to their minimum, or stop at
     the boundary of the simplex. With ``fresh`` the objects are new: ``y_old`` is not read, they are not part
     of S and T, and nothing changes but ``y_new``.
 
-    ``totals``: the summed changes of m|y|^2 (by gains, if any) and of m|y|^4, the largest KKT gap found, and
+    ``totals``: the summed changes of m|y|^2 and of m|y|^4, the largest KKT gap found, and
     the number of objects that moved.
     """
     n_rows, M = labels.shape
     K = y_new.shape[1]
     s_width, t_width = S.shape[1], T.shape[1]
-    s_at = empty(M if gains is None else 2 * M, np.uint64)
+    s_at = empty(M, np.uint64)
     t_at = empty(M, np.uint64)
     w_at = listed(weights)
-    g_at = empty(M if gains is None else 2 * M, np.float64)
     s_sum = empty(s_width, np.float64)
     t_sum = empty(t_width, np.float64)
     A = empty((K, K), np.float64)
@@ -86,19 +80,12 @@ def sweep(
             for k in range(K):
                 y_new[i, k] = np.float32(1.0 / K)
             continue
-        m_rows, pull = m, weight
-        if gains is None:
-            sum_columns(s_flat, s_at, w_at, m, 0, s_width, s_sum)
-        else:
-            m_rows, pull = 2 * m, find_gains(labels, i, offsets, gains, s_width, m, s_at, g_at)
-            sum_columns(s_flat, s_at, g_at, m_rows, 0, s_width, s_sum)
+        sum_columns(s_flat, s_at, w_at, m, 0, s_width, s_sum)
         for k in range(K):
             y[k] = 0.0 if fresh else np.float64(y_old[i, order[k]])
-            b[k] = s_sum[k] - pull * y[k]
+            b[k] = s_sum[k] - weight * y[k]
         n = n_likely(y, b)
         read_quadratic(t_flat, t_at, w_at, m, weight, y, 0, n, t_sum, A)
-        if gains is not None and is_residue(A, n, weight):
-            clear(A, b, n)
         n = solve_row(
             t_flat, t_at, w_at, m, weight, y, b, n, t_sum, A, support, work, fresh, threshold, totals
         )
@@ -112,9 +99,9 @@ def sweep(
             continue
         if relaxation > 1.0:
             overshoot(order, y_old, i, relaxation, y)
-        if record_move(order, y_old, y_new, i, y, weight, pull, d, totals):
+        if record_move(order, y_old, y_new, i, y, weight, weight, d, totals):
             fill_change(y, d, n, t_change)
-            add_to_rows(s_flat, s_at, m_rows, d, s_width)
+            add_to_rows(s_flat, s_at, m, d, s_width)
             add_to_rows(t_flat, t_at, m, t_change, triangle(n))
 
 
@@ -158,12 +145,12 @@ def solve_row(
 
 
 @jit
-def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums, gains=None):
+def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums):
     """Add a block's terms of the objective along its changes, besides those of S and T.
 
     ``T_step``, as T, sums ``d d'`` over the changes ``d`` from ``y_old`` to ``y_new (rows, K)`` float32, in
     the order of the memberships. ``sums (6,)`` sum, times m, with a = |y|^2, b = y.d, c = |d|^2: b,
-    c, ab, ac + 2b^2, bc, c^2. With gains, their sum takes the place of m for b and c alone.
+    c, ab, ac + 2b^2, bc, c^2.
     """
     K, M = y_new.shape[1], labels.shape[1]
     s_at, t_at = empty(M, np.uint64), empty(M, np.uint64)
@@ -187,11 +174,8 @@ def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums, gains=Non
         fill_outer(d, K, outer)
         add_to_rows(table, t_at, m, outer, triangle(K))
         weight = weigh(labels, i, 0, M, m, weights, w_at)
-        pull = weight if gains is None else sum_of_gains(labels, i, 0, M, offsets, gains)
-        sums[0] += pull * b
-        sums[1] += pull * c
-        for slot, term in enumerate((a * b, a * c + 2.0 * b * b, b * c, c * c)):
-            sums[slot + 2] += weight * term
+        for slot, term in enumerate((b, c, a * b, a * c + 2.0 * b * b, b * c, c * c)):
+            sums[slot] += weight * term
 
 
 def listed(weights: np.ndarray | None) -> np.ndarray | None:
@@ -221,40 +205,6 @@ def weigh(labels, i, first, last, m, weights, w_at):
     total = 0.0
     for e in range(m):
         total += w_at[e]
-    return total
-
-
-@leaf
-def find_gains(labels, i, offsets, gains, width, m, s_at, g_at):
-    """List the gains of the ``m`` base clusters of object ``i``, then rows and gains of their partitions.
-
-    Return the sum of the gains.
-    """
-    M = labels.shape[1]
-    B = offsets[M]
-    e = 0
-    total = 0.0
-    for u in range(M):
-        if labels[i, u] < 0:
-            continue
-        g_at[e] = gains[offsets[u] + labels[i, u]]
-        g_at[m + e] = gains[B + u]
-        s_at[m + e] = np.uint64((B + u) * width)
-        total += g_at[e] + g_at[m + e]
-        e += 1
-    return total
-
-
-@leaf
-def sum_of_gains(labels, i, first, last, offsets, gains):
-    """Return the summed gains of the base clusters of object ``i`` and of their partitions, those from
-    ``first`` to before ``last``.
-    """
-    M = labels.shape[1]
-    total = 0.0
-    for u in range(first, last):
-        if labels[i, u] >= 0:
-            total += gains[offsets[u] + labels[i, u]] + gains[offsets[M] + u]
     return total
 
 
@@ -295,25 +245,6 @@ def read_quadratic(table, at, w_at, m, weight, y, known, n, t_sum, A):
         for k in range(r + 1):
             A[k, r] = A[r, k] = t_sum[q] - own * y[k]
             q += 1
-
-
-@leaf
-def is_residue(A, n, weight):
-    """Return whether ``A`` is rounding residue of zero: the object shares partitions with no other."""
-    largest = 0.0
-    for k in range(n):
-        largest = max(largest, A[k, k])
-    return largest <= 1e-9 * weight
-
-
-@leaf
-def clear(A, b, n):
-    """Set the quadratic of one object to zero."""
-    for k in range(b.shape[0]):
-        b[k] = 0.0
-    for r in range(n):
-        for k in range(n):
-            A[r, k] = 0.0
 
 
 @leaf
@@ -413,22 +344,18 @@ def fill_outer(d, n, outer):
 
 
 @jit
-def accumulate(labels, offsets, weights, y, S, T, sums, gains=None):
-    """Add a block's ``y (rows, K)`` float32 to S and T, and sum m|y|^2 and m|y|^4 to ``sums (2,)``.
-
-    With gains, their sum takes the place of m for m|y|^2; rows of partitions in S are left to the caller.
-    """
+def accumulate(labels, offsets, weights, y, S, T, sums):
+    """Add a block's ``y (rows, K)`` float32 to S and T, and sum m|y|^2 and m|y|^4 to ``sums (2,)``."""
     n_rows, M = labels.shape
     K, s_width, t_width = y.shape[1], S.shape[1], T.shape[1]
     n_together = rows_together(n_rows, offsets, s_width, t_width)
     s_at, t_at = empty(M, np.uint64), empty(M, np.uint64)
     w_at = listed(weights)
     d, outer = zeros((n_together, s_width), np.float64), zeros((n_together, t_width), np.float64)
-    pull, weight = empty(n_together, np.float64), empty(n_together, np.float64)
+    weight = empty(n_together, np.float64)
     s_flat, t_flat = flat(S), flat(T)
     for start in range(0, n_rows, n_together):
         n_here = min(n_together, n_rows - start)
-        pull[:n_here] = 0.0
         weight[:n_here] = 0.0
         for r in range(n_here):
             for k in range(K):
@@ -441,8 +368,6 @@ def accumulate(labels, offsets, weights, y, S, T, sums, gains=None):
                 i = start + r
                 m = find_rows(labels, i, first, last, offsets, s_width, s_at, t_width, t_at)
                 weight[r] += weigh(labels, i, first, last, m, weights, w_at)
-                if gains is not None:
-                    pull[r] += sum_of_gains(labels, i, first, last, offsets, gains)
                 add_to_rows(s_flat, s_at, m, d[r], s_width)
                 add_to_rows(t_flat, t_at, m, outer[r], t_width)
             first = last
@@ -450,5 +375,5 @@ def accumulate(labels, offsets, weights, y, S, T, sums, gains=None):
             square = 0.0
             for k in range(K):
                 square += d[r, k] * d[r, k]
-            sums[0] += (weight[r] if gains is None else pull[r]) * square
+            sums[0] += weight[r] * square
             sums[1] += weight[r] * square * square

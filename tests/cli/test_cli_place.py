@@ -150,7 +150,6 @@ def test_place__of_pcc_is_what_the_fitted_model_says(made):
     for name, options in {
         "plain": {},
         "weighted": {"weights": weights},
-        "rates": {"coassociation": "calibrated"},
     }.items():
         model = bc.PCC(3, random_state=0, **options).fit(ensemble, out=made / f"{name}.zarr")
         result = bigcons(made, f"place new.csv --with {name}.zarr -o {name}.parquet --memberships")

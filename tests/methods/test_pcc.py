@@ -256,7 +256,6 @@ def test_fit__has_the_same_bits_on_any_engine_and_from_a_store(tmp_path, pairs):
     [
         ({"n_init": 3}, 3),
         ({}, 8),
-        ({"coassociation": "calibrated"}, 8),
         ({"n_init": 3, "divergence": "kl"}, 3),
         ({"n_init": 3, "pairs": "dense", "divergence": "kl"}, 3),
         ({"pairs": 0.5, "solver": "blocked"}, 8),
@@ -464,13 +463,12 @@ def test_fit__finds_the_same_clusters_whatever_the_order_of(of_any_order, what):
     assert model.objective_ == pytest.approx(expected.objective_, rel=1e-5)
 
 
-@pytest.mark.parametrize("coassociation", ["paper", "calibrated"])
-def test_fit__solves_groups_that_no_partition_labels_together_each_by_itself(coassociation):
+def test_fit__solves_groups_that_no_partition_labels_together_each_by_itself():
     parts = [planted(n_objects=150, n_partitions=10, noise=0.1, seed=seed) for seed in (1, 2)]
     labels, truth = np.full((300, 20), -1), np.concatenate([part[1] for part in parts])
     labels[:150, :10], labels[150:, 10:] = parts[0][0], parts[1][0]
     with pytest.warns(DisconnectedWarning, match=r"2 groups \(150, 150\) that no partition labels together"):
-        model = PCC(3, coassociation=coassociation, random_state=0).fit(labels)
+        model = PCC(3, random_state=0).fit(labels)
     for group in (slice(0, 150), slice(150, 300)):
         assert adjusted_rand(truth[group], model.labels_[group]) == 1
 
@@ -557,10 +555,6 @@ def test_fit__of_a_single_object(pairs):
         ({"solver": "all", "pairs": "dense"}, "solver='all' is incompatible with pairs='dense'"),
         ({"solver": "newton"}, "solver='newton' is unknown"),
         ({"divergence": "l3"}, "divergence='l3' is unknown"),
-        ({"coassociation": "moments"}, "coassociation='moments' is unknown; choose"),
-        ({"coassociation": "calibrated", "divergence": "kl"}, "it requires divergence='l2'"),
-        ({"coassociation": "calibrated", "pairs": 0.5, "divergence": "kl"}, "it requires divergence='l2'"),
-        ({"coassociation": "calibrated", "pairs": 0.5, "max_iter": "paper"}, "requires solver='heap' and co"),
         ({"weights": np.ones(15), "pairs": 0.5}, "weights with pairs=0.5, .*requires pairs='all' and diverg"),
         ({"weights": "entropy", "divergence": "kl"}, "weights with pairs='all', divergence='kl'; it requir"),
         ({"weights": "information"}, "weights='information' is unknown"),

@@ -30,11 +30,6 @@ def model(planted):
     return PCC(4, random_state=0, client="serial").fit(planted[0])
 
 
-@pytest.fixture(scope="module")
-def calibrated(planted):
-    return PCC(4, coassociation="calibrated", random_state=0, client="serial").fit(planted[0])
-
-
 def same(a, b):
     """Return whether what is known of every object has the same bits, and the tables are equal."""
     arrays = ("confidence", "second_labels", "second_confidence")
@@ -59,10 +54,10 @@ def test_trust__is_stored_with_the_result(planted, model, tmp_path):
     assert same(trust(planted[0], opened), model.trust_)
 
 
-def test_trust__is_calibrated_where_memberships_are_not(planted, calibrated):
-    assert matching_accuracy(planted[1], calibrated.labels_) > 0.9
-    by_trust = reliability(planted[1], calibrated, calibrated.trust_.confidence)
-    by_memberships = reliability(planted[1], calibrated, calibrated.memberships_.max(axis=1))
+def test_trust__is_calibrated_where_memberships_are_not(planted, model):
+    assert matching_accuracy(planted[1], model.labels_) > 0.9
+    by_trust = reliability(planted[1], model, model.trust_.confidence)
+    by_memberships = reliability(planted[1], model, model.memberships_.max(axis=1))
     assert by_trust.error < 0.03 < by_memberships.error
 
 

@@ -37,7 +37,7 @@ def placer(solved, divergence, run, memberships):
     for block in run.blocks:
         run.arrays.write(0, block, memberships[block.start : block.stop])
     read = partial(run.arrays.read, 0)
-    return read, placer_of(run, read, resolve_divergence(divergence), None, solved[1])
+    return read, placer_of(run, read, resolve_divergence(divergence), solved[1])
 
 
 def placed(solved, divergence, engine=None):

@@ -180,7 +180,6 @@ def test_methods_of_labels__refuse_memberships_in_one_line(planted, name):
         ("hgpa", {"objective": "km1"}),
         ("mcla", {"union": "observed"}),
         ("pcc", {"divergence": "kl"}),
-        ("pcc", {"coassociation": "calibrated"}),
         ("pcc", {"weights": "entropy"}),
     ],
 )

@@ -25,7 +25,6 @@ GIVEN = {
     "max_iter": {"max_iter": 7},
     "max_iter='paper'": {"max_iter": "paper"},
     "weights": {"weights": np.arange(1.0, 4.0)},
-    "coassociation='calibrated'": {"coassociation": "calibrated"},
 }
 
 

@@ -40,11 +40,6 @@ SOLVES = {
     "pcc kl": ("pcc", {"divergence": "kl"}),
     "supra": ("supra", {"members": "cspa, mcla, best"}),
     "pcc kl of pairs": ("pcc", {"divergence": "kl", "pairs": 0.05, "solver": "blocked", "max_iter": 2}),
-    "pcc calibrated": ("pcc", {"coassociation": "calibrated"}),
-    "pcc calibrated pairs": (
-        "pcc",
-        {"coassociation": "calibrated", "pairs": 0.05, "solver": "blocked", "max_iter": 2},
-    ),
     "pcc of the heap": ("pcc", {"pairs": 0.05, "solver": "heap", "max_iter": 5000}),
 }
 

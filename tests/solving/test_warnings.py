@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from bigcons import METHODS, PCC, consensus
+from bigcons import METHODS, PCC, ConsensusTree, consensus
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import (
     ConsensusWarning,
@@ -53,13 +53,13 @@ def test_planted_ensembles__get_no_warning(name, missing):
     assert said(METHODS[name](6, random_state=0, **few), ensemble)[1] == {}
 
 
-def test_coarse_partitions__are_told_and_the_option_named_finds_the_classes():
+def test_coarse_partitions__are_told_and_the_method_named_finds_the_classes():
     labels, truth = partitions_of(8, 3)
     model, found = said(PCC(8, random_state=0), labels)
     assert list(found) == [UndersegmentationWarning]
-    assert "coassociation='calibrated'" in found[UndersegmentationWarning]
+    assert "ConsensusTree" in found[UndersegmentationWarning]
     assert adjusted_rand(truth, model.labels_) < 0.5
-    model, found = said(PCC(8, coassociation="calibrated", random_state=0), labels)
+    model, found = said(ConsensusTree(8, random_state=0), labels)
     assert found == {}
     assert adjusted_rand(truth, model.labels_) > 0.95
 

@@ -91,7 +91,7 @@ def solve_all(
 
 def solve_listed(
     table, n_clusters, start, divergence="l2", *, blocks=None, max_passes=100, tol=3e-5, seed=0, engine=None,
-    arrays=None, snapshots=None, max_steps=None, rates=None, memory=None, **how,
+    arrays=None, snapshots=None, max_steps=None, memory=None, **how,
 ):  # fmt: skip
     """Solve a table of pairs from memberships (n, K), in the blocks given or those that PCC cuts."""
     engine, start = engine or SerialEngine(), np.asarray(start, np.float32)
@@ -102,7 +102,7 @@ def solve_listed(
     run.arrays = arrays or run.arrays
 
     def begin():
-        return FirstRows(lambda block: start[block.start : block.stop], rates)
+        return FirstRows(lambda block: start[block.start : block.stop])
 
     method = BlockedPairs(near, begin, max_steps, **how)
     return found(run, run_passes(run, method), blocks)

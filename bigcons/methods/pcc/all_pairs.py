@@ -27,11 +27,9 @@ import numpy as np
 
 from bigcons.coassociation.factorized import (
     AgreementSums,
-    Rates,
     Weights,
     add_sums,
     agreement_sums,
-    by_partition,
     in_order,
     kernels_for,
     no_sums,
@@ -39,7 +37,7 @@ from bigcons.coassociation.factorized import (
 from bigcons.divergences import Divergence
 from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.memory import LABELS_TOGETHER, N_SAMPLED, Block
-from bigcons.metrics.clusterings import entropies_of_table, pairs_of
+from bigcons.metrics.clusterings import entropies_of_table
 from bigcons.metrics.confidence import Placement
 from bigcons.overlaps.tree import Sample, n_groups_for, plan_bytes
 from bigcons.progress import progress
@@ -117,7 +115,7 @@ def update_block(
     S, T = in_order(sums.S, sums.T, order)
     kernels_for(labels).sweep(
         *(labels, offsets, sums.partition_weights, S, T, order, updated if is_new else memberships, updated),
-        *(threshold, relaxation, is_new, totals, *sums.gains),
+        *(threshold, relaxation, is_new, totals),
     )
     S, T = in_order(S, T, np.argsort(order))
     squares, quartics, gap, n_moved = totals.tolist()
@@ -156,7 +154,7 @@ def measure_block(
     """Return a block's terms of the line search between the memberships ``before`` and ``after``."""
     found = StepSums(np.zeros_like(sums.T), np.zeros(6))
     counted = sums.partition_weights
-    kernels_for(labels).measure_step(labels, offsets, counted, before, after, *found, *sums.gains)
+    kernels_for(labels).measure_step(labels, offsets, counted, before, after, *found)
     return found
 
 
@@ -217,7 +215,7 @@ class Solved(NamedTuple):
     memberships: np.ndarray
     """(rows, K) float32"""
     sums: AgreementSums
-    """Agreement sums of these objects, with the weights of partitions and the rates they were solved by."""
+    """Agreement sums of these objects, with the weights of partitions they were solved by."""
     start_objectives: list[float]
     """Objective of every start at the time of choice."""
 
@@ -322,8 +320,9 @@ def packed_sums(sums: AgreementSums) -> dict[str, np.ndarray]:
 def unpacked_sums(parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int) -> AgreementSums:
     """Return the sums of `packed_sums`; raises TypeError, KeyError or ValueError for anything else."""
     given: dict[str, Any] = {name: of.item() if of.ndim == 0 else of for name, of in parts.items()}
-    kind = Rates if "a" in given else Weights if "partitions" in given else None
-    weights = None if kind is None else kind(**{name: given.pop(name) for name in kind._fields})
+    weights = None
+    if "partitions" in given:
+        weights = Weights(**{name: given.pop(name) for name in Weights._fields})
     sums = AgreementSums(**given, weights=weights)
     expected = no_sums(offsets, n_clusters, weights)
     sizes = expected.S.shape, expected.T.shape, n_clusters
@@ -389,27 +388,20 @@ def solve_sample(
     n_init: int,
     weights: Weights | None = None,
     more: np.ndarray | None = None,
-    *,
-    calibrates: bool = False,
 ) -> Solved:
     """Solve the sample of a run from ``n_init`` starts, first from ``clusters`` (rows,); keep the best.
 
     That start is near the clusters, and uniform where they are -1. The squared divergence is over all pairs.
-    If it ``calibrates``, the rates are found first, from the clusters. A larger sample, ``more`` (rows, M),
-    is placed by the solution and solved in turn.
+    A larger sample, ``more`` (rows, M), is placed by the solution and solved in turn.
     """
     labels, offsets, seed = run.sample, run.data.offsets, run.seed
     crisp = np.full((len(clusters), n_clusters), 1.0 / n_clusters, np.float32)
     crisp[clusters >= 0] = np.eye(n_clusters, dtype=np.float32)[clusters[clusters >= 0]]
     first = softened(crisp)
-    how: Weights | Rates | None = weights
-    if calibrates:
-        counts = np.ones(offsets.size - 1) if weights is None else weights.partitions
-        how = calibrated(labels, offsets, first, counts)
 
     def solve_start(number: int) -> Solved:
         drawn = first if number == 0 else dirichlet(len(labels), n_clusters, seed, number)
-        return descend(labels, offsets, drawn, how, *RANKING)
+        return descend(labels, offsets, drawn, weights, *RANKING)
 
     best, objectives = first, [np.inf]
     with progress("starts of PCC", n_init, "starts") as listener:
@@ -419,11 +411,11 @@ def solve_sample(
             objectives.append(objective)
             listener.advance(1)
     # so far that extending the best start takes no further passes over all objects
-    solved = descend(labels, offsets, best, how, 200, 1e-4)
+    solved = descend(labels, offsets, best, weights, 200, 1e-4)
     if more is not None and len(more) > len(labels):
         estimate = solved.sums.scaled(len(more) / len(labels))
         _, placed = update_block(estimate, offsets, 0.0, 1.0, more)
-        solved = descend(more, offsets, placed, how, *RANKING)  # the passes over all objects do the rest
+        solved = descend(more, offsets, placed, weights, *RANKING)  # the passes over all objects do the rest
     return solved._replace(start_objectives=objectives[1:])
 
 
@@ -431,7 +423,7 @@ def descend(
     labels: np.ndarray,
     offsets: np.ndarray,
     memberships: np.ndarray,
-    weights: Weights | Rates | None,
+    weights: Weights | None,
     max_passes: int,
     tol: float,
 ) -> Solved:
@@ -446,49 +438,6 @@ def descend(
         if change.n_moved == 0:
             break
     return Solved(memberships, sums, [])
-
-
-# Rates of a calibrated co-association
-
-
-def calibrated(
-    labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray, partitions: np.ndarray
-) -> Rates:
-    """Return the rates of the co-association, estimated in turn with memberships from a first estimate.
-
-    ``partitions`` (M,): the weights of the partitions.
-    """
-    rates = rates_of(labels, offsets, memberships, partitions)
-    for _ in range(5):  # rates and memberships are estimated in turn
-        memberships = descend(labels, offsets, memberships, rates, *RANKING).memberships
-        rates = rates_of(labels, offsets, memberships, partitions)
-    return rates
-
-
-def rates_of(
-    labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray, partitions: np.ndarray
-) -> Rates:
-    """Return the rates with which partitions join objects surely in one cluster, and in different ones.
-
-    Counted over all pairs of such objects: with these rates a pair that is surely together has a calibrated
-    co-association of 1 on average, and a pair that is surely apart one of 0.
-    """
-    K, clusters, largest = memberships.shape[1], memberships.argmax(axis=1), memberships.max(axis=1)
-    least = np.full(K, 0.95)  # surely in a cluster; half of the objects of each at least count as such
-    for k in np.unique(clusters):
-        least[k] = min(least[k], float(np.median(largest[clusters == k])))
-    sure = largest >= least[clusters]
-    table = agreement_sums(labels[sure], offsets, np.eye(K, dtype=np.float32)[clusters[sure]]).S[:, :K]
-    of_partitions, sizes = by_partition(table, offsets), table.sum(axis=1)
-    together = float(partitions @ pairs_of(of_partitions).sum(axis=1))
-    apart = float(partitions @ pairs_of(of_partitions.sum(axis=1))) - together
-    hits = float(partitions @ by_partition(pairs_of(table).sum(axis=1), offsets))
-    joined = float(partitions @ by_partition(pairs_of(sizes), offsets))
-    if together == 0.0 or apart == 0.0:
-        return Rates.of(0.0, 1.0, partitions, offsets)  # pairs that cannot be told apart
-    # rates that differ by less tell no pairs apart
-    a = min((joined - hits) / apart, 1.0 - 1e-3)
-    return Rates.of(a, max(hits / together - a, 1e-3), partitions, offsets)
 
 
 # Weights of partitions by their labels
@@ -542,7 +491,6 @@ class Variant(ABC):
     tol: float
     n_init: int
     weights: Weights | str | None
-    calibrates: bool
     memory: str | float | None
     earlier: Start | None
     """Clusters to start from."""
@@ -569,7 +517,7 @@ class Variant(ABC):
         else:
             counts, n_init = count_given(self.earlier.clusters, K, weights, run), 1
             clusters = Placement.of(*counts, run.data.offsets, weights).place(run.sample, None).clusters
-        return solve_sample(run, clusters, K, n_init, weights, more, calibrates=self.calibrates)
+        return solve_sample(run, clusters, K, n_init, weights, more)
 
     def statistics_bytes(self, ensemble: Ensemble) -> int:
         """Return the size of what a block reports of a pass, or of placing objects: the sums."""
@@ -632,17 +580,9 @@ class Squares(Variant):
         counted, gap = at.state.weights, at.records[-1]["gap"]
         weights = np.ones(len(survey.n_seen)) if counted is None else counted.partitions
         attributes: dict[str, Any] = {"weights_": weights}
-        if isinstance(counted, Rates):
-            attributes |= rates_found((counted.a, counted.d))
         place = BySquares(at.state, run.data.offsets)
         read = partial(run.arrays.read, at.generation)
         return Solution(read, at, gap, gap <= self.tol, place, attributes)
-
-
-def rates_found(rates: tuple[float, float]) -> dict[str, float]:
-    """Return the attributes of a calibrated co-association."""
-    a, d = rates
-    return {"hit_rate_": a + d, "false_join_rate_": a}
 
 
 def keeps_labels(ensemble: Ensemble, engine: Engine) -> bool:

@@ -70,7 +70,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
     ``i`` and ``j`` are clustered together. PCC minimizes ``sum N_ij d(c_ij / N_ij, y_i.y_j)``, where ``N_ij``
     partitions label both objects and ``c_ij`` of them put both in one cluster (Lourenço et al. 2015,
     equation 4). Missing labels need no special treatment. Without options this is the published
-    model; ``coassociation="calibrated"`` is our addition.
+    model.
 
     Parameters
     ----------
@@ -106,11 +106,6 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         Weights of the partitions, for pairs="all" and "l2": numbers >= 0 by which each partition counts in
         ``c_ij`` and ``N_ij``, as if it occurred that many times. None: all count the same. "entropy": the
         entropy of the labels of each partition, estimated on the sample, with mean 1.
-    coassociation : {"paper", "calibrated"}, default="paper"
-        "paper": ``c_ij / N_ij``. "calibrated", for divergence="l2": ``(c_ij / N_ij - a) / d``, where every
-        partition joins objects of different clusters with probability ``a`` and of one with ``a + d``, as
-        estimated on the sample; our addition. For few listed pairs, labels much coarser than the
-        consensus, and as an upper limit of the number of clusters.
     resume : bool, default=True
         Whether to resume an interrupted solve to ``out``, with the same result as an uninterrupted one.
     random_state : int, RandomState, Generator or None, default=None
@@ -134,8 +129,6 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
     has_structure_ : whether some number of clusters stands out, None where that is not known: see
         `ConsensusTree`
     weights_ : (n_partitions,) float64, the weights of the partitions; for pairs="all" and "l2"
-    hit_rate_, false_join_rate_ : of a calibrated co-association, ``a + d`` and ``a``: how often partitions
-        join objects of one cluster, and of different clusters
     objective_ : the objective. For pairs="all" without its constant, which for "l2" is
         ``sum c_ij^2 / N_ij``. With another divergence over all pairs, ``sum c_ij d(1, p_ij) + (N_ij - c_ij)
         d(0, p_ij)`` by the probabilities ``p_ij``, or those of prototypes; for "kl" this is the negative
@@ -197,7 +190,6 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         tol: float = 3e-4,
         n_init: int | str = "auto",
         weights: Any = None,
-        coassociation: str = "paper",
         resume: bool = True,
         random_state: SeedLike = None,
         memory: str | float | None = None,
@@ -214,7 +206,6 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         self.tol = tol
         self.n_init = n_init
         self.weights = weights
-        self.coassociation = coassociation
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         variant = choose_variant(self, ensemble, engine)
@@ -243,8 +234,8 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         if isinstance(weights, str):
             weights = entropy_weights(survey.sample, ensemble.offsets)
         self._weights = weights
-        self._is_limit = variant.calibrates
-        if not ensemble.is_soft and not variant.calibrates:
+        self._is_limit = False
+        if not ensemble.is_soft:
             warn_of_fine_labels(survey, K, weights)
             self._is_limit = warn_of_coarse_labels(ensemble, K, weights)
             warn_of_dissent(survey, ensemble, given, "leave them out")
@@ -307,13 +298,13 @@ def warn_of_coarse_labels(ensemble: Ensemble, n_clusters: int, weights: Weights 
     counted = slice(None) if weights is None else weights.partitions > 0
     mean = float(np.mean(ensemble.n_clusters[counted]))
     # Measured on 5 to 20 planted classes of equal size, with noise: below a third the paper's model lost
-    # all of them, up to a half most, while the calibrated one found all.
+    # all of them, up to a half most.
     is_coarse = mean <= 0.5 * n_clusters
     if is_coarse:
         warn_user(
             f"the partitions have {mean:.3g} clusters on average, far fewer than n_clusters={n_clusters}: by "
             "chance they join objects of different clusters, which PCC then merges; "
-            "coassociation='calibrated' allows for it.",
+            "use ConsensusTree.",
             UndersegmentationWarning,
         )
     return is_coarse
@@ -355,7 +346,7 @@ def least_joined_share(n_clusters: int, n_objects: float) -> float:
 # Which parameters apply, and what solves
 
 
-ALL, ENTROPY, CALIBRATED = "all", "entropy", "calibrated"
+ALL, ENTROPY = "all", "entropy"
 
 
 class Takes(NamedTuple):
@@ -364,8 +355,6 @@ class Takes(NamedTuple):
     of: dict[str, str]
     """By kind of variant, in words: the default, or what it is; the others refuse it."""
     needs: str
-    squares_only: bool = False
-    """Whether it requires divergence="l2" besides."""
 
 
 EVERY, ON_PAIRS = (SQUARES, DIVERGENCES, HEAP, BLOCKED), (HEAP, BLOCKED)
@@ -374,11 +363,8 @@ TAKES: dict[str, Takes] = {
     "n_init": Takes(dict.fromkeys(EVERY, "8"), "a start other than that of max_iter='paper'"),
     "start": Takes(dict.fromkeys(EVERY, "yes"), "a start other than that of max_iter='paper'"),
     "max_iter": Takes({**dict.fromkeys(EVERY, "100 passes"), HEAP: "10 n K steps"}, ""),
-    "max_iter='paper'": Takes({HEAP: "n K steps"}, "solver='heap' and coassociation='paper'"),
+    "max_iter='paper'": Takes({HEAP: "n K steps"}, "solver='heap'"),
     "weights": Takes({SQUARES: "yes"}, "pairs='all' and divergence='l2'"),
-    "coassociation='calibrated'": Takes(
-        dict.fromkeys((SQUARES, *ON_PAIRS), "by l2"), "divergence='l2'", squares_only=True
-    ),
     "soft clusterings": Takes(
         dict.fromkeys((SQUARES, *ON_PAIRS), "yes"), "divergence='l2' or sampled pairs, for memberships"
     ),
@@ -393,8 +379,7 @@ def choose_variant(model: Any, ensemble: Ensemble, engine: Engine) -> Variant:
     """
     max_iter, n_init, weights, memory = model.max_iter, model.n_init, model.weights, model.memory
     check_number("tol", model.tol, at_least=0.0)
-    check_choice("coassociation", model.coassociation, (PAPER, CALIBRATED))
-    divergence, calibrates = resolve_divergence(model.divergence), model.coassociation == CALIBRATED
+    divergence = resolve_divergence(model.divergence)
     if max_iter not in (None, PAPER):
         max_iter = check_int("max_iter", max_iter)
     n_starts = 8 if n_init == "auto" else check_int("n_init", n_init, or_auto=True)
@@ -404,7 +389,7 @@ def choose_variant(model: Any, ensemble: Ensemble, engine: Engine) -> Variant:
     kind, pairs = _choose_class(model, divergence, ensemble)
     if kind is Heap and memory is None and pairs == DENSE:
         memory = DEFAULT_DATA_BYTES  # all pairs as a list
-    asked = (divergence, pairs, max_iter, model.tol, n_starts, counted, calibrates, memory, model._start)
+    asked = (divergence, pairs, max_iter, model.tol, n_starts, counted, memory, model._start)
     variant = kind(model.n_clusters, *asked)
     if (
         kind is Heap
@@ -421,7 +406,6 @@ def choose_variant(model: Any, ensemble: Ensemble, engine: Engine) -> Variant:
         "start": model._start is not None,
         "max_iter='paper'": max_iter == PAPER,
         "weights": weights is not None,
-        "coassociation='calibrated'": calibrates,
     }
     _refuse_others(variant, ensemble, given)
     of_tables = variant.statistics_bytes(ensemble)
@@ -440,17 +424,14 @@ def _refuse_others(variant: Variant, ensemble: Ensemble, given: dict[str, bool])
     if ensemble.is_soft:
         refused = {
             f"divergence={variant.divergence.label!r}": variant.kind not in TAKES["soft clusterings"].of,
-            "coassociation='calibrated'": variant.calibrates,
             f"weights={variant.weights!r}": isinstance(variant.weights, str),
         }
         for what in (what for what, is_refused in refused.items() if is_refused):
             raise SoftEnsembleError(f"PCC with {what}", TAKES["soft clusterings"].needs)
-    by_squares, is_paper = variant.divergence.label == "l2", variant.max_iter == PAPER
+    is_paper = variant.max_iter == PAPER
     for name in (name for name, is_given in given.items() if is_given):
         takes = TAKES[name]
-        applies = variant.kind in takes.of and (by_squares or not takes.squares_only)
-        if is_paper:
-            applies &= name not in ("n_init", "start") and not variant.calibrates
+        applies = variant.kind in takes.of and not (is_paper and name in ("n_init", "start"))
         if not applies:
             raise InvalidInputError(
                 f"{name} with pairs={variant.pairs!r}, divergence={variant.divergence.label!r}; it requires "

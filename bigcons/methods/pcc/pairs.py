@@ -30,7 +30,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bigcons.coassociation import count
-from bigcons.coassociation.factorized import Rates
 from bigcons.coassociation.sampling import sample_in_memory
 from bigcons.divergences import Divergence
 from bigcons.errors import ConsensusWarning, InvalidInputError, MemoryBudgetError, warn_user
@@ -48,7 +47,6 @@ from bigcons.methods.pcc.all_pairs import (
     Variant,
     first_rows,
     perturbed_uniform,
-    rates_found,
     softened,
 )
 from bigcons.methods.pcc.prototypes import ByPrototypes, general_search, placer_of
@@ -86,8 +84,6 @@ class Neighborhoods(NamedTuple):
     """Mean over the objects of ``sum_j N_ij``: the scale of a KKT gap over these pairs."""
     task_entries: int
     """The largest number of pair ends in a block."""
-    rates: tuple[float, float] | None = None
-    """False-join rate and scale of a calibrated co-association, ``(c / N - a) / d``."""
 
     @classmethod
     def of(
@@ -130,15 +126,12 @@ class Pace(NamedTuple):
     """Rounds of a pass: with one per color, blocks that move at the same time share no pairs."""
     objective: float
     """Objective of the memberships; not needed, and infinite, with one round per color."""
-    rates: tuple[float, float] | None
-    """Rates of a calibrated co-association."""
 
 
 class FirstRows(NamedTuple):
     """First memberships of blocks of pairs."""
 
     of_block: Callable[[Block], np.ndarray]
-    rates: tuple[float, float] | None = None
     start_objectives: tuple[float, ...] = ()
 
 
@@ -169,14 +162,14 @@ class BlockedPairs:
         first, arrays = self.begin(), run.arrays
         for _ in run.engine.map(lambda block: arrays.write(0, block, first.of_block(block)), run.blocks):
             pass
-        pace = Pace(len(run.rounds), np.inf, first.rates)
+        pace = Pace(len(run.rounds), np.inf)
         if pace.n_rounds < self.n_colors:
-            pace = pace._replace(objective=float(self._measure(run, pace, (0, 0))[0]))
+            pace = pace._replace(objective=float(self._measure(run, (0, 0))[0]))
         return pace, list(first.start_objectives)
 
     def visit(self, run: Run, at: Iterate[Pace]) -> Callable[[Block], Stretch]:
         """Return the task that takes a stretch of steps with the objects of a block, see `move_block`."""
-        near, n_rounds = self.near._replace(rates=at.state.rates), at.state.n_rounds
+        near, n_rounds = self.near, at.state.n_rounds
         run.rounds = near.in_rounds(n_rounds)
         # a near-uniform start is a saddle, where gaps mean nothing until all have moved
         threshold = 0.0 if not at.records else run.tol
@@ -204,7 +197,7 @@ class BlockedPairs:
         objective = total.objective
         if pace.n_rounds < self.n_colors:
             after = at.generation + 1
-            objective += float(self._measure(run, pace, (after, after), n_rounds=pace.n_rounds)[0])
+            objective += float(self._measure(run, (after, after), n_rounds=pace.n_rounds)[0])
             if objective > pace.objective + self.rounding * abs(pace.objective):
                 length, objective, pace = self._shorten(run, at)
             pace = pace._replace(objective=objective)
@@ -214,7 +207,7 @@ class BlockedPairs:
     def _shorten(self, run: Run, at: Iterate[Pace]) -> tuple[float, float, Pace]:
         """Shorten the pass to where the objective falls most; if nowhere, undo it and take more rounds."""
         pace = at.state
-        tried = self._measure(run, pace, (at.generation, at.generation + 1), self.lengths)
+        tried = self._measure(run, (at.generation, at.generation + 1), self.lengths)
         best = int(np.argmin(tried))
         if tried[best] < pace.objective:
             length, objective = self.lengths[best], float(tried[best])
@@ -227,14 +220,12 @@ class BlockedPairs:
     def _measure(
         self,
         run: Run,
-        pace: Pace,
         generations: tuple[int, int],
         lengths: tuple[float, ...] = (0.0,),
         n_rounds: int | None = None,
     ) -> np.ndarray:
         """Return the objective as `measure_pairs` tells it, over all blocks."""
-        near = self.near._replace(rates=pace.rates)
-        task = partial(measure_pairs, near, run.arrays, generations, lengths, n_rounds)
+        task = partial(measure_pairs, self.near, run.arrays, generations, lengths, n_rounds)
         return fold(run.engine, run.blocks, task, np.add)
 
     def pack(self, state: Pace) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -243,8 +234,7 @@ class BlockedPairs:
 
     def unpack(self, _arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Pace:
         """Return the pace."""
-        rates = facts["rates"]
-        return Pace(facts["n_rounds"], facts["objective"], None if rates is None else (rates[0], rates[1]))
+        return Pace(**facts)
 
 
 def check_tasks(near: Neighborhoods, n_clusters: int, engine: Engine, memory: int | None) -> None:
@@ -345,7 +335,7 @@ def move_block(
     moved = [other for other in known if rounds[other.index] < rounds[block.index]]
     generations = [generation + 1] * len(moved) + [generation] * (len(known) - len(moved))
     others = _read_rows(arrays, generations, known, memberships.shape[1])
-    graph = graph_of(_numbered(near, [block, *known]), near.rates, others)
+    graph = graph_of(_numbered(near, [block, *known]), others)
     n_counted, n_steps = sum(other.n_rows for other in moved), stretch_steps(*memberships.shape)
     n_steps = n_steps if most is None else min(n_steps, most)
     updated, done = take_stretch(graph, memberships, near.divergence, n_steps, threshold, n_counted)
@@ -375,7 +365,7 @@ def measure_pairs(
         own = {generation: arrays.read(generation, block) for generation in generations}
         others = {g: _read_rows(arrays, [g] * len(known), known, own[g].shape[1]) for g in own}
         before, after = generations
-        graph = graph_of(_numbered(near, [block, *known], within=n_rounds is None), near.rates)
+        graph = graph_of(_numbered(near, [block, *known], within=n_rounds is None))
         value, _, _, parameter = near.divergence.compiled
         pair_descent.values_along(
             *(own[before], own[after], *graph[:4], others[before], others[after]),
@@ -438,12 +428,10 @@ class Stretch(NamedTuple):
     objective: float
 
 
-def graph_of(rows: Rows, rates: tuple[float, float] | None, others: np.ndarray | None = None) -> Graph:
-    """Return the arrays of some rows of a pair table, counts turned into shares, calibrated by ``rates``."""
+def graph_of(rows: Rows, others: np.ndarray | None = None) -> Graph:
+    """Return the arrays of some rows of a pair table, counts turned into shares."""
     weight = rows.n_seen.astype(np.float32)
     observed = rows.n_agree / weight
-    if rates is not None:
-        observed = (observed - np.float32(rates[0])) / np.float32(rates[1])
     others = np.empty((0, 0), np.float32) if others is None else others
     return Graph(rows.indptr, rows.indices, observed, weight, others)
 
@@ -559,9 +547,7 @@ class Listed(Variant):
             rows, _ = first_rows(data, solved, block)
             return rows if is_squared else softened(rows)
 
-        rates = solved.sums.weights
-        given = (rates.a, rates.d) if isinstance(rates, Rates) else None
-        return FirstRows(of_block, given, tuple(solved.start_objectives))
+        return FirstRows(of_block, tuple(solved.start_objectives))
 
     def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
         """Solve, given a run over the labels; objects that are in no pair are placed over all pairs."""
@@ -582,17 +568,16 @@ class Listed(Variant):
             at = run_passes(over_pairs, method)
             generation = at.generation
             read = partial(read_across, run.arrays, generation, near.blocks)
-            gap, rates, place = at.records[-1]["gap"], at.state.rates, None
+            gap, place = at.records[-1]["gap"], None
             if can_place:
                 isolated = isolated_objects(pairs)
                 if isolated.size:
                     logger.info("%d objects in no sampled pair are placed over all pairs", isolated.size)
-                    place = placer_of(run, read, self.divergence, rates, isolated)
+                    place = placer_of(run, read, self.divergence, isolated)
                     place_isolated(run, read, generation + 1, isolated, place)
                     read = partial(run.arrays.read, generation + 1)
-                place = placer_of(run, read, self.divergence, rates, np.empty(0, np.int64))
-            attributes = {} if rates is None else rates_found(rates)
-            return Solution(read, at, gap, gap <= self.tol, place, attributes)
+                place = placer_of(run, read, self.divergence, np.empty(0, np.int64))
+            return Solution(read, at, gap, gap <= self.tol, place, {})
 
     @abstractmethod
     def ready(self, pairs: PairTable, engine: Engine, scratch: Place) -> tuple[PairTable, Engine]:

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Rates, add_sums, agreement_sums
+from bigcons.coassociation.factorized import add_sums, agreement_sums
 from bigcons.coassociation.grouped import add_tables, choose_centers, copy_tables, tables_of_block
 from bigcons.divergences import Divergence
 from bigcons.kernels import pairwise
@@ -516,7 +516,6 @@ def placer_of(
     run: Run,
     read: Callable[[Block], np.ndarray],
     divergence: Divergence,
-    rates: tuple[float, float] | None,
     left_out: np.ndarray,
 ) -> BySquares | ByPrototypes:
     """Return the placement of further objects over all pairs, given all but the sorted ``left_out``.
@@ -524,9 +523,7 @@ def placer_of(
     ``run`` is over the labels, and ``read`` gives the memberships of a block. One more pass: the sums of
     `AllPairs` for the squared divergence, prototypes for any other.
     """
-    ensemble, offsets, centers, counted = run.data, run.data.offsets, None, None
-    if rates is not None:
-        counted = Rates.of(*rates, np.ones(offsets.size - 1), offsets)
+    ensemble, offsets, centers = run.data, run.data.offsets, None
     if divergence.label != "l2":
         drawn = draw_rows(ensemble.n_objects, SAMPLE, run.seed, "pcc.placing.sample")
         kept = np.setdiff1d(drawn, left_out, assume_unique=True)
@@ -542,7 +539,7 @@ def placer_of(
             labels, found = np.delete(labels, rows, axis=0), np.delete(found, rows, axis=0)
         found = np.ascontiguousarray(found)
         if centers is None:
-            return agreement_sums(labels, offsets, found, counted)
+            return agreement_sums(labels, offsets, found)
         return tables_of_block(centers, offsets, labels, found)
 
     if centers is None:
@@ -567,7 +564,7 @@ class EveryPair(Variant):
         """Solve, given a run over the labels."""
         at = run_passes(run, Pairwise(self.n_clusters, self.divergence, survey.mean_weight, begin))
         gap, read = at.records[-1]["gap"], partial(run.arrays.read, at.generation)
-        place = placer_of(run, read, self.divergence, None, np.empty(0, np.int64))
+        place = placer_of(run, read, self.divergence, np.empty(0, np.int64))
         return Solution(read, at, gap, gap <= self.tol, place, {})
 
 
