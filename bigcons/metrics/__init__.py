@@ -14,7 +14,7 @@ _MODULES = {
     "ensemble": "anmi average_criterion",
     "experiments": "learning_curve paired_t_test",
     "geometry": "compactness vat_order",
-    "loss": "CredibleBall credible_ball credible_sets expected_loss",
+    "loss": "expected_loss",
     "hierarchy": "error_roc error_roc_auc",
     "memberships": "cluster_centroids cluster_overlap jensen_shannon pcc_objective",
     "confidence": "reliability trust",
@@ -47,9 +47,6 @@ if TYPE_CHECKING:
     from bigcons.metrics.geometry import vat_order as vat_order
     from bigcons.metrics.hierarchy import error_roc as error_roc
     from bigcons.metrics.hierarchy import error_roc_auc as error_roc_auc
-    from bigcons.metrics.loss import CredibleBall as CredibleBall
-    from bigcons.metrics.loss import credible_ball as credible_ball
-    from bigcons.metrics.loss import credible_sets as credible_sets
     from bigcons.metrics.loss import expected_loss as expected_loss
     from bigcons.metrics.memberships import cluster_centroids as cluster_centroids
     from bigcons.metrics.memberships import cluster_overlap as cluster_overlap

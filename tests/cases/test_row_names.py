@@ -527,8 +527,6 @@ BESIDE = {
     "confidence": lambda _, model, t: bc.metrics.reliability(TRUTH, model, t / 3.0),
     "trust": lambda ensemble, _, t: bc.metrics.trust(ensemble, t),
     "expected_loss": lambda ensemble, _, t: bc.metrics.expected_loss(ensemble, t),
-    "credible_ball": lambda ensemble, _, t: bc.metrics.credible_ball(ensemble, t),
-    "credible_sets": lambda ensemble, _, t: bc.metrics.credible_sets(ensemble, t),
     "anmi": lambda ensemble, _, t: bc.metrics.anmi(ensemble, t),
     "average_criterion": lambda ensemble, _, t: bc.metrics.average_criterion("nmi", ensemble, t),
     "cluster_profiles": lambda ensemble, _, t: bc.metrics.cluster_profiles(ensemble.to_pandas(), t),
@@ -615,9 +613,8 @@ def test_metrics_take_a_consensus_in_place_of_its_labels(form, tmp_path):
         assert np.array_equal(metric(found, TRUTH), metric(model.labels_, TRUTH))
         assert np.array_equal(metric(TRUTH, found), metric(TRUTH, model.labels_))
     ensemble = Ensemble.from_labels(FRAME)
-    for metric in (bc.metrics.expected_loss, bc.metrics.anmi, bc.metrics.credible_sets):
+    for metric in (bc.metrics.expected_loss, bc.metrics.anmi):
         assert np.array_equal(metric(ensemble, found), metric(ensemble, model.labels_))
-    assert bc.metrics.credible_ball(ensemble, found).radius == 0
     for x in (bc.PCC(3), ensemble):
         with pytest.raises(InvalidInputError, match=r"call fit first|pass one that was made of it"):
             bc.metrics.adjusted_rand(TRUTH, x)

@@ -1,4 +1,4 @@
-"""Expected loss and credible balls."""
+"""Expected loss."""
 
 import numpy as np
 import pytest
@@ -53,54 +53,3 @@ def test_expected_loss__has_the_same_bits_on_every_engine_and_is_zero_of_copies(
 def test_expected_loss__refuses_what_it_does_not_know(wrong):
     with pytest.raises(InvalidInputError, match=next(iter(wrong))):
         metrics.expected_loss([[0, 0], [1, 1]], [0, 1], **wrong)
-
-
-@given(case=compared(), loss=losses, level=st.sampled_from([0.0, 0.3, 0.5, 0.95, 1.0]))
-def test_credible_ball__is_the_smallest_with_the_share_and_has_the_bounds_of_its_definition(
-    case, loss, level
-):
-    x, labels, weights = case
-    ball = metrics.credible_ball(x, labels, level=level, loss=loss, weights=weights)
-    distances = ball.distances
-    known = distances[~np.isnan(distances)]
-    assume(len(set(np.round(known, 9))) == len(set(known)))  # none are equal but for rounding
-    radius, inside, *bounds = naive.ball(x, labels, level, loss, weights)
-    assert ball.radius == pytest.approx(radius, abs=1e-12)
-    assert set(np.flatnonzero(ball.is_inside)) >= set(inside)
-    assert (distances[ball.is_inside] <= radius + 1e-12).all()
-    for found, expected in zip((ball.horizontal, ball.upper, ball.lower), bounds, strict=True):
-        assert set(expected) <= set(found.tolist())
-        assert np.ptp(distances[found]) == 0
-
-
-def test_credible_ball__leaves_out_partitions_that_do_not_count():
-    x = np.array([[0, 0, -1], [0, 1, -1], [1, 0, 0], [1, 1, 0]])
-    ball = metrics.credible_ball(x, [0, 0, -1, -1], weights=[1, 0, 1])
-    assert ball.is_inside.tolist() == [True, False, False]
-    assert ball.radius == 0.0
-    assert np.isnan(ball.distances).tolist() == [False, True, True]
-    with pytest.raises(InvalidInputError, match="no object is labeled both"):
-        metrics.credible_ball(x, [0, 0, -1, -1], weights=[0, 0, 1])
-
-
-@given(case=compared(), level=st.sampled_from([0.0, 0.5, 0.8, 1.0]))
-def test_credible_sets__are_together_in_the_share_of_the_partitions(case, level):
-    x, labels, weights = case
-    found = metrics.credible_sets(x, labels, level=level, weights=weights)
-    assert not found[labels < 0].any()
-    for k in set(labels[labels >= 0]):
-        cluster, core = labels == k, found & (labels == k)
-        counts = np.array(weights) * (x[cluster] >= 0).any(axis=0)
-        joined = [len(set(column[core]) - {-1}) <= 1 for column in x.T]
-        assert counts @ joined >= level * counts.sum() - 1e-9
-
-
-def test_credible_sets__are_the_clusters_that_all_partitions_keep_and_lose_those_who_stray():
-    labels = np.repeat([0, 1], 10)
-    x = np.tile(labels[:, None], (1, 20))
-    assert metrics.credible_sets(x, labels).all()
-    x[0, 3] = 1  # one of 20 partitions may differ
-    assert metrics.credible_sets(x, labels).all()
-    x[0, 4] = 1
-    assert np.flatnonzero(~metrics.credible_sets(x, labels)).tolist() == [0]
-    assert np.flatnonzero(~metrics.credible_sets(x, labels, client=ThreadsEngine(2))).tolist() == [0]

@@ -1,4 +1,4 @@
-"""Expected losses of a clustering, object by object and pair by pair, and its credible ball."""
+"""Expected losses of a clustering, object by object and pair by pair."""
 
 from itertools import combinations
 from math import comb, log
@@ -70,23 +70,3 @@ def neighbors(labels, most):
                 yield np.array([k if j == i else other for j, other in enumerate(labels)])
     for a, b in combinations(range(n_clusters), 2):
         yield np.where(labels == b, a, labels)
-
-
-def ball(x, labels, level, loss, weights=None):
-    """Return radius and partitions inside, and the farthest of all, of the fewest, of the most clusters."""
-    weights = np.ones(x.shape[1]) if weights is None else np.asarray(weights, float)
-    found = distances(x, labels, loss)
-    used = [u for u in range(x.shape[1]) if weights[u] > 0 and not np.isnan(found[u])]
-    total = sum(weights[u] for u in used)
-    for radius in sorted(found[u] for u in used):
-        inside = [u for u in used if found[u] <= radius]
-        if sum(weights[u] for u in inside) >= level * total - 1e-9:
-            break
-    sizes = {u: len({b for a, b in zip(labels, x[:, u], strict=True) if a >= 0 and b >= 0}) for u in inside}
-
-    def farthest(of):
-        return [u for u in of if found[u] == max(found[v] for v in of)]
-
-    few, many = min(sizes.values()), max(sizes.values())
-    fewest, most = ([u for u in inside if sizes[u] == size] for size in (few, many))
-    return radius, inside, farthest(inside), farthest(fewest), farthest(most)
