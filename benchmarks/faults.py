@@ -279,7 +279,6 @@ SOLVES: dict[str, tuple[str, dict[str, Any]]] = {
     "PCC of prototypes": ("pcc", {"divergence": "kl", "n_init": 1}),
     "blocked PCC": ("pcc", {"pairs": "pairs", "solver": "blocked", "n_init": 1}),
     "BCE": ("bce", {"n_init": 2}),
-    "Gibbs": ("bce-gibbs", {"sweeps": "blocks", "n_init": 1, "burn_in": 3, "n_samples": 3}),
     "mixture": ("mixture", {"n_init": 2}),
 }
 

@@ -87,8 +87,8 @@ class LabelKMeans(ChoosingClusterer, SpectrallyStarted, AssignmentClusterer):
     encode : {"integer", "onehot", "coassoc"}, default="integer"
         "integer": labels as numbers, as the published figures suggest. "onehot": a column for
         every base cluster, the same as `QMI`. "coassoc": the rows of the co-association matrix c/N (Kuncheva
-        and Vetrov 2006), in O(n^2) memory and with scikit-learn's meaning of ``tol``; ``n_finalists`` is
-        then 1 and an interrupted run starts anew.
+        and Vetrov 2006), in O(n^2) memory and with scikit-learn's meaning of ``tol``;
+        an interrupted run starts anew.
     weights : array of shape (n_partitions,) or None, default=None
         For "integer" and "onehot", numbers >= 0 by which each partition counts, as if it occurred that many
         times; 0 leaves it out. None: all count the same.
@@ -97,8 +97,6 @@ class LabelKMeans(ChoosingClusterer, SpectrallyStarted, AssignmentClusterer):
         base partitions for "onehot". They run on a sample of at least 4,096 objects, for "coassoc" on all.
         With "onehot", ensembles of many small base clusters, or of so many partitions that the sample has
         above 4 million labels, start from k-means in the spectral embedding of `HBGF` instead.
-    n_finalists : int, default=1
-        Number of the best starts that continue on all objects, in the same passes.
     max_iter : int, default=100
         Maximum number of passes.
     tol : float, default=1e-6
@@ -148,7 +146,6 @@ class LabelKMeans(ChoosingClusterer, SpectrallyStarted, AssignmentClusterer):
         encode: str = "integer",
         weights: Any = None,
         n_init: int = 10,
-        n_finalists: int = 1,
         max_iter: int = 100,
         tol: float = 1e-6,
         resume: bool = True,
@@ -160,7 +157,6 @@ class LabelKMeans(ChoosingClusterer, SpectrallyStarted, AssignmentClusterer):
         super().__init__(
             n_clusters,
             n_init=n_init,
-            n_finalists=n_finalists,
             max_iter=max_iter,
             tol=tol,
             resume=resume,
@@ -188,10 +184,6 @@ class LabelKMeans(ChoosingClusterer, SpectrallyStarted, AssignmentClusterer):
             raise InvalidInputError(
                 "encode='coassoc' does not start from an earlier consensus; use encode='onehot'.",
                 parameter="start",
-            )
-        if self.n_finalists != 1:
-            raise InvalidInputError(
-                f"n_finalists={self.n_finalists} with encode='coassoc', which is solved in memory; use 1."
             )
         if self._weights is not None:
             raise InvalidInputError(

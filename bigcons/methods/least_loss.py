@@ -34,7 +34,7 @@ from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_byt
 from bigcons.solving.output import Output
 from bigcons.solving.pass_clusterer import PassClusterer
 from bigcons.solving.passes import Iterate, Record, Run, State, Stats
-from bigcons.solving.starts import BestOfStarts, Finalists, Winner
+from bigcons.solving.starts import BestOfStarts, Trial, Winner
 from bigcons.solving.survey import start_rows
 from bigcons.stores.ensemble import Ensemble
 
@@ -164,7 +164,9 @@ class LossProblem:
         found = np.where(moved, moves // N_LEVELS, before)
         return np.append(state["renamed"], -1).astype(np.int32)[found]
 
-    def visit(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> tuple[Stats, np.ndarray]:
+    def visit(
+        self, state: State, labels: np.ndarray, carried: np.ndarray | None = None
+    ) -> tuple[Stats, np.ndarray]:
         """Propose moves of the objects of a block, and count what they change."""
         n, width = len(labels), padded(state["bias"].size)
         current = np.full(n, -1, np.int32) if carried is None else self.clusters(state, carried)
@@ -255,27 +257,27 @@ class LossStart(BestOfStarts):
     """The passes from the better of two trees on the sample, or from groups of all objects."""
 
     def __init__(self, problem: LossProblem, *, fine: bool) -> None:
-        super().__init__(problem, 1)
+        super().__init__(problem)
         self.fine = fine
 
     def n_held(self, n_init: int) -> int:
         """Return the most starts on the sample that are held at once."""
         return 0 if self.fine else super().n_held(n_init)
 
-    def start(self, run: Run) -> tuple[Finalists, list[float]]:
+    def start(self, run: Run) -> tuple[Trial, list[float]]:
         """Return the clusters of the sample, or of groups of all objects where it says too little."""
         problem: Any = self.problem
         if self.fine:
             (T, sizes), _ = cut_of_all(run, problem.n_clusters, problem.weights)
-            return Finalists([], [problem.state(T, sizes)], [[]], carries=False), []
+            return Trial({}, problem.state(T, sizes), [], carries=False), []
         problem.cut_trees(run.sample)
         found = super().start(run)
         problem.cuts = []
         return found
 
-    def winner(self, run: Run, at: Iterate[Finalists]) -> Winner:
+    def winner(self, run: Run, at: Iterate[Trial]) -> Winner:
         """Return the clusters after the last pass, with its moves."""
-        return super().winner(run, at)._replace(state=at.state.following[0])
+        return super().winner(run, at)._replace(state=at.state.following)
 
 
 class LeastLoss(ChoosingClusterer, PassClusterer):

@@ -63,7 +63,9 @@ class MixtureProblem:
         """Return the state itself."""
         return state
 
-    def visit(self, state: State, labels: np.ndarray, _carried: np.ndarray | None) -> tuple[Stats, None]:
+    def visit(
+        self, state: State, labels: np.ndarray, _carried: np.ndarray | None = None
+    ) -> tuple[Stats, None]:
         """Take the E-step of a block."""
         T, sizes = self._zeros()
         totals = np.zeros(4)
@@ -143,8 +145,6 @@ class MixtureModel(ChoosingClusterer, SpectrallyStarted, SoftPassClusterer):
         Number of starts on a sample of at least 4,096 objects, of which the highest log-likelihood is kept.
         Ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
         labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times.
-    n_finalists : int, default=1
-        Number of the best starts that continue on all objects, in the same passes.
     tol : float, default=1e-6
         Relative gain of the objective at which to stop.
     resume : bool, default=True
@@ -199,7 +199,6 @@ class MixtureModel(ChoosingClusterer, SpectrallyStarted, SoftPassClusterer):
         background: bool = True,
         max_iter: int = 500,
         n_init: int = 10,
-        n_finalists: int = 1,
         tol: float = 1e-6,
         resume: bool = True,
         random_state: SeedLike = None,
@@ -210,7 +209,6 @@ class MixtureModel(ChoosingClusterer, SpectrallyStarted, SoftPassClusterer):
         super().__init__(
             n_clusters,
             n_init=n_init,
-            n_finalists=n_finalists,
             max_iter=max_iter,
             tol=tol,
             resume=resume,

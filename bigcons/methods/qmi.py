@@ -93,8 +93,6 @@ class QMI(ChoosingClusterer, SpectrallyStarted, AssignmentClusterer):
         Number of starts, each from a random base partition, on at least 4,096 objects; the best is kept.
         Ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
         labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times.
-    n_finalists : int, default=1
-        Number of the best starts that continue on all objects, in the same passes.
     max_iter : int, default=100
         Maximum number of passes.
     tol : float, default=1e-6
@@ -152,7 +150,6 @@ class QMI(ChoosingClusterer, SpectrallyStarted, AssignmentClusterer):
         *,
         weights: Any = None,
         n_init: int = 10,
-        n_finalists: int = 1,
         max_iter: int = 100,
         tol: float = 1e-6,
         resume: bool = True,
@@ -164,7 +161,6 @@ class QMI(ChoosingClusterer, SpectrallyStarted, AssignmentClusterer):
         super().__init__(
             n_clusters,
             n_init=n_init,
-            n_finalists=n_finalists,
             max_iter=max_iter,
             tol=tol,
             resume=resume,
@@ -197,8 +193,6 @@ class KCC(QMI):
         Number of starts, each from a random base partition, on at least 4,096 objects; the best is kept.
         Ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
         labels, start from k-means in the spectral embedding of `HBGF` instead, ``n_init`` times.
-    n_finalists : int, default=1
-        Number of the best starts that continue on all objects, in the same passes.
     max_iter : int, default=100
         Maximum number of passes.
     tol : float, default=1e-6
@@ -254,7 +248,6 @@ class KCC(QMI):
         utility: str = "uh",
         weights: Any = None,
         n_init: int = 10,
-        n_finalists: int = 1,
         max_iter: int = 100,
         tol: float = 1e-6,
         resume: bool = True,
@@ -267,7 +260,6 @@ class KCC(QMI):
             n_clusters,
             weights=weights,
             n_init=n_init,
-            n_finalists=n_finalists,
             max_iter=max_iter,
             tol=tol,
             resume=resume,

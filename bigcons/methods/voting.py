@@ -86,7 +86,6 @@ class VotingClusterer(SpectrallyStarted, AssignmentClusterer):
         *,
         init: Any = "partition",
         n_init: int = 10,
-        n_finalists: int = 1,
         max_iter: int = 100,
         tol: float = 1e-6,
         resume: bool = True,
@@ -98,7 +97,6 @@ class VotingClusterer(SpectrallyStarted, AssignmentClusterer):
         super().__init__(
             n_clusters,
             n_init=n_init,
-            n_finalists=n_finalists,
             max_iter=max_iter,
             tol=tol,
             resume=resume,
@@ -144,8 +142,6 @@ class IVC(VotingClusterer):
         Number of starts, on at least 4,096 objects; the best is kept. Instead of from base partitions,
         ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
         labels, start from k-means in the spectral embedding of `HBGF`, ``n_init`` times.
-    n_finalists : int, default=1
-        Number of the best starts that continue on all objects, in the same passes.
     max_iter : int, default=100
         Maximum number of passes.
     tol : float, default=1e-6
@@ -212,8 +208,6 @@ class IPVC(VotingClusterer):
         Number of starts, on at least 4,096 objects; the best is kept. Instead of from base partitions,
         ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
         labels, start from k-means in the spectral embedding of `HBGF`, ``n_init`` times.
-    n_finalists : int, default=1
-        Number of the best starts that continue on all objects, in the same passes.
     max_iter : int, default=100
         Maximum number of passes.
     tol : float, default=1e-6
@@ -282,8 +276,6 @@ class IPC(VotingClusterer):
         Number of starts, on at least 4,096 objects; the best is kept. Instead of from base partitions,
         ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
         labels, start from k-means in the spectral embedding of `HBGF`, ``n_init`` times.
-    n_finalists : int, default=1
-        Number of the best starts that continue on all objects, in the same passes.
     max_iter : int, default=100
         Maximum number of passes.
     tol : float, default=1e-6
@@ -333,7 +325,6 @@ class IPC(VotingClusterer):
         normalize: str = "observed",
         init: Any = "partition",
         n_init: int = 10,
-        n_finalists: int = 1,
         max_iter: int = 100,
         tol: float = 1e-6,
         resume: bool = True,
@@ -346,7 +337,6 @@ class IPC(VotingClusterer):
             n_clusters,
             init=init,
             n_init=n_init,
-            n_finalists=n_finalists,
             max_iter=max_iter,
             tol=tol,
             resume=resume,

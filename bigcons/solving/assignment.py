@@ -89,7 +89,9 @@ class TableProblem(ABC):
         """Return the state itself."""
         return state
 
-    def visit(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> tuple[Stats, np.ndarray]:
+    def visit(
+        self, state: State, labels: np.ndarray, carried: np.ndarray | None = None
+    ) -> tuple[Stats, np.ndarray]:
         """Assign the objects of a block and count their new clusters."""
         labels = self.counted(labels)
         rows = labels.shape[0]

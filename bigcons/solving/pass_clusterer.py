@@ -37,7 +37,6 @@ class PassClusterer(ResumingClusterer):
         n_clusters: int | Literal["auto"] = 8,
         *,
         n_init: int = 10,
-        n_finalists: int = 1,
         max_iter: int = 100,
         tol: float = 1e-6,
         resume: bool = True,
@@ -50,7 +49,6 @@ class PassClusterer(ResumingClusterer):
             n_clusters, resume=resume, random_state=random_state, memory=memory, out=out, client=client
         )
         self.n_init = n_init
-        self.n_finalists = n_finalists
         self.max_iter = max_iter
         self.tol = tol
 
@@ -87,8 +85,7 @@ class PassClusterer(ResumingClusterer):
     ) -> None:
         """Run the passes and publish their result; their memory has been checked."""
         problem = method.problem
-        n_columns = problem.n_carried * method.n_finalists
-        with open_workspace(out, engine, n_columns, problem.carried_dtype) as workspace:
+        with open_workspace(out, engine, problem.n_carried, problem.carried_dtype) as workspace:
             run = Run(ensemble, engine, seed, self.max_iter, self.tol, survey.sample, *workspace, self.n_init)
             expect_steps({method.name: (None, 1.0), "results": (ensemble.n_objects, 0.7)})
             at = run_passes(run, method)
@@ -101,7 +98,7 @@ class PassClusterer(ResumingClusterer):
         self, problem: Problem, _ensemble: Ensemble, _engine: Engine, _survey: Survey
     ) -> BestOfStarts:
         """Return the passes from the best of the starts on the sample."""
-        return BestOfStarts(problem, min(self.n_finalists, self.n_init))
+        return BestOfStarts(problem)
 
     def _publish_winner(
         self, ensemble: Ensemble, engine: Engine, winner: Winner, survey: Survey, out: Output | None
@@ -149,7 +146,6 @@ class PassClusterer(ResumingClusterer):
 
     def _check(self) -> None:
         check_int("n_init", self.n_init)
-        check_int("n_finalists", self.n_finalists)
         check_int("max_iter", self.max_iter)
         check_number("tol", self.tol, at_least=0.0)
 
@@ -162,9 +158,9 @@ class PassClusterer(ResumingClusterer):
     def _memory_plans(self, ensemble: Ensemble, method: BestOfStarts, *, in_memory: bool) -> list[MemoryPlan]:
         """Return what the passes need, and what the starts on the sample need if there are any."""
         n, K, rows, problem = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows, method.problem
-        carried = problem.n_carried * np.dtype(problem.carried_dtype).itemsize * self.n_finalists
+        carried = problem.n_carried * np.dtype(problem.carried_dtype).itemsize
         results = 4 * K if self.info.soft else 0
-        state = 8 * ensemble.n_base_clusters * (K + 8) * self.n_finalists
+        state = 8 * ensemble.n_base_clusters * (K + 8)
         n_sampled = start_rows(ensemble, K)
         sample = label_bytes(ensemble, n_sampled)
         passes = MemoryPlan(
@@ -175,12 +171,12 @@ class PassClusterer(ResumingClusterer):
             per_block=block_label_bytes(ensemble) + rows * (2 * carried + 2 * results + 8) + 2 * state,
             per_result=state + rows * ((results if in_memory else 0) + 8),
         )
-        one_state, rows_after = state // self.n_finalists, n_sampled * carried // self.n_finalists
-        start = 2 * one_state + rows_after
+        rows_after = n_sampled * carried
+        start = 2 * state + rows_after
         first_rows = 8 * n_sampled * (2 * K + 8 if self.info.soft else 3 * ensemble.n_partitions)
         starts = MemoryPlan(
             held=4 * n + sample + method.n_held(self.n_init) * start,
-            per_block=5 * one_state + 2 * rows_after + first_rows,
+            per_block=5 * state + 2 * rows_after + first_rows,
             per_result=start,
         )
         return [passes, starts] if method.n_held(self.n_init) else [passes]

@@ -1,4 +1,4 @@
-"""Methods with several starts: all run on a sample, and the best of them share the passes over all objects.
+"""Methods with several starts: all run on a sample, and the best of them on all objects.
 
 Such a method is a `Problem`, which `BestOfStarts` turns into a `PassMethod` of `bigcons.solving.passes`.
 """
@@ -42,7 +42,7 @@ class Problem(Protocol):
         """Return the state from which passes over all objects start, given the solved sample's."""
 
     def visit(
-        self, state: State, labels: np.ndarray, carried: np.ndarray | None
+        self, state: State, labels: np.ndarray, carried: np.ndarray | None = None
     ) -> tuple[Stats, np.ndarray | None]:
         """Return the statistics of a block under ``state``, and its objects' next rows (rows, n_carried).
 
@@ -72,49 +72,50 @@ class CountedProblem(Problem, Protocol):
         """
 
 
-class Finalists(NamedTuple):
-    """Starts that share the passes over all objects."""
+class Trial(NamedTuple):
+    """One start between two passes."""
 
-    judged: list[State]
-    """The states that the last records describe."""
-    following: list[State]
-    """The states of the next pass."""
-    records: list[list[Record]]
-    """One list per finalist, one record per pass."""
+    judged: State
+    """The state that the last record describes; empty before the first pass."""
+    following: State
+    """The state of the next pass."""
+    records: list[Record]
+    """One per pass."""
     carries: bool
     """Whether the block arrays hold the objects' rows for the next pass."""
 
+    @property
+    def objective(self) -> float:
+        """Objective of the last pass."""
+        return self.records[-1]["objective"]
+
 
 class Winner(NamedTuple):
-    """The best finalist by its last record."""
+    """The best start after the last pass."""
 
     state: State
     records: list[Record]
     arrays: BlockArrays
     generation: int
-    columns: slice
-    """Columns of the block arrays, which hold the rows of all finalists side by side."""
+    n_carried: int
 
     def carried(self, block: Block) -> np.ndarray | None:
         """Return the rows of a block's objects (rows, n_carried), None if n_carried is 0."""
-        if self.columns.stop == 0:
-            return None
-        return np.ascontiguousarray(self.arrays.read(self.generation, block)[:, self.columns])
+        return self.arrays.read(self.generation, block) if self.n_carried else None
 
 
 class BestOfStarts:
-    """A `Problem` from several starts: all on the sample, the best on all objects in the same passes."""
+    """A `Problem` from several starts: all on the sample, the best of them on all objects."""
 
-    def __init__(self, problem: Problem, n_finalists: int) -> None:
+    def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.n_finalists = n_finalists
         self.name: str = problem.name
 
     def n_held(self, n_init: int) -> int:
         """Return the most starts on the sample that are held at once."""
-        return min(n_init, self._n_continued(n_init) + self.n_finalists + 1)
+        return min(n_init, _n_continued(n_init) + 2)
 
-    def start(self, run: Run) -> tuple[Finalists, list[float]]:
+    def start(self, run: Run) -> tuple[Trial, list[float]]:
         """Run all starts on the sample; return the best of them, and the final objectives of all.
 
         Every start makes a few passes; the best quarter continues until it settles.
@@ -122,85 +123,70 @@ class BestOfStarts:
         problem, max_passes = self.problem, run.max_passes
         first = SampleStart(problem, run.sample, run.seed, run.tol, min(SHORT_PASSES, max_passes))
         further = replace(first, max_passes=max_passes - SHORT_PASSES)
-        n_kept = self._n_continued(run.n_init)
+        n_kept = _n_continued(run.n_init)
         starts: dict[int, OnSample] = {}
         objectives: list[float] = []
 
         def rank(number: int) -> float:
-            return self._rank(starts[number].finalists)
+            objective = starts[number].trial.objective
+            return objective if problem.lower_is_better else -objective
 
         for number, start in enumerate(run.engine.map(first, range(run.n_init))):
             starts[number] = start
-            objectives.append(start.objective)
-            if len(starts) > n_kept + self.n_finalists:  # no further one can end among the best
+            objectives.append(start.trial.objective)
+            if len(starts) > n_kept + 1:  # no further one can end as the best
                 del starts[sorted(starts, key=rank)[-1]]
         order = sorted(starts, key=rank)
         ended = run.engine.map(further.resume, [starts[number] for number in order[:n_kept]])
         for number, start in zip(order, ended, strict=False):
             starts[number] = start
-            objectives[number] = start.objective
+            objectives[number] = start.trial.objective
         # rank all again: if the objective is not monotone, one that continued may fall behind
-        order.sort(key=rank)
-        best = [starts[number] for number in order[: self.n_finalists]]
-        states = [start.finalists.judged[0] for start in best]
-        carries = best[0].carried is not None and run.sample.shape[0] == run.data.n_objects
-        if carries:
-            carried = np.concatenate([start.carried for start in best if start.carried is not None], axis=1)
+        best = starts[min(order, key=rank)]
+        state, is_sample = best.trial.judged, run.sample.shape[0] < run.data.n_objects
+        carries = best.carried is not None and not is_sample
+        if best.carried is not None and carries:
             for block in run.blocks:
-                run.arrays.write(0, block, carried[block.start : block.stop])
-        if run.sample.shape[0] < run.data.n_objects:
-            states = [problem.for_all(state) for state in states]
-        return Finalists([], states, [[] for _ in states], carries), objectives
+                run.arrays.write(0, block, best.carried[block.start : block.stop])
+        return Trial({}, problem.for_all(state) if is_sample else state, [], carries), objectives
 
-    def visit(self, run: Run, at: Iterate[Finalists]) -> Callable[[Block], list[Stats]]:
-        """Return the task that visits a block under the states of all finalists."""
+    def visit(self, run: Run, at: Iterate[Trial]) -> Callable[[Block], Stats]:
+        """Return the task that visits a block."""
         reads = [at.generation] if at.state.carries else []
-        states = at.state.following
-        return run.visit(visit_all, self.problem, states, reads=reads, writes=at.generation + 1)
+        return run.visit(self.problem.visit, at.state.following, reads=reads, writes=at.generation + 1)
 
     @staticmethod
-    def add(total: list[Stats], part: list[Stats]) -> list[Stats]:
+    def add(total: Stats, part: Stats) -> Stats:
         """Add the statistics of a further block, in place."""
-        return add_all(total, part)
+        return add_stats(total, part)
 
-    def step(self, run: Run, at: Iterate[Finalists], total: list[Stats]) -> Step[Finalists]:
-        """Take the step of every finalist; the record is that of the best."""
-        finalists, settled = finish_all(self.problem, at.state, total, run.tol)
-        return Step(finalists, finalists.records[self._best(finalists)][-1], settled)
+    def step(self, run: Run, at: Iterate[Trial], total: Stats) -> Step[Trial]:
+        """Take the step that follows from the sums."""
+        trial, is_settled = following(self.problem, at.state, total, run.tol)
+        return Step(trial, trial.records[-1], is_settled)
 
-    def winner(self, run: Run, at: Iterate[Finalists]) -> Winner:
-        """Return the best finalist where the passes ended."""
-        finalists, best, width = at.state, self._best(at.state), self.problem.n_carried
-        columns = slice(best * width, (best + 1) * width)
-        return Winner(finalists.judged[best], finalists.records[best], run.arrays, at.generation, columns)
+    def winner(self, run: Run, at: Iterate[Trial]) -> Winner:
+        """Return the start where its passes ended."""
+        trial = at.state
+        return Winner(trial.judged, trial.records, run.arrays, at.generation, self.problem.n_carried)
 
-    def pack(self, state: Finalists) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return the finalists as arrays and facts."""
-        arrays: dict[str, np.ndarray] = {}
-        for part, states in (("judged", state.judged), ("following", state.following)):
-            for f, own in enumerate(states):
-                arrays |= {f"{part}.{f}.{name}": values for name, values in own.items()}
+    def pack(self, state: Trial) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return a trial as arrays and facts."""
+        arrays = {f"judged.{name}": values for name, values in state.judged.items()}
+        arrays |= {f"following.{name}": values for name, values in state.following.items()}
         return arrays, {"records": state.records, "carries": state.carries}
 
-    def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Finalists:
-        """Return the finalists of a snapshot."""
-        states: dict[str, list[dict[str, np.ndarray]]] = {
-            part: [{} for _ in facts["records"]] for part in ("judged", "following")
-        }
+    def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Trial:
+        """Return the trial of a snapshot."""
+        states: dict[str, dict[str, np.ndarray]] = {"judged": {}, "following": {}}
         for key, values in arrays.items():
-            part, f, name = key.split(".", 2)
-            states[part][int(f)][name] = values
-        return Finalists([*states["judged"]], [*states["following"]], **facts)
+            part, name = key.split(".", 1)
+            states[part][name] = values
+        return Trial(**states, **facts)
 
-    def _n_continued(self, n_init: int) -> int:
-        return max(self.n_finalists, -(-n_init // 4))
 
-    def _best(self, finalists: Finalists) -> int:
-        return min(range(len(finalists.records)), key=lambda f: self._rank(finalists, f))
-
-    def _rank(self, finalists: Finalists, f: int = 0) -> float:
-        objective = finalists.records[f][-1]["objective"]
-        return objective if self.problem.lower_is_better else -objective
+def _n_continued(n_init: int) -> int:
+    return -(-n_init // 4)
 
 
 Counts = tuple[np.ndarray, np.ndarray]
@@ -213,7 +199,7 @@ class CountedStart(BestOfStarts):
     def __init__(
         self, problem: CountedProblem, counts: Callable[[Run], Counts], *, carries: bool = False
     ) -> None:
-        super().__init__(problem, 1)
+        super().__init__(problem)
         self.counted = problem
         self.counts = counts
         self.carries = carries
@@ -223,23 +209,17 @@ class CountedStart(BestOfStarts):
         """Return 0: none starts on the sample."""
         return 0
 
-    def start(self, run: Run) -> tuple[Finalists, list[float]]:
+    def start(self, run: Run) -> tuple[Trial, list[float]]:
         """Return the state that follows from the counts."""
-        return Finalists([], [self.counted.state_of_counts(*self.counts(run))], [[]], self.carries), []
+        return Trial({}, self.counted.state_of_counts(*self.counts(run)), [], self.carries), []
 
 
 class OnSample(NamedTuple):
     """One start on the sample, between passes."""
 
-    finalists: Finalists
-    """The start alone."""
+    trial: Trial
     carried: np.ndarray | None
     is_settled: bool
-
-    @property
-    def objective(self) -> float:
-        """Objective of its last pass."""
-        return self.finalists.records[0][-1]["objective"]
 
 
 @dataclass(frozen=True)
@@ -255,7 +235,7 @@ class SampleStart:
     def __call__(self, number: int) -> OnSample:
         """Run start ``number``."""
         state, carried = self.problem.start(self.sample, self.seed, number)
-        return self.resume(OnSample(Finalists([], [state], [[]], carries=False), carried, False))
+        return self.resume(OnSample(Trial({}, state, [], carries=False), carried, False))
 
     def resume(self, start: OnSample) -> OnSample:
         """Continue a start unless it has settled."""
@@ -263,41 +243,17 @@ class SampleStart:
             stop_if_cancelled()
             if start.is_settled:
                 break
-            stats, carried = visit_all(self.problem, start.finalists.following, self.sample, start.carried)
-            finalists, settled = finish_all(self.problem, start.finalists, stats, self.tol)
-            start = OnSample(finalists, carried, settled)
+            stats, carried = self.problem.visit(start.trial.following, self.sample, start.carried)
+            trial, is_settled = following(self.problem, start.trial, stats, self.tol)
+            start = OnSample(trial, carried, is_settled)
         return start
 
 
-def visit_all(
-    problem: Problem, states: list[State], labels: np.ndarray, carried: np.ndarray | None = None
-) -> tuple[list[Stats], np.ndarray | None]:
-    """Visit a block under every state; the objects' rows are side by side, (rows, states * n_carried)."""
-    width = problem.n_carried
-    results = []
-    for f, state in enumerate(states):
-        own = None if carried is None else np.ascontiguousarray(carried[:, f * width : (f + 1) * width])
-        results.append(problem.visit(state, labels, own))
-    after = [rows for _, rows in results if rows is not None]
-    return [stats for stats, _ in results], np.concatenate(after, axis=1) if after else None
-
-
-def add_all(total: list[Stats], more: list[Stats]) -> list[Stats]:
-    """Add the statistics of a further block under every state, in place."""
-    return [add_stats(*of_both) for of_both in zip(total, more, strict=True)]
-
-
-def finish_all(
-    problem: Problem, finalists: Finalists, stats: list[Stats], tol: float
-) -> tuple[Finalists, bool]:
-    """Return the finalists after a pass with these statistics, and whether all of them are settled."""
-    following, records, settled = [], [], True
-    for state, own, past in zip(finalists.following, stats, finalists.records, strict=True):
-        state_after, record = problem.finish(state, own)
-        settled &= problem.is_settled(past[-1] if past else None, record, tol)
-        following.append(state_after)
-        records.append([*past, record])
-    return Finalists(finalists.following, following, records, problem.n_carried > 0), settled
+def following(problem: Problem, trial: Trial, stats: Stats, tol: float) -> tuple[Trial, bool]:
+    """Return a trial after a pass with these statistics, and whether it is settled."""
+    state, record = problem.finish(trial.following, stats)
+    is_settled = problem.is_settled(trial.records[-1] if trial.records else None, record, tol)
+    return Trial(trial.following, state, [*trial.records, record], problem.n_carried > 0), is_settled
 
 
 def gains_little(previous: Record | None, record: Record, tol: float) -> bool:

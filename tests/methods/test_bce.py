@@ -134,7 +134,6 @@ def test_predict__new_objects_find_their_class(small):
     [
         ({"init": "base"}, "init='base'"),
         ({"smoothing": 0.0}, "smoothing=0.0"),
-        ({"n_finalists": 0}, "n_finalists=0"),
         ({"update_alpha": "no"}, "update_alpha='no'"),
     ],
 )

@@ -297,22 +297,6 @@ def test_label_kmeans__on_coassociations_gives_no_cluster_to_objects_without_lab
     assert (model.labels_[15:] == -1).all()
 
 
-def test_label_kmeans__on_coassociations_takes_no_finalists():
-    with pytest.raises(InvalidInputError, match="n_finalists=2 with encode='coassoc'"):
-        LabelKMeans(2, encode="coassoc", n_finalists=2).fit([[0, 1], [1, 0]])
-
-
-@given(labels=many, k=st.integers(1, 4), seed=st.integers(0, 5))
-def test_label_kmeans__takes_distances_over_the_observed_labels(labels, k, seed):
-    model = quietly_fit(LabelKMeans(k, n_init=2, random_state=seed), labels)
-    assert model.converged_
-    codes = dense_codes(labels)
-    assert_fixed_point(codes, model, naive.integer_cost(codes.tolist()), k)
-    costs = naive.costs(codes.tolist(), model.labels_.tolist(), k, naive.integer_cost(codes.tolist()))
-    total = sum(own[c] for own, c in zip(costs, model.labels_, strict=True) if own is not None)
-    assert model.objective_ == pytest.approx(total, abs=1e-9)
-
-
 def test_label_kmeans__finds_planted_numbers_with_half_of_them_missing():
     rng = np.random.default_rng(0)
     truth = rng.integers(4, size=6000)

@@ -117,19 +117,6 @@ def gibbs_sweep(labels, z, n_clusters, sizes, alpha, omega, random):
         z[i, u] = (cumulated[:-1] <= random.uniform() * cumulated[-1]).sum()
 
 
-def gibbs_sweep_in_blocks(labels, z, blocks, n_clusters, sizes, alpha, omega, randoms):
-    """Return z after a sweep in which each block (start, stop) sees the previous clusters of the others."""
-    after = z.copy()
-    for (start, stop), random in zip(blocks, randoms, strict=True):
-        seen = z.copy()
-        for i, u in zip(*np.nonzero(labels[start:stop] >= 0), strict=True):
-            weights = gibbs_weights(labels, seen, start + i, u, n_clusters, sizes, alpha, omega)
-            cumulated = np.cumsum(weights)
-            seen[start + i, u] = (cumulated[:-1] <= random.uniform() * cumulated[-1]).sum()
-        after[start:stop] = seen[start:stop]
-    return after
-
-
 def log_joint(labels, z, n_clusters, sizes, alpha, omega):
     """Return log p(labels, z) as the product of the predictive probabilities, label after label."""
     total = 0.0

@@ -76,8 +76,6 @@ class BCE(ChoosingClusterer, SpectrallyStarted, SoftPassClusterer):
         Added to every expected label count, so that no probability is zero.
     max_iter : int, default=500
         Maximum number of passes.
-    n_finalists : int, default=1
-        Number of the best starts that continue on all objects, in the same passes.
     tol : float, default=1e-6
         Relative gain of the objective at which to stop.
     resume : bool, default=True
@@ -137,7 +135,6 @@ class BCE(ChoosingClusterer, SpectrallyStarted, SoftPassClusterer):
         update_alpha: bool = True,
         smoothing: float = 1e-6,
         max_iter: int = 500,
-        n_finalists: int = 1,
         tol: float = 1e-6,
         resume: bool = True,
         random_state: SeedLike = None,
@@ -148,7 +145,6 @@ class BCE(ChoosingClusterer, SpectrallyStarted, SoftPassClusterer):
         super().__init__(
             n_clusters,
             n_init=n_init,
-            n_finalists=n_finalists,
             max_iter=max_iter,
             tol=tol,
             resume=resume,
@@ -212,7 +208,9 @@ class VariationalBCE:
         beta = (1.0 - UNSEEN) * state["beta"] + UNSEEN / sizes
         return {"alpha": state["alpha"], "beta": beta, "step": np.array(NO_STEP)}
 
-    def visit(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> tuple[Stats, np.ndarray]:
+    def visit(
+        self, state: State, labels: np.ndarray, carried: np.ndarray | None = None
+    ) -> tuple[Stats, np.ndarray]:
         """Return the statistics of a block under ``state``, and its gamma (rows, K) float32."""
         parameters = Parameters(state["alpha"], state["beta"])
         gamma = first_gamma(labels, parameters.alpha) if carried is None else carried
