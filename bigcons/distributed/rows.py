@@ -24,10 +24,10 @@ from bigcons.methods.mixture import SMOOTHING, MixtureProblem
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.assignment import CERTAINTY, partition_order, spread
 from bigcons.solving.estimator import Recoding, codes_in
-from bigcons.solving.passes import History, State, Stats
+from bigcons.solving.passes import History, State, Stats, add_stats
 from bigcons.solving.placing import recode
 from bigcons.solving.results import falling_order, sizes_of
-from bigcons.solving.starts import SHORT_PASSES, Problem, add_all
+from bigcons.solving.starts import SHORT_PASSES, Problem
 from bigcons.stores.ensemble import Ensemble, as_ensemble
 from bigcons.tables.encode import label_dtype
 from bigcons.validation import check_int, check_number
@@ -147,7 +147,7 @@ class RowSite:
         totals: list[Stats] = []  # arrays in messages may be read-only, for which kernels are not compiled
         for number, labels in enumerate(self._blocks()):
             found = [self._visit_block(labels, number, *run) for run in zip(starts, owned, strict=True)]
-            totals = add_all(totals, found) if totals else found
+            totals = [add_stats(*both) for both in zip(totals, found, strict=True)] if totals else found
         return {"stats": totals}
 
     def _visit_block(self, labels: np.ndarray, number: int, start: int, state: State) -> Stats:

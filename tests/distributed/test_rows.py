@@ -18,7 +18,7 @@ from bigcons.execution.engine import SerialEngine, fold
 from bigcons.methods.bce.variational import NO_STEP, VariationalBCE
 from bigcons.methods.mixture import MixtureProblem
 from bigcons.metrics import adjusted_rand
-from bigcons.solving.starts import add_all
+from bigcons.solving.passes import add_stats
 from tests.support.strategies import label_matrices
 
 K = 3
@@ -137,9 +137,9 @@ def test_fit_rows__has_the_bits_of_a_fold_over_blocks_where_every_site_is_one(pl
             stats, carried[block] = problem.visit(
                 state, labels[cuts[block] : cuts[block + 1]], carried[block]
             )
-            return [stats]
+            return stats
 
-        (total,) = fold(SerialEngine(), range(3), visit, add_all)
+        total = fold(SerialEngine(), range(3), visit, add_stats)
         state, record = problem.finish(state, total)
     assert fit.objective == record["objective"]
     judged = parameters_of(problem, judged)
