@@ -8,9 +8,8 @@ process of its own:
 - wide: many more partitions than objects, as from bootstraps of a genomics study
 - many: 100 and 300 classes of 100,000 objects, in 50 partitions of a sixth to half as many clusters, half
   missing; with ``--full`` also 1,000 classes of a million objects
-- evidence: 10,000 objects by single and average linkage, beside SciPy's of the whole co-association; the fine
-  ensemble, of which that would take 40 GB, within 4 GB, with ``--full`` also a million objects; and how far
-  average linkage of pooled pairs is from that of observed ones with missing labels
+- evidence: 10,000 objects by single and average linkage, beside SciPy's of the whole co-association; with
+  ``--full`` also 100,000 by single linkage, of which that would take 40 GB
 - ordinary: 300,000 objects, with ``--full`` a million, 100 partitions such as k-means with 2 to 20 clusters
   gives, 12 classes, complete and half missing; for PCC also its passes, and the labels that a longer solve
   changes
@@ -207,8 +206,8 @@ def fine(*, smallest: bool) -> Iterator[Cell]:
     yield f"{n:,} x {M}, {ensemble.n_base_clusters:,} base clusters", ensemble, classes, methods
 
 
-def evidence(*, smallest: bool, full: bool) -> Iterator[Cell | dict[str, Any]]:
-    """Yield fine ensembles for evidence accumulation, and what pooling the pairs of clusters changes."""
+def evidence(*, smallest: bool, full: bool) -> Iterator[Cell]:
+    """Yield fine ensembles for evidence accumulation."""
     n = 1_000 if smallest else 10_000
     ensemble, classes = fine_ensemble(n, 50)
     for linkage in ("single", "average"):
@@ -219,31 +218,13 @@ def evidence(*, smallest: bool, full: bool) -> Iterator[Cell | dict[str, Any]]:
                 f"eac-{linkage}": method(f"eac-{linkage}", 12, memory="4GB"),
             },
         )
-    for n in (2_000,) if smallest else (100_000, 1_000_000)[: 1 + full]:
-        ensemble, classes = fine_ensemble(n, 50)
+    if full:
+        ensemble, classes = fine_ensemble(100_000, 50)
         methods: dict[str, Callable[[Ensemble], Any]] = {
             "eac-single": method("eac-single", 12, memory="4GB"),
-            "eac-average": method("eac-average", 12, memory="4GB"),
-            "eac-single, lifetime": method("eac-single", None, memory="4GB", criterion="lifetime"),
             "scaled SVD, k-means": partial(scaled_svd, n_clusters=12),
         }
-        yield f"{n:,} x 50, {ensemble.n_base_clusters:,} base clusters", ensemble, classes, methods
-    for missing in (0.2, 0.5, 0.8):
-        n = 500 if smallest else 5_000
-        ensemble, classes = fine_ensemble(n, 50)
-        labels = ensemble.read(0, n)
-        labels[np.random.default_rng(1).random(labels.shape) < missing] = -1
-        observed, pooled = (
-            METHODS["eac-average"](12, normalize=normalize).fit(labels)
-            for normalize in ("observed", "pooled")
-        )
-        heights = [np.sort(model.linkage_[:, 2]) for model in (observed, pooled)]
-        yield {
-            "ensemble": f"{n:,} x 50, {100 * missing:.0f} % missing",
-            "adjusted_rand": [round(adjusted_rand(classes, m.labels_), 4) for m in (observed, pooled)],
-            "agreement": round(adjusted_rand(observed.labels_, pooled.labels_), 4),
-            "mean_difference_of_heights": round(float(np.abs(heights[0] - heights[1]).mean()), 4),
-        }
+        yield f"100,000 x 50, {ensemble.n_base_clusters:,} base clusters", ensemble, classes, methods
 
 
 def many(*, smallest: bool, full: bool) -> Iterator[Cell]:

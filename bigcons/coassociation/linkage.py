@@ -35,6 +35,9 @@ LINKAGES = (*MONOTONE, "centroid")
 # order resemble each other and orders differ.
 WINDOW = 4
 
+# Edges of a spanning tree between two reports of progress.
+EDGES_AT_ONCE = 1 << 8
+
 
 # Distinct label rows
 
@@ -310,7 +313,32 @@ def linkage_matrix(merges: Merges, weights: np.ndarray) -> np.ndarray:
     return matrix
 
 
-# Single link of likely neighbors
+# Single link of all rows, and of likely neighbors
+
+
+def single_link(rows: np.ndarray, normalize: str) -> Merges:
+    """Return the single-link merges of label rows ``(n, n_partitions)``, from their spanning tree.
+
+    Exact, in O(n) memory and O(n^2 n_partitions) time.
+    """
+    from bigcons.kernels.linkage import grow_tree
+
+    n, over_all = len(rows), normalize == "all"
+    first, second, n_agree, n_seen = np.zeros(
+        (4, n), np.int64
+    )  # of the edge by which each row joins the tree
+    agree, seen, nearest, in_tree = (
+        np.full(n, -1),
+        np.ones(n, np.int64),
+        np.zeros(n, np.int64),
+        np.zeros(n, bool),
+    )
+    with progress("spanning tree", n - 1, "edges") as listener:
+        for edges in row_blocks(n - 1, EDGES_AT_ONCE):
+            state = agree, seen, nearest, in_tree
+            grow_tree(rows, over_all, edges.start, edges.stop, *state, first, second, n_agree, n_seen)
+            listener.advance(edges.n_rows)
+    return sorted_merges(first[1:], second[1:], distance(n_agree[1:], n_seen[1:], rows.shape[1], normalize))
 
 
 def sparse_merges(rows: np.ndarray, neighbors: int, normalize: str, engine: Engine, seed: int) -> Merges:

@@ -16,25 +16,22 @@ from bigcons.kernels.label_rows import compare_rows
 
 
 @jit
-def spanning_tree(rows, over_all, first, second, n_agree, n_seen):
-    """Fill the ``n_rows - 1`` edges of a spanning tree of greatest similarity ``n_agree / n_seen``.
+def grow_tree(rows, over_all, begin, end, agree, seen, nearest, in_tree, first, second, n_agree, n_seen):
+    """Fill edges ``begin + 1`` to ``end`` of a spanning tree of greatest similarity ``n_agree / n_seen``.
 
-    Prim's algorithm from row 0, with similarities counted on demand: O(n_rows) memory and O(n_rows^2
-    n_partitions) time. With ``over_all`` n_seen is the number of partitions; a pair never seen together has
+    Prim's algorithm from row 0, with similarities counted on demand: O(n_rows n_partitions) time an edge.
+    ``agree / seen`` (n_rows,), at first -1 / 1, is the similarity of each row to the ``nearest`` one
+    ``in_tree``. With ``over_all`` n_seen is the number of partitions; a pair never seen together has
     similarity 0 / 1. Fractions are compared in integers, hence exactly; ties go to the lowest row, and to the
     end placed first.
     """
     n = rows.shape[0]
-    agree = np.full(n, -1, np.int64)
-    seen = np.ones(n, np.int64)
-    nearest = zeros(n, np.int64)
-    placed = zeros(n, np.bool_)
-    current = 0
-    for edge in range(n - 1):
-        placed[current] = True
+    for edge in range(begin + 1, end + 1):
+        current = second[edge - 1]
+        in_tree[current] = True
         best = -1
         for i in range(n):
-            if placed[i]:
+            if in_tree[i]:
                 continue
             c, s = compare_rows(rows[current], rows[i])
             if over_all:
@@ -51,7 +48,6 @@ def spanning_tree(rows, over_all, first, second, n_agree, n_seen):
         second[edge] = best
         n_agree[edge] = agree[best]
         n_seen[edge] = seen[best]
-        current = best
 
 
 @jit

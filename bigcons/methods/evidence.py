@@ -10,12 +10,6 @@ import numpy as np
 
 from bigcons.coassociation.counts import NORMALIZATIONS, condensed_bytes, condensed_distances, distance
 from bigcons.coassociation.factorized import Weights
-from bigcons.coassociation.inverted import (
-    average_link,
-    average_link_bytes,
-    single_link,
-    single_link_bytes,
-)
 from bigcons.coassociation.linkage import (
     LINKAGES,
     MONOTONE,
@@ -26,7 +20,7 @@ from bigcons.coassociation.linkage import (
     largest_lifetime,
     linkage_matrix,
     order_by_content,
-    sorted_merges,
+    single_link,
     sparse_merges,
     unique_rows,
 )
@@ -48,9 +42,6 @@ logger: logging.Logger = logging.getLogger("bigcons")
 CRITERIA = ("n_clusters", "lifetime")
 LIFETIME_TIES = ("more", "fewer")
 
-EXHAUSTIVE_ROWS = 10_000
-"""Distinct rows up to which single and average linkage compare all pairs, which takes about a second."""
-
 
 class EAC(ConsensusClusterer):
     """Evidence accumulation clustering (Fred and Jain 2005): agglomerative, on the co-association.
@@ -71,15 +62,13 @@ class EAC(ConsensusClusterer):
         that of "average" and "ward" 0.67 to 0.93.
     neighbors : int or "all", default="all"
         For linkage="single": "all", or the number of likely neighbors with which each distinct row is
-        compared, for ensembles of large base clusters and too many distinct rows. An approximation
+        compared, for too many distinct rows to compare all pairs. An approximation
         that can only miss links: it is exact on the graph of the pairs compared, which sorting the rows in
         random orders finds. On 5,999 distinct rows the spanning tree was 328 % heavier than the exact one
         with 8 neighbors, 57 % with 32, 23 % with 64, 7.8 % with 128 and 2.0 % with 256.
-    normalize : {"observed", "all", "pooled"}, default="observed"
+    normalize : {"observed", "all"}, default="observed"
         Denominator of the co-association. "observed": the partitions that label both objects; without any the
-        similarity is 0. "all": all partitions. "pooled", for linkage="average": as "observed" for two
-        objects, but of two clusters the agreements of all their pairs, divided by the partitions that label
-        both objects of a pair, summed over all pairs: pairs count by what is known of them.
+        similarity is 0. "all": all partitions.
     weights : {"local"}, array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out. None:
         all count the same. "local": a base cluster joins its objects by its reliability, which is the higher
@@ -125,18 +114,13 @@ class EAC(ConsensusClusterer):
     -----
     Works on the U distinct rows, weighted by their objects: this gives the dendrogram of all objects, up to
     the order of ties, since no row is nearer to an object than one equal to its own. Two passes over the
-    labels. Above 10,000 distinct rows two linkages compare no pairs that share no base cluster, in O(U M)
-    memory and exactly. Single: each row is searched, a few times, among those that share its base clusters,
-    smallest first, so the time is at most that of reading all members of all base clusters of each row.
-    Average, of complete labels, with normalize="all", or "pooled": two clusters agree as the counts of their
-    objects in base clusters do, and all clusters that are each other's nearest merge at a time; a few
-    searches a row, ever shorter. Both suit many small base clusters: with few large ones a search meets all
-    rows. Below, single linkage takes O(U^2 M) time on one core, with q neighbors O(q U (M + log U)). The
-    others, complete linkage among them: 4 U^2 bytes (.4 GB for 10,000 rows, 14.4 GB for 60,000, 40 GB for
-    100,000), refused above ``memory``, and O(U^2 M) time, pairs counted on all workers; centroid linkage
-    takes O(U^3) in the worst case. With missing labels, equal rows might not be the first to merge under
-    centroid linkage with normalize="all", nor with weights="local"; here they do all the same. The latter
-    takes one pass more, O(n M^2) time, to count the overlaps of base clusters.
+    labels. Single linkage takes O(U M) memory and O(U^2 M) time on one core, a second for 10,000 rows; with q
+    neighbors O(q U (M + log U)). The others take 4 U^2 bytes (.4 GB for 10,000 rows, 14.4 GB for 60,000,
+    40 GB for 100,000), refused above ``memory``, and O(U^2 M) time, pairs counted on all workers; centroid
+    linkage takes O(U^3) in the worst case. `EACGroups` takes any number of objects. With missing labels,
+    equal rows might not be the first to merge under centroid linkage with normalize="all", nor with
+    weights="local"; here they do all the same. The latter takes one pass more, O(n M^2) time, to count the
+    overlaps of base clusters.
 
     References
     ----------
@@ -270,24 +254,10 @@ class EAC(ConsensusClusterer):
             needed = held + 400 * len(rows.labels) + 2 * rows.labels.nbytes
             budget.check(needed, f"the neighbors of {of_rows}", "use pcc")
             return sparse_merges(rows.labels, int(self.neighbors), self.normalize, engine, seed)
-        if self.linkage == "single" and weights is None:  # faster, too, if neighbors are all rows
-            if len(rows.labels) <= EXHAUSTIVE_ROWS:
-                return _tree_merges(rows.labels, self.normalize)
-            needed = held + single_link_bytes(rows.labels, engine)
-            budget.check(needed, f"the neighbors of {of_rows}", "use pcc")
-            return single_link(rows.labels, self.normalize, engine)
-        others = "or pcc" if weights is not None else "eac-single or pcc"  # which holds distances if weighed
-        remedy = f"use linkage='average' with normalize='pooled', {others}"
-        if self.linkage == "average":
-            counted = rows.labels if weights is None else rows.labels[:, weights.partitions > 0]
-            is_complete = bool(counted.min() >= 0)
-            pooled = self.normalize == "pooled" and not is_complete
-            many = len(rows.labels) > EXHAUSTIVE_ROWS
-            if self.normalize == "pooled" or (many and (is_complete or self.normalize == "all")):
-                needed = held + average_link_bytes(rows.labels, engine, pooled=pooled)
-                budget.check(needed, f"the profiles of {of_rows}", "use eac-groups or pcc")
-                return average_link(rows.labels, rows.weights, engine, weights, pooled=pooled)
-            remedy = f"use eac-groups, normalize='pooled', {others}"
+        if self.linkage == "single" and weights is None:
+            return single_link(rows.labels, self.normalize)
+        # single linkage holds distances if weighed
+        remedy = "use eac-groups or pcc" if weights is not None else "use eac-groups, eac-single or pcc"
         needed = held + condensed_bytes(len(rows.labels), engine)
         budget.check(needed, f"the distances of {of_rows}", remedy)
         distances = condensed_distances(rows.labels, self.normalize, engine, weights)
@@ -310,13 +280,7 @@ class EAC(ConsensusClusterer):
 
     def _check(self) -> None:
         check_choice("linkage", self.linkage, LINKAGES)
-        check_choice("normalize", self.normalize, (*NORMALIZATIONS, "pooled"))
-        if self.normalize == "pooled" and self.linkage != "average":
-            raise InvalidInputError(
-                f"normalize='pooled' with linkage={self.linkage!r}; use normalize='observed', or "
-                "linkage='average'.",
-                parameter="normalize",
-            )
+        check_choice("normalize", self.normalize, NORMALIZATIONS)
         check_choice("criterion", self.criterion, CRITERIA)
         check_choice("lifetime_ties", self.lifetime_ties, LIFETIME_TIES)
         check_choice("ties", self.ties, ("lowest", "random"))
@@ -390,9 +354,9 @@ class EACSingle(EAC):
 
     Notes
     -----
-    Exact in O(U M) memory for U distinct rows: Prim's algorithm up to 10,000 rows, Borůvka's above, on all
-    cores, whose searches go through the members of base clusters. With q neighbors O(q U (M + log U)) time.
-    Suits ensembles of many small clusters; with few large ones it chains.
+    Exact in O(U M) memory for U distinct rows, by Prim's algorithm in O(U^2 M) time: a second for 10,000 rows
+    of 50 labels, a hundred for 100,000. With q neighbors O(q U (M + log U)) time. Suits ensembles of many
+    small clusters; with few large ones it chains.
 
     References
     ----------
@@ -449,9 +413,8 @@ class EACAverage(EAC):
     ----------
     n_clusters : int or None, default=8
         Number of clusters; for criterion="lifetime" the maximum, None for any number.
-    normalize : {"observed", "all", "pooled"}, default="observed"
-        Denominator of the co-association: the partitions that label both objects, all partitions, or those
-        that label both, pooled over the pairs of two clusters, as for `EAC`.
+    normalize : {"observed", "all"}, default="observed"
+        Denominator of the co-association: the partitions that label both objects, or all partitions.
     weights : {"local"}, array of shape (n_partitions,) or None, default=None
         Weights of the partitions, or "local" of base clusters, as for `EAC`.
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
@@ -477,10 +440,8 @@ class EACAverage(EAC):
 
     Notes
     -----
-    Of U > 10,000 distinct rows, if labels are complete or with normalize="all", or of any number with
-    "pooled": exact in O(U M) memory, on all cores, by clusters that are each other's nearest (see `EAC`);
-    else 4 U^2 bytes and O(U^2 M) time, pairs counted on all workers. With missing labels and more rows than
-    that holds, "pooled" is the choice.
+    4 U^2 bytes for U distinct rows, .4 GB for 10,000, and O(U^2 M) time, pairs counted on all workers. Of
+    more rows than ``memory`` holds, `EACGroups` is the choice.
 
     References
     ----------
@@ -534,7 +495,8 @@ class EACGroups(ConsensusTree):
     """Evidence accumulation with average linkage of groups of objects, for any number of objects.
 
     `EACAverage` of the groups that `ConsensusTree` merges, by its tree of average link with all base clusters
-    counted alike, which is normalize="pooled"; all objects are then placed as by that method.
+    counted alike: of two groups the agreements of all their pairs, divided by the partitions that label both
+    objects of a pair, summed over all pairs. All objects are then placed as by that method.
 
     Parameters
     ----------
@@ -596,14 +558,3 @@ def _within(rows: UniqueRows, normalize: str, weights: Weights | None) -> np.nda
         joined[seen] += weights.base_clusters[offset + labels[seen]]
         both[seen] += weight
     return distance(joined, both, float(weights.partitions.sum()), normalize)
-
-
-def _tree_merges(rows: np.ndarray, normalize: str) -> Merges:
-    """Return the single-linkage merges of label rows, from their maximum spanning tree of similarities."""
-    from bigcons.kernels.linkage import spanning_tree
-
-    n = len(rows)
-    first, second = np.empty(n - 1, np.int64), np.empty(n - 1, np.int64)
-    n_agree, n_seen = np.empty(n - 1, np.int64), np.empty(n - 1, np.int64)
-    spanning_tree(rows, normalize == "all", first, second, n_agree, n_seen)
-    return sorted_merges(first, second, distance(n_agree, n_seen, rows.shape[1], normalize))

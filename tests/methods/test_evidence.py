@@ -13,14 +13,6 @@ from scipy.spatial.distance import squareform
 
 from bigcons import Ensemble
 from bigcons.coassociation.counts import condensed_distances, count_rows, distance
-from bigcons.coassociation.inverted import (
-    NEIGHBORS,
-    ROWS_PER_TASK,
-    Neighbors,
-    average_link,
-    make_lists,
-    single_link,
-)
 from bigcons.coassociation.linkage import (
     LINKAGES,
     MONOTONE,
@@ -31,16 +23,15 @@ from bigcons.coassociation.linkage import (
     largest_lifetime,
     linkage_matrix,
     random_order,
+    single_link,
     unique_rows,
 )
 from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
-from bigcons.execution.engine import SerialEngine, ThreadsEngine
-from bigcons.kernels.neighbors import mark_owners
+from bigcons.execution.engine import SerialEngine
 from bigcons.memory import DataBudget
 from bigcons.methods.evidence import EAC, EACAverage, EACGroups, EACSingle
 from bigcons.metrics import adjusted_rand
 from tests.naive import linkage as naive
-from tests.naive.agreement import counts
 from tests.support.numbering import numbered_by_size
 from tests.support.strategies import label_matrices
 
@@ -147,66 +138,17 @@ def test_eac_single__has_the_heights_of_scipy_on_all_objects(normalize, labels):
 
 @pytest.mark.parametrize("normalize", ["observed", "all"])
 @pytest.mark.parametrize(("missing", "n_clusters"), [(0.0, 12), (0.2, 12), (0.6, 3)])
-def test_single_link__through_lists_has_the_heights_of_scipy(normalize, missing, n_clusters):
-    for seed, n_objects in enumerate((2, 40, 120, 300)):  # of 300, some are searched again
+def test_single_link__has_the_heights_of_scipy(normalize, missing, n_clusters):
+    for seed, n_objects in enumerate((2, 40, 120, 600)):  # 600 grow in three stretches
         _, labels = planted(n_objects, 10, n_clusters, wrong=0.3, missing=missing, seed=seed)
         rows = np.unique(labels[(labels >= 0).any(axis=1)], axis=0).astype(np.int8)
         expected = linkage(condensed_distances(rows, normalize, SerialEngine()), "single")[:, 2]
-        merges = single_link(rows, normalize, ThreadsEngine(2))
+        merges = single_link(rows, normalize)
         np.testing.assert_allclose(merges.heights, expected, atol=1e-12)
         n_agree, n_seen = count_rows(np.zeros(11), rows, rows, merges.first, merges.second)
         joined = distance(n_agree, n_seen, 10, normalize)
         np.testing.assert_array_equal(merges.heights, joined)
         assert len(np.unique(cut(merges, len(rows)))) == 1
-
-
-@pytest.mark.parametrize("missing", [0.0, 0.3])
-def test_nearest_outside__equals_its_naive_twin(missing):
-    labels = planted(80, 9, 6, wrong=0.5, missing=missing)[1].astype(np.int8)
-    labels = labels[(labels >= 0).any(axis=1)]
-    lists = make_lists(labels)
-    component = np.arange(len(labels), dtype=np.int32) // 7
-    owner = np.empty(len(lists.starts) - 1, np.int32)
-    mark_owners(lists.starts, lists.members, component, owner)
-    near = Neighbors.none(lists.rows, "observed")
-    near.search(lists, component, owner, np.arange(len(labels)), SerialEngine())
-    rows = lists.rows.tolist()
-    for i in range(len(labels)):
-        found = near.rows[i][near.rows[i] >= 0].tolist()
-        similarities = [float(naive.similarity(rows, i, j)) for j in found]
-        assert (near.agree[i] / near.seen[i])[: len(found)].tolist() == similarities
-        assert similarities == naive.nearest_outside(rows, component.tolist(), i, NEIGHBORS)
-        assert len(set(found)) == len(found)
-
-
-@pytest.mark.parametrize("normalize", ["all", "pooled"])
-@given(labels=label_matrices(min_objects=3, max_objects=12))
-def test_average_link__merges_nearest_clusters_of_objects_every_time(normalize, labels):
-    rows = unique_rows(Ensemble.from_labels(labels), SerialEngine(), budget=DataBudget(10**9), remedy="")
-    pooled = normalize == "pooled"
-    merges = average_link(rows.labels, rows.weights, ThreadsEngine(2), pooled=pooled)
-    pairs = list(itertools.permutations(range(len(labels)), 2))
-    if pooled:
-        distances = {pair: counts(labels.tolist(), *pair) for pair in pairs}
-    else:
-        distances = {p: float(1 - naive.similarity(labels.tolist(), *p, True)) for p in pairs}
-    groups = [np.flatnonzero(rows.row_of_object == r).tolist() for r in range(len(rows.labels))]
-    joined = zip(merges.first, merges.second, strict=True)
-    steps = naive.replay(distances, groups, joined, "pooled" if pooled else "average")
-    for height, (found, least) in zip(merges.heights, steps, strict=True):
-        assert height == pytest.approx(found)
-        assert height == pytest.approx(least)
-    assert (np.diff(merges.heights) >= 0).all()
-
-
-@pytest.mark.parametrize("weights", [np.random.default_rng(1).random(40), "local"], ids=["given", "local"])
-def test_average_link__of_profiles_has_the_dendrogram_of_all_distances(weights):
-    labels = np.random.default_rng(0).integers(0, 6, (300, 40))  # weighed similarities do not tie
-    labels[:, :30] = np.where(np.arange(300)[:, None] % 3 == labels[:, :30] % 3, labels[:, :30], 7)
-    exact = EACAverage(3, weights=weights).fit(labels)
-    by_profiles = EACAverage(3, weights=weights, normalize="pooled").fit(labels)  # the same without gaps
-    np.testing.assert_array_equal(by_profiles.labels_, exact.labels_)
-    np.testing.assert_allclose(by_profiles.linkage_, exact.linkage_, atol=1e-12)
 
 
 @given(labels=label_matrices(min_objects=2, max_objects=14), k=st.integers(1, 4))
@@ -466,11 +408,9 @@ def test_unique_rows__of_a_stored_ensemble_are_those_of_all_objects(tmp_path):
         EACSingle(4),
         EACSingle(4, neighbors=16, random_state=1),
         EACAverage(4),
-        EACAverage(4, normalize="pooled"),
         EACAverage(4, weights="local"),
-        EACAverage(4, normalize="pooled", weights="local"),
     ],
-    ids=["ward", "centroid", "single", "neighbors", "average", "pooled", "local", "pooled local"],
+    ids=["ward", "centroid", "single", "neighbors", "average", "local"],
 )
 def test_eac__has_the_same_bits_on_any_engine(model, tmp_path):
     _, labels = planted(n_objects=500)
@@ -479,20 +419,6 @@ def test_eac__has_the_same_bits_on_any_engine(model, tmp_path):
     for client, ensemble in (("serial", stored), ("threads", labels)):
         fitted = model.set_params(client=client).fit(ensemble)
         found.append((fitted.labels_.tobytes(), fitted.linkage_.tobytes(), fitted.objective_))
-    assert found[0] == found[1]
-
-
-@pytest.mark.parametrize("link", ["single", "average", "pooled"])
-def test_links_through_lists__have_the_same_bits_on_any_engine(link):
-    rows = np.unique(planted(5000, 12, 60, missing=0.05)[1], axis=0).astype(np.int8)
-    assert len(rows) > ROWS_PER_TASK
-    found = []
-    for engine in (SerialEngine(), ThreadsEngine(3)):
-        if link == "single":
-            merges = single_link(rows, "observed", engine)
-        else:
-            merges = average_link(rows, np.ones(len(rows), int), engine, pooled=link == "pooled")
-        found.append([column.tobytes() for column in merges])
     assert found[0] == found[1]
 
 
@@ -516,7 +442,6 @@ def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do():
         (EAC(2, linkage="median"), "linkage='median' is unknown"),
         (EAC(2, linkage="centroid", criterion="lifetime"), "linkage='centroid', whose heights may fall"),
         (EACSingle(2, normalize="none"), "normalize='none' is unknown"),
-        (EACSingle(2, normalize="pooled"), "normalize='pooled' with linkage='single'"),
         (EACAverage(2, weights="entropy"), "weights='entropy' is not known; use 'local'"),
         (EACSingle(2, criterion="gap"), "criterion='gap' is unknown"),
         (EACSingle(2, lifetime_ties="random"), "lifetime_ties='random' is unknown"),
@@ -548,7 +473,7 @@ def test_eac__warns_of_objects_without_labels():
 def test_eac_groups__is_near_average_link_of_all_objects_with_all_base_clusters_alike(wrong, least):
     groups, labels = planted(n_objects=600, wrong=wrong)
     model = EACGroups(4, client="serial").fit(labels)
-    exact = EACAverage(4, normalize="pooled").fit(labels)
+    exact = EACAverage(4).fit(labels)
     assert model.chosen_tree_ == "average"
     assert adjusted_rand(model.labels_, exact.labels_) >= least
     assert adjusted_rand(groups, model.labels_) >= adjusted_rand(groups, exact.labels_) - 0.02

@@ -48,17 +48,13 @@ def dense_codes(labels):
 # Evidence accumulation
 
 
-@pytest.mark.parametrize("normalize", ["observed", "all", "pooled"])
+@pytest.mark.parametrize("normalize", ["observed", "all"])
 @given(labels=label_matrices(min_objects=3, max_objects=9))
 def test_lwea__merges_nearest_clusters_of_objects_every_time(normalize, labels):
     model = EACAverage(1, weights="local", normalize=normalize).fit(labels)
     pairs = list(itertools.permutations(range(len(labels)), 2))
-    if normalize == "pooled":
-        reliable = naive.reliability(labels)
-        distances = {pair: naive.counts(labels, *pair, reliable) for pair in pairs}
-    else:
-        similar = naive.coassociation(labels, normalize=normalize)
-        distances = {pair: 1 - similar[pair] for pair in pairs}
+    similar = naive.coassociation(labels, normalize=normalize)
+    distances = {pair: 1 - similar[pair] for pair in pairs}
     tree = model.linkage_
     points = list(range(len(tree) + 1))  # a point of every cluster
     merges = []
@@ -66,7 +62,7 @@ def test_lwea__merges_nearest_clusters_of_objects_every_time(normalize, labels):
         merges.append((points[first], points[second]))
         points.append(points[first])
     groups = [np.flatnonzero(model.row_of_object_ == r).tolist() for r in range(len(tree) + 1)]
-    steps = naive_linkage.replay(distances, groups, merges, "pooled" if normalize == "pooled" else "average")
+    steps = naive_linkage.replay(distances, groups, merges, "average")
     for height, (found, least) in zip(tree[:, 2], steps, strict=True):
         assert height == pytest.approx(found)
         assert height == pytest.approx(least)

@@ -15,13 +15,6 @@ def similarity(labels, i, j, over_all=False):
     return Fraction(n_agree, n_seen) if n_seen else Fraction(0)
 
 
-def nearest_outside(labels, component, i, most):
-    """Return the largest positive similarities of row i with rows of other components, falling."""
-    others = [j for j in range(len(labels)) if component[j] != component[i]]
-    similarities = sorted((float(similarity(labels, i, j)) for j in others), reverse=True)
-    return [value for value in similarities if value > 0][:most]
-
-
 def labeled_objects(labels):
     """Return the objects with a label in some partition."""
     return [i for i, row in enumerate(labels) if max(row) >= 0]
@@ -30,9 +23,6 @@ def labeled_objects(labels):
 def distance_between(distances, a, b, linkage):
     """Return the distance of two clusters, sets of objects, given that of any two objects."""
     values = [distances[i, j] for i in a for j in b]
-    if linkage == "pooled":  # the distances are counts of agreements, and of partitions that label both
-        n_agree, n_seen = (sum(numbers) for numbers in zip(*values, strict=True))
-        return 1 - n_agree / n_seen if n_seen else 1
     if linkage == "centroid":  # as if the distances were those of points in a Euclidean space
         return sqrt(
             mean_square(distances, a, b) - (mean_square(distances, a, a) + mean_square(distances, b, b)) / 2

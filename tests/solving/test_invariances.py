@@ -22,7 +22,6 @@ SOLVES = {
     **{name: (name, {}) for name in METHODS},
     "bce": ("bce", {"n_init": 3}),
     "cspa local": ("cspa", {"weights": "local"}),
-    "eac pooled": ("eac", {"normalize": "pooled"}),
     "eac-average local": ("eac-average", {"weights": "local"}),
     "hbgf local": ("hbgf", {"weights": "local"}),
     "hgpa laplacian": ("hgpa", {"objective": "laplacian"}),
@@ -32,7 +31,6 @@ SOLVES = {
 # What a solve depends on all the same, and why.
 DEPENDS = {
     "bce-gibbs": {"partitions": "its chain draws labels by the sums of partitions, rounded in their order"},
-    "eac pooled": {"partitions": "clusters that are as near are taken in an order in which rows are listed"},
     "furthest": {"objects": "of the pairs that are equally far apart it takes the first"},
     "hgpa": dict.fromkeys(
         ("objects", "partitions", "names", "copies"), "its cuts of a hypergraph start at random vertices"
