@@ -16,7 +16,7 @@ from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError, UnknownColumnError
 from bigcons.metrics import cluster_profiles, partition_agreement, trust
-from bigcons.page import percent
+from bigcons.report.page import percent
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -382,14 +382,13 @@ def test_page__stands_in_a_browser_wide_and_narrow(told, tmp_path):
 
 
 def test_page__keeps_numbers_short_and_ids_whole():
-    from bigcons.page import _cell, _fact
+    from bigcons.report.page import cell
 
-    assert _fact("objective", -224382096228.0) == "-2.24382e+11"
-    assert _cell("objective", -224382096228.0) == "-224,382,096,228"
-    assert _cell("false_join_rate", 0.0006712) == "<0.001"
-    assert _cell("false_join_rate", 0.0) == "0.000"
-    assert _cell("adjusted_rand", -0.00097) == "-0.001"
-    assert _cell("age", None) == _cell("age", float("nan")) == "\N{EN DASH}"
+    assert cell("objective", -224382096228.0) == "-224,382,096,228"
+    assert cell("false_join_rate", 0.0006712) == "<0.001"
+    assert cell("false_join_rate", 0.0) == "0.000"
+    assert cell("adjusted_rand", -0.00097) == "-0.001"
+    assert cell("age", None) == cell("age", float("nan")) == "\N{EN DASH}"
 
 
 def test_report__shows_itself_in_a_notebook(told):

@@ -228,7 +228,7 @@ _OF_THE_SOLVER = ("coassociation", "objective", "start_objectives", "gap", "n_pa
 
 def shown_results(results: Mapping[str, Any], solved: Consensus) -> dict[str, Any]:
     """Return the results that are shown: the clusters in words, and what concerns the solver with ``-v``."""
-    from bigcons.page import name_of
+    from bigcons.report.page import name_of
     from bigcons.stores.clusters import choice_in_words
     from bigcons.stores.consensus import stored_clusters_in_words
 
