@@ -276,7 +276,7 @@ def stopping(kind: Any, name: str, at: int) -> Iterator[None]:
 
 SOLVES: dict[str, tuple[str, dict[str, Any]]] = {
     "PCC": ("pcc", {}),
-    "PCC of prototypes": ("pcc", {"divergence": "kl", "n_init": 1}),
+    "PCC of pairs by KL": ("pcc", {"pairs": "pairs", "divergence": "kl", "n_init": 1}),
     "blocked PCC": ("pcc", {"pairs": "pairs", "solver": "blocked", "n_init": 1}),
     "BCE": ("bce", {"n_init": 2}),
     "mixture": ("mixture", {"n_init": 2}),

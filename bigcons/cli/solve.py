@@ -14,7 +14,6 @@ import click
 from click.shell_completion import CompletionItem
 
 from bigcons.cli.options import (
-    PATH,
     STANDARD,
     Decorator,
     label_reading,
@@ -107,13 +106,6 @@ def method_option(note: str = "") -> Decorator:
     "by lifetime. -m supra also takes LOW:HIGH, and tries every number from one to the other.",
 )
 @output_option("Store for the consensus (.zarr).")
-@click.option(
-    "--start",
-    type=PATH,
-    metavar="CONSENSUS",
-    help="Earlier consensus, of fewer objects or partitions, to start from; clusters keep its numbers. "
-    "[default of -k then: its clusters]",
-)
 @table_options("partitions")
 @label_reading
 @click.option("--memory", type=memory_size, metavar="SIZE", help="Memory budget, such as 512MB or 2GB.")
@@ -131,7 +123,6 @@ def solve(
     method: str,
     n_clusters: int | range | str | None,
     out: str,
-    start: str | None,
     chosen: dict[str, Any],
     reading: dict[str, Any],
     random_state: int,
@@ -155,8 +146,6 @@ def solve(
 
     from bigcons.stores.consensus import Consensus
 
-    if start is not None and n_clusters is None:
-        n_clusters = Consensus.open(start).n_clusters
     options["n_clusters"] = n_clusters
     given = {name: value for name, value in options.items() if value is not None}
     ensemble, parameters = parse_method(method, words, {**given, "random_state": random_state})
@@ -166,7 +155,6 @@ def solve(
     from bigcons.methods import METHODS
     from bigcons.solving.output import can_resume
     from bigcons.storage.commit import is_store
-    from bigcons.stores.aligning import match
     from bigcons.tables.files import is_parquet
     from bigcons.tables.select import select
 
@@ -180,7 +168,7 @@ def solve(
         with telling_finished(out, "solve", overwrite) as is_there:
             _warn_of_stored(ensemble)
             table = select(ensemble, **reading)
-            model.fit(select(table, **chosen), out=out, overwrite=overwrite, start=start)
+            model.fit(select(table, **chosen), out=out, overwrite=overwrite)
     except KeyboardInterrupt:
         if not can_resume(out):
             click.echo("No checkpoint was reached; the solve will start from the beginning.", err=True)
@@ -193,10 +181,6 @@ def solve(
         join(["bigcons", "export", out, "-o", f"{Path(out).stem}-labels.csv"]),
     ]
     told = [facts(shown_results({"consensus": out, **results}, solved)), ending(solved, commands)]
-    if start is not None:
-        matching = match(solved, start)
-        results |= {"start": start, "n_moved": matching.n_moved}
-        told.insert(1, f"From {start}: {matching!r}")
     emit({"kind": "consensus", "path": out, **results}, "\n\n".join(told))
 
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.kernels import all_pairs as kernel
-from bigcons.kernels import all_pairs_soft as soft_kernel
 from bigcons.kernels.cluster_tables import count_assigned, padded
 from bigcons.validation import check_partition_weights
 
@@ -132,13 +131,8 @@ def agreement_sums(
     sums = no_sums(offsets, memberships.shape[1], weights)
     powers = np.zeros(2)
     counted = sums.partition_weights
-    kernels_for(labels).accumulate(labels, offsets, counted, memberships, sums.S, sums.T, powers)
+    kernel.accumulate(labels, offsets, counted, memberships, sums.S, sums.T, powers)
     return sums._replace(squares=float(powers[0]), quartics=float(powers[1]))
-
-
-def kernels_for(labels: np.ndarray) -> Any:
-    """Return the kernels for a block of labels (rows, M) or of soft clusterings (rows, B)."""
-    return soft_kernel if labels.dtype.kind == "f" else kernel
 
 
 def add_sums(a: AgreementSums, b: AgreementSums) -> AgreementSums:

@@ -1,8 +1,6 @@
 """All-pairs PCC for any Bregman divergence, pair by pair: exact, at quadratic cost.
 
-One object among all others is the cost of `kernels.newton` with every other membership as a prototype. The
-same loop over a block of the others gives the exact gradient of a few objects, by which solves by prototypes
-measure how far they are from the optimum over all pairs.
+One object among all others is the cost of `kernels.newton` with every other membership as a prototype.
 """
 
 from __future__ import annotations
@@ -81,28 +79,6 @@ def list_others(labels, rows, i, cost):
         cost.terms[3, n_terms] = n_seen
         n_terms += 1
     return n_terms
-
-
-@jit
-def add_gradients(labels, rows, x_labels, x_rows, own, gradients, slope, parameter):
-    """Add what the objects of a block contribute to the gradients of a few: ``gradients (r, K)``.
-
-    labels (block rows, M), rows (block rows, K) float64; x_labels (r, M), x_rows (r, K) float64: the few
-    objects, ``own (r,)`` their rows in the block, which are left out, or any other number.
-    """
-    for j in range(labels.shape[0]):
-        for e in range(x_labels.shape[0]):
-            if own[e] == j:
-                continue
-            n_agree, n_seen = compare_rows(x_labels[e], labels[j])
-            if n_seen == 0:
-                continue
-            p = 0.0
-            for k in range(rows.shape[1]):
-                p += x_rows[e, k] * rows[j, k]
-            rise = n_seen * slope(n_agree / n_seen, p, parameter)
-            for k in range(rows.shape[1]):
-                gradients[e, k] += rise * rows[j, k]
 
 
 @leaf

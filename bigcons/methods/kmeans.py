@@ -180,11 +180,6 @@ class LabelKMeans(ChoosingClusterer, SpectrallyStarted, AssignmentClusterer):
         if self.encode != "coassoc":
             super()._solve_surveyed(ensemble, engine, seed, out, survey)
             return
-        if self._start is not None:
-            raise InvalidInputError(
-                "encode='coassoc' does not start from an earlier consensus; use encode='onehot'.",
-                parameter="start",
-            )
         if self._weights is not None:
             raise InvalidInputError(
                 "weights do not apply to encode='coassoc'; leave them out, or use encode='onehot'.",

@@ -50,7 +50,6 @@ from bigcons.overlaps.tree import (
 from bigcons.progress import expect_steps
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import (
-    ContinuingClusterer,
     MethodInfo,
     ResumingClusterer,
     SoftPredictingClusterer,
@@ -61,7 +60,6 @@ from bigcons.solving.passes import Iterate, Run, Stats, Step, add_stats, open_wo
 from bigcons.solving.results import Found, Results, by_size
 from bigcons.solving.starts import Counts
 from bigcons.solving.survey import Survey, take_survey, warn_of_dissent
-from bigcons.stores.aligning import Start
 from bigcons.stores.clusters import TRUST_ROW, least_objects
 from bigcons.stores.ensemble import Ensemble
 
@@ -193,12 +191,6 @@ def cut_sample(
     return None, cut.tree
 
 
-def of_earlier(earlier: Start, run: Run) -> First:
-    """Return that all objects begin in the clusters of an earlier consensus."""
-    begin_in(earlier.clusters, run)
-    return None, None
-
-
 def begin_in(clusters: np.ndarray, run: Run) -> None:
     """Write the clusters (n,) in which objects begin."""
     for block in run.blocks:
@@ -242,7 +234,7 @@ def survey_for_tree(
     return survey, survey.is_fine(ensemble, n_clusters, FEWEST_LABELS)
 
 
-class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, ContinuingClusterer):
+class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     """Merge small groups of objects into a tree, cut it, and place all objects by their labels.
 
     The default method: it has no start to choose, and gives the same answer for every seed as long as the
@@ -343,9 +335,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         sample = None if is_too_fine else Sample(survey.sample, offsets, counts, n_groups=n_groups_for(K))
         choice = self._judge_sample(survey.rows, sample, max(n_groups_for(K), MOST_GROUPS))
         first: Callable[[Run], First]
-        if self._start is not None:
-            first = partial(of_earlier, self._start)
-        elif sample is None:
+        if sample is None:
             check_embedding_plan(type(self).__name__, ensemble, engine, self.memory, GROUPS_PER_CLUSTER * K)
             first = partial(cut_of_all, n_clusters=K, weights=weights, trees=self._trees)
         else:
@@ -420,9 +410,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         n_groups = min(max(n_groups_for(K), MOST_GROUPS), n_rows)
         start = plan_bytes(ensemble, n_rows, n_groups, K)
         passes = MemoryPlan(
-            held=(4 if self._start is None else 8) * n
-            + (n * (8 + result) if in_memory else 0)
-            + (4 * state + tables + sample),
+            held=4 * n + (n * (8 + result) if in_memory else 0) + (4 * state + tables + sample),
             per_block=block_label_bytes(ensemble) + rows * (16 + 2 * result) + 2 * state,
             per_result=state + rows * ((result if in_memory else 0) + 8),
         )

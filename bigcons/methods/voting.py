@@ -9,7 +9,6 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from bigcons.coassociation import dense
-from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, one_thread, stop_if_cancelled
 from bigcons.kernels.cluster_tables import mark_majorities
 from bigcons.memory import MOST_BYTES
@@ -358,12 +357,6 @@ class IPC(VotingClusterer):
         if complete or self.normalize == "all":
             super()._solve_surveyed(ensemble, engine, seed, out, survey)
             return
-        if self._start is not None:
-            raise InvalidInputError(
-                "IPC of missing labels with normalize='observed' does not start from an earlier consensus; "
-                "use normalize='all', or IPVC.",
-                parameter="start",
-            )
         check_matrix_plan(
             "IPC with normalize='observed'",
             engine,

@@ -365,9 +365,7 @@ class ChoosingClusterer(ConsensusClusterer):
     @contextmanager
     def _n_clusters_chosen(self, ensemble: Ensemble, engine: Engine, seed: int) -> Iterator[None]:
         asked: Any = self.n_clusters
-        if isinstance(asked, str) and self._start is not None:
-            self.n_clusters = self._start.n_clusters
-        elif isinstance(asked, str):
+        if isinstance(asked, str):
             weights = getattr(self, "weights", None)
             weights = None if isinstance(weights, str) else weights
             found = search(ensemble, engine, seed, weights=weights, memory=self.memory)

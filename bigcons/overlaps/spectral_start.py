@@ -25,8 +25,6 @@ from bigcons.overlaps.embedding import (
 )
 from bigcons.overlaps.incidence import check_overlaps_plan
 from bigcons.seeding import generator
-from bigcons.solving.assignment import count_given
-from bigcons.solving.estimator import ContinuingClusterer
 from bigcons.solving.pass_clusterer import PassClusterer
 from bigcons.solving.passes import Run, Stats, add_stats
 from bigcons.solving.starts import BestOfStarts, CountedProblem, CountedStart, Counts, Problem
@@ -88,14 +86,10 @@ def count_nearest(
     return stats["counts"], stats["sizes"]
 
 
-class SpectrallyStarted(PassClusterer, ContinuingClusterer):
+class SpectrallyStarted(PassClusterer):
     """Base of the methods that start from the embedding where a sample says too little."""
 
     def _starts(self, problem: Problem, ensemble: Ensemble, engine: Engine, survey: Survey) -> BestOfStarts:
-        if self._start is not None and isinstance(problem, CountedProblem):
-            return CountedStart(
-                problem, partial(count_given, self._start.clusters, self._start.n_clusters, self._weights)
-            )
         from_partitions = all(getattr(self, name, way) == way for name, way in FROM_PARTITIONS.items())
         if not (
             isinstance(problem, CountedProblem)

@@ -44,7 +44,6 @@ from bigcons.solving.placing import Placed, PlaceTask, place_features, tables_of
 from bigcons.solving.results import TINY, Found, Results, Use, count_clusters
 from bigcons.storage.checkpoint import differences
 from bigcons.storage.commit import is_store, refuse_existing, refuse_other, refuse_source
-from bigcons.stores.aligning import Start
 from bigcons.stores.clusters import ClusterTree, NClustersChoice, Trust, cluster_rows
 from bigcons.stores.consensus import (
     OF_SIZES,
@@ -126,8 +125,6 @@ class ConsensusClusterer(Estimator):
     objective_: float
     n_passes_: int
 
-    _start: Start | None = None
-    """During a fit, the clusters to start from."""
     _is_limit: bool = False
     """Whether ``n_clusters`` is a limit, below which the method itself finds the number."""
     _chooses: ClassVar[bool] = False
@@ -158,7 +155,6 @@ class ConsensusClusterer(Estimator):
         id: Column | None = None,
         columns: Columns | None = None,
         drop: Columns | None = None,
-        start: Any = None,
     ) -> Self:
         """Find the consensus of ``x``; ``y`` is ignored, for scikit-learn's signature.
 
@@ -169,14 +165,6 @@ class ConsensusClusterer(Estimator):
         ``memberships_`` is a dask array that reads it. Repeating the call continues an interrupted run and
         finds the result of a finished one; with other parameters or labels it is refused. ``overwrite``
         starts anew and replaces the store once the new one is complete.
-
-        ``start`` is an earlier consensus of some of these objects, as ``old`` of `bigcons.match`, such as
-        that of the ensemble before objects or partitions were appended. The solve starts from its clusters
-        instead of those that it would find itself, whatever ``n_init`` and ``init``, and they keep their
-        numbers; ``n_clusters`` is theirs, or "auto". `bigcons.match` tells how many objects have moved.
-        Objects are counted in its clusters in one pass, which is all that the tree does before results; the
-        passes of other methods follow, so that the time is about that of a solve without it. Methods without
-        ``partial_fit`` refuse it.
         """
         path = out if out is not None else self.out
         check_flag("overwrite", overwrite)
@@ -198,7 +186,6 @@ class ConsensusClusterer(Estimator):
                     "bigcons methods)",
                 )
             self._check_n_clusters(self.n_clusters, ensemble.n_objects)
-            self._start = None if start is None else self._checked_start(start, ensemble)
             for name in [name for name in vars(self) if name.endswith("_")]:
                 delattr(self, name)  # results of an earlier fit
             self._trust: Trust | Consensus | None = None
@@ -227,31 +214,7 @@ class ConsensusClusterer(Estimator):
             else:
                 with self._n_clusters_chosen(ensemble, engine, seed):
                     self._solve(ensemble, engine, seed, output)
-            self._start = None
         return self
-
-    def _checked_start(self, start: Any, ensemble: Ensemble) -> Start:
-        """Return the clusters to start from; refuse them if the method cannot, or has another number."""
-        name = type(self).__name__
-        if not isinstance(self, ContinuingClusterer):
-            raise InvalidInputError(
-                f"{name} does not start from an earlier consensus; fit it without start, and compare the two "
-                "by bigcons.match.",
-                parameter="start",
-            )
-        if start is self and ensemble.n_partitions < self.n_features_in_:
-            raise InvalidInputError(
-                f"the ensemble has n_partitions={ensemble.n_partitions} but {self.n_features_in_} were "
-                "fitted; give them and the new ones, or a consensus as start of fit."
-            )
-        found, asked = Start.of(start, ensemble), self.n_clusters
-        if asked not in (AUTO, found.n_clusters):
-            raise InvalidInputError(
-                f"n_clusters={asked} but start has {found.n_clusters} clusters; give that number, or 'auto', "
-                "or fit without start.",
-                parameter="n_clusters",
-            )
-        return found
 
     def check_plan(self, ensemble: PlannedEnsemble, out: str | os.PathLike[str]) -> None:
         """Raise what ``fit(out=out)`` of an ensemble of this shape would raise before it reads a label.
@@ -386,14 +349,13 @@ class ConsensusClusterer(Estimator):
         the support of clusters by a sample ``judged``; or it is found by ``read``, and ``tables`` gives the
         rest of `Trust`.
 
-        Clusters are published largest first: see `Results`; from a start, by its numbers. Cluster k is
+        Clusters are published largest first: see `Results`. Cluster k is
         number ``self._order[k]`` of the method, which brings what else it shows by cluster into this order.
         """
         self._n_columns: int = n_clusters or self.n_clusters
         results = Results(
             *(ensemble, unlabeled, self._n_columns, self.info.soft, read, engine or SerialEngine()),
-            np.arange(self._n_columns) if order is None or self._start is not None else order,
-            sorts=self._start is None,
+            np.arange(self._n_columns) if order is None else order,
             trusted=tables is not None,
             add=add,
         )
@@ -544,7 +506,6 @@ class ConsensusClusterer(Estimator):
             "seed": seed,
             "labels": ensemble.digest(),
             **({} if ids is None else {"ids": ids.facts.in_words}),
-            **({} if self._start is None else {"start": self._start.in_words}),
         }
 
     def _provenance(self, output: Output) -> dict[str, Any]:
@@ -578,17 +539,6 @@ class ConsensusClusterer(Estimator):
             return {"text/plain": repr(self), "text/html": self._repr_html_()}
         shown: dict[str, str] = draw(**options)
         return shown
-
-
-class ContinuingClusterer(ConsensusClusterer):
-    """Base of the methods that can start from the clusters of an earlier consensus."""
-
-    def partial_fit(self, x: Any, y: object = None, **options: Any) -> Self:
-        """Find the consensus of ``x``, the fitted ensemble that has grown, from the last consensus.
-
-        As ``fit`` with that as ``start``; the first time, as ``fit``, which takes the options.
-        """
-        return self.fit(x, y, start=self if hasattr(self, "labels_") else None, **options)
 
 
 class PredictingClusterer(ConsensusClusterer):
@@ -756,8 +706,7 @@ class PredictingClusterer(ConsensusClusterer):
         if facts["labels"] != ensemble.digest() or facts["method"] != type(self).__name__:
             raise InvalidInputError(
                 f"{consensus.path} is of another ensemble than {ensemble.path or 'the one in memory'}; give "
-                "the one that it was solved from or, where that has grown since, a consensus solved anew, "
-                f"such as by --start {consensus.path}."
+                "the one that it was solved from or, where that has grown since, a consensus solved anew."
             )
         self._recoding, self._generator = Recoding(ensemble), ensemble.generator
         self._n_columns, self._found_at = consensus.n_clusters, None

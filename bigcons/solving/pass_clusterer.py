@@ -164,10 +164,7 @@ class PassClusterer(ResumingClusterer):
         n_sampled = start_rows(ensemble, K)
         sample = label_bytes(ensemble, n_sampled)
         passes = MemoryPlan(
-            held=(4 if self._start is None else 8) * n
-            + (n * (2 * carried + results) if in_memory else 0)
-            + 4 * state
-            + sample,
+            held=4 * n + (n * (2 * carried + results) if in_memory else 0) + 4 * state + sample,
             per_block=block_label_bytes(ensemble) + rows * (2 * carried + 2 * results + 8) + 2 * state,
             per_result=state + rows * ((results if in_memory else 0) + 8),
         )

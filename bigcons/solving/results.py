@@ -60,8 +60,6 @@ class Results:
     without objects are the last columns of the memberships. The label of an object is that of its largest
     membership; of equal ones the first, which is that of the larger cluster.
 
-    From an earlier consensus, clusters keep the numbers that they have there.
-
     Where sizes do not fall in the order that is expected, results in memory are put into order there, and
     stored ones are computed and written once more: a task that put rows of the store into order would do so
     twice if it ran twice, as a task does whose worker was lost.
@@ -78,8 +76,6 @@ class Results:
     engine: Engine
     order: np.ndarray
     """(n_clusters,) int64: the method's number of each cluster, at first in the order that is expected."""
-    sorts: bool = True
-    """Whether clusters are numbered by size; else ``order`` stays."""
     trusted: bool = False
     """Whether ``read`` says how far to trust the labels."""
     add: Callable[[Any, Any], Any] | None = None
@@ -155,7 +151,7 @@ class Results:
 
         They fall at once unless objects with equal memberships move.
         """
-        if not self.sorts or not (np.diff(self.sizes) > 0).any():
+        if not (np.diff(self.sizes) > 0).any():
             return None
         order = by_size(self.sizes)
         self.order, self.sizes = self.order[order], np.zeros_like(self.sizes)

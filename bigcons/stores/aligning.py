@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -31,36 +30,6 @@ def whole_labels_of(found: Any, name: str) -> LabelColumn:
             f"the {name} labels are text, such as {column.values[0]!r}; give whole numbers.", parameter=name
         )
     return column
-
-
-class Start(NamedTuple):
-    """The clusters of an earlier consensus, by the objects of an ensemble that is solved from them."""
-
-    clusters: np.ndarray
-    """(n_objects,) int32, -1 of objects that had none."""
-    n_clusters: int
-    """The number of clusters of the consensus, those without objects included."""
-
-    @classmethod
-    def of(cls, found: Any, ensemble: Ensemble) -> Start:
-        """Return the clusters of a consensus, its objects joined to those of the ensemble as by `match`.
-
-        ``found`` is as there. Memory: its labels, and the ids of both.
-        """
-        if isinstance(found, (str, os.PathLike)):
-            found = Consensus.open(found)
-        column = whole_labels_of(found, "start")
-        given = found.n_clusters if isinstance(found, Consensus) else getattr(found, "_n_columns", 0)
-        n_clusters = max(int(column.values[-1]) + 1, int(given))
-        codes = column.codes(0, column.n_objects)
-        before = np.append(np.where(codes < 0, -1, column.values[codes]), -1).astype(np.int32)
-        rows = _rows_before(ensemble, found, ensemble.n_objects, column.n_objects)
-        return cls(before[rows], n_clusters)
-
-    @property
-    def in_words(self) -> str:
-        """What identifies the clusters."""
-        return f"{self.n_clusters} clusters, crc {zlib.crc32(self.clusters.astype('<i4').tobytes()):08x}"
 
 
 def align(ensemble: Ensemble, found: Any) -> Content:

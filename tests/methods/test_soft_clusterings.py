@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigcons import METHODS, PCC, Ensemble, PairTable
-from bigcons.coassociation import count, dense, sample
-from bigcons.coassociation.factorized import add_sums, agreement_sums
+from bigcons import METHODS, Ensemble
+from bigcons.coassociation import count, dense
 from bigcons.errors import InvalidInputError, SoftEnsembleError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.kernels.soft import add_soft_overlaps, sum_soft_votes
-from bigcons.methods.pcc.all_pairs import apply_part, measure_block, update_block
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps.incidence import cluster_sizes, fold_overlaps
 from tests.naive import hypergraph as noisy
@@ -25,7 +23,7 @@ WEIGHTS = np.array([1, 2, 0, 1, 3, 1, 1, 0.5])
 TAKING = [name for name, cls in METHODS.items() if cls.info.soft_input]
 
 SOLVES = {
-    **{name: (name, {}) for name in TAKING if name not in ("pcc", "hgpa")},
+    **{name: (name, {}) for name in TAKING if name != "hgpa"},
     "hgpa": ("hgpa", {"objective": "laplacian"}),
     "cspa all": ("cspa", {"normalize": "all"}),
     "hgpa size": ("hgpa", {"objective": "laplacian", "edge_weight": "size"}),
@@ -179,8 +177,6 @@ def test_methods_of_labels__refuse_memberships_in_one_line(planted, name):
         ("hbgf", {"partitioner": "metis"}),
         ("hgpa", {"objective": "km1"}),
         ("mcla", {"union": "observed"}),
-        ("pcc", {"divergence": "kl"}),
-        ("pcc", {"weights": "entropy"}),
     ],
 )
 def test_variants_of_labels__refuse_memberships_in_one_line(planted, name, parameters):
@@ -188,71 +184,6 @@ def test_variants_of_labels__refuse_memberships_in_one_line(planted, name, param
     with pytest.raises(InvalidInputError) as refusal:
         METHODS[name](K, random_state=0, **parameters).fit(ensemble)
     assert "\n" not in str(refusal.value)
-
-
-def objective_of(n_agree, n_seen, memberships):
-    """Return the squared divergence over all pairs that a partition sees."""
-    i, j = np.triu_indices(len(n_agree), 1)
-    i, j = i[n_seen[i, j] > 0], j[n_seen[i, j] > 0]
-    joined = (memberships[i].astype(float) * memberships[j]).sum(axis=1)
-    return (n_seen[i, j] * (n_agree[i, j] / n_seen[i, j] - joined) ** 2).sum()
-
-
-@given(soft_ensembles(), st.integers(0, 99), st.floats(0.1, 1.0))
-def test_all_pairs__sums_and_steps_are_those_of_every_pair(tables, seed, length):
-    rng, ensemble = np.random.default_rng(seed), Ensemble.from_memberships(tables)
-    rows, offsets = ensemble.read(0, ensemble.n_objects), ensemble.offsets
-    n_agree, n_seen = (counts.astype(float) for counts in dense(ensemble))
-    constant = np.divide(n_agree**2, n_seen, out=np.zeros(n_seen.shape), where=n_seen > 0)
-    constant = constant[np.triu_indices(len(rows), 1)].sum()
-    before = rng.dirichlet(np.ones(3), len(rows)).astype(np.float32)
-    sums = agreement_sums(rows, offsets, before)
-    assert sums.objective + constant == pytest.approx(objective_of(n_agree, n_seen, before), abs=1e-4)
-    change, after = update_block(sums, offsets, 0.0, 1.0, rows, before)
-    part = apply_part(sums, change.sums, measure_block(sums, offsets, rows, before, after), length)
-    between = before + np.float64(length) * (after.astype(float) - before)
-    assert part.objective + constant == pytest.approx(objective_of(n_agree, n_seen, between), abs=1e-4)
-    reached = add_sums(change.sums, sums).objective
-    assert reached + constant == pytest.approx(objective_of(n_agree, n_seen, after), abs=1e-4)
-    assert reached <= sums.objective + 1e-9
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [{}, {"weights": WEIGHTS}, {"pairs": "dense"}, {"pairs": "dense", "divergence": "kl"}],
-    ids=["all", "weighted", "dense", "kl"],
-)
-def test_pcc__takes_the_expected_agreement(planted, parameters):
-    n = 120 if "divergence" in parameters else 300  # few, for the heap takes a step at a time
-    truth, labels = (rows[:n] for rows in planted)
-    parameters = {"tol": 1e-2, "random_state": 0, **parameters}
-    hard = PCC(K, **parameters).fit(labels)
-    same = PCC(K, **parameters).fit(Ensemble.from_memberships(one_hot(labels)))
-    np.testing.assert_array_equal(same.memberships_, hard.memberships_)
-    ensemble = Ensemble.from_memberships(blurred(labels, 0.1, 2))
-    soft = PCC(K, **parameters).fit(ensemble)
-    assert hasattr(hard, "trust_")
-    assert not hasattr(soft, "trust_")  # which is of labels only
-    assert adjusted_rand(truth, soft.labels_) > adjusted_rand(truth, hard.labels_) - 0.05
-    if parameters.get("divergence") == "kl":
-        with pytest.raises(SoftEnsembleError):
-            soft.predict(ensemble)
-    else:
-        assert (soft.predict(ensemble) == soft.labels_).mean() > 0.97
-
-
-def test_pcc__places_objects_without_a_sampled_pair_by_their_memberships(planted):
-    truth, labels = planted
-    ensemble = Ensemble.from_memberships(blurred(labels, 0.1, 2))
-    pairs = sample(ensemble, per_object=30, random_state=0)
-    i, j, n_agree, n_seen = pairs.edges()
-    kept = (i > 9) & (j > 9)
-    fewer = PairTable.from_arrays(i[kept], j[kept], n_agree[kept], n_seen[kept], n_objects=300)
-    model = PCC(K, pairs=fewer, tol=1e-2, random_state=0).fit(ensemble)
-    assert adjusted_rand(truth, model.labels_) > 0.85
-    with pytest.raises(InvalidInputError) as refusal:
-        PCC(K, pairs=fewer, divergence="kl", random_state=0).fit(ensemble)
-    assert refusal.value.parameter == "pairs"
 
 
 def test_page_of_methods__names_those_that_take_memberships():

@@ -14,10 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigcons import IVC, METHODS, PCC, Consensus, Ensemble
-from bigcons.coassociation.factorized import agreement_sums
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, SuspiciousLabelsWarning, UnlabeledObjectsWarning
-from bigcons.methods.pcc.all_pairs import BySquares
 from bigcons.metrics import matching_accuracy
 from tests.support.strategies import label_matrices
 
@@ -138,24 +136,6 @@ def test_predict__of_a_method_without_memberships_stores_labels_alone(
 def test_predict__another_number_of_partitions_is_refused(model: PCC, halves: tuple[np.ndarray, ...]) -> None:
     with pytest.raises(InvalidInputError, match="n_partitions=39 but 40 were fitted"):
         model.predict(halves[1][:, :39])
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:PCC stopped at max_iter:bigcons.errors.ConvergenceWarning")
-@pytest.mark.parametrize(("n_objects", "missing", "pairs"), [(1000, 0.5, "all"), (500, 0.0, "dense")])
-def test_predict_proba__places_by_the_divergence_of_the_model(
-    n_objects: int, missing: float, pairs: str
-) -> None:
-    """Fitted objects come back to where they were, but for what they add; the squared divergence is off."""
-    labels = planted_ensemble(n_objects, 40, missing=missing, random_state=1)[0].read(0, n_objects)
-    model = PCC(4, divergence="kl", pairs=pairs, tol=1e-5, random_state=0).fit(labels)
-    own = np.abs(model.predict_proba(labels) - model.memberships_).mean()
-    recoded = Ensemble.from_labels(labels)
-    rows = recoded.read(0, n_objects)
-    squared = BySquares(agreement_sums(rows, recoded.offsets, model.memberships_), recoded.offsets)
-    other = np.abs(squared(rows) - model.memberships_).mean()
-    assert own < other / 2
-    assert (model.predict(labels) == model.labels_).mean() > 0.97
 
 
 # Methods that label objects by a table of base clusters

@@ -12,6 +12,7 @@ from bigcons.divergences import resolve_divergence
 from bigcons.execution.engine import SerialEngine
 from bigcons.memory import row_blocks
 from bigcons.methods.pcc.all_pairs import AllPairs, Solved, solve_sample
+from bigcons.methods.pcc.every_pair import Pairwise
 from bigcons.methods.pcc.pairs import (
     BlockedPairs,
     FirstRows,
@@ -20,7 +21,6 @@ from bigcons.methods.pcc.pairs import (
     cut_blocks,
     read_across,
 )
-from bigcons.methods.pcc.prototypes import Pairwise, Prototypes
 from bigcons.overlaps.tree import Groups, n_groups_for
 from bigcons.solving.passes import Run, as_history, run_passes
 from bigcons.solving.survey import take_survey
@@ -72,17 +72,15 @@ def from_sample(n_clusters, n_init=2, **how):
 
 def solve_all(
     x, n_clusters, begin, divergence="l2", *, max_passes=100, tol=3e-5, seed=0, engine=None, arrays=None,
-    snapshots=None, n_prototypes=None, n_sampled=400,
+    snapshots=None, n_sampled=400,
 ):  # fmt: skip
-    """Solve all pairs: by sums, or another divergence pair by pair, or by prototypes if a number is given."""
+    """Solve all pairs: by sums, or another divergence pair by pair."""
     ensemble, engine = x if isinstance(x, Ensemble) else Ensemble.from_labels(x), engine or SerialEngine()
     survey = take_survey(ensemble, engine, seed, n_sampled)
     run = Run(ensemble, engine, seed, max_passes, tol, survey.sample, snapshots=snapshots)
     run.arrays = arrays or run.arrays
     divergence = resolve_divergence(divergence)
-    if n_prototypes is not None:
-        method = Prototypes(divergence, n_prototypes, survey.mean_weight, begin)
-    elif divergence.label == "l2":
+    if divergence.label == "l2":
         method = AllPairs(ensemble.offsets, n_clusters, survey.n_seen, begin)
     else:
         method = Pairwise(n_clusters, divergence, survey.mean_weight, begin)

@@ -31,23 +31,20 @@ from bigcons.coassociation.factorized import (
     add_sums,
     agreement_sums,
     in_order,
-    kernels_for,
     no_sums,
 )
 from bigcons.divergences import Divergence
 from bigcons.execution.engine import Engine, stop_if_cancelled
+from bigcons.kernels import all_pairs as kernel
 from bigcons.memory import LABELS_TOGETHER, N_SAMPLED, Block
 from bigcons.metrics.clusterings import entropies_of_table
-from bigcons.metrics.confidence import Placement
 from bigcons.overlaps.tree import Sample, n_groups_for, plan_bytes
 from bigcons.progress import progress
 from bigcons.seeding import generator
-from bigcons.solving.assignment import count_given
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
 from bigcons.solving.output import Output
 from bigcons.solving.passes import Iterate, Record, Run, Step, run_passes
 from bigcons.solving.survey import Survey, mean_pair_weight
-from bigcons.stores.aligning import Start
 from bigcons.stores.clusters import TRUST_ROW
 from bigcons.stores.ensemble import Ensemble
 from bigcons.tables.labels import observed
@@ -113,7 +110,7 @@ def update_block(
     # the heaviest clusters first, so that objects need few of the first ones
     order = np.argsort(-sums.S[:, :K].sum(axis=0), kind="stable")
     S, T = in_order(sums.S, sums.T, order)
-    kernels_for(labels).sweep(
+    kernel.sweep(
         *(labels, offsets, sums.partition_weights, S, T, order, updated if is_new else memberships, updated),
         *(threshold, relaxation, is_new, totals),
     )
@@ -154,7 +151,7 @@ def measure_block(
     """Return a block's terms of the line search between the memberships ``before`` and ``after``."""
     found = StepSums(np.zeros_like(sums.T), np.zeros(6))
     counted = sums.partition_weights
-    kernels_for(labels).measure_step(labels, offsets, counted, before, after, *found)
+    kernel.measure_step(labels, offsets, counted, before, after, *found)
     return found
 
 
@@ -346,6 +343,23 @@ class BySquares:
         return update_block(self.sums, self.offsets, 0.0, 1.0, labels)[1]
 
 
+def placer_of(run: Run, read: Callable[[Block], np.ndarray], left_out: np.ndarray | None = None) -> BySquares:
+    """Return the placement of further objects by all but the sorted ``left_out``; one more pass.
+
+    ``run`` is over the labels, and ``read`` gives the memberships of a block. It is by the squared
+    divergence, whatever the fit was by.
+    """
+    offsets = run.data.offsets
+
+    def sum_solved(block: Block) -> AgreementSums:
+        labels, memberships = run.data.read(block.start, block.stop), read(block)
+        if left_out is not None and (rows := block.rows_of(left_out)).size:
+            labels, memberships = np.delete(labels, rows, axis=0), np.delete(memberships, rows, axis=0)
+        return agreement_sums(labels, offsets, np.ascontiguousarray(memberships))
+
+    return BySquares(run.fold(sum_solved, add_sums), offsets)
+
+
 # The start on a sample
 
 
@@ -474,8 +488,8 @@ class Solution(NamedTuple):
     """Where the passes ended."""
     gap: float
     converged: bool
-    placer: Callable[[np.ndarray], np.ndarray] | None
-    """Gives the memberships of new objects; None if they cannot be placed."""
+    placer: BySquares
+    """Gives the memberships of new objects."""
     attributes: dict[str, Any]
     """Further results of the fit."""
 
@@ -492,8 +506,6 @@ class Variant(ABC):
     n_init: int
     weights: Weights | str | None
     memory: str | float | None
-    earlier: Start | None
-    """Clusters to start from."""
 
     kind: ClassVar[str]
     instead: ClassVar[str | None] = None
@@ -510,14 +522,9 @@ class Variant(ABC):
         return N_SAMPLED
 
     def begin(self, sample: Sample, weights: Weights | None, more: np.ndarray, run: Run) -> Solved:
-        """Solve the sample of a run over the labels, from clusters of its tree or of an earlier consensus."""
-        K, n_init = self.n_clusters, self.n_init
-        if self.earlier is None:
-            clusters = sample.groups(n_groups_for(K)).cut(K).of_objects
-        else:
-            counts, n_init = count_given(self.earlier.clusters, K, weights, run), 1
-            clusters = Placement.of(*counts, run.data.offsets, weights).place(run.sample, None).clusters
-        return solve_sample(run, clusters, K, n_init, weights, more)
+        """Solve the sample of a run over the labels, from clusters of its tree."""
+        clusters = sample.groups(n_groups_for(self.n_clusters)).cut(self.n_clusters).of_objects
+        return solve_sample(run, clusters, self.n_clusters, self.n_init, weights, more)
 
     def statistics_bytes(self, ensemble: Ensemble) -> int:
         """Return the size of what a block reports of a pass, or of placing objects: the sums."""
@@ -532,9 +539,7 @@ class Variant(ABC):
         """Return the memory plan; ``in_memory``: whether memberships are held rather than stored."""
         n, K, rows = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows
         n_sampled, statistics = min(n, N_SAMPLED), self.statistics_bytes(ensemble)
-        held = (4 if self.earlier is None else 8) * n + (
-            4 * self.n_generations * n * K + TRUST_ROW.itemsize * n if in_memory else 0
-        )
+        held = 4 * n + (4 * self.n_generations * n * K + TRUST_ROW.itemsize * n if in_memory else 0)
         held += n * ensemble.row_bytes if keeps_labels(ensemble, engine) else 0
         # of the sample: its incidence matrix, overlaps and groups, and a start; or what its judgment takes
         square = min(n_sampled, ensemble.n_base_clusters)
@@ -571,8 +576,8 @@ class Squares(Variant):
 
     def n_sampled(self, ensemble: Ensemble) -> int:
         """Return how many objects are sampled: those of the starts, or more that the best is extended to."""
-        n_labels = ensemble.n_base_clusters if ensemble.is_soft else ensemble.n_partitions
-        return max(N_SAMPLED, min(max(SAMPLE, ensemble.n_objects // SHARE), LABELS_TOGETHER // n_labels))
+        most = LABELS_TOGETHER // ensemble.n_partitions
+        return max(N_SAMPLED, min(max(SAMPLE, ensemble.n_objects // SHARE), most))
 
     def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
         """Solve, given a run over the labels."""

@@ -1,7 +1,7 @@
 """The PCC estimator: from parameters to a variant, and from its solution to results.
 
 All pairs by the squared divergence are solved exactly by sums (`all_pairs`), by other divergences pair by
-pair or by prototypes (`prototypes`); listed pairs by a heap in memory, or block by block (`pairs`). `TAKES`
+pair (`every_pair`); listed pairs by a heap in memory, or block by block (`pairs`). `TAKES`
 has which parameter applies to which.
 """
 
@@ -22,7 +22,6 @@ from bigcons.errors import (
     InvalidInputError,
     MemoryBudgetError,
     OversegmentationWarning,
-    SoftEnsembleError,
     UndersegmentationWarning,
     warn_user,
 )
@@ -42,15 +41,14 @@ from bigcons.methods.pcc.all_pairs import (
     packed_sums,
     unpacked_sums,
 )
+from bigcons.methods.pcc.every_pair import EveryPair
 from bigcons.methods.pcc.pairs import DENSE, PAPER, Blocked, Heap, n_pair_ends
-from bigcons.methods.pcc.prototypes import ByGroups, EveryPair
 from bigcons.metrics.confidence import can_weigh
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.tree import FEWEST_LABELS, Sample, n_groups_for
 from bigcons.progress import expect_steps
 from bigcons.seeding import SeedLike, draw_rows
 from bigcons.solving.estimator import (
-    ContinuingClusterer,
     MethodInfo,
     ResumingClusterer,
     SoftPredictingClusterer,
@@ -63,7 +61,7 @@ from bigcons.stores.pairs import PairTable, pairs_of
 from bigcons.validation import check_choice, check_int, check_number
 
 
-class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, ContinuingClusterer):
+class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     """Probabilistic consensus clustering using evidence accumulation.
 
     Every object gets a membership ``y_i`` on the simplex such that ``y_i.y_j`` explains how often objects
@@ -77,14 +75,13 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
     n_clusters : int or "auto", default=8
         Maximum number of clusters. "auto": by `bigcons.choose_n_clusters`.
     divergence : {"l2", "kl", "exponential"}, "power:<p>" or Divergence, default="l2"
-        Bregman divergence ``d``. Over all pairs "l2" is solved exactly; the others pair by pair for up to
-        2,048 objects, which is exact too, and for more by four prototypes per cluster, at least 16, that
-        stand for all objects.
+        Bregman divergence ``d``. Over all pairs "l2" is solved at any size; the others pair by pair, for up
+        to 2,048 objects.
     pairs : {"all", "dense"}, float, PairTable or path-like, default="all"
         "all": every pair, in one pass over the labels per iteration, without forming any pair. A share such
         as 0.25e-3: that share of the pairs, drawn uniformly. A PairTable or its path: the pairs it holds;
         Parquet is converted first, block by block within ``memory`` unless the heap solves it.
-        "dense": every pair, one by one, for small data. Soft clusterings take "all" with divergence="l2".
+        "dense": every pair, one by one, for small data.
     solver : {"auto", "all", "heap", "blocked"}, default="auto"
         "all" for pairs="all"; for other pairs "heap" (the paper's Algorithm 1 on one core, with the pairs in
         memory) or "blocked" (the same within blocks of objects, on all cores or workers, with the pairs read
@@ -96,8 +93,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
         uniform start of the paper, perturbed because it is a saddle point).
     tol : float, default=3e-4
         Largest KKT gap at convergence, relative to the mean weight ``sum_j N_ij`` of an object. 0 runs to
-        ``max_iter``. With prototypes, passes end when the gap of the grouped problem is below it or a pass
-        lowers the objective by less than ``tol / 1000`` of it.
+        ``max_iter``.
     n_init : int or "auto", default="auto"
         Number of starts, "auto": 8. The first is the clusters of a tree, the others random memberships. All
         are solved on a sample of 2,048 objects; that of the lowest objective is extended to all objects,
@@ -124,24 +120,19 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
     n_clusters_ : number of clusters with at least one object in ``labels_``
     trust_ : how far the labels can be trusted: for every object the ``confidence`` that its label is right,
         and the second most probable cluster; tables of ``clusters`` and ``partitions``: see
-        `bigcons.metrics.trust`. Not of soft clusterings, nor where a table of clusters and base clusters
-        would take 1 GiB
+        `bigcons.metrics.trust`. Not where a table of clusters and base clusters would take 1 GiB
     has_structure_ : whether some number of clusters stands out, None where that is not known: see
         `ConsensusTree`
     weights_ : (n_partitions,) float64, the weights of the partitions; for pairs="all" and "l2"
     objective_ : the objective. For pairs="all" without its constant, which for "l2" is
         ``sum c_ij^2 / N_ij``. With another divergence over all pairs, ``sum c_ij d(1, p_ij) + (N_ij - c_ij)
-        d(0, p_ij)`` by the probabilities ``p_ij``, or those of prototypes; for "kl" this is the negative
-        log-likelihood
-    gap_ : largest relative KKT gap measured, the quantity that ``tol`` bounds. With prototypes over all pairs
-        of 128 random objects: larger than that of the grouped problem
+        d(0, p_ij)`` by the probabilities ``p_ij``; for "kl" this is the negative log-likelihood
+    gap_ : largest relative KKT gap measured, the quantity that ``tol`` bounds
     n_passes_ : number of passes; for the heap, of stretches of steps
-    converged_ : whether ``gap_ <= tol``; with prototypes, whether passes ended before ``max_iter``
+    converged_ : whether ``gap_ <= tol``
     history_ : one list per quantity, with one entry per pass
     start_objectives_ : objective of every start on the sample, that from the tree first; of the uniform
         start, the final one
-    grouped_gap_ : with prototypes, largest gap of the grouped problem, which the passes reduce
-    approximation_error_ : with prototypes, relative error of ``objective_``, from the pairs of 512 objects
 
     Notes
     -----
@@ -154,7 +145,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
     as many clusters as the consensus, it merges clusters; an UndersegmentationWarning says so.
 
     ``predict`` and ``predict_proba`` give each new object its best membership given all fitted objects, over
-    all pairs and by the same divergence. Fitted objects mostly get their own label again, if they were
+    all pairs and by the squared divergence. Fitted objects mostly get their own label again, if they were
     solved over all pairs.
 
     References
@@ -175,9 +166,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
            [0.82, 0.18]], dtype=float32)
     """
 
-    info: ClassVar[MethodInfo] = MethodInfo(
-        "Lourenço et al. 2015", "labels, or sampled pairs", soft=True, soft_input=True
-    )
+    info: ClassVar[MethodInfo] = MethodInfo("Lourenço et al. 2015", "labels, or sampled pairs", soft=True)
 
     def __init__(
         self,
@@ -235,10 +224,9 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
             weights = entropy_weights(survey.sample, ensemble.offsets)
         self._weights = weights
         self._is_limit = False
-        if not ensemble.is_soft:
-            warn_of_fine_labels(survey, K, weights)
-            self._is_limit = warn_of_coarse_labels(ensemble, K, weights)
-            warn_of_dissent(survey, ensemble, given, "leave them out")
+        warn_of_fine_labels(survey, K, weights)
+        self._is_limit = warn_of_coarse_labels(ensemble, K, weights)
+        warn_of_dissent(survey, ensemble, given, "leave them out")
         counts = None if weights is None else weights.partitions
         sample = Sample(survey.sample, ensemble.offsets, counts, n_groups=n_groups_for(K))
         judged = None if survey.is_fine(ensemble, K, FEWEST_LABELS) else sample
@@ -264,7 +252,7 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
             self.start_objectives_: list[float] = at.start_objectives or [self.objective_]
             for name, value in solution.attributes.items():
                 setattr(self, name, value)
-            self._placing: Callable[[np.ndarray], np.ndarray] | None = solution.placer
+            self._placing: BySquares = solution.placer
             share = engine if out is not None else local_engine(engine)  # rows in memory need no workers
             trust = engine if trusts else None
             self._publish(
@@ -274,13 +262,10 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer, Continu
             )
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
-        if self._placing is None:
-            what = f"predict of PCC with divergence={self.divergence!r}"
-            raise SoftEnsembleError(what, "divergence='l2', for memberships")
         return self._placing
 
-    def _placing_parts(self) -> dict[str, np.ndarray] | None:
-        return packed_sums(self._placing.sums) if isinstance(self._placing, BySquares) else None
+    def _placing_parts(self) -> dict[str, np.ndarray]:
+        return packed_sums(self._placing.sums)
 
     def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
         sums = unpacked_sums(parts, ensemble.offsets, n_clusters)
@@ -361,15 +346,11 @@ EVERY, ON_PAIRS = (SQUARES, DIVERGENCES, HEAP, BLOCKED), (HEAP, BLOCKED)
 
 TAKES: dict[str, Takes] = {
     "n_init": Takes(dict.fromkeys(EVERY, "8"), "a start other than that of max_iter='paper'"),
-    "start": Takes(dict.fromkeys(EVERY, "yes"), "a start other than that of max_iter='paper'"),
     "max_iter": Takes({**dict.fromkeys(EVERY, "100 passes"), HEAP: "10 n K steps"}, ""),
     "max_iter='paper'": Takes({HEAP: "n K steps"}, "solver='heap'"),
     "weights": Takes({SQUARES: "yes"}, "pairs='all' and divergence='l2'"),
-    "soft clusterings": Takes(
-        dict.fromkeys((SQUARES, *ON_PAIRS), "yes"), "divergence='l2' or sampled pairs, for memberships"
-    ),
 }
-"""Which parameters and inputs apply to which variants; "PCC in depth" in the documentation shows it."""
+"""Which parameters apply to which variants; "PCC in depth" in the documentation shows it."""
 
 
 def choose_variant(model: Any, ensemble: Ensemble, engine: Engine) -> Variant:
@@ -389,7 +370,7 @@ def choose_variant(model: Any, ensemble: Ensemble, engine: Engine) -> Variant:
     kind, pairs = _choose_class(model, divergence, ensemble)
     if kind is Heap and memory is None and pairs == DENSE:
         memory = DEFAULT_DATA_BYTES  # all pairs as a list
-    asked = (divergence, pairs, max_iter, model.tol, n_starts, counted, memory, model._start)
+    asked = (divergence, pairs, max_iter, model.tol, n_starts, counted, memory)
     variant = kind(model.n_clusters, *asked)
     if (
         kind is Heap
@@ -403,11 +384,10 @@ def choose_variant(model: Any, ensemble: Ensemble, engine: Engine) -> Variant:
             variant = Blocked(model.n_clusters, *asked)
     given = {
         "n_init": n_init != "auto",
-        "start": model._start is not None,
         "max_iter='paper'": max_iter == PAPER,
         "weights": weights is not None,
     }
-    _refuse_others(variant, ensemble, given)
+    _refuse_others(variant, given)
     of_tables = variant.statistics_bytes(ensemble)
     if memory is None and of_tables > DEFAULT_DATA_BYTES:
         raise MemoryBudgetError(
@@ -419,19 +399,12 @@ def choose_variant(model: Any, ensemble: Ensemble, engine: Engine) -> Variant:
     return variant
 
 
-def _refuse_others(variant: Variant, ensemble: Ensemble, given: dict[str, bool]) -> None:
+def _refuse_others(variant: Variant, given: dict[str, bool]) -> None:
     """Refuse parameters that are given but do not apply to the variant, or to each other, by `TAKES`."""
-    if ensemble.is_soft:
-        refused = {
-            f"divergence={variant.divergence.label!r}": variant.kind not in TAKES["soft clusterings"].of,
-            f"weights={variant.weights!r}": isinstance(variant.weights, str),
-        }
-        for what in (what for what, is_refused in refused.items() if is_refused):
-            raise SoftEnsembleError(f"PCC with {what}", TAKES["soft clusterings"].needs)
     is_paper = variant.max_iter == PAPER
     for name in (name for name, is_given in given.items() if is_given):
         takes = TAKES[name]
-        applies = variant.kind in takes.of and not (is_paper and name in ("n_init", "start"))
+        applies = variant.kind in takes.of and not (is_paper and name == "n_init")
         if not applies:
             raise InvalidInputError(
                 f"{name} with pairs={variant.pairs!r}, divergence={variant.divergence.label!r}; it requires "
@@ -467,7 +440,14 @@ def _choose_class(model: Any, divergence: Divergence, ensemble: Ensemble) -> tup
             "use solver='all' with pairs='all', and 'heap' or 'blocked' with sampled or dense pairs."
         )
     if pairs == ALL:
-        return (Squares if divergence.label == "l2" else EveryPair if n <= N_SAMPLED else ByGroups), pairs
+        if divergence.label != "l2" and n > N_SAMPLED:
+            share = min(10 * model.n_clusters / n, 1.0)
+            raise InvalidInputError(
+                f"divergence={divergence.label!r} with pairs='all' compares objects pair by pair, at most "
+                f"{N_SAMPLED:,}, but there are n_objects={n:,}; use a share of the pairs, such as "
+                f"pairs={share:.2g}, or divergence='l2'."
+            )
+        return (Squares if divergence.label == "l2" else EveryPair), pairs
     if asked != "auto":
         return (Heap if asked == HEAP else Blocked), pairs
     if model.max_iter == PAPER or pairs == DENSE:

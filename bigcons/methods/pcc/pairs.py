@@ -32,7 +32,7 @@ import numpy as np
 from bigcons.coassociation import count
 from bigcons.coassociation.sampling import sample_in_memory
 from bigcons.divergences import Divergence
-from bigcons.errors import ConsensusWarning, InvalidInputError, MemoryBudgetError, warn_user
+from bigcons.errors import ConsensusWarning, MemoryBudgetError, warn_user
 from bigcons.execution.engine import Engine, fold, local_engine
 from bigcons.kernels import pair_descent
 from bigcons.kernels.divergences import l2_slope
@@ -47,9 +47,10 @@ from bigcons.methods.pcc.all_pairs import (
     Variant,
     first_rows,
     perturbed_uniform,
+    placer_of,
     softened,
 )
-from bigcons.methods.pcc.prototypes import ByPrototypes, general_search, placer_of
+from bigcons.methods.pcc.every_pair import general_search
 from bigcons.progress import progress
 from bigcons.solving.memory_plan import process_bytes
 from bigcons.solving.output import Output, scratch_place
@@ -59,7 +60,6 @@ from bigcons.storage.interface import Place
 from bigcons.stores.ensemble import Ensemble
 from bigcons.stores.pair_rows import PAIR_BYTES, Rows
 from bigcons.stores.pairs import PairTable, ParquetPairTable
-from bigcons.tables.labels import observed
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
@@ -487,24 +487,12 @@ def isolated_objects(pairs: PairTable) -> np.ndarray:
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def refuse_isolated(ensemble: Ensemble, pairs: PairTable) -> None:
-    """Refuse pairs that lack objects with memberships, which cannot be placed over all pairs."""
-    lost = isolated_objects(pairs)
-    n_lost = int(observed(ensemble.read_rows(lost), ensemble.offsets).any(axis=1).sum())
-    if n_lost:
-        raise InvalidInputError(
-            f"{n_lost} objects are in none of the {pairs.n_pairs} pairs, and PCC cannot place objects by "
-            "memberships; use more pairs.",
-            parameter="pairs",
-        )
-
-
 def place_isolated(
     run: Run,
     read: Callable[[Block], np.ndarray],
     generation: int,
     isolated: np.ndarray,
-    place: BySquares | ByPrototypes,
+    place: BySquares,
 ) -> None:
     """Write a generation of the rows, as ``read`` gives them, with the sorted objects ``isolated`` placed."""
     ensemble, arrays = run.data, run.arrays
@@ -554,11 +542,8 @@ class Listed(Variant):
         ensemble, n, K = run.data, run.data.n_objects, self.n_clusters
         pairs = counted_pairs(self.pairs, ensemble, run.seed, run.engine)
         warn_of_few_pairs(pairs, K)
-        can_place = not ensemble.is_soft or self.divergence.label == "l2"
         with scratch_place(out) as scratch:
             pairs, engine = self.ready(pairs, run.engine, scratch)
-            if not can_place:
-                refuse_isolated(ensemble, pairs)
             near = Neighborhoods.of(pairs, self.blocks(pairs), engine, self.divergence)
             budget = self.memory if self.kind == BLOCKED else None
             left = None if budget is None else max(parse_size(budget) - process_bytes(run.engine), 0)
@@ -568,16 +553,12 @@ class Listed(Variant):
             at = run_passes(over_pairs, method)
             generation = at.generation
             read = partial(read_across, run.arrays, generation, near.blocks)
-            gap, place = at.records[-1]["gap"], None
-            if can_place:
-                isolated = isolated_objects(pairs)
-                if isolated.size:
-                    logger.info("%d objects in no sampled pair are placed over all pairs", isolated.size)
-                    place = placer_of(run, read, self.divergence, isolated)
-                    place_isolated(run, read, generation + 1, isolated, place)
-                    read = partial(run.arrays.read, generation + 1)
-                place = placer_of(run, read, self.divergence, np.empty(0, np.int64))
-            return Solution(read, at, gap, gap <= self.tol, place, {})
+            gap, isolated = at.records[-1]["gap"], isolated_objects(pairs)
+            if isolated.size:
+                logger.info("%d objects in no sampled pair are placed over all pairs", isolated.size)
+                place_isolated(run, read, generation + 1, isolated, placer_of(run, read, isolated))
+                read = partial(run.arrays.read, generation + 1)
+            return Solution(read, at, gap, gap <= self.tol, placer_of(run, read), {})
 
     @abstractmethod
     def ready(self, pairs: PairTable, engine: Engine, scratch: Place) -> tuple[PairTable, Engine]:

@@ -1,4 +1,4 @@
-"""PCC over all pairs, one by one, against its definition; and the exact gap of solves by prototypes."""
+"""PCC over all pairs, one by one, against its definition."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from bigcons import PCC, Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.divergences import resolve_divergence
-from bigcons.errors import ConsensusWarning, ConvergenceWarning
+from bigcons.errors import ConsensusWarning, ConvergenceWarning, InvalidInputError
 from bigcons.kernels import pairwise as kernel
-from bigcons.methods.pcc import prototypes
-from bigcons.methods.pcc.prototypes import LEAST_PART, general_search
-from bigcons.seeding import generator
+from bigcons.methods.pcc import every_pair
+from bigcons.methods.pcc.every_pair import general_search
+from bigcons.metrics import adjusted_rand
 from tests.naive import divergences as naive_divergences
 from tests.naive import pcc as naive
-from tests.naive import prototypes as naive_votes
 from tests.support.pcc import from_sample, solve_all
 from tests.support.strategies import label_matrices
 
@@ -49,7 +48,7 @@ def problems(draw):
     labels = draw(label_matrices(min_objects=2, max_objects=8, max_clusters=3))
     seed, n_clusters = draw(st.integers(0, 2**16)), draw(st.integers(2, 4))
     rows = np.random.default_rng(seed).dirichlet(np.ones(n_clusters), len(labels))
-    return labels, prototypes.exactly((0.95 * rows + 0.05 / n_clusters).astype(np.float32))
+    return labels, every_pair.exactly((0.95 * rows + 0.05 / n_clusters).astype(np.float32))
 
 
 def noisy(n_objects, n_partitions=20, seed=0, noise=0.3):
@@ -79,7 +78,7 @@ def test_evaluate__is_the_objective_and_the_largest_gap(problem, name):
     for start, stop in ((0, 1), (1, len(rows))):
         kernel.evaluate(labels, rows, start, stop, totals, value, slope, parameter)
     pairs = naive.all_pairs(labels)
-    expected = naive_votes.exact_objective(pairs, rows, value_of(name))
+    expected = naive.exact_objective(pairs, rows, value_of(name))
     np.testing.assert_allclose(totals[0], expected, rtol=1e-10, atol=1e-10)
     gap = naive.kkt_gaps(pairs, rows, slope_of(name)).max()
     np.testing.assert_allclose(totals[1], gap, rtol=1e-8, atol=1e-8)
@@ -97,7 +96,7 @@ def test_sweep__leaves_each_object_at_its_optimum(problem, name):
             *(labels, moved, j, updated, -1.0, np.zeros(2), divergence.is_double_convex),
             *(slope, curvature, general_search(divergence), parameter),
         )
-        np.testing.assert_allclose(moved[j], prototypes.exactly(updated)[0], rtol=1e-12)
+        np.testing.assert_allclose(moved[j], every_pair.exactly(updated)[0], rtol=1e-12)
         own = [pair for pair in pairs if j in pair[:2]]
         weight = sum(n_seen for *_, n_seen in own)
         after = naive.objective(own, moved, value_of(name))
@@ -109,31 +108,16 @@ def test_sweep__leaves_each_object_at_its_optimum(problem, name):
                 assert naive.objective(own, other, value_of(name)) >= after - 1e-5 * weight
 
 
-@given(problems(), st.sampled_from(DIVERGENCES))
-@settings(max_examples=20)
-def test_add_gradients__sums_over_blocks_to_the_gradient(problem, name):
-    labels, rows = problem
-    _, slope, _, parameter = resolve_divergence(name).compiled
-    few = np.arange(0, len(rows), 2)
-    found = np.zeros((few.size, rows.shape[1]))
-    for start, stop in ((0, 1), (1, len(rows))):
-        of_block = labels[start:stop], rows[start:stop]
-        kernel.add_gradients(*of_block, labels[few], rows[few], few - start, found, slope, parameter)
-    expected = naive.gradient(naive.all_pairs(labels), rows, slope_of(name))[few]
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
-
-
 @pytest.mark.parametrize("divergence", ["kl", "power:1.5"])
 def test_fit__of_few_objects_reports_the_exact_gap(divergence):
     labels = noisy(60)
     model = quiet(PCC(3, divergence=divergence, random_state=0), labels)
-    pairs, Y = naive.all_pairs(labels), prototypes.exactly(model.memberships_)
+    pairs, Y = naive.all_pairs(labels), every_pair.exactly(model.memberships_)
     gradients = naive.gradient(pairs, Y, slope_of(divergence))
     gaps = np.where(Y > 0.0, gradients, -np.inf).max(axis=1) - gradients.min(axis=1)
     assert model.gap_ == pytest.approx(gaps.max() / naive.mean_weight(pairs, 60), abs=1e-7)
     assert model.converged_
     assert model.gap_ <= model.tol
-    assert not hasattr(model, "grouped_gap_")
 
 
 def test_fit__of_few_objects_is_no_worse_than_the_heap():
@@ -143,52 +127,20 @@ def test_fit__of_few_objects_is_no_worse_than_the_heap():
     assert model.converged_
     pairs = naive.all_pairs(labels)
     found, expected = (
-        naive_votes.exact_objective(pairs, prototypes.exactly(m.memberships_), value_of("kl"))
+        naive.exact_objective(pairs, every_pair.exactly(m.memberships_), value_of("kl"))
         for m in (model, heap)
     )
     assert model.objective_ == pytest.approx(found, rel=1e-6)
     assert found <= expected * (1 + 1e-5)
 
 
-@pytest.mark.parametrize("n_prototypes", [None, 8])
-def test_solve__of_kl_rules_out_no_observed_pair(n_prototypes):
+def test_solve__of_kl_rules_out_no_observed_pair():
     labels = noisy(300, noise=0.1)
-    found = solve_all(labels, 4, from_sample(4), "kl", n_prototypes=n_prototypes)
-    Y = prototypes.exactly(found.memberships)
+    found = solve_all(labels, 4, from_sample(4), "kl")
+    Y = every_pair.exactly(found.memberships)
     for i, j, n_agree, n_seen in naive.all_pairs(labels):
-        assert n_agree == 0 or Y[i] @ Y[j] > 0.1 * LEAST_PART / 4
-        assert n_agree == n_seen or Y[i] @ Y[j] < 1 - 0.1 * LEAST_PART / 4
-
-
-def test_fit__of_many_objects_measures_the_gap_of_a_fixed_sample():
-    ensemble, _ = planted_ensemble(2300, 20, missing=0.4, random_state=3)
-    model = quiet(PCC(3, divergence="kl", n_init=1, max_iter=3, random_state=5), ensemble)
-    sampled = np.sort(generator(5, "pcc.gap.sample").choice(2300, 128, replace=False))
-    labels, Y = ensemble.read(0, 2300), prototypes.exactly(model.memberships_)
-    gaps, seen, total = [], (labels >= 0).astype(np.float64), 0.0
-    for i in range(2300):
-        n_seen = seen @ seen[i]
-        n_seen[i] = 0.0
-        total += n_seen.sum()
-        if i in sampled:
-            x = ((labels == labels[i]) & (labels >= 0)).sum(axis=1) / np.maximum(n_seen, 1.0)
-            p = Y @ Y[i]
-            g = (n_seen * (p - x) / (p * (1 - p))) @ Y
-            gaps.append(g[Y[i] > 1.01 * LEAST_PART / 3].max() - g.min())
-    assert model.gap_ == pytest.approx(max(gaps) / (total / 2300), rel=1e-5)
-    assert model.grouped_gap_ < model.gap_
-
-
-def test_solve__with_as_many_prototypes_as_objects_ends_at_the_exact_objective():
-    labels = noisy(150)
-    whole = solve_all(labels, 3, from_sample(3), "kl", tol=1e-6)
-    grouped = solve_all(labels, 3, from_sample(3), "kl", n_prototypes=150, tol=1e-6)
-    pairs = naive.all_pairs(labels)
-    found, expected = (
-        naive_votes.exact_objective(pairs, prototypes.exactly(f.memberships), value_of("kl"))
-        for f in (grouped, whole)
-    )
-    assert found == pytest.approx(expected, rel=1e-3)
+        assert n_agree == 0 or Y[i] @ Y[j] > 2.5e-8
+        assert n_agree == n_seen or Y[i] @ Y[j] < 1 - 2.5e-8
 
 
 def test_fit__of_few_objects_has_the_same_bits_on_any_engine_and_after_a_kill(tmp_path, monkeypatch):
@@ -199,13 +151,13 @@ def test_fit__of_few_objects_has_the_same_bits_on_any_engine_and_after_a_kill(tm
     threads = PCC(4, **{**asked, "client": "threads"}).fit(tmp_path / "e.zarr")
     np.testing.assert_array_equal(threads.memberships_, expected.memberships_)
 
-    def stop(self, run, at, total, step=prototypes.Pairwise.step):
+    def stop(self, run, at, total, step=every_pair.Pairwise.step):
         if len(at.records) == 2:
             raise KeyboardInterrupt
         return step(self, run, at, total)
 
     with monkeypatch.context() as patch:
-        patch.setattr(prototypes.Pairwise, "step", stop)
+        patch.setattr(every_pair.Pairwise, "step", stop)
         with pytest.raises(KeyboardInterrupt):
             PCC(4, **asked).fit(tmp_path / "e.zarr", out=tmp_path / "c.zarr")
     resumed = PCC(4, **asked).fit(tmp_path / "e.zarr", out=tmp_path / "c.zarr")
@@ -219,3 +171,12 @@ def test_fit__leaves_starts_in_which_an_observed_pair_is_nearly_impossible():
     model = PCC(4, divergence="kl", tol=1e-5, random_state=0, client="serial").fit(labels)
     assert model.converged_
     assert model.gap_ <= 1e-5
+
+
+def test_fit__of_many_objects_by_another_divergence_names_the_share_of_pairs_to_use():
+    ensemble, truth = planted_ensemble(2300, 20, random_state=3)
+    with pytest.raises(InvalidInputError, match=r"at most 2,048, .* pairs=0\.013, or divergence='l2'"):
+        PCC(3, divergence="kl").fit(ensemble)
+    model = quiet(PCC(3, divergence="kl", pairs=0.013, random_state=0), ensemble)
+    assert adjusted_rand(truth, model.labels_) > 0.3
+    assert np.mean(model.predict(ensemble) == model.labels_) > 0.8
