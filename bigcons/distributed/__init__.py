@@ -1,13 +1,13 @@
 """Consensus among sites that keep their labels: Bayesian cluster ensembles distributed by rows or by columns.
 
-Wang, Shan and Banerjee (2009) distribute their model in two ways, and a mixture of multinomials can be
-distributed in the same two. *By rows*: the sites hold different objects, labeled by the same partitions. *By
-columns*: they hold different partitions of the same objects. In both, sites do not communicate with each
-other but answer a coordinator: the caller of `fit_rows`, `fit_rows_in_turn` or `fit_columns`.
+Wang, Shan and Banerjee (2009) distribute their model in two ways. *By rows*: the sites hold different
+objects, labeled by the same partitions. *By columns*: they hold different partitions of the same objects. In
+both, sites do not communicate with each other but answer a coordinator: the caller of `fit_rows`,
+`fit_rows_in_turn` or `fit_columns`.
 
 A site is an object with one method, ``answer(message)``. Messages and answers are dicts of text, numbers,
 arrays, and lists and dicts of these, so that any transport can carry them: `RowSite` and `ColumnSite` answer
-in this process, `at_worker` makes one on a Dask worker, and your own class may send the message elsewhere.
+in this process, and your own class may send the message elsewhere, such as to an actor on a Dask worker.
 Whatever is not in an answer stays at the site:
 
 By rows, `fit_rows`, with M partitions of B base clusters in all, and K clusters:
@@ -37,9 +37,8 @@ By columns the coordinator learns every partition, up to the names of its cluste
 cluster send the same vector. The paper's exchange does not hide them, nor does this one.
 """
 
-from bigcons.distributed.columns import ColumnFit, ColumnSite, fit_columns
-from bigcons.distributed.rows import RowFit, RowSite, fit_rows, fit_rows_in_turn
-from bigcons.distributed.sites import Message, Site, WorkerSite, at_worker
+from bigcons.distributed.coordinator import ColumnFit, RowFit, fit_columns, fit_rows, fit_rows_in_turn
+from bigcons.distributed.sites import ColumnSite, Message, RowSite, Site
 
 __all__ = [
     "ColumnFit",
@@ -48,8 +47,6 @@ __all__ = [
     "RowFit",
     "RowSite",
     "Site",
-    "WorkerSite",
-    "at_worker",
     "fit_columns",
     "fit_rows",
     "fit_rows_in_turn",

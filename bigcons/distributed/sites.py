@@ -1,23 +1,26 @@
-"""What both distributions share: sites and how they are asked, on Dask workers too, and the runs of EM."""
+"""The sites: what each holds, and how it answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
-from bigcons.solving.passes import History, Record, State, Stats, add_stats, as_history
-from bigcons.validation import check_choice, check_flag, check_int
+from bigcons.coassociation.factorized import counts_of
+from bigcons.errors import EmptyPartitionError, InvalidInputError
+from bigcons.methods.bce.model import further_probabilities
+from bigcons.methods.bce.variational import NO_STEP, VariationalBCE
+from bigcons.solving.assignment import first_partition
+from bigcons.solving.estimator import Recoding, codes_in
+from bigcons.solving.passes import State, Stats, add_stats
+from bigcons.solving.placing import recode
+from bigcons.solving.results import sizes_of
+from bigcons.stores.ensemble import Ensemble, as_ensemble
+from bigcons.tables.encode import label_dtype
 
-if TYPE_CHECKING:
-    import distributed
-
-    from bigcons.execution.dask_pinned import Pinned
-
-METHODS = ("bce", "mixture")
+SMOOTHING = 1e-6
+"""Added to every expected label count, so that no probability is zero."""
 
 Message = dict[str, Any]
 """A question, under "ask", with its arguments; or an answer."""
@@ -42,81 +45,260 @@ class Site(Protocol):
         ...
 
 
-def dispatch(questions: Mapping[str, Callable[..., Message]], message: Message) -> Message:
-    """Return what the function of a question returns for the arguments in the message."""
-    arguments = {name: value for name, value in message.items() if name != "ask"}
-    if message.get("ask") not in questions:
-        raise InvalidInputError(
-            f"a message asks {message.get('ask')!r}, which is no question to this site; it answers "
-            f"{', '.join(questions)}."
-        )
-    return questions[message["ask"]](**arguments)
+class _Answering:
+    """A site that has a method for each of its questions."""
+
+    questions: ClassVar[tuple[str, ...]]
+
+    def answer(self, message: Message) -> Message:
+        """Return the answer to a message of a coordinator."""
+        arguments = dict(message)
+        question = arguments.pop("ask", None)
+        if question not in self.questions:
+            raise InvalidInputError(
+                f"a message asks {question!r}, which is no question to this site; it answers "
+                f"{', '.join(self.questions)}."
+            )
+        answer: Message = getattr(self, f"_{question}")(**arguments)
+        return answer
 
 
-class Team:
-    """The sites, asked at the same time; as a context manager."""
+class RowSite(_Answering):
+    """A site with its own objects, labeled by the partitions that all sites share.
 
-    def __init__(self, sites: Sequence[Site]) -> None:
-        self.sites: list[Site] = list(sites)
-        if not self.sites:
-            raise InvalidInputError("sites is empty; pass at least one.", parameter="sites")
+    Parameters
+    ----------
+    labels : Ensemble or anything that ``Ensemble.from_labels`` takes
+        Labels (n_own, n_partitions) of the objects of this site, -1 missing; a stored ensemble is read block
+        by block. All sites use the same names, numbers or text, for the clusters of a partition.
+    values : sequence of arrays or None, default=None
+        The possible labels of each partition, if the sites have agreed on them: then no site sends those it
+        has, and a partition may have no labels here. None to send them.
 
-    def __enter__(self) -> Team:
-        self._threads = ThreadPoolExecutor(min(len(self.sites), 64))  # a thread waits for each site
-        return self
+    Notes
+    -----
+    Memory: 4 n_own K bytes for gamma of every start (`fit_rows`), and the labels unless they are stored.
 
-    def __exit__(self, *_: object) -> None:
-        self._threads.shutdown(cancel_futures=True)
+    Examples
+    --------
+    >>> from bigcons.distributed import RowSite
+    >>> site = RowSite([[0, 1], [0, 1], [1, -1]])
+    >>> sorted(site.answer({"ask": "values"}))
+    ['values']
+    """
 
-    def ask(self, message: Message) -> list[Message]:
-        """Return the answers of all sites to one message, in their order."""
-        return self.tell([message] * len(self.sites))
+    questions = ("values", "begin", "tally", "count", "visit", "propose", "step", "end", "number")
 
-    def tell(self, messages: Sequence[Message]) -> list[Message]:
-        """Return the answer of each site to its own message, in their order."""
-        sent = [
-            self._threads.submit(site.answer, message)
-            for site, message in zip(self.sites, messages, strict=True)
-        ]
-        return [answer.result() for answer in sent]
+    def __init__(self, labels: Any, *, values: Sequence[Any] | None = None) -> None:
+        agreed = None if values is None else [np.asarray(of_partition) for of_partition in values]
+        try:
+            self._ensemble: Ensemble = as_ensemble(labels, agreed)
+        except EmptyPartitionError as error:
+            raise InvalidInputError(
+                f"partition {error.name!r} has no labels at this site; pass values= with the labels that the "
+                "sites have agreed on.",
+                parameter="labels",
+            ) from None
+        self._held: list[np.ndarray] = Recoding(self._ensemble).values
+        self._agreed: list[np.ndarray] = self._held if agreed is None else agreed
+        if len(self._agreed) != len(self._held):
+            raise InvalidInputError(
+                f"values has labels of {len(self._agreed)} partitions, but the site has "
+                f"n_partitions={len(self._held)}; give those of each.",
+                parameter="values",
+            )
+        for u, (possible, held) in enumerate(zip(self._agreed, self._held, strict=True)):
+            if (codes_in(possible, held)[:-1] < 0).any():
+                raise InvalidInputError(
+                    f"values of partition {u} are {possible.tolist()}, which lack labels of this site; give "
+                    "those of all sites.",
+                    parameter="values",
+                )
+        self._gammas: dict[tuple[int, int], np.ndarray] = {}  # by start and block
+        self._final: tuple[State, int | None] | None = None
+
+    def memberships(self) -> np.ndarray:
+        """Return memberships (n_own, K) float32 of the objects of this site under the final parameters.
+
+        Objects without labels have uniform memberships. Raises InvalidInputError before the end of a fit.
+        """
+        if self._final is None:
+            raise InvalidInputError("no fit has ended at this site; call fit_rows or fit_rows_in_turn first.")
+        state, start = self._final
+        parts = []
+        for number, labels in enumerate(self._blocks()):
+            gamma = None if start is None else self._gammas.get((start, number))
+            rows = self._problem.results(state, labels, gamma)[:, self._order]
+            rows[(labels < 0).all(axis=1)] = 1.0 / rows.shape[1]
+            parts.append(rows)
+        return np.concatenate(parts)
+
+    def labels(self) -> np.ndarray:
+        """Return the clusters (n_own,) int32 of the objects of this site, -1 for objects without labels.
+
+        They are numbered largest first at all sites.
+        """
+        clusters = self.memberships().argmax(axis=1).astype(np.int32)
+        clusters[~np.concatenate([(labels >= 0).any(axis=1) for labels in self._blocks()])] = -1
+        return clusters
+
+    def _blocks(self) -> Iterator[np.ndarray]:
+        """Yield the labels of each block in the codes that all sites share."""
+        dtype = label_dtype(np.diff(self._problem.offsets))
+        for block in self._ensemble.blocks():
+            yield recode(self._ensemble.read(block.start, block.stop), self._codes, dtype)
+
+    def _values(self) -> Message:
+        return {"values": [np.array(values.tolist()) for values in self._agreed]}  # text not as objects
+
+    def _begin(self, n_clusters: int, update_alpha: bool, values: Sequence[Any]) -> Message:
+        pairs = zip(values, self._held, strict=True)
+        self._codes = [codes_in(np.asarray(possible), held) for possible, held in pairs]
+        self._problem = problem_of(values, n_clusters, update_alpha)
+        self._gammas, self._final = {}, None
+        return {}
+
+    def _tally(self, partitions: np.ndarray) -> Message:
+        """Return the combinations of labels in some partitions that objects have, and of how many objects."""
+        tallies = []
+        for labels in self._blocks():
+            rows = labels[:, partitions].astype(np.int64)
+            groups, counts = np.unique(rows[(rows >= 0).all(axis=1)], axis=0, return_counts=True)
+            tallies.append({"groups": groups, "counts": counts})
+        return merged(tallies)
+
+    def _count(self, partitions: np.ndarray, groups: np.ndarray) -> Message:
+        """Return how many objects of each base cluster have each of K combinations of labels; and of all."""
+        parts = []
+        for labels in self._blocks():
+            alike = (labels[:, None, partitions] == groups[None]).all(axis=2)
+            clusters = np.where(alike.any(axis=1), alike.argmax(axis=1), -1).astype(np.int32)
+            counts, _ = counts_of(labels, self._problem.offsets, clusters, len(groups))
+            everyone, _ = counts_of(labels, self._problem.offsets, np.zeros_like(clusters), 1)
+            parts.append({"counts": counts, "everyone": everyone})
+        return dict(added(parts))
+
+    def _visit(self, starts: Sequence[int], states: Sequence[State]) -> Message:
+        """Return the sums over the objects of this site under the states of some starts."""
+        sums: list[Stats] = []
+        for start, state in zip(starts, states, strict=True):
+            writable = {name: np.array(values) for name, values in state.items()}  # as kernels are compiled
+            parts = []
+            for number, labels in enumerate(self._blocks()):
+                key = int(start), number
+                stats, self._gammas[key] = self._problem.visit(writable, labels, self._gammas.get(key))
+                parts.append(stats)
+            sums.append(added(parts))
+        return {"stats": sums}
+
+    def _propose(self, seed: int, start: int) -> Message:
+        """Return the state of a start from the objects of this site."""
+        labels = np.concatenate(list(self._blocks()))
+        return {"state": parameters_in(self._problem.start(labels, seed, start)[0])}
+
+    def _step(self, start: int, state: State) -> Message:
+        """Return the state after an EM step on the objects of this site alone, and the bound before it."""
+        stats = self._visit([start], [state])["stats"][0]
+        following, record = self._problem.finish({**state, "step": np.array(NO_STEP)}, stats)
+        return {"state": parameters_in(following), "objective": record["objective"]}
+
+    def _end(self, state: State, start: int | None) -> Message:
+        """Keep the final state; the gammas belong to it if it is that of a start."""
+        self._final = state, start
+        self._gammas = {key: rows for key, rows in self._gammas.items() if key[0] == start}
+        self._order = np.arange(state["alpha"].size)
+        return {}
+
+    def _number(self, order: np.ndarray) -> Message:
+        """Number the clusters in an order, and return how many objects of this site each then has."""
+        self._order = np.array(order)
+        return {"sizes": sizes_of(self.labels(), len(order))}
 
 
-class Run:
-    """One start: the state that the last record judges and the next one, the records, whether it settled."""
+class ColumnSite(_Answering):
+    """A site with its own partitions of the objects that all sites share (a client, in the paper).
 
-    def __init__(self, state: State) -> None:
-        self.state = state
-        self.following = state
-        self.records: list[Record] = []
-        self.settled: bool = False
+    Parameters
+    ----------
+    labels : Ensemble or anything that ``Ensemble.from_labels`` takes
+        Labels (n_objects, n_own) of all objects in the partitions of this site, -1 missing. All sites list
+        the objects in the same order.
 
-    def add(self, record: Record, settled: bool) -> None:
-        """Add the record of an iteration."""
-        self.records.append(record)
-        self.settled = settled
+    Notes
+    -----
+    Time and message size O(n K) for each of its partitions and iterations, all in memory.
 
-    @property
-    def objective(self) -> float:
-        """The last objective."""
-        return self.records[-1]["objective"]
+    Examples
+    --------
+    >>> from bigcons.distributed import ColumnSite
+    >>> site = ColumnSite([[0, 1], [0, 1], [1, -1]])
+    >>> sorted(site.answer({"ask": "shape"}))
+    ['n_objects', 'n_partitions']
+    """
 
-    @property
-    def history(self) -> History:
-        """One list for each quantity of the records."""
-        return as_history([{"pass": float(n), **record} for n, record in enumerate(self.records, 1)])
+    questions = ("shape", "propose", "update", "end")
+
+    def __init__(self, labels: Any) -> None:
+        ensemble = as_ensemble(labels)
+        self._labels = ensemble.read(0, ensemble.n_objects)
+        self._offsets = ensemble.offsets
+        self._objects, self._partitions = np.nonzero(self._labels >= 0)
+        self._base = self._offsets[self._partitions] + self._labels[self._objects, self._partitions]
+        self._betas: dict[int, np.ndarray] = {}  # by start
+        self.probabilities: np.ndarray | None = None
+        """(n_own_base_clusters, K) label probabilities of the clusters; None before the end of a fit."""
+
+    def _shape(self) -> Message:
+        self._betas, self.probabilities = {}, None
+        return {"n_objects": self._labels.shape[0], "n_partitions": self._labels.shape[1]}
+
+    def _propose(self, n_clusters: int, seed: int, start: int) -> Message:
+        """Return clusters (n,) from partitions of this site to start from, -1 where undecided."""
+        return {"clusters": first_partition(self._labels, n_clusters, seed, start)}
+
+    def _update(self, start: int, shares: np.ndarray, smoothing: float, relaxation: float) -> Message:
+        """Estimate beta from shares (n, n_own, K), or (n, K) for all alike; return its logarithms by label.
+
+        ``relaxation`` as of `further_probabilities`. ``log_beta`` (n, n_own, K) is NaN where a label is
+        missing; ``log_prior`` is the part of this site in the objective, the sum of log beta.
+        """
+        n_clusters = shares.shape[-1]
+        if shares.ndim == 2:
+            shares = np.broadcast_to(shares[:, None, :], (*self._labels.shape, n_clusters))
+        counts = np.full((int(self._offsets[-1]), n_clusters), smoothing)
+        np.add.at(counts, self._base, shares[self._objects, self._partitions])
+        before = self._betas.get(int(start), counts)
+        beta = further_probabilities(before, counts, self._offsets, relaxation)
+        self._betas[int(start)] = beta
+        log_beta = np.full((*self._labels.shape, n_clusters), np.nan)
+        log_beta[self._objects, self._partitions] = np.log(beta)[self._base]
+        return {"log_beta": log_beta, "log_prior": float(np.log(beta).sum())}
+
+    def _end(self, start: int, order: np.ndarray) -> Message:
+        """Keep the probabilities of a start, with its clusters in an order."""
+        self.probabilities = self._betas[int(start)][:, order]
+        self._betas = {}
+        return {}
 
 
-def check_model(method: str, n_clusters: int, update_alpha: bool) -> None:
-    """Refuse a method, number of clusters or ``update_alpha`` that the functions of this package lack."""
-    check_choice("method", method, METHODS)
-    check_int("n_clusters", n_clusters)
-    if not check_flag("update_alpha", update_alpha) and method == "mixture":
-        raise InvalidInputError(
-            "update_alpha=False, but the mixture has no alpha; leave it out.", parameter="update_alpha"
-        )
+def problem_of(values: Sequence[Any], n_clusters: int, update_alpha: bool) -> VariationalBCE:
+    """Return the problem whose sums the sites share, given the labels of each partition."""
+    offsets = np.cumsum([0, *map(len, values)])
+    return VariationalBCE(
+        offsets, n_clusters, init="partition", smoothing=SMOOTHING, update_alpha=update_alpha
+    )
 
 
-def added(parts: Sequence[Mapping[str, Any]]) -> Stats:
+def merged(tallies: Sequence[Message]) -> Message:
+    """Return the sum of tallies."""
+    rows = np.concatenate([tally["groups"] for tally in tallies])
+    groups, where = np.unique(rows, axis=0, return_inverse=True)
+    counts = np.zeros(len(groups), np.int64)
+    np.add.at(counts, where.ravel(), np.concatenate([tally["counts"] for tally in tallies]))
+    return {"groups": groups, "counts": counts}
+
+
+def added(parts: Sequence[Stats]) -> Stats:
     """Return the sum of named arrays, in their order."""
     total: Stats = {name: np.array(values) for name, values in parts[0].items()}
     for part in parts[1:]:
@@ -124,90 +306,6 @@ def added(parts: Sequence[Mapping[str, Any]]) -> Stats:
     return total
 
 
-def warn_unless_settled(run: Run) -> None:
-    """Warn that a run stopped at its limit."""
-    if not run.settled:
-        warn_user(
-            f"the sites stopped after {len(run.records)} iterations or cycles, before the fit settled; raise "
-            "max_iter, max_cycles or tol if the labels still change.",
-            ConvergenceWarning,
-        )
-
-
-# On Dask workers
-
-
-class WorkerSite:
-    """A site on a Dask worker, where `at_worker` made it.
-
-    Examples
-    --------
-    >>> import distributed
-    >>> from bigcons.distributed import RowSite, at_worker
-    >>> client = distributed.Client(n_workers=1, processes=False, dashboard_address=":0")
-    >>> worker = next(iter(client.scheduler_info()["workers"]))
-    >>> site = at_worker(client, worker, RowSite, [[0, 1], [0, 1], [1, 0]])
-    >>> site.run(lambda own: type(own).__name__)
-    'RowSite'
-    >>> client.shutdown()
-    """
-
-    def __init__(self, pinned: Pinned) -> None:
-        self._pinned = pinned
-
-    def answer(self, message: Message) -> Message:
-        """Return the site's answer: only the message and the answer cross the network."""
-        answer: Message = self._pinned.call(_answer, message)
-        return answer
-
-    def run(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Return ``function(site, *args)``, called on the worker; what it returns leaves the site."""
-        return self._pinned.call(function, *args)
-
-
-def at_worker(
-    client: distributed.Client, worker: str, make: Callable[..., Site], *args: Any, **kwargs: Any
-) -> WorkerSite:
-    """Make a site on a Dask worker, where it and its labels stay.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        A synchronous client.
-    worker : str
-        Address of the worker, such as "tcp://10.0.0.7:40331". The site is never moved to another; if the
-        worker is lost, calls raise an ExecutionError.
-    make : callable
-        Called on the worker; returns the site: `RowSite`, `ColumnSite`, or a function that reads the labels.
-    *args, **kwargs
-        Its arguments, which are sent to the worker, such as the path of labels that the worker reads.
-
-    Returns
-    -------
-    WorkerSite
-        For `fit_rows` and the others; ``site.run(function)`` calls a function on the worker, so that
-        ``site.run(lambda own: numpy.save(path, own.memberships()))`` leaves the memberships there.
-
-    Notes
-    -----
-    Messages pass through the scheduler. This limits what is sent, not what could be: whoever has a client of
-    a Dask cluster can run any code on its workers.
-
-    Examples
-    --------
-    >>> import distributed
-    >>> from bigcons.distributed import RowSite, at_worker
-    >>> client = distributed.Client(n_workers=1, processes=False, dashboard_address=":0")
-    >>> worker = next(iter(client.scheduler_info()["workers"]))
-    >>> site = at_worker(client, worker, RowSite, [[0, 1], [0, 1], [1, 0]])
-    >>> sorted(site.answer({"ask": "values"}))
-    ['values']
-    >>> client.shutdown()
-    """
-    from bigcons.execution.dask_pinned import Pinned
-
-    return WorkerSite(Pinned(client, worker, make, *args, **kwargs))
-
-
-def _answer(site: Site, message: Message) -> Message:
-    return site.answer(message)
+def parameters_in(state: State) -> State:
+    """Return alpha and beta of a state."""
+    return {"alpha": state["alpha"], "beta": state["beta"]}

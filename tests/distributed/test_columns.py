@@ -14,7 +14,7 @@ from bigcons.errors import ConvergenceWarning, InvalidInputError
 from bigcons.methods.bce.variational import state_of
 from bigcons.metrics import adjusted_rand
 from bigcons.solving.assignment import expected_counts, first_partition
-from tests.distributed.test_rows import PROBLEMS, central, order_of, parameters_of
+from tests.distributed.test_rows import bce, central, order_of, parameters_of
 from tests.support.strategies import label_matrices
 
 K = 3
@@ -24,20 +24,16 @@ def sites_of(labels, cuts):
     return [ColumnSite(part) for part in np.split(labels, cuts, axis=1)]
 
 
-def central_run(method, ensemble, labels, n_own, n_clusters, seed, **limits):
+def central_run(ensemble, labels, n_own, n_clusters, seed, **limits):
     """Return the run on all labels that starts where the first site, of ``n_own`` partitions, proposes."""
-    problem = PROBLEMS[method](ensemble, n_clusters)
+    problem = bce(ensemble, n_clusters)
     clusters = first_partition(labels[:, :n_own], n_clusters, seed, 0)
     expected, _ = expected_counts(labels, ensemble.offsets, clusters, n_clusters)
-    if method == "bce":
-        state = state_of(expected, ensemble.offsets)
-    else:
-        sizes = 0.9 * np.bincount(clusters[clusters >= 0], minlength=n_clusters)
-        state = problem.state_of(expected, sizes + (len(labels) - sizes.sum()) / n_clusters)
-    state, records, carried = central(problem, labels, state, **limits)
+    start = state_of(expected, ensemble.offsets)
+    state, records, carried = central(problem, labels, start, **limits)
     memberships = problem.results(state, labels, carried)
     memberships[(labels < 0).all(axis=1)] = 1 / n_clusters
-    return parameters_of(problem, state), records, memberships
+    return parameters_of(state), records, memberships
 
 
 def assert_same_run(fit, sites, parameters, records, memberships):
@@ -60,14 +56,13 @@ def planted():
     return ensemble, ensemble.read(0, 600), truth
 
 
-@pytest.mark.parametrize("method", PROBLEMS)
 @pytest.mark.parametrize("cuts", [[], [1, 2, 9], range(1, 20)])
-def test_fit_columns__is_the_central_run(planted, method, cuts):
+def test_fit_columns__is_the_central_run(planted, cuts):
     ensemble, labels, _ = planted
     labels = np.vstack([labels, np.full((1, 20), -1, labels.dtype)])
     sites = sites_of(labels, cuts)
-    fit = fit_columns(sites, K, method=method, n_init=1, random_state=0)
-    expected = central_run(method, ensemble, labels, [*cuts, 20][0], K, 0)
+    fit = fit_columns(sites, K, n_init=1, random_state=0)
+    expected = central_run(ensemble, labels, [*cuts, 20][0], K, 0)
     assert fit.converged
     order = assert_same_run(fit, sites, *expected)
     assert fit.labels[-1] == -1
@@ -82,7 +77,7 @@ def test_fit_columns__is_the_central_run_on_any_labels(labels, n_clusters, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         fit = fit_columns(sites, n_clusters, n_init=1, max_iter=3, tol=0.0, random_state=seed)
-    expected = central_run("bce", ensemble, labels, 1, n_clusters, seed, max_iter=3, tol=0.0)
+    expected = central_run(ensemble, labels, 1, n_clusters, seed, max_iter=3, tol=0.0)
     assert_same_run(fit, sites, *expected)
 
 

@@ -16,7 +16,6 @@ from bigcons.distributed import RowSite, fit_rows, fit_rows_in_turn
 from bigcons.errors import ConvergenceWarning, InvalidInputError
 from bigcons.execution.engine import SerialEngine, fold
 from bigcons.methods.bce.variational import NO_STEP, VariationalBCE
-from bigcons.methods.mixture import MixtureProblem
 from bigcons.metrics import adjusted_rand
 from bigcons.solving.passes import add_stats
 from tests.support.strategies import label_matrices
@@ -26,13 +25,6 @@ K = 3
 
 def bce(ensemble, n_clusters=K):
     return VariationalBCE(ensemble.offsets, n_clusters, init="partition", smoothing=1e-6, update_alpha=True)
-
-
-def mixture(ensemble, n_clusters=K):
-    return MixtureProblem(ensemble.offsets, n_clusters, "partition", background=False)
-
-
-PROBLEMS = {"bce": bce, "mixture": mixture}
 
 
 def central(problem, labels, state, max_iter=500, tol=1e-6):
@@ -49,12 +41,9 @@ def central(problem, labels, state, max_iter=500, tol=1e-6):
     return judged, records, carried
 
 
-def parameters_of(problem, state):
+def parameters_of(state):
     """Return the parameters of a state under the names of `RowFit`."""
-    if isinstance(problem, VariationalBCE):
-        return {"alpha": state["alpha"], "beta": state["beta"]}
-    theta = np.exp(state["table"][:, : problem.n_clusters])
-    return {"weights": np.exp(state["bias"]), "theta": theta}
+    return {"alpha": state["alpha"], "beta": state["beta"]}
 
 
 def order_of(found, expected):
@@ -89,16 +78,15 @@ def sites_of(labels, n_sites, ensemble, cls=RowSite):
     return [cls(part, values=values) for part in np.array_split(labels, n_sites)]
 
 
-@pytest.mark.parametrize("method", PROBLEMS)
 @pytest.mark.parametrize("n_sites", [1, 2, 7])
-def test_fit_rows__is_the_central_run(planted, method, n_sites):
+def test_fit_rows__is_the_central_run(planted, n_sites):
     ensemble, labels, _ = planted
-    problem = PROBLEMS[method](ensemble)
+    problem = bce(ensemble)
     sites = sites_of(labels, n_sites, ensemble)
-    fit = fit_rows(sites, K, method=method, n_init=1, random_state=0)
+    fit = fit_rows(sites, K, n_init=1, random_state=0)
     state, records, carried = central(problem, labels, problem.start(labels, 0, 0)[0])
     assert fit.converged
-    order = assert_same_run(fit, parameters_of(problem, state), records)
+    order = assert_same_run(fit, parameters_of(state), records)
     memberships = np.concatenate([site.memberships() for site in sites])
     expected = problem.results(state, labels, carried)[:, order]
     np.testing.assert_allclose(memberships, expected, rtol=1e-4, atol=1e-6)
@@ -118,7 +106,7 @@ def test_fit_rows__is_the_central_run_on_any_labels(labels, n_clusters, n_sites,
         warnings.simplefilter("ignore", ConvergenceWarning)
         fit = fit_rows(sites, n_clusters, n_init=1, max_iter=3, tol=0.0, random_state=seed)
     state, records, _ = central(problem, labels, problem.start(labels, seed, 0)[0], 3, tol=0.0)
-    assert_same_run(fit, parameters_of(problem, state), records)
+    assert_same_run(fit, parameters_of(state), records)
     unlabeled = (labels < 0).all(axis=1)
     assert (np.concatenate([site.labels() for site in sites])[unlabeled] == -1).all()
 
@@ -142,7 +130,7 @@ def test_fit_rows__has_the_bits_of_a_fold_over_blocks_where_every_site_is_one(pl
         total = fold(SerialEngine(), range(3), visit, add_stats)
         state, record = problem.finish(state, total)
     assert fit.objective == record["objective"]
-    judged = parameters_of(problem, judged)
+    judged = parameters_of(judged)
     order = order_of(fit.parameters, judged)
     for name, values in judged.items():
         assert fit.parameters[name].tobytes() == np.take(values, order, axis=-1).tobytes()
@@ -229,9 +217,6 @@ def test_fit_rows__refuses_sites_that_do_not_fit_together(planted):
     assert refused.value.parameter == "sites"
     with pytest.raises(InvalidInputError, match="text labels"):
         fit_rows([RowSite([[1], [2]]), RowSite([["a"], ["b"]])], 2)
-    with pytest.raises(InvalidInputError, match="update_alpha") as refused:
-        fit_rows([RowSite(labels)], K, method="mixture", update_alpha=False)
-    assert refused.value.parameter == "update_alpha"
     with pytest.raises(InvalidInputError, match="values="):
         RowSite([[1, -1], [2, -1]])
     with pytest.raises(InvalidInputError, match="lack") as refused:
@@ -241,15 +226,6 @@ def test_fit_rows__refuses_sites_that_do_not_fit_together(planted):
         RowSite(labels).memberships()
     with pytest.raises(InvalidInputError, match="asks 'labels'"):
         RowSite(labels).answer({"ask": "labels"})
-
-
-@pytest.mark.parametrize("n_sites", [1, 5])
-def test_fit_rows_in_turn__finds_planted_classes(n_sites):
-    ensemble, truth = planted_ensemble(1000, 40, shares=(0.5, 0.3, 0.2), missing=0.2, random_state=3)
-    sites = sites_of(ensemble.read(0, 1000), n_sites, ensemble)
-    fit = fit_rows_in_turn(sites, K, n_init=1, max_cycles=20, random_state=0)
-    assert fit.converged
-    assert adjusted_rand(truth, np.concatenate([site.labels() for site in sites])) > 0.9
 
 
 @pytest.mark.parametrize("n_sites", [1, 2, 5, 10])
@@ -282,7 +258,7 @@ def test_fit_rows_in_turn__of_one_site_is_the_central_run(planted):
             sites_of(labels, 1, ensemble), K, n_init=1, max_cycles=5, tol=0.0, random_state=0
         )
     state, records, _ = central(problem, labels, problem.start(labels, 0, 0)[0], 6, tol=0.0)
-    assert_same_run(fit, parameters_of(problem, state), records[:5])
+    assert_same_run(fit, parameters_of(state), records[:5])
 
 
 def test_fit_rows_in_turn__sends_parameters_and_no_sums(planted):
