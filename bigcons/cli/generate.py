@@ -30,7 +30,6 @@ SCHEMES = {
     "landmarks": "landmarks",
     "kmeans": "kmeans",
     "zipf": "weighted_kmeans",
-    "diverse": "diverse",
     "feature-views": "feature_views",
     "object-views": "object_views",
 }
@@ -57,11 +56,6 @@ def _range(value: str, kind: Callable[[str], T], needed: str) -> tuple[T, T]:
     return low, high
 
 
-def _names(value: str) -> str | list[str]:
-    names = value.split(",")
-    return names if len(names) > 1 else value
-
-
 def _trained_on(value: str) -> int | str:
     if value in ("auto", "all"):
         return value
@@ -84,7 +78,7 @@ def _trained_on(value: str) -> int | str:
     show_default=True,
     help="half of the partitions by landmarks and half by k-means, of all objects; spectral clusterings on "
     "landmarks, which follow curved shapes; k-means on random samples; k-means on features with Zipf "
-    "weights; several algorithms (in memory); k-means on subsets of the features; k-means on overlapping "
+    "weights; k-means on subsets of the features; k-means on overlapping "
     "subsets that cover all objects.",
 )
 @click.option(
@@ -116,7 +110,7 @@ def _trained_on(value: str) -> int | str:
     "--train",
     type=_trained_on,
     metavar="auto|all|N",
-    help="Not for diverse. auto: where the objects of a partition are many, it is made of a sample of them; "
+    help="auto: where the objects of a partition are many, it is made of a sample of them; "
     "N: of a sample of N; all: of all, in memory.  [default: auto]",
 )
 @click.option(
@@ -132,13 +126,6 @@ def _trained_on(value: str) -> int | str:
     "--repetition",
     type=click.IntRange(min=1),
     help="object-views: mean number of partitions per object.  [default: 2]",
-)
-@click.option(
-    "--algorithms",
-    type=_names,
-    metavar="NAME,...",
-    help="diverse: pcc (linkages, k-means, spectral), rcc (k-means and graph partitioning with four "
-    "similarities, som, hypergraph), or names separated by commas.  [default: pcc]",
 )
 @click.option(
     "--standardize/--no-standardize",
@@ -171,7 +158,7 @@ def generate(
     The partitions are stored as an ensemble. FEATURES is a .parquet, .csv, .tsv (or these compressed), .npy,
     .npz or .zarr with one row per object, a folder of files, a pattern such as "data/*.parquet", several
     files, a URL of these (but of .npz) such as s3://bucket/data.parquet, or -, standard input; it is read in
-    blocks and need not fit in memory, except for --scheme diverse. Options that do not apply to the scheme
+    blocks and need not fit in memory. Options that do not apply to the scheme
     are refused. Repeating the command resumes an interrupted run and finds the result of a finished one.
     """
     given = {name: value for name, value in options.items() if value is not None}
@@ -181,8 +168,6 @@ def generate(
         if twice := given.keys() & {"n_clusters", "sample"}:
             raise click.UsageError(f"Give either --fixed or {_option_names(twice)}, not both.")
         given |= {"n_clusters": fixed, "sample": 1.0}
-    if train is not None and scheme == "diverse":
-        raise click.UsageError("Scheme 'diverse' takes no --train; leave it out.")
     from bigcons.stores.features import open_features
     from bigcons.tables.select import select
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,19 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidInputError, MissingDependencyError
-from bigcons.execution.engine import one_thread
-from bigcons.generate.pipeline import check_range, map_within, open_logged_engine
-from bigcons.generate.planning import budget_of, ensemble_within, matrix_copies, too_little
+from bigcons.execution.engine import SerialEngine, beside_processes, one_thread
+from bigcons.generate.pipeline import check_range
 from bigcons.generate.scaling import measure
-from bigcons.generate.scratch import find_finished, take_finished
 from bigcons.generate.training import quiet_scikit_learn
-from bigcons.memory import DataBudget, parse_size
+from bigcons.memory import PROCESS_BYTES
 from bigcons.partitioners import graph_of, partition_graph, partition_hypergraph
 from bigcons.progress import progress
 from bigcons.seeding import SeedLike, generator, resolve_seed
 from bigcons.stores.encoding import Scaling
 from bigcons.stores.features import Features, open_features
-from bigcons.tables.encode import label_dtype
 from bigcons.tables.select import Column, Columns
 from bigcons.validation import check_choice, check_flag
 from bigcons.version import __version__
@@ -44,14 +40,11 @@ def diverse(
     columns: Columns | None = None,
     drop: Columns | None = None,
     log: Columns | None = None,
-    out: str | os.PathLike[str] | None = None,
     standardize: bool = True,
     memory: int | float | str | None = None,
     random_state: SeedLike = None,
-    overwrite: bool = False,
-    client: object = None,
 ) -> Ensemble:
-    """Return an ensemble of different algorithms, each for several numbers of clusters.
+    """Return an ensemble of different algorithms, each for several numbers of clusters, in memory.
 
     Parameters
     ----------
@@ -74,8 +67,6 @@ def diverse(
         and "random", their baseline of random labels.
     id, columns, drop, log
         As in `kmeans`.
-    out
-        Path of the store to write; if None, the ensemble is in memory.
     standardize
         Scale every column to mean 0 and variance 1; otherwise columns are unchanged. Constant columns
         are always dropped. Negative cosine and Jaccard similarities, common only in centered data, are
@@ -84,20 +75,15 @@ def diverse(
         Memory budget, as in `kmeans`.
     random_state
         Seed. The partitions of an algorithm depend on the seed, its name and ``n_clusters``, not on the
-        other algorithms or the workers.
-    overwrite
-        Replace the store at ``out``. Otherwise, repeating a finished call returns its result, and a call
-        with other parameters or features raises StoreExistsError.
-    client
-        As in `kmeans`. Every algorithm is one task.
+        other algorithms.
 
     Partitions are named after algorithm and number of clusters, such as "ward-3".
 
     Raises MemoryBudgetError, with the required size, if an algorithm on all pairs does not fit (beyond
-    10,000 objects for linkage within 1.5 GB); InvalidInputError, StoreExistsError, and
-    MissingDependencyError for graph partitioning without pymetis or "hypergraph" without mtkahypar. Cost:
-    linkage, spectral clustering and graph partitioning take at least ``n_objects ** 2`` time, and 8, 36 and
-    48 bytes per ordered pair of objects.
+    10,000 objects for linkage within 1.5 GB); InvalidInputError, and MissingDependencyError for graph
+    partitioning without pymetis or "hypergraph" without mtkahypar. Cost: linkage, spectral clustering and
+    graph partitioning take at least ``n_objects ** 2`` time, and 8, 36 and 48 bytes per ordered pair of
+    objects.
 
     Examples
     --------
@@ -112,60 +98,44 @@ def diverse(
            [0, 0, 0, 1, 1, 1],
            [0, 0, 0, 1, 1, 2]], dtype=int8)
     """
+    from bigcons.stores.ensemble import ensemble_of
     from bigcons.tables.memory import ColumnsTable
 
     low, high = check_range(n_clusters)
     names = _check_algorithms(algorithms)
     check_flag("standardize", standardize)
-    if memory is not None:
-        parse_size(memory)
-    seed = resolve_seed(random_state)
-    numbers = range(low, high + 1)
-    made_with = {
-        "generator": "diverse",
-        "n_clusters": [low, high],
-        "algorithms": names,
-        "standardize": standardize,
-        "seed": seed,
-    }
-    asked = made_with | {"seed": None if random_state is None else seed}
-    finished = find_finished(out, asked, overwrite=overwrite)  # before any work
+    budget = beside_processes(memory, SerialEngine(), PROCESS_BYTES)
+    seed, numbers = resolve_seed(random_state), range(low, high + 1)
     data = open_features(features, id=id, columns=columns, drop=drop, log=log)
     if high >= data.n_objects:
         raise InvalidInputError(
             f"n_clusters={high} but there are {data.n_objects:,} objects; use fewer clusters than objects."
         )
-    with open_logged_engine(client, "diverse") as engine:
-        budget = budget_of(memory, engine)
-        n_tasks = _n_tasks(data, names, budget, matrix_copies(engine))
-        scaling = measure(data, standardize=standardize)
-        of_data: dict[str, object] = {} if data.ids is None else {"ids": data.ids.facts.in_words}
-        of_data |= {"read": data.options, "features_checksum": scaling.checksum}
-        made_with |= {**of_data, "source": data.where, "bigcons": __version__}
-        if finished is not None:
-            return take_finished(finished, of_data)
-        points = _matrix(data, scaling, standardize=standardize)
-
-        def run(name: str) -> list[np.ndarray]:
+    points_bytes = 8 * data.n_objects * data.n_features
+    for name in names:
+        needed = 4 * points_bytes + CLUSTERERS[name].pair_bytes * data.n_objects**2
+        budget.check(needed, f"points and pairs of {name!r}", "sample the objects, or use generate.kmeans")
+    points = _matrix(data, measure(data, standardize=standardize), standardize=standardize)
+    partitions: list[np.ndarray] = []  # by algorithm, then by number of clusters
+    with quiet_scikit_learn(), progress("run algorithms", len(names), "algorithms") as listener:
+        for name in names:
             rng = generator(seed, f"generate.diverse.{name}")
             with one_thread():
-                partitions = CLUSTERERS[name].make(points, numbers, rng)
-            return [labels.astype(np.int32) for labels in partitions]
-
-        found: list[np.ndarray] = []  # by algorithm, then by number of clusters
-        with quiet_scikit_learn(), progress("run algorithms", len(names), "algorithms") as listener:
-            for partitions in map_within(engine, n_tasks, run, names):
-                found += partitions
-                listener.advance(1)
+                partitions += CLUSTERERS[name].make(points, numbers, rng)
+            listener.advance(1)
     titles = [f"{name}-{k}" for name in names for k in numbers]
-    source = ColumnsTable(found, data.n_objects, titles, ids=data.ids)
-    return ensemble_within(
-        *(budget, "generate.diverse", source, out),
-        n_objects=data.n_objects,
-        label_bytes=label_dtype([high]).itemsize,
-        overwrite=overwrite,
-        provenance=made_with,
-    )
+    table = ColumnsTable(partitions, data.n_objects, titles, ids=data.ids)
+    provenance = {
+        "generator": "diverse",
+        "n_clusters": [low, high],
+        "algorithms": names,
+        "standardize": standardize,
+        "seed": seed,
+        "read": data.options,
+        "source": data.where,
+        "bigcons": __version__,
+    }
+    return ensemble_of(table, provenance=provenance)
 
 
 def _check_algorithms(algorithms: str | Sequence[str]) -> list[str]:
@@ -177,34 +147,16 @@ def _check_algorithms(algorithms: str | Sequence[str]) -> list[str]:
         )
     names = list(algorithms)
     for name in names:
-        check_choice("algorithms", name, (*SETS, *CLUSTERERS))
-        if name in SETS:
-            raise InvalidInputError(
-                f"algorithms={names} mixes the set {name!r} with names; pass one or the other."
-            )
-    if not names or len(set(names)) < len(names):
-        raise InvalidInputError(f"algorithms={names} is empty or has duplicates; name each once.")
-    for name in names:
+        check_choice("algorithms", name, tuple(CLUSTERERS))
         package = {"graph": "pymetis", "hypergraph": "mtkahypar"}.get(name.partition("-")[0])
         if package and importlib.util.find_spec(package) is None:
             raise MissingDependencyError(
                 f"algorithm {name!r} needs {package}; install bigcons[graph], or name algorithms without it.",
                 extra="graph",
             )
+    if not names or len(set(names)) < len(names):
+        raise InvalidInputError(f"algorithms={names} is empty or has duplicates; name each once.")
     return names
-
-
-def _n_tasks(data: Features, names: list[str], budget: DataBudget, copies: int) -> int:
-    """Return how many algorithms fit in memory at a time; raises MemoryBudgetError if none does."""
-    points = 8 * data.n_objects * data.n_features
-    held = copies * points
-    needs = {name: 3 * points + CLUSTERERS[name].pair_bytes * data.n_objects**2 for name in names}
-    largest = max(needs, key=lambda name: needs[name])
-    if budget.n_bytes < held + needs[largest]:
-        what = f"{largest!r} on n_objects={data.n_objects}"
-        remedy = ", sample the objects, or use generate.kmeans"
-        raise too_little("generate.diverse", what, budget, held + needs[largest], remedy)
-    return (budget.n_bytes - held) // needs[largest]
 
 
 def _matrix(data: Features, scaling: Scaling, *, standardize: bool) -> np.ndarray:

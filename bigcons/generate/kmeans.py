@@ -50,8 +50,8 @@ def mixed(features: object, *, n_partitions: int = 100, **options: Unpack[Genera
     n_partitions
         Number of partitions.
     **options
-        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``memory``,
-        ``random_state``, ``overwrite``, ``resume``, ``client`` as in `kmeans`.
+        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``n_init``, ``memory``,
+        ``random_state``, ``overwrite``, ``client`` as in `kmeans`.
 
     No label is missing. Of fewer than 30 objects, partitions have at most as many clusters. Errors and memory
     are those of `kmeans`; the cost is that of `kmeans` and `landmarks`.
@@ -90,7 +90,7 @@ def landmarks(
         most as many clusters as there are landmarks, one for three objects.
     **options
         ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``memory``,
-        ``random_state``, ``overwrite``, ``resume``, ``client`` as in `kmeans`; ``train`` is the sample of
+        ``random_state``, ``overwrite``, ``client`` as in `kmeans`; ``train`` is the sample of
         which the graphs are made.
 
     Landmarks do not see columns of two values, such as booleans and categories, along which a graph of
@@ -138,14 +138,10 @@ def kmeans(
     out: str | os.PathLike[str] | None = None,
     standardize: bool = True,
     train: int | str = "auto",
-    init: str = "random",
     n_init: int = 1,
-    max_iter: int = 100,
-    tol: float = 1e-4,
     memory: int | float | str | None = None,
     random_state: SeedLike = None,
     overwrite: bool = False,
-    resume: bool = True,
     client: object = None,
 ) -> Ensemble:
     """Return an ensemble of k-means partitions, each of a random subset of the objects.
@@ -187,8 +183,8 @@ def kmeans(
         from m objects per cluster add about 1/m to the inertia, more if distances have heavy tails. A number:
         a sample of so many objects. "all": all objects that it sees, which are then in memory. One pass over
         the features labels the objects in all partitions.
-    init, n_init, max_iter, tol
-        As in scikit-learn's KMeans; ``init`` is "random" or "k-means++".
+    n_init
+        Number of random starts, of which the best is kept.
     memory
         Memory budget such as "2GB", of the processes and what they hold: blocks, samples, and the labels
         returned if ``out`` is None, but not features that the caller holds. A call that would need more is
@@ -197,13 +193,11 @@ def kmeans(
         Seed. Partition ``u`` depends on the seed and on ``u``, not on the number of partitions or
         workers, nor on the budget.
     overwrite
-        Start over, and replace the store at ``out`` once the new one is complete.
-    resume
-        Repeating an interrupted call resumes from what is finished in ``<out>.partial``, centers and blocks
-        of labels; repeating a finished one returns the result at ``out``;
-        other parameters or features raise an error. False discards what an interrupted call has finished. If
-        ``out`` is in a bucket, that is kept in a temporary directory until all is complete, so a killed call
-        starts over.
+        Start over, and replace the store at ``out`` once the new one is complete. Otherwise, repeating an
+        interrupted call resumes from what is finished in ``<out>.partial``, centers and blocks of labels;
+        repeating a finished one returns the result at ``out``; other parameters or features raise an error.
+        If ``out`` is in a bucket, that is kept in a temporary directory until all is complete, so a killed
+        call starts over.
     client
         Engine: None (the active Dask client if there is one, else threads), "threads", "serial", a Dask
         client or its address, or an Engine. The engine is logged. Every task runs on one thread; ``memory``
@@ -238,14 +232,10 @@ def kmeans(
         out=out,
         standardize=standardize,
         train=train,
-        init=init,
         n_init=n_init,
-        max_iter=max_iter,
-        tol=tol,
         memory=memory,
         random_state=random_state,
         overwrite=overwrite,
-        resume=resume,
         client=client,
     )
 
@@ -287,9 +277,8 @@ def weighted_kmeans(
     largest_weight
         Number of possible weights (T); the default is ours, too.
     **options
-        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``init``,
-        ``n_init``, ``max_iter``, ``tol``, ``memory``, ``random_state``, ``overwrite``, ``resume``, ``client``
-        as in `kmeans`.
+        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``n_init``, ``memory``,
+        ``random_state``, ``overwrite``, ``client`` as in `kmeans`.
 
     Constant columns are dropped and have no weights. Errors, memory and cost are those of `kmeans`.
 
@@ -337,9 +326,8 @@ def feature_views(
     n_partitions
         Number of views.
     **options
-        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``init``,
-        ``n_init``, ``max_iter``, ``tol``, ``memory``, ``random_state``, ``overwrite``, ``resume``, ``client``
-        as in `kmeans`.
+        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``n_init``, ``memory``,
+        ``random_state``, ``overwrite``, ``client`` as in `kmeans`.
 
     No label is missing. Errors, memory and cost are those of `kmeans` with ``n_features`` features,
     and InvalidInputError if fewer than ``n_features`` vary.
@@ -381,9 +369,8 @@ def object_views(
     repetition
         Average number of partitions that see an object, v, from 1 to ``n_partitions``; 2 in the paper.
     **options
-        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``init``,
-        ``n_init``, ``max_iter``, ``tol``, ``memory``, ``random_state``, ``overwrite``, ``resume``, ``client``
-        as in `kmeans`.
+        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``n_init``, ``memory``,
+        ``random_state``, ``overwrite``, ``client`` as in `kmeans`.
 
     Objects are shuffled and dealt within strata of the data (see `DealtSubset`), and k-means replaces the
     graph partitioning of the paper. Partition ``u`` depends on

@@ -49,7 +49,7 @@ from bigcons.stores.encoding import Scaling
 from bigcons.stores.features import Features, open_features
 from bigcons.stores.generator import FAR, Generator
 from bigcons.tables.select import Column, Columns
-from bigcons.validation import check_choice, check_flag, check_int, check_number
+from bigcons.validation import check_choice, check_flag, check_int
 from bigcons.version import __version__
 
 if TYPE_CHECKING:
@@ -87,17 +87,13 @@ class GeneratorOptions(TypedDict, total=False):
     memory: int | float | str | None
     random_state: SeedLike
     overwrite: bool
-    resume: bool
     client: object
 
 
 class KMeansOptions(GeneratorOptions, total=False):
     """Those of ensembles by k-means alone, too."""
 
-    init: str
     n_init: int
-    max_iter: int
-    tol: float
 
 
 def make_partitions(
@@ -113,14 +109,10 @@ def make_partitions(
     out: str | os.PathLike[str] | None = None,
     standardize: bool = True,
     train: int | str = "auto",
-    init: str = "random",
     n_init: int = 1,
-    max_iter: int = 100,
-    tol: float = 1e-4,
     memory: int | float | str | None = None,
     random_state: SeedLike = None,
     overwrite: bool = False,
-    resume: bool = True,
     client: object = None,
 ) -> Ensemble:
     """Return the ensemble of ``scheme``; parameters as in `bigcons.generate.kmeans`.
@@ -132,17 +124,10 @@ def make_partitions(
             f"n_clusters={n_clusters!r} is unknown; use an integer, (low, high) or {SPLIT!r}."
         )
     clusters = None if n_clusters in (None, SPLIT) else check_range(n_clusters)
-    settings = Settings(
-        init=check_choice("init", init, ("random", "k-means++")),
-        n_init=check_int("n_init", n_init),
-        max_iter=check_int("max_iter", max_iter),
-        tol=check_number("tol", tol, at_least=0),
-    )
-    if clusters is not None:
-        settings = settings._replace(n_clusters=clusters, landmark_clusters=clusters)
+    settings = Settings() if clusters is None else Settings(clusters, clusters)
+    settings = settings._replace(n_init=check_int("n_init", n_init))
     check_int("n_partitions", n_partitions)
     check_flag("standardize", standardize)
-    check_flag("resume", resume)
     if isinstance(train, str):
         check_choice("train", train, ("auto", "all"))
     else:
@@ -150,13 +135,16 @@ def make_partitions(
     seed = resolve_seed(random_state)
     if memory is not None:
         parse_size(memory)
-    asked = {"n_partitions": n_partitions, "standardize": standardize, "generator": scheme.name}
-    asked |= settings.parameters() | scheme.parameters()
-    if clusters is None:
-        del asked["n_clusters"]
+    asked = {
+        "n_partitions": n_partitions,
+        "n_init": n_init,
+        "standardize": standardize,
+        "generator": scheme.name,
+    }
+    asked |= scheme.parameters() | ({} if clusters is None else {"n_clusters": clusters})
     asked["train"] = train
     asked["seed"] = None if random_state is None else seed
-    finished = find_finished(out, asked, overwrite=overwrite, resume=resume)  # before any work
+    finished = find_finished(out, asked, overwrite=overwrite)  # before any work
     with job("generate"), open_logged_engine(client, scheme.name) as engine:
         data = open_features(features, id=id, columns=columns, drop=drop, log=log)
         _log.info("%s has %s", data.where, data.encoding.summary())
@@ -188,7 +176,6 @@ def make_partitions(
             seed_is_given=random_state is not None,
             out=out,
             overwrite=overwrite,
-            resume=resume and not overwrite,
             finished=finished,
             engine=engine,
         )
@@ -219,7 +206,6 @@ class Call(NamedTuple):
     seed_is_given: bool
     out: str | os.PathLike[str] | None
     overwrite: bool
-    resume: bool
     finished: Ensemble | None
     engine: Engine
 
@@ -232,7 +218,8 @@ class Call(NamedTuple):
             "generator": self.scheme.name,
             "n_partitions": self.n_partitions,  # of every block of labels
             **({} if ids is None else {"ids": ids.facts.in_words}),
-            **self.settings.parameters(),
+            "n_clusters": self.settings.n_clusters,
+            "n_init": self.settings.n_init,
             **self.scheme.parameters(),
             "train": self.train,
             "sample_rows": self.sample_rows,
@@ -284,7 +271,7 @@ class Call(NamedTuple):
         with (
             local_output(place_of(self.out), self.overwrite) as path,
             open_scratch(
-                path, made_with, seed=self.seed, seed_is_given=self.seed_is_given, resume=self.resume
+                path, made_with, seed=self.seed, seed_is_given=self.seed_is_given, resume=not self.overwrite
             ) as scratch,
         ):
             yield scratch
@@ -296,7 +283,7 @@ def _make(call: Call) -> Ensemble:
     from bigcons.stores.ensemble_store import Content, Header
 
     data = call.data
-    if call.resume and not call.seed_is_given and (kept := kept_seed(call.out)) is not None:
+    if not call.overwrite and not call.seed_is_given and (kept := kept_seed(call.out)) is not None:
         call = call._replace(seed=kept)
     shape = data, call.scheme, call.settings, call.n_partitions, call.sample_rows, call.budget, call.engine
     plan = make_sampling_plan(*shape, in_memory=call.out is None)

@@ -124,9 +124,7 @@ class SealedFile:
         return self._file.write(content)
 
 
-def find_finished(
-    out: StorePath | None, asked: Mapping[str, Any], *, overwrite: bool, resume: bool = True
-) -> Ensemble | None:
+def find_finished(out: StorePath | None, asked: Mapping[str, Any], *, overwrite: bool) -> Ensemble | None:
     """Return the ensemble of a finished call at ``out``; None if ``out`` is free or may be overwritten.
 
     Raises StoreExistsError for anything else at ``out``; for an ensemble with other parameters than those
@@ -136,7 +134,7 @@ def find_finished(
     if out is None:
         return None
     place = place_of(out)
-    if resume and not overwrite and is_store(place) and read_manifest(place).get("kind") == "ensemble":
+    if not overwrite and is_store(place) and read_manifest(place).get("kind") == "ensemble":
         from bigcons.stores.ensemble import Ensemble
 
         finished = Ensemble.open(str(place))

@@ -38,16 +38,10 @@ class Settings(NamedTuple):
     """Parameters of the partitions."""
 
     n_clusters: tuple[int, int] = (2, 30)
-    init: str | np.ndarray = "random"
-    n_init: int = 1
-    max_iter: int = 100
-    tol: float = 1e-4
     landmark_clusters: tuple[int, int] = (2, 20)
     """The range of clusters of a partition by landmarks."""
-
-    def parameters(self) -> dict[str, Any]:
-        """Return what callers may give, for the provenance."""
-        return {name: value for name, value in self._asdict().items() if name != "landmark_clusters"}
+    n_init: int = 1
+    """Random starts of k-means."""
 
 
 @dataclass(frozen=True)
@@ -162,14 +156,19 @@ class TrainTask:
 
     def _means(self, points: Any, n_clusters: int, rng: np.random.Generator, is_sample: bool) -> np.ndarray:
         """Return the centers that k-means finds, of a sample from those of some of its points."""
-        settings = self.settings
+        init: str | np.ndarray = "random"
         with one_thread():
             if is_sample:
                 n_start = max(points.shape[0] // 4, n_clusters)
                 first = np.sort(rng.choice(points.shape[0], size=n_start, replace=False, shuffle=False))
-                start = untrained(settings, n_clusters, rng).fit(points[first]).cluster_centers_
-                settings = settings._replace(init=start, n_init=1, max_iter=min(settings.max_iter, 20))
-            centers: np.ndarray = untrained(settings, n_clusters, rng).fit(points).cluster_centers_
+                init = (
+                    untrained(n_clusters, rng, n_init=self.settings.n_init)
+                    .fit(points[first])
+                    .cluster_centers_
+                )
+            how = {"max_iter": 20} if is_sample else {"n_init": self.settings.n_init}
+            model = untrained(n_clusters, rng, init, **how)
+            centers: np.ndarray = model.fit(points).cluster_centers_
         return centers
 
     def _joined(self, vectors: np.ndarray, degrees: np.ndarray, u: int) -> np.ndarray:
@@ -177,9 +176,8 @@ class TrainTask:
         rng, n_clusters = self.seen.draw(u, self.settings)
         rows = vectors[:, : min(n_clusters, vectors.shape[1])].copy()
         normalize_rows(rows)
-        settings = self.settings._replace(init="k-means++", n_init=1)
         with one_thread():
-            model = untrained(settings, rows.shape[1], rng).fit(rows, sample_weight=degrees)
+            model = untrained(rows.shape[1], rng, "k-means++").fit(rows, sample_weight=degrees)
         labels: np.ndarray = model.labels_
         return labels
 
@@ -253,19 +251,19 @@ class LabelTask:
         )
 
 
-def untrained(settings: Settings, n_clusters: int, rng: np.random.Generator) -> KMeans:
-    """Return scikit-learn's k-means with these settings and a seed from ``rng``."""
+def untrained(
+    n_clusters: int,
+    rng: np.random.Generator,
+    init: str | np.ndarray = "random",
+    *,
+    n_init: int = 1,
+    max_iter: int = 100,
+) -> KMeans:
+    """Return scikit-learn's k-means with a seed from ``rng``."""
     from sklearn.cluster import KMeans
 
-    return KMeans(
-        n_clusters,
-        init=settings.init,
-        n_init=settings.n_init,
-        max_iter=settings.max_iter,
-        tol=settings.tol,
-        random_state=int(rng.integers(2**31)),
-        copy_x=False,
-    )
+    seed = int(rng.integers(2**31))
+    return KMeans(n_clusters, init=init, n_init=n_init, max_iter=max_iter, random_state=seed, copy_x=False)
 
 
 @contextmanager

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import Ensemble, generate
-from bigcons.errors import InvalidInputError, StoreExistsError
+from bigcons.errors import InvalidInputError
 from bigcons.metrics import matching_accuracy
-from tests.support.stores import names_in, values_of
+from tests.support.stores import values_of
 
 N_OBJECTS = 9000
 
@@ -69,33 +62,25 @@ def test_mask_labels__nothing_deleted_is_the_ensemble(labels):
     np.testing.assert_array_equal(delete(labels, 0), labels)
 
 
-def test_mask_labels__the_same_however_stored_and_run(labels, tmp_path):
-    expected = delete(labels)
-    stored = Ensemble.from_labels(labels).save(tmp_path / "whole.zarr", chunk_rows=1500)
-    for other in (
-        delete(labels, client="serial"),
-        delete(stored),
-        delete(tmp_path / "whole.zarr", out=tmp_path / "spoiled.zarr", memory="400MB"),
-    ):
-        np.testing.assert_array_equal(other, expected)
-    assert not np.array_equal(delete(labels, random_state=1), expected)
-    np.testing.assert_array_equal(read(stored), labels)
-
-
 def test_mask_labels__does_not_touch_an_ensemble_in_memory(labels):
     ensemble = Ensemble.from_labels(labels[:, :1])
     delete(ensemble, 0.5)
     np.testing.assert_array_equal(read(ensemble), labels[:, :1])
 
 
-def test_mask_labels__keeps_names_and_values(tmp_path):
+def test_mask_labels__keeps_names_and_values():
     rows = [["a", 10], ["b", 10], ["a", 30], ["c", 20]] * 50
     ensemble = Ensemble.from_labels(rows, names=["letters", "tens"])
-    for kwargs in ({}, {"out": tmp_path / "e.zarr"}):
-        spoiled = generate.mask_labels(ensemble, 0.5, random_state=0, **kwargs)
-        assert spoiled.names == ["letters", "tens"]
-        for found, row in zip(values_of(spoiled), rows, strict=True):
-            assert all(value in (None, original) for value, original in zip(found, row, strict=True))
+    spoiled = generate.mask_labels(ensemble, 0.5, random_state=0)
+    assert spoiled.names == ["letters", "tens"]
+    for found, row in zip(values_of(spoiled), rows, strict=True):
+        assert all(value in (None, original) for value, original in zip(found, row, strict=True))
+
+
+def test_mask_labels__the_same_however_stored(labels, tmp_path):
+    Ensemble.from_labels(labels).save(tmp_path / "whole.zarr", chunk_rows=1500)
+    np.testing.assert_array_equal(delete(tmp_path / "whole.zarr"), delete(labels))
+    assert not np.array_equal(delete(labels, random_state=1), delete(labels))
 
 
 @pytest.mark.parametrize(
@@ -106,10 +91,9 @@ def test_mask_labels__rejects_invalid_shares(labels, share, message):
         delete(labels, share)
 
 
-def test_mask_labels__rejects_to_empty_a_partition(tmp_path):
+def test_mask_labels__rejects_to_empty_a_partition():
     with pytest.raises(InvalidInputError, match=r"share=0.75 masks every label of partition 'p\d'"):
-        delete(np.zeros((2, 2), dtype=int), 0.75, out=tmp_path / "e.zarr")
-    assert names_in(tmp_path) == []
+        delete(np.zeros((2, 2), dtype=int), 0.75)
 
 
 # Noisy copies
@@ -166,15 +150,6 @@ def test_noisy_copies__may_have_more_clusters_than_the_clustering():
     assert (made.max(axis=0) == 199).all()
 
 
-def test_noisy_copies__the_same_stored_and_on_any_engine(tmp_path):
-    truth = np.arange(N_OBJECTS) % 10
-    expected = copies(truth)
-    np.testing.assert_array_equal(copies(truth, client="serial"), expected)
-    np.testing.assert_array_equal(copies(truth, out=tmp_path / "e.zarr", memory="400MB"), expected)
-    np.testing.assert_array_equal(copies(truth, n_partitions=3), expected[:, :3])
-    assert not np.array_equal(copies(truth, random_state=1), expected)
-
-
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
@@ -188,51 +163,3 @@ def test_noisy_copies__say_what_is_wrong(kwargs, message):
     labels = kwargs.pop("labels", [0, 1, 2])
     with pytest.raises(InvalidInputError, match=message):
         generate.noisy_copies(labels, **kwargs)
-
-
-# Stores
-
-
-def test_corrupt__reject_what_exists(labels, tmp_path):
-    delete(labels, out=tmp_path / "e.zarr")
-    with pytest.raises(StoreExistsError, match="overwrite=True"):
-        delete("labels that are never read", out=tmp_path / "e.zarr", random_state=5)
-    with pytest.raises(StoreExistsError, match="overwrite=True"):
-        copies(labels[:, 0], out=tmp_path / "e.zarr")
-    assert copies(labels[:, 0], out=tmp_path / "e.zarr", overwrite=True).shape == (N_OBJECTS, 8)
-
-
-def test_corrupt__find_the_results_of_finished_calls(labels, tmp_path):
-    deleted, copied = delete(labels, out=tmp_path / "d"), copies(labels[:, 0], out=tmp_path / "c")
-    np.testing.assert_array_equal(delete(labels, out=tmp_path / "d"), deleted)
-    np.testing.assert_array_equal(copies(labels[:, 0], out=tmp_path / "c"), copied)
-    with pytest.raises(StoreExistsError, match="was made with other labels;"):
-        delete(labels[::-1], out=tmp_path / "d")
-    with pytest.raises(StoreExistsError, match="was made with other labels;"):
-        copies(labels[::-1, 0], out=tmp_path / "c")
-    with pytest.raises(StoreExistsError, match="was made with n_partitions=8, not 3"):
-        copies(labels[:, 0], out=tmp_path / "c", n_partitions=3)
-
-
-CHILD = """
-import sys
-import numpy as np
-from bigcons import generate
-generate.noisy_copies(np.arange(400_000) % 10, n_partitions=20, noise=0.3, out=sys.argv[1], random_state=0)
-"""
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills as POSIX systems do")
-def test_corrupt__a_kill_while_labels_are_written_leaves_no_store(labels, tmp_path):
-    out = tmp_path / "e.zarr"
-    child = subprocess.Popen([sys.executable, "-c", CHILD, str(out)], cwd=Path(generate.__file__).parents[2])
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob(".e.zarr*")) and time.monotonic() < deadline and child.poll() is None:
-        time.sleep(0.002)
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
-    assert child.returncode == -signal.SIGKILL
-    assert not out.exists()
-    assert list(tmp_path.glob(".e.zarr*"))
-    delete(labels, out=out)
-    assert [name for name in names_in(tmp_path) if not name.endswith(".lock")] == ["e.zarr"]

@@ -41,10 +41,6 @@ GENERATORS = {
     "objects": lambda x, **kwargs: generate.object_views(x, n_clusters=3, n_partitions=5, **kwargs),
     "samples": lambda x, **kwargs: generate.kmeans(x, n_clusters=3, n_partitions=3, train=200, **kwargs),
     "mixed": lambda x, **kwargs: generate.mixed(x, n_partitions=6, train=300, **kwargs),
-    "diverse": lambda x, **kwargs: generate.diverse(x[:300], n_clusters=(3, 4), **kwargs),
-    "soft": lambda x, **kwargs: generate.from_memberships(np.eye(5)[np.abs(x).argmax(axis=1)], **kwargs),
-    "deleted": lambda x, **kwargs: generate.mask_labels(np.abs(x).astype(int), 0.4, **kwargs),
-    "copies": lambda x, **kwargs: generate.noisy_copies(np.abs(x).argmax(axis=1), noise=0.3, **kwargs),
 }
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,8 +10,8 @@ from scipy.cluster import hierarchy
 from sklearn.datasets import make_blobs, make_circles
 from sklearn.metrics import adjusted_rand_score
 
-from bigcons import Ensemble, datasets, generate
-from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependencyError, StoreExistsError
+from bigcons import datasets, generate
+from bigcons.errors import InvalidInputError, MemoryBudgetError, MissingDependencyError
 from bigcons.generate.diverse import (
     CLUSTERERS,
     LINKAGES,
@@ -52,19 +50,13 @@ def test_diverse__each_algorithm_for_each_number_of_clusters(blobs):
         assert labels.max() + 1 == int(name[-1])
 
 
-def test_diverse__does_not_depend_on_workers_store_or_the_other_algorithms(blobs, tmp_path):
+def test_diverse__does_not_depend_on_memory_or_the_other_algorithms(blobs):
     expected = make(blobs[0], n_clusters=(2, 4), algorithms=WITHOUT_METIS)
-    for other in (
-        make(blobs[0], n_clusters=(2, 4), algorithms=WITHOUT_METIS, client="serial"),
-        make(blobs[0], n_clusters=(2, 4), algorithms=WITHOUT_METIS, out=tmp_path / "e.zarr"),
-        make(blobs[0], n_clusters=(2, 4), algorithms=WITHOUT_METIS, memory="375MB"),
-    ):
-        for name, labels in expected.items():
-            np.testing.assert_array_equal(other[name], labels)
+    other = make(blobs[0], n_clusters=(2, 4), algorithms=WITHOUT_METIS, memory="375MB")
+    for name, labels in expected.items():
+        np.testing.assert_array_equal(other[name], labels)
     alone = make(blobs[0], n_clusters=(2, 4), algorithms="kmeans")
     np.testing.assert_array_equal(alone["kmeans-3"], expected["kmeans-3"])
-    np.testing.assert_array_equal(Ensemble.open(tmp_path / "e.zarr").names, list(expected))
-    assert [path.name for path in tmp_path.iterdir()] == ["e.zarr"]
     assert not np.array_equal(make(blobs[0], algorithms="random", random_state=1)["random-5"],
                               make(blobs[0], algorithms="random")["random-5"])  # fmt: skip
 
@@ -194,16 +186,6 @@ class TestGraphs:
         assert np.bincount(labels).max() <= 1.05 * 200 + 1
         assert matching_accuracy(truth, labels) > 0.95
 
-    def test_graph__the_same_on_any_engine(self, blobs):
-        pytest.importorskip("mtkahypar")
-        threads, serial = (
-            make(blobs[0], n_clusters=(2, 4), algorithms="rcc", client=client)
-            for client in ("threads", "serial")
-        )
-        assert list(threads) == [f"{name}-{k}" for name in SETS["rcc"] for k in (2, 3, 4)]
-        for name, labels in threads.items():
-            np.testing.assert_array_equal(serial[name], labels)
-
     def test_graph__without_edges_is_still_cut(self):
         unlike = np.eye(20)
         labels = make(unlike, n_clusters=4, algorithms="graph-cosine", standardize=False)["graph-cosine-4"]
@@ -255,7 +237,7 @@ def test_hypergraph__parts_of_features_are_balanced_and_good():
     [
         ({"algorithms": "gas"}, "algorithms='gas' is unknown"),
         ({"algorithms": ["kmeans", "gas"]}, "algorithms='gas' is unknown"),
-        ({"algorithms": ["kmeans", "pcc"]}, "mixes the set 'pcc' with names"),
+        ({"algorithms": ["kmeans", "pcc"]}, "algorithms='pcc' is unknown"),
         ({"algorithms": ["kmeans", "kmeans"]}, "has duplicates"),
         ({"algorithms": []}, "is empty"),
         ({"n_clusters": (3, 2)}, r"n_clusters=\(3, 2\) is not a range"),
@@ -264,33 +246,14 @@ def test_hypergraph__parts_of_features_are_balanced_and_good():
         ({"memory": "no"}, "memory='no'"),
     ],
 )
-def test_diverse__says_what_is_wrong_in_one_line(blobs, tmp_path, kwargs, message):
+def test_diverse__says_what_is_wrong_in_one_line(blobs, kwargs, message):
     with pytest.raises(InvalidInputError, match=message) as error:
-        make(blobs[0], out=tmp_path / "e.zarr", **kwargs)
+        make(blobs[0], **kwargs)
     assert "\n" not in str(error.value)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_diverse__rejects_what_exists_before_any_work(blobs, tmp_path):
-    make(blobs[0], algorithms="kmeans", out=tmp_path / "e.zarr")
-    with pytest.raises(StoreExistsError, match="overwrite=True"):
-        make("features that are never read", out=tmp_path / "e.zarr")
-
-
-def test_diverse__finds_the_result_of_a_finished_call(blobs, tmp_path, caplog):
-    labels = make(blobs[0], algorithms="kmeans", out=tmp_path / "e.zarr")
-    with caplog.at_level(logging.INFO, logger="bigcons"):
-        again = make(blobs[0], algorithms="kmeans", out=tmp_path / "e.zarr", random_state=None)
-    np.testing.assert_equal(again, labels)
-    assert "holds the finished result of this call" in caplog.text
-    with pytest.raises(StoreExistsError, match="was made with other features;"):
-        make(blobs[0][::-1], algorithms="kmeans", out=tmp_path / "e.zarr")
-    with pytest.raises(StoreExistsError, match="was made with seed=0, not 1"):
-        make(blobs[0], algorithms="kmeans", out=tmp_path / "e.zarr", random_state=1)
 
 
 def test_diverse__rejects_all_pairs_of_many_objects_with_the_number():
     many = np.random.default_rng(0).normal(size=(50_000, 2))
-    with pytest.raises(MemoryBudgetError, match=r"needs 20.4 GB for .* 'ward' on n_objects=50000"):
+    with pytest.raises(MemoryBudgetError, match=r"pairs of 'ward' need 20 GB, over the 4 GB available"):
         make(many, algorithms=["ward", "kmeans"])
     assert len(make(many, n_clusters=2, algorithms="kmeans")) == 1

@@ -151,7 +151,7 @@ def test_feature_views__each_partition_is_k_means_on_its_columns():
     bits = rng.integers(2, size=(1500, 5))
     noisy = bits + rng.normal(scale=0.05, size=(1500, 5))
     ensemble = generate.feature_views(noisy, n_clusters=4, n_features=2, n_partitions=8, random_state=0,
-                                      init="k-means++", n_init=5)  # fmt: skip
+                                      n_init=10)  # fmt: skip
     for u, column in enumerate(ensemble.read(0, 1500).T):
         seen = RandomFeatures(2).view(5, 0, "generate.feature_views", u).columns
         assert matching_accuracy(bits[:, seen] @ [1, 2], column) > 0.99
@@ -197,9 +197,7 @@ def test_object_views__see_every_object_in_equal_parts(points, p, v):
 
 def test_object_views__find_the_clusters_of_8d5k():
     features, classes = datasets.ce_8d5k(0)
-    ensemble = generate.object_views(
-        features, n_clusters=5, n_partitions=8, random_state=0, init="k-means++", n_init=10
-    )
+    ensemble = generate.object_views(features, n_clusters=5, n_partitions=8, random_state=0, n_init=20)
     for column in ensemble.read(0, 1000).T:
         assert matching_accuracy(classes[column >= 0], column[column >= 0]) > 0.97
 
@@ -210,7 +208,7 @@ def test_object_views__find_the_clusters_of_8d5k():
 def test_object_views__sixteen_of_an_eighth_keep_nine_tenths_of_the_quality(make, method):
     features, classes = make(0)
     k = classes.max() + 1
-    settings = {"n_clusters": k, "random_state": 0, "init": "k-means++", "n_init": 5}
+    settings = {"n_clusters": k, "random_state": 0, "n_init": 10}
     views = generate.object_views(features, n_partitions=16, repetition=2, **settings)
     whole = generate.kmeans(features, n_partitions=1, sample=1.0, **settings).read(0, len(classes))[:, 0]
     found = method(k, random_state=0).fit(views).labels_

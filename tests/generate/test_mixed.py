@@ -147,7 +147,7 @@ def test_landmarks__take_a_number_of_clusters(points):
 
 @pytest.mark.parametrize(
     "option",
-    [{"n_clusters": 3}, {"sample": 0.5}, {"init": "random"}, {"max_iter": 9}, {"algorithm": "lloyd"}],
+    [{"n_clusters": 3}, {"sample": 0.5}, {"n_init": 2}, {"algorithm": "lloyd"}],
     ids=str,
 )
 def test_mixed__takes_no_options_of_k_means(points, option):

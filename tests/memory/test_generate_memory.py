@@ -87,8 +87,8 @@ def features(tmp_path_factory):
 @pytest.mark.parametrize(
     ("scheme", "arguments"),
     [
-        ("kmeans", {"n_partitions": 2, "n_clusters": 3, "max_iter": 3, "train": "all", "sample": 0.5}),
-        ("kmeans", {"n_partitions": 2, "n_clusters": 3, "max_iter": 3, "sample": 0.5}),
+        ("kmeans", {"n_partitions": 2, "n_clusters": 3, "train": "all", "sample": 0.5}),
+        ("kmeans", {"n_partitions": 2, "n_clusters": 3, "sample": 0.5}),
         ("mixed", {"n_partitions": 3}),
         ("landmarks", {"n_partitions": 4, "train": 200_000}),
     ],
