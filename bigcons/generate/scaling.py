@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections import Counter, defaultdict
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -79,80 +78,45 @@ class Moments:
         )
 
 
-class OddNumbers:
-    """Numbers of features that may mean something else: a date, or that there is none.
+def warn_of_odd_numbers(features: Features, values: np.ndarray) -> None:
+    """Warn of columns of a block of features whose numbers may mean something else.
 
     Nines such as -999 stand for a missing value if they occur more than once and are far from all other
     values, as `is_far` says, or if no other value is negative. Whole numbers such as 20241231 are dates if
     all are.
     """
-
-    def __init__(self, features: Features) -> None:
-        encoding = features.encoding
-        self._names = {
-            int(start): code.name
-            for code, start in zip(encoding.columns, encoding.starts, strict=False)
-            if code.kind == NUMBER and not code.logged and not features.is_sparse
-        }
-        self._low, self._high = np.full((2, features.n_features), [[np.inf], [-np.inf]])  # without nines
-        self._nines: dict[int, Counter[float]] = defaultdict(Counter)
-        self._dates = set(self._names)
-        self._where, self._is_named = features.where, encoding.is_named
-
-    def add(self, values: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-        """Look at the next rows, given the least and greatest value of each column, infinite without any."""
-        low, high = low.copy(), high.copy()
-        for c in np.flatnonzero(np.isin([low, high], NINES).any(axis=0)).tolist():
-            is_nines = np.isin(values[:, c], NINES)
-            self._nines[c].update(values[is_nines, c].tolist())
-            low[c] = np.nanmin(values[~is_nines, c], initial=np.inf)
-            high[c] = np.nanmax(values[~is_nines, c], initial=-np.inf)
-        self._low, self._high = np.minimum(self._low, low), np.maximum(self._high, high)
-        self._dates = {
-            c for c in self._dates if low[c] > high[c] or _are_dates(values[:, c], low[c], high[c])
-        }
-
-    def warn(self) -> None:
-        """Warn of all such columns, in one message."""
-        found, remedies, named = [], [], ""
-        for c, counts in self._nines.items():
-            if c not in self._names:
-                continue
-            known = {self._low[c], self._high[c]} - {np.inf, -np.inf}
-            for value in sorted(counts, key=abs, reverse=True):
-                others = known | counts.keys() - {value}
-                low, high = min(others, default=value), max(others, default=value)
-                is_alone = value < 0.0 <= self._low[c] < np.inf
-                if counts[value] > 1 and (is_alone or is_far(value, low, high)):
-                    name, number = self._names[c], f"{value:.0f}"
-                    times = f"{number} in {counts[value]:,} rows"
-                    found.append(f"column {name!r} has {times} (the rest: {low:g} to {high:g})")
-                    named = named or (
-                        f"missing={{{(name if self._is_named else c)!r}: {number}}}) "
-                        f"(--missing {f'{name}=' if self._is_named else ''}{number})"
-                    )
-                    break
-        if found:
-            remedies.append(f"if that means missing, pass bigcons.select(x, {named}")
-        dates = [c for c in sorted(self._dates) if self._low[c] < self._high[c]]
-        found += [f"column {self._names[c]!r} has {self._low[c]:.0f} to {self._high[c]:.0f}" for c in dates]
-        if dates:
-            remedies.append("if the numbers are dates, write them as 2024-12-31")
-        if found:
-            more = f"; and {len(found) - 20} more" if len(found) > 20 else ""
-            warn_user(
-                f"{self._where}: {'; '.join(found[:20])}{more}; {', and '.join(remedies)}.",
-                SuspiciousFeaturesWarning,
-            )
-
-
-def _are_dates(column: np.ndarray, low: float, high: float) -> bool:
-    """Return whether all numbers of a column are dates such as 20241231, or nines."""
-    if low < 1.8e7 or high >= 2.2e7:
-        return False
-    month, day = column // 100 % 100, column % 100
-    is_date = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (day % 1 == 0)
-    return bool((is_date | np.isnan(column) | np.isin(column, NINES)).all())
+    encoding, gaps, dates, named = features.encoding, [], [], ""
+    for code, start in zip(encoding.columns, encoding.starts.tolist(), strict=False):
+        column = values[:, start][~np.isnan(values[:, start])]
+        if code.kind != NUMBER or code.logged or not len(column):
+            continue
+        nines, counts = np.unique(column[np.isin(column, NINES)], return_counts=True)
+        for value in sorted(nines[counts > 1].tolist(), key=abs, reverse=True):
+            others = column[column != value]
+            low, high = others.min(initial=np.inf), others.max(initial=-np.inf)
+            if len(others) and (value < 0 <= low or is_far(value, low, high)):
+                n = int((column == value).sum())
+                gaps.append(
+                    f"column {code.name!r} has {value:.0f} in {n:,} rows (the rest: {low:g} to {high:g})"
+                )
+                key = repr(code.name) if encoding.is_named else start
+                option = f"{code.name}={value:.0f}" if encoding.is_named else f"{value:.0f}"
+                named = named or f"missing={{{key}: {value:.0f}}}) (--missing {option})"
+                break
+        column = column[~np.isin(column, NINES)]
+        low, high = column.min(initial=np.inf), column.max(initial=-np.inf)
+        month, day = column // 100 % 100, column % 100
+        are_dates = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (day % 1 == 0)
+        if 1.8e7 <= low < high < 2.2e7 and are_dates.all():
+            dates.append(f"column {code.name!r} has {low:.0f} to {high:.0f}")
+    remedies = [f"if that means missing, pass bigcons.select(x, {named}"] if gaps else []
+    remedies += ["if the numbers are dates, write them as 2024-12-31"] if dates else []
+    if odd := gaps + dates:
+        more = f"; and {len(odd) - 20} more" if len(odd) > 20 else ""
+        warn_user(
+            f"{features.where}: {'; '.join(odd[:20])}{more}; {', and '.join(remedies)}.",
+            SuspiciousFeaturesWarning,
+        )
 
 
 def measure(features: Features, *, standardize: bool) -> Scaling:
@@ -183,14 +147,13 @@ def measure_and_sample(
         progress("measure the features", features.n_objects) as listener,
         np.errstate(all="ignore"),
     ):
-        odd = OddNumbers(features)
         suspects = {c: DistinctNumbers(stack) for c in features.possible_ids()}
         for block, values in features.iterate(gaps=True, sparse=True):
             checksum = checksum_of(values, checksum)
             part = Moments.of(values)
             total = part if total is None else total.merge(part)
-            if not features.is_sparse:
-                odd.add(values, part.low, part.high)
+            if block.start == 0 and not features.is_sparse:
+                warn_of_odd_numbers(features, values)
             for c, seen in suspects.items():
                 seen.add(values[:, c])
             if subset is not None:
@@ -205,7 +168,6 @@ def measure_and_sample(
             c for c, seen in suspects.items() if may_be_ids(seen, features.n_objects, features.names[c])
         ]
         features.refuse_ids(like_ids)
-        odd.warn()
     assert total is not None  # noqa: S101 - features have at least one row
     if sparse_parts:
         from scipy.sparse import vstack
