@@ -471,7 +471,7 @@ def _fit_start(
         start.records.append(record)
         start.settled = gains_little(previous, record, tol)
         if start.settled or len(start.records) == max_iter:
-            start.state = {"alpha": alpha, "gamma": gamma, "is_labeled": (labels >= 0).any(axis=1)}
+            start.state = {"alpha": alpha, "gamma": gamma, "is_labeled": np.any(labels >= 0, axis=1)}
             return start
         relaxation = relaxation_of(previous["objective"] if previous else -np.inf, objective, relaxation)
         if update_alpha:
