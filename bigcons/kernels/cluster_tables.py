@@ -277,10 +277,9 @@ def assign(labels, offsets, table, bias, current, assigned, T, sizes, totals):
     """Assign every object to its best cluster; on a tie it stays where it is, else the lowest number wins.
 
     labels (rows, M) with -1 missing; offsets (M+1,) int64; table, T (B, padded K) float64; bias, sizes (K,)
-    float64; current, assigned (rows,) int32, -1 where there is no cluster yet or no label at all, and -2 - k
-    for an object that stayed in cluster k although one of lower number scores the same. Adds to T, to sizes
-    and to totals (4,): the best scores, the objects whose cluster changed, the labels present, and the
-    objects that have any.
+    float64; current, assigned (rows,) int32, -1 where there is no cluster yet or no label at all. Adds to T,
+    to sizes and to totals (4,): the best scores, the objects whose cluster changed, the labels present, and
+    the objects that have any.
     """
     n_rows, M = labels.shape
     K, width = bias.shape[0], table.shape[1]
@@ -293,18 +292,13 @@ def assign(labels, offsets, table, bias, current, assigned, T, sizes, totals):
             assigned[i] = -1
             continue
         sum_rows(rows, at, m, scores)
-        before = current[i] if current[i] >= -1 else -2 - current[i]
-        best = before
+        best = before = current[i]
         highest = scores[best] + bias[best] if best >= 0 else -np.inf
         for k in range(K):
             if scores[k] + bias[k] > highest:
                 highest = scores[k] + bias[k]
                 best = k
         assigned[i] = best
-        for k in range(before if best == before else 0):
-            if scores[k] + bias[k] == highest:
-                assigned[i] = -2 - best
-                break
         for j in range(m):
             counts[at[j] + np.uint64(best)] += 1.0
         sizes[best] += 1.0

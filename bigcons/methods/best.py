@@ -17,7 +17,7 @@ from bigcons.overlaps.incidence import (
     observed_pairs,
     votes_of,
 )
-from bigcons.seeding import SeedLike, generator
+from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
 from bigcons.solving.output import Output
 from bigcons.solving.survey import take_survey
@@ -46,10 +46,8 @@ class BEST(ConsensusClusterer):
         What happens to objects that other partitions label but the winner does not: "nearest" assigns them to
         the nearest cluster center, over the partitions that label them, "missing" leaves them -1. The
         center of a cluster holds the share of its objects in every base cluster.
-    ties : {"lowest", "random"}, default="lowest"
-        How to break ties between partitions: by the lowest index, or at random.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of random ties; nothing else is random.
+        Not used: nothing is random.
     memory : str, int or None, default=None
         Memory budget such as "2GB"; a fit that would need more is refused before it starts.
     out : path-like or None, default=None
@@ -93,7 +91,6 @@ class BEST(ConsensusClusterer):
         criterion: str = "nmi",
         weighted: bool = True,
         unlabeled: str = "nearest",
-        ties: str = "lowest",
         random_state: SeedLike = None,
         memory: str | float | None = None,
         out: str | os.PathLike[str] | None = None,
@@ -103,13 +100,11 @@ class BEST(ConsensusClusterer):
         self.criterion = criterion
         self.weighted = weighted
         self.unlabeled = unlabeled
-        self.ties = ties
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("criterion", self.criterion, tuple(OF_TWO_CLUSTERINGS))
         check_flag("weighted", self.weighted)
         check_choice("unlabeled", self.unlabeled, ("nearest", "missing"))
-        check_choice("ties", self.ties, ("lowest", "random"))
         candidates = np.flatnonzero(ensemble.n_clusters <= self.n_clusters)
         if not candidates.size:
             raise InvalidInputError(
@@ -123,9 +118,7 @@ class BEST(ConsensusClusterer):
             overlaps, ensemble.offsets, candidates, self.criterion, weighted=self.weighted
         )
         best = np.nanmin if self.criterion in DISTANCES else np.nanmax
-        equals = np.flatnonzero(self.scores_ == best(self.scores_))
-        chosen = generator(seed, "best.ties").integers(equals.size) if self.ties == "random" else 0
-        self.best_partition_: int = int(equals[chosen])
+        self.best_partition_: int = int(np.flatnonzero(self.scores_ == best(self.scores_))[0])
         self.objective_: float = float(self.scores_[self.best_partition_])
         self.n_passes_ = 1
         self.history_: dict[str, list[Any]] = {"pass": [1], "objective": [self.objective_]}

@@ -46,11 +46,8 @@ class Furthest(ConsensusClusterer):
         "fixed", or "disagreement": add centers as long as the disagreements fall, beginning with one cluster.
         A disagreement is a pair of objects that the consensus joins and a partition separates, or vice versa,
         summed over all partitions and the pairs that each labels.
-    ties : {"lowest", "random"}, default="lowest"
-        How to break ties between equally dissimilar pairs and objects for the centers, and between equally
-        similar centers that an object may join. Ties are common, because many pairs have similarity 0.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of the sample and of random ties.
+        Seed of the sample.
     memory : str, int or None, default=None
         Budget for the distinct rows of init="exact", 4 GB by default; refused if they do not fit.
     out : path-like or None, default=None
@@ -68,10 +65,9 @@ class Furthest(ConsensusClusterer):
 
     Notes
     -----
-    "lowest" compares pairs by their first object, then by their second, and centers by age. With random ties,
-    objects of equal labels may join different centers. One pass per center,
-    each O(n M), with 12 bytes an object in memory; before that two passes and, for U distinct rows and
-    init="exact", O(U^2 M) time on all workers. Counting the disagreements of k centers takes O(B k) memory.
+    Of equally similar pairs that of the lowest objects is taken, and objects join the older center. One pass
+    per center, each O(n M), with 12 bytes an object in memory; before that two passes and, for U distinct
+    rows and init="exact", O(U^2 M) time on all workers. Counting disagreements takes O(B k) memory.
 
     References
     ----------
@@ -95,7 +91,6 @@ class Furthest(ConsensusClusterer):
         *,
         init: str = "exact",
         criterion: str = "fixed",
-        ties: str = "lowest",
         random_state: SeedLike = None,
         memory: str | float | None = None,
         out: str | os.PathLike[str] | None = None,
@@ -104,24 +99,21 @@ class Furthest(ConsensusClusterer):
         super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
         self.init = init
         self.criterion = criterion
-        self.ties = ties
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("init", self.init, STARTS)
         check_choice("criterion", self.criterion, CRITERIA)
-        check_choice("ties", self.ties, ("lowest", "random"))
         budget = data_budget(self.memory, engine, ensemble)
         held, rows = 12 * ensemble.n_objects, ensemble.chunk_rows
-        per_block = block_label_bytes(ensemble) + 36 * rows  # 20 of them to find ties
+        per_block = block_label_bytes(ensemble) + 16 * rows
         MemoryPlan(held, per_block, 12 * rows).check("Furthest", engine, ensemble, self.memory)
         self._is_limit = self.criterion == "disagreement"
         survey = take_survey(ensemble, engine, seed, 0)
-        ties = _Ties(seed if self.ties == "random" else None)
         if self.init == "exact":
-            pair = _first_pair(ensemble, engine, budget, ties)
+            pair = _first_pair(ensemble, engine, budget)
         else:
-            pair = _sampled_pair(ensemble, survey.unlabeled, engine, seed, ties)
-        search = _Search(ensemble, engine, pair, ties)
+            pair = _sampled_pair(ensemble, survey.unlabeled, engine, seed)
+        search = _Search(ensemble, engine, pair)
         assigned = search.assigned
         numbers: list[int] = []
         objectives: list[float] = []
@@ -144,36 +136,6 @@ class Furthest(ConsensusClusterer):
         self.centers_: np.ndarray = centers[self._order[: len(centers)]]
 
 
-class _Ties(NamedTuple):
-    """The order among ties: the lowest first, or at random from a seed."""
-
-    seed: int | None
-
-    def order(self, n: int) -> np.ndarray:
-        """Return the order (n,) in which the search for the first pair visits the rows."""
-        return np.arange(n) if self.seed is None else generator(self.seed, "furthest.ties").permutation(n)
-
-    def ranks(self, objects: np.ndarray, centers: np.ndarray) -> np.ndarray:
-        """Return a rank for each object and center; among ties the lowest comes first.
-
-        Random ranks are hashes, so that the rank of the center that an object has joined can be recomputed.
-        Center -1 stands for an object as a candidate for a center.
-        """
-        if self.seed is None:
-            return np.where(centers < 0, objects, centers).astype(np.uint64)
-        x = generator(self.seed, "furthest.ranks").integers(2**64, size=1, dtype=np.uint64)
-        for part in (objects, centers):
-            x = _mixed(x + part.astype(np.uint64))
-        return np.asarray(x)
-
-
-def _mixed(x: np.ndarray) -> np.ndarray:
-    """Return hashes uint64 of numbers (the finalizer of SplitMix64)."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
-
-
 class _Visit(NamedTuple):
     """A block and the state of its objects before a pass."""
 
@@ -187,11 +149,10 @@ class _Visit(NamedTuple):
 class _Search:
     """The centers so far, and the similarity of every object to the nearest one."""
 
-    def __init__(self, ensemble: Ensemble, engine: Engine, pair: tuple[int, int], ties: _Ties) -> None:
+    def __init__(self, ensemble: Ensemble, engine: Engine, pair: tuple[int, int]) -> None:
         self.ensemble = ensemble
         self.engine = engine
         self.pair = pair
-        self.ties = ties
         self.centers: list[int] = []
         self.assigned = np.full(ensemble.n_objects, -1, np.int32)
         self.is_exhausted = False
@@ -203,19 +164,19 @@ class _Search:
         number = len(self.centers)
         self.centers.append(self._furthest)
         row = self.ensemble.read_rows(np.array([self._furthest]))
-        visit = partial(_visit_block, self.ensemble, self.ties, row, number)
+        visit = partial(_visit_block, self.ensemble, row, number)
         blocks = self.ensemble.blocks()
         table = np.zeros((number + 1, self.ensemble.n_base_clusters), np.int64)
         before, self.assigned = self.assigned, np.empty_like(self.assigned)
-        least, furthest = (np.inf, 0), -1
+        least = np.inf, -1
         with closing(self.engine.map(visit, [self._visit(block, before) for block in blocks])) as results:
-            for block, (near, assigned, part, candidate, at) in zip(blocks, results, strict=True):
+            for block, (near, assigned, part, candidate) in zip(blocks, results, strict=True):
                 self._similarity[block.start : block.stop] = near
                 self.assigned[block.start : block.stop] = assigned
                 table += part
-                if candidate < least:
-                    least, furthest = candidate, at
-        self._furthest = furthest
+                if candidate[0] < least[0]:
+                    least = candidate
+        self._furthest = least[1]
         if number == 0 and self._similarity[self.pair[1]] < 1.0:  # else all objects of the sample are alike
             self._furthest = self.pair[1]
         self.is_exhausted = least[0] >= 1.0
@@ -227,29 +188,25 @@ class _Search:
 
 
 def _visit_block(
-    ensemble: Ensemble, ties: _Ties, center: np.ndarray, number: int, visit: _Visit
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[float, int], int]:
+    ensemble: Ensemble, center: np.ndarray, number: int, visit: _Visit
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[float, int]]:
     """Offer a new center (1, M) to a block: similarities, centers, contingency table, and furthest object.
 
-    The latter with its similarity and rank; infinity if the block has no labeled object.
+    The latter after its similarity, infinity if the block has no labeled object.
     """
     labels = ensemble.read(visit.block.start, visit.block.stop)
     labeled = (labels >= 0).any(axis=1)
     offered = _similarities(labels, center)[:, 0]
     nearer = labeled & (offered > visit.similarity)
     objects = np.arange(visit.block.start, visit.block.stop)
-    tied = np.flatnonzero(labeled & (offered == visit.similarity))
-    new, old = np.full(tied.size, number), visit.assigned[tied]
-    nearer[tied] = ties.ranks(objects[tied], new) < ties.ranks(objects[tied], old)
     near = np.where(nearer, offered, visit.similarity)
     assigned = np.where(nearer, np.int32(number), visit.assigned)
     table = counts_of(labels, ensemble.offsets, assigned, number + 1)[0].T.astype(np.int64, order="C")
     least = near[labeled].min(initial=np.inf)
     furthest = objects[labeled & (near == least)]
     if not furthest.size:
-        return near, assigned, table, (np.inf, 0), -1
-    ranks = ties.ranks(furthest, np.full(furthest.size, -1))
-    return near, assigned, table, (float(least), int(np.min(ranks))), int(furthest[np.argmin(ranks)])
+        return near, assigned, table, (np.inf, -1)
+    return near, assigned, table, (float(least), int(furthest[0]))
 
 
 def _similarities(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -262,33 +219,28 @@ def _similarities(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return similarity(n_agree, n_seen, left.shape[1], "observed")
 
 
-def _first_pair(ensemble: Ensemble, engine: Engine, budget: DataBudget, ties: _Ties) -> tuple[int, int]:
+def _first_pair(ensemble: Ensemble, engine: Engine, budget: DataBudget) -> tuple[int, int]:
     """Return the least similar pair of all objects, the first on ties."""
     remedy = "use init='sampled'"
     rows = unique_rows(ensemble, engine, budget=budget, remedy=remedy)
     objects = np.flatnonzero(rows.row_of_object >= 0)
     first_object = objects[np.unique(rows.row_of_object[objects], return_index=True)[1]]
-    a, b = _least_similar(rows.labels, engine, ties)
+    a, b = _least_similar(rows.labels, engine)
     return int(first_object[a]), int(first_object[b])
 
 
-def _sampled_pair(
-    ensemble: Ensemble, unlabeled: np.ndarray, engine: Engine, seed: int, ties: _Ties
-) -> tuple[int, int]:
+def _sampled_pair(ensemble: Ensemble, unlabeled: np.ndarray, engine: Engine, seed: int) -> tuple[int, int]:
     """Return the least similar pair of objects drawn uniformly, the first on ties."""
     labeled = np.setdiff1d(np.arange(ensemble.n_objects), unlabeled, assume_unique=True)
     draw = generator(seed, "furthest.sample")
     if len(labeled) > N_SAMPLED:
         labeled = np.sort(draw.choice(labeled, N_SAMPLED, replace=False, shuffle=False))
-    a, b = _least_similar(ensemble.read_rows(labeled), engine, ties)
+    a, b = _least_similar(ensemble.read_rows(labeled), engine)
     return int(labeled[a]), int(labeled[b])
 
 
-def _least_similar(rows: np.ndarray, engine: Engine, ties: _Ties) -> tuple[int, int]:
+def _least_similar(rows: np.ndarray, engine: Engine) -> tuple[int, int]:
     """Return the least similar pair of rows, the first on ties; (0, 0) for a single row."""
-    order = ties.order(len(rows))
-    if ties.seed is not None:
-        rows = rows[order]
     blocks = row_blocks(len(rows), TILE_ROWS)
     tiles = [(left, right) for left in blocks for right in blocks[left.index :]]
     found = engine.map(partial(_least_of_tile, rows), tiles)
@@ -299,7 +251,7 @@ def _least_similar(rows: np.ndarray, engine: Engine, ties: _Ties) -> tuple[int, 
                 break  # no later pair is less similar, or of a lower row
             least = min(least, candidate)
             listener.advance(1)
-    return int(order[least[1]]), int(order[least[2]])
+    return least[1], least[2]
 
 
 def _least_of_tile(rows: np.ndarray, tile: tuple[Block, Block]) -> tuple[float, int, int]:

@@ -16,7 +16,7 @@ from bigcons.methods.qmi import CategoryUtility
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.spectral_start import SpectrallyStarted
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.assignment import AssignmentClusterer, TableProblem
+from bigcons.solving.assignment import TableProblem
 from bigcons.solving.estimator import MethodInfo
 from bigcons.solving.memory_plan import check_matrix_plan
 from bigcons.solving.output import Output
@@ -76,7 +76,7 @@ class IntegerLabels(TableProblem):
         return -((self.numbers - np.repeat(means, np.diff(self.offsets), axis=0)) ** 2)
 
 
-class LabelKMeans(ChoosingClusterer, SpectrallyStarted, AssignmentClusterer):
+class LabelKMeans(ChoosingClusterer, SpectrallyStarted):
     """k-means on the label matrix: a baseline that treats labels as numbers.
 
     Parameters

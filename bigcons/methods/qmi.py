@@ -11,7 +11,6 @@ from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.spectral_start import SpectrallyStarted
 from bigcons.seeding import SeedLike
 from bigcons.solving.assignment import (
-    AssignmentClusterer,
     TableProblem,
     expected_counts,
     first_partition,
@@ -73,7 +72,7 @@ class EntropyUtility(TableProblem):
         return self.state(spread(counts, counts.sum(axis=1, keepdims=True)), sizes)
 
 
-class QMI(ChoosingClusterer, SpectrallyStarted, AssignmentClusterer):
+class QMI(ChoosingClusterer, SpectrallyStarted):
     """Quadratic mutual information consensus: k-means on the one-hot labels.
 
     Maximizes the category utility ``sum_j U(c, pi_j)``, ``U = sum_r p(C_r) sum_l p(l | C_r)^2 -

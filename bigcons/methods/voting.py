@@ -15,7 +15,6 @@ from bigcons.memory import MOST_BYTES
 from bigcons.overlaps.spectral_start import SpectrallyStarted
 from bigcons.seeding import SeedLike
 from bigcons.solving.assignment import (
-    AssignmentClusterer,
     FirstClusters,
     TableProblem,
     count_given,
@@ -76,7 +75,7 @@ class MeanSimilarity(TableProblem):
         return float(stats["totals"][0])
 
 
-class VotingClusterer(SpectrallyStarted, AssignmentClusterer):
+class VotingClusterer(SpectrallyStarted):
     """Base of the three: where they start."""
 
     def __init__(
@@ -168,8 +167,7 @@ class IVC(VotingClusterer):
     O(n M K) time a pass, O(B K) memory and 4 bytes an object. A start from a partition of too few clusters
     intersects it with others. Missing labels: the majority is that of the observed members, only observed
     labels count as differences, and a center that no member was observed for differs from every label. On a
-    tie objects stay, and labels and clusters of lower number win; ``predict`` gives new objects that are
-    tied the cluster of fitted ones with the same labels, else the lowest.
+    tie objects stay, and labels and clusters of lower number win, as in ``predict``.
 
     References
     ----------

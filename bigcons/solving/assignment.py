@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from bigcons.coassociation.factorized import Weights, counts_of
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import assign, count_assigned, padded
 from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.seeding import generator
-from bigcons.solving.output import Output
-from bigcons.solving.pass_clusterer import PassClusterer
 from bigcons.solving.passes import Record, Run, State, Stats
-from bigcons.solving.results import Found, Results
-from bigcons.solving.starts import Counts, Winner
-from bigcons.solving.survey import Survey
-from bigcons.stores.ensemble import Ensemble
+from bigcons.solving.starts import Counts
 
 FirstClusters = Callable[[np.ndarray, int, int, int], np.ndarray]
 """The clusters (rows,) of a start, by labels (rows, M), the number of clusters, the seed and the start."""
@@ -37,7 +30,8 @@ class TableProblem(ABC):
 
     The tables of the next pass follow from ``T`` (B, K), the number of objects of base cluster ``b`` in
     cluster ``k``, and the sizes (K,). A subclass defines how, and the objective. Scores are multiplied by the
-    weights of the partitions, if there are any.
+    weights of the partitions, if there are any. Between clusters of equal score an object stays where it is;
+    a new one joins that of lowest number.
     """
 
     n_carried = 1
@@ -119,8 +113,8 @@ class TableProblem(ABC):
     def results(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
         """Return the clusters of a block."""
         if carried is None:
-            _, carried = self.visit(state, labels, None)
-        return clusters_of(carried[:, 0])
+            _, carried = self.visit(state, labels)
+        return carried[:, 0]
 
     def _zeros(self) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros((self.offsets[-1], padded(self.n_clusters))), np.zeros(self.n_clusters)
@@ -132,78 +126,6 @@ def shares(T: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """
     observed = np.add.reduceat(T, offsets[:-1], axis=0)
     return T / np.repeat(np.where(observed > 0, observed, 1.0), np.diff(offsets), axis=0)
-
-
-class AssignmentClusterer(PassClusterer):
-    """Base of the methods that assign objects in batches.
-
-    Between clusters of equal score an object stays where it is. A new object joins the one of lowest number,
-    unless it has the labels of a fitted object, whose cluster it then joins.
-    """
-
-    def _publish_winner(
-        self, ensemble: Ensemble, engine: Engine, winner: Winner, survey: Survey, out: Output | None
-    ) -> None:
-        def read(block: Block) -> Found:
-            labels, carried = ensemble.read(block.start, block.stop), np.asarray(winner.carried(block))[:, 0]
-            clusters, stayed = clusters_of(carried), np.flatnonzero(carried < -1)
-            keys, first = np.unique(row_keys(labels[stayed]), return_index=True)
-            return Found(clusters, report=[(keys, clusters[stayed[first]])])
-
-        self._label_type = ensemble.dtype
-        self._publish(ensemble, read, survey.unlabeled, out, engine, add=operator.iadd)
-        self._ties()
-
-    def _note(self, results: Results) -> None:
-        super()._note(results)
-        self._tied: list[tuple[np.ndarray, np.ndarray]] = results.total
-
-    def _ties(self) -> Ties:
-        """Return the ties of all blocks, which are held together from then on."""
-        keys, first = np.unique(np.concatenate([keys for keys, _ in self._tied]), return_index=True)
-        clusters = np.concatenate([clusters for _, clusters in self._tied])[first]
-        self._tied = [(keys, clusters)]
-        return Ties(keys, clusters, self._label_type)
-
-    def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
-        place, ties = super()._placer(), self._ties()
-        return lambda labels: ties.settle(labels, place(labels))
-
-    def _placing_parts(self) -> dict[str, np.ndarray] | None:
-        if (parts := super()._placing_parts()) is None:
-            return None
-        keys, clusters, _ = self._ties()
-        tied = keys.view(np.uint8).reshape(len(keys), keys.dtype.itemsize)
-        return {**parts, "tied": tied, "tied_clusters": clusters}
-
-    def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
-        super()._restore_placing(parts, ensemble, n_clusters)
-        self._label_type = ensemble.dtype
-        self._tied = [(row_keys(parts["tied"]), parts["tied_clusters"])]
-
-
-class Ties(NamedTuple):
-    """The label rows of fitted objects that stayed although a cluster of lower number scores the same."""
-
-    keys: np.ndarray
-    """(n_rows,) sorted, see `row_keys`."""
-    clusters: np.ndarray
-    """(n_rows,) int32."""
-    dtype: np.dtype
-    """Type of the fitted labels."""
-
-    def settle(self, labels: np.ndarray, found: np.ndarray) -> np.ndarray:
-        """Return the clusters ``found`` (rows,) for labels (rows, M), those of known rows replaced."""
-        if not self.keys.size:
-            return found
-        keys = row_keys(labels.astype(self.dtype))
-        at = np.minimum(np.searchsorted(self.keys, keys), self.keys.size - 1)
-        return np.where(self.keys[at] == keys, self.clusters[at], found)
-
-
-def clusters_of(carried: np.ndarray) -> np.ndarray:
-    """Return the clusters of objects from what they carry, where -2 - k marks a tie: see `assign`."""
-    return np.where(carried < -1, -2 - carried, carried)
 
 
 def row_keys(labels: np.ndarray) -> np.ndarray:

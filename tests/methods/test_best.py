@@ -79,21 +79,6 @@ def test_best__places_unlabeled_objects_by_the_nearest_center(labels):
             assert found == expected
 
 
-@pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning")
-@given(labels=label_matrices(), twins=st.integers(1, 3), seed=st.integers(0, 99))
-def test_ties__at_random_choose_a_partition_of_the_best_score(labels, twins, seed):
-    labels = np.hstack([labels] * twins)
-    model = BEST(min(4, len(labels)), ties="random", random_state=seed).fit(labels)
-    assert model.scores_[model.best_partition_] == model.objective_ == np.nanmax(model.scores_)
-
-
-def test_ties__at_random_let_any_of_the_best_win():
-    labels = np.array([[0, 0, 0, 1], [0, 0, 0, 1], [1, 1, 1, 0], [1, 1, 1, 1]])
-    wins = {BEST(2, ties="random", random_state=seed).fit(labels).best_partition_ for seed in range(40)}
-    assert wins == {0, 1, 2}
-    assert BEST(2).fit(labels).best_partition_ == 0
-
-
 def test_best__of_the_seven_objects_is_the_first_labeling():
     """Strehl and Ghosh's example: of all clusterings into three the largest ANMI, 0.717818."""
     labels = [
@@ -121,7 +106,7 @@ def test_best__takes_no_partition_of_too_many_clusters():
 
 
 def test_best__refuses_what_it_does_not_know():
-    for wrong in ({"criterion": "beauty"}, {"unlabeled": "zero"}, {"ties": "first"}):
+    for wrong in ({"criterion": "beauty"}, {"unlabeled": "zero"}):
         with pytest.raises(InvalidInputError, match=f"{next(iter(wrong))}='"):
             BEST(2, **wrong).fit([[0, 1], [1, 0]])
 

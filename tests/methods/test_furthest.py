@@ -1,7 +1,5 @@
 """Furthest consensus: centers and clusters against the definition, ties, samples, disagreements."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -64,48 +62,6 @@ def test_fit__finds_planted_clusters_and_their_number(init):
     assert adjusted_rand(groups, Furthest(4, init=init, random_state=0).fit(labels).labels_) > 0.9
     chosen = Furthest(10, init=init, criterion="disagreement", random_state=0).fit(labels)
     assert chosen.n_clusters_ == 4
-
-
-@given(labels=label_matrices(min_objects=2, max_objects=12), k=st.integers(1, 5), seed=st.integers(0, 99))
-def test_ties__at_random_make_only_choices_that_the_definition_leaves_open(labels, k, seed):
-    k = min(k, len(labels))
-    model = Furthest(k, ties="random", random_state=seed).fit(labels)
-    rows, centers = labels.tolist(), as_found(model)
-    objects = naive.labeled_objects(rows)
-    if len(centers) > 1:
-        pairs = itertools.combinations(objects, 2)
-        assert naive.similarity(rows, *centers[:2]) == min(naive.similarity(rows, *pair) for pair in pairs)
-    for number in range(2, len(centers)):
-        nearest = {i: max(naive.similarity(rows, i, c) for c in centers[:number]) for i in objects}
-        assert nearest[centers[number]] == min(nearest.values()) < 1
-    for i in objects:
-        found = [naive.similarity(rows, i, c) for c in model.centers_.tolist()]
-        assert found[model.labels_[i]] == max(found)
-    assert model.labels_[model.centers_].tolist() == list(range(len(centers)))
-    clusters = [max(label, 0) for label in model.labels_.tolist()]
-    assert model.objective_ == naive.disagreements(rows, clusters)
-
-
-def test_ties__at_random_take_any_of_equals_and_share_the_objects_between_centers():
-    labels = np.array([[0, 0], [1, 1], [2, 2], [3, 3]])
-    fits = [Furthest(2, ties="random", random_state=seed).fit(labels) for seed in range(60)]
-    pairs = set(itertools.combinations(range(4), 2))
-    assert {tuple(sorted(model.centers_.tolist())) for model in fits} == pairs
-    joined = {tuple(np.bincount(model.labels_).tolist()) for model in fits}
-    assert joined == {(3, 1), (2, 2)}
-    third = {as_found(Furthest(3, ties="random", random_state=seed).fit(labels))[2] for seed in range(60)}
-    assert third == {0, 1, 2, 3}
-
-
-def test_ties__at_random_have_the_same_bits_on_any_engine_and_in_any_blocks(tmp_path):
-    _, labels = planted(n_partitions=4)
-    ensemble = Ensemble.from_labels(labels)
-    stored = ensemble.save(tmp_path / "ensemble.zarr", chunk_rows=32)
-    found = []
-    for client, x in (("serial", ensemble), ("threads", stored)):
-        model = Furthest(6, ties="random", random_state=3, client=client).fit(x)
-        found.append((model.labels_.tobytes(), model.centers_.tobytes(), model.objective_))
-    assert found[0] == found[1]
 
 
 def test_fit__breaks_ties_by_the_lowest_objects_and_centers():

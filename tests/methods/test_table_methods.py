@@ -323,13 +323,6 @@ PREDICTING = {
 
 
 @pytest.mark.parametrize("name", PREDICTING)
-@given(labels=many, k=st.integers(1, 4), seed=st.integers(0, 5), max_iter=st.sampled_from([1, 2, 100]))
-def test_predict__gives_fitted_objects_their_labels_whatever_the_ties(name, labels, k, seed, max_iter):
-    model = quietly_fit(PREDICTING[name](k, n_init=2, max_iter=max_iter, random_state=seed), labels)
-    np.testing.assert_array_equal(model.predict(labels), model.labels_)
-
-
-@pytest.mark.parametrize("name", PREDICTING)
 def test_predict__gives_fitted_objects_of_many_blocks_their_labels(name, tmp_path):
     ensemble, _ = planted_ensemble(6000, 20, missing=0.3, random_state=0)
     ensemble.save(tmp_path / "labels.zarr", chunk_rows=512)
