@@ -182,7 +182,7 @@ class BestOfStarts:
         for key, values in arrays.items():
             part, name = key.split(".", 1)
             states[part][name] = values
-        return Trial(**states, **facts)
+        return Trial(states["judged"], states["following"], **facts)
 
 
 def _n_continued(n_init: int) -> int:
