@@ -16,7 +16,7 @@ from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import in_whole_vectors, padded, summed_rows
 from bigcons.kernels.least_loss import N_LEVELS, merge_costs, propose
 from bigcons.methods.tree import cut_of_all, survey_for_tree
-from bigcons.metrics.loss import check_loss
+from bigcons.metrics.ensemble import check_loss
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.spectral_start import check_embedding_plan
 from bigcons.overlaps.tree import (

@@ -10,12 +10,9 @@ from bigcons.errors import no_attribute
 _MODULES = {
     "clusterings": "adjusted_rand consistency_index contingency matching_accuracy micro_precision nmi purity "
     "rand_index relative_nmi van_dongen variation_of_information",
-    "ambiguity": "pac",
-    "ensemble": "anmi average_criterion",
-    "experiments": "learning_curve paired_t_test",
+    "ensemble": "anmi average_criterion expected_loss pac",
+    "experiments": "error_roc error_roc_auc learning_curve paired_t_test",
     "geometry": "compactness vat_order",
-    "loss": "expected_loss",
-    "hierarchy": "error_roc error_roc_auc",
     "memberships": "cluster_centroids cluster_overlap jensen_shannon pcc_objective",
     "confidence": "reliability trust",
     "description": "cluster_profiles partition_agreement",
@@ -23,7 +20,6 @@ _MODULES = {
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 if TYPE_CHECKING:
-    from bigcons.metrics.ambiguity import pac as pac
     from bigcons.metrics.clusterings import adjusted_rand as adjusted_rand
     from bigcons.metrics.clusterings import consistency_index as consistency_index
     from bigcons.metrics.clusterings import contingency as contingency
@@ -41,13 +37,14 @@ if TYPE_CHECKING:
     from bigcons.metrics.description import partition_agreement as partition_agreement
     from bigcons.metrics.ensemble import anmi as anmi
     from bigcons.metrics.ensemble import average_criterion as average_criterion
+    from bigcons.metrics.ensemble import expected_loss as expected_loss
+    from bigcons.metrics.ensemble import pac as pac
+    from bigcons.metrics.experiments import error_roc as error_roc
+    from bigcons.metrics.experiments import error_roc_auc as error_roc_auc
     from bigcons.metrics.experiments import learning_curve as learning_curve
     from bigcons.metrics.experiments import paired_t_test as paired_t_test
     from bigcons.metrics.geometry import compactness as compactness
     from bigcons.metrics.geometry import vat_order as vat_order
-    from bigcons.metrics.hierarchy import error_roc as error_roc
-    from bigcons.metrics.hierarchy import error_roc_auc as error_roc_auc
-    from bigcons.metrics.loss import expected_loss as expected_loss
     from bigcons.metrics.memberships import cluster_centroids as cluster_centroids
     from bigcons.metrics.memberships import cluster_overlap as cluster_overlap
     from bigcons.metrics.memberships import jensen_shannon as jensen_shannon

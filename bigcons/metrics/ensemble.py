@@ -1,4 +1,4 @@
-"""Criteria of a consensus without a truth: how well it agrees with the partitions of its ensemble."""
+"""Criteria without a truth: how well a consensus agrees with its ensemble, and this with itself."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from bigcons.coassociation.counts import dense
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import open_engine
-from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS, Criterion
+from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS, Criterion, joined_pairs, lost_information
 from bigcons.metrics.confidence import codes_for, count_with_partitions
+from bigcons.seeding import SeedLike, draw_rows, resolve_seed
 from bigcons.stores.ensemble import as_ensemble
-from bigcons.validation import check_choice, check_partition_weights
+from bigcons.validation import check_choice, check_int, check_number, check_partition_weights
 
 NONE_COMPARED = (
     "no object is labeled both in labels and in a partition; pass labels of the ensemble's objects."
@@ -100,6 +102,130 @@ def average_criterion(
         )
     tables, _ = partition_tables(x, labels, weights=weights, client=client)
     return average_of_tables(of_table, tables, weighted=weighted, weights=weights)
+
+
+def expected_loss(
+    x: Any,
+    labels: Any,
+    *,
+    loss: str = "vi",
+    split_cost: float = 1.0,
+    weights: Any = None,
+    client: object = None,
+) -> float:
+    """Return the mean loss of ``labels`` over the partitions of ``x``, as if these were draws of the truth.
+
+    In Bayesian cluster analysis the partitions are draws from a posterior, and the clustering of least
+    expected loss is the point estimate (Binder 1978; Wade and Ghahramani 2018): `LeastLoss` searches for it.
+
+    Parameters
+    ----------
+    x
+        An ensemble, or anything `Ensemble.from_labels` takes.
+    labels
+        ``(n_objects,)``, as in `contingency`.
+    loss
+        "vi", the `variation_of_information` in nats, or "binder", the share of pairs of objects that one of
+        both clusterings joins and the other separates: one minus `rand_index`.
+    split_cost
+        What it costs to separate what belongs together, from 0 to 2, if to join what belongs apart costs 2
+        minus that: 1 gives the usual losses, more gives fewer and larger clusters (Dahl, Johnson and Müller
+        2022). Of "vi" the two costs are of the entropy of ``labels`` given the partition and of the partition
+        given ``labels``.
+    weights
+        ``(n_partitions,)`` numbers >= 0 by which each partition counts, as if it occurred that many times;
+        None: all count the same.
+    client
+        Engine.
+
+    Each loss compares the objects that both the partition and ``labels`` label, and has their number as its
+    weight: a label counts the same in every partition. Of complete labels this is the plain mean. One pass
+    over the ensemble; memory for ``n_clusters`` by ``n_base_clusters`` counts per task. Raises
+    InvalidInputError if the lengths differ or no object is labeled in both.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> partitions = [[0, 0], [0, 1], [1, 2], [1, 2]]
+    >>> round(bc.metrics.expected_loss(partitions, [0, 0, 1, 1], loss="binder"), 3)
+    0.083
+    """
+    of_table = loss_of_table(loss, split_cost)
+    tables, _ = partition_tables(x, labels, weights=weights, client=client)
+    return average_of_tables(of_table, tables, weighted=True, weights=weights)
+
+
+def check_loss(loss: object, split_cost: object) -> tuple[str, float]:
+    """Return the name of a loss and the cost of splitting, checked."""
+    chosen = check_choice("loss", loss, ("vi", "binder"))
+    return chosen, check_number("split_cost", split_cost, at_least=0.0, at_most=2.0)
+
+
+def loss_of_table(loss: str, split_cost: float) -> Criterion:
+    """Return the loss of stacks of tables ``(..., n_clusters, k)`` of labels (rows) and a partition."""
+    loss, split_cost = check_loss(loss, split_cost)
+
+    def of_table(tables: np.ndarray) -> Any:
+        if loss == "vi":
+            of_rows, of_columns = lost_information(tables)
+            return (2.0 - split_cost) * of_rows + split_cost * of_columns
+        together, in_rows, in_columns, all_pairs = joined_pairs(tables)
+        wrong = (2.0 - split_cost) * (in_rows - together) + split_cost * (in_columns - together)
+        return wrong / np.maximum(all_pairs, 1.0)
+
+    return of_table
+
+
+def pac(
+    x: Any,
+    *,
+    lower: float = 0.1,
+    upper: float = 0.9,
+    n_objects: int = 1000,
+    random_state: SeedLike = 0,
+) -> float:
+    """Return the proportion of ambiguous clustering, from 0 to 1: pairs of which partitions disagree.
+
+    That is the share of the pairs of objects whose co-association, the share of the partitions labeling both
+    that join them, is above ``lower`` and at most ``upper``: the rise of the consensus CDF between them
+    (Șenbabaoğlu, Michailidis and Li 2014). It compares ensembles whose partitions all have one number of
+    clusters; partitions of many numbers disagree by design. Independent labels of many clusters have few
+    ambiguous pairs, too, as nearly all are apart: whether clusters are real, `bigcons.choose_n_clusters`
+    tells.
+
+    ``x`` is an ensemble of labels, or anything `Ensemble.from_labels` takes; of more than ``n_objects``
+    objects, a random sample. O(n_objects^2 n_partitions) time, O(n_objects^2) memory. Raises
+    InvalidInputError if no partition labels two of the objects.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> bc.metrics.pac([[0, 0], [0, 0], [1, 0], [1, 1]])
+    0.5
+    """
+    check_number("lower", lower, at_least=0, at_most=1)
+    check_number("upper", upper, at_least=lower, at_most=1)
+    shares = pair_shares(x, n_objects, random_state)
+    return float(((shares > lower) & (shares <= upper)).mean())
+
+
+def pair_shares(x: Any, n_objects: int, random_state: SeedLike) -> np.ndarray:
+    """Return the co-association, ascending, of all pairs of sampled objects that some partition labels."""
+    ensemble = as_ensemble(x)
+    check_int("n_objects", n_objects, at_least=2)
+    rows = draw_rows(ensemble.n_objects, n_objects, resolve_seed(random_state), "metrics.ambiguity")
+    upper = np.triu_indices(len(rows), 1)
+    agree, seen = (counts[upper] for counts in dense(ensemble.read_rows(rows)))
+    known = seen > 0
+    if not known.any():
+        raise InvalidInputError(
+            f"no partition labels two of {len(rows)} sampled objects; pass an ensemble with more labels, or "
+            "a larger n_objects."
+        )
+    return np.sort(agree[known] / seen[known])
+
+
+# Sums over partitions
 
 
 def average_of_tables(

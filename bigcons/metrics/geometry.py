@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import fold, open_engine
-from bigcons.generate.scaling import Moments
 from bigcons.memory import TILE_ROWS, Block
 from bigcons.metrics.clusterings import LabelColumn
 from bigcons.progress import progress
@@ -76,11 +74,12 @@ def compactness(features: object, labels: Any, *, metric: str = "euclidean", cli
     labels
         ``(n_objects,)``, as in `contingency`; ``n`` counts the objects with a label, others are left out.
     metric
-        "euclidean", "cityblock": every pair of a cluster is visited, in O(sum n_k^2 n_features) time, and
-        each block is read n_blocks / 2 times (convert a CSV file first: each read starts at its beginning).
-        "sqeuclidean": from the moments of the clusters, in one pass over the features in this process.
+        "euclidean", "sqeuclidean" or "cityblock".
     client
         Engine for the pairs; a task holds two blocks of about a million values and a tile of distances.
+
+    Every pair of a cluster is visited, in O(sum n_k^2 n_features) time, and each block is read n_blocks / 2
+    times (convert a CSV file first: each read starts at its beginning).
 
     Raises InvalidInputError if the lengths differ or no object has a label.
 
@@ -99,76 +98,32 @@ def compactness(features: object, labels: Any, *, metric: str = "euclidean", cli
             "pass one label per row of the features."
         )
     refuse_other_rows("labels", column.row_names, "the features", data.ids or names_of_rows(features))
-    sizes = np.zeros(column.n_clusters, dtype=np.int64)
-    for block in data.blocks():
-        codes = column.codes(block.start, block.stop)
-        sizes += np.bincount(codes[codes >= 0], minlength=len(sizes))
-    if metric == "sqeuclidean":
-        distances = _by_moments(data, column)
-    else:
-        task = partial(_of_block, data, column, metric)
-        with open_engine(client) as engine, progress("visit pairs", data.n_objects) as listener:
-            distances = fold(engine, data.blocks(), task, np.add, progress=listener)
+    codes = column.codes(0, column.n_objects)
+    sizes = np.bincount(codes[codes >= 0], minlength=column.n_clusters)
+    task = partial(_sums_of_block, data, codes, column.n_clusters, metric)
+    with open_engine(client) as engine, progress("visit pairs", data.n_objects) as listener:
+        distances = fold(engine, data.blocks(), task, np.add, progress=listener)
     n_pairs = np.maximum(sizes * (sizes - 1.0) / 2.0, 1.0)  # a single object: 0 / 1
     return float((sizes * distances / n_pairs).sum() / sizes.sum())
 
 
-def _by_moments(data: Features, column: LabelColumn) -> np.ndarray:
-    """Return the sum of squared distances over the pairs of each cluster: its size times its scatter."""
-    moments: dict[int, Moments] = {}
-    with progress("measure clusters", data.n_objects) as listener:
-        for block, values in data.iterate():
-            for cluster, rows in _clusters(values, column.codes(block.start, block.stop)):
-                found = Moments.of(rows)
-                moments[cluster] = moments[cluster].merge(found) if cluster in moments else found
-            listener.advance(block.n_rows)
-    return np.array([(moments[k].n * moments[k].squares).sum() for k in sorted(moments)])
-
-
-def _of_block(data: Features, column: LabelColumn, metric: str, block: Block) -> np.ndarray:
+def _sums_of_block(
+    data: Features, codes: np.ndarray, n_clusters: int, metric: str, block: Block
+) -> np.ndarray:
     """Return the sum of distances per cluster over the pairs of a block's rows and with later rows."""
-    sums = np.zeros(column.n_clusters)
-    own = _read_clusters(data, column, block)
-    for cluster, rows in own.items():
-        sums[cluster] += _within(rows, metric)
-    for other in data.blocks()[block.index + 1 :]:
-        for cluster, rows in _read_clusters(data, column, other).items():
-            if cluster in own:
-                sums[cluster] += _between(own[cluster], rows, metric)
-    return sums
-
-
-def _read_clusters(data: Features, column: LabelColumn, block: Block) -> dict[int, np.ndarray]:
-    values = data.read(block.start, block.stop)
-    return dict(_clusters(values, column.codes(block.start, block.stop)))
-
-
-def _clusters(values: np.ndarray, codes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the clusters of a block, in ascending order, and their rows in float64."""
-    order = np.argsort(codes, kind="stable")
-    clusters, starts = np.unique(codes[order], return_index=True)
-    for cluster, rows in zip(clusters.tolist(), np.split(order, starts[1:]), strict=True):
-        if cluster >= 0:
-            yield cluster, values[rows].astype(np.float64, copy=False)
-
-
-def _within(rows: np.ndarray, metric: str) -> float:
-    """Return the sum of distances over the pairs of rows."""
-    from scipy.spatial.distance import pdist
-
-    total = 0.0
-    for start in range(0, len(rows), TILE_ROWS):
-        tile = rows[start : start + TILE_ROWS]
-        total += float(pdist(tile, metric).sum()) + _between(tile, rows[start + TILE_ROWS :], metric)
-    return total
-
-
-def _between(left: np.ndarray, right: np.ndarray, metric: str) -> float:
-    """Return the sum of distances of every row of ``left`` to every row of ``right``."""
     from scipy.spatial.distance import cdist
 
-    return sum(
-        float(cdist(left[a : a + TILE_ROWS], right[b : b + TILE_ROWS], metric).sum())
-        for a in range(0, len(left), TILE_ROWS)
-        for b in range(0, len(right), TILE_ROWS)
-    )
+    sums = np.zeros(n_clusters)
+    here = codes[block.start : block.stop]
+    rows = data.read(block.start, block.stop).astype(np.float64, copy=False)
+    for other in data.blocks()[block.index :]:
+        is_same = other.index == block.index
+        there = codes[other.start : other.stop]
+        others = rows if is_same else data.read(other.start, other.stop).astype(np.float64, copy=False)
+        for cluster in np.intersect1d(here[here >= 0], there).tolist():
+            left, right = rows[here == cluster], others[there == cluster]
+            for a in range(0, len(left), TILE_ROWS):
+                for b in range(0, len(right), TILE_ROWS):
+                    distances = cdist(left[a : a + TILE_ROWS], right[b : b + TILE_ROWS], metric)
+                    sums[cluster] += distances.sum() / (2 if is_same else 1)  # there, each pair twice
+    return sums

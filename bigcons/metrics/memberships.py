@@ -1,24 +1,24 @@
 """Criteria of memberships: J, overlaps, centroids, the objective of PCC.
 
 Memberships are ``(n_objects, n_clusters)`` with rows on the simplex, or anything of that shape whose rows can
-be sliced.
+be sliced; or a `Consensus` or a fitted soft method, whose unlabeled objects count as in no cluster. If a
+Consensus stores labels only, its memberships are 0 and 1.
 """
 
 from __future__ import annotations
 
 import os
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from bigcons.divergences import CompiledDivergence, Divergence, resolve_divergence
+from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import Engine, fold, open_engine
+from bigcons.execution.engine import fold, open_engine
 from bigcons.memory import Block, row_blocks
 from bigcons.progress import progress
 from bigcons.stores.consensus import Consensus
-from bigcons.stores.ensemble import Ensemble, as_ensemble
+from bigcons.stores.ensemble import as_ensemble
 from bigcons.stores.ensemble_store import SUM_TOLERANCE
 from bigcons.stores.features import open_features
 from bigcons.stores.pairs import PairTable, pairs_of
@@ -41,28 +41,30 @@ def jensen_shannon(y: Any, z: Any, *, client: object = None) -> float:
     0.0036
     """
     from scipy.optimize import linear_sum_assignment
-
-    y, z = matrix("y", y), matrix("z", z)
-    if y.shape[0] != z.shape[0]:
-        raise InvalidInputError(
-            f"y has {y.shape[0]} objects but z has {z.shape[0]}; pass memberships of the same objects."
-        )
-    n_clusters = max(y.shape[1], z.shape[1])
-    blocks = row_blocks(y.shape[0], max(1, (1 << 21) // n_clusters**2))
-    with open_engine(client) as engine:
-        costs = fold(engine, blocks, partial(_matching_costs, y, z, n_clusters), np.add)
-    return float(costs[linear_sum_assignment(costs)].sum() / y.shape[0])
-
-
-def _matching_costs(y: Any, z: Any, n_clusters: int, block: Block) -> np.ndarray:
-    """Return the divergence between each cluster of ``y`` and each of ``z`` ``(n_clusters, n_clusters)``."""
     from scipy.special import rel_entr
 
-    first = simplex_rows("y", y, block, n_clusters)[:, :, None]
-    second = simplex_rows("z", z, block, n_clusters)[:, None, :]
-    middle = (first + second) / 2
-    divergence = rel_entr(first, middle) + rel_entr(second, middle)
-    return divergence.sum(axis=0) / (2 * np.log(2))
+    first, second = MembershipRows("y", y), MembershipRows("z", z)
+    if first.n_objects != second.n_objects:
+        raise InvalidInputError(
+            f"y has {first.n_objects} objects but z has {second.n_objects}; pass memberships of the same "
+            "objects."
+        )
+    n_clusters = max(first.n_clusters, second.n_clusters)
+
+    def costs_of_block(block: Block) -> np.ndarray:
+        """Return the divergence between each cluster of ``y`` and each of ``z``."""
+        columns = [np.zeros((block.n_rows, n_clusters)) for _ in range(2)]
+        for rows, padded in zip((first, second), columns, strict=True):
+            padded[:, : rows.n_clusters] = rows.read(block)
+        a, b = columns[0][:, :, None], columns[1][:, None, :]
+        middle = (a + b) / 2
+        divergence = rel_entr(a, middle) + rel_entr(b, middle)
+        return np.asarray(divergence.sum(axis=0) / (2 * np.log(2)))
+
+    blocks = row_blocks(first.n_objects, max(1, (1 << 21) // n_clusters**2))
+    with open_engine(client) as engine:
+        costs = fold(engine, blocks, costs_of_block, np.add)
+    return float(costs[linear_sum_assignment(costs)].sum() / first.n_objects)
 
 
 # Overlap and centroids of clusters
@@ -102,7 +104,7 @@ def cluster_overlap(memberships: Any, threshold: float = 0.0, *, client: object 
 def overlap_and_sizes(memberships: Any, threshold: float, client: object) -> tuple[np.ndarray, np.ndarray]:
     """Return what `cluster_overlap` does, and the sums of memberships of the clusters ``(n_clusters,)``."""
     check_number("threshold", threshold, at_least=0, at_most=1)
-    rows = _MembershipRows(memberships)
+    rows = MembershipRows("memberships", memberships)
 
     def overlap_of_block(block: Block) -> tuple[np.ndarray, np.ndarray]:
         weights = rows.read(block, threshold)
@@ -138,7 +140,7 @@ def cluster_centroids(features: object, memberships: Any, threshold: float = 0.0
            [5.]])
     """
     check_number("threshold", threshold, at_least=0, at_most=1)
-    data, rows = open_features(features), _MembershipRows(memberships)
+    data, rows = open_features(features), MembershipRows("memberships", memberships)
     if rows.n_objects != data.n_objects:
         raise InvalidInputError(
             f"memberships has {rows.n_objects:,} objects but the features have {data.n_objects:,}; "
@@ -152,62 +154,6 @@ def cluster_centroids(features: object, memberships: Any, threshold: float = 0.0
             sizes += weights.sum(axis=0)
             listener.advance(block.n_rows)
     return np.divide(sums, sizes[:, None], out=np.full_like(sums, np.nan), where=sizes[:, None] > 0)
-
-
-def refuse_without_memberships(model: Any) -> None:
-    """Raise InvalidInputError for a clusterer that has no memberships."""
-    if not hasattr(model, "memberships_"):
-        remedy = "fit it first"
-        if hasattr(model, "labels_"):
-            remedy = "it finds labels alone: use a soft method, such as ConsensusTree or PCC"
-        raise InvalidInputError(f"{type(model).__name__} has no memberships_; {remedy}.")
-
-
-class _MembershipRows:
-    """Memberships read by blocks in float64, zero for objects in no cluster."""
-
-    def __init__(self, memberships: Any) -> None:
-        self._labels: np.ndarray | None = None
-        if hasattr(memberships, "fit"):
-            refuse_without_memberships(memberships)
-            self._labels, memberships = memberships.labels_, memberships.memberships_
-        if isinstance(memberships, Consensus):
-            self._source: Any = memberships
-            self.n_objects, self.n_clusters = memberships.n_objects, memberships.n_clusters
-        else:
-            self._source = matrix("memberships", memberships)
-            self.n_objects, self.n_clusters = self._source.shape
-
-    def blocks(self) -> list[Block]:
-        """Return blocks: whole chunks of a store, some megabytes of an array."""
-        if isinstance(self._source, Consensus):
-            return self._source.blocks()
-        return row_blocks(self.n_objects, max(1, (1 << 21) // self.n_clusters))
-
-    def read(self, block: Block, threshold: float) -> np.ndarray:
-        """Return the memberships of a block ``(rows, n_clusters)``; refuse rows off the simplex.
-
-        Those below ``threshold`` are 0 and the others normalized; a row that has none left is 0.
-        """
-        weights = self._read(block)
-        weights[weights < threshold] = 0.0
-        totals = weights.sum(axis=1, keepdims=True)
-        return np.divide(weights, totals, out=weights, where=totals > 0)
-
-    def _read(self, block: Block) -> np.ndarray:
-        if not isinstance(self._source, Consensus):
-            rows = simplex_rows("memberships", self._source, block, self.n_clusters)
-            if self._labels is not None:
-                rows[self._labels[block.start : block.stop] < 0] = 0.0
-            return rows
-        labels = self._source.read_labels(block.start, block.stop)
-        labeled = np.flatnonzero(labels >= 0)
-        rows = np.zeros((block.n_rows, self.n_clusters))
-        if self._source.has_memberships:
-            rows[labeled] = self._source.read_memberships(block.start, block.stop)[labeled]
-        else:
-            rows[labeled, labels[labeled]] = 1.0
-        return rows
 
 
 # The objective of PCC
@@ -243,104 +189,124 @@ def pcc_objective(
     >>> bc.metrics.pcc_objective(labels, [[1, 0], [0, 1], [0, 1]])
     4.0
     """
-    from bigcons.kernels.objective import over_pairs
+    from bigcons.coassociation.factorized import Weights, add_sums, agreement_sums
+    from bigcons.kernels.objective import over_pairs, over_tile
 
-    if weights is not None and (constant or not (isinstance(pairs, str) and pairs == "all")):
+    are_all = isinstance(pairs, str) and pairs == "all"
+    if weights is not None and (constant or not are_all):
         raise InvalidInputError(
             f"weights with pairs={pairs!r}, constant={constant}; they need pairs='all' and constant=False."
         )
-    chosen = resolve_divergence(divergence)
-    memberships = matrix("memberships", memberships)
-    if not (isinstance(pairs, str) and pairs == "all"):
-        table = pairs_of(pairs, memberships.shape[0])
-        _check_rows(memberships, table.n_objects)
-        value, _, _, parameter = chosen.compiled
-        i, j, n_agree, n_seen = table.edges()
-        return float(over_pairs(i, j, n_agree, n_seen, _all_rows(memberships), value, parameter))
-    ensemble = as_ensemble(x)
-    _check_rows(memberships, ensemble.n_objects)
+    chosen, rows = resolve_divergence(divergence), MembershipRows("memberships", memberships)
+    source = as_ensemble(x) if are_all else pairs_of(pairs, rows.n_objects)
+    n = source.n_objects
+    if rows.n_objects != n:
+        raise InvalidInputError(
+            f"memberships has {rows.n_objects} rows but n_objects={n}; pass one row per object."
+        )
+    value, _, _, parameter = chosen.compiled
+    if isinstance(source, PairTable):
+        return float(over_pairs(*source.edges(), rows.read(Block(0, 0, n)), value, parameter))
+    ensemble = source
     if not constant:
         if chosen.label != "l2":
             raise InvalidInputError(
                 f"constant=False with divergence={chosen.label!r}; only 'l2' has such a constant."
             )
+        counted = None if weights is None else Weights.of(weights, ensemble.offsets)
+
+        def sums_of_block(block: Block) -> Any:
+            labels = ensemble.read(block.start, block.stop)
+            return agreement_sums(labels, ensemble.offsets, rows.read(block).astype(np.float32), counted)
+
         with open_engine(client) as engine:
-            return _factorized(ensemble, memberships, weights, engine)
-    if ensemble.n_objects > 50_000:  # a pair takes about 20 + M ns: a minute or two
-        n = ensemble.n_objects
+            return float(fold(engine, ensemble.blocks(), sums_of_block, add_sums).objective)
+    if n > 50_000:  # a pair takes about 20 + M ns: a minute or two
         raise InvalidInputError(
             f"n_objects={n} makes {n * (n - 1) // 2:.3g} pairs, too many to visit; pass constant=False (l2), "
             "or a sampled PairTable."
         )
-    with open_engine(client) as engine:
-        return _pair_by_pair(ensemble, _all_rows(memberships), chosen.compiled, engine)
-
-
-def _check_rows(memberships: Any, n_objects: int) -> None:
-    if memberships.shape[0] != n_objects:
-        raise InvalidInputError(
-            f"memberships has {memberships.shape[0]} rows but n_objects={n_objects}; pass one row per object."
-        )
-
-
-def _all_rows(memberships: Any) -> np.ndarray:
-    n_objects, n_clusters = memberships.shape
-    return np.ascontiguousarray(simplex_rows("memberships", memberships, Block(0, 0, n_objects), n_clusters))
-
-
-def _factorized(ensemble: Ensemble, memberships: Any, weights: Any, engine: Engine) -> float:
-    from bigcons.coassociation.factorized import Weights, add_sums, agreement_sums
-
-    counted = None if weights is None else Weights.of(weights, ensemble.offsets)
-
-    def account(block: Block) -> Any:
-        labels = ensemble.read(block.start, block.stop)
-        rows = simplex_rows("memberships", memberships, block, memberships.shape[1])
-        return agreement_sums(labels, ensemble.offsets, rows.astype(np.float32, order="C"), counted)
-
-    return float(fold(engine, ensemble.blocks(), account, add_sums).objective)
-
-
-def _pair_by_pair(
-    ensemble: Ensemble, rows: np.ndarray, divergence: CompiledDivergence, engine: Engine
-) -> float:
-    from bigcons.kernels.objective import over_tile
-
-    value, _, _, parameter = divergence
-    labels = ensemble.read(0, ensemble.n_objects)
-
+    labels, all_rows = ensemble.read(0, n), rows.read(Block(0, 0, n))
     side = 512  # of a tile of the n x n square, so that two blocks of labels stay in the cache
 
-    def tile_row(block: Block) -> float:
-        return float(over_tile(labels, rows, block.start, block.stop, side, value, parameter))
+    def value_of_tiles(block: Block) -> float:
+        return float(over_tile(labels, all_rows, block.start, block.stop, side, value, parameter))
 
-    return fold(engine, row_blocks(ensemble.n_objects, side), tile_row, lambda a, b: a + b)
+    with open_engine(client) as engine:
+        return fold(engine, row_blocks(n, side), value_of_tiles, lambda a, b: a + b)
 
 
 # Rows of memberships
 
 
-def matrix(name: str, memberships: Any) -> Any:
-    """Return memberships as something with a shape ``(n_objects, n_clusters)`` whose rows can be sliced."""
-    found = memberships if hasattr(memberships, "shape") else np.asarray(memberships)
-    if len(found.shape) != 2 or 0 in found.shape:
-        raise InvalidInputError(
-            f"{name} has shape {tuple(found.shape)}; pass memberships (n_objects, n_clusters), not empty."
-        )
-    return found
+def refuse_without_memberships(model: Any) -> None:
+    """Raise InvalidInputError for a clusterer that has no memberships."""
+    if not hasattr(model, "memberships_"):
+        remedy = "fit it first"
+        if hasattr(model, "labels_"):
+            remedy = "it finds labels alone: use a soft method, such as ConsensusTree or PCC"
+        raise InvalidInputError(f"{type(model).__name__} has no memberships_; {remedy}.")
 
 
-def simplex_rows(name: str, memberships: Any, block: Block, n_clusters: int) -> np.ndarray:
-    """Return a block in double precision, padded with empty clusters; refuse rows off the simplex."""
-    rows = np.asarray(memberships[block.start : block.stop])
-    if rows.dtype.kind not in "biuf":
-        raise InvalidInputError(f"{name} has entries of type {rows.dtype}; pass memberships as real numbers.")
-    rows = rows.astype(np.float64, copy=False)
-    bad = ~((rows >= 0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1) <= SUM_TOLERANCE))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InvalidInputError(
-            f"row {block.start + row} of {name} has sum {rows[row].sum():.6g} and least entry "
-            f"{rows[row].min():.6g}; memberships are >= 0 and sum to 1: normalize them."
-        )
-    return np.pad(rows, [(0, 0), (0, n_clusters - rows.shape[1])])
+class MembershipRows:
+    """Memberships read by blocks in float64, zero for objects of a consensus or model in no cluster."""
+
+    def __init__(self, name: str, memberships: Any) -> None:
+        self._name, self._labels, self._source = name, None, memberships
+        if hasattr(memberships, "fit"):
+            refuse_without_memberships(memberships)
+            self._labels, self._source = memberships.labels_, memberships.memberships_
+        if isinstance(memberships, Consensus):
+            self.n_objects, self.n_clusters = memberships.n_objects, memberships.n_clusters
+            return
+        if not hasattr(self._source, "shape"):
+            self._source = np.asarray(memberships)
+        shape = tuple(self._source.shape)
+        if len(shape) != 2 or 0 in shape:
+            raise InvalidInputError(
+                f"{name} has shape {shape}; pass memberships (n_objects, n_clusters), not empty."
+            )
+        self.n_objects, self.n_clusters = shape
+
+    def blocks(self) -> list[Block]:
+        """Return blocks: whole chunks of a store, some megabytes of an array."""
+        if isinstance(self._source, Consensus):
+            return self._source.blocks()
+        return row_blocks(self.n_objects, max(1, (1 << 21) // self.n_clusters))
+
+    def read(self, block: Block, threshold: float = 0.0) -> np.ndarray:
+        """Return the memberships of a block ``(rows, n_clusters)``; refuse rows off the simplex.
+
+        With a ``threshold``, memberships below it are 0 and the others normalized; a row without others is 0.
+        """
+        rows = self._read(block)
+        if threshold > 0:
+            rows[rows < threshold] = 0.0
+            totals = rows.sum(axis=1, keepdims=True)
+            np.divide(rows, totals, out=rows, where=totals > 0)
+        return rows
+
+    def _read(self, block: Block) -> np.ndarray:
+        labels = self._labels if self._labels is None else self._labels[block.start : block.stop]
+        if isinstance(self._source, Consensus):
+            labels = self._source.read_labels(block.start, block.stop)
+            if not self._source.has_memberships:
+                return np.append(np.eye(self.n_clusters), np.zeros((1, self.n_clusters)), axis=0)[labels]
+            rows = self._source.read_memberships(block.start, block.stop)
+        else:
+            rows = np.asarray(self._source[block.start : block.stop])
+        if rows.dtype.kind not in "biuf":
+            raise InvalidInputError(
+                f"{self._name} has entries of type {rows.dtype}; pass memberships as real numbers."
+            )
+        rows = rows.astype(np.float64, order="C")
+        fits = (rows >= 0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1) <= SUM_TOLERANCE)
+        if not fits.all():
+            row = int(np.argmin(fits))
+            raise InvalidInputError(
+                f"row {block.start + row} of {self._name} has sum {rows[row].sum():.6g} and least entry "
+                f"{rows[row].min():.6g}; memberships are >= 0 and sum to 1: normalize them."
+            )
+        if labels is not None:
+            rows[labels < 0] = 0.0
+        return rows

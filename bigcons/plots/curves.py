@@ -166,7 +166,7 @@ def consensus_cdf(ensembles: Any, *, n_objects: int = 1000, random_state: SeedLi
     >>> figure = bc.plots.consensus_cdf(ensemble)
     >>> figure.savefig("cdf.png")
     """
-    from bigcons.metrics.ambiguity import pair_shares
+    from bigcons.metrics.ensemble import pair_shares
 
     named = ensembles if isinstance(ensembles, Mapping) else {"": ensembles}
     with new_figure(4.6, 3.4) as figure:
