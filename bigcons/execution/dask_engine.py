@@ -32,7 +32,7 @@ from distributed.scheduler import KilledWorker
 from bigcons.errors import BigconsError, ExecutionError, InvalidInputError, StoreError, StoreNotFoundError
 from bigcons.execution.dask_workers import KEY_PREFIX, Admission, Wait, Workers, connect_seconds, one_line
 from bigcons.memory import MOST_TOGETHER, Block, EngineSizes
-from bigcons.progress import current_work
+from bigcons.progress import current_step
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -435,7 +435,7 @@ def _name(bundle: Sequence[tuple[int, Any]]) -> str:
 
 def _key_of_work() -> str:
     """Return the start of the keys of tasks, by which dashboards group them: what is done, and which pass."""
-    words = re.findall(r"[a-z]+|[0-9]+", re.split(" of about|, gap", current_work())[0].lower())
+    words = re.findall(r"[a-z]+|[0-9]+", re.split(" of about|, gap", current_step())[0].lower())
     return "-".join([KEY_PREFIX, *words])
 
 

@@ -23,7 +23,7 @@ from typing import Any, Protocol, Self, TypeGuard, TypeVar
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import DEFAULT_DATA_BYTES, MOST_TOGETHER, Block, DataBudget, parse_size
-from bigcons.progress import Task
+from bigcons.progress import Progress
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -272,7 +272,7 @@ def fold(
     sums_of_block: Callable[[Block], Sums],
     combine: Callable[[Sums, Sums], Sums],
     *,
-    progress: Task | None = None,
+    progress: Progress | None = None,
 ) -> Sums:
     """Return ``sums_of_block`` of all blocks combined: within groups first, then those of the groups.
 

@@ -42,7 +42,7 @@ from bigcons.generate.training import (
     sets_of,
 )
 from bigcons.memory import DataBudget, parse_size, row_blocks
-from bigcons.progress import expect_steps, job, progress
+from bigcons.progress import progress
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.storage.places import place_of
 from bigcons.stores.encoding import Scaling
@@ -145,7 +145,7 @@ def make_partitions(
     asked["train"] = train
     asked["seed"] = None if random_state is None else seed
     finished = find_finished(out, asked, overwrite=overwrite)  # before any work
-    with job("generate"), open_logged_engine(client, scheme.name) as engine:
+    with open_logged_engine(client, scheme.name) as engine:
         data = open_features(features, id=id, columns=columns, drop=drop, log=log)
         _log.info("%s has %s", data.where, data.encoding.summary())
         n_seen = scheme.objects.least(data.n_objects)
@@ -178,15 +178,6 @@ def make_partitions(
             overwrite=overwrite,
             finished=finished,
             engine=engine,
-        )
-        # costs relative to that of labeling an object in one partition
-        labels = "label the objects" if out is None else "labels to the store"
-        expect_steps(
-            {
-                "measure the features": (data.n_objects, 3.0),
-                TRAINING: (n_partitions, FITTING * float(sample_rows)),
-                labels: (data.n_objects, float(n_partitions)),
-            }
         )
         return _make(call)
 

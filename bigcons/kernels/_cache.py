@@ -58,8 +58,6 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 
-from bigcons.progress import note_compiling
-
 if sys.platform == "win32":
     fcntl: Any = None  # processes do not wait for each other
 else:
@@ -85,12 +83,10 @@ class KernelCache(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled kernel, None if it has to be compiled; others wait until `end_turn`."""
         if not _takes_only_ours(sig):
-            note_compiling()
             return None
         path = self._entry(sig, target_context.codegen())
         found = self._loaded(path, target_context)
         if found is None:
-            note_compiling()
             self._turns[sig] = _wait_for_turn(path)
             found = self._loaded(path, target_context)  # if another process had the turn before
         return found

@@ -28,7 +28,7 @@ from bigcons.layout import TRUST
 from bigcons.memory import Block, parse_size
 from bigcons.metrics import confidence
 from bigcons.metrics.ensemble import average_criterion
-from bigcons.progress import job, progress
+from bigcons.progress import progress
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.solving.base import Estimator, check_is_fitted
 from bigcons.solving.memory_plan import LabelsNeededError, MemoryPlan, PlannedEnsemble
@@ -173,7 +173,6 @@ class ConsensusClusterer(Estimator):
         if path is not None and finished is None:
             refuse_existing(path, overwrite, "consensus")
         with (
-            job(type(self).__name__),
             nullcontext() if path is None else logging_how_to_resume(path, overwrite),
             open_engine(self.client) as engine,
         ):

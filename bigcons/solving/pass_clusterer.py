@@ -14,7 +14,6 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
-from bigcons.progress import expect_steps
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ResumingClusterer, SoftPredictingClusterer
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
@@ -87,7 +86,6 @@ class PassClusterer(ResumingClusterer):
         problem = method.problem
         with open_workspace(out, engine, problem.n_carried, problem.carried_dtype) as workspace:
             run = Run(ensemble, engine, seed, self.max_iter, self.tol, survey.sample, *workspace, self.n_init)
-            expect_steps({method.name: (None, 1.0), "results": (ensemble.n_objects, 0.7)})
             at = run_passes(run, method)
             winner = method.winner(run, at)
             self._problem, self._state = problem, winner.state

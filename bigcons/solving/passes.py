@@ -10,9 +10,7 @@ What objects carry from pass to pass is in memory or, for workers and to resume 
 
 from __future__ import annotations
 
-import itertools
 import logging
-import math
 import os
 import sys
 import time
@@ -28,7 +26,7 @@ import numpy as np
 from bigcons.errors import CorruptStoreError, first_line
 from bigcons.execution.engine import Engine, fold
 from bigcons.memory import Block
-from bigcons.progress import Task, progress, time_left
+from bigcons.progress import Progress, progress
 from bigcons.solving.output import Output
 from bigcons.storage.checkpoint import FileBlocks, Snapshot, Snapshots
 from bigcons.storage.leftovers import is_left, temporary_folder
@@ -80,10 +78,7 @@ class Step(NamedTuple, Generic[S]):
 
 
 class PassMethod(Protocol[S, T]):
-    """The mathematics of a method that runs in passes.
-
-    A method whose passes do not end before ``max_passes`` says so by ``takes_all_passes = True``.
-    """
+    """The mathematics of a method that runs in passes."""
 
     name: str
 
@@ -205,7 +200,9 @@ class Run:
         self.rounds = self.rounds or [self.data.blocks()]
         self.blocks: list[Block] = sorted(block for blocks in self.rounds for block in blocks)
 
-    def fold(self, task: Callable[[Block], T], add: Callable[[T, T], T], listener: Task | None = None) -> T:
+    def fold(
+        self, task: Callable[[Block], T], add: Callable[[T, T], T], listener: Progress | None = None
+    ) -> T:
         """Return the sum of a task's reports on the blocks, round by round, in order."""
         total = fold(self.engine, self.rounds[0], task, add, progress=listener)
         for blocks in self.rounds[1:]:
@@ -260,26 +257,20 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
         at = Iterate(state, 0, False, [], start_objectives)
         if run.snapshots is not None:
             _commit(run, run.snapshots, method, at)
-    first, dropped = len(at.records) + 1, 0
-    takes_all, stale = getattr(method, "takes_all_passes", False), list[int]()
-    with progress(method.name, 0) as task:
+    first, dropped, stale = len(at.records) + 1, 0, list[int]()
+    with progress(method.name, 0) as step:
         for number in range(first, run.max_passes + 1):
             if at.is_settled:
                 break
-            most = run.max_passes - len(at.records)
-            n_left = most if takes_all else passes_left(at.records, run.tol, most)
-            expected = None if n_left is None else number - 1 + n_left
-            of = "" if expected is None else f" of about {expected}"
             gap = [f"gap {record['gap']:.1e}" for record in at.records[-1:] if "gap" in record]
-            total = None if expected is None else run.data.n_objects * (expected - first + 1)
-            task.expect(total, ", ".join([f"pass {number}{of}", *gap]))
+            step.note(", ".join([f"pass {number}", *gap]))
             began = time.perf_counter()
             visit = partial(_clear_and_visit, run.arrays, stale, method.visit(run, at))
-            step = method.step(run, at, run.fold(visit, method.add, task))
+            result = method.step(run, at, run.fold(visit, method.add, step))
             run.arrays.drop(stale)  # what is left are empty folders
-            records = [*at.records, timed(method.name, number, step.record, began)]
-            before, generation = at.generation, at.generation + step.n_generations
-            at = Iterate(step.state, generation, bool(step.is_settled), records, at.start_objectives)
+            records = [*at.records, timed(method.name, number, result.record, began)]
+            before, generation = at.generation, at.generation + result.n_generations
+            at = Iterate(result.state, generation, bool(result.is_settled), records, at.start_objectives)
             if run.snapshots is not None:
                 _commit(run, run.snapshots, method, at)
             kept = before if run.snapshots is not None else generation
@@ -294,30 +285,6 @@ def _clear_and_visit(
 ) -> T:
     arrays.drop(stale, block)
     return visit(block)
-
-
-def passes_left(records: list[Record], tol: float, most: int) -> int | None:
-    """Return about how many more passes a solve takes, this one included; None where it cannot be told.
-
-    What usually falls to the tolerance is the gap, else the share that moved, else the gain. The rate is that
-    of a line through the logarithms of the latter half: they may rise in every other pass.
-    """
-    names = [name for name in ("gap", "moved_share") if records and name in records[0]]
-    values = [record.get(names[0] if names else "objective", math.nan) for record in records]
-    if not names:
-        values = [abs(after - before) / abs(after or 1.0) for before, after in itertools.pairwise(values)]
-    latest, n_left = values[-max(4, (len(values) + 1) // 2) :], None  # four passes tell the factor per pass
-    if latest and latest[-1] <= tol:
-        n_left = 1
-    elif len(latest) >= 4 and tol > 0 and np.isfinite(latest).all():
-        logarithms = np.log(np.maximum(latest, sys.float_info.min))
-        passes = np.arange(len(latest)) - (len(latest) - 1) / 2
-        shrinks = -float(passes @ logarithms) / float(passes @ passes)
-        if shrinks >= 0.01:  # a gap that shrinks less says nothing of how many passes are left
-            last = float(logarithms.mean()) - shrinks * (len(latest) - 1) / 2
-            n_left = max(1, math.ceil((last - math.log(tol)) / shrinks))
-    # five are usual, before a solve has shown how fast it converges
-    return n_left if n_left is None and most > 5 else min(n_left or most, most)
 
 
 def _commit(run: Run, snapshots: Snapshots, method: PassMethod[S, T], at: Iterate[S]) -> None:
@@ -385,8 +352,6 @@ def timed(what: str, number: int, record: Record, began: float) -> Record:
     record = {"pass": number, **record, "seconds": seconds, "memory": held}
     if logger.isEnabledFor(logging.INFO):
         words = [f"{name} {value:.6g}" for name, value in record.items()]
-        if left := time_left():
-            words.append(f"about {left} left")
         logger.info("%s: %s", what, ", ".join(words))
     return record
 

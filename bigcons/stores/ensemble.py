@@ -26,7 +26,7 @@ from bigcons.errors import (
 )
 from bigcons.layout import FORMAT_VERSION
 from bigcons.memory import Block, format_size, parse_size, row_blocks
-from bigcons.progress import Task, progress
+from bigcons.progress import Progress, progress
 from bigcons.storage.commit import (
     PARQUET_MANIFEST,
     is_finished_import,
@@ -1030,7 +1030,7 @@ def ensemble_of_content(
     return Ensemble.open(out)
 
 
-def _told(blocks: Iterable[np.ndarray], listener: Task) -> Iterator[np.ndarray]:
+def _told(blocks: Iterable[np.ndarray], listener: Progress) -> Iterator[np.ndarray]:
     for block in blocks:
         yield block
         listener.advance(len(block))

@@ -127,10 +127,10 @@ def terminal(monkeypatch):
 
 def test_progress__draws_on_a_terminal(terminal):
     with bars.progress_on_terminal(after=-1.0), progress("counting", 10) as listener:
-        for _ in range(10):
-            listener.advance(1)
-    assert "counting (10 rows)" in terminal.getvalue()
-    assert "100%" in terminal.getvalue()
+        listener.advance(9)
+        time.sleep(0.2)  # it is drawn ten times a second
+        listener.advance(1)
+    assert re.search(r"counting: +100%.* 10.0/10.0 ", terminal.getvalue())
 
 
 def test_progress__draws_what_has_not_moved_yet(terminal):
@@ -139,17 +139,7 @@ def test_progress__draws_what_has_not_moved_yet(terminal):
         deadline = time.monotonic() + 30
         while "counting" not in terminal.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
-    assert "counting (10 rows)" in terminal.getvalue()
-
-
-def test_progress__draws_one_bar_at_a_time(terminal):
-    with bars.progress_on_terminal(after=-1.0), progress("outer", 2, "passes") as outer:
-        outer.advance(1)
-        with progress("inner", 2) as inner:
-            inner.advance(1)
-        outer.advance(1)
-    assert "outer" in terminal.getvalue()
-    assert "inner" not in terminal.getvalue()
+    assert re.search(r"counting: +0%", terminal.getvalue())
 
 
 def test_progress__stays_silent_for_short_work(terminal):

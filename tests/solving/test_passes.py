@@ -22,7 +22,6 @@ from bigcons.execution.engine import SerialEngine
 from bigcons.memory import EngineSizes
 from bigcons.solving.memory_plan import MemoryPlan
 from bigcons.solving.pass_clusterer import PassClusterer
-from bigcons.solving.passes import passes_left
 from bigcons.storage.checkpoint import FileBlocks
 
 NAMES = [
@@ -159,40 +158,3 @@ def test_plan__is_the_same_at_any_time_of_the_process(stored, engine):
     assert plan.n_bytes(engine, ensemble) == before
     assert plan.n_bytes(engine, ensemble.load()) > plan.n_bytes(engine, ensemble.load()[:4000])
     del held
-
-
-def left_by_gap(gaps, tol):
-    return passes_left([{"gap": gap} for gap in gaps], tol, 1000)
-
-
-def test_passes_left__is_exact_for_a_gap_that_shrinks_evenly():
-    gaps = [0.5**i for i in range(12)]
-    for number in range(4, 12):
-        assert left_by_gap(gaps[:number], 0.5**11 * 1.01) == 12 - number
-    assert left_by_gap(gaps[:3], 1e-3) is None
-
-
-@pytest.mark.parametrize("gain", [lambda i: {"objective": -1.0 - 0.1**i}, lambda i: {"moved_share": 0.1**i}])
-def test_passes_left__follows_gains_where_there_is_no_gap(gain):
-    records = [gain(i) for i in range(6)]
-    assert 1 <= passes_left(records, 1e-6, 100) <= 5
-    assert passes_left(records, 1.0, 100) == 1
-
-
-def test_passes_left__follows_a_gap_that_rises_in_every_other_pass():
-    gaps = [0.95**i * (1.5 if i % 2 else 1.0) for i in range(60)]
-    for number in range(20, 50):
-        left = left_by_gap(gaps[:number], 0.95**60)
-        assert (60 - number) / 1.5 <= left <= (60 - number) * 1.5 + 4  # half the rise is worth four passes
-
-
-def test_passes_left__says_nothing_if_nothing_shrinks():
-    assert left_by_gap([0.1] * 7, 1e-4) is None
-    assert left_by_gap([0.5**i for i in range(7)], 0.0) is None
-    assert passes_left([{"pass": 1.0}] * 7, 1e-4, 100) is None
-
-
-def test_passes_left__is_at_most_what_is_allowed():
-    assert passes_left([{"gap": 0.9**i} for i in range(6)], 1e-6, 3) == 3
-    assert passes_left([{"gap": 0.1}] * 3, 1e-6, 6) is None
-    assert passes_left([{"gap": 0.1}] * 6, 1e-6, 3) == 3

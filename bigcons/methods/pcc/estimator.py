@@ -32,7 +32,6 @@ from bigcons.methods.pcc.all_pairs import (
     DIVERGENCES,
     HEAP,
     SQUARES,
-    AllPairs,
     BySquares,
     Squares,
     Variant,
@@ -46,7 +45,6 @@ from bigcons.methods.pcc.pairs import DENSE, PAPER, Blocked, Heap, n_pair_ends
 from bigcons.metrics.confidence import can_weigh
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.tree import FEWEST_LABELS, Sample, n_groups_for
-from bigcons.progress import expect_steps
 from bigcons.seeding import SeedLike, draw_rows
 from bigcons.solving.estimator import (
     MethodInfo,
@@ -201,19 +199,6 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         self._check_memory_plan(variant.plan, ensemble, engine, out, variant.memory, variant.remedy)
         n, K = ensemble.n_objects, self.n_clusters
         trusts = can_weigh(ensemble, K)
-        if isinstance(variant, Squares):  # costs relative to that of comparing partitions
-            n_trusted, of_pass = n if trusts else 0, 0.8 + 0.06 * K
-            expect_steps(
-                {
-                    "survey": (n, 0.35),
-                    "start of PCC": (n, 1.7 * of_pass),
-                    AllPairs.name: (None, of_pass),
-                    "results": (n, 0.03 * K),
-                    "compare with partitions": (n_trusted, 1.0),
-                    "confidence": (n_trusted, max(4.0, 0.17 * K)),
-                    "write to disk": (0 if out is None else n, 0.02 * K),
-                }
-            )
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
         given = variant.weights.partitions if isinstance(variant.weights, Weights) else None
         survey = take_survey(labels, engine, seed, variant.n_sampled(ensemble), given)
