@@ -20,7 +20,7 @@ BLOCK_ROWS = 1 << 16
 """Rows that are read, encoded or written at a time; of a chunk, at most."""
 
 MOST_TOGETHER = 8
-"""The most short items of a map, or blocks of a fold, that are one task."""
+"""The most blocks of a fold that are one task."""
 
 VALUES_TOGETHER = 1 << 20
 """Values, votes or keys that are clustered, looked up or compared at a time."""
@@ -63,16 +63,6 @@ class Block(NamedTuple):
         """Return which of the ascending rows ``chosen`` are in the block, counted from its start."""
         first, last = chosen.searchsorted((self.start, self.stop))
         return chosen[first:last] - self.start
-
-
-class EngineSizes(NamedTuple):
-    """What a plan of memory depends on of an engine; see `bigcons.execution.engine.Engine`."""
-
-    n_workers: int
-    in_flight: int
-    bundle_bytes: int
-    n_processes: int
-    shares_memory: bool
 
 
 class DataBudget(NamedTuple):

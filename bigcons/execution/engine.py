@@ -43,13 +43,7 @@ class Engine(Protocol):
 
     @property
     def in_flight(self) -> int:
-        """The most results being computed or awaiting collection; several that together take at most
-        ``bundle_bytes`` may count as one.
-        """
-
-    @property
-    def bundle_bytes(self) -> int:
-        """The most bytes of several results that count as one; 0 if each result counts separately."""
+        """The most results being computed or awaiting collection."""
 
     @property
     def n_processes(self) -> int:
@@ -59,18 +53,28 @@ class Engine(Protocol):
     def shares_memory(self) -> bool:
         """Whether tasks share the arrays of the calling process and may write to them."""
 
+    def check_limits(self, what: str, of_process: int, of_thread: int) -> None:
+        """Raise MemoryBudgetError for a worker process that may not hold so many bytes."""
+
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield ``task(item)`` for every item, in the order of the items. Closing cancels what is queued."""
 
 
-class SerialEngine:
+class LocalEngine:
+    """Base of the engines of this process."""
+
+    shares_memory = True
+    n_processes = 1
+
+    def check_limits(self, what: str, of_process: int, of_thread: int) -> None:
+        """There are no other processes."""
+
+
+class SerialEngine(LocalEngine):
     """One task after another in the calling thread."""
 
     name = "serial"
-    shares_memory = True
-    bundle_bytes = 0
     n_workers = 1
-    n_processes = 1
     in_flight = 1
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
@@ -79,13 +83,10 @@ class SerialEngine:
             yield task(item)
 
 
-class ThreadsEngine:
+class ThreadsEngine(LocalEngine):
     """A pool of threads: the default on one machine, since kernels and decompression release the GIL."""
 
     name = "threads"
-    shares_memory = True
-    bundle_bytes = 0
-    n_processes = 1
 
     def __init__(self, n_workers: int | None = None) -> None:
         self.n_workers: int = n_workers or available_cores()
@@ -248,17 +249,13 @@ def local_engine(engine: Engine) -> Engine:
     return engine if engine.shares_memory else ThreadsEngine()
 
 
-def beside_processes(memory: str | float | None, engine: Engine, taken: int) -> DataBudget:
+def beside_processes(memory: str | float | None, taken: int) -> DataBudget:
     """Return what ``memory`` leaves for data beside ``taken`` bytes of processes; 4 GB if it is None.
 
-    It is negative if the processes take more. Workers that join later get work only in the place of others.
+    It is negative if the processes take more.
     """
     if memory is None:
         return DataBudget(DEFAULT_DATA_BYTES, taken)
-    admission = getattr(engine, "admission", None)
-    if admission is not None and admission.fits is None:  # what is left would shrink as workers join
-        processes, workers = engine.n_processes, engine.n_workers
-        admission.fits = lambda sizes: sizes.n_processes <= processes and sizes.n_workers <= workers
     return DataBudget(parse_size(memory) - taken, taken)
 
 

@@ -29,7 +29,7 @@ _STORE_COPIES = 4
 
 def budget_of(memory: str | float | None, engine: Engine) -> DataBudget:
     """Return what ``memory`` leaves for data beside the processes, which all load what k-means needs."""
-    return beside_processes(memory, engine, PROCESS_BYTES * engine.n_processes)
+    return beside_processes(memory, PROCESS_BYTES * engine.n_processes)
 
 
 def ensemble_within(
@@ -86,9 +86,7 @@ def matrix_copies(engine: Engine) -> int:
 
 def check_workers(name: str, engine: Engine, held: int, task: int) -> None:
     """Raise MemoryBudgetError for a Dask worker whose limit is below what it holds and its tasks need."""
-    admission = getattr(engine, "admission", None)
-    if admission is not None:
-        admission.check_limits(name, PROCESS_BYTES + held, task)
+    engine.check_limits(name, PROCESS_BYTES + held, task)
 
 
 class SamplingPlan(NamedTuple):

@@ -308,10 +308,10 @@ class ConsensusClusterer(Estimator):
         """Check what a solve needs, ``plan(ensemble, engine, in_memory=)``: see `MemoryPlan.check`.
 
         ``in_memory``: whether results are held rather than stored. Nothing is planned without a budget,
-        workers that may join, or a log. Over a budget, ``remedy(ensemble, engine, budget, in_memory=)`` says
+        worker processes or a log. Over a budget, ``remedy(ensemble, engine, budget, in_memory=)`` says
         what else to use.
         """
-        if memory is None and not hasattr(engine, "admission") and not logger.isEnabledFor(logging.INFO):
+        if memory is None and engine.shares_memory and not logger.isEnabledFor(logging.INFO):
             return
         in_memory = out is None and engine.shares_memory
         needed = plan(ensemble, engine, in_memory=in_memory)

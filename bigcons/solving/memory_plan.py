@@ -15,7 +15,6 @@ from bigcons.memory import (
     WORKER_BYTES,
     Block,
     DataBudget,
-    EngineSizes,
     enough_for,
     format_size,
     parse_size,
@@ -38,10 +37,10 @@ class MemoryPlan(NamedTuple):
     per_result: int = 0
     """For each block result in transit."""
 
-    def n_bytes(self, engine: Engine | EngineSizes, ensemble: Ensemble) -> int:
+    def n_bytes(self, engine: Engine, ensemble: Ensemble) -> int:
         """Return the total, including the processes and their read buffers."""
-        results = max(self.per_result, engine.bundle_bytes) * engine.in_flight
-        data = self.held + (self.per_block + self.per_result) * engine.n_workers + results  # it adds to one
+        n_results = engine.in_flight + engine.n_workers  # each worker adds to one
+        data = self.held + self.per_block * engine.n_workers + self.per_result * n_results
         return process_bytes(engine) + reading_bytes(engine, ensemble) + data
 
     def check(
@@ -56,15 +55,10 @@ class MemoryPlan(NamedTuple):
         """Log the needs of the method ``name``, and raise MemoryBudgetError if they exceed ``memory``.
 
         ``remedy`` continues "raise it to X", after that of ``out=`` if ``stored``, the plan with it, fits.
-        Dask workers that join later get work only if they fit, too; raises MemoryBudgetError for one whose
-        own limit is too small.
+        Raises it, too, for a Dask worker whose own limit is too small, now or when it joins.
         """
-        admission = getattr(engine, "admission", None)
-        if admission is not None:
-            admission.fits = None
-            of_process = WORKER_BYTES + reading_bytes(EngineSizes(1, 0, 0, 1, False), ensemble)
-            of_thread = self.per_block + 2 * max(self.per_result, engine.bundle_bytes)
-            admission.check_limits(name, of_process, of_thread)
+        of_process = WORKER_BYTES + _reading_bytes(ensemble, 1, 1, is_sent=True)
+        engine.check_limits(name, of_process, self.per_block + 2 * self.per_result)
         needed = self.n_bytes(engine, ensemble)
         process, reading = process_bytes(engine), reading_bytes(engine, ensemble)
         logger.info(
@@ -83,9 +77,6 @@ class MemoryPlan(NamedTuple):
                 needed=needed,
                 budget=parse_size(memory),
             )
-        if admission is not None and memory is not None:
-            budget = parse_size(memory)
-            admission.fits = lambda sizes: self.n_bytes(sizes, ensemble) <= budget
 
 
 class LabelsNeededError(Exception):
@@ -155,7 +146,7 @@ def data_budget(memory: str | float | None, engine: Engine, ensemble: Ensemble) 
     Raises MemoryBudgetError if it is below the memory of the processes themselves.
     """
     taken = process_bytes(engine) + (reading_bytes(engine, ensemble) if ensemble.path is None else 0)
-    budget = beside_processes(memory, engine, taken)
+    budget = beside_processes(memory, taken)
     if memory is not None and budget.n_bytes <= 0:
         raise MemoryBudgetError(
             f"memory={format_size(parse_size(memory))} is below the {format_size(taken)} of the processes "
@@ -166,7 +157,7 @@ def data_budget(memory: str | float | None, engine: Engine, ensemble: Ensemble) 
     return budget
 
 
-def process_bytes(engine: Engine | EngineSizes) -> int:
+def process_bytes(engine: Engine) -> int:
     """Return the memory of the processes of a solve without data, on the machine that runs most of them.
 
     It is what they take at most, so that a plan depends on the call alone: what this process has loaded,
@@ -175,17 +166,21 @@ def process_bytes(engine: Engine | EngineSizes) -> int:
     return PROCESS_BYTES + WORKER_BYTES * (engine.n_processes - 1)
 
 
-def reading_bytes(engine: Engine | EngineSizes, ensemble: Ensemble) -> int:
+def reading_bytes(engine: Engine, ensemble: Ensemble) -> int:
     """Return what reading takes in all processes, besides blocks: buffers, or an ensemble in memory."""
+    return _reading_bytes(ensemble, engine.n_processes, engine.n_workers, is_sent=not engine.shares_memory)
+
+
+def _reading_bytes(ensemble: Ensemble, n_processes: int, n_workers: int, *, is_sent: bool) -> int:
     if ensemble.path is None:
         # Sent to workers, each process has it pickled, too, and as much again that it has freed and not
         # returned; the scheduler has what it passes on.
-        copies = 1 if engine.shares_memory else 4 * engine.n_processes + 1
+        copies = 4 * n_processes + 1 if is_sent else 1
         return label_bytes(ensemble, ensemble.n_objects) * copies
     # the client reads nothing, unless the workers are its threads
-    n_readers = 1 if engine.shares_memory else max(engine.n_processes - 1, 1)
+    n_readers = max(n_processes - 1, 1) if is_sent else 1
     if ensemble.stored is not None:
-        return ensemble.stored.reading_bytes(n_readers, engine.n_workers)
+        return ensemble.stored.reading_bytes(n_readers, n_workers)
     return zarr_ensemble.reading_bytes(ensemble.chunk_rows, ensemble.row_bytes, ensemble.dtype, n_readers)
 
 

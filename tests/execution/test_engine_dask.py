@@ -1,15 +1,12 @@
 """The engine on real Dask clusters, in threads and in processes: same bits, bounds, retries, nothing left."""
 
 import os
-import platform
-import resource
 import socket
 import subprocess
 import sys
 import threading
 import time
 from contextlib import contextmanager
-from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,9 +17,9 @@ import pytest
 
 from bigcons import Ensemble
 from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, MemoryBudgetError
-from bigcons.execution.dask_engine import TASK_SECONDS, DaskEngine, connect
+from bigcons.execution.dask_engine import DaskEngine, connect
 from bigcons.execution.engine import SerialEngine, ThreadsEngine, fold, open_engine, resolve_engine
-from bigcons.memory import MOST_TOGETHER, Block, row_blocks
+from bigcons.memory import Block, row_blocks
 from bigcons.solving.memory_plan import MemoryPlan, reading_bytes
 
 CLUSTERS = {
@@ -139,8 +136,8 @@ def test_map__raises_the_error_of_the_first_item_and_begins_no_more(client, tmp_
     engine = DaskEngine(client)
     bound = engine.in_flight
     with pytest.raises(InvalidInputError, match="item 2"):
-        list(engine.map(task, iter(range(1000))))  # of a list, more are sent ahead
-    assert len(list(tmp_path.iterdir())) <= 3 + MOST_TOGETHER * bound
+        list(engine.map(task, range(1000)))
+    assert len(list(tmp_path.iterdir())) <= 3 + bound
     assert keys_left(client) == []
 
 
@@ -165,32 +162,6 @@ def test_map__keeps_a_bounded_number_in_flight(client):
         most_ahead = max(most_ahead, drawn - collected)
     assert most_ahead <= bound
     assert 1 < most_known <= bound + 1  # the one being collected may not be forgotten yet
-
-
-def tasks_of_items(client, items, seconds=0.0, result_bytes=0):
-    """Return the number of items that each task took, in order, of items of so many seconds and bytes."""
-
-    def task(_):
-        time.sleep(seconds)
-        return distributed.get_worker().get_current_task(), np.zeros(result_bytes, np.int8)
-
-    keys = [key for key, _ in DaskEngine(client).map(task, items)]
-    n_items = [len(list(group)) for _, group in groupby(keys)]
-    assert len(n_items) == len(set(keys))
-    return n_items
-
-
-def test_map__sends_short_items_several_to_a_task_and_the_last_alone(client):
-    n_items = tasks_of_items(client, range(60))
-    assert max(n_items) == MOST_TOGETHER
-    assert len(n_items) < 30
-    assert n_items[0] == n_items[-1] == 1
-
-
-def test_map__sends_alone_what_is_long_or_large_or_drawn_as_it_goes(client):
-    assert set(tasks_of_items(client, range(24), result_bytes=600_000)) == {1}
-    assert set(tasks_of_items(client, iter(range(24)))) == {1}
-    assert set(tasks_of_items(client, range(12), seconds=0.75 * TASK_SECONDS)) == {1}
 
 
 def test_map__sends_and_collects_several_tasks_in_one_message(client):
@@ -225,9 +196,7 @@ def test_map__names_the_blocks_of_a_task(local_client):
             )  # as the scheduler does
         return block.index
 
-    with pytest.raises(
-        BigconsError, match=r"blocks \d+ to \d+ \(rows \d+ to \d+\) ran on 4 workers that died"
-    ):
+    with pytest.raises(BigconsError, match=r"block 21 \(rows 210 to 220\) ran on 4 workers that died"):
         list(DaskEngine(local_client, retries=0).map(task, row_blocks(600, 10)))
 
 
@@ -242,10 +211,10 @@ def test_map__left_half_way_drops_what_is_queued(client, tmp_path):
     assert next(results) == 0
     results.close()
     assert keys_left(client) == []
-    time.sleep(TASK_SECONDS)  # tasks that run may end
+    time.sleep(0.4)  # tasks that run may end
     begun = len(list(tmp_path.iterdir()))
     time.sleep(0.2)
-    assert len(list(tmp_path.iterdir())) == begun <= MOST_TOGETHER * engine.n_workers + engine.in_flight
+    assert len(list(tmp_path.iterdir())) == begun <= engine.n_workers + engine.in_flight
 
 
 def test_map__sends_a_large_task_function_to_each_worker_once(client, tmp_path):
@@ -394,30 +363,6 @@ def test_fold__an_interrupt_while_combining_ends_within_a_block(engine):
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("bigcons")]
 
 
-def fresh_pages(_: int) -> int:
-    """Fill three arrays of 3 MB and return how many pages the system had to find for them."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(3):
-        np.full(375_000, 1.0)  # numpy asks for larger pages from 4 MB on
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's allocator is spoken to")
-@pytest.mark.parametrize("chosen", [None, "131072"], ids=["by default", "chosen"])
-def test_workers_keep_freed_memory_unless_told_otherwise(chosen, monkeypatch):
-    """Dask's nanny has each buffer mapped anew; whoever sets the threshold himself is left alone."""
-    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)  # a nanny leaves it behind
-    name = "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_"
-    with (
-        dask.config.set({name: chosen} if chosen else {}),
-        distributed.LocalCluster(dashboard_address=":0", **CLUSTERS["one process"]) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        _, *pages = DaskEngine(client).map(fresh_pages, range(6))  # the threads of the worker add some
-    pages_of_an_array = 3_000_000 // resource.getpagesize()
-    assert min(pages) > 2 * pages_of_an_array if chosen else min(pages) < pages_of_an_array
-
-
 # Workers that come and go
 
 
@@ -454,20 +399,22 @@ def growing(**options):
         yield cluster, client
 
 
-@pytest.mark.parametrize("has_room", [False, True])
-def test_map__gives_newcomers_work_only_if_the_memory_stated_has_room(has_room, caplog):
-    """The plan is of one worker; as many as the budget has room for get work, and are said so otherwise."""
-    ensemble = Ensemble.from_labels(np.zeros((1000, 4), int))
+def test_map__gives_newcomers_work():
     with growing() as (cluster, client):
         engine = DaskEngine(client)
-        plan = MemoryPlan(0, per_block=10**9)
-        needed = plan.n_bytes(engine, ensemble)
-        plan.check("PCC", engine, ensemble, 20 * needed if has_room else needed + 10**8)
         used = addresses_used(engine, at_tenth=lambda: (cluster.scale(3), client.wait_for_workers(3)))
-        assert (len(set(used)) > 1) == has_room
-        assert engine.n_workers == (3 if has_room else 1)
-        assert plan.n_bytes(engine, ensemble) <= engine.n_workers * needed
-    assert any("has no room for it" in line for line in caplog.messages) != has_room
+        assert len(set(used)) > 1
+        assert engine.n_workers == 3
+
+
+def test_map__refuses_a_newcomer_that_cannot_hold_what_the_plan_needs():
+    ensemble = Ensemble.from_labels(np.zeros((1000, 4), int))
+    with growing(memory_limit="1 TB") as (cluster, client):
+        engine = DaskEngine(client)
+        MemoryPlan(0, per_block=10**9).check("PCC", engine, ensemble, None)
+        cluster.new_spec["options"]["memory_limit"] = 10**9
+        with pytest.raises(MemoryBudgetError, match=r"^PCC needs .* in Dask worker .*limit of 1 GB"):
+            addresses_used(engine, at_tenth=lambda: (cluster.scale(2), client.wait_for_workers(2)))
 
 
 def test_map__a_worker_in_the_place_of_a_lost_one_gets_its_work(tmp_path):
@@ -479,7 +426,6 @@ def test_map__a_worker_in_the_place_of_a_lost_one_gets_its_work(tmp_path):
 
     with growing(processes=True) as (_, client):
         engine = DaskEngine(client)
-        engine.admission.fits = lambda sizes: sizes.n_processes <= 2
         assert list(engine.map(task, range(20))) == list(range(20))
         assert (tmp_path / "killed").exists()
 
@@ -505,26 +451,13 @@ def test_engine__counts_workers_that_are_threads_of_this_process_with_it(local_c
         assert MemoryPlan(0).n_bytes(DaskEngine(client), ensemble) > 1.5 * inside
 
 
-@pytest.mark.slow
-def test_map__lets_an_adaptive_cluster_grow():
-    """So much is sent ahead that Dask sees that the workers are busy for a time; four tasks are too few."""
-    seconds = {"adaptive.target-duration": "1s", "scheduler.unknown-task-duration": "10ms"}
-    settings = dask.config.set({f"distributed.{name}": value for name, value in seconds.items()})
-    with settings, growing() as (cluster, client):
-        cluster.adapt(minimum=1, maximum=3, interval="100ms", wait_count=100)
-        engine = DaskEngine(client)
-        as_drawn = engine.map(lambda _: time.sleep(0.1) or distributed.get_worker().address, iter(range(20)))
-        assert len(set(as_drawn)) == 1  # what was in flight of all items before
-        assert len(set(addresses_used(engine, 80))) > 1
-
-
 def test_map__within_tasks_on_all_threads_of_the_workers_does_not_deadlock(monkeypatch):
     def outer(_):
         return sum(DaskEngine(distributed.get_client()).map(abs, [-1, -2, -3]))
 
     with growing(threads_per_worker=2) as (_, client):
         assert client.gather(client.map(outer, range(6))) == [6] * 6
-        monkeypatch.setattr("bigcons.execution.dask_engine._secede", lambda: None)
+        monkeypatch.setattr("bigcons.execution.dask_engine.is_within_task", lambda: False)
         stuck = client.map(outer, range(6, 12))
         with pytest.raises(TimeoutError):
             stuck[0].result(timeout=2)

@@ -20,7 +20,7 @@ import pytest
 import bigcons
 from bigcons import Consensus, Ensemble
 from bigcons.errors import ExecutionError, StoreNotFoundError
-from bigcons.execution import dask_workers
+from bigcons.execution import dask_engine
 from bigcons.execution.dask_engine import DaskEngine, connect
 from bigcons.execution.engine import SerialEngine, ThreadsEngine, fold
 from bigcons.memory import row_blocks
@@ -187,7 +187,7 @@ def test_fold__survives_a_killed_worker_with_the_same_bits(client, tmp_path, n_b
     total = fold(DaskEngine(client), blocks, task, lambda a, b: a + b)
     assert (tmp_path / "killed").exists()
     assert total.tobytes() == expected.tobytes()
-    assert sum("it had ran again" in line for line in caplog.messages) == 1
+    assert sum("it had run again" in line for line in caplog.messages) == 1
 
 
 @pytest.mark.parametrize("shared", [1], indirect=True, ids=["one process"])
@@ -211,7 +211,7 @@ def test_fold__survives_a_worker_that_its_nanny_restarts_for_memory(client, tmp_
     assert (tmp_path / "hoards").exists()
     assert nanny.pid != before
     assert total.tobytes() == expected.tobytes()
-    assert sum("it had ran again" in line for line in caplog.messages) == 1
+    assert sum("it had run again" in line for line in caplog.messages) == 1
 
 
 @pytest.mark.parametrize("shared", [1], indirect=True, ids=["one process"])
@@ -364,7 +364,7 @@ def test_map__a_lost_scheduler_is_not_waited_for_under_load(scheduler_process):
 
 
 def test_map__a_frozen_scheduler_ends_in_one_line(scheduler_process, tmp_path, monkeypatch):
-    monkeypatch.setattr("bigcons.execution.dask_workers.connect_seconds", lambda: 0.5)
+    monkeypatch.setattr("bigcons.execution.dask_engine.connect_seconds", lambda: 0.5)
     process, client = scheduler_process
     engine = DaskEngine(client, patience=2.0)
     process.send_signal(signal.SIGSTOP)
@@ -461,9 +461,9 @@ def test_map__refuses_a_foreign_worker_that_came_after_the_engine_was_made(forei
 
 def test_engine__asks_each_worker_once(monkeypatch):
     asked = []
-    ask = dask_workers._ask
+    ask = dask_engine._ask
     monkeypatch.setattr(
-        dask_workers, "_ask", lambda client, address, _: asked.append(address) or ask(client, address, 5.0)
+        dask_engine, "_ask", lambda client, address, _: asked.append(address) or ask(client, address, 5.0)
     )
     with workers(1, processes=False) as client:
         for _ in range(3):
@@ -476,7 +476,7 @@ def test_check_versions__does_not_wait_for_the_answer_of_a_frozen_worker():
         (pid,) = client.run(os.getpid).values()
         os.kill(pid, signal.SIGSTOP)
         try:
-            dask_workers.check_versions(client, client.nthreads(), seconds=0.5)
+            dask_engine.check_versions(client, client.nthreads(), seconds=0.5)
         finally:
             os.kill(pid, signal.SIGKILL)
 

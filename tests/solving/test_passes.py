@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,6 @@ from bigcons.errors import (
     UnlabeledObjectsWarning,
 )
 from bigcons.execution.engine import SerialEngine
-from bigcons.memory import EngineSizes
 from bigcons.solving.memory_plan import MemoryPlan
 from bigcons.solving.pass_clusterer import PassClusterer
 from bigcons.storage.checkpoint import FileBlocks
@@ -147,7 +147,10 @@ def test_memory__is_refused_with_what_would_do(stored):
     fit("mixture", stored, memory="4GB")
 
 
-@pytest.mark.parametrize("engine", [SerialEngine(), EngineSizes(2, 3, 0, 3, False)], ids=["alone", "workers"])
+WORKERS = SimpleNamespace(n_workers=2, in_flight=3, n_processes=3, shares_memory=False)
+
+
+@pytest.mark.parametrize("engine", [SerialEngine(), WORKERS], ids=["alone", "workers"])
 def test_plan__is_the_same_at_any_time_of_the_process(stored, engine):
     """Whatever the process has loaded, compiled, or holds by then."""
     plan = MemoryPlan(held=1000, per_block=100, per_result=10)
