@@ -22,6 +22,7 @@ from bigcons.errors import (
     StoreExistsError,
     StoreLockedError,
 )
+from bigcons.execution.engine import SerialEngine
 from bigcons.generate.sampling import Subset, subset_size
 from bigcons.generate.scaling import measure
 from bigcons.memory import PROCESS_BYTES
@@ -218,12 +219,10 @@ def test_kmeans__leaves_a_store_with_provenance_and_no_scratch(points, tmp_path)
     assert "algorithm" not in provenance
 
 
-class DiesAfter:
+class DiesAfter(SerialEngine):
     """An engine that fails after some tasks."""
 
     name = "dying"
-    n_workers = in_flight = n_processes = 1
-    shares_memory = True
 
     def __init__(self, n_tasks, error):
         self.n_tasks, self.error = n_tasks, error
@@ -384,7 +383,7 @@ def test_kmeans__logs_which_engine_runs(points, caplog):
     assert "kmeans runs on the engine 'serial' (workers: 1)" in caplog.text
 
 
-class Counted:
+class Counted(SerialEngine):
     """Three workers in other processes, as far as a plan can see; keeps how many items it was given."""
 
     name = "counted"

@@ -15,6 +15,7 @@ import pytest
 
 from bigcons import Ensemble, datasets, generate
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreError, StoreExistsError
+from bigcons.execution.engine import SerialEngine
 from bigcons.generate.sampling import RandomFeatures, ZipfWeights
 from bigcons.generate.scaling import measure
 from bigcons.generate.training import choose_pool_rows, choose_sample_rows
@@ -164,12 +165,10 @@ def test_samples__read_the_features_twice(points, monkeypatch):
 # Stores and restarts
 
 
-class DiesAfter:
+class DiesAfter(SerialEngine):
     """An engine that fails after some tasks."""
 
     name = "dying"
-    n_workers = in_flight = n_processes = 1
-    shares_memory = True
 
     def __init__(self, n_tasks):
         self.n_left = n_tasks

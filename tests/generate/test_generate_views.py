@@ -10,6 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from bigcons import datasets, generate
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreError, StoreExistsError
+from bigcons.execution.engine import SerialEngine
 from bigcons.generate.sampling import RandomFeatures, ZipfWeights
 from bigcons.methods import CSPA, MCLA, MixtureModel
 from bigcons.metrics import matching_accuracy, relative_nmi
@@ -54,12 +55,10 @@ class StopError(Exception):
     pass
 
 
-class StopsAfterTwo:
+class StopsAfterTwo(SerialEngine):
     """An engine that fails after two tasks."""
 
     name = "dying"
-    n_workers = in_flight = n_processes = 1
-    shares_memory = True
 
     def map(self, task, items):
         for done, item in enumerate(items):
