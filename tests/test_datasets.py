@@ -20,7 +20,7 @@ needs_data = [
 
 @pytest.mark.parametrize(
     "recipe",
-    [datasets.planted_blocks(N_ROWS, 5), datasets.planted_feature_blocks(N_ROWS, 3)],
+    [datasets.PlantedLabels(N_ROWS, 5), datasets.PlantedFeatures(N_ROWS, 3)],
     ids=["labels", "features"],
 )
 @given(ends=st.tuples(st.integers(0, N_ROWS), st.integers(0, N_ROWS)).filter(lambda ends: ends[0] != ends[1]))
@@ -35,11 +35,11 @@ def test_read__any_range_is_a_slice_of_the_whole(recipe, ends):
 @pytest.mark.parametrize(("start", "stop"), [(-1, 5), (5, 5), (0, N_ROWS + 1)])
 def test_read__refuses_rows_outside(start, stop):
     with pytest.raises(InvalidInputError, match="not within"):
-        datasets.planted_blocks(N_ROWS, 5).read(start, stop)
+        datasets.PlantedLabels(N_ROWS, 5).read(start, stop)
 
 
-def test_planted_blocks__has_the_shares_and_gaps_asked_for():
-    recipe = datasets.planted_blocks(50_000, 20, shares=(0.7, 0.3), missing=0.25, random_state=3)
+def test_planted_labels__has_the_shares_and_gaps_asked_for():
+    recipe = datasets.PlantedLabels(50_000, 20, shares=(0.7, 0.3), missing=0.25, random_state=3)
     labels, truth = recipe.read(0, 50_000)
     assert labels.dtype == np.int8
     np.testing.assert_allclose(np.bincount(truth) / len(truth), (0.7, 0.3), atol=0.01)
@@ -48,16 +48,16 @@ def test_planted_blocks__has_the_shares_and_gaps_asked_for():
     assert set(labels.max(axis=0) + 1) <= set(range(2, 11))
 
 
-def test_planted_blocks__takes_shares_as_an_array():
+def test_planted_labels__takes_shares_as_an_array():
     given, expected = (
-        datasets.planted_blocks(100, 5, shares=shares, random_state=0)
+        datasets.PlantedLabels(100, 5, shares=shares, random_state=0)
         for shares in (np.array([0.7, 0.3]), (0.7, 0.3))
     )
     assert given == expected
 
 
-def test_planted_blocks__without_noise_clusters_and_classes_are_nested():
-    recipe = datasets.planted_blocks(4000, 30, noise=(0, 0), hard_share=0, missing=0)
+def test_planted_labels__without_noise_clusters_and_classes_are_nested():
+    recipe = datasets.PlantedLabels(4000, 30, noise=(0, 0), hard_share=0, missing=0)
     labels, truth = recipe.read(0, 4000)
     for column in labels.T:
         met = np.zeros((truth.max() + 1, column.max() + 1), dtype=bool)
@@ -65,8 +65,8 @@ def test_planted_blocks__without_noise_clusters_and_classes_are_nested():
         assert (met.sum(axis=0) == 1).all() or (met.sum(axis=1) == 1).all()
 
 
-def test_planted_blocks__hard_objects_are_noisier():
-    recipe = datasets.planted_blocks(
+def test_planted_labels__hard_objects_are_noisier():
+    recipe = datasets.PlantedLabels(
         20_000, 10, n_clusters=(6, 6), noise=(0, 0), hard_share=0.2, hard_noise=1, missing=0
     )
     labels, truth = recipe.read(0, 20_000)
@@ -84,14 +84,14 @@ def test_planted_blocks__hard_objects_are_noisier():
         {"n_partitions": 0},
     ],
 )
-def test_planted_blocks__refuses_what_is_no_probability_or_count(wrong):
+def test_planted_labels__refuses_what_is_no_probability_or_count(wrong):
     with pytest.raises(InvalidInputError):
-        datasets.planted_blocks(**{"n_objects": 100, **wrong})
+        datasets.PlantedLabels(**{"n_objects": 100, **wrong})
 
 
 def test_planted_ensemble__is_the_recipe_in_memory():
     ensemble, truth = datasets.planted_ensemble(3000, 12, random_state=5)
-    labels, planted = datasets.planted_blocks(3000, 12, random_state=5).read(0, 3000)
+    labels, planted = datasets.PlantedLabels(3000, 12, random_state=5).read(0, 3000)
     np.testing.assert_array_equal(ensemble.read(0, 3000), labels)
     np.testing.assert_array_equal(truth, planted)
 

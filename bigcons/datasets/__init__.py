@@ -10,13 +10,11 @@ from bigcons.datasets.planted import (
     planted_features,
 )
 from bigcons.datasets.simulated import ce_2d2k, ce_8d5k, simulated_soft_partitions
-from bigcons.seeding import SEGMENT_ROWS
 
 __all__ = [
     "KDD_CLASSES",
     "KDD_COLUMNS",
     "KDD_FILE",
-    "SEGMENT_ROWS",
     "PlantedFeatures",
     "PlantedLabels",
     "ce_2d2k",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,7 @@ KDD_COLUMNS = (
     "dst_host_srv_rerror_rate",
 )
 # fmt: on
-_KDD_SYMBOLIC = ("protocol_type", "service", "flag")
+_SYMBOLIC = ("protocol_type", "service", "flag")
 
 
 def kddcup99(
@@ -75,7 +74,9 @@ def kddcup99(
     >>> features, truth = bc.datasets.kddcup99(n_objects=1000)  # doctest: +SKIP
     """
     check_int("n_objects", n_objects)
-    table, classes = _kdd_table(data_dir)
+    table, classes = _table(data_dir)
+    classes = np.array([name.decode() if isinstance(name, bytes) else name for name in classes])
+    classes = np.char.rstrip(classes, ".")
     rows = np.flatnonzero(np.isin(classes, KDD_CLASSES))
     if n_objects > len(rows):
         raise InvalidInputError(
@@ -84,40 +85,29 @@ def kddcup99(
     rng = generator(resolve_seed(random_state), "datasets.kddcup99")
     chosen = np.sort(rng.choice(rows, size=n_objects, replace=False))
     table = table.take(chosen)
-    for name in _KDD_SYMBOLIC if as_numbers else ():
-        values = table[name].to_numpy()
-        position = table.column_names.index(name)
-        table = table.set_column(position, name, [np.unique(values, return_inverse=True)[1].astype(float)])
+    for name in _SYMBOLIC if as_numbers else ():
+        values = np.unique(table[name].to_numpy(), return_inverse=True)[1].astype(float)
+        table = table.set_column(table.column_names.index(name), name, [values])
     return table, classes[chosen]
 
 
-def _kdd_table(data_dir: str | os.PathLike[str] | None) -> tuple[pa.Table, np.ndarray]:
-    """Return all connections of the 10 % file: the 41 features, and class names without their full stop."""
-    directory = data_dir or os.environ.get("BIGCONS_DATA")
-    if directory is not None:
-        path = Path(directory) / KDD_FILE
-        if path.is_file():
-            return _parse_kdd(path)
-        if data_dir is not None:
-            raise StoreNotFoundError(f"{path} does not exist; data_dir must hold {KDD_FILE}.", path=path)
-    return _fetch_kdd()
-
-
-def _parse_kdd(path: Path) -> tuple[pa.Table, np.ndarray]:
-    from pyarrow import csv, string
-
-    table = csv.read_csv(
-        path,
-        read_options=csv.ReadOptions(column_names=[*KDD_COLUMNS, "class"]),
-        convert_options=csv.ConvertOptions(column_types=dict.fromkeys([*_KDD_SYMBOLIC, "class"], string())),
-    )
-    return table.drop_columns("class"), _class_names(table["class"].to_pylist())
-
-
-def _fetch_kdd() -> tuple[pa.Table, np.ndarray]:
+def _table(data_dir: str | os.PathLike[str] | None) -> tuple[pa.Table, Any]:
+    """Return all connections of the 10 % file, the 41 features, and the names of their classes."""
     import pyarrow as pa
+    from pyarrow import csv
     from sklearn.datasets import fetch_kddcup99
 
+    path = Path(data_dir or os.environ.get("BIGCONS_DATA", "")) / KDD_FILE
+    if path.is_file():
+        types = dict.fromkeys([*_SYMBOLIC, "class"], pa.string())
+        table = csv.read_csv(
+            path,
+            read_options=csv.ReadOptions(column_names=[*KDD_COLUMNS, "class"]),
+            convert_options=csv.ConvertOptions(column_types=types),
+        )
+        return table.drop_columns("class"), table["class"].to_pylist()
+    if data_dir is not None:
+        raise StoreNotFoundError(f"{path} does not exist; data_dir must hold {KDD_FILE}.", path=path)
     try:
         bunch = fetch_kddcup99(percent10=True)
     except (OSError, ValueError) as error:
@@ -127,10 +117,5 @@ def _fetch_kdd() -> tuple[pa.Table, np.ndarray]:
         ) from None
     columns: dict[str, Any] = {}
     for name, values in zip(KDD_COLUMNS, bunch.data.T, strict=True):
-        symbolic = name in _KDD_SYMBOLIC
-        columns[name] = [value.decode() for value in values] if symbolic else values.astype(np.float64)
-    return pa.table(columns), _class_names(bunch.target)
-
-
-def _class_names(values: Sequence[str | bytes]) -> np.ndarray:
-    return np.array([(v.decode() if isinstance(v, bytes) else v).rstrip(".") for v in values])
+        columns[name] = [v.decode() for v in values] if name in _SYMBOLIC else values.astype(np.float64)
+    return pa.table(columns), bunch.target
