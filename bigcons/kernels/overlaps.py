@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bigcons.kernels._jit import empty, flat, jit, leaf, zeros
-from bigcons.kernels._vector import WIDTH, add_times8, count_bits, load8, store8, zero8
+from bigcons.kernels._vector import count_bits
 from bigcons.kernels.cluster_tables import add_to_rows, find_rows, sum_rows
 from bigcons.kernels.soft import list_memberships
 
@@ -106,24 +106,6 @@ def multiply_rows(starts, columns, values, column_starts, table):
 
 
 @jit
-def move_rows(starts, columns, values, first, before, after, sums):
-    """Move rows of a sparse matrix from ``sums[before]`` to ``sums[after]``, (groups, columns).
-
-    Row ``first + e`` moves from group ``before[e]`` to ``after[e]``, -1 for none. The matrix as in
-    `multiply_rows`.
-    """
-    for e in range(before.shape[0]):
-        old, new = before[e], after[e]
-        if old == new:
-            continue
-        for q in range(starts[first + e], starts[first + e + 1]):
-            if old >= 0:
-                sums[old, columns[q]] -= values[q]
-            if new >= 0:
-                sums[new, columns[q]] += values[q]
-
-
-@jit
 def add_overlaps(labels, offsets, weights, table):
     """Add ``weights[i]`` to ``table`` for each pair of base clusters of object ``i``; as `count_overlaps`.
 
@@ -159,105 +141,6 @@ def list_codes(labels, i, offsets, codes):
         codes[m] = offsets[u] + labels[i, u]  # overwritten by the next if the label is missing
         m += labels[i, u] >= 0
     return m
-
-
-@jit
-def list_overlaps(labels, offsets, u, members, ends, row_ends, columns, values):
-    """List the overlaps of the base clusters of partition ``u`` with themselves and those of later ones.
-
-    labels (rows, M), negative where missing; members (rows,) int64 are the rows by their label in ``u``,
-    those of label ``c`` from ``ends[c]`` to ``ends[c + 1]``. Entries of the row of label ``c`` go from
-    ``row_ends[c]`` to ``row_ends[c + 1]`` of columns int32 and values float64: in order if labels are so many
-    that all base clusters are looked through, else as they are met.
-    """
-    M = labels.shape[1]
-    B = offsets[M]
-    counts, position = zeros(B, np.int32), np.full(B, -1)
-    n = 0
-    for c in range(offsets[u + 1] - offsets[u]):
-        begin = n
-        # Four counts are looked through in the time that it takes to count a label.
-        if (ends[c + 1] - ends[c]) * (M - u) * 4 >= B - offsets[u]:
-            for p in range(ends[c], ends[c + 1]):
-                i = np.uint64(members[p])
-                for v in range(np.uint64(u), np.uint64(M)):
-                    if labels[i, v] >= 0:
-                        counts[np.uint64(offsets[v] + labels[i, v])] += 1
-            for b in range(np.uint64(offsets[u]), np.uint64(B)):
-                if counts[b] > 0:
-                    columns[n] = b
-                    values[n] = counts[b]
-                    counts[b] = 0
-                    n += 1
-        else:
-            for p in range(ends[c], ends[c + 1]):
-                i = members[p]
-                for v in range(u, M):
-                    if labels[i, v] < 0:
-                        continue
-                    b = offsets[v] + labels[i, v]
-                    if position[b] < begin:
-                        position[b] = n
-                        columns[n] = b
-                        values[n] = 1.0
-                        n += 1
-                    else:
-                        values[position[b]] += 1.0
-        row_ends[c + 1] = n
-
-
-@jit
-def mark_overlaps(labels, offsets, number, marks):
-    """Mark with which base clusters those of a sample share an object, in ``marks`` (sample, B) bool.
-
-    labels (rows, M), negative where missing; number (B,) is that of a base cluster in the sample, else -1.
-    """
-    n_rows, M = labels.shape
-    for i in range(n_rows):
-        for u in range(M):
-            if labels[i, u] < 0 or number[offsets[u] + labels[i, u]] < 0:
-                continue
-            row = marks[number[offsets[u] + labels[i, u]]]
-            for v in range(M):
-                if labels[i, v] >= 0:
-                    row[offsets[v] + labels[i, v]] = True
-
-
-@jit
-def mirror_rows(starts, columns, values, diagonal, all_starts, all_columns, all_values):
-    """Fill a symmetric sparse matrix from its upper triangle, columns of a row ascending in both.
-
-    Rows begin at ``starts`` (B+1,) and at ``all_starts``. The diagonal is left out unless ``diagonal`` is
-    true.
-    """
-    ends = all_starts[:-1].copy()
-    for i in range(starts.shape[0] - 1):  # whose entries below the diagonal are all there by now
-        for q in range(starts[i], starts[i + 1]):
-            j = columns[q]
-            if j == i and not diagonal:
-                continue
-            all_columns[ends[i]], all_values[ends[i]] = j, values[q]
-            ends[i] += 1
-            if j != i:
-                all_columns[ends[j]], all_values[ends[j]] = i, values[q]
-                ends[j] += 1
-
-
-@jit
-def multiply_table(starts, columns, values, first, last, table, product):
-    """Set rows ``first`` to ``last`` of ``product`` to those of a sparse matrix times a table (B, width).
-
-    The matrix as in `multiply_rows`, without any order of its columns; the width is a multiple of eight.
-    """
-    width = table.shape[1]
-    rows = flat(table)
-    for i in range(first, last):
-        out = product[i]
-        for k in range(0, width, WIDTH):
-            total = zero8()
-            for q in range(np.uint64(starts[i]), np.uint64(starts[i + 1])):
-                total = add_times8(total, load8(rows, np.uint64(columns[q] * width + k)), values[q])
-            store8(out, np.uint64(k), total)
 
 
 @jit

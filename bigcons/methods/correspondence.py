@@ -15,25 +15,23 @@ from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import ConvergenceWarning, warn_user
-from bigcons.execution.engine import Engine, SerialEngine, local_engine, one_thread
-from bigcons.kernels.overlaps import move_rows
+from bigcons.execution.engine import Engine, local_engine, one_thread
 from bigcons.memory import Block
-from bigcons.overlaps.eigenvectors import leading_by_products, leading_eigenvectors
+from bigcons.overlaps.eigenvectors import leading_eigenvectors
 from bigcons.overlaps.embedding import group_rows
 from bigcons.overlaps.incidence import (
+    check_overlaps_plan,
     clear_own_partitions,
     cluster_sizes,
+    fold_overlaps,
     one_hot,
     over_zero,
     shares,
     votes_of,
 )
-from bigcons.overlaps.products import Products, of_base_clusters, overlaps_in_any_form
-from bigcons.overlaps.sparse import both_triangles, rows_of_entries, times_table
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
 from bigcons.solving.output import Output
@@ -56,9 +54,6 @@ class Correspondence(SoftPredictingClusterer):
         "Boulis and Ostendorf 2004", "base-cluster overlaps", soft=True, soft_input=True
     )
 
-    _takes_vectors: ClassVar[bool] = False
-    """Whether eigenvectors of the overlaps are all that is wanted of them."""
-
     def __init__(
         self,
         n_clusters: int = 8,
@@ -78,27 +73,22 @@ class Correspondence(SoftPredictingClusterer):
         self._check()
         name, K = type(self).__name__, self.n_clusters
         self._weights = Weights.given(self.weights, ensemble.offsets)
-        plan: dict[str, Any] = {"columns": K, "in_memory": out is None}
-        n_vectors = K if self._takes_vectors else 0
-        overlaps = overlaps_in_any_form(name, ensemble, engine, self.memory, n_vectors=n_vectors, **plan)
+        check_overlaps_plan(name, ensemble, engine, self.memory, columns=K, in_memory=out is None)
+        overlaps = fold_overlaps(ensemble, engine)
         survey = take_survey(ensemble, engine, seed, 0, self._partition_weights())
         offsets, counted = ensemble.offsets, np.arange(ensemble.n_base_clusters)
         times = np.ones(int(offsets[-1])) if self._weights is None else self._weights.base_clusters
         is_counted = (times > 0) & (overlaps.diagonal() > 0)
         if not is_counted.all():  # the rest is of the base clusters that count
             counted = np.flatnonzero(is_counted)
-            overlaps, times = of_base_clusters(overlaps, counted), times[counted]
+            overlaps, times = overlaps[np.ix_(counted, counted)], times[counted]
             n_own = np.add.reduceat(is_counted.astype(np.int64), offsets[:-1])
             offsets = np.append(0, np.cumsum(n_own[n_own > 0]))
-        similarity: Any
-        if isinstance(overlaps, Products):
-            similarity = overlaps.cosines()
-        else:
-            similarity = sparse_cosines(overlaps) if issparse(overlaps) else cosines(overlaps, offsets)
+        similarity = cosines(overlaps, offsets)
         with one_thread():
             base = BaseClusters(overlaps, similarity, offsets, times)
             found, objectives = self._group(base, seed, engine)
-            nearest = nearest_groups(similarity, found.groups, K, engine, times)
+            nearest = nearest_groups(similarity, found.groups, K, times)
         self._groups: np.ndarray = np.full(ensemble.n_base_clusters, -1)
         self._groups[counted] = found.groups
         self._nearest: np.ndarray = np.full(ensemble.n_base_clusters, -1)
@@ -182,10 +172,8 @@ class Alternating(Correspondence):
 
     def _group(self, base: BaseClusters, seed: int, engine: Engine) -> tuple[Grouping, list[float]]:
         overlaps, similarity, offsets, times = base
-        is_table = isinstance(overlaps, np.ndarray)
-        sizes = cluster_sizes(overlaps, offsets) if is_table else overlaps.diagonal()
-        by_labels = isinstance(similarity, Products)
-        sums = (ByLabels if by_labels else ByMatrix)(similarity, offsets, times)
+        sizes = cluster_sizes(overlaps, offsets)
+        sums = SummedSimilarity(similarity, offsets, times)
 
         def start(u: int) -> Grouping:
             groups = first_groups(similarity, offsets, sizes, u, self.n_clusters)
@@ -195,8 +183,7 @@ class Alternating(Correspondence):
             )
 
         starts = starting_partitions(offsets, self.n_clusters, seed)[: self.n_init]
-        threads = SerialEngine() if by_labels else local_engine(engine)  # by labels, a start takes memory
-        with closing(threads.map(start, starts.tolist())) as found:
+        with closing(local_engine(engine).map(start, starts.tolist())) as found:
             return best_start(found, lambda grouping: grouping.objective, lower_is_better=False)
 
 
@@ -243,10 +230,7 @@ class CCC(Alternating):
     A reconstruction from the paper's abstract. Partitions are matched in turn by the Hungarian method, each
     against the latest groups of the others. A missing label is in no base cluster and casts no vote. Of soft
     clusterings, the vectors of base clusters and the votes are memberships. Three passes; O(n M^2 + n M K)
-    time, O(B K) a sweep and O(B) for each base cluster that moves, of B; O(B^2) memory. Of more than 5,000
-    base clusters only the pairs that overlap are kept: all moves of a sweep and the memory are then linear in
-    their number. Where these are more than 28 million, as of very many partitions, none is kept: a sweep
-    takes O(n M K) time, with the labels in memory.
+    time, O(B K) a sweep and O(B) for each base cluster that moves, of B; O(B^2) memory.
 
     References
     ----------
@@ -349,9 +333,7 @@ class CCSVD(Correspondence):
     -----
     A reconstruction from the paper's abstract. V and S follow from the eigenvectors of ``H^T H``. Missing
     labels and soft clusterings as for `CCC`. Three passes; O(n M^2 + B^3 + n M K) time for B base clusters,
-    O(B^2) memory. Of more than 5,000 base clusters by block Krylov iterations that end with residuals of at
-    most .001; each is a pass over the labels where that takes less than to list the pairs that overlap, or
-    where these are too many to keep, as for `CCC`.
+    O(B^2) memory.
 
     References
     ----------
@@ -365,8 +347,6 @@ class CCSVD(Correspondence):
     >>> model.labels_
     array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
     """
-
-    _takes_vectors: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -395,29 +375,20 @@ class CCSVD(Correspondence):
         check_choice("grouping", self.grouping, ("kmeans", "argmax"))
         check_int("n_init", self.n_init)
 
-    def _group(self, base: BaseClusters, seed: int, engine: Engine) -> tuple[Grouping, list[float]]:
+    def _group(self, base: BaseClusters, seed: int, engine: Engine) -> tuple[Grouping, list[float]]:  # noqa: ARG002
         overlaps, similarity, offsets, times = base
-        root = np.sqrt(times)
-        if not isinstance(overlaps, np.ndarray):
-            whole = both_triangles(overlaps) if issparse(overlaps) else overlaps
-            found = leading_by_products(
-                lambda table: root[:, None] * times_table(whole, root[:, None] * table, engine),
-                len(times),
-                self.n_clusters,
-            )
-            values, vectors = found.values, found.vectors
-        else:
-            if (times != 1.0).any():
-                overlaps = overlaps * root
-                overlaps *= root[:, None]
-            values, vectors = leading_eigenvectors(overlaps, self.n_clusters)
+        if (times != 1.0).any():
+            root = np.sqrt(times)
+            overlaps = overlaps * root
+            overlaps *= root[:, None]
+        values, vectors = leading_eigenvectors(overlaps, self.n_clusters)
         rows = vectors * np.sqrt(values)
         objectives: list[float] = []
         if self.grouping == "argmax":
             groups = np.abs(rows).argmax(axis=1)
         else:
             groups, objectives = group_rows(rows, self.n_clusters, self.n_init, seed, times)
-        summed = times_table(similarity, one_hot(groups, self.n_clusters, times), engine)
+        summed = similarity @ one_hot(groups, self.n_clusters, times)
         objective = mean_similarity(summed, offsets, groups, times)
         return Grouping(groups, objective), objectives
 
@@ -425,9 +396,9 @@ class CCSVD(Correspondence):
 class BaseClusters(NamedTuple):
     """The base clusters that count, of which there are B."""
 
-    overlaps: Any
-    """(B, B): a table, the upper triangle as a csr_array, or `Products`."""
-    similarity: Any
+    overlaps: np.ndarray
+    """(B, B)."""
+    similarity: np.ndarray
     """(B, B): their cosines, symmetric."""
     offsets: np.ndarray
     """(M + 1,): where those of a partition begin."""
@@ -454,12 +425,6 @@ def cosines(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return similarity
 
 
-def sparse_cosines(upper: Any) -> Any:
-    """Return `cosines`, symmetric and sparse, from the upper triangle of the overlaps."""
-    lengths = np.sqrt(upper.diagonal())
-    return both_triangles(upper, upper.data / lengths[upper.indices] / lengths[rows_of_entries(upper)])
-
-
 def starting_partitions(offsets: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
     """Return the partitions (M,) in the order of the starts."""
     n_own = np.diff(offsets)
@@ -468,7 +433,7 @@ def starting_partitions(offsets: np.ndarray, n_clusters: int, seed: int) -> np.n
 
 
 def first_groups(
-    similarity: Any, offsets: np.ndarray, sizes: np.ndarray, start: int, n_clusters: int
+    similarity: np.ndarray, offsets: np.ndarray, sizes: np.ndarray, start: int, n_clusters: int
 ) -> np.ndarray:
     """Return groups (B,) of one base cluster each: the largest of partition ``start``, -1 elsewhere.
 
@@ -477,8 +442,7 @@ def first_groups(
     own = np.arange(offsets[start], offsets[start + 1])
     chosen = own[np.sort(np.argsort(-sizes[own], kind="stable")[:n_clusters])].tolist()
     while len(chosen) < min(n_clusters, len(sizes)):
-        part: Any = similarity.columns(chosen) if isinstance(similarity, Products) else similarity[:, chosen]
-        closeness = (part.toarray() if issparse(part) else part).max(axis=1)
+        closeness = similarity[:, chosen].max(axis=1)
         closeness[own] = np.inf
         closeness[chosen] = np.inf
         chosen.append(int(closeness.argmin()))
@@ -488,7 +452,7 @@ def first_groups(
 
 
 def alternate(
-    sums: ByLabels | ByMatrix,
+    sums: SummedSimilarity,
     offsets: np.ndarray,
     groups: np.ndarray,
     n_groups: int,
@@ -504,7 +468,7 @@ def alternate(
     from scipy.optimize import linear_sum_assignment
 
     def objective(groups: np.ndarray) -> float:
-        summed = np.concatenate([sums.of(u, groups) for u in range(offsets.size - 1)])
+        summed = np.concatenate([sums.of(u) for u in range(offsets.size - 1)])
         return mean_similarity(summed, offsets, groups, times)
 
     sums.begin(groups, n_groups)
@@ -515,7 +479,7 @@ def alternate(
         for u, (first, last) in enumerate(pairwise(offsets)):
             before, weights = groups[first:last].copy(), times[first:last]
             without = sizes - weights_of_groups(before, n_groups, weights)
-            resemblance = sums.of(u, groups) / over_zero(without)
+            resemblance = sums.of(u) / over_zero(without)
             if one_to_one:
                 cluster, group = linear_sum_assignment(resemblance, maximize=True)
                 groups[first:last] = -1
@@ -557,89 +521,37 @@ def mean_similarity(
 
 
 def nearest_groups(
-    similarity: Any, groups: np.ndarray, n_groups: int, engine: Engine, times: np.ndarray | None = None
+    similarity: np.ndarray, groups: np.ndarray, n_groups: int, times: np.ndarray | None = None
 ) -> np.ndarray:
     """Return the groups (B,), base clusters in none assigned to the one they resemble most."""
     table = one_hot(groups, n_groups, times)
-    resemblance = times_table(similarity, table, engine) / over_zero(table.sum(axis=0))
+    resemblance = (similarity @ table) / over_zero(table.sum(axis=0))
     return np.where(groups >= 0, groups, resemblance.argmax(axis=1))
 
 
 # How similar base clusters are to groups of others, which members join and leave
 
 
-class ByLabels:
+class SummedSimilarity:
     """The summed similarities of the base clusters of a partition to the members of each group.
 
-    By the labels in memory: each object has the sum of the weights of its base clusters in each group.
+    Whoever joins or leaves a group adds or takes a row of the similarities (B, B). These are rounded to
+    multiples of a power of two of which sums are exact: base clusters that leave a group leave no rounding
+    errors behind.
     """
 
-    def __init__(self, cosines: Products, offsets: np.ndarray, times: np.ndarray) -> None:
-        ensemble, kept = cosines.ensemble, cosines.kept
-        labels, before = ensemble.read(0, ensemble.n_objects), ensemble.offsets
-        numbers = np.full(cosines.sizes.size, -1)
-        numbers[kept] = np.arange(kept.size)
+    def __init__(self, similarity: np.ndarray, offsets: np.ndarray, times: np.ndarray) -> None:
         self.offsets: np.ndarray = offsets
-        self.times: np.ndarray = times
-        self.scale: np.ndarray = 1.0 / np.sqrt(over_zero(cosines.diagonal()))[:, None]
-        self.rows: list[np.ndarray] = []
-        """For each partition, the number (n,) of an object's base cluster in it, from 1; 0 for none."""
-        partitions = np.searchsorted(before, kept[offsets[:-1]], side="right") - 1
-        for u, first in zip(partitions.tolist(), offsets[:-1].tolist(), strict=True):
-            own = numbers[before[u] : before[u + 1]]
-            rows = np.append(np.where(own >= 0, own - first + 1, 0), 0)  # the last: of missing labels
-            self.rows.append(rows.astype(np.min_scalar_type(int(rows.max())))[labels[:, u]])
-        self.sums: np.ndarray = np.empty((0, 0))
-
-    def begin(self, groups: np.ndarray, n_groups: int) -> None:
-        """Take the groups (b,) of all base clusters, -1 for none."""
-        self.sums = np.zeros((len(self.rows[0]), n_groups))
-        for u, (first, last) in enumerate(pairwise(self.offsets)):
-            if (groups[first:last] >= 0).any():
-                self.move(u, np.full(last - first, -1), groups[first:last])
-
-    def move(self, u: int, before: np.ndarray, after: np.ndarray) -> None:
-        """Move the base clusters (k,) of partition ``u`` to other groups."""
-        own, K = slice(self.offsets[u], self.offsets[u + 1]), self.sums.shape[1]
-        change = one_hot(after, K, self.times[own]) - one_hot(before, K, self.times[own])
-        self.sums += np.vstack([np.zeros(K), change * self.scale[own]])[self.rows[u]]
-
-    def of(self, u: int, groups: np.ndarray) -> np.ndarray:
-        """Return the sums (k, K) of partition ``u``, given the groups (b,) as they are."""
-        own, rows, K = slice(self.offsets[u], self.offsets[u + 1]), self.rows[u], self.sums.shape[1]
-        k = int(self.offsets[u + 1] - self.offsets[u])
-        cells = rows.astype(np.int64)[:, None] * K + np.arange(K)
-        sums = np.bincount(cells.ravel(), self.sums.ravel(), (k + 1) * K).reshape(k + 1, K)[1:]
-        return sums * self.scale[own] - one_hot(
-            groups[own], K, self.times[own]
-        )  # less the cosine with itself
-
-
-class ByMatrix:
-    """The sums of `ByLabels` by a symmetric matrix (B, B) of similarities, dense or sparse.
-
-    Whoever joins or leaves a group adds or takes a row. Similarities are rounded to multiples of a power of
-    two of which sums are exact: base clusters that leave a group leave no rounding errors behind.
-    """
-
-    def __init__(self, similarity: Any, offsets: np.ndarray, times: np.ndarray) -> None:
-        self.offsets: np.ndarray = offsets
-        is_sparse = issparse(similarity)
-        entries = np.array(similarity.data if is_sparse else similarity)
-        self.rows: Any = entries
-        if is_sparse:
-            self.rows = csr_array((entries, similarity.indices, similarity.indptr), similarity.shape)
-        if (times != 1.0).any():
-            entries *= times[rows_of_entries(self.rows)] if is_sparse else times[:, None]
+        self.rows: np.ndarray = similarity * times[:, None]
         # sums of rounded similarities take 51 bits of the 53 of a double
         unit = 2.0 ** (np.ceil(np.log2(max(self.rows.sum(axis=0).max(), 1.0))) - 51)
-        entries /= unit
-        np.rint(entries, out=entries)
-        entries *= unit
+        self.rows /= unit
+        np.rint(self.rows, out=self.rows)
+        self.rows *= unit
         self.sums: np.ndarray = np.empty((0, 0))
 
     def begin(self, groups: np.ndarray, n_groups: int) -> None:
-        """Take the groups (b,) of all base clusters, -1 for none."""
+        """Take the groups (B,) of all base clusters, -1 for none."""
         self.sums = np.zeros((n_groups, groups.size))
         self._move(0, np.full(groups.size, -1), groups)
 
@@ -648,15 +560,12 @@ class ByMatrix:
         self._move(int(self.offsets[u]), before, after)
 
     def _move(self, first: int, before: np.ndarray, after: np.ndarray) -> None:
-        if issparse(self.rows):
-            move_rows(*(self.rows.indptr, self.rows.indices, self.rows.data), first, before, after, self.sums)
-            return
         for e in np.flatnonzero(before != after):
             if before[e] >= 0:
                 self.sums[before[e]] -= self.rows[first + e]
             if after[e] >= 0:
                 self.sums[after[e]] += self.rows[first + e]
 
-    def of(self, u: int, groups: np.ndarray) -> np.ndarray:  # noqa: ARG002 - see `ByLabels`
+    def of(self, u: int) -> np.ndarray:
         """Return the sums (k, K) of partition ``u``."""
         return self.sums[:, self.offsets[u] : self.offsets[u + 1]].T

@@ -17,8 +17,8 @@ from bigcons.kernels.cluster_tables import in_whole_vectors, padded, summed_rows
 from bigcons.kernels.least_loss import N_LEVELS, merge_costs, propose
 from bigcons.methods.tree import cut_of_all, survey_for_tree
 from bigcons.metrics.ensemble import check_loss
+from bigcons.overlaps.eigenvectors import check_embedding_plan
 from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.spectral_start import check_embedding_plan
 from bigcons.overlaps.tree import (
     GROUPS_PER_CLUSTER,
     MOST_GROUPS,
@@ -411,7 +411,7 @@ class LeastLoss(ChoosingClusterer, PassClusterer):
         )
         if fine:
             n_groups = GROUPS_PER_CLUSTER * self.n_clusters
-            check_embedding_plan(type(self).__name__, ensemble, engine, self.memory, n_groups)
+            check_embedding_plan(type(self).__name__, ensemble, engine, self.memory, columns=n_groups)
         self._run_passes(ensemble, engine, seed, out, survey, LossStart(problem, fine=fine))
 
     def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:

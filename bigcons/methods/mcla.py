@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import scipy.sparse
 from scipy.spatial.distance import squareform
 
 from bigcons.coassociation.factorized import Weights
@@ -15,11 +14,13 @@ from bigcons.coassociation.linkage import agglomerate, cut
 from bigcons.errors import InvalidInputError
 from bigcons.execution.engine import Engine, one_thread
 from bigcons.memory import Block
-from bigcons.overlaps.eigenvectors import leading_by_products, leading_eigenvectors
+from bigcons.overlaps.eigenvectors import leading_eigenvectors
 from bigcons.overlaps.embedding import group_rows
 from bigcons.overlaps.graph_clusterer import checked_imbalance, refuse_unused
 from bigcons.overlaps.incidence import (
+    check_overlaps_plan,
     clear_own_partitions,
+    fold_overlaps,
     observed_pairs,
     one_hot,
     over_zero,
@@ -27,8 +28,6 @@ from bigcons.overlaps.incidence import (
     votes_of,
 )
 from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.products import Form, Products, of_base_clusters, overlaps_in_any_form
-from bigcons.overlaps.sparse import both_triangles, rows_of_entries, times_table
 from bigcons.partitioners import graph_of, partition_graph
 from bigcons.seeding import SeedLike, generator
 from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
@@ -91,12 +90,7 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
     object; a missing label is in none. A partition of weight w is in the graph as w copies of each of its
     base clusters, whose similarity to each other is 1; there are no other copies at weights below 1. Of soft
     clusterings the similarity is the extended Jaccard measure ``a.b / (|a|^2 + |b|^2 - a.b)``. Three passes;
-    O(n M^2 + B^2 + n M K) time for B base clusters, O(B^2) memory. Of more than 5,000 base clusters
-    "spectral" keeps the pairs that overlap only, which changes no similarity, and finds eigenvectors up to
-    residuals of .001; time and memory are then linear in the number of these pairs.
-    Where these are more than 28 million, as of very many partitions, it compares base clusters by the cosine
-    ``|a and b| / sqrt(|a| |b|)`` instead, whose eigenvectors take passes over the labels and no pairs; so
-    does ``objective_``. ``union="observed"`` keeps the pairs.
+    O(n M^2 + B^2 + n M K) time for B base clusters, O(B^2) memory.
 
     References
     ----------
@@ -156,33 +150,25 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
                 "union='observed' does not apply to soft clusterings; leave it at 'all'.", parameter="union"
             )
         self._weights = Weights.given(self.weights, ensemble.offsets)
-        last = Form.SPARSE if observed else Form.PRODUCTS
-        overlaps = overlaps_in_any_form(
-            *("MCLA", ensemble, engine, self.memory),
-            columns=self.n_clusters,
-            in_memory=out is None,
-            last=last if self.partitioner == "spectral" else Form.TABLE,
+        check_overlaps_plan(
+            "MCLA", ensemble, engine, self.memory, columns=self.n_clusters, in_memory=out is None
         )
+        overlaps = fold_overlaps(ensemble, engine)
         survey = take_survey(ensemble, engine, seed, 0, self._partition_weights())
         sizes = overlaps.diagonal().copy()
-        jaccard: Any
-        if isinstance(overlaps, Products):
-            jaccard = overlaps.cosines()
-        else:
-            of_pairs = sparse_jaccard if scipy.sparse.issparse(overlaps) else jaccard_weights
-            jaccard = of_pairs(overlaps, ensemble.offsets, observed=observed)
+        jaccard = jaccard_weights(overlaps, ensemble.offsets, observed=observed)
         del overlaps
         counted: Any = slice(None)
         times = None if self._weights is None else self._weights.base_clusters
         is_counted = sizes > 0 if times is None else (sizes > 0) & (times > 0)
         if not is_counted.all():
             counted = np.flatnonzero(is_counted)
-            jaccard = of_base_clusters(jaccard, counted)
+            jaccard = jaccard[np.ix_(counted, counted)]
             times = None if times is None else times[counted]
         if self.partitioner == "metis":
             groups = cut_by_metis(jaccard, self.n_clusters, imbalance, seed)
         elif self.partitioner == "spectral":
-            groups = cut_by_spectrum(jaccard, self.n_clusters, seed, engine, times)
+            groups = cut_by_spectrum(jaccard, self.n_clusters, seed, times)
         else:
             groups = cut_by_linkage(jaccard, self.n_clusters, times)
         groups = in_order_of_appearance(groups)
@@ -240,49 +226,17 @@ def jaccard_weights(overlaps: np.ndarray, offsets: np.ndarray, *, observed: bool
     return weights
 
 
-def sparse_jaccard(upper: Any, offsets: np.ndarray, *, observed: bool) -> Any:
-    """Return `jaccard_weights`, symmetric and sparse, from the upper triangle of the overlaps."""
-    rows, columns, sizes = rows_of_entries(upper), upper.indices, upper.diagonal()
-    if observed:
-        partition = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
-        indicator = np.eye(offsets.size - 1)[partition]
-        seen = upper @ indicator + upper.T @ indicator - sizes[:, None] * indicator
-        union = seen[rows, partition[columns]] + seen[columns, partition[rows]]
-    else:
-        union = sizes[rows] + sizes[columns]
-    union -= upper.data
-    return both_triangles(upper, np.divide(upper.data, union, out=union))
-
-
-def repeated(weights: Any, times: np.ndarray | None) -> Any:
+def repeated(weights: np.ndarray, times: np.ndarray | None) -> np.ndarray:
     """Return the weights (B, B) between base clusters that each stand for ``times`` (B,) copies.
 
     Copies of one base cluster are similar to each other, but not to themselves. None: one copy of each.
     """
     if times is None:
         return weights
-    if isinstance(weights, Products):
-        return RepeatedProducts(weights, times[:, None])
-    if scipy.sparse.issparse(weights):
-        scale, copies = scipy.sparse.diags_array(times), times * np.maximum(times - 1.0, 0.0)
-        return (scale @ weights @ scale + scipy.sparse.diags_array(copies)).tocsr()
     weights = weights * times
     weights *= times[:, None]
     np.fill_diagonal(weights, times * np.maximum(times - 1.0, 0.0))
     return weights
-
-
-class RepeatedProducts(NamedTuple):
-    """Products of a matrix with repeated rows, which is known by those of its distinct rows."""
-
-    weights: Products
-    times: np.ndarray
-    """(B, 1)."""
-
-    def __matmul__(self, table: np.ndarray) -> np.ndarray:
-        """Return the product (B, columns) with a table."""
-        copies = self.times * np.maximum(self.times - 1.0, 0.0)
-        return self.times * (self.weights @ (self.times * table)) + copies * table
 
 
 def cut_by_linkage(weights: np.ndarray, n_groups: int, times: np.ndarray | None = None) -> np.ndarray:
@@ -305,25 +259,19 @@ def cut_by_linkage(weights: np.ndarray, n_groups: int, times: np.ndarray | None 
 
 
 def cut_by_spectrum(
-    weights: Any, n_groups: int, seed: int, engine: Engine, times: np.ndarray | None = None
+    weights: np.ndarray, n_groups: int, seed: int, times: np.ndarray | None = None
 ) -> np.ndarray:
     """Return the groups (B,) of base clusters, ``times`` copies of each, by the normalized cut.
 
     Eigenvectors, then k-means.
     """
-    B, weights = weights.shape[0], repeated(weights, times)
+    weights = repeated(weights, times)
     # a base cluster that overlaps with no other has a degree of 1e-12
-    if isinstance(weights, np.ndarray):
-        degrees = np.sqrt(np.maximum(weights.sum(axis=1, keepdims=True), 1e-12))
-        normalized = weights / degrees
-        normalized /= degrees.T
-        normalized[np.diag_indices_from(normalized)] += 1.0  # lifts the eigenvalues from [-1, 1] to [0, 2]
-        _, vectors = leading_eigenvectors(normalized, n_groups)
-    else:
-        degrees = np.sqrt(np.maximum(times_table(weights, np.ones((B, 1)), engine), 1e-12))
-        vectors = leading_by_products(
-            lambda table: times_table(weights, table / degrees, engine) / degrees + table, B, n_groups
-        ).vectors
+    degrees = np.sqrt(np.maximum(weights.sum(axis=1, keepdims=True), 1e-12))
+    normalized = weights / degrees
+    normalized /= degrees.T
+    normalized[np.diag_indices_from(normalized)] += 1.0  # lifts the eigenvalues from [-1, 1] to [0, 2]
+    _, vectors = leading_eigenvectors(normalized, n_groups)
     return group_rows(vectors, n_groups, 1, seed, times)[0]
 
 
@@ -340,18 +288,9 @@ def in_order_of_appearance(groups: np.ndarray) -> np.ndarray:
     return rank[group]
 
 
-def share_within(weights: Any, groups: np.ndarray) -> float:
+def share_within(weights: np.ndarray, groups: np.ndarray) -> float:
     """Return the share of the weight of a graph that lies within groups; 1 if there is no weight."""
-    if isinstance(weights, Products | RepeatedProducts):
-        table = one_hot(groups, int(groups.max()) + 1)
-        total = float((weights @ np.ones((len(groups), 1))).sum())
-        inside = float((table * (weights @ table)).sum())
-    elif scipy.sparse.issparse(weights):
-        groups = groups.astype(np.int32)
-        is_inside = np.repeat(groups, np.diff(weights.indptr)) == groups[weights.indices]
-        total, inside = float(weights.sum()), float(weights.data[is_inside].sum())
-    else:
-        total, inside = float(weights.sum()), float(weights[groups[:, None] == groups].sum())
+    total, inside = float(weights.sum()), float(weights[groups[:, None] == groups].sum())
     return inside / total if total > 0 else 1.0
 
 

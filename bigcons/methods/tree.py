@@ -23,12 +23,12 @@ from bigcons.metrics.confidence import (
     can_weigh,
     independent_share,
 )
+from bigcons.overlaps.eigenvectors import check_embedding_plan
 from bigcons.overlaps.embedding import bipartite_embedding
 from bigcons.overlaps.incidence import one_hot
 from bigcons.overlaps.n_clusters import ChoosingClusterer
 from bigcons.overlaps.spectral_start import (
     MORE_OBJECTS,
-    check_embedding_plan,
     count_nearest,
 )
 from bigcons.overlaps.tree import (
@@ -334,7 +334,8 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         choice = self._judge_sample(survey.rows, sample, max(n_groups_for(K), MOST_GROUPS))
         first: Callable[[Run], First]
         if sample is None:
-            check_embedding_plan(type(self).__name__, ensemble, engine, self.memory, GROUPS_PER_CLUSTER * K)
+            name, columns = type(self).__name__, GROUPS_PER_CLUSTER * K
+            check_embedding_plan(name, ensemble, engine, self.memory, columns=columns)
             first = partial(cut_of_all, n_clusters=K, weights=weights, trees=self._trees)
         else:
             if choice is not None and choice.is_clear:

@@ -1,25 +1,23 @@
 """Leading eigenvectors: of a table, and of the scaled overlaps ``C^(1/2) H^T W H C^(1/2)`` without the table.
 
-Where it would be large, the table of overlaps is never formed: a pass over the labels takes a table Q
-(B, width) to ``C^(1/2) H^T W (H C^(1/2) Q)``, by two sums for each label. Passes build a block Krylov space
-from a random start (a randomized range finder whose every pass counts), in which Rayleigh and Ritz give the
-eigenvectors. Memory is B times a few dozen columns, and the number of passes depends on how far the
-eigenvalues fall after those wanted: a handful where there are clusters. Of far fewer objects than base
-clusters the same is done in the space of the objects, ``W^(1/2) H C H^T W^(1/2)``, whose vectors are shorter.
+A pass over the labels takes a table Q (B, columns) to ``C^(1/2) H^T W (H C^(1/2) Q)``, by two sums for each
+label. Memory is B times a few dozen columns, and the number of passes depends on how far the eigenvalues fall
+after those wanted: a handful where there are clusters.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.execution.engine import Engine, fold, one_thread
-from bigcons.memory import Block, format_size
-from bigcons.overlaps.incidence import MOST_FOR_TABLE, Weigh, votes_of
+from bigcons.execution.engine import Engine, one_thread
+from bigcons.memory import Block
+from bigcons.overlaps.incidence import Weigh, check_overlaps_plan
 from bigcons.progress import progress
 from bigcons.seeding import generator
 from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
@@ -27,22 +25,20 @@ from bigcons.stores.ensemble import Ensemble
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
-# Above this many base clusters the leading eigenvectors of a table are found by Lanczos iterations.
+# Above this many base clusters the leading eigenvectors of a table are found by Lanczos iterations, and those
+# of an embedding without a table.
 MOST_FOR_DENSE = 2_000
 
 # Eigenvalues below this share of the largest, and columns as small beside what they were before they were
 # made orthogonal, are rounding errors of zero.
 NEGLIGIBLE = 1e-10
 
-# Blocks of the Krylov space, after which it restarts from its best vectors.
-MOST_BLOCKS = 4
-
-# An eigenvector is found when ``|A v - value v|`` is at most this share of the largest eigenvalue; the angle
-# to the true one is at most this, divided by the distance to the next eigenvalue not wanted.
+# An eigenvector is found when ``|A v - value v|`` is at most this; the largest eigenvalue is 1. The angle to
+# the true one is at most this, divided by the distance to the next eigenvalue not wanted.
 RESIDUAL = 1e-3
 
 # Passes after which vectors count as found: with no gap after them, no space of theirs is to be found.
-MOST_PASSES = 12
+MOST_PASSES = 24
 
 # Blocks of objects are visited together by a task until they have this many labels for each base cluster, so
 # that adding up tables (B, width) costs little beside making them.
@@ -134,31 +130,9 @@ class Eigenvectors(NamedTuple):
     vectors: np.ndarray
     """(B, k) orthonormal."""
     n_passes: int
-    residual: float
-    """The residual of the vector that is furthest from found, relative to the largest eigenvalue."""
 
 
-def takes_passes(ensemble: Ensemble, n_vectors: int) -> bool:
-    """Return whether `leading_by_passes` costs less than a table of overlaps (B, B) and its eigenvectors.
-
-    It depends on the shape of the ensemble alone, so that results do not depend on the machine.
-    """
-    B = ensemble.n_base_clusters
-    if B <= MOST_FOR_DENSE or 2 * MOST_BLOCKS * width_of(n_vectors, B) > B:
-        return False
-    passes, table = costs(ensemble, n_vectors)
-    return B > MOST_FOR_TABLE or passes < table
-
-
-def costs(ensemble: Ensemble, n_vectors: int) -> tuple[float, float]:
-    """Return the operations of usual passes, and of a table of overlaps and its eigenvectors."""
-    n, M, B = ensemble.n_objects, ensemble.n_partitions, ensemble.n_base_clusters
-    passes = 8 * n * M * width_of(n_vectors, B) / 4  # eight passes, two sums of whole vectors for each label
-    table = min(n * M * M / 2, n * B * B / 128) + (len(ensemble.blocks()) + 4.0 * n_vectors) * B * B
-    return passes, table
-
-
-def check_passes_plan(
+def check_embedding_plan(
     name: str,
     ensemble: Ensemble,
     engine: Engine,
@@ -167,30 +141,20 @@ def check_passes_plan(
     columns: int,
     held: int = 0,
 ) -> None:
-    """Log the memory of a method by `leading_by_passes`, and refuse a budget that cannot hold it.
+    """Log the memory of a method by an `Embedding` in ``columns``, and refuse a budget that cannot hold it.
 
-    ``columns`` eigenvectors are found; ``held`` is added to the bytes held.
+    ``held`` is added to the bytes held.
     """
     n, B, rows = ensemble.n_objects, ensemble.n_base_clusters, ensemble.chunk_rows
-    logger.info(
-        "%s: eigenvectors of %d base clusters by passes over the labels, %.2g operations; a table of "
-        "overlaps would take %.2g and %s",
-        *(name, B, *costs(ensemble, columns), format_size(8 * B * B)),
-    )
-    table = 8 * B * (-(-width_of(columns, B) // 8) * 8)
-    if goes_by_objects(ensemble):
-        held += 3 * table + (2 * MOST_BLOCKS + 8) * (table // B) * n
-    else:
-        held += (2 * MOST_BLOCKS + 6) * table
-    held += 4 * n
+    if B <= MOST_FOR_DENSE:
+        plan: dict[str, Any] = {"columns": columns, "in_memory": False, "held": held}
+        check_overlaps_plan(name, ensemble, engine, memory, **plan)
+        return
+    table = 8 * B * (-(-columns // 8) * 8)
+    held += 16 * table + 4 * n  # vectors, residuals and directions, their products, and copies
     per_block = 2 * table + block_label_bytes(ensemble) + 24 * rows * (columns + 1)
-    plan = MemoryPlan(held, per_block, max(table, 12 * rows))
-    plan.check(name, engine, ensemble, memory, f" for n_base_clusters={B}")
-
-
-def width_of(n_vectors: int, n_base_clusters: int) -> int:
-    """Return the number of columns of a pass, whole vectors; eight more than wanted speed up convergence."""
-    return min(-(-(n_vectors + 8) // 8) * 8, n_base_clusters)
+    needed = MemoryPlan(held, per_block, max(table, 12 * rows))
+    needed.check(name, engine, ensemble, memory, f" for n_base_clusters={B}")
 
 
 def leading_by_passes(
@@ -205,144 +169,28 @@ def leading_by_passes(
 ) -> Eigenvectors:
     """Return the leading eigenvectors of ``H^T W H``, rows and columns times ``scale`` (B,).
 
-    ``weigh`` gives the weights (rows,) of the objects of a block. The vectors do not depend on the engine.
-    Of far fewer objects than base clusters, they follow from those of the objects.
+    At most ``n_vectors``, none whose value is zero up to rounding. ``weigh`` gives the weights (rows,) of the
+    objects of a block. By LOBPCG (Knyazev 2001), a pass an iteration, until no residual ``|A v - value v|``
+    is above ``tol``, from a random start that does not depend on the engine.
     """
-    groups = groups_of(ensemble, LABELS_PER_BASE_CLUSTER * scale.size)
-    if goes_by_objects(ensemble):
-        what, n = "objects", ensemble.n_objects
-        found = leading_by_objects(
-            ensemble, engine, groups, weigh, scale, n_vectors, tol=tol, max_products=max_passes
-        )
-    else:
-        what, n = "base clusters", scale.size
+    from scipy.sparse.linalg import lobpcg
 
-        def product(table: np.ndarray) -> np.ndarray:
-            return multiply(ensemble, engine, groups, weigh, scale, table)
-
-        found = leading_by_products(product, n, n_vectors, tol=tol, max_products=max_passes)
-    arguments = found.values.size, n, what, found.n_passes, found.residual
-    logger.info("%d eigenvectors of %d %s: %d products, residual %.2g", *arguments)
-    return found
-
-
-def goes_by_objects(ensemble: Ensemble) -> bool:
-    """Return whether the eigenvectors are found by those of the objects, which are far fewer.
-
-    A product then takes two passes, but all else is quick.
-    """
-    few = 4 * ensemble.n_objects <= ensemble.n_base_clusters
-    return few and not ensemble.is_soft
-
-
-def leading_by_objects(
-    ensemble: Ensemble,
-    engine: Engine,
-    groups: Sequence[Sequence[Block]],
-    weigh: Weigh,
-    scale: np.ndarray,
-    n_vectors: int,
-    *,
-    tol: float,
-    max_products: int,
-) -> Eigenvectors:
-    """Return the eigenvectors by those of ``N N^T`` of the objects, ``N = W^(1/2) H`` times ``scale``.
-
-    A product takes two passes: one for the sums of the objects of each base cluster, and one for the sums of
-    these of each object.
-    """
-    from bigcons.kernels.cluster_tables import count_shares, in_whole_vectors
-
-    offsets, what = ensemble.offsets, "eigenvectors of objects"
-
-    def of_base_clusters(columns: np.ndarray) -> np.ndarray:
-        """Return ``N^T`` times columns (n, k), of whole vectors."""
-
-        def task(group: Sequence[Block]) -> np.ndarray:
-            sums = np.zeros((scale.size, columns.shape[1]))
-            for block in group:
-                labels = ensemble.read(block.start, block.stop)
-                rows = columns[block.start : block.stop] * np.sqrt(weigh(labels))[:, None]
-                count_shares(labels, offsets, rows, sums)
-            return sums
-
-        sums = fold_groups(what, ensemble, engine, groups, task)
-        sums *= scale[:, None]
-        return sums
+    B, n_passes = scale.size, 0
+    groups = groups_of(ensemble, LABELS_PER_BASE_CLUSTER * B)
 
     def product(table: np.ndarray) -> np.ndarray:
-        sums = of_base_clusters(in_whole_vectors(table))
-        sums *= scale[:, None]
+        nonlocal n_passes
+        n_passes += 1
+        return multiply(ensemble, engine, groups, weigh, scale, table)
 
-        def task(block: Block) -> list[np.ndarray]:
-            labels = ensemble.read(block.start, block.stop)
-            return [votes_of(labels, offsets, sums)[0] * np.sqrt(weigh(labels))[:, None]]
-
-        with progress(what, ensemble.n_objects) as listener:
-            parts = fold(engine, ensemble.blocks(), task, list.__add__, progress=listener)
-        return np.concatenate(parts)[:, : table.shape[1]]
-
-    found = leading_by_products(product, ensemble.n_objects, n_vectors, tol=tol, max_products=max_products)
-    vectors = of_base_clusters(in_whole_vectors(found.vectors))[:, : found.values.size]
-    return found._replace(vectors=with_signs(vectors / np.sqrt(found.values)))
-
-
-def leading_by_products(
-    product: Callable[[np.ndarray], np.ndarray],
-    n_rows: int,
-    n_vectors: int,
-    *,
-    tol: float = RESIDUAL,
-    max_products: int = MOST_PASSES,
-    most_blocks: int = MOST_BLOCKS,
-) -> Eigenvectors:
-    """Return the leading eigenvectors of a semidefinite matrix by its products with tables (B, columns)."""
-    width, k = width_of(n_vectors, n_rows), min(n_vectors, n_rows)
-    V = AV = np.empty((n_rows, 0))
-    projected = np.empty((0, 0))
-    with one_thread(user_api="blas"):
-        new = orthonormal(generator(0, "overlaps.range").standard_normal((n_rows, width)), V)
-    n_products = 0
-    while True:
-        image = product(new)
-        n_products += 1
-        with one_thread(user_api="blas"):
-            V, AV = np.concatenate([V, new], axis=1), np.concatenate([AV, image], axis=1)
-            of_new = V.T @ image
-            old = of_new[: len(projected)]
-            projected = np.block([[projected, old], [old.T, of_new[len(old) :]]])
-            values, Z = np.linalg.eigh(0.5 * (projected + projected.T))
-            best = np.argsort(-values, kind="stable")[:width]
-            values, Z = values[best], np.ascontiguousarray(Z[:, best])
-            X, AX = V @ Z, AV @ Z
-            errors = AX - X * values
-            largest = max(float(values[0]), np.finfo(float).tiny)
-            residual = float(np.sqrt(np.einsum("bk,bk->k", errors, errors)[:k].max()) / largest)
-            if residual <= tol or n_products >= max_products:
-                break
-            if V.shape[1] + width > most_blocks * width:
-                V, AV, projected = X, AX, np.diag(values)
-            new = orthonormal(errors, V)
-        if not new.shape[1]:  # the space is invariant: its vectors are exact
-            break
-    known = np.flatnonzero(values[:k] > NEGLIGIBLE * largest)
-    return Eigenvectors(values[known], with_signs(X[:, known]), n_products, residual)
-
-
-def orthonormal(columns: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """Return an orthonormal basis of what is in ``columns`` (B, width) but not in ``basis`` (B, m)."""
-    import scipy.linalg
-
-    lengths = np.sqrt(np.einsum("bk,bk->k", columns, columns))
-    columns = columns[:, lengths > 0] / lengths[lengths > 0]
-    for _ in range(2):
-        columns = columns - basis @ (basis.T @ columns)
-    if not columns.shape[1]:
-        return columns
-    Q, R, _ = scipy.linalg.qr(columns, mode="economic", pivoting=True, check_finite=False)
-    Q = Q[:, np.abs(np.diag(R)) > NEGLIGIBLE]
-    Q -= basis @ (basis.T @ Q)
-    return np.ascontiguousarray(Q)
+    start = generator(0, "overlaps.range").standard_normal((B, min(n_vectors, B)))
+    with one_thread(user_api="blas"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of what has not converged, and of small matrices
+        values, vectors = lobpcg(product, start, tol=tol, maxiter=max_passes)
+    logger.info("%d eigenvectors of %d base clusters: %d passes", values.size, B, n_passes)
+    order = np.argsort(-values, kind="stable")
+    order = order[values[order] > NEGLIGIBLE * values[order[0]]]
+    return Eigenvectors(values[order], with_signs(vectors[:, order]), n_passes)
 
 
 def multiply(
@@ -370,27 +218,15 @@ def multiply(
                 add_products(labels, offsets, weigh(labels), scaled, product)
         return product
 
-    total = fold_groups("eigenvectors of base clusters", ensemble, engine, groups, product_of)
-    return total[:, :columns] * scale[:, None]
-
-
-def fold_groups(
-    what: str,
-    ensemble: Ensemble,
-    engine: Engine,
-    groups: Sequence[Sequence[Block]],
-    task: Callable[[Sequence[Block]], np.ndarray],
-) -> np.ndarray:
-    """Return the sum of the arrays that ``task`` returns for groups of blocks, added in their order."""
-    total: np.ndarray | None = None
-    with progress(what, ensemble.n_objects) as listener, closing(engine.map(task, groups)) as found:
-        for group, part in zip(groups, found, strict=True):
-            if total is None:
-                total = np.zeros_like(part)
-            total += part
+    total = np.zeros_like(scaled)
+    with (
+        progress("eigenvectors of base clusters", ensemble.n_objects) as listener,
+        closing(engine.map(product_of, groups)) as products,
+    ):
+        for group, product in zip(groups, products, strict=True):
+            total += product
             listener.advance(sum(block.n_rows for block in group))
-    assert total is not None  # noqa: S101 - an ensemble has blocks
-    return total
+    return total[:, :columns] * scale[:, None]
 
 
 def groups_of(ensemble: Ensemble, n_labels: int) -> list[list[Block]]:

@@ -25,11 +25,7 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.errors import ConvergenceWarning, warn_user
 from bigcons.execution.engine import Engine, fold, one_thread
 from bigcons.memory import Block
-from bigcons.overlaps.eigenvectors import (
-    leading_by_passes,
-    leading_eigenvectors,
-    takes_passes,
-)
+from bigcons.overlaps.eigenvectors import MOST_FOR_DENSE, leading_by_passes, leading_eigenvectors
 from bigcons.overlaps.incidence import (
     Weigh,
     fold_overlaps,
@@ -83,7 +79,7 @@ def cut_embedding(
     """Return the embedding by the normalized cut of the co-association ``c_ij r_i r_j``.
 
     ``r_i`` is ``1 / m_i`` if ``observed``, else 1; ``c_ij`` sums the weights of base clusters, ``m_i`` those
-    of partitions. Two passes, more where a table of overlaps would cost more.
+    of partitions. Two passes; of many base clusters a pass, and those that the eigenvectors take.
     """
     offsets = ensemble.offsets
     seen = None if weights is None else np.repeat(weights.partitions, np.diff(offsets))
@@ -100,8 +96,7 @@ def cut_embedding(
         return np.divide(scale_of(labels), together, out=np.zeros(len(labels)), where=together > 0)
 
     counted = np.ones(len(sizes)) if weights is None else weights.base_clusters
-    overlaps = None if takes_passes(ensemble, n_columns) else fold_overlaps(ensemble, engine, weigh)
-    return _embedding(ensemble, engine, weigh, np.sqrt(counted), n_columns, weights, overlaps)
+    return _embedding(ensemble, engine, weigh, np.sqrt(counted), n_columns, weights)
 
 
 def bipartite_embedding(
@@ -114,9 +109,9 @@ def bipartite_embedding(
 ) -> Embedding:
     """Return the embedding by the singular vectors of ``D_r^(-1/2) H D_c^(-1/2)``.
 
-    One pass; where a table of overlaps would cost more, several, until residuals are small. With
-    weights of base clusters, these multiply the columns of H, whose sums are then ``D_r`` and ``D_c``. Base
-    clusters count as if they had ``more_objects``.
+    Two passes; of many base clusters a pass, and those that the eigenvectors take. With weights of base
+    clusters, these multiply the columns of H, whose sums are then ``D_r`` and ``D_c``. Base clusters count as
+    if they had ``more_objects``.
     """
     offsets = ensemble.offsets
     counted = None if weights is None else weights.base_clusters
@@ -124,20 +119,12 @@ def bipartite_embedding(
     def weigh(labels: np.ndarray) -> np.ndarray:
         return 1.0 / over_zero(sum_of_weights(labels, offsets, counted))
 
-    overlaps = None
-    if takes_passes(ensemble, n_columns):
-        sizes = fold_sizes(
-            ensemble, engine, lambda labels: (sum_of_weights(labels, offsets, counted) > 0) * 1.0
-        )
-        scale = np.sqrt((1.0 if counted is None else counted) / over_zero(sizes + more_objects))
-    else:
-        overlaps = fold_overlaps(ensemble, engine, weigh)
-        if counted is None:  # an object adds 1 / m_i for each of its m_i labels
-            scale = 1.0 / np.sqrt(over_zero(overlaps.sum(axis=1) + more_objects))
-        else:
-            sizes = np.einsum("bc,c->b", overlaps, counted)
-            scale = np.sqrt(counted / over_zero(sizes + more_objects))
-    return _embedding(ensemble, engine, weigh, scale, n_columns, weights, overlaps)
+    def has_label(labels: np.ndarray) -> np.ndarray:
+        return (sum_of_weights(labels, offsets, counted) > 0) * 1.0
+
+    sizes = fold_sizes(ensemble, engine, has_label)
+    scale = np.sqrt((1.0 if counted is None else counted) / over_zero(sizes + more_objects))
+    return _embedding(ensemble, engine, weigh, scale, n_columns, weights)
 
 
 def _embedding(
@@ -147,26 +134,23 @@ def _embedding(
     scale: np.ndarray,
     n_columns: int,
     weights: Weights | None,
-    overlaps: np.ndarray | None,
 ) -> Embedding:
     """Return the embedding of ``H^T W H`` (B, B) and ``C^(1/2)`` (B,), of at most ``n_columns`` columns.
 
-    It has fewer if N has a lower rank. ``overlaps``, which may fill the memory, is scaled in place; without
-    them, after a pass that has found ``scale``, further passes take their place.
+    It has fewer if N has a lower rank. Of few base clusters by a table of their overlaps, exactly.
     """
     from bigcons.kernels.cluster_tables import in_whole_vectors
 
-    n_passes = 1
-    if overlaps is None:
-        values, vectors, n_further, _ = leading_by_passes(ensemble, engine, weigh, scale, n_columns)
-        n_passes += n_further
-    else:
+    if scale.size <= MOST_FOR_DENSE:
+        overlaps, n_passes = fold_overlaps(ensemble, engine, weigh), 1
         overlaps *= scale[:, None]
         overlaps *= scale
         values, vectors = leading_eigenvectors(overlaps, n_columns)
+    else:
+        values, vectors, n_passes = leading_by_passes(ensemble, engine, weigh, scale, n_columns)
     singular_values = np.sqrt(values)
     table = in_whole_vectors(scale[:, None] * vectors / singular_values)
-    return Embedding(table, ensemble.offsets, singular_values, vectors, weights, n_passes)
+    return Embedding(table, ensemble.offsets, singular_values, vectors, weights, 1 + n_passes)
 
 
 # K-means of unit rows in memory

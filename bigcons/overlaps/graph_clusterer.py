@@ -13,9 +13,9 @@ from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError, SoftEnsembleError
 from bigcons.execution.engine import Engine
 from bigcons.memory import Block
+from bigcons.overlaps.eigenvectors import check_embedding_plan
 from bigcons.overlaps.embedding import Centers, Embedding, KMeansSettings, find_centers
 from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.spectral_start import check_embedding_plan
 from bigcons.overlaps.tree import weights_of
 from bigcons.seeding import SeedLike
 from bigcons.solving.estimator import ConsensusClusterer, PredictingClusterer
@@ -88,7 +88,7 @@ class GraphClusterer(ChoosingClusterer, PredictingClusterer):
         name, K = type(self).__name__, self.n_clusters
         n_rows = start_rows(ensemble, K)
         held = n_rows * (4 * 8 * K + ensemble.row_bytes)  # QR with pivots copies the embedded sample
-        check_embedding_plan(name, ensemble, engine, self.memory, K, held)
+        check_embedding_plan(name, ensemble, engine, self.memory, columns=K, held=held)
         n_init, max_iter = check_int("n_init", self.n_init), check_int("max_iter", self.max_iter)
         settings = KMeansSettings(K, n_init, max_iter, check_number("tol", self.tol, at_least=0.0))
         self._weights = weights_of(name, self.weights, ensemble, engine, self.memory)

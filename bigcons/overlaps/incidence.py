@@ -23,9 +23,6 @@ from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
 from bigcons.stores.ensemble import Ensemble
 from bigcons.tables.labels import observed
 
-# Above this many base clusters methods form no table where there is another way: 200 MB.
-MOST_FOR_TABLE = 5_000
-
 Weigh = Callable[[np.ndarray], np.ndarray]
 
 
@@ -54,11 +51,11 @@ def check_overlaps_plan(
         needed = plan.n_bytes(engine, ensemble)
         raise MemoryBudgetError(
             f"{name} needs {format_size(needed)}, most of it for the overlaps of {of_clusters}; pass memory="
-            f"'{enough_for(needed)}' to allow it, or use PCC or, for clusters much finer than the consensus, "
-            "eac-single, whose memory is linear in the base clusters.",
+            f"'{enough_for(needed)}' to allow it, or use ConsensusTree or PCC, "
+            "whose memory is linear in the base clusters.",
             needed=needed,
         )
-    remedy = f" for {of_clusters}, or use PCC or, for fine clusters, eac-single"
+    remedy = f" for {of_clusters}, or use ConsensusTree or PCC"
     plan.check(name, engine, ensemble, memory, remedy)
 
 

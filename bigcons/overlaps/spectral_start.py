@@ -15,7 +15,7 @@ import numpy as np
 
 from bigcons.coassociation.factorized import Weights, counts_of
 from bigcons.execution.engine import Engine
-from bigcons.overlaps.eigenvectors import check_passes_plan, takes_passes
+from bigcons.overlaps.eigenvectors import check_embedding_plan
 from bigcons.overlaps.embedding import (
     Centers,
     Embedding,
@@ -23,7 +23,6 @@ from bigcons.overlaps.embedding import (
     kmeans_of_unit_rows,
     n_distinct_rows,
 )
-from bigcons.overlaps.incidence import check_overlaps_plan
 from bigcons.seeding import generator
 from bigcons.solving.pass_clusterer import PassClusterer
 from bigcons.solving.passes import Run, Stats, add_stats
@@ -50,16 +49,6 @@ def starts_spectrally(ensemble: Ensemble, survey: Survey, n_clusters: int) -> bo
     """Return whether the sample says too little of the base clusters, or has too many labels to start on."""
     is_wide = int(np.count_nonzero(survey.sample >= 0)) > 1 << 22  # starts on it cost more than the embedding
     return is_wide or survey.is_fine(ensemble, n_clusters, FEWEST_LABELS)
-
-
-def check_embedding_plan(
-    name: str, ensemble: Ensemble, engine: Engine, memory: str | float | None, n_clusters: int, held: int = 0
-) -> None:
-    """Refuse a budget that cannot hold an embedding in so many columns, and ``held`` more bytes."""
-    if takes_passes(ensemble, n_clusters):
-        check_passes_plan(name, ensemble, engine, memory, columns=n_clusters, held=held)
-    else:
-        check_overlaps_plan(name, ensemble, engine, memory, columns=n_clusters, in_memory=False, held=held)
 
 
 def count_spectral(n_clusters: int, weights: Weights | None, run: Run) -> Counts:
@@ -97,5 +86,5 @@ class SpectrallyStarted(PassClusterer):
             and starts_spectrally(ensemble, survey, self.n_clusters)
         ):
             return super()._starts(problem, ensemble, engine, survey)
-        check_embedding_plan(type(self).__name__, ensemble, engine, self.memory, self.n_clusters)
+        check_embedding_plan(type(self).__name__, ensemble, engine, self.memory, columns=self.n_clusters)
         return CountedStart(problem, partial(count_spectral, self.n_clusters, self._weights))

@@ -50,7 +50,6 @@ from bigcons.metrics.clusterings import nmi_of_table
 from bigcons.metrics.confidence import SEED, log_rates, of_each, ratio
 from bigcons.overlaps.eigenvectors import MOST_FOR_DENSE, products_of_rows, spectrum
 from bigcons.overlaps.incidence import check_overlaps_plan, fold_overlaps
-from bigcons.overlaps.sparse import both_triangles, estimated_pairs, sparse_overlaps, takes_sparse
 from bigcons.seeding import generator
 from bigcons.stores.clusters import level_sums, node_sums, numbers_of_large
 from bigcons.stores.ensemble import Ensemble
@@ -532,13 +531,9 @@ def reliability(
 ) -> np.ndarray:
     """Return the reliability (B,) of the base clusters of an ensemble; ``counts`` (M,) weigh the partitions.
 
-    One pass over the labels, O(n M^2) time; two of very many base clusters, whose overlaps are then sparse.
-    Logs the memory of this step of the method ``name``, and refuses a budget that cannot hold it.
+    One pass over the labels, O(n M^2) time. Logs the memory of this step of the method ``name``, and refuses
+    a budget that cannot hold it.
     """
-    if takes_sparse(ensemble):
-        n_pairs = estimated_pairs(ensemble, engine)
-        upper = sparse_overlaps(name, ensemble, engine, memory, n_pairs, columns=0, in_memory=False)
-        return reliability_of_overlaps(both_triangles(upper), ensemble.offsets, counts)
     check_overlaps_plan(name, ensemble, engine, memory, columns=0, in_memory=False)
     return reliability_of_overlaps(fold_overlaps(ensemble, engine), ensemble.offsets, counts)
 

@@ -128,7 +128,7 @@ def test_ccc__lets_clusters_left_over_vote_where_nobody_else_does():
 def test_nearest_groups__places_only_what_is_left_over(labels):
     ensemble, labels = dense_codes(labels)
     groups = np.arange(ensemble.n_base_clusters) % 3 - 1
-    found = nearest_groups(similarity_of(ensemble), groups, 2, SerialEngine())
+    found = nearest_groups(similarity_of(ensemble), groups, 2)
     np.testing.assert_array_equal(found[groups >= 0], groups[groups >= 0])
     for b in np.flatnonzero(groups < 0):
         clusters, own = counted.base_clusters(labels), counted.partitions(labels)
