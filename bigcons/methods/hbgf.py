@@ -61,19 +61,18 @@ class HBGF(GraphClusterer):
     start_objectives_ : spectral: the sum of squared distances of every start of k-means, on its sample
     history_ : a list per quantity with an entry per pass
 
-    Notes
-    -----
-    ``Hn = D_r^(-1/2) H D_c^(-1/2)``, with the number of labels of each object in D_r; the authors' code omits
-    it because it is constant without missing labels. The right singular vectors and the singular values
-    follow from ``Hn^T Hn`` (B, B), which takes one pass; of more than 2,000 base clusters from a handful of
-    passes that multiply it by a few columns (LOBPCG), with residuals of at most .001. The left vectors are
-    computed from the labels in every later pass. Spherical k-means runs on the normalized rows of both objects and base clusters. Starts take about ten rows of the
-    sample for each cluster; the first is the authors', rows that are as orthogonal as possible, by QR with
-    pivots. Four passes and those of k-means;
-    O(n M^2 + B^3 + n M K) time, O(B^2) memory; of many base clusters O(n M K) a pass and O(B K) memory.
-    METIS: O(n M) memory, 128 bytes a label. weights="local" takes one pass more, O(n M^2) time, to count the
-    overlaps of base clusters; the normalized cut of the weighted graph is that of the transfer cut. Soft
-    clusterings put their memberships in H (spectral form only), and take O(n b^2) time for b memberships > 0 of an object.
+    Notes ----- ``Hn = D_r^(-1/2) H D_c^(-1/2)``, with the number of labels of each object in D_r; the
+    authors' code omits it because it is constant without missing labels. The right singular vectors and the
+    singular values follow from ``Hn^T Hn`` (B, B), which takes one pass; of more than 2,000 base clusters
+    from a handful of passes that multiply it by a few columns (LOBPCG), with residuals of at most .001. The
+    left vectors are computed from the labels in every later pass. Spherical k-means runs on the normalized
+    rows of both objects and base clusters. Starts take about ten rows of the sample for each cluster; the
+    first is the authors', rows that are as orthogonal as possible, by QR with pivots. Four passes and those
+    of k-means; O(n M^2 + B^3 + n M K) time, O(B^2) memory; of many base clusters O(n M K) a pass and O(B K)
+    memory. METIS: O(n M) memory, 128 bytes a label. weights="local" takes one pass more, O(n M^2) time, to
+    count the overlaps of base clusters; the normalized cut of the weighted graph is that of the transfer cut.
+    Soft clusterings put their memberships in H (spectral form only), and take O(n b^2) time for b memberships
+    > 0 of an object.
 
     References
     ----------
