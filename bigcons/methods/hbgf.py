@@ -61,7 +61,9 @@ class HBGF(GraphClusterer):
     start_objectives_ : spectral: the sum of squared distances of every start of k-means, on its sample
     history_ : a list per quantity with an entry per pass
 
-    Notes ----- ``Hn = D_r^(-1/2) H D_c^(-1/2)``, with the number of labels of each object in D_r; the
+    Notes
+    -----
+    ``Hn = D_r^(-1/2) H D_c^(-1/2)``, with the number of labels of each object in D_r; the
     authors' code omits it because it is constant without missing labels. The right singular vectors and the
     singular values follow from ``Hn^T Hn`` (B, B), which takes one pass; of more than 2,000 base clusters
     from a handful of passes that multiply it by a few columns (LOBPCG), with residuals of at most .001. The
