@@ -1,6 +1,5 @@
 """G-BCE: the sweep against counting by hand, its stationary distribution, and the estimator."""
 
-import warnings
 from itertools import product
 
 import numpy as np
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
+from bigcons.errors import InvalidInputError
 from bigcons.kernels import gibbs as kernel
 from bigcons.kernels.draws import uniform
 from bigcons.methods.bce.gibbs import GibbsBCE, Sampler
@@ -122,33 +121,3 @@ def test_fit__chooses_priors_by_the_number_of_labels(planted):
     for name in ("alpha", "omega"):
         with pytest.raises(InvalidInputError, match=f"{name}='most'"):
             GibbsBCE(3, **{name: "most"}, **short).fit(labels)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_fit__with_nine_tenths_missing_is_far_better_than_with_uniform_priors(seed):
-    ensemble, truth = planted_ensemble(300, 50, missing=0.9, random_state=seed)
-    seen = (ensemble.read(0, 300) >= 0).any(axis=1)
-    found = {}
-    for prior in ("auto", 1.0):
-        model = GibbsBCE(6, alpha=prior, omega=prior, burn_in=60, n_samples=40, random_state=0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnlabeledObjectsWarning)
-            found[prior] = adjusted_rand(truth[seen], model.fit(ensemble).labels_[seen])
-    assert found["auto"] > 0.5
-    assert found[1.0] < 0.25
-
-
-def test_fit__keeps_the_most_likely_chain(planted):
-    model = GibbsBCE(3, n_init=3, burn_in=5, n_samples=5, random_state=2).fit(planted[0])
-    assert len(set(model.start_objectives_)) == 3
-    assert model.objective_ == max(model.start_objectives_) == np.mean(model.history_["objective"][5:])
-
-
-def test_fit__names_the_memory_it_needs_and_the_method_that_fits(planted):
-    with pytest.raises(MemoryBudgetError, match="use BCE"):
-        GibbsBCE(3, memory="1MB").fit(planted[0])
-
-
-def test_fit__refuses_more_clusters_than_a_byte_counts(planted):
-    with pytest.raises(InvalidInputError, match="n_clusters=257"):
-        GibbsBCE(257).fit(planted[0])

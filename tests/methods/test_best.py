@@ -6,13 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import Ensemble
-from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
-from bigcons.execution.engine import SerialEngine
-from bigcons.methods.best import BEST, DISTANCES, average_criteria
+from bigcons.errors import InvalidInputError
+from bigcons.methods.best import BEST, DISTANCES
 from bigcons.metrics import anmi
 from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS
 from bigcons.metrics.ensemble import average_criterion
-from bigcons.overlaps.incidence import fold_overlaps
 from tests.naive import correspondence as naive
 from tests.naive import metrics as naive_metrics
 from tests.support.numbering import numbered_by_size
@@ -39,23 +37,6 @@ def test_best__scores_are_the_criteria_of_the_labels(labels, criterion, weighted
     assert model.objective_ == model.scores_[model.best_partition_] == best
     assert model.best_partition_ == np.flatnonzero(model.scores_ == best)[0]
     np.testing.assert_array_equal(model.labels_, numbered_by_size(labels[:, model.best_partition_]))
-
-
-@given(
-    label_matrices(min_objects=8, max_objects=30, max_clusters=12, max_partitions=4),
-    st.sampled_from(sorted(OF_TWO_CLUSTERINGS)),
-    st.booleans(),
-)
-def test_best__scores_equal_partitions_the_same_to_the_bit(labels, criterion, weighted):
-    labels = dense_codes(labels)[1]
-    M = labels.shape[1]
-    ensemble = Ensemble.from_labels(np.tile(labels, 3))
-    overlaps = fold_overlaps(ensemble, SerialEngine())
-    scores = average_criteria(
-        *(overlaps, ensemble.offsets, np.arange(3 * M), criterion), weighted=weighted, cells=1
-    ).reshape(3, M)
-    assert (scores == scores[0]).all()
-    assert BEST(len(labels), criterion=criterion, weighted=weighted).fit(ensemble).best_partition_ < M
 
 
 @given(label_matrices())
@@ -103,19 +84,3 @@ def test_best__takes_no_partition_of_too_many_clusters():
     assert np.isnan(model.scores_[:2]).all()
     with pytest.raises(InvalidInputError, match=r"n_clusters=1 but every partition has at least 2 clusters"):
         BEST(1).fit(labels)
-
-
-def test_best__refuses_what_it_does_not_know():
-    for wrong in ({"criterion": "beauty"}, {"unlabeled": "zero"}):
-        with pytest.raises(InvalidInputError, match=f"{next(iter(wrong))}='"):
-            BEST(2, **wrong).fit([[0, 1], [1, 0]])
-
-
-@pytest.mark.parametrize("unlabeled", ["missing", "nearest"])
-def test_best__leaves_objects_without_any_label_alone(unlabeled):
-    labels = np.array([[0, 0], [0, -1], [1, 1], [-1, 1], [-1, -1], [1, 1], [0, 0]])
-    with pytest.warns(UnlabeledObjectsWarning):
-        model = BEST(2, unlabeled=unlabeled).fit(labels)
-    assert model.best_partition_ == 0
-    assert model.labels_[[0, 1, 2, 4]].tolist() == [0, 0, 1, -1]
-    assert model.labels_[3] == (1 if unlabeled == "nearest" else -1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bigcons import PCC, Divergence, Ensemble, PairTable
 from bigcons.coassociation import sample
 from bigcons.divergences import resolve_divergence
-from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.errors import MemoryBudgetError
 from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.memory import row_blocks
 from bigcons.methods.pcc.all_pairs import dirichlet, perturbed_uniform
@@ -18,14 +18,10 @@ from bigcons.methods.pcc.estimator import choose_variant
 from bigcons.methods.pcc.pairs import (
     Blocked,
     Heap,
-    Neighborhoods,
-    color_blocks,
     cut_blocks,
-    fewest_rounds,
     graph_of,
     stretch_steps,
     take_stretch,
-    task_bytes,
 )
 from bigcons.metrics import adjusted_rand
 from bigcons.storage.checkpoint import FileBlocks, Snapshots
@@ -141,16 +137,6 @@ def test_solve__objective_and_gap_are_those_of_the_memberships(divergence, rows)
     assert naive.kkt_gaps(pairs, Y, slope).max() / scale == pytest.approx(solution.gap, abs=1e-4)
 
 
-@pytest.mark.parametrize("divergence", ["l2", "kl"])
-@pytest.mark.parametrize("rows", [16, 50])
-def test_solve__finds_what_the_heap_finds(divergence, rows):
-    table, _, truth = table_of(200, share=0.2)
-    heap = solve(table, divergence, table.n_objects, init="uniform", max_passes=100)
-    solution = solve(table, divergence, rows, init="uniform", max_passes=60)
-    assert solution.objective == pytest.approx(heap.objective, rel=0.01)
-    assert adjusted_rand(truth, solution.memberships.argmax(axis=1)) == 1
-
-
 @pytest.mark.parametrize("engine", [ThreadsEngine(3), "pickled"], ids=["threads", "pickled"])
 def test_solve__same_bits_on_any_engine(engine, tmp_path):
     table = table_of(80)[0].save(tmp_path / "p.zarr")
@@ -181,18 +167,6 @@ def test_solve__resumes_with_the_same_bits(rounding, tmp_path):
 
 
 @settings(deadline=None)
-@given(data=st.data(), n_blocks=st.integers(1, 40))
-def test_color_blocks__neighbors_differ_and_rounds_are_few_but_full(data, n_blocks):
-    edges = data.draw(st.sets(st.tuples(*[st.integers(0, n_blocks - 1)] * 2).filter(lambda e: e[0] != e[1])))
-    neighbors = [sorted({b for e in edges for b in e if a in e and b != a}) for a in range(n_blocks)]
-    colors = color_blocks(neighbors)
-    assert all(colors[a] != colors[b] for a, known in enumerate(neighbors) for b in known)
-    assert max(colors) <= max(map(len, neighbors))
-    n_rounds = fewest_rounds(colors)
-    assert n_rounds == max(colors) + 1 or n_rounds == 2 or n_blocks // n_rounds >= 8
-
-
-@settings(deadline=None)
 @given(data=st.data(), n_objects=st.integers(2, 300), tight=st.booleans())
 def test_cut_blocks__cover_all_objects_and_cost_about_the_same(data, n_objects, tight):
     """Also if a few objects have most of the pairs, and in pieces of any length."""
@@ -215,27 +189,9 @@ def test_cut_blocks__cover_all_objects_and_cost_about_the_same(data, n_objects, 
         assert cost[block.start : block.stop].sum() <= cost.sum() / wanted + cost.max()
 
 
-def test_neighborhoods__of_tiles():
-    i, j = [0, 1, 4, 5], [1, 2, 9, 3]
-    table = PairTable.from_arrays(i, j, [1, 1, 1, 1], [2, 2, 3, 3], n_objects=10)
-    near = Neighborhoods.of(table, row_blocks(10, 2), SerialEngine(), resolve_divergence("l2"))
-    assert near.neighbors == [[1], [0, 2], [1, 4], [], [2]]
-    assert (near.mean_weight, near.task_entries) == (2.0, 3)
-
-
 def test_solve__refuses_what_does_not_fit():
     with pytest.raises(MemoryBudgetError, match="1 concurrent blocks, over the 1 kB left"):
         solve(table_of()[0], memory=1000)
-
-
-def test_solve__one_block_needs_memory_once_on_any_number_of_workers():
-    table = table_of()[0]
-    blocks = row_blocks(table.n_objects, table.n_objects)
-    near = Neighborhoods.of(table, blocks, SerialEngine(), resolve_divergence("l2"))
-    task = task_bytes(near, K)
-    solve(table, rows=table.n_objects, engine=ThreadsEngine(4), memory=task)
-    with pytest.raises(MemoryBudgetError):
-        solve(table, rows=table.n_objects, engine=ThreadsEngine(4), memory=task - 1)
 
 
 def variant_of(asked, ensemble):
@@ -302,30 +258,3 @@ def test_fit__places_objects_without_pairs(tmp_path):
     table = table.save(tmp_path / "p.zarr")
     model = PCC(K, pairs=table, solver="blocked", random_state=0).fit(labels)
     assert adjusted_rand(truth, model.labels_) == 1
-
-
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ({"pairs": "all"}, "solver='blocked' is incompatible with pairs='all'"),
-        ({"max_iter": "paper"}, "max_iter='paper' with pairs=.*requires solver='heap'"),
-    ],
-)
-def test_fit__refuses(asked, message):
-    table, labels, _ = table_of()
-    with pytest.raises(InvalidInputError, match=message):
-        PCC(**{"n_clusters": K, "solver": "blocked", "pairs": table, **asked}).fit(labels)
-
-
-def test_plan__of_blocks_counts_pairs_that_are_drawn_in_memory(tmp_path):
-    table, labels, _ = table_of()
-    table.save(tmp_path / "p.zarr")
-    ensemble, engine = Ensemble.from_labels(labels), SerialEngine()
-    held = [
-        variant_of({"pairs": pairs, "solver": "blocked"}, ensemble)
-        .plan(ensemble, engine, in_memory=True)
-        .held
-        for pairs in (0.1, 0.5, tmp_path / "p.zarr")
-    ]
-    n_pairs = [0.1 * 40 * 39 / 2, 0.5 * 40 * 39 / 2]
-    np.testing.assert_allclose(np.array(held[:2]) - held[2], 60 * np.array(n_pairs), rtol=0.02)

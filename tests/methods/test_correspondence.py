@@ -19,7 +19,6 @@ from bigcons.methods.correspondence import (
     first_groups,
     mean_similarity,
     nearest_groups,
-    starting_partitions,
 )
 from bigcons.metrics import adjusted_rand
 from bigcons.overlaps.incidence import fold_overlaps, one_hot
@@ -83,11 +82,6 @@ def test_ccu__gives_every_base_cluster_the_meta_cluster_it_resembles_most(labels
         assert row[own] >= max(row) - 1e-9
 
 
-@pytest.mark.parametrize("method", [CCC, CCU])
-def test_alternation__settles_on_noisy_copies_and_says_so(method):
-    assert method(10, random_state=0).fit(noisy_copies(500, 10, 8, 0.4, 0)[1]).converged_
-
-
 def test_alternation__that_is_cut_short_warns_and_keeps_its_best_sweep():
     with pytest.warns(ConvergenceWarning, match="CCC stopped at max_iter"):
         model = CCC(4, max_iter=1, random_state=0).fit(noisy_copies(200, 4, 6, 0.5, 0)[1])
@@ -104,13 +98,6 @@ def test_memberships__are_the_shares_of_observed_votes(labels, method):
     np.testing.assert_allclose(model.memberships_[labeled], expected[labeled], atol=1e-6)
     assert (model.labels_[~labeled] == -1).all()
     np.testing.assert_allclose(model.memberships_.sum(axis=1), 1, atol=1e-6)
-
-
-def test_memberships__leave_gaps_out():
-    labels = np.array([[0, 0, 0], [0, 0, 0], [0, -1, 1], [1, 1, -1], [1, 1, 1], [1, 1, 1], [0, -1, -1]])
-    model = CCC(2, random_state=0).fit(labels)
-    zero = model.meta_clusters_[0]
-    np.testing.assert_allclose(model.memberships_[:, zero], [1, 1, 0.5, 0, 0, 0, 1])
 
 
 def test_ccc__lets_clusters_left_over_vote_where_nobody_else_does():
@@ -143,13 +130,6 @@ def test_nearest_groups__places_only_what_is_left_over(labels):
             for k in range(2)
         ]
         assert means[found[b]] == pytest.approx(max(means), abs=1e-12)
-
-
-def test_starts__take_partitions_of_the_right_number_first():
-    offsets = np.cumsum([0, 2, 5, 3, 4, 3])
-    order = starting_partitions(offsets, 3, seed=0).tolist()
-    assert set(order[:2]) == {2, 4}
-    assert order[2:] == [3, 1, 0]
 
 
 @given(label_matrices(min_objects=4, min_partitions=2), st.integers(1, 5))

@@ -6,15 +6,11 @@ import warnings
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigcons import METHODS, PCC, Ensemble
-from bigcons.cli import main
-from bigcons.datasets import planted_ensemble
+from bigcons import METHODS, PCC
 from bigcons.errors import OversegmentationWarning
-from bigcons.execution.engine import ThreadsEngine
 from bigcons.methods.pcc.estimator import ENOUGH, least_joined_share, warn_of_fine_labels
 from bigcons.metrics import adjusted_rand
 from bigcons.solving.survey import Survey
@@ -114,29 +110,6 @@ def test_fit__of_labels_too_fine_says_so_in_one_line(parameters):
     assert all(name in word and name in METHODS for name in ("eac-average", "eac-single", "mcla"))
 
 
-def test_fit__of_labels_too_fine_says_the_same_on_any_engine_and_from_a_store(tmp_path):
-    labels, _ = fine(20)
-    stored = Ensemble.from_labels(labels).save(tmp_path / "fine.zarr", chunk_rows=64)
-    said = words_of(PCC(N_CLASSES, max_iter=2, random_state=0), labels)
-    assert len(said) == 1
-    for client in ("serial", ThreadsEngine(3)):
-        assert words_of(PCC(N_CLASSES, max_iter=2, random_state=0, client=client), stored) == said
-
-
-def test_fit__weights_of_coarse_partitions_make_the_labels_coarse():
-    labels, truth = fine(20)
-    labels[:, :2] = truth[:, None]
-    weights = np.where(np.arange(10) < 2, 1.0, 0.01)
-    assert words_of(PCC(N_CLASSES, max_iter=2, random_state=0), labels)
-    assert not words_of(PCC(N_CLASSES, max_iter=2, random_state=0, weights=weights), labels)
-
-
-@pytest.mark.parametrize("n_clusters", [1, 3, 6, 12])
-def test_fit__of_planted_partitions_is_silent(n_clusters):
-    ensemble, _ = planted_ensemble(400, 30, random_state=0)
-    assert not words_of(PCC(n_clusters, max_iter=2, random_state=0), ensemble)
-
-
 def test_fit__where_it_warns_a_method_that_it_names_finds_the_classes():
     labels, truth = fine(8, n_partitions=40)
     model = PCC(N_CLASSES, random_state=0)
@@ -144,12 +117,3 @@ def test_fit__where_it_warns_a_method_that_it_names_finds_the_classes():
     other = METHODS["eac-average"](N_CLASSES, random_state=0).fit(labels)
     assert adjusted_rand(truth, other.labels_) == 1.0
     assert adjusted_rand(truth, model.labels_) < 0.8
-
-
-def test_solve__of_labels_too_fine_shows_the_line(tmp_path):
-    labels, _ = fine(20)
-    Ensemble.from_labels(labels).save(tmp_path / "fine.zarr")
-    asked = ["solve", str(tmp_path / "fine.zarr"), "-m", "pcc", "-o", str(tmp_path / "out.zarr"), "-k", "4"]
-    result = CliRunner().invoke(main, asked)
-    assert result.exit_code == 0, result.output
-    assert len(re.findall(f"Warning: the labels {SHARES}", result.output)) == 1

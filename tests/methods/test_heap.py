@@ -45,15 +45,6 @@ def test_heapify__puts_keys_in_heap_order(keys):
     assert_heap(Queue(keys), keys)
 
 
-@given(st.lists(KEYS, min_size=1, max_size=20), st.data())
-def test_sift__keeps_every_key_with_its_item(keys, data):
-    queue, plain = Queue(keys), list(keys)
-    for item, key in data.draw(st.lists(st.tuples(st.integers(0, len(keys) - 1), KEYS), max_size=30)):
-        queue.set(item, key)
-        plain[item] = key
-        assert_heap(queue, plain)
-
-
 @given(st.lists(KEYS, min_size=1, max_size=30))
 def test_sift_down__of_the_root_sorts_the_keys(keys):
     queue, popped = Queue(keys), []
@@ -61,12 +52,3 @@ def test_sift_down__of_the_root_sorts_the_keys(keys):
         popped.append(queue.keys[0])
         queue.set(queue.items[0], -np.inf)
     assert popped == sorted(keys, reverse=True)
-
-
-@given(st.lists(KEYS, min_size=2, max_size=30))
-def test_sift__of_an_unchanged_key_changes_nothing(keys):
-    queue = Queue(keys)
-    before = queue.items.tolist()
-    for item, key in enumerate(queue.by_item().tolist()):
-        queue.set(item, key)
-    assert queue.items.tolist() == before

@@ -12,8 +12,6 @@ from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import (
     ConvergenceWarning,
-    InvalidInputError,
-    SuspiciousLabelsWarning,
     UnlabeledObjectsWarning,
 )
 from bigcons.kernels.cluster_tables import respond, responsibilities, rows_together
@@ -92,33 +90,6 @@ def test_background__keeps_noisy_objects_from_a_cluster_of_their_own(missing, le
     assert with_background.background_share_ == pytest.approx(0.1, abs=0.02)  # one tenth is planted
     assert not hasattr(without, "background_share_")
     assert adjusted_rand(truth, without.labels_) < adjusted_rand(truth, with_background.labels_)
-
-
-def test_rows__of_equal_labels_get_equal_memberships_and_weights_do_not_matter():
-    """Row compression: the mixture of the data twice over is the mixture of the data."""
-    ensemble, _ = planted_ensemble(1000, 15, random_state=0)
-    labels = ensemble.read(0, 1000)
-    once = quietly_fit(MixtureModel(5, random_state=0), labels)
-    problem = MixtureProblem(ensemble.offsets, 5, "partition", background=True)
-    stats, _ = problem.visit(once._state, labels, None)
-    twice, _ = problem.visit(once._state, np.concatenate([labels, labels]), None)
-    for name in stats:
-        np.testing.assert_allclose(twice[name], 2 * stats[name], rtol=1e-9)
-
-
-def test_predict_proba__of_fitted_objects_is_their_membership():
-    ensemble, _ = planted_ensemble(1500, 20, random_state=0)
-    model = quietly_fit(MixtureModel(6, random_state=0), ensemble)
-    np.testing.assert_array_equal(model.predict_proba(ensemble), model.memberships_)
-    np.testing.assert_array_equal(model.predict(ensemble), model.labels_)
-    unlabeled = np.full((2, 20), 10_000)  # labels that were not seen in fit
-    with pytest.warns(SuspiciousLabelsWarning, match="did not occur in fit"):
-        np.testing.assert_array_equal(model.predict_proba(unlabeled), np.float32(1 / 6))
-
-
-def test_fit__refuses_an_unknown_start():
-    with pytest.raises(InvalidInputError, match="init='random'"):
-        MixtureModel(2, init="random").fit([[0, 1], [1, 0], [1, 1]])
 
 
 @pytest.mark.filterwarnings("ignore::bigcons.errors.SuspiciousLabelsWarning")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigcons import PCC, Consensus, Divergence, Ensemble, PairTable
+from bigcons import PCC, Ensemble, PairTable
 from bigcons.coassociation import sample
 from bigcons.datasets import planted_ensemble, simulated_soft_partitions
 from bigcons.errors import (
@@ -19,8 +19,8 @@ from bigcons.errors import (
     UnlabeledObjectsWarning,
 )
 from bigcons.execution.engine import ThreadsEngine
-from bigcons.memory import N_SAMPLED, Block
-from bigcons.methods.pcc.all_pairs import SAMPLE, dirichlet, perturbed_uniform, softened
+from bigcons.memory import Block
+from bigcons.methods.pcc.all_pairs import dirichlet, perturbed_uniform, softened
 from bigcons.metrics import adjusted_rand, jensen_shannon, pcc_objective
 from bigcons.seeding import resolve_seed
 from tests.naive import pcc as naive
@@ -66,14 +66,6 @@ def stored(labels, path, chunk_rows):
 # What is reported
 
 
-def test_fit__again_with_other_parameters_keeps_nothing_that_only_the_first_fit_found():
-    labels, _ = planted()
-    model = PCC(3, tol=1e-2, random_state=0).fit(labels)
-    assert hasattr(model, "weights_")
-    again = quiet(model.set_params(pairs="dense"), labels)
-    assert sorted(vars(again)) == sorted(vars(quiet(PCC(3, pairs="dense", tol=1e-2, random_state=0), labels)))
-
-
 @pytest.mark.parametrize("pairs", ["all", "dense"])
 def test_fit__reports_the_gap_and_the_objective_of_what_it_returns(pairs):
     labels, _ = planted()
@@ -82,16 +74,6 @@ def test_fit__reports_the_gap_and_the_objective_of_what_it_returns(pairs):
     assert model.gap_ <= 1e-5
     assert naive_gap(model, labels) == pytest.approx(model.gap_, abs=2e-6)  # memberships are float32
     expected = pcc_objective(labels, model.memberships_, constant=pairs == "dense")
-    assert model.objective_ == pytest.approx(expected, rel=1e-6)
-
-
-def test_fit__of_kl_reports_the_objective_of_what_it_returns():
-    labels, _ = planted()
-    model = PCC(3, divergence="kl", pairs="dense", tol=1e-4, random_state=0).fit(labels)
-    assert model.converged_
-    assert model.gap_ <= 1e-4
-    assert naive_gap(model, labels, naive.kl_slope) == pytest.approx(model.gap_, abs=5e-6)
-    expected = pcc_objective(labels, model.memberships_, divergence="kl")
     assert model.objective_ == pytest.approx(expected, rel=1e-6)
 
 
@@ -125,17 +107,6 @@ def test_fit__of_any_labels_returns_memberships_that_are_as_reported(
         assert gap <= 1e-3
 
 
-@pytest.mark.parametrize(
-    ("pairs", "divergence"), [("all", "l2"), ("dense", "l2"), ("dense", "kl"), (0.3, "l2"), (0.3, "kl")]
-)
-def test_fit__never_raises_the_objective(pairs, divergence):
-    labels, _ = planted(n_objects=80)
-    model = quiet(PCC(4, pairs=pairs, divergence=divergence, tol=0, random_state=1), labels)
-    objective = np.array(model.history_["objective"])
-    assert (np.diff(objective) <= 1e-6 * np.abs(objective[0])).all()
-    assert objective[-1] == model.objective_
-
-
 @pytest.mark.parametrize("draw", [perturbed_uniform, dirichlet])
 def test_solve__never_raises_the_objective_from_any_start(draw):
     labels, _ = planted(n_objects=80)
@@ -145,15 +116,6 @@ def test_solve__never_raises_the_objective_from_any_start(draw):
     assert objective[-1] == found.objective < objective[0]
 
 
-def test_history__has_an_entry_for_each_pass():
-    labels, _ = planted()
-    for model in (PCC(3, random_state=0), PCC(3, pairs="dense", random_state=0)):
-        model.fit(labels)
-        assert {len(values) for values in model.history_.values()} == {model.n_passes_}
-        assert {"pass", "objective", "gap", "seconds"} <= set(model.history_)
-        assert model.history_["gap"][-1] == model.gap_
-
-
 @pytest.mark.parametrize("pairs", ["all", "dense"])
 def test_fit__stops_at_max_iter_and_warns(pairs):
     labels, _ = planted(noise=0.5)
@@ -161,24 +123,6 @@ def test_fit__stops_at_max_iter_and_warns(pairs):
         model = PCC(3, pairs=pairs, max_iter=1, tol=1e-9, random_state=0).fit(labels)
     assert not model.converged_
     assert model.n_passes_ == 1
-
-
-def test_fit__with_tol_0_runs_to_max_iter_and_is_silent():
-    labels, _ = planted(noise=0.5)
-    model = PCC(3, tol=0, max_iter=2, random_state=0).fit(labels)
-    assert model.n_passes_ == 2
-    start = dirichlet(60, 3, 0)
-    assert solve_all(labels, 3, from_memberships(start), tol=0, max_passes=7).n_passes == 7
-    heap = PCC(3, pairs="dense", tol=0, max_iter=130, random_state=0).fit(labels)
-    assert heap.history_["steps"] == [60, 60, 10]
-
-
-@pytest.mark.filterwarnings("ignore::bigcons.errors.UndersegmentationWarning")
-def test_fit__counts_clusters_by_the_objects_they_win():
-    labels, truth = planted(noise=0.05, missing=0.1)
-    model = PCC(6, random_state=0).fit(labels)
-    assert model.n_clusters_ == len(set(model.labels_)) == 3
-    assert adjusted_rand(truth, model.labels_) == 1
 
 
 # Several blocks at once, engines, stores
@@ -199,27 +143,6 @@ def test_solve__of_many_blocks_never_raises_the_objective(tmp_path, draw):
     assert gaps.max() / naive.mean_weight(pairs, 300) <= 1.1e-4
     assert found.objective == pytest.approx(whole.objective, rel=1e-4)
     assert adjusted_rand(truth, found.memberships.argmax(axis=1)) > 0.9
-
-
-def test_fit__extends_a_subsample_to_all_objects(tmp_path):
-    labels, truth = planted(n_objects=3000, n_partitions=20)
-    model = PCC(3, random_state=0).fit(stored(labels, tmp_path / "e.zarr", 512))
-    assert model.converged_
-    assert adjusted_rand(truth, model.labels_) > 0.9
-
-
-def test_fit__of_a_larger_sample_starts_closer_to_the_optimum(monkeypatch):
-    labels, _ = planted(n_objects=40_000, n_partitions=20)
-    first = []
-    for least, share in ((N_SAMPLED, 40_000), (SAMPLE, 40_000), (N_SAMPLED, 2)):
-        monkeypatch.setattr("bigcons.methods.pcc.all_pairs.SAMPLE", least)
-        monkeypatch.setattr("bigcons.methods.pcc.all_pairs.SHARE", share)
-        model = PCC(3, random_state=0).fit(labels)
-        assert model.converged_
-        first.append(model.history_["gap"][0])
-    assert max(first[1:]) < 0.7 * first[0]
-    monkeypatch.setattr("bigcons.methods.pcc.all_pairs.LABELS_TOGETHER", 20 * N_SAMPLED)
-    assert PCC(3, random_state=0).fit(labels).history_["gap"][0] == first[0]
 
 
 def test_solve__ends_with_the_memberships_that_the_last_gap_is_of():
@@ -269,12 +192,6 @@ def test_start_objectives__are_one_of_each_start(parameters, n_starts):
         assert model.objective_ <= min(model.start_objectives_)
 
 
-def test_start_objectives__of_the_start_of_the_paper_are_its_end():
-    labels, _ = planted()
-    model = quiet(PCC(3, pairs="dense", max_iter="paper", random_state=0), labels)
-    assert model.start_objectives_ == [model.objective_]
-
-
 # Oracles
 
 
@@ -292,14 +209,6 @@ def test_fit__solves_the_four_objects(pairs, divergence, n_clusters):
     assert model.labels_[0] == model.labels_[1] != model.labels_[2] == model.labels_[3]
     np.testing.assert_allclose(own[:, :-2], 0, atol=1e-6)
     assert model.n_clusters_ == 2
-
-
-def test_solve__by_sums_stays_where_all_memberships_are_equal_but_not_where_they_are_perturbed():
-    labels, truth = planted(noise=0.1)
-    stuck = solve_all(labels, 3, from_memberships(np.full((60, 3), 1 / 3)))
-    np.testing.assert_allclose(stuck.memberships, 1 / 3, atol=1e-6)
-    found = solve_all(labels, 3, from_memberships(perturbed_uniform(60, 3, 0)), tol=1e-7)
-    assert adjusted_rand(truth, found.memberships.argmax(axis=1)) == 1
 
 
 @pytest.mark.parametrize("divergence", ["l2", "kl"])
@@ -328,18 +237,6 @@ def test_fit__of_the_heap_converges_unless_the_paper_s_cap_is_asked_for(divergen
     assert model.objective_ < paper.objective_
 
 
-@pytest.mark.parametrize("divergence", ["l2", "kl"])
-@pytest.mark.filterwarnings("ignore::bigcons.errors.UndersegmentationWarning")
-def test_fit__of_clean_partitions_is_exact(divergence):
-    truth = np.repeat([0, 1, 2], [3, 5, 7])
-    labels = np.tile(truth[:, None], 4)
-    for n_clusters in (3, 8):
-        model = PCC(n_clusters, pairs="dense", divergence=divergence, random_state=0).fit(labels)
-        assert adjusted_rand(truth, model.labels_) == 1
-        np.testing.assert_allclose(model.memberships_.sum(axis=1), 1, atol=1e-6)
-        assert model.objective_ == pytest.approx(0, abs=1e-4)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_fit__solvers_agree_on_small_problems(seed):
     labels, _ = planted(n_objects=50, seed=seed)
@@ -355,12 +252,6 @@ def test_fit__solvers_agree_on_small_problems(seed):
     np.testing.assert_array_equal(models[1].memberships_, models[2].memberships_)
 
 
-def test_fit__of_kl_agrees_with_l2_on_the_labels():
-    labels, truth = planted(noise=0.1)
-    model = PCC(3, divergence="kl", pairs="dense", random_state=0).fit(labels)
-    assert adjusted_rand(truth, model.labels_) == 1
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("pairs", "divergence"), [("all", "l2"), ("dense", "kl")])
 def test_fit__recovers_simulated_soft_partitions(pairs, divergence):
@@ -374,47 +265,7 @@ def test_fit__recovers_simulated_soft_partitions(pairs, divergence):
 # Divergences
 
 
-@pytest.mark.slow
-def test_fit__of_a_nonconvex_divergence_never_raises_the_objective():
-    labels, truth = planted(n_objects=40, noise=0.1)
-    bent = Divergence(lambda x: x**2.5, second_derivative=lambda x: 3.75 * x**0.5, name="bent")
-    with pytest.raises(InvalidInputError, match="'bent' is not double-convex") as refusal:
-        PCC(3, divergence=bent, pairs="dense").fit(labels)
-    assert "\n" not in str(refusal.value)
-    allowed = Divergence(bent.phi, second_derivative=bent.second_derivative, allow_nonconvex=True)
-    model = quiet(PCC(3, divergence=allowed, pairs="dense", random_state=0), labels)
-    objective = np.array(model.history_["objective"])
-    assert (np.diff(objective) <= 1e-9 * objective[0]).all()
-    assert adjusted_rand(truth, model.labels_) == 1
-
-
-@pytest.mark.slow
-def test_fit__of_a_generator_without_derivatives_equals_its_family():
-    labels, _ = planted()
-    square = quiet(PCC(3, divergence=Divergence(lambda x: x * x), pairs="dense", random_state=0), labels)
-    expected = PCC(3, pairs="dense", random_state=0).fit(labels)
-    assert square.objective_ == pytest.approx(2 * expected.objective_, rel=1e-4)
-    assert adjusted_rand(expected.labels_, square.labels_) == 1
-
-
 # Starts
-
-
-def test_solve__from_its_own_result_is_done_in_one_pass():
-    labels, _ = planted()
-    first = PCC(3, random_state=0, tol=1e-6).fit(labels).memberships_
-    again = solve_all(labels, 3, from_memberships(first))
-    assert (again.n_passes, again.settled) == (1, True)
-    np.testing.assert_allclose(again.memberships, first, atol=1e-6)
-
-
-@pytest.mark.parametrize("divergence", ["l2", "kl"])
-def test_solve__of_listed_pairs_from_its_own_result_stays_there(divergence):
-    labels, _ = planted()
-    table = sample(labels, share=0.5, random_state=0)
-    first = PCC(3, pairs=table, divergence=divergence, tol=1e-5, random_state=0).fit(labels)
-    again = solve_listed(table, 3, first.memberships_, divergence)
-    assert again.objective == pytest.approx(first.objective_, rel=1e-6)
 
 
 def test_solve__of_kl_from_wrong_clusters_leaves_them():
@@ -427,12 +278,6 @@ def test_solve__of_kl_from_wrong_clusters_leaves_them():
     ):
         assert np.isfinite(found.objective)
         assert adjusted_rand(truth, found.memberships.argmax(axis=1)) == 1
-
-
-def test_fit__more_starts_are_never_worse():
-    labels, _ = planted(noise=0.5, n_objects=40)
-    few, many = (quiet(PCC(5, random_state=0, n_init=n), labels) for n in (1, 6))
-    assert many.objective_ <= few.objective_ + 1e-5 * abs(few.objective_)
 
 
 # What must not matter
@@ -476,26 +321,6 @@ def test_fit__solves_groups_that_no_partition_labels_together_each_by_itself():
 # Objects that are known little
 
 
-@pytest.mark.parametrize("pairs", ["all", "dense"])
-def test_fit__leaves_unlabeled_objects_out_and_says_so(pairs):
-    labels, _ = planted()
-    labels[[3, 17]] = -1
-    with pytest.warns(UnlabeledObjectsWarning, match="2 of 60 objects have no label"):
-        model = PCC(4, pairs=pairs, random_state=0).fit(labels)
-    assert np.flatnonzero(model.labels_ < 0).tolist() == [3, 17]
-    np.testing.assert_array_equal(model.memberships_[[3, 17]], np.float32(0.25))
-    rest = np.delete(labels, [3, 17], axis=0)
-    assert model.objective_ == pytest.approx(
-        pcc_objective(rest, np.delete(model.memberships_, [3, 17], axis=0), constant=pairs == "dense"),
-        rel=1e-5,
-    )
-
-
-def test_fit__refuses_an_ensemble_in_which_a_partition_labels_nobody():
-    with pytest.raises(InvalidInputError):
-        PCC(2).fit(np.full((5, 3), -1))
-
-
 def test_fit__labels_objects_that_no_sampled_pair_holds(tmp_path):
     labels, _ = planted(n_objects=200, noise=0.1)
     table = sample(labels, share=0.02, random_state=0)
@@ -511,35 +336,6 @@ def test_fit__labels_objects_that_no_sampled_pair_holds(tmp_path):
         gradient = A @ model.memberships_[i] - b
         support = model.memberships_[i] > 0
         assert gradient[support].max() - gradient.min() <= 1e-4 * np.abs(A).max()
-
-
-@pytest.mark.parametrize("pairs", ["all", "dense"])
-def test_fit__of_an_object_alone_in_its_partitions(pairs):
-    labels, _ = planted(n_objects=20, n_partitions=6)
-    lonely = np.full((20, 2), -1)
-    lonely[7] = 0
-    labels[7] = -1
-    model = PCC(3, pairs=pairs, random_state=0).fit(np.hstack([labels, lonely]))
-    assert np.isfinite(model.memberships_).all()
-    np.testing.assert_allclose(model.memberships_.sum(axis=1), 1, atol=1e-6)
-    assert model.labels_[7] >= 0
-
-
-@pytest.mark.parametrize("pairs", ["all", "dense"])
-def test_fit__of_one_cluster_puts_everything_in_it(pairs):
-    labels, _ = planted(n_objects=10)
-    model = PCC(1, pairs=pairs, random_state=0).fit(labels)
-    assert model.memberships_.tolist() == [[1.0]] * 10
-    assert model.labels_.tolist() == [0] * 10
-    assert model.objective_ == pytest.approx(
-        pcc_objective(labels, model.memberships_, constant=pairs == "dense"), rel=1e-6
-    )
-
-
-@pytest.mark.parametrize("pairs", ["all", "dense"])
-def test_fit__of_a_single_object(pairs):
-    model = PCC(1, pairs=pairs, random_state=0).fit(np.array([[0, 1, 0]]))
-    assert model.labels_.tolist() == [0]
 
 
 # Refusals
@@ -602,27 +398,6 @@ def test_fit__reads_pairs_from_a_store(tmp_path):
         quiet(PCC(3, pairs=pairs, random_state=0), labels) for pairs in (table, str(tmp_path / "pairs.zarr"))
     )
     np.testing.assert_array_equal(first.memberships_, second.memberships_)
-
-
-def test_fit__of_listed_pairs_is_stored_as_it_is(tmp_path):
-    labels, _ = planted()
-    expected = PCC(3, pairs="dense", random_state=0).fit(labels)
-    PCC(3, pairs="dense", random_state=0, out=tmp_path / "consensus.zarr").fit(labels)
-    found = Consensus.open(tmp_path / "consensus.zarr")
-    np.testing.assert_array_equal(found.memberships, expected.memberships_)
-    np.testing.assert_array_equal(found.labels, expected.labels_)
-    assert found.history["steps"] == expected.history_["steps"]
-
-
-@pytest.mark.parametrize("pairs", [True, None, [1], float("nan"), 0.0, 1.5, -0.1])
-def test_fit__refuses_pairs_of_a_wrong_kind_in_one_line(pairs: object) -> None:
-    with pytest.raises(InvalidInputError, match=r"use 'all', 'dense', a share"):
-        PCC(2, pairs=pairs).fit([[0, 1], [0, 0], [1, 1]])
-
-
-def test_fit__refuses_a_generator_that_is_not_finite_at_the_edges() -> None:
-    with pytest.raises(InvalidInputError, match="not finite for shares of 0 or 1"):
-        PCC(2, pairs="dense", divergence=Divergence(lambda x: x * np.log(x))).fit([[0, 1], [0, 0], [1, 1]])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 
 from bigcons import PCC, Consensus, Ensemble, LabelKMeans
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import InvalidInputError
 from bigcons.metrics import matching_accuracy, reliability, trust
 
 pytestmark = pytest.mark.filterwarnings("ignore::bigcons.errors.DissentWarning")  # as is planted
@@ -59,18 +58,6 @@ def test_trust__is_calibrated_where_memberships_are_not(planted, model):
     by_trust = reliability(planted[1], model, model.trust_.confidence)
     by_memberships = reliability(planted[1], model, model.memberships_.max(axis=1))
     assert by_trust.error < 0.03 < by_memberships.error
-
-
-@pytest.mark.parametrize("shape", [(1600,), (1600, 3), (1599, 4)])
-def test_trust__refuses_memberships_of_other_objects_or_clusters(planted, model, shape):
-    with pytest.raises(InvalidInputError, match="memberships has shape"):
-        trust(planted[0], model, memberships=np.ones(shape))
-
-
-def test_trust__gives_random_partitions_no_weight(model):
-    weight = np.array(model.trust_.partitions["weight"])
-    is_random = np.arange(32) % 4 == 0
-    assert weight[is_random].max() < 0.05 < weight[~is_random].min()
 
 
 def test_trust__of_other_methods_is_computed_when_asked(planted):

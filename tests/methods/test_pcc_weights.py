@@ -10,25 +10,14 @@ from hypothesis import strategies as st
 
 from bigcons import PCC, Ensemble
 from bigcons.coassociation.factorized import Weights, add_sums, agreement_sums
-from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConsensusWarning, ConvergenceWarning, InvalidInputError, UnlabeledObjectsWarning
-from bigcons.execution.engine import ThreadsEngine
 from bigcons.methods.pcc.all_pairs import (
-    add_changes,
-    add_step_sums,
-    apply_part,
-    dirichlet,
     entropy_weights,
-    line_search,
-    measure_block,
-    objective_change,
     update_block,
 )
 from bigcons.metrics import adjusted_rand, pcc_objective
 from tests.naive import pcc as naive
 from tests.naive import simplex as naive_simplex
-from tests.support.pcc import given as from_memberships
-from tests.support.pcc import solve_all
 from tests.support.strategies import label_matrices
 
 CLOSE = {"rel": 1e-9, "abs": 1e-9}
@@ -135,54 +124,6 @@ def test_update_block__of_one_object_finds_its_weighted_minimum(problem):
         assert found == pytest.approx(best, **ROUNDED)
 
 
-@given(problems(), st.integers(1, 4))
-def test_passes__of_many_blocks_count_weights_everywhere(problem, rows):
-    labels, offsets, Y, weights = problem
-    counted = Weights.of(weights, offsets)
-    state = agreement_sums(labels, offsets, Y, counted)
-    updated, change, along = np.empty_like(Y), None, None
-    for start in range(0, len(labels), rows):
-        block = slice(start, start + rows)
-        part, updated[block] = update_block(state, offsets, MOVE_ALL, 1.0, labels[block], Y[block])
-        change = part if change is None else add_changes(change, part)
-    for start in range(0, len(labels), rows):
-        block = slice(start, start + rows)
-        part = measure_block(state, offsets, labels[block], Y[block], updated[block])
-        along = part if along is None else add_step_sums(along, part)
-    pairs = naive.all_pairs(labels, weights)
-
-    def gain(step):
-        there = Y + step * (updated.astype(np.float64) - Y)
-        return naive.objective(pairs, there) - naive.objective(pairs, Y.astype(np.float64))
-
-    scale = 1e-9 * (1 + naive.objective(pairs, Y.astype(np.float64)))
-    length, found = line_search(state, change.sums, along)
-    assert objective_change(state, change.sums) == pytest.approx(gain(1.0), rel=1e-9, abs=scale)
-    assert found == pytest.approx(gain(length), rel=1e-6, abs=scale)
-    left_out = naive.constant(pairs)
-    there = Y + 0.5 * (updated.astype(np.float64) - Y)
-    assert apply_part(state, change.sums, along, 0.5).objective == pytest.approx(
-        naive.objective(pairs, there) - left_out, **CLOSE
-    )
-
-
-@given(problems())
-def test_update_block__gives_new_objects_their_best_weighted_membership(problem):
-    labels, offsets, Y, weights = problem
-    counted = Weights.of(weights, offsets)
-    known = agreement_sums(labels[1:], offsets, np.ascontiguousarray(Y[1:]), counted)
-    _, placed = update_block(known, offsets, 0.0, 1.0, labels[:1])
-    whole = add_sums(agreement_sums(labels[:1], offsets, placed, counted), known)
-    assert whole.objective == pytest.approx(
-        pcc_objective(labels, np.concatenate([placed, Y[1:]]), weights=weights, constant=False), **CLOSE
-    )
-    A, b = naive.local_problem(naive.all_pairs(labels, weights), Y.astype(np.float64), 0)
-    best = naive_simplex.objective(A, b, naive_simplex.minimize(A, b))
-    if (labels[0] >= 0).any():
-        found = naive_simplex.objective(A, b, placed[0].astype(np.float64))
-        assert found == pytest.approx(best, **ROUNDED)
-
-
 # Whole solves
 
 
@@ -227,71 +168,6 @@ def test_fit__by_ones_has_the_bits_of_no_weights():
     assert plain.weights_.tolist() == ones.weights_.tolist() == [1.0] * labels.shape[1]
 
 
-def test_fit__does_not_depend_on_the_scale_of_the_weights():
-    labels, _ = planted()
-    weights = np.random.default_rng(0).uniform(0.5, 2.0, labels.shape[1])
-    model, scaled = (quiet(PCC(3, weights=c * weights, random_state=0), labels) for c in (1.0, 2.0**-40))
-    np.testing.assert_array_equal(scaled.memberships_, model.memberships_)
-    assert scaled.gap_ == pytest.approx(model.gap_, rel=1e-12)
-    assert scaled.objective_ == pytest.approx(2.0**-40 * model.objective_, rel=1e-12)
-
-
-def test_fit__reports_the_weighted_gap_and_objective_of_what_it_returns(tmp_path):
-    labels, _ = planted()
-    ensemble = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=64)
-    model = PCC(3, weights="entropy", max_iter=500, random_state=0).fit(ensemble)
-    counted = Weights.of(model.weights_, ensemble.offsets)
-    from_afar = solve_all(ensemble, 3, from_memberships(dirichlet(300, 3, 0), counted), max_passes=500)
-    objective = np.array(from_afar.history["objective"])
-    assert (np.diff(objective) <= 1e-7 * np.abs(objective[0])).all()
-    expected = pcc_objective(labels, model.memberships_, weights=model.weights_, constant=False)
-    assert model.objective_ == pytest.approx(expected, rel=1e-6)
-    pairs = naive.all_pairs(labels, model.weights_)
-    gap = naive.kkt_gaps(pairs, model.memberships_.astype(np.float64)).max()
-    assert model.gap_ == pytest.approx(gap / naive.mean_weight(pairs, len(labels)), abs=2e-5)
-
-
-@pytest.mark.parametrize("weights", ["entropy", "given"])
-def test_fit__with_weights_resumed_on_threads_has_the_bits_of_serial(tmp_path, weights, monkeypatch):
-    labels, _ = planted(n_objects=2500)
-    if weights == "given":
-        weights = np.random.default_rng(0).uniform(0.2, 2.0, labels.shape[1])
-    ensemble = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=256)
-
-    def fit(**others):
-        asked = {"n_clusters": 4, "weights": weights, "random_state": 3, "max_iter": 6, "tol": 0.0}
-        return quiet(PCC(**{**asked, **others}), ensemble)
-
-    expected = fit(client="serial")
-    out = tmp_path / "c.zarr"
-    with monkeypatch.context() as patch:
-        patch.setattr("bigcons.storage.checkpoint.FileBlocks.write", _stopping_at(25))
-        with pytest.raises(KeyboardInterrupt):
-            fit(out=out)
-    with pytest.raises(InvalidInputError, match=r"weights=.*, not array"):
-        fit(out=out, weights=np.arange(1.0, labels.shape[1] + 1))
-    resumed = fit(client=ThreadsEngine(3), out=out)
-    np.testing.assert_array_equal(resumed.memberships_, expected.memberships_)
-    np.testing.assert_array_equal(resumed.weights_, expected.weights_)
-    assert resumed.history_["objective"] == expected.history_["objective"]
-    np.testing.assert_array_equal(resumed.predict(labels[:99]), expected.predict(labels[:99]))
-
-
-def _stopping_at(number):
-    """Return a way to write blocks that is interrupted at a certain write."""
-    from bigcons.storage.checkpoint import FileBlocks
-
-    write, calls = FileBlocks.write, [0]
-
-    def stopping(*arguments):
-        calls[0] += 1
-        if calls[0] == number:
-            raise KeyboardInterrupt
-        write(*arguments)
-
-    return stopping
-
-
 def test_predict__weighs_the_labels_of_new_objects():
     labels, truth = planted(n_objects=600)
     weights = np.repeat([1.0, 1e-6], [8, 16])
@@ -313,21 +189,6 @@ def test_entropy_weights__are_the_entropies_of_the_labels():
     found = entropy_weights(labels, offsets).partitions
     expected = np.array([scipy.stats.entropy(np.unique(c[c >= 0], return_counts=True)[1]) for c in labels.T])
     np.testing.assert_allclose(found, expected / expected.mean(), rtol=1e-9)
-
-
-def test_entropy_weights__of_partitions_that_tell_nothing_are_small_but_not_zero():
-    labels = np.column_stack([np.arange(40) % 2, np.zeros(40, int), np.full(40, -1)])
-    weights = entropy_weights(labels, np.array([0, 2, 3, 3])).partitions
-    assert 0 < weights[1] == weights[2] < 1e-2 < 1 < weights[0]
-    assert entropy_weights(labels[:, 1:], np.array([0, 1, 1])).partitions.tolist() == [1.0, 1.0]
-
-
-@pytest.mark.parametrize("missing", [0.0, 0.5])
-def test_fit__by_what_partitions_tell_finds_more_of_planted_classes(missing):
-    ensemble, truth = planted_ensemble(4000, 100, missing=missing, random_state=0)
-    asked = {"n_clusters": 6, "n_init": 4, "max_iter": 20, "random_state": 0}
-    plain, weighted = (quiet(PCC(**asked, weights=w), ensemble) for w in (None, "entropy"))
-    assert adjusted_rand(truth, weighted.labels_) > adjusted_rand(truth, plain.labels_) + 0.003
 
 
 # Refusals

@@ -170,22 +170,6 @@ def test_methods_of_labels__refuse_memberships_in_one_line(planted, name):
     assert "harden" in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [
-        ("cspa", {"partitioner": "metis"}),
-        ("hbgf", {"partitioner": "metis"}),
-        ("hgpa", {"objective": "km1"}),
-        ("mcla", {"union": "observed"}),
-    ],
-)
-def test_variants_of_labels__refuse_memberships_in_one_line(planted, name, parameters):
-    ensemble = Ensemble.from_memberships(blurred(planted[1], 0.3, 2))
-    with pytest.raises(InvalidInputError) as refusal:
-        METHODS[name](K, random_state=0, **parameters).fit(ensemble)
-    assert "\n" not in str(refusal.value)
-
-
 def test_page_of_methods__names_those_that_take_memberships():
     page = (Path(__file__).parents[2] / "docs/methods.md").read_text(encoding="utf-8")
     stated = re.search(r"\n(`tree`[^.;]*?) work on the\s+memberships", page)

@@ -82,14 +82,6 @@ def test_weights__of_zero_leave_a_partition_out(labels, name):
 
 
 @pytest.mark.parametrize("name", WEIGHTED)
-def test_weights__of_one_change_nothing(labels, name):
-    plain = METHODS[name](K, random_state=0).fit(labels)
-    model = METHODS[name](K, weights=np.ones(8), random_state=0).fit(labels)
-    np.testing.assert_array_equal(model.labels_, plain.labels_)
-    assert model.objective_ == plain.objective_
-
-
-@pytest.mark.parametrize("name", WEIGHTED)
 def test_weights__of_zero_do_not_label_an_object(labels, name):
     labels = labels.copy()
     labels[7, :7] = -1

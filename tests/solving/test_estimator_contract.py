@@ -147,13 +147,6 @@ def test_fit__sets_results_of_the_stated_shapes_and_types(method, fitted):
     assert len({len(values) for values in fitted.history_.values()}) == 1
 
 
-def test_fit_predict__returns_the_labels(method, labels, fitted):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        found = method(n_clusters=K, random_state=0).fit_predict(labels)
-    np.testing.assert_array_equal(found, fitted.labels_)
-
-
 def test_params__survive_clone_and_set(method, labels, fitted):
     params = method(n_clusters=K, random_state=7).get_params()
     assert {"n_clusters", "random_state", "out", "client"} <= set(params)
@@ -163,13 +156,6 @@ def test_params__survive_clone_and_set(method, labels, fitted):
     assert not hasattr(copied, "labels_")
     assert copied.set_params(n_clusters=2) is copied
     assert fit(copied, np.minimum(labels, 1)).labels_.max() <= 1
-
-
-def test_fit__again_forgets_the_first_fit(method, labels, fitted):
-    model = method(n_clusters=K, random_state=0)
-    fit(model, labels[:, :6])
-    assert fit(model, labels) is model
-    assert_same_fit(model, fitted)
 
 
 def test_fit__repeats_the_result_and_does_not_change_parameters_or_labels(method, labels, fitted):
@@ -301,12 +287,6 @@ def test_out__that_exists_is_refused_before_any_work(method, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["consensus.zarr"]
 
 
-def test_out__of_a_refused_fit_leaves_nothing_behind(method, labels, tmp_path):
-    with pytest.raises(InvalidInputError):
-        method(n_clusters=51, out=tmp_path / "consensus.zarr").fit(labels)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("n_clusters", "message"),
     [
@@ -354,15 +334,6 @@ def test_fit__refuses_a_bad_seed_and_client(method, labels):
         method(n_clusters=K, random_state=-1).fit(labels)
     with pytest.raises(InvalidInputError, match="client='everyone' is unknown"):
         method(n_clusters=K, client="everyone").fit(labels)
-
-
-def test_repr__names_the_method_before_and_after_the_fit(method, fitted):
-    model = method(n_clusters=K, random_state=0)
-    assert method.cls.__name__ in repr(model)
-    assert method.cls.__name__ in model._repr_html_()
-    shown = fitted._repr_mimebundle_()["text/html"]  # what Jupyter asks for first
-    assert "objective" in shown
-    assert f"<td>{np.bincount(fitted.labels_[fitted.labels_ >= 0])[0]}</td>" in shown
 
 
 @pytest.fixture(scope="module")

@@ -118,7 +118,3 @@ def test_weights__of_two_are_partitions_given_twice(solve, data):
     found = fit(solve, *data, weights=TWICE)
     expected = fit(solve, np.repeat(labels, TWICE, axis=1), features)
     assert adjusted_rand(found.labels_, expected.labels_) == 1.0
-
-
-def test_dependence__is_told_of_solves_there_are():
-    assert DEPENDS.keys() <= SOLVES.keys()

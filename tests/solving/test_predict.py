@@ -81,18 +81,6 @@ def test_predict__unseen_labels_are_missing_labels(model: PCC, halves: tuple[np.
     np.testing.assert_array_equal(labels, model.predict(without))
 
 
-@pytest.mark.parametrize("text", [False, True])
-def test_predict__of_one_object_is_that_of_many(halves: tuple[np.ndarray, ...], text: bool) -> None:
-    """An object that some partitions did not see may come alone."""
-    old, new = (
-        np.where(labels < 0, None, np.char.add("c", labels.astype(str)).astype(object)) if text else labels
-        for labels in halves[:2]
-    )
-    model = PCC(6, random_state=0).fit(old)
-    together = model.predict(new[:20])
-    np.testing.assert_array_equal([model.predict(new[i : i + 1])[0] for i in range(20)], together)
-
-
 def test_predict__refuses_partitions_in_another_order(halves: tuple[np.ndarray, ...]) -> None:
     old, new, _ = halves
     model = IVC(6, random_state=0).fit(pd.DataFrame(old).add_prefix("run"))
@@ -103,13 +91,6 @@ def test_predict__refuses_partitions_in_another_order(halves: tuple[np.ndarray, 
     numbered = pd.DataFrame(new).add_prefix("p")
     with pytest.raises(InvalidInputError, match=r"'p39' where 'p0' was fitted"):
         IVC(6, random_state=0).fit(old).predict(numbered.iloc[:, ::-1])
-
-
-def test_predict__objects_without_labels_get_minus_one(model: PCC, halves: tuple[np.ndarray, ...]) -> None:
-    new = halves[1].copy()
-    new[5] = -1
-    assert model.predict(new)[5] == -1
-    np.testing.assert_allclose(model.predict_proba(new)[5], 1 / 6)
 
 
 def test_predict__store_to_store(model: PCC, halves: tuple[np.ndarray, ...], tmp_path) -> None:  # type: ignore[no-untyped-def]
@@ -131,11 +112,6 @@ def test_predict__of_a_method_without_memberships_stores_labels_alone(
     assert labels[5] == -1
     assert not Consensus.open(tmp_path / "placed.zarr").has_memberships
     assert not hasattr(model, "predict_proba")
-
-
-def test_predict__another_number_of_partitions_is_refused(model: PCC, halves: tuple[np.ndarray, ...]) -> None:
-    with pytest.raises(InvalidInputError, match="n_partitions=39 but 40 were fitted"):
-        model.predict(halves[1][:, :39])
 
 
 # Methods that label objects by a table of base clusters
@@ -171,15 +147,6 @@ def test_predict__of_unseen_objects_finds_the_planted_classes(
     with pytest.warns(SuspiciousLabelsWarning, match="did not occur in fit"):
         labels = model.predict(strange)
     np.testing.assert_array_equal(labels, model.predict(without))
-
-
-def test_predict__of_a_balanced_cut_is_refused() -> None:
-    pytest.importorskip("pymetis")
-    labels = planted_ensemble(60, 8, random_state=1)[0].read(0, 60)
-    model = METHODS["cspa"](3, partitioner="metis", random_state=0).fit(labels)
-    with pytest.raises(InvalidInputError) as refusal:
-        model.predict(labels)
-    assert refusal.value.parameter == "partitioner"
 
 
 def test_page_of_methods__names_those_that_do_not_predict() -> None:

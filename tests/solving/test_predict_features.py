@@ -163,26 +163,6 @@ def test_fit__of_a_finished_store_predicts_as_before(table, ensemble, tmp_path):
         found.predict_features(table)
 
 
-def test_take_placing__refuses_arrays_of_other_shapes(ensemble, tmp_path):
-    model = bc.ConsensusTree(3, random_state=0).fit(ensemble)
-    parts = model._placing_parts()
-    for wrong in ({"rates": parts["rates"][1:]}, {"prior": np.zeros(2)}, {"temperature": np.ones(1, "f4")}):
-        with pytest.raises(ValueError, match="shapes"):
-            bc.ConsensusTree()._restore_placing({**parts, **wrong}, ensemble, 3)
-
-
-def test_take_placing__leaves_objects_of_partitions_without_weight_unlabeled(ensemble, tmp_path):
-    weights = np.r_[0.0, np.ones(11)]
-    fitted = bc.ConsensusTree(3, weights=weights, random_state=0).fit(ensemble, out=tmp_path / "c.zarr")
-    stored = bc.ConsensusTree()
-    stored.take_placing(bc.Consensus.open(tmp_path / "c.zarr"), ensemble)
-    rows = ensemble.read(0, 2).astype(int)
-    rows[0, 1:] = -1  # only the first partition, which counts for nothing, labels this object
-    for model in (fitted, stored):
-        place = model._place_task(model._recoding.tables(ensemble))
-        assert (place(rows)[0] >= 0).tolist() == [False, True]
-
-
 @pytest.mark.parametrize(
     ("name", "options"),
     [

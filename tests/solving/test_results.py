@@ -130,21 +130,6 @@ def test_fit__numbers_surplus_clusters_last_and_predicts_the_same_numbers(name, 
         np.testing.assert_array_equal(found.memberships, model.predict_proba(ensemble.read(0, 100)))
 
 
-def test_data_frame__of_a_fitted_model_has_its_results_by_id(tmp_path):
-    ensemble, _ = planted_ensemble(80, 12, random_state=0)
-    frame = ensemble.to_pandas().set_axis([f"o{i}" for i in range(80)])
-    held = METHODS["tree"](3, random_state=0).fit(frame, id="index")
-    written = METHODS["tree"](3, random_state=0).fit(frame, id="index", out=tmp_path / "c.zarr")
-    for model in (held, written):
-        found = model.to_pandas(memberships=True)
-        assert found.index.tolist() == [f"o{i}" for i in range(80)]
-        assert list(found) == ["label", *TRUST, "cluster_0", "cluster_1", "cluster_2"]
-        np.testing.assert_array_equal(found["label"], held.labels_)
-        np.testing.assert_array_equal(found["confidence"], held.trust_.confidence)
-        np.testing.assert_array_equal(found.iloc[:, -3:], held.memberships_)
-    assert list(METHODS["best"](3).fit(ensemble).to_pandas()) == ["label"]
-
-
 @pytest.mark.parametrize(
     ("ids", "id", "columns", "index_name"),
     [

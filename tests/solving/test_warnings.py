@@ -114,15 +114,6 @@ def test_surplus_clusters__are_told_and_the_number_named_is_that_of_the_classes(
     assert (better.n_clusters_, better.n_tiny_clusters_) == (3, 0)
 
 
-def test_surplus_clusters__of_a_dendrogram_are_outliers(three_classes):
-    labels = three_classes[0].read(0, 1500)
-    model, found = said(METHODS["eac-average"](12), labels)
-    surplus = int((np.bincount(model.labels_, minlength=12) < 12.5).sum())
-    assert found.keys() == {SurplusClustersWarning}
-    assert f"{surplus} of 12 clusters" in found[SurplusClustersWarning]
-    assert "a larger n_clusters" in found[SurplusClustersWarning]
-
-
 @pytest.mark.parametrize("name", ["pcc", "qmi", "bce"])
 def test_partitions_that_agree_with_nobody__are_told(name):
     ensemble, _ = planted_ensemble(600, 20, random_state=2)
@@ -133,14 +124,6 @@ def test_partitions_that_agree_with_nobody__are_told(name):
     assert found.keys() == {DissentWarning}
     assert found[DissentWarning].startswith("2 of 20 partitions agree with no other (")
     assert said(METHODS[name](6, random_state=0, **few), np.delete(labels, [4, 11], axis=1))[1] == {}
-
-
-def test_partitions_that_agree_with_nobody__are_not_told_where_they_do_not_count():
-    ensemble, _ = planted_ensemble(600, 20, random_state=2)
-    labels = np.asarray(ensemble.read(0, 600)).copy()
-    labels[:, 4] = np.random.default_rng(0).integers(6, size=600)
-    weights = (np.arange(20) != 4).astype(float)
-    assert said(PCC(6, max_iter=3, weights=weights, random_state=0), labels)[1] == {}
 
 
 def test_agreements__are_squares_of_tschuprow_that_chance_does_not_raise():
