@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidInputError, MissingDependencyError
-from bigcons.execution.engine import SerialEngine, beside_processes, one_thread
+from bigcons.execution.engine import beside_processes, one_thread
 from bigcons.generate.pipeline import check_range
 from bigcons.generate.scaling import measure
 from bigcons.generate.training import quiet_scikit_learn
@@ -104,7 +104,7 @@ def diverse(
     low, high = check_range(n_clusters)
     names = _check_algorithms(algorithms)
     check_flag("standardize", standardize)
-    budget = beside_processes(memory, SerialEngine(), PROCESS_BYTES)
+    budget = beside_processes(memory, PROCESS_BYTES)
     seed, numbers = resolve_seed(random_state), range(low, high + 1)
     data = open_features(features, id=id, columns=columns, drop=drop, log=log)
     if high >= data.n_objects:

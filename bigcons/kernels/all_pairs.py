@@ -20,7 +20,8 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from bigcons.kernels._jit import empty, flat, jit, leaf, zeros
+from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._vector import empty, flat, zeros
 from bigcons.kernels.cluster_tables import (
     add_to_rows,
     end_of_slice,

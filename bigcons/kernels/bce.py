@@ -26,16 +26,19 @@ import math
 
 import numpy as np
 
-from bigcons.kernels._jit import empty, flat, jit, leaf, zeros
+from bigcons.kernels._jit import jit, leaf
 from bigcons.kernels._vector import (
     WIDTH,
     add_products8,
     add_times8,
+    empty,
+    flat,
     load8,
     power_of_two,
     store8,
     sum8,
     zero8,
+    zeros,
 )
 from bigcons.kernels.cluster_tables import end_of_slice, find_rows, padded_leaf, rows_together
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.kernels._jit import empty, flat, jit, leaf, zeros
-from bigcons.kernels._vector import WIDTH, add8, add_times8, load8, store8, zero8
+from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._vector import WIDTH, add8, add_times8, empty, flat, load8, store8, zero8, zeros
 
 # Entries of a table that stay in a second-level cache while all objects of a block visit them.
 CACHED_ENTRIES = 1 << 15

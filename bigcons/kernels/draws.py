@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import empty, jit, leaf
+from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._vector import empty
 
 # numba promotes mixed signed and unsigned integers to float, so all parts are unsigned.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import empty, jit, leaf
+from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._vector import empty
 from bigcons.kernels.draws import uniform
 
 

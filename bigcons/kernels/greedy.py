@@ -14,7 +14,8 @@ import math
 
 import numpy as np
 
-from bigcons.kernels._jit import empty, jit, leaf
+from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._vector import empty
 from bigcons.kernels.draws import uniform
 
 

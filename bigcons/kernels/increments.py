@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import jit, leaf, zeros
+from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._vector import zeros
 
 
 @jit

@@ -16,7 +16,8 @@ import math
 
 import numpy as np
 
-from bigcons.kernels._jit import empty, flat, jit, leaf
+from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._vector import empty, flat
 from bigcons.kernels.cluster_tables import add_rows, find_rows
 
 # Shares of the moves of a pass that are tried: all, a half, a quarter, an eighth.

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import empty, jit, leaf, zeros
+from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._vector import empty, zeros
 from bigcons.kernels.label_rows import compare_rows
 
 

@@ -14,8 +14,8 @@ import math
 
 import numpy as np
 
-from bigcons.kernels._jit import empty, jit, leaf, zeros
-from bigcons.kernels._vector import WIDTH, add_times8, choose8, fill8, load8, store8, zero8
+from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._vector import WIDTH, add_times8, choose8, empty, fill8, load8, store8, zero8, zeros
 from bigcons.kernels.cluster_tables import padded_leaf
 from bigcons.layout import MISSING
 

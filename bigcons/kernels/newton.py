@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigcons.kernels._jit import empty, jit, leaf
+from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._vector import empty
 from bigcons.kernels.simplex import minimize_on_simplex
 
 

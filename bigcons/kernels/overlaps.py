@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.kernels._jit import empty, flat, jit, leaf, zeros
-from bigcons.kernels._vector import count_bits
+from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._vector import count_bits, empty, flat, zeros
 from bigcons.kernels.cluster_tables import add_to_rows, find_rows, sum_rows
 from bigcons.kernels.soft import list_memberships
 

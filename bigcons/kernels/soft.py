@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigcons.kernels._jit import empty, jit, leaf
+from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._vector import empty
 
 
 @jit

@@ -10,7 +10,8 @@ import math
 
 import numpy as np
 
-from bigcons.kernels._jit import empty, flat, jit, leaf, zeros
+from bigcons.kernels._jit import jit, leaf
+from bigcons.kernels._vector import empty, flat, zeros
 from bigcons.kernels.cluster_tables import add_rows, end_of_slice, find_rows, rows_together
 
 AVERAGE, DISTINCT = 0, 1

@@ -1,0 +1,191 @@
+"""Compiled kernels on disk: found by another process, never mistaken, harmless if damaged; vectors."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bigcons.kernels._jit import _stable_name, jit, leaf
+from bigcons.kernels._vector import (
+    add8,
+    add_products8,
+    add_times8,
+    choose8,
+    count_bits,
+    empty,
+    fill8,
+    flat,
+    load8,
+    power_of_two,
+    store8,
+    sum8,
+    zero8,
+    zeros,
+)
+from bigcons.kernels.divergences import bregman_functions
+
+CALL = """
+import sys
+import numpy as np
+from bigcons.kernels import _jit, divergences, label_rows, pair_descent
+if len(sys.argv) > 2:
+    _jit._sources = lambda: b"of an edited kernel"
+dtype = np.dtype(sys.argv[1])
+left = np.arange(12, dtype=dtype).reshape(4, 3) % 3 - 1
+right = np.ones((4, 3), dtype=dtype)
+n_agree, n_seen = np.zeros((4, 4), np.int32), np.zeros((4, 4), np.int32)
+label_rows.count_tile(left, right, n_agree, n_seen)
+expected = ((left[:, None] == right[None]) & (left[:, None] >= 0)).sum(axis=2)
+assert (n_agree == expected).all(), n_agree
+rows = np.full((2, 4), 0.5)
+csr = np.array([0, 1, 2]), np.array([1, 0], np.int32), np.full(2, 0.25, np.float32), np.ones(2, np.float32)
+others = np.empty((0, 0), np.float32)
+value = pair_descent.total_value(rows, *csr, others, divergences.exponential_value, 1.0)
+assert pair_descent.total_value(rows, *csr, others, divergences.l2_value, 0.0) == 0.0625
+print(sum(label_rows.count_tile.stats.cache_hits.values()),
+      sum(pair_descent.total_value.stats.cache_hits.values()), value.hex())
+"""
+
+
+def start(cache: Path, *arguments: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.Popen(
+        [sys.executable, "-c", CALL, *arguments], env=environment, stdout=subprocess.PIPE, text=True
+    )
+
+
+def hits(process: subprocess.Popen[str]) -> tuple[int, ...]:
+    """Return how many kernels were found: without, and with functions as arguments."""
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    return tuple(map(int, out.split()[:2]))
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that four processes filled at the same time, two signatures each twice."""
+    folder = tmp_path_factory.mktemp("jit")
+    for process in [start(folder, dtype) for dtype in ("int8", "int16", "int8", "int16")]:
+        hits(process)
+    return folder
+
+
+@pytest.mark.slow
+def test_jit__the_next_process_finds_kernels_and_those_that_take_functions(cache: Path) -> None:
+    assert hits(start(cache, "int8")) == (1, 2)
+    assert hits(start(cache, "int16")) == (1, 2)
+    assert not list(cache.rglob("*.tmp"))
+
+
+@pytest.mark.slow
+def test_jit__gives_the_same_bits_where_a_kernel_was_compiled_and_where_it_was_found(tmp_path) -> None:
+    compiled, loaded = (start(tmp_path, "int8").communicate(timeout=120)[0].split()[2] for _ in range(2))
+    assert compiled == loaded
+
+
+@pytest.mark.slow
+def test_jit__compiles_anew_after_an_edit_of_any_kernel(cache: Path) -> None:
+    assert hits(start(cache, "int8", "edited")) == (0, 0)
+    assert hits(start(cache, "int8", "edited")) == (1, 2)
+    assert hits(start(cache, "int8")) == (0, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["cut", "flipped", "exchanged", "unwritable"])
+def test_jit__damaged_or_foreign_entries_are_compiled_anew(tmp_path: Path, fault: str) -> None:
+    for dtype in ("int8", "int16"):
+        hits(start(tmp_path, dtype))
+    entries = sorted(tmp_path.rglob("*.nbc"))
+    contents = [entry.read_bytes() for entry in entries]
+    for number, entry in enumerate(entries):
+        content = contents[number]
+        if fault == "cut":
+            entry.write_bytes(content[: len(content) // 2])
+        elif fault == "flipped":
+            entry.write_bytes(content[:100] + bytes([content[100] ^ 255]) + content[101:])
+        elif fault == "exchanged":  # whole, and machine code of another kernel or of other types
+            entry.write_bytes(contents[number - 1])
+        else:
+            entry.unlink()
+            entry.mkdir()
+    assert hits(start(tmp_path, "int8")) == (0, 0)
+    assert hits(start(tmp_path, "int8")) == ((0, 0) if fault == "unwritable" else (1, 2))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="no POSIX permissions")
+def test_jit__nothing_is_loaded_from_where_others_may_write(cache: Path) -> None:
+    hits(start(cache, "int8"))
+    (folder,) = {entry.parent for entry in cache.rglob("*.nbc")}
+    assert hits(start(cache, "int8")) == (1, 2)
+    folder.chmod(0o777)
+    assert hits(start(cache, "int8")) == (0, 0)
+    folder.chmod(0o755)
+
+
+def test_jit__never_keeps_the_function_of_a_user() -> None:
+    for kernel in bregman_functions(lambda x: x * x):
+        assert _stable_name(kernel) is None
+
+
+def test_leaf__is_compiled_once_for_constants_and_numbers_and_runs_as_written_in_python() -> None:
+    @leaf
+    def add(a, b):
+        return a + b
+
+    @jit
+    def sums(n):
+        return add(n, 1), add(2, n), add(n, n)
+
+    assert sums(5) == (6, 7, 10)
+    assert len(add.signatures) == 1
+    assert add("a", "b") == "ab"
+
+
+@jit
+def use_vectors(table, factor, exponent, word, out):
+    a, b = load8(table, np.uint64(3)), load8(table, np.uint64(11))
+    store8(out, np.uint64(0), add8(a, b))
+    store8(out, np.uint64(8), add_times8(a, b, factor))
+    store8(out, np.uint64(16), add_products8(zero8(), a, b))
+    store8(out, np.uint64(24), choose8(a, b, fill8(factor), a))
+    return sum8(add_products8(a, a, b)), power_of_two(exponent), count_bits(word)
+
+
+def test_vectors__are_eight_numbers() -> None:
+    draw = np.random.default_rng(0)
+    words = [0, 1, 2**64 - 1, *draw.integers(2**63, size=5).tolist()]
+    for word, exponent in zip(words, (-1022.0, -3.0, -0.0, 0.0, 1.0, 52.0, 1000.0, 1023.0), strict=True):
+        table, factor, out = draw.normal(size=20), draw.normal(), np.zeros(32)
+        total, power, n_bits = use_vectors(table, factor, exponent, np.uint64(word), out)
+        a, b = table[3:11], table[11:19]
+        expected = np.concatenate([a + b, a + b * factor, a * b, np.where(a > b, factor, a)])
+        np.testing.assert_allclose(out, expected, rtol=1e-14, atol=1e-15)
+        assert total == pytest.approx((a + a * b).sum(), rel=1e-13)
+        assert (power, n_bits) == (2.0**exponent, word.bit_count())
+
+
+def test_arrays__are_those_of_numpy_and_the_flat_one_is_a_view() -> None:
+    @jit
+    def made(n):
+        counts, table, cube = zeros(n, np.int32), empty((n, 2), np.float64), zeros((n, 2, 3), np.bool_)
+        entries = flat(table)
+        for i in range(entries.shape[0]):
+            entries[i] = i
+        flat(cube)[6 * n - 1] = True
+        return counts, table, cube
+
+    for n in (1, 5):
+        counts, table, cube = made(n)
+        expected = np.zeros(n, np.int32), np.arange(2.0 * n).reshape(n, 2), np.zeros((n, 2, 3), bool)
+        expected[2][-1, -1, -1] = True
+        for found, wanted in zip((counts, table, cube), expected, strict=True):
+            assert found.dtype == wanted.dtype
+            np.testing.assert_array_equal(found, wanted)
+    with pytest.raises(MemoryError):
+        made(2**55)
