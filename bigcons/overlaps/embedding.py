@@ -17,7 +17,7 @@ too (Dhillon and Modha 2001), for an index of .91, as by the centers of the clas
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -219,35 +219,25 @@ def kmeans_of_unit_rows(
 ) -> tuple[RowClusters, list[float]]:
     """Return the clusters of rows of unit length, and the squared distances of every start.
 
-    The first start is from rows that are as orthogonal as possible, by QR with pivots (Damle, Minden and Ying
-    2019); where there are more clusters than columns, and in further starts, from random ones. K-means by
-    scikit-learn on eight rows for each cluster leads to spherical k-means on these and then on all rows.
-    Clusters are numbered by their first rows. O(K^2 columns) time for an iteration of a start.
+    Spherical k-means, first from rows that are as orthogonal as possible, by QR with pivots (Damle, Minden
+    and Ying 2019); where there are more clusters than columns, and in further starts, by k-means++. Clusters
+    are numbered by their first rows. O(rows K columns) time for an iteration of a start.
     """
     import scipy.linalg
-    from sklearn.cluster import KMeans
+    from sklearn.cluster import kmeans_plusplus
     from sklearn.utils import check_random_state
 
-    from bigcons.kernels.nearest import normalize_rows
-
-    step = max(len(rows) // (8 * n_clusters), 1)
-    while step > 1 and n_distinct_rows(rows[::step]) < n_clusters:
-        step //= 2
     counted = np.ones(len(rows)) if weights is None else weights
-    part, of_part = np.ascontiguousarray(rows[::step]), np.ascontiguousarray(counted[::step])
     threshold = tol * float(np.var(rows, axis=0).mean())
     stream = check_random_state(draw)
 
     def start(number: int) -> RowClusters:
-        how: dict[str, Any] = {"random_state": stream}
         if number == 0 and n_clusters <= rows.shape[1]:
-            _, pivots = scipy.linalg.qr(part.T, mode="r", pivoting=True)
-            how = {"init": part[pivots[:n_clusters]]}
-        model = KMeans(n_clusters, n_init=1, max_iter=max_iter, tol=tol, **how)
-        centers = model.fit(part, sample_weight=of_part).cluster_centers_
-        normalize_rows(centers)
-        found = spherical_kmeans(part, of_part, centers, max_iter, threshold)
-        return found if step == 1 else spherical_kmeans(rows, counted, found.centers, max_iter, threshold)
+            _, pivots = scipy.linalg.qr(rows.T, mode="r", pivoting=True)
+            centers = rows[pivots[:n_clusters]]
+        else:
+            centers, _ = kmeans_plusplus(rows, n_clusters, sample_weight=counted, random_state=stream)
+        return spherical_kmeans(rows, counted, centers, max_iter, threshold)
 
     with one_thread():
         best, objectives = best_start(map(start, range(n_init)), lambda found: found.objective)
