@@ -50,7 +50,7 @@ SOLVES: dict[str, tuple[str, dict[str, Any]]] = {
     "furthest": ("furthest", {"init": "sampled"}),
     "hgpa by laplacian": ("hgpa", {"objective": "laplacian"}),
     "supra": ("supra", {"members": "cspa, hgpa(objective=laplacian), mcla"}),
-    "eac-single": ("eac-single", {"neighbors": 16}),
+    "eac-single": ("eac-single", {}),
 }
 
 # Further solves on the planted ensembles, refused where all pairs do not fit in memory; their cost is

@@ -2,16 +2,10 @@
 
 Objects with equal label rows cannot be told apart, so `unique_rows` collects each row once with its number of
 objects, and `agglomerate` merges weighted points as scipy would merge the objects.
-
-Where all pairs of rows are too many, `sparse_merges` compares rows with likely neighbors only. Rows that
-agree in many partitions stand close together when all rows are sorted by their labels in the first few
-partitions of a random order; every row is compared with those next to it in several such orders. Only the
-minimum spanning forest of the pairs compared so far is held; the edges of each order are merged into it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,19 +15,13 @@ import numpy as np
 from bigcons.coassociation.counts import distance
 from bigcons.coassociation.factorized import Weights
 from bigcons.execution.engine import Engine
-from bigcons.memory import BLOCK_ROWS, Block, DataBudget, row_blocks
+from bigcons.memory import Block, DataBudget, row_blocks
 from bigcons.progress import progress
-from bigcons.seeding import generator
 
 if TYPE_CHECKING:
     from bigcons.stores.ensemble import Ensemble
 
-MONOTONE = ("single", "complete", "average", "ward")  # the position of each is its number in the kernel
-LINKAGES = (*MONOTONE, "centroid")
-
-# Rows after each row, in one order, that it is compared with. Arbitrary: a few suffice, since neighbors in an
-# order resemble each other and orders differ.
-WINDOW = 4
+LINKAGES = ("single", "complete", "average", "ward")  # the position of each is its number in the kernel
 
 # Edges of a spanning tree between two reports of progress.
 EDGES_AT_ONCE = 1 << 8
@@ -170,7 +158,7 @@ class Merges(NamedTuple):
     second: np.ndarray
     """A point of the other."""
     heights: np.ndarray
-    """The distance at which they merge, float64; ascending except for "centroid"."""
+    """The distance at which they merge, float64, ascending."""
 
 
 def sorted_merges(first: np.ndarray, second: np.ndarray, heights: np.ndarray) -> Merges:
@@ -186,79 +174,55 @@ def agglomerate(
 
     Point i stands for ``weights[i]`` objects at distance ``within[i]`` from each other (default 1 and 0),
     which is at most the distance of any of them to any other object. The merges are then those that scipy's
-    linkage finds for all objects, without those inside a point, up to the order of ties. "ward" and
-    "centroid" take the distances to be Euclidean, as scipy does. "centroid" merges the objects of a point
-    before all others, which scipy does only if they are at distance 0. O(n^2) time, for "centroid" O(n^3) at
-    worst; no memory besides the distances.
+    linkage finds for all objects, without those inside a point, up to the order of ties. "ward" takes the
+    distances to be Euclidean, as scipy does. O(n^2) time; no memory besides the distances.
     """
-    from bigcons.kernels.linkage import centroid_merges, chain_merges
+    from bigcons.kernels.linkage import chain_merges
 
     n = 1 + int(np.sqrt(2 * len(distances)) + 0.5) if len(distances) else 1
     sizes = np.ones(n) if weights is None else weights.astype(np.float64)
     within = np.zeros(n) if within is None else within
     first, second, heights = np.empty(n - 1, np.int64), np.empty(n - 1, np.int64), np.empty(n - 1)
-    if linkage == "centroid":
-        _square_between_centers(distances, sizes, within)
-        centroid_merges(distances, sizes, first, second, heights)
-        return Merges(first, second, heights)
     if linkage == "ward" and weights is not None:
         _begin_ward(distances, sizes, within)
-    chain_merges(distances, sizes, MONOTONE.index(linkage), first, second, heights)
+    chain_merges(distances, sizes, LINKAGES.index(linkage), first, second, heights)
     return sorted_merges(first, second, heights)
 
 
 def _begin_ward(distances: np.ndarray, sizes: np.ndarray, within: np.ndarray) -> None:
     """Turn distances of points into Ward distances of the clusters they stand for, row by row.
 
-    The square of a Ward distance is ``2 p q / (p + q)`` times the squared distance of the centers.
+    The squared distance of the centers of two clusters is the mean squared distance between their objects
+    less half that within each; that of Ward is ``2 p q / (p + q)`` times that.
     """
-    _square_between_centers(distances, sizes, within)
-    for i, row in enumerate(_rows_of(distances, len(sizes))):
-        others = sizes[i + 1 :]
-        row[:] = np.sqrt(2 * sizes[i] * others / (sizes[i] + others) * row)
-
-
-def _square_between_centers(distances: np.ndarray, sizes: np.ndarray, within: np.ndarray) -> None:
-    """Turn distances of points into squared distances of the centers of the clusters they stand for.
-
-    That is the mean squared distance between two clusters less half that within each.
-    """
-    spread = within**2 * (sizes - 1) / (2 * sizes)
-    for i, row in enumerate(_rows_of(distances, len(sizes))):
-        row[:] = row**2 - spread[i] - spread[i + 1 :]
-
-
-def _rows_of(distances: np.ndarray, n_points: int) -> Iterator[np.ndarray]:
-    """Yield the distances of each point with those after it, as views."""
-    filled = 0
-    for n_others in range(n_points - 1, 0, -1):
-        yield distances[filled : filled + n_others]
-        filled += n_others
+    spread, filled = within**2 * (sizes - 1) / (2 * sizes), 0
+    for i in range(len(sizes) - 1):
+        others = slice(i + 1, None)
+        row = distances[filled : filled + len(sizes) - 1 - i]
+        squares = row**2 - spread[i] - spread[others]
+        row[:] = np.sqrt(2 * sizes[i] * sizes[others] / (sizes[i] + sizes[others]) * squares)
+        filled += len(row)
 
 
 def single_merges(edges: Merges, n_points: int, *, apart: float) -> Merges:
-    """Return the single-link merges of ``n_points`` on the graph of ``edges``, pairs with a distance.
+    """Return the single-link merges of ``n_points`` on the graph of ``edges``, distinct pairs at a distance.
 
     Exact on the graph, by its minimum spanning forest; the components of the graph merge at distance
     ``apart``, in the order of their first points. O(n_edges log n_edges) time.
     """
-    forest = spanning_forest(edges, n_points)
-    ends = np.unique(cut(forest, n_points), return_index=True)[1][1:]
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import minimum_spanning_tree
+
+    weights = 1.0 + edges.heights  # to SciPy, an edge of weight 0 is none
+    graph = coo_array((weights, (edges.first, edges.second)), shape=(n_points, n_points))
+    forest = minimum_spanning_tree(graph.tocsr()).tocoo()
+    merges = sorted_merges(forest.row.astype(np.int64), forest.col.astype(np.int64), forest.data - 1.0)
+    ends = np.unique(cut(merges, n_points), return_index=True)[1][1:]
     return Merges(
-        np.append(forest.first, np.zeros(len(ends), np.int64)),
-        np.append(forest.second, ends),
-        np.append(forest.heights, np.full(len(ends), apart)),
+        np.append(merges.first, np.zeros(len(ends), np.int64)),
+        np.append(merges.second, ends),
+        np.append(merges.heights, np.full(len(ends), apart)),
     )
-
-
-def spanning_forest(edges: Merges, n_points: int) -> Merges:
-    """Return the edges of a minimum spanning forest, ascending; of equal edges the ones given first."""
-    from bigcons.kernels.linkage import union_merges
-
-    edges = sorted_merges(*edges)
-    kept = np.empty(len(edges.heights), bool)
-    union_merges(edges.first, edges.second, np.arange(n_points), kept)
-    return Merges(*(column[kept] for column in edges))
 
 
 def cut(merges: Merges, n_points: int, n_clusters: int = 1) -> np.ndarray:
@@ -313,7 +277,7 @@ def linkage_matrix(merges: Merges, weights: np.ndarray) -> np.ndarray:
     return matrix
 
 
-# Single link of all rows, and of likely neighbors
+# Single link
 
 
 def single_link(rows: np.ndarray, normalize: str) -> Merges:
@@ -339,50 +303,3 @@ def single_link(rows: np.ndarray, normalize: str) -> Merges:
             grow_tree(rows, over_all, edges.start, edges.stop, *state, first, second, n_agree, n_seen)
             listener.advance(edges.n_rows)
     return sorted_merges(first[1:], second[1:], distance(n_agree[1:], n_seen[1:], rows.shape[1], normalize))
-
-
-def sparse_merges(rows: np.ndarray, neighbors: int, normalize: str, engine: Engine, seed: int) -> Merges:
-    """Return single-link merges of label rows ``(n, n_partitions)``, each compared with ``neighbors`` others.
-
-    Exact on the graph of the pairs compared; its components merge at similarity 0, distance 1. With q
-    neighbors O(q n (n_partitions + log n)) time and O(n n_partitions) memory.
-    """
-    n = len(rows)
-    n_orders = -(-neighbors // (2 * WINDOW)) if n > 1 else 0
-    forest = Merges(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
-    with progress("neighbors", n_orders, "orders") as listener:
-        for number in range(n_orders):
-            order = random_order(rows, seed, number)
-            edges = _edges_of_order(rows, order, normalize, engine)
-            joined = Merges(*(np.concatenate(parts) for parts in zip(forest, edges, strict=True)))
-            forest = spanning_forest(joined, n)
-            listener.advance(1)
-    return single_merges(forest, n, apart=1.0)
-
-
-def random_order(rows: np.ndarray, seed: int, number: int) -> np.ndarray:
-    """Return the order of distinct rows by their labels in a random order of the partitions, as bytes."""
-    partitions = generator(seed, "coassociation.neighbors", number).permutation(rows.shape[1])
-    turned = np.ascontiguousarray(rows[:, partitions])
-    return np.argsort(turned.view(np.dtype((np.void, turned[0].nbytes)))[:, 0])
-
-
-def _edges_of_order(rows: np.ndarray, order: np.ndarray, normalize: str, engine: Engine) -> Merges:
-    """Return every row with those next to it in ``order``, and their distances."""
-    steps = range(1, min(WINDOW, len(order) - 1) + 1)
-    first = np.concatenate([order[:-step] for step in steps])
-    second = np.concatenate([order[step:] for step in steps])
-    blocks = row_blocks(len(first), BLOCK_ROWS)
-    parts = list(engine.map(partial(_distances_of_pairs, rows, first, second, normalize), blocks))
-    return Merges(first, second, np.concatenate(parts))
-
-
-def _distances_of_pairs(
-    rows: np.ndarray, first: np.ndarray, second: np.ndarray, normalize: str, block: Block
-) -> np.ndarray:
-    from bigcons.kernels.label_rows import count_pairs
-
-    n_agree, n_seen = np.empty(block.n_rows, np.int32), np.empty(block.n_rows, np.int32)
-    pairs = slice(block.start, block.stop)
-    count_pairs(rows, rows, first[pairs], second[pairs], n_agree, n_seen)
-    return distance(n_agree, n_seen, rows.shape[1], normalize)

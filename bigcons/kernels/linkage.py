@@ -1,10 +1,6 @@
-"""Agglomerative clustering: spanning trees of label rows, nearest-neighbor chains and centroid linkage.
+"""Agglomerative clustering: spanning trees of label rows and nearest-neighbor chains.
 
 Label rows are ``(n_rows, n_partitions)``, negative where missing, C-contiguous.
-
-Centroid linkage merges the two nearest centers, and the merged cluster may be nearer to a third than either
-was. Nearest-neighbor chains, which find merges out of order, miss such merges, so `centroid_merges` instead
-tracks for every cluster the nearest of those after it.
 """
 
 from __future__ import annotations
@@ -12,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigcons.kernels._jit import jit, leaf
-from bigcons.kernels._vector import empty, zeros
+from bigcons.kernels._vector import empty
 from bigcons.kernels.label_rows import compare_rows
 
 
@@ -49,23 +45,6 @@ def grow_tree(rows, over_all, begin, end, agree, seen, nearest, in_tree, first, 
         second[edge] = best
         n_agree[edge] = agree[best]
         n_seen[edge] = seen[best]
-
-
-@jit
-def union_merges(first, second, parent, kept):
-    """Mark in ``kept`` the edges, taken in order, whose ends were not yet connected (Kruskal's algorithm).
-
-    ``parent`` (n,) must be its own indices at the start. Returns the number of edges kept.
-    """
-    n_kept = 0
-    for edge in range(first.shape[0]):
-        a = find_root(parent, first[edge])
-        b = find_root(parent, second[edge])
-        kept[edge] = a != b
-        if a != b:
-            parent[max(a, b)] = min(a, b)
-            n_kept += 1
-    return n_kept
 
 
 @jit
@@ -180,81 +159,3 @@ def _merge(distances, sizes, method, a, b, height):
 def condensed_index(n, i, j):
     """Return the index of the pair ``i < j`` of ``n`` points in scipy's condensed form."""
     return n * i - i * (i + 1) // 2 + j - i - 1
-
-
-@jit
-def centroid_merges(squares, sizes, first, second, heights):
-    """Fill the ``n - 1`` merges of a linkage of centers, in the order in which they are made.
-
-    ``squares`` (n (n - 1) / 2,) float64, squared distances of the centers of n points, condensed as scipy
-    does, are overwritten; ``sizes`` (n,) float64, overwritten too, are the numbers of objects that the points
-    stand for. A merge joins the clusters whose lowest points are ``first < second``, at ``heights``, which
-    may fall by up to a factor of ``sqrt(3 / 4)`` from one to the next. Ties go to the lowest first, then the
-    lowest second point. O(n^2) time as long as few rows must be rescanned, O(n^3) at worst.
-
-    ``least`` is a lower bound of a cluster's squared distance to the nearest after it: if that one moved
-    away, the row is rescanned only when it might hold the minimum (Müllner 2011).
-    """
-    n = sizes.shape[0]
-    nearest = zeros(n, np.int64)
-    least = np.full(n, np.inf)
-    for i in range(n - 1):
-        _scan_row(squares, sizes, i, nearest, least)
-    for merge in range(n - 1):
-        a = int(np.argmin(least))
-        while squares[condensed_index(n, a, nearest[a])] != least[a]:
-            _scan_row(squares, sizes, a, nearest, least)
-            a = int(np.argmin(least))
-        b = nearest[a]
-        first[merge] = a
-        second[merge] = b
-        heights[merge] = np.sqrt(least[a])
-        _merge_centers(squares, sizes, a, b, least[a])
-        least[b] = np.inf
-        _scan_row(squares, sizes, a, nearest, least)
-        for i in range(a):
-            if sizes[i] == 0:
-                continue
-            if nearest[i] == b:
-                nearest[i] = a
-            _offer(squares[condensed_index(n, i, a)], i, a, nearest, least)
-        for i in range(a + 1, b):
-            if sizes[i] > 0 and nearest[i] == b:
-                _scan_row(squares, sizes, i, nearest, least)
-
-
-@leaf
-def _scan_row(squares, sizes, i, nearest, least):
-    """Find the nearest active cluster after ``i``, on a tie the lowest; infinitely far if none."""
-    n = sizes.shape[0]
-    least[i] = np.inf
-    for j in range(i + 1, n):
-        square = squares[condensed_index(n, i, j)]
-        if sizes[j] > 0 and square < least[i]:
-            least[i] = square
-            nearest[i] = j
-
-
-@leaf
-def _offer(square, i, j, nearest, least):
-    """Make ``j`` the nearest after ``i`` if it is nearer than the current one, or as near and lower."""
-    if square < least[i] or (square == least[i] and j < nearest[i]):
-        least[i] = square
-        nearest[i] = j
-
-
-@leaf
-def _merge_centers(squares, sizes, a, b, square):
-    """Merge cluster ``b`` into ``a``, at squared distance ``square`` (Lance and Williams 1967)."""
-    n = sizes.shape[0]
-    size = sizes[a] + sizes[b]
-    inside = sizes[a] * sizes[b] * square / (size * size)
-    for i in range(n):
-        if sizes[i] == 0 or i in (a, b):
-            continue
-        at = condensed_index(n, min(a, i), max(a, i))
-        x = squares[at]
-        y = squares[condensed_index(n, min(b, i), max(b, i))]
-        squares[at] = (sizes[a] * x + sizes[b] * y) / size - inside
-    sizes[a] = size
-    sizes[b] = 0

@@ -12,7 +12,6 @@ from bigcons.coassociation.counts import NORMALIZATIONS, condensed_bytes, conden
 from bigcons.coassociation.factorized import Weights
 from bigcons.coassociation.linkage import (
     LINKAGES,
-    MONOTONE,
     Merges,
     UniqueRows,
     agglomerate,
@@ -21,7 +20,6 @@ from bigcons.coassociation.linkage import (
     linkage_matrix,
     order_by_content,
     single_link,
-    sparse_merges,
     unique_rows,
 )
 from bigcons.errors import InvalidInputError
@@ -35,7 +33,7 @@ from bigcons.solving.memory_plan import data_budget
 from bigcons.solving.output import Output
 from bigcons.solving.survey import take_survey
 from bigcons.stores.ensemble import Ensemble
-from bigcons.validation import check_choice, check_flag, check_int
+from bigcons.validation import check_choice, check_flag
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
@@ -54,18 +52,8 @@ class EAC(ConsensusClusterer):
     n_clusters : int or None, default=8
         Number of clusters; for criterion="lifetime" the maximum, None for any number. Objects of equal label
         rows always stay together, so there are no more clusters than distinct rows.
-    linkage : {"average", "single", "complete", "ward", "centroid"}, default="average"
-        "ward" and "centroid" treat the distances as Euclidean. With "centroid" heights may fall from one
-        merge to the next: there are no lifetimes, and the cut undoes the last merges, where scipy's
-        ``cut_tree`` would undo the highest. It chains: on six planted ensembles of 1,500 objects and 30 noisy
-        partitions, half of them with every other label missing, its adjusted Rand index was 0.05 to 0.36,
-        that of "average" and "ward" 0.67 to 0.93.
-    neighbors : int or "all", default="all"
-        For linkage="single": "all", or the number of likely neighbors with which each distinct row is
-        compared, for too many distinct rows to compare all pairs. An approximation
-        that can only miss links: it is exact on the graph of the pairs compared, which sorting the rows in
-        random orders finds. On 5,999 distinct rows the spanning tree was 328 % heavier than the exact one
-        with 8 neighbors, 57 % with 32, 23 % with 64, 7.8 % with 128 and 2.0 % with 256.
+    linkage : {"average", "single", "complete", "ward"}, default="average"
+        "ward" treats the distances as Euclidean.
     normalize : {"observed", "all"}, default="observed"
         Denominator of the co-association. "observed": the partitions that label both objects; without any the
         similarity is 0. "all": all partitions.
@@ -73,8 +61,8 @@ class EAC(ConsensusClusterer):
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out. None:
         all count the same. "local": a base cluster joins its objects by its reliability, which is the higher
         the less other partitions divide it; the denominator stays the number of partitions. With average
-        linkage this is the LWEA of Huang, Wang and Lai (2018). Weights need ``neighbors="all"`` and, for
-        single linkage too, the memory for the distances of all pairs of rows.
+        linkage this is the LWEA of Huang, Wang and Lai (2018). Weights need, for single linkage too, the
+        memory for the distances of all pairs of rows.
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
         "n_clusters", or "lifetime": the number of clusters, from 2 to one less than the objects, that stays
         the same over the widest range of heights.
@@ -90,7 +78,7 @@ class EAC(ConsensusClusterer):
         "random" puts the rows in random order. Distances take few values, so ties are common; several seeds
         show how much depends on them.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of the random orders of ``neighbors`` and of random ties.
+        Seed of random ties; nothing else is random.
     memory : str, int or None, default=None
         Budget for the distinct label rows and their distances, 4 GB by default; refused if they do not fit.
     out : path-like or None, default=None
@@ -114,13 +102,11 @@ class EAC(ConsensusClusterer):
     -----
     Works on the U distinct rows, weighted by their objects: this gives the dendrogram of all objects, up to
     the order of ties, since no row is nearer to an object than one equal to its own. Two passes over the
-    labels. Single linkage takes O(U M) memory and O(U^2 M) time on one core, a second for 10,000 rows; with q
-    neighbors O(q U (M + log U)). The others take 4 U^2 bytes (.4 GB for 10,000 rows, 14.4 GB for 60,000,
-    40 GB for 100,000), refused above ``memory``, and O(U^2 M) time, pairs counted on all workers; centroid
-    linkage takes O(U^3) in the worst case. `EACGroups` takes any number of objects. With missing labels,
-    equal rows might not be the first to merge under centroid linkage with normalize="all", nor with
-    weights="local"; here they do all the same. The latter takes one pass more, O(n M^2) time, to count the
-    overlaps of base clusters.
+    labels. Single linkage takes O(U M) memory and O(U^2 M) time on one core, a second for 10,000 rows. The
+    others take 4 U^2 bytes (.4 GB for 10,000 rows, 14.4 GB for 60,000, 40 GB for 100,000), refused above
+    ``memory``, and O(U^2 M) time, pairs counted on all workers. `EACGroups` takes any number of objects. With
+    missing labels, equal rows might not be the first to merge with weights="local"; here they do all the
+    same. The latter takes one pass more, O(n M^2) time, to count the overlaps of base clusters.
 
     References
     ----------
@@ -149,7 +135,6 @@ class EAC(ConsensusClusterer):
         n_clusters: int | None = 8,
         *,
         linkage: str = "average",
-        neighbors: int | str = "all",
         normalize: str = "observed",
         weights: Any = None,
         criterion: str = "n_clusters",
@@ -169,7 +154,6 @@ class EAC(ConsensusClusterer):
             client=client,
         )
         self.linkage = linkage
-        self.neighbors = neighbors
         self.normalize = normalize
         self.weights = weights
         self.criterion = criterion
@@ -187,7 +171,7 @@ class EAC(ConsensusClusterer):
         rows = unique_rows(ensemble, engine, budget=budget, remedy=remedy, weights=weights)
         logger.info("%s distinct rows of %s objects", f"{len(rows.labels):,}", f"{ensemble.n_objects:,}")
         within = _within(rows, self.normalize, weights)
-        merges = self._merge_in_order(rows, within, weights, budget, engine, seed)
+        merges = self._merge(rows, within, weights, budget, engine, seed)
         n_clusters = self._choose(merges, rows, within)
         labels = cut(merges, len(rows.labels), n_clusters)
         kept = merges.heights[: len(rows.labels) - n_clusters]
@@ -218,25 +202,6 @@ class EAC(ConsensusClusterer):
                 "n_clusters=None with criterion='n_clusters'; give a number, or criterion='lifetime'."
             )
 
-    def _merge_in_order(
-        self,
-        rows: UniqueRows,
-        within: np.ndarray,
-        weights: Weights | None,
-        budget: DataBudget,
-        engine: Engine,
-        seed: int,
-    ) -> Merges:
-        """Return the merges of the rows, which are visited in the order that breaks ties."""
-        if self.ties == "lowest":
-            order = order_by_content(rows, weights)
-        else:
-            order = generator(seed, "eac.ties").permutation(len(rows.labels))
-        taken = rows._replace(labels=rows.labels[order], weights=rows.weights[order])
-        budget = budget._replace(n_bytes=budget.n_bytes - rows.labels.nbytes)
-        merges = self._merge(taken, within[order], weights, budget, engine, seed)
-        return Merges(order[merges.first], order[merges.second], merges.heights)
-
     def _merge(
         self,
         rows: UniqueRows,
@@ -246,22 +211,23 @@ class EAC(ConsensusClusterer):
         engine: Engine,
         seed: int,
     ) -> Merges:
-        """Return the merges by a spanning tree of all rows or of likely neighbors, or by all distances."""
-        held = rows.row_of_object.nbytes + rows.labels.nbytes
-        of_rows = f"{len(rows.labels):,} distinct rows for linkage={self.linkage!r}"
-        if self.neighbors != "all" and int(self.neighbors) < len(rows.labels) - 1:
-            # of each row besides its labels and a copy of them: the edges of an order while they are sorted
-            needed = held + 400 * len(rows.labels) + 2 * rows.labels.nbytes
-            budget.check(needed, f"the neighbors of {of_rows}", "use pcc")
-            return sparse_merges(rows.labels, int(self.neighbors), self.normalize, engine, seed)
+        """Return the merges of the rows, visited in the order of ``ties``: by a tree or by all distances."""
+        if self.ties == "lowest":
+            order = order_by_content(rows, weights)
+        else:
+            order = generator(seed, "eac.ties").permutation(len(rows.labels))
+        labels = rows.labels[order]
         if self.linkage == "single" and weights is None:
-            return single_link(rows.labels, self.normalize)
-        # single linkage holds distances if weighed
-        remedy = "use eac-groups or pcc" if weights is not None else "use eac-groups, eac-single or pcc"
-        needed = held + condensed_bytes(len(rows.labels), engine)
-        budget.check(needed, f"the distances of {of_rows}", remedy)
-        distances = condensed_distances(rows.labels, self.normalize, engine, weights)
-        return agglomerate(distances, self.linkage, rows.weights, within)
+            merges = single_link(labels, self.normalize)
+        else:
+            # single linkage holds distances if weighed
+            remedy = "use eac-groups or pcc" if weights is not None else "use eac-groups, eac-single or pcc"
+            needed = rows.row_of_object.nbytes + 2 * labels.nbytes + condensed_bytes(len(labels), engine)
+            what = f"the distances of {len(labels):,} distinct rows for linkage={self.linkage!r}"
+            budget.check(needed, what, remedy)
+            distances = condensed_distances(labels, self.normalize, engine, weights)
+            merges = agglomerate(distances, self.linkage, rows.weights[order], within[order])
+        return Merges(order[merges.first], order[merges.second], merges.heights)
 
     def _choose(self, merges: Merges, rows: UniqueRows, within: np.ndarray) -> int:
         n = len(rows.labels)
@@ -285,24 +251,6 @@ class EAC(ConsensusClusterer):
         check_choice("lifetime_ties", self.lifetime_ties, LIFETIME_TIES)
         check_choice("ties", self.ties, ("lowest", "random"))
         check_flag("allow_single_cluster", self.allow_single_cluster)
-        if self.neighbors != "all":
-            check_int("neighbors", self.neighbors)
-            if self.linkage != "single":
-                raise InvalidInputError(
-                    f"neighbors={self.neighbors} with linkage={self.linkage!r}, which needs the distances of "
-                    "all pairs; use neighbors='all', or linkage='single'."
-                )
-            if self.weights is not None:
-                raise InvalidInputError(
-                    f"neighbors={self.neighbors} with weights, which need the distances of all pairs; use "
-                    "neighbors='all', or leave weights out.",
-                    parameter="weights",
-                )
-        if self.criterion == "lifetime" and self.linkage not in MONOTONE:
-            raise InvalidInputError(
-                f"criterion='lifetime' with linkage={self.linkage!r}, whose heights may fall from a merge "
-                "to the next; use criterion='n_clusters', or linkage='average'."
-            )
         if self.allow_single_cluster and self.criterion != "lifetime":
             raise InvalidInputError(
                 "allow_single_cluster=True needs criterion='lifetime'; use n_clusters=1 instead."
@@ -325,8 +273,6 @@ class EACSingle(EAC):
     ----------
     n_clusters : int or None, default=8
         Number of clusters; for criterion="lifetime" the maximum, None for any number.
-    neighbors : int or "all", default="all"
-        "all", or the number of likely neighbors with which each distinct row is compared, as for `EAC`.
     normalize : {"observed", "all"}, default="observed"
         Denominator of the co-association: the partitions that label both objects, or all partitions.
     weights : {"local"}, array of shape (n_partitions,) or None, default=None
@@ -340,7 +286,7 @@ class EACSingle(EAC):
     ties : {"lowest", "random"}, default="lowest"
         How to break ties between pairs at equal distance, as for `EAC`.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of the random orders of ``neighbors`` and of random ties.
+        Seed of random ties; nothing else is random.
     memory : str, int or None, default=None
         Budget for the distinct label rows and their distances, 4 GB by default; refused if they do not fit.
     out : path-like or None, default=None
@@ -355,7 +301,7 @@ class EACSingle(EAC):
     Notes
     -----
     Exact in O(U M) memory for U distinct rows, by Prim's algorithm in O(U^2 M) time: a second for 10,000 rows
-    of 50 labels, a hundred for 100,000. With q neighbors O(q U (M + log U)) time. Suits ensembles of many
+    of 50 labels, a hundred for 100,000. Suits ensembles of many
     small clusters; with few large ones it chains.
 
     References
@@ -377,7 +323,6 @@ class EACSingle(EAC):
         self,
         n_clusters: int | None = 8,
         *,
-        neighbors: int | str = "all",
         normalize: str = "observed",
         weights: Any = None,
         criterion: str = "n_clusters",
@@ -392,7 +337,6 @@ class EACSingle(EAC):
         super().__init__(
             n_clusters,
             linkage="single",
-            neighbors=neighbors,
             normalize=normalize,
             weights=weights,
             criterion=criterion,

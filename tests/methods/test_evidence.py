@@ -7,22 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import cophenet, cut_tree, fcluster, is_valid_linkage, linkage
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial.distance import squareform
 
 from bigcons import Ensemble
 from bigcons.coassociation.counts import condensed_distances, count_rows, distance
 from bigcons.coassociation.linkage import (
     LINKAGES,
-    MONOTONE,
-    WINDOW,
     RowTable,
     agglomerate,
     cut,
     largest_lifetime,
     linkage_matrix,
-    random_order,
     single_link,
     unique_rows,
 )
@@ -81,7 +76,7 @@ def random_points(seed, n=14):
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("method", MONOTONE)
+@pytest.mark.parametrize("method", LINKAGES)
 def test_agglomerate__of_weighted_points_equals_scipy_on_all_objects(method, seed):
     weights, within, between = random_points(seed)
     point = np.repeat(np.arange(len(weights)), weights)
@@ -93,25 +88,6 @@ def test_agglomerate__of_weighted_points_equals_scipy_on_all_objects(method, see
     first = np.unique(point, return_index=True)[1]
     of_points = squareform(cophenet(linkage_matrix(merges, np.ones(len(weights)))))
     np.testing.assert_allclose(of_points, squareform(cophenet(expected))[np.ix_(first, first)], rtol=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_agglomerate__by_centers_of_weighted_points_equals_scipy_where_these_are_objects_at_one_place(seed):
-    weights, _, between = random_points(seed)
-    point = np.repeat(np.arange(len(weights)), weights)
-    of_objects = between[np.ix_(point, point)][np.triu_indices(len(point), 1)]
-    expected = linkage(of_objects, "centroid")[len(point) - len(weights) :]
-    merges = agglomerate(between[np.triu_indices(len(weights), 1)], "centroid", weights)
-    np.testing.assert_allclose(merges.heights, expected[:, 2], rtol=1e-12)
-    np.testing.assert_array_equal(linkage_matrix(merges, weights)[:, 3], expected[:, 3])
-
-
-def test_agglomerate__by_centers_merges_at_falling_heights_in_the_order_made():
-    """Three corners of a triangle of equal sides: the third is nearer to the middle of the others."""
-    merges = agglomerate(np.array([2.0, 2.0, 9.0, 2.0, 9.0, 9.0]), "centroid")
-    np.testing.assert_allclose(merges.heights[:2], [2.0, np.sqrt(3.0)])
-    assert cut(merges, 4, 2).tolist() == [0, 0, 0, 1]
-    assert cut(merges, 4, 3).tolist() == [0, 0, 1, 2]
 
 
 @pytest.mark.parametrize("method", LINKAGES)
@@ -163,7 +139,7 @@ def test_eac_single__cut_between_heights_gives_connected_components(labels, k):
 
 
 @pytest.mark.parametrize("normalize", ["observed", "all"])
-@pytest.mark.parametrize("method", ["average", "complete", "single", "centroid"])
+@pytest.mark.parametrize("method", ["average", "complete", "single"])
 @given(labels=label_matrices(min_objects=3, max_objects=9))
 def test_eac__merges_nearest_clusters_of_objects_every_time(method, normalize, labels):
     rows = unique_rows(Ensemble.from_labels(labels), SerialEngine(), budget=DataBudget(10**9), remedy="")
@@ -203,9 +179,8 @@ def test_linkage__is_a_valid_tree_whose_first_merges_give_the_clusters(method):
     assert tree[-1, 3] == len(labels)
     assert tree[0, 3] == weights[tree[0, :2].astype(int)].sum()
     expected = np.array(naive.left_after_merges(tree, 4))
-    if method != "centroid":  # scipy cuts by heights
-        unweighted = np.column_stack([tree[:, :3], _leaves(tree, len(rows))])
-        assert adjusted_rand(cut_tree(unweighted, 4)[:, 0], expected) == 1
+    unweighted = np.column_stack([tree[:, :3], _leaves(tree, len(rows))])
+    assert adjusted_rand(cut_tree(unweighted, 4)[:, 0], expected) == 1
     assert adjusted_rand(expected[model.row_of_object_], model.labels_) == 1
     assert method == "single" or adjusted_rand(groups, model.labels_) > 0.9
 
@@ -229,13 +204,6 @@ def test_eac__of_one_distinct_row_is_one_cluster():
     for cls in (EAC, EACSingle, EACAverage):
         model = cls(2, criterion="lifetime").fit(np.zeros((4, 3), int))
         assert (model.labels_.tolist(), model.linkage_.shape) == ([0] * 4, (0, 4))
-    assert EACSingle(2, neighbors=3).fit(np.zeros((4, 3), int)).n_clusters_ == 1
-
-
-@given(labels=label_matrices(min_objects=2, max_objects=12))
-def test_eac__with_as_many_neighbors_as_there_are_rows_compares_all(labels):
-    expected, model = EACSingle(2).fit(labels), EACSingle(2, neighbors=10**12).fit(labels)
-    np.testing.assert_array_equal(model.linkage_, expected.linkage_)
 
 
 def test_eac__normalize_decides_what_a_missing_label_means():
@@ -303,7 +271,7 @@ def test_largest_lifetime__equals_the_widest_range_of_heights(heights, bounded, 
     assert chosen == (max(best) if tie == "more" else min(best))
 
 
-@pytest.mark.parametrize("method", MONOTONE)
+@pytest.mark.parametrize("method", LINKAGES)
 def test_lifetime__finds_the_number_of_planted_clusters(method):
     groups, labels = planted(wrong=0.05)
     model = EAC(None, linkage=method, criterion="lifetime").fit(labels)
@@ -331,49 +299,6 @@ def test_lifetime__of_equal_ones_takes_the_one_asked_for(lifetime_ties, n_cluste
     labels = np.tri(5, 4, -1, dtype=int)  # each row differs from the next in one partition: 2 to 4 are equal
     model = EACSingle(None, criterion="lifetime", lifetime_ties=lifetime_ties).fit(labels)
     assert model.n_clusters_ == n_clusters
-
-
-def edges_of_orders(rows, n_orders, seed):
-    """Return the pairs that the orders compare, each once."""
-    pairs = set()
-    for number in range(n_orders):
-        order = random_order(rows, seed, number)
-        for step in range(1, WINDOW + 1):
-            pairs |= {
-                (min(p), max(p)) for p in zip(order[:-step].tolist(), order[step:].tolist(), strict=True)
-            }
-    return sorted(pairs)
-
-
-@pytest.mark.parametrize("neighbors", [1, 8, 17])
-def test_neighbors__is_single_link_on_the_pairs_compared(neighbors):
-    _, labels = planted(n_objects=60)
-    model = EACSingle(4, neighbors=neighbors, random_state=3).fit(labels)
-    rows = unique_rows(
-        Ensemble.from_labels(labels), SerialEngine(), budget=DataBudget(10**9), remedy=""
-    ).labels
-    pairs = edges_of_orders(rows, -(-neighbors // (2 * WINDOW)), seed=3)
-    weights = [2 - float(naive.similarity(rows.tolist(), i, j)) for i, j in pairs]  # 0 would be no edge
-    graph = coo_array((weights, np.array(pairs, np.int32).T), shape=(len(rows), len(rows)))
-    expected = np.sort(minimum_spanning_tree(graph.tocsr()).data) - 1
-    np.testing.assert_allclose(model.linkage_[: len(expected), 2], expected, atol=1e-12)
-    assert (model.linkage_[len(expected) :, 2] == 1).all()
-
-
-@given(labels=label_matrices(min_objects=2, max_objects=WINDOW + 1))
-def test_neighbors__of_so_few_rows_that_all_are_compared_is_exact(labels):
-    expected = EACSingle(2).fit(labels)
-    model = EACSingle(2, neighbors=1, random_state=0).fit(labels)
-    np.testing.assert_allclose(model.linkage_[:, 2], expected.linkage_[:, 2], atol=1e-12)
-
-
-def test_neighbors__can_only_miss_links_and_miss_fewer_if_they_are_more():
-    groups, labels = planted(n_objects=400, wrong=0.05, n_partitions=20)
-    exact = EACSingle(4).fit(labels).linkage_[:, 2]
-    few, many = (EACSingle(4, neighbors=q, random_state=0).fit(labels) for q in (8, 80))
-    assert (many.linkage_[:, 2] >= exact).all()
-    assert (few.linkage_[:, 2] >= many.linkage_[:, 2]).all()
-    assert adjusted_rand(groups, many.labels_) == 1
 
 
 @given(labels=label_matrices(max_objects=30, max_partitions=3), batches=st.integers(1, 4))
@@ -404,13 +329,11 @@ def test_unique_rows__of_a_stored_ensemble_are_those_of_all_objects(tmp_path):
     "model",
     [
         EAC(4, linkage="ward"),
-        EAC(4, linkage="centroid"),
         EACSingle(4),
-        EACSingle(4, neighbors=16, random_state=1),
         EACAverage(4),
         EACAverage(4, weights="local"),
     ],
-    ids=["ward", "centroid", "single", "neighbors", "average", "local"],
+    ids=["ward", "single", "average", "local"],
 )
 def test_eac__has_the_same_bits_on_any_engine(model, tmp_path):
     _, labels = planted(n_objects=500)
@@ -430,8 +353,6 @@ def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do():
     ):
         EACAverage(4, memory="390MB").fit(labels)
     assert EACSingle(4, memory="390MB").fit(labels).n_clusters_ == 4
-    with pytest.raises(MemoryBudgetError, match="neighbors of"):
-        EACSingle(4, neighbors=8, memory="371MB").fit(labels)
     with pytest.raises(MemoryBudgetError, match=r"distinct rows need .* use eac-groups or pcc"):
         EACSingle(4, memory=370_050_000).fit(labels)
 
@@ -440,15 +361,12 @@ def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do():
     ("model", "message"),
     [
         (EAC(2, linkage="median"), "linkage='median' is unknown"),
-        (EAC(2, linkage="centroid", criterion="lifetime"), "linkage='centroid', whose heights may fall"),
         (EACSingle(2, normalize="none"), "normalize='none' is unknown"),
         (EACAverage(2, weights="entropy"), "weights='entropy' is not known; use 'local'"),
         (EACSingle(2, criterion="gap"), "criterion='gap' is unknown"),
         (EACSingle(2, lifetime_ties="random"), "lifetime_ties='random' is unknown"),
         (EACSingle(2, lifetime_ties="fewer"), "lifetime_ties='fewer' needs criterion='lifetime'"),
         (EACSingle(2, ties="more"), "ties='more' is unknown"),
-        (EACSingle(2, neighbors=0), "neighbors=0 is out of range"),
-        (EAC(2, neighbors=5), "neighbors=5 with linkage='average', which needs the distances of all pairs"),
         (EAC(2, allow_single_cluster=True), "allow_single_cluster=True needs criterion='lifetime'"),
         (EAC(2, linkage="ward", criterion="lifetime", allow_single_cluster=True), "no upper bound"),
         (EAC(None), "n_clusters=None with criterion='n_clusters'"),

@@ -13,7 +13,6 @@ from bigcons import METHODS
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.kernels.label_rows import weigh_tile
 from bigcons.methods.cspa import CSPA
-from bigcons.methods.evidence import EAC
 from bigcons.methods.hbgf import HBGF
 from bigcons.methods.kmeans import LabelKMeans
 from bigcons.methods.mcla import MCLA
@@ -160,12 +159,6 @@ def test_weigh_tile__sums_the_weights_of_agreeing_partitions(labels, seed):
         assert seen[i, j] == pytest.approx(sum(weights[u] for u in both))
         joining = [offsets[u] + labels[i, u] for u in both if labels[i, u] == labels[j, u]]
         assert agree[i, j] == pytest.approx(sum(of_clusters[joining]))
-
-
-def test_weights__are_refused_for_likely_neighbors(labels):
-    with pytest.raises(InvalidInputError) as refusal:
-        EAC(K, linkage="single", neighbors=4, weights=WEIGHTS).fit(labels)
-    assert refusal.value.parameter == "weights"
 
 
 def test_weights__are_refused_for_the_rows_of_the_coassociation(labels):

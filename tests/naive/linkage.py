@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 from itertools import combinations, pairwise
-from math import sqrt
 
 from tests.naive.agreement import counts
 
@@ -23,18 +22,9 @@ def labeled_objects(labels):
 def distance_between(distances, a, b, linkage):
     """Return the distance of two clusters, sets of objects, given that of any two objects."""
     values = [distances[i, j] for i in a for j in b]
-    if linkage == "centroid":  # as if the distances were those of points in a Euclidean space
-        return sqrt(
-            mean_square(distances, a, b) - (mean_square(distances, a, a) + mean_square(distances, b, b)) / 2
-        )
     if linkage == "average":
         return sum(values) / len(values)
     return min(values) if linkage == "single" else max(values)
-
-
-def mean_square(distances, a, b):
-    """Return the mean squared distance of an object of ``a`` from one of ``b``, which may be itself."""
-    return sum(distances[i, j] ** 2 for i in a for j in b if i != j) / (len(a) * len(b))
 
 
 def replay(distances, groups, merges, linkage):
