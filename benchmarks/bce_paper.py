@@ -49,13 +49,13 @@ from real_data import bundled, run_parts, table
 
 from bigcons import METHODS, Ensemble, as_in_paper
 from bigcons.datasets import planted_ensemble
-from bigcons.distributed import ColumnSite, RowSite, fit_columns, fit_rows, fit_rows_in_turn
 from bigcons.errors import (
     ConsensusWarning,
     ConvergenceWarning,
     SuspiciousLabelsWarning,
     UnlabeledObjectsWarning,
 )
+from bigcons.federated import ColumnSite, RowSite, fit_columns, fit_rows, fit_rows_in_turn
 from bigcons.generate import mask_labels
 from bigcons.methods.bce import model
 from bigcons.methods.bce.variational import VariationalBCE

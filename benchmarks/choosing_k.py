@@ -54,9 +54,9 @@ from accuracy import (
 from machine import describe
 
 from bigcons import HBGF, ConsensusTree, EACAverage, EACSingle, Ensemble, choose_n_clusters, plots
-from bigcons.execution.engine import one_thread
+from bigcons.methods.eigenvectors import spectrum
 from bigcons.metrics import adjusted_rand
-from bigcons.overlaps.eigenvectors import spectrum
+from bigcons.run.engine import one_thread
 from bigcons.seeding import generator
 
 RESULTS = Path(__file__).parent / "results"

@@ -30,7 +30,7 @@ from bigcons.metrics import adjusted_rand
 RESULTS = Path(__file__).parent / "results"
 TABLE = "constants.md"
 CONSTANTS = {
-    "bigcons.overlaps.tree": (
+    "bigcons.methods.trees": (
         "N_GROUPS",
         "GROUPS_PER_CLUSTER",
         "N_ROWS",
@@ -42,7 +42,7 @@ CONSTANTS = {
         "FEWEST_LABELS",
         "THETA",
     ),
-    "bigcons.overlaps.n_clusters": ("FIRST_GROUPS", "LEAST_OBJECTS", "HALF_WAY"),
+    "bigcons.methods.n_clusters": ("FIRST_GROUPS", "LEAST_OBJECTS", "HALF_WAY"),
     "bigcons.metrics.confidence": ("EXTRA",),
 }
 HALVES = {

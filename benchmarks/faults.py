@@ -52,8 +52,8 @@ from benchmarks import system_calls
 from bigcons import METHODS, Consensus, Ensemble, PairTable, generate
 from bigcons.coassociation import sample
 from bigcons.datasets import planted_ensemble
+from bigcons.disk.commit import read_manifest
 from bigcons.errors import BigconsError
-from bigcons.storage.commit import read_manifest
 
 RESULTS = Path(__file__).parent / "results" / "faults.json"
 OUTCOMES = ("detected", "detected by verify", "recovered", "harmless", "silent", "untyped")
@@ -287,8 +287,8 @@ def make_targets(folder: Path, solves: list[str]) -> list[Target]:
     """Write one of every kind of file."""
     import pyarrow as pa
 
+    from bigcons.disk.checkpoint import Snapshots
     from bigcons.generate.scratch import Scratch
-    from bigcons.storage.checkpoint import Snapshots
 
     ensembles = []
     for seed in range(2):

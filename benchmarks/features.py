@@ -48,8 +48,8 @@ from accuracy_report import read_rows
 from features_data import CHOOSING, REAL, REPORTING, SHAPES, Labeled, at_hand
 
 import bigcons as bc
-from bigcons.execution.engine import one_thread
 from bigcons.metrics import adjusted_rand, nmi
+from bigcons.run.engine import one_thread
 from bigcons.seeding import generator
 
 RESULTS = Path(__file__).parent / "results"

@@ -53,11 +53,11 @@ import numpy as np
 from bigcons import METHODS, Consensus, Ensemble, PairTable
 from bigcons.coassociation import sample
 from bigcons.datasets import planted_ensemble
+from bigcons.disk.checkpoint import Seal, Snapshots
+from bigcons.disk.commit import read_manifest
 from bigcons.errors import BigconsError
-from bigcons.storage.checkpoint import Seal, Snapshots
-from bigcons.storage.commit import read_manifest
-from bigcons.stores.ensemble import as_ensemble
-from bigcons.stores.features import open_features
+from bigcons.store.ensemble import as_ensemble
+from bigcons.store.features import open_features
 
 RESULTS = Path(__file__).parent / "results" / "fuzz.json"
 OUTCOMES = ("read", "refused", "untyped", "large", "slow", "crash")

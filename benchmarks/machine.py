@@ -7,7 +7,7 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
-from bigcons.execution.engine import available_cores
+from bigcons.run.engine import available_cores
 
 
 def describe() -> dict[str, object]:

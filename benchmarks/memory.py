@@ -63,7 +63,7 @@ def solve(options: dict[str, Any]) -> None:
     import distributed
 
     from bigcons import Ensemble
-    from bigcons.solving import memory_plan
+    from bigcons.run import memory_plan
 
     n_bytes = memory_plan.MemoryPlan.n_bytes
 

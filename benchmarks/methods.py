@@ -33,10 +33,10 @@ from workers import engine_of
 from bigcons import METHODS, Consensus, Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import BigconsError, ConvergenceWarning, MemoryBudgetError
-from bigcons.execution.engine import Engine, available_cores, fold, open_engine
 from bigcons.memory import Block, parse_size
 from bigcons.metrics import adjusted_rand
 from bigcons.progress import Progress, report_progress_to
+from bigcons.run.engine import Engine, available_cores, fold, open_engine
 
 N_PARTITIONS = 50
 K = 6

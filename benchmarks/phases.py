@@ -20,9 +20,9 @@ from machine import describe
 
 from bigcons import PCC, ConsensusTree, Ensemble
 from bigcons.datasets import planted_ensemble
-from bigcons.execution.engine import ThreadsEngine
 from bigcons.memory import Block
 from bigcons.progress import Progress, report_progress_to
+from bigcons.run.engine import ThreadsEngine
 
 RESULTS = Path(__file__).parent / "results"
 

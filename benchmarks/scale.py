@@ -23,11 +23,11 @@ import numpy as np
 from machine import describe
 
 from bigcons.datasets import PlantedLabels, planted_blocks
-from bigcons.execution.engine import ThreadsEngine
+from bigcons.io.encode import default_chunk_rows
 from bigcons.memory import Block, row_blocks
-from bigcons.stores.building import write_store
-from bigcons.stores.ensemble_store import Content, Header
-from bigcons.tables.encode import default_chunk_rows
+from bigcons.run.engine import ThreadsEngine
+from bigcons.store.building import write_store
+from bigcons.store.ensemble_store import Content, Header
 
 N_PARTITIONS = 100
 N_CLUSTERS = 10

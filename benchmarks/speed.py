@@ -31,13 +31,13 @@ from bigcons.coassociation import sample
 from bigcons.datasets import kddcup99, planted_ensemble
 from bigcons.divergences import resolve_divergence
 from bigcons.errors import ConvergenceWarning
-from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.generate import kmeans
 from bigcons.memory import Block
 from bigcons.methods.pcc.all_pairs import dirichlet, perturbed_uniform
 from bigcons.methods.pcc.pairs import BlockedPairs, FirstRows, Neighborhoods, stretch_steps
 from bigcons.metrics import matching_accuracy, pcc_objective
-from bigcons.solving.passes import Run, run_passes
+from bigcons.run.engine import SerialEngine, ThreadsEngine
+from bigcons.run.passes import Run, run_passes
 
 SHARE = 0.25e-3
 

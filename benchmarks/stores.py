@@ -32,14 +32,14 @@ from machine import describe
 from pyarrow import parquet
 
 from bigcons import Ensemble
+from bigcons.disk.places import place_of
 from bigcons.errors import SuspiciousLabelsWarning
+from bigcons.io.encode import default_chunk_rows
+from bigcons.io.files import footer_of
 from bigcons.memory import row_blocks
-from bigcons.storage.places import place_of
-from bigcons.stores import parquet_ensemble
-from bigcons.stores.building import write_store
-from bigcons.stores.ensemble_store import Content, Header
-from bigcons.tables.encode import default_chunk_rows
-from bigcons.tables.files import footer_of
+from bigcons.store import parquet_ensemble
+from bigcons.store.building import write_store
+from bigcons.store.ensemble_store import Content, Header
 
 RESULTS = Path(__file__).parent / "results"
 BUCKET = "bucket"

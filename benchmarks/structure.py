@@ -48,13 +48,13 @@ from accuracy import kmeans_labels
 from machine import describe
 
 from bigcons import Ensemble, choose_n_clusters, consensus, consensus_tree
-from bigcons.execution.engine import SerialEngine
 from bigcons.generate import kmeans
+from bigcons.methods.n_clusters import search
+from bigcons.methods.trees import TREES
 from bigcons.metrics import adjusted_rand, pac
-from bigcons.overlaps.n_clusters import search
-from bigcons.overlaps.tree import TREES
+from bigcons.run.engine import SerialEngine
 from bigcons.seeding import generator
-from bigcons.stores.clusters import node_sums
+from bigcons.store.clusters import node_sums
 
 RESULTS = Path(__file__).parent / "results"
 FIRST_SEED = 100

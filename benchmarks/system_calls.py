@@ -28,8 +28,8 @@ from unittest.mock import patch
 import numpy as np
 
 from bigcons import PCC, Consensus, Ensemble
+from bigcons.disk import commit
 from bigcons.errors import BigconsError, CorruptStoreError
-from bigcons.storage import commit
 
 LABELS = np.arange(60).reshape(20, 3) % 4
 FAULTS = {"full": errno.ENOSPC, "broken": errno.EIO, "power cut": None}

@@ -22,10 +22,8 @@ from accuracy_report import read_rows
 
 from bigcons import Ensemble
 from bigcons.coassociation.factorized import incidence_of
-from bigcons.metrics import adjusted_rand
-from bigcons.metrics.confidence import log_rates
-from bigcons.overlaps.incidence import one_hot
-from bigcons.overlaps.tree import (
+from bigcons.methods.incidence import one_hot
+from bigcons.methods.trees import (
     AVERAGE,
     DISTINCTNESS,
     GROUPS_PER_CLUSTER,
@@ -37,6 +35,8 @@ from bigcons.overlaps.tree import (
     n_groups_for,
     rows_for,
 )
+from bigcons.metrics import adjusted_rand
+from bigcons.metrics.confidence import log_rates
 from bigcons.seeding import generator
 
 RESULTS = Path(__file__).parent / "results"
@@ -120,7 +120,7 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
         "no errors": ("ERROR_RATES", (0.0,)),
     }
     for variant, (what, other) in placing.items():
-        with patch(f"bigcons.overlaps.tree.{what}", other):
+        with patch(f"bigcons.methods.trees.{what}", other):
             groups = Groups.of(sample, offsets, n_groups_for(K))
             found[variant] = moved(groups.cut(K).of_objects)
     for n_groups in (30, 100, 200):

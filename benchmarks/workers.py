@@ -34,8 +34,8 @@ import numpy as np
 from machine import describe
 from scale import N_CLUSTERS, plant
 
-from bigcons.execution.engine import fold
 from bigcons.memory import Block, row_blocks
+from bigcons.run.engine import fold
 
 PASSES = 2
 ENGINES = ["threads-1", "processes-1", "processes-2", "threads-2"]
@@ -46,7 +46,7 @@ def engine_of(name: str):
     """Yield the engine of this name; starting a cluster is not measured."""
     kind, n_workers = name.split("-")
     if kind == "threads":
-        from bigcons.execution.engine import ThreadsEngine
+        from bigcons.run.engine import ThreadsEngine
 
         yield ThreadsEngine(int(n_workers))
         return
@@ -172,7 +172,7 @@ def simulate(n_objects: int, n_processes: int, n_threads: int) -> dict:
     import distributed
     from distributed.deploy.subprocess import SubprocessCluster
 
-    from bigcons.execution.dask_engine import DaskEngine
+    from bigcons.run.dask_engine import DaskEngine
 
     blocks = row_blocks(n_objects, 65_536)
     n_workers, task = n_processes * n_threads, Sleep(BLOCK_SECONDS, bytes(FUNCTION_BYTES))

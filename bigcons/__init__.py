@@ -12,51 +12,51 @@ from bigcons import methods
 from bigcons.version import __version__ as __version__
 
 _HOMES = {
-    "Ensemble": "bigcons.stores.ensemble",
-    "PairTable": "bigcons.stores.pairs",
-    "Consensus": "bigcons.stores.consensus",
+    "Ensemble": "bigcons.store.ensemble",
+    "PairTable": "bigcons.store.pairs",
+    "Consensus": "bigcons.store.consensus",
     "ConsensusClustering": "bigcons.methods.clustering",
     "EnsembleGenerator": "bigcons.generate.transformer",
     "Divergence": "bigcons.divergences",
     "ProgressBar": "bigcons.progress",
-    "NClustersChoice": "bigcons.stores.clusters",
+    "NClustersChoice": "bigcons.store.clusters",
     "Report": "bigcons.report",
     "as_in_paper": "bigcons.methods.consensus",
-    "match": "bigcons.stores.aligning",
-    "choose_n_clusters": "bigcons.overlaps.n_clusters",
+    "match": "bigcons.store.aligning",
+    "choose_n_clusters": "bigcons.methods.n_clusters",
     "consensus": "bigcons.methods.consensus",
-    "consensus_tree": "bigcons.methods.cluster_tree",
-    "ClusterTree": "bigcons.stores.clusters",
-    "select": "bigcons.tables.select",
+    "consensus_tree": "bigcons.trust.cluster_tree",
+    "ClusterTree": "bigcons.store.clusters",
+    "select": "bigcons.io.select",
     **dict.fromkeys(methods.__all__, "bigcons.methods"),
 }
-_MODULES = ["coassociation", "datasets", "distributed", "errors", "generate", "methods", "metrics", "plots"]
+_MODULES = ["coassociation", "datasets", "errors", "federated", "generate", "methods", "metrics", "plots"]
 
 if TYPE_CHECKING:
     from bigcons import coassociation as coassociation
     from bigcons import datasets as datasets
-    from bigcons import distributed as distributed
     from bigcons import errors as errors
+    from bigcons import federated as federated
     from bigcons import generate as generate
     from bigcons import metrics as metrics
     from bigcons import plots as plots
     from bigcons.divergences import Divergence as Divergence
     from bigcons.generate.transformer import EnsembleGenerator as EnsembleGenerator
+    from bigcons.io.select import select as select
     from bigcons.methods import *  # noqa: F403 - the class of every method
-    from bigcons.methods.cluster_tree import consensus_tree as consensus_tree
     from bigcons.methods.clustering import ConsensusClustering as ConsensusClustering
     from bigcons.methods.consensus import as_in_paper as as_in_paper
     from bigcons.methods.consensus import consensus as consensus
-    from bigcons.overlaps.n_clusters import choose_n_clusters as choose_n_clusters
+    from bigcons.methods.n_clusters import choose_n_clusters as choose_n_clusters
     from bigcons.progress import ProgressBar as ProgressBar
     from bigcons.report import Report as Report
-    from bigcons.stores.aligning import match as match
-    from bigcons.stores.clusters import ClusterTree as ClusterTree
-    from bigcons.stores.clusters import NClustersChoice as NClustersChoice
-    from bigcons.stores.consensus import Consensus as Consensus
-    from bigcons.stores.ensemble import Ensemble as Ensemble
-    from bigcons.stores.pairs import PairTable as PairTable
-    from bigcons.tables.select import select as select
+    from bigcons.store.aligning import match as match
+    from bigcons.store.clusters import ClusterTree as ClusterTree
+    from bigcons.store.clusters import NClustersChoice as NClustersChoice
+    from bigcons.store.consensus import Consensus as Consensus
+    from bigcons.store.ensemble import Ensemble as Ensemble
+    from bigcons.store.pairs import PairTable as PairTable
+    from bigcons.trust.cluster_tree import consensus_tree as consensus_tree
 else:
     __all__ = ["__version__", *_HOMES, *_MODULES]
 

@@ -141,7 +141,7 @@ class SoftEnsembleError(InvalidInputError):
 
 
 class InvalidPairsError(InvalidInputError):
-    """A table of pairs breaks a rule of `bigcons.layout.PAIR_COLUMNS`.
+    """A table of pairs breaks a rule of `bigcons.disk.schema.PAIR_COLUMNS`.
 
     Attributes:
         path: File or table that breaks it, where known.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import ConsensusWarning, MissingDependencyError, warn_user
-from bigcons.execution.engine import available_cores
+from bigcons.run.engine import available_cores
 from bigcons.seeding import generator
 
 # METIS takes integer weights: the largest edge weight is scaled to this, or to less if the sum would exceed

@@ -15,7 +15,7 @@ import pytest
 import bigcons
 
 DOCS = Path(__file__).parents[1] / "docs"
-ROOMS = ("coassociation", "datasets", "distributed", "errors", "generate", "metrics", "plots")
+ROOMS = ("coassociation", "datasets", "errors", "federated", "generate", "metrics", "plots")
 NOT_FOR_USERS = {"first_line", "nearest", "no_attribute", "shown", "warn_user"}
 
 

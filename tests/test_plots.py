@@ -17,8 +17,8 @@ from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.metrics import cluster_overlap, pac, reliability, trust
 from bigcons.metrics.geometry import vat_order
-from bigcons.stores.consensus import Consensus
-from bigcons.stores.ensemble import Ensemble
+from bigcons.store.consensus import Consensus
+from bigcons.store.ensemble import Ensemble
 
 
 def three_groups(n_objects=60, n_partitions=12, seed=0):

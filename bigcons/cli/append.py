@@ -34,8 +34,8 @@ def append(
     clusterings, TABLES are memberships, one for each partition; else there is one table, or a pattern in
     quotes. An append that is killed leaves the ensemble as it was.
     """
-    from bigcons.stores.ensemble import Ensemble
-    from bigcons.tables.select import select
+    from bigcons.io.select import select
+    from bigcons.store.ensemble import Ensemble
 
     if what is None:
         raise click.UsageError("Say what to append: --objects, whose rows are new, or --partitions.")

@@ -23,10 +23,10 @@ import click
 
 from bigcons.cli.options import random_state_option
 from bigcons.cli.output import emit, reporting, table
+from bigcons.disk.places import disk_errors
 from bigcons.errors import MissingDependencyError, StoreExistsError
 from bigcons.memory import format_size
 from bigcons.progress import progress
-from bigcons.storage.places import disk_errors
 
 RESULT = "demo.json"
 COLUMNS = ["", "H", "ARI", "clusters", "seconds", "peak memory"]

@@ -168,8 +168,8 @@ def generate(
         if twice := given.keys() & {"n_clusters", "sample"}:
             raise click.UsageError(f"Give either --fixed or {_option_names(twice)}, not both.")
         given |= {"n_clusters": fixed, "sample": 1.0}
-    from bigcons.stores.features import open_features
-    from bigcons.tables.select import select
+    from bigcons.io.select import select
+    from bigcons.store.features import open_features
 
     make = _generator(scheme, given)
     with telling_finished(out, "call", overwrite):

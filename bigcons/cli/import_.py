@@ -91,8 +91,8 @@ def import_(
     numbered from 0; n_agree, the number of partitions that cluster both together; n_seen, of those that label
     both. It is sorted on disk and need not fit in memory.
     """
-    from bigcons.stores.ensemble import Ensemble, import_labels, import_memberships
-    from bigcons.tables.select import select
+    from bigcons.io.select import select
+    from bigcons.store.ensemble import Ensemble, import_labels, import_memberships
 
     used = {**chosen, **reading, "orientation": orientation, "chunk_rows": chunk_rows}
     kinds = {"--runs": runs, "--long": by, "--memberships": memberships, "--pairs": pairs}
@@ -112,7 +112,7 @@ def import_(
     parts = [select(table, sep=sep) for table in tables]
     with telling_finished(out, "import", overwrite):
         if pairs:
-            from bigcons.stores.pairs import import_pairs
+            from bigcons.store.pairs import import_pairs
 
             table = import_pairs(tables[0], n_objects=n_objects, columns=columns, **settings)
         elif memberships:

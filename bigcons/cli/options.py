@@ -40,9 +40,9 @@ TABLE = TablePath(readable=False, allow_dash=True)
 
 def read_standard_input(ctx: click.Context) -> str:
     """Copy standard input to a file that is removed when the command ends, and return its path."""
-    from bigcons.storage.leftovers import temporary_folder
-    from bigcons.storage.places import disk_errors
-    from bigcons.tables.files import StandardInput
+    from bigcons.disk.leftovers import temporary_folder
+    from bigcons.disk.places import disk_errors
+    from bigcons.io.files import StandardInput
 
     found: str | None = ctx.meta.get("bigcons.stdin")
     if found is not None:

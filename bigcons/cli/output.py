@@ -178,15 +178,15 @@ def telling_finished(out: str, what: str, overwrite: bool) -> Iterator[bool]:
 
     What a fit warned of when it was solved is said again.
     """
-    from bigcons.storage.commit import is_store
-    from bigcons.tables.files import is_parquet
+    from bigcons.disk.commit import is_store
+    from bigcons.io.files import is_parquet
 
     is_there = not overwrite and (is_store(out) or is_parquet(out))
     yield is_there
     if is_there:
         click.echo(f"{out} already holds the result of this {what}.", err=True)
-        from bigcons.stores.consensus import Consensus, cautions
-        from bigcons.stores.opening import open_store
+        from bigcons.store.consensus import Consensus, cautions
+        from bigcons.store.opening import open_store
 
         if isinstance(found := open_store(out), Consensus):
             for caution in cautions(found.results, found.n_clusters):

@@ -23,8 +23,8 @@ from bigcons.cli.output import JSON, amount, emit, facts, reporting
 from bigcons.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from bigcons.solving.estimator import PredictingClusterer
-    from bigcons.stores.consensus import Consensus
+    from bigcons.methods.estimator import PredictingClusterer
+    from bigcons.store.consensus import Consensus
 
 
 @click.command()
@@ -74,12 +74,12 @@ def place(
     so if most are far, and name the columns with text that did not occur. A row without a known value in any
     column has no label: -1.
     """
-    from bigcons.execution.engine import open_engine
+    from bigcons.io.select import select
+    from bigcons.methods.placing import confidence_of, place_features, tables_of_generator
     from bigcons.metrics.confidence import ClusterSupport
-    from bigcons.solving.placing import confidence_of, place_features, tables_of_generator
-    from bigcons.stores.export import export_to
-    from bigcons.stores.generator import NewRows
-    from bigcons.tables.select import select
+    from bigcons.run.engine import open_engine
+    from bigcons.store.export import export_to
+    from bigcons.store.generator import NewRows
 
     to_stream = out == STANDARD
     if to_stream and click.get_current_context().meta.get(JSON):
@@ -163,10 +163,10 @@ _PLAIN = (bool, int, float, str)
 
 def open_placing(folder: str) -> tuple[PredictingClusterer, Consensus]:
     """Return the method of a stored consensus, ready to place objects, and the consensus."""
+    from bigcons.disk.commit import is_store
     from bigcons.methods import METHODS
-    from bigcons.storage.commit import is_store
-    from bigcons.stores.consensus import Consensus
-    from bigcons.stores.ensemble import Ensemble
+    from bigcons.store.consensus import Consensus
+    from bigcons.store.ensemble import Ensemble
 
     path = folder if is_store(folder) else f"{folder.rstrip('/')}/consensus.zarr"
     consensus = Consensus.open(path)

@@ -24,8 +24,8 @@ from bigcons.cli.output import emit, reporting
 from bigcons.errors import InvalidInputError, StoreExistsError
 
 if TYPE_CHECKING:
-    from bigcons.stores.consensus import Consensus
-    from bigcons.stores.features import Features
+    from bigcons.store.consensus import Consensus
+    from bigcons.store.features import Features
 
 
 @click.command()
@@ -83,10 +83,10 @@ def plot(
     co-association of a sample of the objects and the agreement of partitions.
     """
     from bigcons import plots
-    from bigcons.storage.commit import new_file
-    from bigcons.stores.consensus import Consensus
-    from bigcons.stores.ensemble import Ensemble
-    from bigcons.tables.select import select
+    from bigcons.disk.commit import new_file
+    from bigcons.io.select import select
+    from bigcons.store.consensus import Consensus
+    from bigcons.store.ensemble import Ensemble
 
     solved = Consensus.open(consensus)
     refuse_alone("--features", features, columns=columns, drop=drop, glyph=glyph, **reading)
@@ -147,10 +147,10 @@ def _open_features(
     solved: Consensus, source: Any, columns: list[str] | None, drop: list[str] | None
 ) -> Features:
     """Open the features of the objects of a consensus; their ids, if they have them, must be the same."""
-    from bigcons.stores.features import open_features
-    from bigcons.tables.ids import refuse_other_ids
-    from bigcons.tables.intake import open_table
-    from bigcons.tables.select import source_of
+    from bigcons.io.ids import refuse_other_ids
+    from bigcons.io.intake import open_table
+    from bigcons.io.select import source_of
+    from bigcons.store.features import open_features
 
     known, id = solved.id_column, None
     if known is not None:

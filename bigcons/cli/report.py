@@ -60,9 +60,9 @@ def report(
     certain, the partitions, the convergence, how it was made, and warnings. With --features, also what is
     in each cluster: means of numbers and dates, and frequent values of text, unless it names objects.
     """
+    from bigcons.disk.commit import refuse_existing_file
+    from bigcons.io.select import select
     from bigcons.report import Report, check_page
-    from bigcons.storage.commit import refuse_existing_file
-    from bigcons.tables.select import select
 
     check_page(out)
     refuse_existing_file(out, overwrite)

@@ -53,7 +53,7 @@ from bigcons.memory import PROCESS_BYTES, parse_size
 if TYPE_CHECKING:
     import numpy as np
 
-    from bigcons.tables.ids import Ids
+    from bigcons.io.ids import Ids
 
 
 @click.command()
@@ -110,8 +110,8 @@ def run(
     unless --n-partitions asks for others. What was chosen is printed, with the time of each step, and at
     the end the columns of few values, if any, of which each cluster has only one.
     """
-    from bigcons.tables.files import StandardInput, is_text_path, refuse_missing
-    from bigcons.tables.select import select
+    from bigcons.io.files import StandardInput, is_text_path, refuse_missing
+    from bigcons.io.select import select
 
     for path in (*features, *([] if truth is None else [truth])):
         refuse_missing(path)  # methods take seconds to import
@@ -144,8 +144,8 @@ def run(
     from bigcons.methods import METHODS
     from bigcons.metrics.clusterings import OF_TRUTH, truth_table
     from bigcons.metrics.description import cluster_profiles
-    from bigcons.stores.consensus import Consensus
-    from bigcons.stores.ensemble import Ensemble
+    from bigcons.store.consensus import Consensus
+    from bigcons.store.ensemble import Ensemble
 
     ensemble = Ensemble.open(ensemble_path)
     emit_constant(ensemble)
@@ -247,12 +247,12 @@ def _generate(
     there may have another number of partitions, unless ``n_partitions`` is asked for.
     """
     from bigcons import generate
+    from bigcons.disk.commit import is_store, provenance_at
     from bigcons.generate.kmeans import drawn_clusters
     from bigcons.methods import METHODS
-    from bigcons.solving.memory_plan import PlannedEnsemble
-    from bigcons.storage.commit import is_store, provenance_at
-    from bigcons.stores.ensemble import Ensemble
-    from bigcons.stores.features import open_features
+    from bigcons.run.memory_plan import PlannedEnsemble
+    from bigcons.store.ensemble import Ensemble
+    from bigcons.store.features import open_features
 
     began = time.perf_counter()
     out = making["out"]
@@ -292,9 +292,9 @@ def read_classes(
     """
     import numpy as np
 
-    from bigcons.stores.ensemble import Ensemble
-    from bigcons.tables.intake import open_table
-    from bigcons.tables.select import select, source_of
+    from bigcons.io.intake import open_table
+    from bigcons.io.select import select, source_of
+    from bigcons.store.ensemble import Ensemble
 
     path = source_of(source)
     is_anndata = path.lower().endswith(".h5ad")  # whose columns may be measurements, and are only looked at

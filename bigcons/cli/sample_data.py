@@ -33,7 +33,7 @@ def sample_data(file: str, size: int, truth: str | None, random_state: int, over
     from pyarrow import csv, parquet
 
     from bigcons.datasets import planted_features
-    from bigcons.storage.commit import refuse_existing_file
+    from bigcons.disk.commit import refuse_existing_file
 
     write = {".csv": csv.write_csv, ".parquet": parquet.write_table}
     paths = [file] if truth is None else [file, truth]

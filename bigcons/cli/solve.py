@@ -39,7 +39,7 @@ from bigcons.cli.output import (
 
 if TYPE_CHECKING:
     from bigcons.methods import ConsensusClusterer
-    from bigcons.stores.consensus import Consensus
+    from bigcons.store.consensus import Consensus
 
 
 def cluster_count(value: str) -> int | range | str:
@@ -139,12 +139,12 @@ def solve(
     --divergence l2|kl|power:P, --pairs all|dense|SHARE|PATH, --solver, --n-init, --max-iter, --tol. Options
     not given take the method's defaults; those it does not have are refused.
     """
-    from bigcons.tables.files import refuse_missing
+    from bigcons.io.files import refuse_missing
 
     if words and not words[0].startswith("-"):
         refuse_missing(words[0])  # methods take seconds to import
 
-    from bigcons.stores.consensus import Consensus
+    from bigcons.store.consensus import Consensus
 
     options["n_clusters"] = n_clusters
     given = {name: value for name, value in options.items() if value is not None}
@@ -152,11 +152,11 @@ def solve(
     if ensemble == STANDARD:
         ensemble = read_standard_input(click.get_current_context())
 
+    from bigcons.disk.commit import is_store
+    from bigcons.io.files import is_parquet
+    from bigcons.io.select import select
     from bigcons.methods import METHODS
-    from bigcons.solving.output import can_resume
-    from bigcons.storage.commit import is_store
-    from bigcons.tables.files import is_parquet
-    from bigcons.tables.select import select
+    from bigcons.run.output import can_resume
 
     model = METHODS[method](**parameters)
     if isinstance(pairs := getattr(model, "pairs", None), str) and is_parquet(pairs):
@@ -186,9 +186,9 @@ def solve(
 
 def _warn_of_stored(path: str) -> None:
     """Warn again of what an ensemble was imported with that looks like no partition."""
-    from bigcons.storage.commit import is_store
-    from bigcons.stores.ensemble import Ensemble
-    from bigcons.tables.encode import warn_of_suspects
+    from bigcons.disk.commit import is_store
+    from bigcons.io.encode import warn_of_suspects
+    from bigcons.store.ensemble import Ensemble
 
     if is_store(path):
         stored = Ensemble.open(path)
@@ -200,7 +200,7 @@ def _warn_of_stored(path: str) -> None:
 
 def results_of(model: ConsensusClusterer) -> dict[str, Any]:
     """Return the scalar results of a fit, and how the number of clusters was chosen."""
-    from bigcons.stores.consensus import fit_results
+    from bigcons.store.consensus import fit_results
 
     choice = getattr(model, "n_clusters_choice_", None)
     return fit_results(model) | ({} if choice is None else {"n_clusters_choice": repr(choice)})
@@ -213,8 +213,8 @@ _OF_THE_SOLVER = ("coassociation", "objective", "start_objectives", "gap", "n_pa
 def shown_results(results: Mapping[str, Any], solved: Consensus) -> dict[str, Any]:
     """Return the results that are shown: the clusters in words, and what concerns the solver with ``-v``."""
     from bigcons.report.page import name_of
-    from bigcons.stores.clusters import choice_in_words
-    from bigcons.stores.consensus import stored_clusters_in_words
+    from bigcons.store.clusters import choice_in_words
+    from bigcons.store.consensus import stored_clusters_in_words
 
     is_verbose = logging.getLogger("bigcons").isEnabledFor(logging.INFO)
     shown = {name: value for name, value in results.items() if is_verbose or name not in _OF_THE_SOLVER}

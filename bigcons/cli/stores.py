@@ -26,10 +26,10 @@ def info(store: str) -> None:
     Its data are not read. STORE is an ensemble or a pair table (.zarr or .parquet), a consensus, or the path
     of an output that was never finished. Labels in Parquet of other programs are read once, to count them.
     """
+    from bigcons.disk.commit import leftovers_of
     from bigcons.errors import StoreNotFoundError
-    from bigcons.storage.commit import leftovers_of
-    from bigcons.stores.consensus import OF_SIZES, Consensus, stored_clusters_in_words
-    from bigcons.stores.opening import open_store
+    from bigcons.store.consensus import OF_SIZES, Consensus, stored_clusters_in_words
+    from bigcons.store.opening import open_store
 
     try:
         opened = open_store(store)
@@ -60,7 +60,7 @@ def verify(store: str) -> None:
     solve. The check stops at the first difference. Ends with 0 if STORE is intact, else with 1 and what is
     damaged.
     """
-    from bigcons.stores.opening import verify_store
+    from bigcons.store.opening import verify_store
 
     result = verify_store(store)
     emit({"ok": True, **result}, f"{store} is intact.\n{facts(result)}")
@@ -104,7 +104,7 @@ def export(
         raise click.UsageError("--top writes the largest of all --memberships; give one of them.")
     given: dict[str, Any] = {"memberships": top or memberships, "confidence": confidence}
     given |= {"min_confidence": min_confidence}
-    from bigcons.stores.consensus import Consensus
+    from bigcons.store.consensus import Consensus
 
     solved = Consensus.open(consensus)
     if out == STANDARD:

@@ -57,10 +57,10 @@ def tree(
     import numpy as np
 
     from bigcons import Consensus, consensus_tree, plots
+    from bigcons.disk.commit import refuse_existing_file
     from bigcons.errors import InvalidInputError
-    from bigcons.storage.commit import refuse_existing_file
-    from bigcons.stores.export import export_to
-    from bigcons.stores.opening import open_store
+    from bigcons.store.export import export_to
+    from bigcons.store.opening import open_store
 
     if out is not None:
         refuse_existing_file(out, overwrite)

@@ -14,15 +14,15 @@ import numpy as np
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import MemoryBudgetError
-from bigcons.execution.engine import Engine, open_engine
+from bigcons.io.labels import observed
 from bigcons.memory import TILE_ROWS, Block, format_size, parse_size, row_blocks, rows_within
 from bigcons.progress import progress
-from bigcons.stores.pair_rows import ascending_pairs, counts_dtype
-from bigcons.stores.pairs import PairTable
-from bigcons.tables.labels import observed
+from bigcons.run.engine import Engine, open_engine
+from bigcons.store.pair_rows import ascending_pairs, counts_dtype
+from bigcons.store.pairs import PairTable
 
 if TYPE_CHECKING:
-    from bigcons.stores.ensemble import Ensemble
+    from bigcons.store.ensemble import Ensemble
 
 # Pairs of a task, enough to keep a worker busy.
 PAIRS_PER_TASK = 1 << 19
@@ -51,7 +51,7 @@ def count(x: Any, i: Any, j: Any, *, memory: int | str = "1GB", client: object =
     >>> pairs.n_agree, pairs.n_seen
     (array([1, 0, 1, 0], dtype=uint8), array([2, 1, 2, 1], dtype=uint8))
     """
-    from bigcons.stores.ensemble import as_ensemble
+    from bigcons.store.ensemble import as_ensemble
 
     ensemble = as_ensemble(x, soft=True)
     i, j, _ = ascending_pairs(i, j, ensemble.n_objects)
@@ -157,7 +157,7 @@ def dense(x: Any, *, memory: int | str = "4GB", client: object = None) -> Counts
            [1, 2, 0],
            [0, 0, 1]], dtype=int32)
     """
-    from bigcons.stores.ensemble import as_ensemble
+    from bigcons.store.ensemble import as_ensemble
 
     ensemble = as_ensemble(x, soft=True)
     n = ensemble.n_objects

@@ -18,14 +18,14 @@ import numpy as np
 
 from bigcons.coassociation.counts import NORMALIZATIONS, PAIRS_PER_TASK
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import Engine, open_engine
 from bigcons.memory import Block, DataBudget, parse_size, row_blocks
 from bigcons.progress import progress
+from bigcons.run.engine import Engine, open_engine
 from bigcons.validation import check_choice, check_flag, check_partition_weights
 
 if TYPE_CHECKING:
-    from bigcons.stores.ensemble import Ensemble
-    from bigcons.stores.features import Features
+    from bigcons.store.ensemble import Ensemble
+    from bigcons.store.features import Features
 
 CHOICES = ("vertex", "sorted")
 PAIR_MODELS = ("increments", "coassociation")
@@ -60,7 +60,7 @@ def did_matrix(
     Parameters
     ----------
     features
-        ``(n_objects, n_features)``: what `bigcons.stores.features.open_features` takes. Distances are
+        ``(n_objects, n_features)``: what `bigcons.store.features.open_features` takes. Distances are
         Euclidean, so scale features first.
     x
         The ensemble, or anything ``Ensemble.from_labels`` takes.
@@ -96,7 +96,7 @@ def did_matrix(
     >>> bc.coassociation.did_matrix(features, labels)[0].round(2)
     array([0.7, 1. , 0.7, 0. , 0. , 0. ])
     """
-    from bigcons.stores.ensemble import as_ensemble
+    from bigcons.store.ensemble import as_ensemble
 
     ensemble = as_ensemble(x)
     check_choice("normalize", normalize, NORMALIZATIONS)
@@ -143,7 +143,7 @@ def did_ranking(
     >>> order
     array([0, 1])
     """
-    from bigcons.stores.ensemble import as_ensemble
+    from bigcons.store.ensemble import as_ensemble
 
     ensemble = as_ensemble(x)
     check_choice("increments", increments, CHOICES)
@@ -222,7 +222,7 @@ class IncrementModel(NamedTuple):
 
 def open_points(features: Any, n_objects: int) -> Features:
     """Open features; raise InvalidInputError if they do not have ``n_objects`` rows."""
-    from bigcons.stores.features import open_features
+    from bigcons.store.features import open_features
 
     source = open_features(features)
     if source.n_objects != n_objects:

@@ -14,12 +14,12 @@ import numpy as np
 
 from bigcons.coassociation.counts import distance
 from bigcons.coassociation.factorized import Weights
-from bigcons.execution.engine import Engine
 from bigcons.memory import Block, DataBudget, row_blocks
 from bigcons.progress import progress
+from bigcons.run.engine import Engine
 
 if TYPE_CHECKING:
-    from bigcons.stores.ensemble import Ensemble
+    from bigcons.store.ensemble import Ensemble
 
 LINKAGES = ("single", "complete", "average", "ward")  # the position of each is its number in the kernel
 

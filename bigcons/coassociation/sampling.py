@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigcons.coassociation.counts import count, count_rows
+from bigcons.disk.checkpoint import differences
+from bigcons.disk.commit import refuse_other, refuse_source
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.execution.engine import Engine, open_engine
 from bigcons.memory import Block, enough_for, format_size, parse_size, row_blocks, rows_within
 from bigcons.progress import progress
+from bigcons.run.engine import Engine, open_engine
 from bigcons.seeding import SeedLike, generator, resolve_seed
-from bigcons.storage.checkpoint import differences
-from bigcons.storage.commit import refuse_other, refuse_source
-from bigcons.stores.pair_parquet import provenance_of_pairs, refuse_existing_pairs
-from bigcons.stores.pair_rows import (
+from bigcons.store.pair_parquet import provenance_of_pairs, refuse_existing_pairs
+from bigcons.store.pair_rows import (
     MAX_OBJECTS,
     OBJECT_BYTES,
     PAIR_BYTES,
@@ -39,11 +39,11 @@ from bigcons.stores.pair_rows import (
     counts_dtype,
     rows_of_entries,
 )
-from bigcons.stores.pairs import PairTable
+from bigcons.store.pairs import PairTable
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
-    from bigcons.stores.ensemble import Ensemble
+    from bigcons.store.ensemble import Ensemble
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
@@ -93,7 +93,7 @@ def sample(
     >>> pairs.n_objects
     500
     """
-    from bigcons.stores.ensemble import as_ensemble
+    from bigcons.store.ensemble import as_ensemble
 
     ensemble = as_ensemble(x, soft=True)
     seed, budget = resolve_seed(random_state), parse_size(memory)

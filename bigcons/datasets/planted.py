@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
+from bigcons.io.encode import label_dtype
 from bigcons.memory import row_blocks
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, generator, resolve_seed
-from bigcons.tables.encode import label_dtype
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
-    from bigcons.stores.ensemble import Ensemble
+    from bigcons.store.ensemble import Ensemble
 
 
 class _Planted:
@@ -170,7 +170,7 @@ def planted_ensemble(n_objects: int, n_partitions: int = 100, **recipe: Any) -> 
     >>> ensemble.shape, truth.max()
     ((1000, 20), np.int64(5))
     """
-    from bigcons.stores.ensemble import Ensemble  # imports zarr, which the other data sets do not need
+    from bigcons.store.ensemble import Ensemble  # imports zarr, which the other data sets do not need
 
     labels, truth = PlantedLabels(n_objects, n_partitions, **recipe).read(0, n_objects)
     return Ensemble.from_labels(labels, orientation="objects"), truth

@@ -3,8 +3,8 @@
 from bigcons.generate.diverse import diverse
 from bigcons.generate.kmeans import feature_views, kmeans, landmarks, mixed, object_views, weighted_kmeans
 from bigcons.generate.simulate import from_memberships, mask_labels, noisy_copies
-from bigcons.stores.encoding import FeatureEncoding
-from bigcons.stores.generator import Generator
+from bigcons.store.encoding import FeatureEncoding
+from bigcons.store.generator import Generator
 
 __all__ = [
     "FeatureEncoding",

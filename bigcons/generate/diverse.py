@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidInputError, MissingDependencyError
-from bigcons.execution.engine import beside_processes, one_thread
 from bigcons.generate.pipeline import check_range
 from bigcons.generate.scaling import measure
 from bigcons.generate.training import quiet_scikit_learn
+from bigcons.io.select import Column, Columns
 from bigcons.memory import PROCESS_BYTES
 from bigcons.partitioners import graph_of, partition_graph, partition_hypergraph
 from bigcons.progress import progress
+from bigcons.run.engine import beside_processes, one_thread
 from bigcons.seeding import SeedLike, generator, resolve_seed
-from bigcons.stores.encoding import Scaling
-from bigcons.stores.features import Features, open_features
-from bigcons.tables.select import Column, Columns
+from bigcons.store.encoding import Scaling
+from bigcons.store.features import Features, open_features
 from bigcons.validation import check_choice, check_flag
 from bigcons.version import __version__
 
 if TYPE_CHECKING:
-    from bigcons.stores.ensemble import Ensemble
+    from bigcons.store.ensemble import Ensemble
 
 Similarity = Callable[[np.ndarray, np.ndarray], np.ndarray]
 Partitions = Callable[[np.ndarray, Sequence[int], np.random.Generator], list[np.ndarray]]
@@ -98,8 +98,8 @@ def diverse(
            [0, 0, 0, 1, 1, 1],
            [0, 0, 0, 1, 1, 2]], dtype=int8)
     """
-    from bigcons.stores.ensemble import ensemble_of
-    from bigcons.tables.memory import ColumnsTable
+    from bigcons.io.memory import ColumnsTable
+    from bigcons.store.ensemble import ensemble_of
 
     low, high = check_range(n_clusters)
     names = _check_algorithms(algorithms)

@@ -24,12 +24,12 @@ from bigcons.generate.sampling import (
     ZipfWeights,
 )
 from bigcons.generate.training import Seen, Settings
+from bigcons.io.select import Column, Columns
 from bigcons.seeding import SEGMENT_ROWS, SeedLike
-from bigcons.tables.select import Column, Columns
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
-    from bigcons.stores.ensemble import Ensemble
+    from bigcons.store.ensemble import Ensemble
 
 
 MIXED = Scheme("mixed", RandomShare(1.0), AllFeatures(), by_landmarks=1)
@@ -153,7 +153,7 @@ def kmeans(
     Parameters
     ----------
     features
-        Any source of `bigcons.stores.features.open_features`: array, sparse matrix, table, dask collection,
+        Any source of `bigcons.store.features.open_features`: array, sparse matrix, table, dask collection,
         path. Text and categories become one-hot columns, dates numbers, and missing values are filled: see
         `FeatureEncoding`.
     n_partitions

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.execution.engine import one_thread
+from bigcons.run.engine import one_thread
 
 N_LANDMARKS, OBJECTS_PER_LANDMARK = 1000, 3
 """Landmarks of a set, and the fewest objects for each."""

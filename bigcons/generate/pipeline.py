@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
+from bigcons.disk.places import place_of
 from bigcons.errors import InvalidInputError, SuspiciousLabelsWarning, warn_user
-from bigcons.execution.engine import Engine, ThreadsEngine, open_engine
 from bigcons.generate.planning import SamplingPlan, budget_of, make_sampling_plan
 from bigcons.generate.sampling import PIECES_AT_ONCE, Scheme
 from bigcons.generate.scaling import measure_and_sample
@@ -41,19 +41,19 @@ from bigcons.generate.training import (
     quiet_scikit_learn,
     sets_of,
 )
+from bigcons.io.select import Column, Columns
 from bigcons.memory import DataBudget, parse_size, row_blocks
 from bigcons.progress import progress
+from bigcons.run.engine import Engine, ThreadsEngine, open_engine
 from bigcons.seeding import SeedLike, resolve_seed
-from bigcons.storage.places import place_of
-from bigcons.stores.encoding import Scaling
-from bigcons.stores.features import Features, open_features
-from bigcons.stores.generator import FAR, Generator
-from bigcons.tables.select import Column, Columns
+from bigcons.store.encoding import Scaling
+from bigcons.store.features import Features, open_features
+from bigcons.store.generator import FAR, Generator
 from bigcons.validation import check_choice, check_flag, check_int
 from bigcons.version import __version__
 
 if TYPE_CHECKING:
-    from bigcons.stores.ensemble import Ensemble
+    from bigcons.store.ensemble import Ensemble
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -270,8 +270,8 @@ class Call(NamedTuple):
 
 def _make(call: Call) -> Ensemble:
     """Return the ensemble: measure, draw a pool, train the sets of centers, label all objects."""
-    from bigcons.stores.ensemble import ensemble_of_content  # imports zarr
-    from bigcons.stores.ensemble_store import Content, Header
+    from bigcons.store.ensemble import ensemble_of_content  # imports zarr
+    from bigcons.store.ensemble_store import Content, Header
 
     data = call.data
     if not call.overwrite and not call.seed_is_given and (kept := kept_seed(call.out)) is not None:

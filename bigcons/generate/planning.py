@@ -7,18 +7,18 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bigcons.errors import MemoryBudgetError
-from bigcons.execution.engine import Engine, beside_processes
 from bigcons.generate.landmarks import AT_ONCE, N_NEAREST, n_landmarks
 from bigcons.generate.sampling import Scheme
 from bigcons.generate.training import Settings, choose_pool_rows, sets_of
+from bigcons.io.encode import default_chunk_rows, label_dtype, rows_per_read
+from bigcons.io.table import Table
 from bigcons.memory import BLOCK_ROWS, PROCESS_BYTES, DataBudget, enough_for, format_size
+from bigcons.run.engine import Engine, beside_processes
 from bigcons.seeding import SEGMENT_ROWS
-from bigcons.stores.features import Features
-from bigcons.tables.encode import default_chunk_rows, label_dtype, rows_per_read
-from bigcons.tables.table import Table
+from bigcons.store.features import Features
 
 if TYPE_CHECKING:
-    from bigcons.stores.ensemble import Ensemble
+    from bigcons.store.ensemble import Ensemble
 
 _PREPARE_BYTES_PER_VALUE = 48
 _DISTANCE_BYTES = 2048
@@ -47,8 +47,8 @@ def ensemble_within(
 
     Its chunks are those of any store, whatever the budget: the bits of a consensus depend on them.
     """
-    from bigcons.stores.building import content_of
-    from bigcons.stores.ensemble import ensemble_of_content
+    from bigcons.store.building import content_of
+    from bigcons.store.ensemble import ensemble_of_content
 
     chunk_rows = default_chunk_rows(n_objects, source.n_columns)
     row_bytes = source.n_columns * label_bytes

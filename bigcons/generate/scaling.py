@@ -11,10 +11,10 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError, SuspiciousFeaturesWarning, warn_user
 from bigcons.generate.sampling import Subset
+from bigcons.io.reading import NINES, is_far
 from bigcons.progress import progress
-from bigcons.stores.encoding import CATEGORY, HASHED, NUMBER, Scaling
-from bigcons.stores.features import DistinctNumbers, Features, may_be_ids
-from bigcons.tables.reading import NINES, is_far
+from bigcons.store.encoding import CATEGORY, HASHED, NUMBER, Scaling
+from bigcons.store.features import DistinctNumbers, Features, may_be_ids
 
 
 @dataclass

@@ -18,10 +18,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError, first_line
-from bigcons.memory import Block
-from bigcons.storage.checkpoint import Seal, differences, key_of
-from bigcons.storage.commit import (
+from bigcons.disk.checkpoint import Seal, differences, key_of
+from bigcons.disk.commit import (
     is_store,
     names_parquet,
     read_manifest,
@@ -29,15 +27,17 @@ from bigcons.storage.commit import (
     refuse_other,
     unless_overwriting,
 )
-from bigcons.storage.interface import Place, StorePath
-from bigcons.storage.leftovers import is_left, temporary_folder
-from bigcons.storage.locks import sweep_locks, writer_lock
-from bigcons.storage.places import DiskPlace, atomic_file, disk_errors, place_of
-from bigcons.storage.reading import open_file, read_json
+from bigcons.disk.interface import Place, StorePath
+from bigcons.disk.leftovers import is_left, temporary_folder
+from bigcons.disk.locks import sweep_locks, writer_lock
+from bigcons.disk.places import DiskPlace, atomic_file, disk_errors, place_of
+from bigcons.disk.reading import open_file, read_json
+from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError, first_line
+from bigcons.memory import Block
 from bigcons.validation import check_flag
 
 if TYPE_CHECKING:
-    from bigcons.stores.ensemble import Ensemble
+    from bigcons.store.ensemble import Ensemble
 
 _log = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ def find_finished(out: StorePath | None, asked: Mapping[str, Any], *, overwrite:
         return None
     place = place_of(out)
     if not overwrite and is_store(place) and read_manifest(place).get("kind") == "ensemble":
-        from bigcons.stores.ensemble import Ensemble
+        from bigcons.store.ensemble import Ensemble
 
         finished = Ensemble.open(str(place))
         if "generator" in finished.provenance:
@@ -143,7 +143,7 @@ def find_finished(out: StorePath | None, asked: Mapping[str, Any], *, overwrite:
             return finished
     refuse_existing(place, overwrite, "ensemble")
     if names_parquet(place):
-        from bigcons.stores.parquet_ensemble import refuse_wide
+        from bigcons.store.parquet_ensemble import refuse_wide
 
         refuse_wide(place, int(asked.get("n_partitions") or 0))
     return None

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bigcons.disk.commit import is_store
+from bigcons.disk.schema import MISSING
 from bigcons.errors import EmptyPartitionError, InvalidInputError
 from bigcons.generate.sampling import subset_size
+from bigcons.io.encode import label_dtype, rechunk
+from bigcons.io.memory import ColumnsTable, values_of
 from bigcons.kernels.draws import draw_labels
-from bigcons.layout import MISSING
 from bigcons.memory import row_blocks
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, generator, resolve_seed
-from bigcons.storage.commit import is_store
-from bigcons.stores.ensemble_store import SUM_TOLERANCE
-from bigcons.stores.features import open_features
-from bigcons.tables.encode import label_dtype, rechunk
-from bigcons.tables.memory import ColumnsTable, values_of
+from bigcons.store.ensemble_store import SUM_TOLERANCE
+from bigcons.store.features import open_features
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
-    from bigcons.stores.ensemble import Ensemble
+    from bigcons.store.ensemble import Ensemble
 
 
 def from_memberships(
@@ -41,7 +41,7 @@ def from_memberships(
     ----------
     memberships
         ``(n_objects, n_clusters)``, nonnegative rows that sum to 1 or, for unlabeled objects, are all 0:
-        a Consensus or its path, or a source of `bigcons.stores.features.open_features` (an array, or a
+        a Consensus or its path, or a source of `bigcons.store.features.open_features` (an array, or a
         path to .npy, .zarr, .parquet, .csv). Objects that the consensus does not label get -1.
     n_partitions
         Number of partitions to draw.
@@ -62,7 +62,7 @@ def from_memberships(
     >>> ensemble.shape
     (2, 8)
     """
-    from bigcons.stores.consensus import Consensus
+    from bigcons.store.consensus import Consensus
 
     check_int("n_partitions", n_partitions)
     seed = resolve_seed(random_state)
@@ -124,7 +124,7 @@ def mask_labels(ensemble: object, share: float, *, random_state: SeedLike = None
     >>> round(bc.generate.mask_labels(ensemble, 0.3, random_state=0).missing_share, 3)
     0.3
     """
-    from bigcons.stores.ensemble import as_ensemble
+    from bigcons.store.ensemble import as_ensemble
 
     if check_number("share", share, at_least=0) >= 1:
         raise InvalidInputError(f"share={share!r} masks every label; use 0 <= share < 1.")
@@ -187,7 +187,7 @@ def noisy_copies(
     >>> bc.metrics.nmi(labels, copies.read(0, 300)[:, 0]) < 1
     True
     """
-    from bigcons.stores.ensemble import Ensemble
+    from bigcons.store.ensemble import Ensemble
 
     check_int("n_partitions", n_partitions)
     check_number("noise", noise, at_least=0, at_most=1)
@@ -217,6 +217,6 @@ def noisy_copies(
 
 def _ensemble_of(columns: Any, provenance: dict[str, Any], names: list[str] | None = None) -> Ensemble:
     """Return the ensemble of the labels (n_partitions, n_objects) of partitions."""
-    from bigcons.stores.ensemble import ensemble_of
+    from bigcons.store.ensemble import ensemble_of
 
     return ensemble_of(ColumnsTable(columns, len(columns[0]), names), provenance=provenance)

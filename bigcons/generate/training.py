@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigcons.execution.engine import one_thread
 from bigcons.generate.landmarks import embedding, n_landmarks
 from bigcons.generate.sampling import PIECES_AT_ONCE, DealtSubset, Scheme, Subset, View
 from bigcons.kernels.nearest import normalize_rows
 from bigcons.memory import Block, row_blocks
+from bigcons.run.engine import one_thread
 from bigcons.seeding import generator
-from bigcons.stores.encoding import Scaling
-from bigcons.stores.generator import Centers
+from bigcons.store.encoding import Scaling
+from bigcons.store.generator import Centers
 
 if TYPE_CHECKING:
     from sklearn.cluster import KMeans

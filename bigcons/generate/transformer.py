@@ -10,7 +10,6 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import HasClient, open_engine
 from bigcons.generate.pipeline import SPLIT, TRAINING, ClusterCount, check_range, settings_for
 from bigcons.generate.sampling import AllFeatures, RandomShare, Scheme
 from bigcons.generate.scaling import measure_and_sample
@@ -27,10 +26,11 @@ from bigcons.generate.training import (
 )
 from bigcons.memory import Block
 from bigcons.progress import progress
+from bigcons.run.engine import HasClient, open_engine
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, resolve_seed
-from bigcons.stores.encoding import FeatureEncoding
-from bigcons.stores.features import Features, encoded_features, open_features
-from bigcons.stores.generator import Centers, NewRows
+from bigcons.store.encoding import FeatureEncoding
+from bigcons.store.features import Features, encoded_features, open_features
+from bigcons.store.generator import Centers, NewRows
 from bigcons.validation import check_choice, check_flag, check_int, check_number
 
 SCHEMES = {"mixed": 1, "kmeans": 0, "landmarks": 2}

@@ -14,10 +14,10 @@ import math
 
 import numpy as np
 
+from bigcons.disk.schema import MISSING
 from bigcons.kernels._jit import jit, leaf
 from bigcons.kernels._vector import WIDTH, add_times8, choose8, empty, fill8, load8, store8, zero8, zeros
 from bigcons.kernels.cluster_tables import padded_leaf
-from bigcons.layout import MISSING
 
 TILE = 2 * WIDTH
 """Points that are compared with a center at a time."""

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from bigcons.methods.correspondence import CCU as CCU
     from bigcons.methods.cspa import CSPA as CSPA
     from bigcons.methods.did import DID as DID
+    from bigcons.methods.estimator import ConsensusClusterer as ConsensusClusterer
+    from bigcons.methods.estimator import MethodInfo as MethodInfo
     from bigcons.methods.evidence import EAC as EAC
     from bigcons.methods.evidence import EACAverage as EACAverage
     from bigcons.methods.evidence import EACGroups as EACGroups
@@ -73,13 +75,11 @@ if TYPE_CHECKING:
     from bigcons.methods.voting import IPC as IPC
     from bigcons.methods.voting import IPVC as IPVC
     from bigcons.methods.voting import IVC as IVC
-    from bigcons.solving.estimator import ConsensusClusterer as ConsensusClusterer
-    from bigcons.solving.estimator import MethodInfo as MethodInfo
 
 _HOMES = {
     **{home.partition(":")[2]: f"bigcons.methods.{home.partition(':')[0]}" for home in _REGISTRY.values()},
-    "ConsensusClusterer": "bigcons.solving.estimator",
-    "MethodInfo": "bigcons.solving.estimator",
+    "ConsensusClusterer": "bigcons.methods.estimator",
+    "MethodInfo": "bigcons.methods.estimator",
 }
 
 if not TYPE_CHECKING:  # type checkers take the names from the imports above

@@ -8,20 +8,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import Engine
 from bigcons.memory import Block
-from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS, Criterion
-from bigcons.overlaps.incidence import (
+from bigcons.methods.estimator import ConsensusClusterer, MethodInfo
+from bigcons.methods.incidence import (
     check_overlaps_plan,
     fold_overlaps,
     observed_pairs,
     votes_of,
 )
+from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS, Criterion
+from bigcons.run.engine import Engine
+from bigcons.run.output import Output
+from bigcons.run.survey import take_survey
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
-from bigcons.solving.output import Output
-from bigcons.solving.survey import take_survey
-from bigcons.stores.ensemble import Ensemble
+from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag
 
 DISTANCES = ("van_dongen", "variation_of_information")

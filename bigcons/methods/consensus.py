@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from bigcons.methods import METHODS
+from bigcons.methods.estimator import ConsensusClusterer
 from bigcons.metrics.clusterings import micro_precision
-from bigcons.solving.estimator import ConsensusClusterer
 from bigcons.validation import check_choice
 
 if TYPE_CHECKING:

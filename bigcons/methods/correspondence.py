@@ -18,11 +18,11 @@ import numpy as np
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import ConvergenceWarning, warn_user
-from bigcons.execution.engine import Engine, local_engine, one_thread
 from bigcons.memory import Block
-from bigcons.overlaps.eigenvectors import leading_eigenvectors
-from bigcons.overlaps.embedding import group_rows
-from bigcons.overlaps.incidence import (
+from bigcons.methods.eigenvectors import leading_eigenvectors
+from bigcons.methods.embedding import group_rows
+from bigcons.methods.estimator import MethodInfo, SoftPredictingClusterer
+from bigcons.methods.incidence import (
     check_overlaps_plan,
     clear_own_partitions,
     cluster_sizes,
@@ -32,13 +32,13 @@ from bigcons.overlaps.incidence import (
     shares,
     votes_of,
 )
+from bigcons.run.engine import Engine, local_engine, one_thread
+from bigcons.run.output import Output
+from bigcons.run.results import renumbered
+from bigcons.run.starts import best_start
+from bigcons.run.survey import take_survey
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
-from bigcons.solving.output import Output
-from bigcons.solving.results import renumbered
-from bigcons.solving.starts import best_start
-from bigcons.solving.survey import take_survey
-from bigcons.stores.ensemble import Ensemble
+from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice, check_int
 
 

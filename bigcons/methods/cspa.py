@@ -10,15 +10,15 @@ import numpy as np
 from bigcons.coassociation.counts import dense
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import Engine
-from bigcons.overlaps.embedding import Embedding, cut_embedding
-from bigcons.overlaps.graph_clusterer import GraphClusterer
+from bigcons.methods.embedding import Embedding, cut_embedding
+from bigcons.methods.estimator import MethodInfo
+from bigcons.methods.graph_clusterer import GraphClusterer
 from bigcons.partitioners import BYTES_PER_ENTRY, graph_of, partition_graph
+from bigcons.run.engine import Engine
+from bigcons.run.output import Output
+from bigcons.run.survey import take_survey
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import MethodInfo
-from bigcons.solving.output import Output
-from bigcons.solving.survey import take_survey
-from bigcons.stores.ensemble import Ensemble
+from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice
 
 

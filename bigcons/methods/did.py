@@ -21,15 +21,15 @@ from bigcons.coassociation.increments import (
 )
 from bigcons.coassociation.linkage import Merges, agglomerate, cut, linkage_matrix, single_merges
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import Engine, one_thread
 from bigcons.memory import DataBudget
+from bigcons.methods.estimator import ConsensusClusterer, MethodInfo
+from bigcons.run.engine import Engine, one_thread
+from bigcons.run.memory_plan import data_budget
+from bigcons.run.output import Output
+from bigcons.run.survey import take_survey
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
-from bigcons.solving.memory_plan import data_budget
-from bigcons.solving.output import Output
-from bigcons.solving.survey import take_survey
-from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.pairs import PairTable, pairs_of
+from bigcons.store.ensemble import Ensemble
+from bigcons.store.pairs import PairTable, pairs_of
 from bigcons.validation import check_choice
 
 SYMMETRIES = ("mean", "max")

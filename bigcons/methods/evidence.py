@@ -23,16 +23,16 @@ from bigcons.coassociation.linkage import (
     unique_rows,
 )
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import Engine
 from bigcons.memory import DataBudget
+from bigcons.methods.estimator import ConsensusClusterer, MethodInfo
 from bigcons.methods.tree import ConsensusTree
-from bigcons.overlaps.tree import AVERAGE, weights_of
+from bigcons.methods.trees import AVERAGE, weights_of
+from bigcons.run.engine import Engine
+from bigcons.run.memory_plan import data_budget
+from bigcons.run.output import Output
+from bigcons.run.survey import take_survey
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
-from bigcons.solving.memory_plan import data_budget
-from bigcons.solving.output import Output
-from bigcons.solving.survey import take_survey
-from bigcons.stores.ensemble import Ensemble
+from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag
 
 logger: logging.Logger = logging.getLogger("bigcons")

@@ -12,15 +12,15 @@ import numpy as np
 from bigcons.coassociation.counts import similarity
 from bigcons.coassociation.factorized import counts_of
 from bigcons.coassociation.linkage import unique_rows
-from bigcons.execution.engine import Engine
 from bigcons.memory import N_SAMPLED, TILE_ROWS, Block, DataBudget, row_blocks
+from bigcons.methods.estimator import ConsensusClusterer, MethodInfo
 from bigcons.progress import progress
+from bigcons.run.engine import Engine
+from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, data_budget
+from bigcons.run.output import Output
+from bigcons.run.survey import take_survey
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
-from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, data_budget
-from bigcons.solving.output import Output
-from bigcons.solving.survey import take_survey
-from bigcons.stores.ensemble import Ensemble
+from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice
 
 STARTS = ("exact", "sampled")

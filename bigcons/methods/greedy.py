@@ -11,22 +11,22 @@ import numpy as np
 
 from bigcons.coassociation.factorized import counts_of
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
-from bigcons.execution.engine import Engine, fold
 from bigcons.kernels.greedy import sweep, weighted_nmi
 from bigcons.memory import Block
+from bigcons.methods.assignment import given_clusters
 from bigcons.methods.best import average_criteria, closeness_to_centers
+from bigcons.methods.estimator import ConsensusClusterer, MethodInfo
+from bigcons.methods.incidence import check_overlaps_plan, fold_overlaps, votes_of
 from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS
 from bigcons.metrics.ensemble import average_of_tables
-from bigcons.overlaps.incidence import check_overlaps_plan, fold_overlaps, votes_of
 from bigcons.progress import progress
+from bigcons.run.engine import Engine, fold
+from bigcons.run.output import Output
+from bigcons.run.passes import as_history, timed
+from bigcons.run.starts import best_start
+from bigcons.run.survey import take_survey
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.assignment import given_clusters
-from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
-from bigcons.solving.output import Output
-from bigcons.solving.passes import as_history, timed
-from bigcons.solving.starts import best_start
-from bigcons.solving.survey import take_survey
-from bigcons.stores.ensemble import Ensemble, as_ensemble
+from bigcons.store.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_choice, check_int, check_number
 
 

@@ -8,14 +8,14 @@ from typing import ClassVar
 import numpy as np
 
 from bigcons.coassociation.factorized import incidence_of
-from bigcons.execution.engine import Engine
-from bigcons.overlaps.embedding import bipartite_embedding
-from bigcons.overlaps.graph_clusterer import GraphClusterer
+from bigcons.methods.embedding import bipartite_embedding
+from bigcons.methods.estimator import MethodInfo
+from bigcons.methods.graph_clusterer import GraphClusterer
 from bigcons.partitioners import BYTES_PER_ENTRY, Graph, partition_graph
-from bigcons.solving.estimator import MethodInfo
-from bigcons.solving.output import Output
-from bigcons.solving.survey import take_survey
-from bigcons.stores.ensemble import Ensemble
+from bigcons.run.engine import Engine
+from bigcons.run.output import Output
+from bigcons.run.survey import take_survey
+from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice
 
 

@@ -10,16 +10,16 @@ import numpy as np
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import MissingDependencyWarning, warn_user
-from bigcons.execution.engine import Engine
-from bigcons.overlaps.embedding import bipartite_embedding, cut_embedding
-from bigcons.overlaps.graph_clusterer import GraphClusterer
+from bigcons.methods.assignment import row_keys
+from bigcons.methods.embedding import bipartite_embedding, cut_embedding
+from bigcons.methods.estimator import MethodInfo
+from bigcons.methods.graph_clusterer import GraphClusterer
 from bigcons.partitioners import has_mtkahypar, partition_hypergraph
+from bigcons.run.engine import Engine
+from bigcons.run.output import Output
+from bigcons.run.survey import take_survey
 from bigcons.seeding import SeedLike
-from bigcons.solving.assignment import row_keys
-from bigcons.solving.estimator import MethodInfo
-from bigcons.solving.output import Output
-from bigcons.solving.survey import take_survey
-from bigcons.stores.ensemble import Ensemble
+from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice
 
 

@@ -10,20 +10,20 @@ import numpy as np
 from bigcons.coassociation import dense
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import Engine, one_thread
 from bigcons.memory import MOST_BYTES
+from bigcons.methods.assignment import TableProblem
+from bigcons.methods.estimator import MethodInfo
+from bigcons.methods.n_clusters import ChoosingClusterer
 from bigcons.methods.qmi import CategoryUtility
-from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.spectral_start import SpectrallyStarted
+from bigcons.methods.spectral_start import SpectrallyStarted
+from bigcons.run.engine import Engine, one_thread
+from bigcons.run.memory_plan import check_matrix_plan
+from bigcons.run.output import Output
+from bigcons.run.passes import Record, State, Stats
+from bigcons.run.starts import best_start
+from bigcons.run.survey import Survey
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.assignment import TableProblem
-from bigcons.solving.estimator import MethodInfo
-from bigcons.solving.memory_plan import check_matrix_plan
-from bigcons.solving.output import Output
-from bigcons.solving.passes import Record, State, Stats
-from bigcons.solving.starts import best_start
-from bigcons.solving.survey import Survey
-from bigcons.stores.ensemble import Ensemble
+from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice
 
 ENCODINGS = ("integer", "onehot", "coassoc")

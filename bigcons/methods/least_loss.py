@@ -12,14 +12,14 @@ import numpy as np
 
 from bigcons.coassociation.factorized import Weights, by_partition, counts_of
 from bigcons.errors import ConsensusWarning, warn_user
-from bigcons.execution.engine import Engine
 from bigcons.kernels.cluster_tables import in_whole_vectors, padded, summed_rows
 from bigcons.kernels.least_loss import N_LEVELS, merge_costs, propose
+from bigcons.methods.eigenvectors import check_embedding_plan
+from bigcons.methods.estimator import AUTO, MethodInfo
+from bigcons.methods.n_clusters import ChoosingClusterer
+from bigcons.methods.pass_clusterer import PassClusterer
 from bigcons.methods.tree import cut_of_all, survey_for_tree
-from bigcons.metrics.ensemble import check_loss
-from bigcons.overlaps.eigenvectors import check_embedding_plan
-from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.tree import (
+from bigcons.methods.trees import (
     GROUPS_PER_CLUSTER,
     MOST_GROUPS,
     TREES,
@@ -28,15 +28,15 @@ from bigcons.overlaps.tree import (
     plan_bytes,
     rows_for,
 )
+from bigcons.metrics.ensemble import check_loss
+from bigcons.run.engine import Engine
+from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, label_bytes
+from bigcons.run.output import Output
+from bigcons.run.passes import Iterate, Record, Run, State, Stats
+from bigcons.run.starts import BestOfStarts, Trial, Winner
+from bigcons.run.survey import start_rows
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import AUTO, MethodInfo
-from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes, label_bytes
-from bigcons.solving.output import Output
-from bigcons.solving.pass_clusterer import PassClusterer
-from bigcons.solving.passes import Iterate, Record, Run, State, Stats
-from bigcons.solving.starts import BestOfStarts, Trial, Winner
-from bigcons.solving.survey import start_rows
-from bigcons.stores.ensemble import Ensemble
+from bigcons.store.ensemble import Ensemble
 
 ROUNDING = 1e-12
 """A smaller difference of losses is rounding."""

@@ -12,12 +12,12 @@ from scipy.spatial.distance import squareform
 from bigcons.coassociation.factorized import Weights
 from bigcons.coassociation.linkage import agglomerate, cut
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import Engine, one_thread
 from bigcons.memory import Block
-from bigcons.overlaps.eigenvectors import leading_eigenvectors
-from bigcons.overlaps.embedding import group_rows
-from bigcons.overlaps.graph_clusterer import checked_imbalance, refuse_unused
-from bigcons.overlaps.incidence import (
+from bigcons.methods.eigenvectors import leading_eigenvectors
+from bigcons.methods.embedding import group_rows
+from bigcons.methods.estimator import MethodInfo, SoftPredictingClusterer
+from bigcons.methods.graph_clusterer import checked_imbalance, refuse_unused
+from bigcons.methods.incidence import (
     check_overlaps_plan,
     clear_own_partitions,
     fold_overlaps,
@@ -27,14 +27,14 @@ from bigcons.overlaps.incidence import (
     shares,
     votes_of,
 )
-from bigcons.overlaps.n_clusters import ChoosingClusterer
+from bigcons.methods.n_clusters import ChoosingClusterer
 from bigcons.partitioners import graph_of, partition_graph
+from bigcons.run.engine import Engine, one_thread
+from bigcons.run.output import Output
+from bigcons.run.results import renumbered
+from bigcons.run.survey import take_survey
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.estimator import MethodInfo, SoftPredictingClusterer
-from bigcons.solving.output import Output
-from bigcons.solving.results import renumbered
-from bigcons.solving.survey import take_survey
-from bigcons.stores.ensemble import Ensemble
+from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice
 
 

@@ -8,15 +8,15 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from bigcons.kernels.cluster_tables import count_shares, padded, respond, responsibilities
-from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.spectral_start import SpectrallyStarted
+from bigcons.methods.assignment import CERTAINTY, first_partition, spread
+from bigcons.methods.estimator import MethodInfo
+from bigcons.methods.n_clusters import ChoosingClusterer
+from bigcons.methods.pass_clusterer import SoftPassClusterer
+from bigcons.methods.spectral_start import SpectrallyStarted
+from bigcons.run.passes import Record, State, Stats
+from bigcons.run.starts import gains_little
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.assignment import CERTAINTY, first_partition, spread
-from bigcons.solving.estimator import MethodInfo
-from bigcons.solving.pass_clusterer import SoftPassClusterer
-from bigcons.solving.passes import Record, State, Stats
-from bigcons.solving.starts import gains_little
-from bigcons.stores.ensemble import Ensemble
+from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag
 
 # Added to every expected label count, and to the expected sizes of the mixture.

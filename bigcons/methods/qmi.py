@@ -7,19 +7,19 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.spectral_start import SpectrallyStarted
-from bigcons.seeding import SeedLike
-from bigcons.solving.assignment import (
+from bigcons.methods.assignment import (
     TableProblem,
     expected_counts,
     first_partition,
     shares,
     spread,
 )
-from bigcons.solving.estimator import MethodInfo
-from bigcons.solving.passes import State, Stats
-from bigcons.stores.ensemble import Ensemble
+from bigcons.methods.estimator import MethodInfo
+from bigcons.methods.n_clusters import ChoosingClusterer
+from bigcons.methods.spectral_start import SpectrallyStarted
+from bigcons.run.passes import State, Stats
+from bigcons.seeding import SeedLike
+from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice
 
 

@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
-from bigcons.execution.engine import Engine
+from bigcons.methods.estimator import ConsensusClusterer, MethodInfo
 from bigcons.metrics.ensemble import anmi
+from bigcons.run.engine import Engine
+from bigcons.run.output import Output
+from bigcons.run.survey import take_survey
 from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
-from bigcons.solving.output import Output
-from bigcons.solving.survey import take_survey
-from bigcons.stores.ensemble import Ensemble
+from bigcons.store.ensemble import Ensemble
 
 logger: logging.Logger = logging.getLogger("bigcons")
 

@@ -12,26 +12,22 @@ import numpy as np
 
 from bigcons.coassociation.factorized import Weights, counts_of
 from bigcons.errors import InvalidInputError, SurplusClustersWarning, warn_user
-from bigcons.execution.engine import Engine, one_thread
 from bigcons.kernels.cluster_tables import padded
 from bigcons.memory import Block
-from bigcons.metrics.confidence import (
-    ClusterSupport,
-    Judged,
-    Placement,
-    Told,
-    can_weigh,
-    independent_share,
+from bigcons.methods.eigenvectors import check_embedding_plan
+from bigcons.methods.embedding import bipartite_embedding
+from bigcons.methods.estimator import (
+    MethodInfo,
+    ResumingClusterer,
+    SoftPredictingClusterer,
 )
-from bigcons.overlaps.eigenvectors import check_embedding_plan
-from bigcons.overlaps.embedding import bipartite_embedding
-from bigcons.overlaps.incidence import one_hot
-from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.spectral_start import (
+from bigcons.methods.incidence import one_hot
+from bigcons.methods.n_clusters import ChoosingClusterer
+from bigcons.methods.spectral_start import (
     MORE_OBJECTS,
     count_nearest,
 )
-from bigcons.overlaps.tree import (
+from bigcons.methods.trees import (
     FEWEST_LABELS,
     GROUPS_PER_CLUSTER,
     MOST_GROUPS,
@@ -47,20 +43,24 @@ from bigcons.overlaps.tree import (
     plan_bytes,
     rows_for,
 )
-from bigcons.seeding import SeedLike
-from bigcons.solving.estimator import (
-    MethodInfo,
-    ResumingClusterer,
-    SoftPredictingClusterer,
+from bigcons.metrics.confidence import (
+    ClusterSupport,
+    Judged,
+    Placement,
+    Told,
+    can_weigh,
+    independent_share,
 )
-from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
-from bigcons.solving.output import Output
-from bigcons.solving.passes import Iterate, Run, Stats, Step, add_stats, open_workspace, run_passes
-from bigcons.solving.results import Found, Results, by_size
-from bigcons.solving.starts import Counts
-from bigcons.solving.survey import Survey, take_survey, warn_of_dissent
-from bigcons.stores.clusters import TRUST_ROW, least_objects
-from bigcons.stores.ensemble import Ensemble
+from bigcons.run.engine import Engine, one_thread
+from bigcons.run.memory_plan import MemoryPlan, block_label_bytes
+from bigcons.run.output import Output
+from bigcons.run.passes import Iterate, Run, Stats, Step, add_stats, open_workspace, run_passes
+from bigcons.run.results import Found, Results, by_size
+from bigcons.run.starts import Counts
+from bigcons.run.survey import Survey, take_survey, warn_of_dissent
+from bigcons.seeding import SeedLike
+from bigcons.store.clusters import TRUST_ROW, least_objects
+from bigcons.store.ensemble import Ensemble
 
 
 class TreeState(NamedTuple):
@@ -281,7 +281,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
     merge the groups: by average link of the locally weighted co-association, and by distinctness, how cleanly
     the partitions that separate two clusters do so. Both are cut, spherical k-means of the embedding makes as
     many clusters, and what has the largest product of mean normalized mutual information with the partitions
-    and mean distinctness is taken: see `bigcons.overlaps.tree`. "auto" cuts the better tree of the groups in
+    and mean distinctness is taken: see `bigcons.methods.trees`. "auto" cuts the better tree of the groups in
     which the number was found, which is ``tree_``.
     Where a sample has fewer than 4 labels for each of many base clusters, groups are of all objects, three
     for each cluster, in the spectral embedding of `HBGF`, which takes up to 14 passes.

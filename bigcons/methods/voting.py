@@ -9,12 +9,9 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from bigcons.coassociation import dense
-from bigcons.execution.engine import Engine, one_thread, stop_if_cancelled
 from bigcons.kernels.cluster_tables import mark_majorities
 from bigcons.memory import MOST_BYTES
-from bigcons.overlaps.spectral_start import SpectrallyStarted
-from bigcons.seeding import SeedLike
-from bigcons.solving.assignment import (
+from bigcons.methods.assignment import (
     FirstClusters,
     TableProblem,
     count_given,
@@ -23,13 +20,16 @@ from bigcons.solving.assignment import (
     random_clusters,
     shares,
 )
-from bigcons.solving.estimator import MethodInfo
-from bigcons.solving.memory_plan import check_matrix_plan
-from bigcons.solving.output import Output
-from bigcons.solving.passes import Record, Stats
-from bigcons.solving.starts import BestOfStarts, CountedStart, Problem, best_start
-from bigcons.solving.survey import Survey
-from bigcons.stores.ensemble import Ensemble
+from bigcons.methods.estimator import MethodInfo
+from bigcons.methods.spectral_start import SpectrallyStarted
+from bigcons.run.engine import Engine, one_thread, stop_if_cancelled
+from bigcons.run.memory_plan import check_matrix_plan
+from bigcons.run.output import Output
+from bigcons.run.passes import Record, Stats
+from bigcons.run.starts import BestOfStarts, CountedStart, Problem, best_start
+from bigcons.run.survey import Survey
+from bigcons.seeding import SeedLike
+from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice
 
 _INFO = MethodInfo("Nguyen and Caruana 2007", "labels")

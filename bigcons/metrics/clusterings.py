@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.io.labels import LabelColumn as LabelColumn
+from bigcons.io.labels import refuse_other_rows
 from bigcons.memory import BLOCK_ROWS, format_size, row_blocks
-from bigcons.tables.labels import LabelColumn as LabelColumn
-from bigcons.tables.labels import refuse_other_rows
 from bigcons.validation import check_choice
 
 MAX_TABLE_BYTES = 1 << 30

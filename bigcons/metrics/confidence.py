@@ -12,7 +12,7 @@ uncertain if they were, see `independent_share`.
 
 A cluster may not be real, whatever its objects' labels say. Where fits have grouped a sample by halves of the
 partitions, the probability of each label is that times the support of its cluster by these halves
-(`bigcons.overlaps.support`): the chance that other partitions of the same data would find the cluster.
+(`bigcons.methods.support`): the chance that other partitions of the same data would find the cluster.
 
 Everything follows from the contingency of the consensus with the base clusters, one pass over the labels, and
 from a second pass over the labels of the objects; no pair of objects is visited.
@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from bigcons.coassociation.factorized import Weights, count_memberships, counts_of, incidence_of
+from bigcons.disk.schema import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import Engine, fold, open_engine
+from bigcons.io.labels import are_labeled, names_of_rows, observed, refuse_other_rows
 from bigcons.kernels.cluster_tables import in_whole_vectors, padded
-from bigcons.layout import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
 from bigcons.memory import LABELS_TOGETHER, N_SAMPLED, Block
 from bigcons.metrics.clusterings import (
     MAX_TABLE_BYTES,
@@ -44,11 +44,11 @@ from bigcons.metrics.clusterings import (
     pairs_of,
 )
 from bigcons.progress import progress
+from bigcons.run.engine import Engine, fold, open_engine
 from bigcons.seeding import generator
-from bigcons.stores.clusters import TRUST_ROW, Trust, arrow_table
-from bigcons.stores.consensus import ConsensusWriter
-from bigcons.stores.ensemble import Ensemble, as_ensemble
-from bigcons.tables.labels import are_labeled, names_of_rows, observed, refuse_other_rows
+from bigcons.store.clusters import TRUST_ROW, Trust, arrow_table
+from bigcons.store.consensus import ConsensusWriter
+from bigcons.store.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:

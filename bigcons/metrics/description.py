@@ -11,19 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bigcons.errors import InvalidInputError, shown
+from bigcons.io.intake import open_table
+from bigcons.io.labels import names_of_rows, refuse_other_rows
+from bigcons.io.select import Selection, choose
+from bigcons.io.table import Table, count_rows
 from bigcons.memory import BLOCK_ROWS, parse_size, rows_within
 from bigcons.metrics.clusterings import LabelColumn
 from bigcons.metrics.confidence import adjusted_rand_of_partitions, sampled_rows
 from bigcons.progress import progress
-from bigcons.stores.encoding import NUMBER, ColumnCode, numbers_of, texts_of
-from bigcons.stores.ensemble import as_ensemble
-from bigcons.tables.intake import open_table
-from bigcons.tables.labels import names_of_rows, refuse_other_rows
-from bigcons.tables.select import Selection, choose
-from bigcons.tables.table import Table, count_rows
+from bigcons.store.encoding import NUMBER, ColumnCode, numbers_of, texts_of
+from bigcons.store.ensemble import as_ensemble
 
 if TYPE_CHECKING:
-    from bigcons.stores.ensemble import Ensemble
+    from bigcons.store.ensemble import Ensemble
 
 MAX_CATEGORIES = 1000
 """Columns with more distinct values are text, which names objects or is prose, not categories."""

@@ -9,11 +9,11 @@ import numpy as np
 
 from bigcons.coassociation.counts import dense
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import open_engine
 from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS, Criterion, joined_pairs, lost_information
 from bigcons.metrics.confidence import codes_for, count_with_partitions
+from bigcons.run.engine import open_engine
 from bigcons.seeding import SeedLike, draw_rows, resolve_seed
-from bigcons.stores.ensemble import as_ensemble
+from bigcons.store.ensemble import as_ensemble
 from bigcons.validation import check_choice, check_int, check_number, check_partition_weights
 
 NONE_COMPARED = (

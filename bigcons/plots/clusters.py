@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidInputError
+from bigcons.io.labels import names_of_rows, refuse_other_rows
 from bigcons.plots.drawing import (
     GUIDE,
     HEAT,
@@ -22,7 +23,6 @@ from bigcons.plots.drawing import (
 )
 from bigcons.plots.pairs import draw_coassociation
 from bigcons.seeding import SeedLike
-from bigcons.tables.labels import names_of_rows, refuse_other_rows
 from bigcons.validation import check_int
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 from bigcons.plots.drawing import GUIDE, PALETTE, ensemble_of, new_figure, refuse_ensemble
 from bigcons.seeding import SeedLike
-from bigcons.stores.clusters import count_in_words, evidence, merit
+from bigcons.store.clusters import count_in_words, evidence, merit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

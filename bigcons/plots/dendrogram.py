@@ -9,7 +9,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.plots.drawing import GUIDE, new_figure, shortened, tree_of
-from bigcons.stores.clusters import count_in_words
+from bigcons.store.clusters import count_in_words
 from bigcons.validation import check_flag, check_int
 
 if TYPE_CHECKING:

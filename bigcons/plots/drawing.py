@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError, MissingDependencyError
+from bigcons.io.labels import labels_of
 from bigcons.seeding import SeedLike, generator, resolve_seed
-from bigcons.tables.labels import labels_of
 
 if TYPE_CHECKING:
     from bigcons.plots.picture import Picture
-    from bigcons.stores.clusters import ClusterTree
+    from bigcons.store.clusters import ClusterTree
 
 # Okabe and Ito (2008), ordered so that consecutive colors differ most, then four of Tol's muted colors
 PALETTE = (
@@ -63,7 +63,7 @@ def is_consensus(found: Any) -> bool:
 
 def ensemble_of(ensemble: Any) -> Any:
     """Return the ensemble to draw, opened; raise InvalidInputError for a consensus."""
-    from bigcons.stores.ensemble import as_ensemble
+    from bigcons.store.ensemble import as_ensemble
 
     if is_consensus(ensemble):
         raise InvalidInputError(

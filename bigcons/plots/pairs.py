@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
+from bigcons.io.labels import names_of_rows, refuse_other_rows
 from bigcons.memory import Block
 from bigcons.plots.drawing import (
     HEAT,
@@ -20,7 +21,6 @@ from bigcons.plots.drawing import (
     shortened,
 )
 from bigcons.seeding import SeedLike
-from bigcons.tables.labels import names_of_rows, refuse_other_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bigcons.disk.commit import new_file
 from bigcons.errors import InvalidInputError, MissingDependencyError
-from bigcons.execution.engine import open_engine
+from bigcons.io.ids import canonical, refuse_other_ids
+from bigcons.io.intake import open_table
+from bigcons.io.labels import names_of_rows, refuse_other_rows
+from bigcons.io.select import Columns, SelectedTable, Selection, choose
 from bigcons.memory import BLOCK_ROWS, format_size, parse_size, rows_within
 from bigcons.methods import METHODS
-from bigcons.methods.cluster_tree import consensus_tree
 from bigcons.metrics.confidence import Evidence, codes_for
 from bigcons.metrics.description import ClusterProfiles, partition_agreement, profile
 from bigcons.metrics.memberships import cluster_overlap
 from bigcons.report.page import name_of, page, percent
-from bigcons.solving.results import count_clusters
-from bigcons.storage.commit import new_file
-from bigcons.stores.clusters import TRUST_ROW, ClusterTree, mergers, tree_in_words
-from bigcons.stores.consensus import Consensus, cautions, clusters_in_words, fit_results
-from bigcons.stores.ensemble import as_ensemble
-from bigcons.tables.ids import canonical, refuse_other_ids
-from bigcons.tables.intake import open_table
-from bigcons.tables.labels import names_of_rows, refuse_other_rows
-from bigcons.tables.select import Columns, SelectedTable, Selection, choose
+from bigcons.run.engine import open_engine
+from bigcons.run.results import count_clusters
+from bigcons.store.clusters import TRUST_ROW, ClusterTree, mergers, tree_in_words
+from bigcons.store.consensus import Consensus, cautions, clusters_in_words, fit_results
+from bigcons.store.ensemble import as_ensemble
+from bigcons.trust.cluster_tree import consensus_tree
 from bigcons.validation import check_int
 
 if TYPE_CHECKING:

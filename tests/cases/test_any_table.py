@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bigcons import Ensemble
 from bigcons.errors import InvalidInputError
-from bigcons.stores.ensemble import import_labels
+from bigcons.store.ensemble import import_labels
 from tests.support.stores import values_of
 
 GAP = "gap"

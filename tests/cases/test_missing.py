@@ -12,7 +12,7 @@ import zarr
 import bigcons as bc
 from bigcons import Ensemble
 from bigcons.errors import InvalidInputError, SuspiciousLabelsWarning, UnknownColumnError
-from bigcons.stores.ensemble import import_labels
+from bigcons.store.ensemble import import_labels
 from tests.support.stores import values_of
 
 TEXTS = ["x", "", " ", "x ", "\ty", "NA", "nan", "<NA>", "null", "None", "-1", None, "y"]

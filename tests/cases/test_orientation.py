@@ -11,8 +11,8 @@ import zarr
 import bigcons as bc
 from bigcons import Ensemble
 from bigcons.errors import InvalidIdsError, InvalidInputError, MemoryBudgetError
-from bigcons.stores.ensemble import import_labels
-from bigcons.stores.features import open_features
+from bigcons.store.ensemble import import_labels
+from bigcons.store.features import open_features
 from tests.support.stores import values_of
 
 SWEEP = pd.DataFrame(

@@ -17,7 +17,7 @@ import scipy.sparse
 import bigcons as bc
 from bigcons import Ensemble
 from bigcons.errors import InvalidInputError, SuspiciousLabelsWarning, UnlabeledObjectsWarning
-from bigcons.stores.features import open_features
+from bigcons.store.features import open_features
 from tests.support.stores import values_of
 
 TEXT = b"a,b\n0,1\n1,0\n"

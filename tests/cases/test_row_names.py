@@ -21,8 +21,8 @@ from bigcons.errors import (
     SuspiciousLabelsWarning,
     UnknownColumnError,
 )
-from bigcons.stores.ensemble import import_labels
-from bigcons.stores.features import open_features
+from bigcons.store.ensemble import import_labels
+from bigcons.store.features import open_features
 from tests.support.stores import values_of
 
 NAMED = pd.DataFrame({"u": [0, 1, 1], "v": [0, 0, 1]}, index=list("pqr"))

@@ -23,9 +23,9 @@ from bigcons.cli import main
 from bigcons.cli.group import COMMANDS, at_a_terminal
 from bigcons.cli.options import missing_labels, missing_words
 from bigcons.cli.output import facts, with_options
+from bigcons.disk import commit
 from bigcons.errors import ConsensusWarning, StoreExistsError, warn_user
-from bigcons.execution.engine import SerialEngine
-from bigcons.storage import commit
+from bigcons.run.engine import SerialEngine
 
 N_OBJECTS = 300
 
@@ -644,7 +644,7 @@ def test_warnings__the_same_is_shown_once(capsys):
 
 @pytest.mark.parametrize("error", [MemoryError("Unable to allocate 37.3 GiB"), OSError(28, "No space left")])
 def test_trouble_of_the_machine__is_one_line(run, monkeypatch, error):
-    monkeypatch.setattr("bigcons.stores.opening.read_manifest", Mock(side_effect=error))
+    monkeypatch.setattr("bigcons.store.opening.read_manifest", Mock(side_effect=error))
     assert_fails_in_one_line(run("info e.zarr"), str(error))
 
 
@@ -662,7 +662,7 @@ def test_paths_that_cannot_be__are_named_with_the_reason(consensus, run, line, c
 def test_tracebacks_of_dask__stay_off_the_screen(run, monkeypatch, caplog):
     log = logging.getLogger("distributed.client")
     monkeypatch.setattr(
-        "bigcons.stores.opening.read_manifest", Mock(side_effect=lambda _: log.error("Traceback"))
+        "bigcons.store.opening.read_manifest", Mock(side_effect=lambda _: log.error("Traceback"))
     )
     run("info e.zarr")
     assert caplog.text == ""
@@ -671,7 +671,7 @@ def test_tracebacks_of_dask__stay_off_the_screen(run, monkeypatch, caplog):
 
 
 def test_interrupt__is_one_line_and_status_130(run, monkeypatch):
-    monkeypatch.setattr("bigcons.stores.opening.read_manifest", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr("bigcons.store.opening.read_manifest", Mock(side_effect=KeyboardInterrupt))
     result = run("info e.zarr")
     assert result.exit_code == 130
     assert len(result.stderr.strip().splitlines()) == 1
@@ -755,7 +755,7 @@ def test_scheduler__is_an_address_without_a_scheme(run, tmp_path, monkeypatch):
         asked.append(address)
         yield SerialEngine()
 
-    monkeypatch.setitem(sys.modules, "bigcons.execution.dask_engine", Mock(connect=connect))
+    monkeypatch.setitem(sys.modules, "bigcons.run.dask_engine", Mock(connect=connect))
     Ensemble.from_labels([[0, 0], [0, 0], [1, 1], [1, 0]]).save(tmp_path / "e.zarr")
     result = run("solve e.zarr -m furthest -k 2 -o c.zarr --scheduler host:8786")
     assert (result.exit_code, asked) == (0, ["host:8786"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bigcons import Ensemble, coassociation
 from bigcons.coassociation import count, dense, sample_pairs
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.execution.engine import SerialEngine, ThreadsEngine
+from bigcons.run.engine import SerialEngine, ThreadsEngine
 from tests.naive import agreement as naive
 from tests.support.strategies import label_matrices
 

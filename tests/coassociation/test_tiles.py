@@ -13,9 +13,9 @@ from bigcons import Ensemble, PairTable
 from bigcons.cli import main
 from bigcons.coassociation import sample, sampling
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError
-from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.memory import Block
-from bigcons.stores.pairs import Rows
+from bigcons.run.engine import SerialEngine, ThreadsEngine
+from bigcons.store.pairs import Rows
 from tests.naive.agreement import counts as pair_counts
 
 N_OBJECTS, N_PARTITIONS = 300, 9

@@ -12,8 +12,8 @@ from benchmarks import faults
 from bigcons import METHODS, Ensemble
 from bigcons.coassociation import sample
 from bigcons.datasets import planted_ensemble
+from bigcons.disk.checkpoint import Snapshots
 from bigcons.errors import InvalidInputError, StoreExistsError
-from bigcons.storage.checkpoint import Snapshots
 
 
 @pytest.mark.slow

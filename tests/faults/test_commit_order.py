@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks import system_calls
 from bigcons import Consensus, Ensemble, PairTable
-from bigcons.storage import commit
-from bigcons.storage.checkpoint import Snapshots
+from bigcons.disk import commit
+from bigcons.disk.checkpoint import Snapshots
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds the path of a descriptor in /proc")
 
@@ -116,7 +116,7 @@ def test_commit__is_flushed_before_it_is_named_and_its_name_after(what, tmp_path
 
 def test_commit__that_is_not_flushed_is_noticed(tmp_path, monkeypatch):
     """The control of the recorder."""
-    monkeypatch.setattr("bigcons.storage.places.DiskPlace.flush", lambda _: None)
+    monkeypatch.setattr("bigcons.disk.places.DiskPlace.flush", lambda _: None)
     with monkeypatch.context() as patch:
         recorder = Recorder(patch, tmp_path)
         pairs().save(tmp_path / "x")
@@ -136,6 +136,6 @@ def test_calls__that_fail_leave_the_old_state_or_the_new(tmp_path, work, every, 
 
 def test_calls__a_commit_that_is_not_flushed_does_not_survive_a_power_cut(tmp_path, monkeypatch):
     """The control: without flushes, a power cut leaves neither state."""
-    monkeypatch.setattr("bigcons.storage.places.DiskPlace.flush", lambda self: None)
+    monkeypatch.setattr("bigcons.disk.places.DiskPlace.flush", lambda self: None)
     _, wrong = system_calls.fail_every_call(tmp_path / "x", "commit", "power cut")
     assert wrong

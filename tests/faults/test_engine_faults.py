@@ -20,10 +20,10 @@ import pytest
 import bigcons
 from bigcons import Consensus, Ensemble
 from bigcons.errors import ExecutionError, StoreNotFoundError
-from bigcons.execution import dask_engine
-from bigcons.execution.dask_engine import DaskEngine, connect
-from bigcons.execution.engine import SerialEngine, ThreadsEngine, fold
 from bigcons.memory import row_blocks
+from bigcons.run import dask_engine
+from bigcons.run.dask_engine import DaskEngine, connect
+from bigcons.run.engine import SerialEngine, ThreadsEngine, fold
 from bigcons.version import __version__
 
 pytestmark = pytest.mark.slow
@@ -120,7 +120,7 @@ def another_python():
     """An interpreter of another version with the packages that bigcons needs."""
     others = [shutil.which(f"python3.{minor}") for minor in range(11, 20) if minor != sys.version_info.minor]
     for python in filter(None, [os.environ.get("BIGCONS_OTHER_PYTHON"), *others]):
-        command = [python, "-c", "import distributed, numba, bigcons.stores.consensus"]
+        command = [python, "-c", "import distributed, numba, bigcons.store.consensus"]
         if subprocess.run(command, capture_output=True, check=False).returncode == 0:
             return python
     pytest.skip("no other Python here has the packages; BIGCONS_OTHER_PYTHON may name one")
@@ -364,7 +364,7 @@ def test_map__a_lost_scheduler_is_not_waited_for_under_load(scheduler_process):
 
 
 def test_map__a_frozen_scheduler_ends_in_one_line(scheduler_process, tmp_path, monkeypatch):
-    monkeypatch.setattr("bigcons.execution.dask_engine.connect_seconds", lambda: 0.5)
+    monkeypatch.setattr("bigcons.run.dask_engine.connect_seconds", lambda: 0.5)
     process, client = scheduler_process
     engine = DaskEngine(client, patience=2.0)
     process.send_signal(signal.SIGSTOP)
@@ -542,7 +542,7 @@ def test_script__ends_quietly(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import distributed\n"
-        "from bigcons.execution.engine import resolve_engine\n"
+        "from bigcons.run.engine import resolve_engine\n"
         "if __name__ == '__main__':\n"
         "    with distributed.LocalCluster(n_workers=1, dashboard_address=':0') as cluster:\n"
         "        with distributed.Client(cluster):\n"

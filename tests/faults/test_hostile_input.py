@@ -22,13 +22,13 @@ from pyarrow import parquet
 
 from bigcons import Consensus, Ensemble, PairTable
 from bigcons.cli import main
+from bigcons.disk import commit
+from bigcons.disk.checkpoint import FileBlocks, Snapshots
+from bigcons.disk.reading import parse_json
 from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, StoreError
 from bigcons.memory import Block
-from bigcons.storage import commit
-from bigcons.storage.checkpoint import FileBlocks, Snapshots
-from bigcons.storage.reading import parse_json
-from bigcons.stores.consensus import stored_clusters_in_words
-from bigcons.stores.features import open_features
+from bigcons.store.consensus import stored_clusters_in_words
+from bigcons.store.features import open_features
 
 MB = 1 << 20
 

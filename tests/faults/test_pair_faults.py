@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from bigcons import PairTable
+from bigcons.disk import commit
 from bigcons.errors import BigconsError, CorruptStoreError, StoreNotFoundError
-from bigcons.storage import commit
-from bigcons.stores.pair_store import ColumnWriter
+from bigcons.store.pair_store import ColumnWriter
 
 N_OBJECTS = 40
 COLUMNS = ("indptr", "indices", "n_agree", "n_seen")

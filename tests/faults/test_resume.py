@@ -24,6 +24,9 @@ from click.testing import CliRunner
 from bigcons import METHODS, PCC, Consensus, Ensemble, PairTable
 from bigcons.cli.group import main
 from bigcons.datasets import planted_ensemble
+from bigcons.disk.checkpoint import FileBlocks, Snapshots
+from bigcons.disk.locks import lock_path
+from bigcons.disk.places import DiskPlace
 from bigcons.errors import (
     CorruptStoreError,
     InvalidInputError,
@@ -31,16 +34,13 @@ from bigcons.errors import (
     StoreExistsError,
     StoreLockedError,
 )
-from bigcons.execution.engine import SerialEngine
 from bigcons.memory import Block
 from bigcons.methods.pcc.pairs import N_BLOCKS as BLOCKS_OF_PAIRS
-from bigcons.solving.output import Output, can_resume
-from bigcons.solving.passes import open_workspace
-from bigcons.storage.checkpoint import FileBlocks, Snapshots
-from bigcons.storage.locks import lock_path
-from bigcons.storage.places import DiskPlace
-from bigcons.stores.consensus import fit_results
-from bigcons.stores.opening import verify_store
+from bigcons.run.engine import SerialEngine
+from bigcons.run.output import Output, can_resume
+from bigcons.run.passes import open_workspace
+from bigcons.store.consensus import fit_results
+from bigcons.store.opening import verify_store
 from tests.support.solves import SOLVES, bits, parameters, store_data
 
 PARAMETERS = {"n_clusters": 5, "random_state": 3, "tol": 1e-5}
@@ -343,12 +343,12 @@ N_BLOCKS = 5
 MOMENTS = {
     "survey": ("bigcons.methods.pcc.estimator.take_survey", 1, None),
     "starts": ("bigcons.methods.pcc.all_pairs.solve_sample", 1, None),
-    "extension": ("bigcons.storage.checkpoint.FileBlocks.write", 3, None),
-    "first commit": ("bigcons.storage.checkpoint.Snapshots.save", 1, None),
-    "pass 1": ("bigcons.storage.checkpoint.FileBlocks.write", N_BLOCKS + 3, 0),
-    "second commit": ("bigcons.storage.checkpoint.Snapshots.save", 2, 0),
-    "pass 2": ("bigcons.storage.checkpoint.FileBlocks.write", 2 * N_BLOCKS + 3, 1),
-    "results": ("bigcons.stores.consensus.ConsensusRows.write", 2, "all"),
+    "extension": ("bigcons.disk.checkpoint.FileBlocks.write", 3, None),
+    "first commit": ("bigcons.disk.checkpoint.Snapshots.save", 1, None),
+    "pass 1": ("bigcons.disk.checkpoint.FileBlocks.write", N_BLOCKS + 3, 0),
+    "second commit": ("bigcons.disk.checkpoint.Snapshots.save", 2, 0),
+    "pass 2": ("bigcons.disk.checkpoint.FileBlocks.write", 2 * N_BLOCKS + 3, 1),
+    "results": ("bigcons.store.consensus.ConsensusRows.write", 2, "all"),
 }
 
 
@@ -479,7 +479,7 @@ def test_resume__that_fails_says_once_how_to_go_on(
     elif failure == "full disk":
         monkeypatch.setattr(DiskPlace, "write", full_disk)
     else:
-        monkeypatch.setattr("bigcons.solving.estimator.Recoding", Mock(side_effect=KeyboardInterrupt))
+        monkeypatch.setattr("bigcons.methods.estimator.Recoding", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises((KeyboardInterrupt, StoreError, InvalidInputError)):
         model.fit(stored, out=out)
     assert kept(caplog) == 1

@@ -23,9 +23,9 @@ from click.testing import CliRunner
 from bigcons import PCC, Consensus
 from bigcons.cli.group import main
 from bigcons.datasets import planted_ensemble
+from bigcons.disk.checkpoint import FileBlocks
+from bigcons.disk.places import DiskPlace
 from bigcons.errors import BigconsError, CorruptStoreError, ExecutionError, StoreError
-from bigcons.storage.checkpoint import FileBlocks
-from bigcons.storage.places import DiskPlace
 from tests.support.solves import bits
 
 PARAMETERS: dict[str, Any] = {"n_clusters": 4, "random_state": 3, "tol": 0.0, "max_iter": 4}

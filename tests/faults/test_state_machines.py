@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from bigcons import METHODS, Consensus, Ensemble, PairTable
+from bigcons.disk import commit
+from bigcons.disk.checkpoint import FileBlocks, Snapshots
+from bigcons.disk.places import DiskPlace
 from bigcons.errors import InvalidInputError
-from bigcons.storage import commit
-from bigcons.storage.checkpoint import FileBlocks, Snapshots
-from bigcons.storage.places import DiskPlace
 from tests.support.strategies import label_matrices
 
 FEW = settings(max_examples=8, stateful_step_count=8)

@@ -16,12 +16,12 @@ import zarr
 from pyarrow import parquet
 
 from bigcons import Ensemble
+from bigcons.disk import arrays, commit
+from bigcons.disk.arrays import listed_arrays
+from bigcons.disk.locks import writer_lock
+from bigcons.disk.places import DiskPlace, disk_errors
 from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError
-from bigcons.storage import arrays, commit
-from bigcons.storage.arrays import listed_arrays
-from bigcons.storage.locks import writer_lock
-from bigcons.storage.places import DiskPlace, disk_errors
-from bigcons.stores import ensemble_store, zarr_ensemble
+from bigcons.store import ensemble_store, zarr_ensemble
 from tests.support.stores import names_in
 
 LABELS = np.random.default_rng(0).integers(-1, 6, (4000, 30))

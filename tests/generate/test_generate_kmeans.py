@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 
 from bigcons import Ensemble, datasets, generate
+from bigcons.disk.locks import writer_lock
 from bigcons.errors import (
     CorruptStoreError,
     InvalidInputError,
@@ -22,14 +23,13 @@ from bigcons.errors import (
     StoreExistsError,
     StoreLockedError,
 )
-from bigcons.execution.engine import SerialEngine
 from bigcons.generate.sampling import Subset, subset_size
 from bigcons.generate.scaling import measure
 from bigcons.memory import PROCESS_BYTES
 from bigcons.metrics import matching_accuracy
 from bigcons.progress import report_progress_to
-from bigcons.storage.locks import writer_lock
-from bigcons.stores.features import open_features
+from bigcons.run.engine import SerialEngine
+from bigcons.store.features import open_features
 from tests.support.engines import CountingEngine
 from tests.support.listening import Recorder
 

@@ -15,12 +15,12 @@ import pytest
 
 from bigcons import Ensemble, datasets, generate
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreError, StoreExistsError
-from bigcons.execution.engine import SerialEngine
 from bigcons.generate.sampling import RandomFeatures, ZipfWeights
 from bigcons.generate.scaling import measure
 from bigcons.generate.training import choose_pool_rows, choose_sample_rows
 from bigcons.progress import report_progress_to
-from bigcons.stores.features import Features, open_features
+from bigcons.run.engine import SerialEngine
+from bigcons.store.features import Features, open_features
 from tests.naive import nearest as naive
 from tests.support.engines import CountingEngine
 from tests.support.listening import Recorder

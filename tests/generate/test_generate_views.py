@@ -10,10 +10,10 @@ from sklearn.preprocessing import StandardScaler
 
 from bigcons import datasets, generate
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreError, StoreExistsError
-from bigcons.execution.engine import SerialEngine
 from bigcons.generate.sampling import RandomFeatures, ZipfWeights
 from bigcons.methods import CSPA, MCLA, MixtureModel
 from bigcons.metrics import matching_accuracy, relative_nmi
+from bigcons.run.engine import SerialEngine
 
 N_OBJECTS = 9000
 

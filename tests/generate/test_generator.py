@@ -13,8 +13,8 @@ from scipy.sparse import csc_matrix, csr_array, random_array
 import bigcons as bc
 from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.generate import diverse, feature_views, kmeans, landmarks, mixed, object_views, weighted_kmeans
-from bigcons.stores.generator import Generator
-from bigcons.stores.store import unpacked_parts
+from bigcons.store.generator import Generator
+from bigcons.store.store import unpacked_parts
 from tests.support.engines import CountingEngine
 
 N = 81_000  # half of which are more than a sample

@@ -55,7 +55,7 @@ if __name__ == "__main__":
 GROWTH = """
 import json, sys, warnings
 from contextlib import nullcontext
-from bigcons.solving import memory_plan
+from bigcons.run import memory_plan
 
 stated = []
 n_bytes = memory_plan.MemoryPlan.n_bytes

@@ -12,7 +12,7 @@ import pytest
 import zarr
 
 from bigcons import Ensemble
-from bigcons.storage.places import place_of
+from bigcons.disk.places import place_of
 from tests.support.s3 import s3_server
 from tests.support.stores import names_in
 
@@ -22,8 +22,8 @@ BUDGET = 150_000_000
 CHILD = """
 import sys
 import dask.array, numpy, pyarrow.parquet, zarr
-from bigcons.stores.ensemble import Ensemble, ensemble_of, import_labels
-from bigcons.tables.memory import ColumnsTable
+from bigcons.store.ensemble import Ensemble, ensemble_of, import_labels
+from bigcons.io.memory import ColumnsTable
 
 def peak():  # not ru_maxrss, which begins with the peak of the parent
     with open("/proc/self/status") as status:

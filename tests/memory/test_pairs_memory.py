@@ -28,12 +28,12 @@ from pathlib import Path
 from bigcons import PairTable
 from bigcons.coassociation import sample
 from bigcons.divergences import resolve_divergence
-from bigcons.execution.engine import SerialEngine
+from bigcons.run.engine import SerialEngine
 from bigcons.memory import parse_size
 from bigcons.methods.pcc import pairs as pcc
 from bigcons.methods.pcc.all_pairs import dirichlet
-from bigcons.solving.passes import Run, run_passes
-from bigcons.storage.checkpoint import FileBlocks
+from bigcons.run.passes import Run, run_passes
+from bigcons.disk.checkpoint import FileBlocks
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024

@@ -28,7 +28,7 @@ BUDGET = 30_000_000  # the pairs take 31 MB as columns, 156 MB while they are re
 CHILD = """
 import json, re, sys
 from pathlib import Path
-from bigcons.stores.pairs import import_pairs
+from bigcons.store.pairs import import_pairs
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from bigcons import PCC, Divergence, Ensemble, PairTable
 from bigcons.coassociation import sample
+from bigcons.disk.checkpoint import FileBlocks, Snapshots
 from bigcons.divergences import resolve_divergence
 from bigcons.errors import MemoryBudgetError
-from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.memory import row_blocks
 from bigcons.methods.pcc.all_pairs import dirichlet, perturbed_uniform
 from bigcons.methods.pcc.estimator import choose_variant
@@ -24,7 +24,7 @@ from bigcons.methods.pcc.pairs import (
     take_stretch,
 )
 from bigcons.metrics import adjusted_rand
-from bigcons.storage.checkpoint import FileBlocks, Snapshots
+from bigcons.run.engine import SerialEngine, ThreadsEngine
 from tests.naive import pcc as naive
 from tests.support.engines import RepeatedTasks
 from tests.support.pcc import solve_listed

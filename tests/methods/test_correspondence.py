@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from bigcons import Ensemble
 from bigcons.errors import ConvergenceWarning, InvalidInputError, UnlabeledObjectsWarning
-from bigcons.execution.engine import SerialEngine
 from bigcons.methods.correspondence import (
     CCC,
     CCSVD,
@@ -20,8 +19,9 @@ from bigcons.methods.correspondence import (
     mean_similarity,
     nearest_groups,
 )
+from bigcons.methods.incidence import fold_overlaps, one_hot
 from bigcons.metrics import adjusted_rand
-from bigcons.overlaps.incidence import fold_overlaps, one_hot
+from bigcons.run.engine import SerialEngine
 from tests.naive import correspondence as naive
 from tests.naive import overlaps as counted
 from tests.naive.hypergraph import noisy_copies

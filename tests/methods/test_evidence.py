@@ -22,10 +22,10 @@ from bigcons.coassociation.linkage import (
     unique_rows,
 )
 from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
-from bigcons.execution.engine import SerialEngine
 from bigcons.memory import DataBudget
 from bigcons.methods.evidence import EAC, EACAverage, EACGroups, EACSingle
 from bigcons.metrics import adjusted_rand
+from bigcons.run.engine import SerialEngine
 from tests.naive import linkage as naive
 from tests.support.numbering import numbered_by_size
 from tests.support.strategies import label_matrices

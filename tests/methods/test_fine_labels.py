@@ -13,7 +13,7 @@ from bigcons import METHODS, PCC
 from bigcons.errors import OversegmentationWarning
 from bigcons.methods.pcc.estimator import ENOUGH, least_joined_share, warn_of_fine_labels
 from bigcons.metrics import adjusted_rand
-from bigcons.solving.survey import Survey
+from bigcons.run.survey import Survey
 from tests.support.strategies import label_matrices
 
 N_CLASSES = 4

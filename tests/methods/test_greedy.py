@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from bigcons import Ensemble, metrics
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConvergenceWarning, InvalidInputError, UnlabeledObjectsWarning
-from bigcons.execution.engine import SerialEngine
 from bigcons.memory import Block
 from bigcons.methods import GreedyANMI
 from bigcons.methods.greedy import _Search, best_partition
+from bigcons.run.engine import SerialEngine
 from tests.naive import greedy as naive
 from tests.naive.bce import SplitMix
 from tests.support.strategies import label_matrices

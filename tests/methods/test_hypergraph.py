@@ -20,20 +20,20 @@ from bigcons.errors import (
     MissingDependencyError,
     UnlabeledObjectsWarning,
 )
-from bigcons.execution.engine import SerialEngine, ThreadsEngine, one_thread
 from bigcons.kernels.nearest import nearest_centers
 from bigcons.kernels.overlaps import add_overlaps, count_overlaps, mirror
+from bigcons.methods import eigenvectors, incidence
 from bigcons.methods.cspa import CSPA, similarity_matrix
+from bigcons.methods.embedding import KMeansSettings, bipartite_embedding, cut_embedding, find_centers
 from bigcons.methods.hbgf import HBGF
 from bigcons.methods.hgpa import HGPA, hyperedges
+from bigcons.methods.incidence import block_overlaps, fold_overlaps, observed_pairs, votes_of
 from bigcons.methods.mcla import MCLA, jaccard_weights
 from bigcons.metrics import adjusted_rand, nmi
-from bigcons.overlaps import eigenvectors, incidence
-from bigcons.overlaps.embedding import KMeansSettings, bipartite_embedding, cut_embedding, find_centers
-from bigcons.overlaps.incidence import block_overlaps, fold_overlaps, observed_pairs, votes_of
 from bigcons.partitioners import graph_of, least_cut, partition_graph
 from bigcons.progress import Progress, report_progress_to
-from bigcons.solving.memory_plan import check_held_plan
+from bigcons.run.engine import SerialEngine, ThreadsEngine, one_thread
+from bigcons.run.memory_plan import check_held_plan
 from tests.naive import hypergraph as naive
 from tests.naive import overlaps as counted
 from tests.support.strategies import label_matrices

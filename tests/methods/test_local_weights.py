@@ -10,12 +10,12 @@ from scipy.spatial.distance import squareform
 
 from bigcons import METHODS, Ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.execution.engine import SerialEngine, ThreadsEngine
+from bigcons.methods.embedding import bipartite_embedding, cut_embedding
 from bigcons.methods.evidence import EAC, EACAverage
 from bigcons.methods.hbgf import HBGF
+from bigcons.methods.trees import reliability, weights_of
 from bigcons.metrics import adjusted_rand
-from bigcons.overlaps.embedding import bipartite_embedding, cut_embedding
-from bigcons.overlaps.tree import reliability, weights_of
+from bigcons.run.engine import SerialEngine, ThreadsEngine
 from tests.naive import hypergraph, overlaps
 from tests.naive import linkage as naive_linkage
 from tests.naive import reliability as naive

@@ -18,10 +18,10 @@ from bigcons.errors import (
     MemoryBudgetError,
     UnlabeledObjectsWarning,
 )
-from bigcons.execution.engine import ThreadsEngine
 from bigcons.memory import Block
 from bigcons.methods.pcc.all_pairs import dirichlet, perturbed_uniform, softened
 from bigcons.metrics import adjusted_rand, jensen_shannon, pcc_objective
+from bigcons.run.engine import ThreadsEngine
 from bigcons.seeding import resolve_seed
 from tests.naive import pcc as naive
 from tests.support.pcc import given as from_memberships

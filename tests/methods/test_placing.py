@@ -8,9 +8,9 @@ import pytest
 from bigcons import PCC, Ensemble
 from bigcons.coassociation import sample
 from bigcons.datasets import planted_ensemble
-from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.methods.pcc.pairs import isolated_objects, place_isolated, placer_of
-from bigcons.solving.passes import Run
+from bigcons.run.engine import SerialEngine, ThreadsEngine
+from bigcons.run.passes import Run
 from tests.naive import pcc as naive
 
 pytestmark = pytest.mark.filterwarnings("ignore:PCC stopped at max_iter:bigcons.errors.ConvergenceWarning")

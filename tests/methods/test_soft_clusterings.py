@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from bigcons import METHODS, Ensemble
 from bigcons.coassociation import count, dense
 from bigcons.errors import InvalidInputError, SoftEnsembleError
-from bigcons.execution.engine import SerialEngine, ThreadsEngine
 from bigcons.kernels.soft import add_soft_overlaps, sum_soft_votes
+from bigcons.methods.incidence import cluster_sizes, fold_overlaps
 from bigcons.metrics import adjusted_rand
-from bigcons.overlaps.incidence import cluster_sizes, fold_overlaps
+from bigcons.run.engine import SerialEngine, ThreadsEngine
 from tests.naive import hypergraph as noisy
 from tests.naive import soft as naive
 

@@ -19,8 +19,8 @@ from bigcons.errors import (
     UnlabeledObjectsWarning,
 )
 from bigcons.methods import IPC, IPVC, IVC, KCC, QMI, LabelKMeans
+from bigcons.methods.assignment import first_partition
 from bigcons.metrics import adjusted_rand
-from bigcons.solving.assignment import first_partition
 from tests.naive import agreement
 from tests.naive import table_methods as naive
 from tests.support.strategies import label_matrices

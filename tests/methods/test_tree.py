@@ -17,12 +17,12 @@ from bigcons.errors import (
     SurplusClustersWarning,
     UnlabeledObjectsWarning,
 )
-from bigcons.execution.engine import SerialEngine, ThreadsEngine
+from bigcons.io.labels import observed
 from bigcons.methods.tree import TreePass, TreeState
+from bigcons.methods.trees import MOST_LABELS, Groups, Sample
 from bigcons.metrics import adjusted_rand, reliability, trust
 from bigcons.metrics.confidence import Placement, independent_share, random_half
-from bigcons.overlaps.tree import MOST_LABELS, Groups, Sample
-from bigcons.tables.labels import observed
+from bigcons.run.engine import SerialEngine, ThreadsEngine
 from tests.naive import tree as naive
 from tests.support.strategies import label_matrices
 

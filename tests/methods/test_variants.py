@@ -7,9 +7,9 @@ import pytest
 
 from bigcons import METHODS, PCC, Ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.execution.engine import SerialEngine
 from bigcons.methods.pcc.all_pairs import BLOCKED, DIVERGENCES, HEAP, SQUARES
 from bigcons.methods.pcc.estimator import TAKES, choose_variant
+from bigcons.run.engine import SerialEngine
 
 PAGE = Path(__file__).parents[2] / "docs" / "pcc.md"
 

@@ -6,7 +6,7 @@ from distributed import Client, LocalCluster
 
 from bigcons import Consensus, Ensemble
 from bigcons.metrics import average_criterion, cluster_overlap, compactness
-from bigcons.stores.features import open_features
+from bigcons.store.features import open_features
 
 N_OBJECTS = 400
 

@@ -13,7 +13,7 @@ from sklearn.metrics import pairwise_distances
 from bigcons.errors import InvalidInputError
 from bigcons.metrics import compactness
 from bigcons.metrics.geometry import METRICS
-from bigcons.stores.features import Features, open_features
+from bigcons.store.features import Features, open_features
 from tests.naive import metrics as naive
 
 

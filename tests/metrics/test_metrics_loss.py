@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bigcons import metrics
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import ThreadsEngine
+from bigcons.run.engine import ThreadsEngine
 from tests.naive import loss as naive
 from tests.support.strategies import label_matrices
 

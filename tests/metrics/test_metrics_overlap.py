@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from bigcons import Consensus
 from bigcons.errors import InvalidInputError
 from bigcons.metrics import cluster_centroids, cluster_overlap
-from bigcons.stores.features import open_features
+from bigcons.store.features import open_features
 from tests.naive import metrics as naive
 
 

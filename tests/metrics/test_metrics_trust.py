@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
+from bigcons.disk.schema import CLUSTER_COLUMNS
 from bigcons.errors import InvalidInputError
-from bigcons.execution.engine import SerialEngine
 from bigcons.kernels.overlaps import compare_partitions
-from bigcons.layout import CLUSTER_COLUMNS
 from bigcons.metrics import adjusted_rand, confidence, matching_accuracy, nmi, reliability, trust
 from bigcons.metrics.confidence import EXTRA, random_half
-from bigcons.stores.clusters import arrow_table, mergers
+from bigcons.run.engine import SerialEngine
+from bigcons.store.clusters import arrow_table, mergers
 from tests.naive import trust as naive
 from tests.support.strategies import label_matrices
 

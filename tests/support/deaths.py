@@ -6,7 +6,7 @@ import os
 import signal
 from typing import Any
 
-from bigcons.storage.checkpoint import FileBlocks, Snapshots
+from bigcons.disk.checkpoint import FileBlocks, Snapshots
 
 WRITES = {"snapshot": (Snapshots, "save"), "block": (FileBlocks, "write")}
 

@@ -2,7 +2,7 @@
 
 import cloudpickle
 
-from bigcons.execution.engine import SerialEngine
+from bigcons.run.engine import SerialEngine
 
 
 class RepeatedTasks(SerialEngine):

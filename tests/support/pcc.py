@@ -9,7 +9,6 @@ import numpy as np
 from bigcons import Ensemble
 from bigcons.coassociation.factorized import agreement_sums
 from bigcons.divergences import resolve_divergence
-from bigcons.execution.engine import SerialEngine
 from bigcons.memory import row_blocks
 from bigcons.methods.pcc.all_pairs import AllPairs, Solved, solve_sample
 from bigcons.methods.pcc.every_pair import Pairwise
@@ -21,9 +20,10 @@ from bigcons.methods.pcc.pairs import (
     cut_blocks,
     read_across,
 )
-from bigcons.overlaps.tree import Groups, n_groups_for
-from bigcons.solving.passes import Run, as_history, run_passes
-from bigcons.solving.survey import take_survey
+from bigcons.methods.trees import Groups, n_groups_for
+from bigcons.run.engine import SerialEngine
+from bigcons.run.passes import Run, as_history, run_passes
+from bigcons.run.survey import take_survey
 
 
 class Found(NamedTuple):

@@ -10,19 +10,19 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from bigcons.errors import MemoryBudgetError
-from bigcons.execution.engine import Engine, stop_if_cancelled
 from bigcons.kernels import gibbs as kernel
 from bigcons.memory import DEFAULT_DATA_BYTES, format_size
-from bigcons.overlaps.n_clusters import ChoosingClusterer
+from bigcons.methods.assignment import PartitionRule, clusters_by, partition_rule
+from bigcons.methods.estimator import ConsensusClusterer, MethodInfo
+from bigcons.methods.n_clusters import ChoosingClusterer
 from bigcons.progress import progress
+from bigcons.run.engine import Engine, stop_if_cancelled
+from bigcons.run.memory_plan import MemoryPlan, label_bytes
+from bigcons.run.output import Output
+from bigcons.run.starts import best_start
+from bigcons.run.survey import Survey, take_survey
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.assignment import PartitionRule, clusters_by, partition_rule
-from bigcons.solving.estimator import ConsensusClusterer, MethodInfo
-from bigcons.solving.memory_plan import MemoryPlan, label_bytes
-from bigcons.solving.output import Output
-from bigcons.solving.starts import best_start
-from bigcons.solving.survey import Survey, take_survey
-from bigcons.stores.ensemble import Ensemble
+from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice, check_int, check_number
 
 STARTS = ("partition", "random")

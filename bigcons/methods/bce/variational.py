@@ -9,6 +9,7 @@ import numpy as np
 
 from bigcons.coassociation.factorized import counts_of
 from bigcons.kernels import bce as kernel
+from bigcons.methods.assignment import expected_counts, first_partition, spread
 from bigcons.methods.bce.model import (
     ALPHA_FLOOR,
     Parameters,
@@ -18,15 +19,14 @@ from bigcons.methods.bce.model import (
     relaxation_of,
     sums_by_partition,
 )
-from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.spectral_start import SpectrallyStarted
+from bigcons.methods.estimator import MethodInfo
+from bigcons.methods.n_clusters import ChoosingClusterer
+from bigcons.methods.pass_clusterer import SoftPassClusterer
+from bigcons.methods.spectral_start import SpectrallyStarted
+from bigcons.run.passes import Record, State, Stats
+from bigcons.run.starts import gains_little
 from bigcons.seeding import SeedLike, generator
-from bigcons.solving.assignment import expected_counts, first_partition, spread
-from bigcons.solving.estimator import MethodInfo
-from bigcons.solving.pass_clusterer import SoftPassClusterer
-from bigcons.solving.passes import Record, State, Stats
-from bigcons.solving.starts import gains_little
-from bigcons.stores.ensemble import Ensemble
+from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag, check_number
 
 # The fixed-point iteration of an object stops when a step changes gamma by less than this share of its sum,
@@ -107,7 +107,7 @@ class BCE(ChoosingClusterer, SpectrallyStarted, SoftPassClusterer):
     a third of the passes and leads to the same optima as plain EM. A start that has settled on the sample
     continues on all objects with a tenth of its label probabilities spread evenly over the labels.
 
-    `bigcons.distributed` fits the same model to objects, or partitions, of sites that keep their labels.
+    `bigcons.federated` fits the same model to objects, or partitions, of sites that keep their labels.
 
     References
     ----------

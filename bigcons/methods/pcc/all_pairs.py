@@ -34,20 +34,20 @@ from bigcons.coassociation.factorized import (
     no_sums,
 )
 from bigcons.divergences import Divergence
-from bigcons.execution.engine import Engine, stop_if_cancelled
+from bigcons.io.labels import observed
 from bigcons.kernels import all_pairs as kernel
 from bigcons.memory import LABELS_TOGETHER, N_SAMPLED, Block
+from bigcons.methods.trees import Sample, n_groups_for, plan_bytes
 from bigcons.metrics.clusterings import entropies_of_table
-from bigcons.overlaps.tree import Sample, n_groups_for, plan_bytes
 from bigcons.progress import progress
+from bigcons.run.engine import Engine, stop_if_cancelled
+from bigcons.run.memory_plan import MemoryPlan, block_label_bytes
+from bigcons.run.output import Output
+from bigcons.run.passes import Iterate, Record, Run, Step, run_passes
+from bigcons.run.survey import Survey, mean_pair_weight
 from bigcons.seeding import generator
-from bigcons.solving.memory_plan import MemoryPlan, block_label_bytes
-from bigcons.solving.output import Output
-from bigcons.solving.passes import Iterate, Record, Run, Step, run_passes
-from bigcons.solving.survey import Survey, mean_pair_weight
-from bigcons.stores.clusters import TRUST_ROW
-from bigcons.stores.ensemble import Ensemble
-from bigcons.tables.labels import observed
+from bigcons.store.clusters import TRUST_ROW
+from bigcons.store.ensemble import Ensemble
 
 SQUARES, DIVERGENCES, HEAP, BLOCKED = "squares", "divergences", "heap", "blocked"
 """The kinds of variants."""

@@ -25,8 +25,13 @@ from bigcons.errors import (
     UndersegmentationWarning,
     warn_user,
 )
-from bigcons.execution.engine import Engine, local_engine
 from bigcons.memory import DEFAULT_DATA_BYTES, N_SAMPLED, enough_for, format_size, parse_size
+from bigcons.methods.estimator import (
+    MethodInfo,
+    ResumingClusterer,
+    SoftPredictingClusterer,
+)
+from bigcons.methods.n_clusters import ChoosingClusterer
 from bigcons.methods.pcc.all_pairs import (
     BLOCKED,
     DIVERGENCES,
@@ -42,20 +47,15 @@ from bigcons.methods.pcc.all_pairs import (
 )
 from bigcons.methods.pcc.every_pair import EveryPair
 from bigcons.methods.pcc.pairs import DENSE, PAPER, Blocked, Heap, n_pair_ends
+from bigcons.methods.trees import FEWEST_LABELS, Sample, n_groups_for
 from bigcons.metrics.confidence import can_weigh
-from bigcons.overlaps.n_clusters import ChoosingClusterer
-from bigcons.overlaps.tree import FEWEST_LABELS, Sample, n_groups_for
+from bigcons.run.engine import Engine, local_engine
+from bigcons.run.output import Output
+from bigcons.run.passes import Run, as_history, open_workspace
+from bigcons.run.survey import Survey, take_survey, warn_of_dissent
 from bigcons.seeding import SeedLike, draw_rows
-from bigcons.solving.estimator import (
-    MethodInfo,
-    ResumingClusterer,
-    SoftPredictingClusterer,
-)
-from bigcons.solving.output import Output
-from bigcons.solving.passes import Run, as_history, open_workspace
-from bigcons.solving.survey import Survey, take_survey, warn_of_dissent
-from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.pairs import PairTable, pairs_of
+from bigcons.store.ensemble import Ensemble
+from bigcons.store.pairs import PairTable, pairs_of
 from bigcons.validation import check_choice, check_int, check_number
 
 

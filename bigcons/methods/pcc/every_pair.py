@@ -28,10 +28,10 @@ from bigcons.methods.pcc.all_pairs import (
     placer_of,
     softened,
 )
-from bigcons.solving.output import Output
-from bigcons.solving.passes import BlockArrays, Iterate, Record, Run, Step, run_passes
-from bigcons.solving.survey import Survey
-from bigcons.stores.ensemble import Ensemble
+from bigcons.run.output import Output
+from bigcons.run.passes import BlockArrays, Iterate, Record, Run, Step, run_passes
+from bigcons.run.survey import Survey
+from bigcons.store.ensemble import Ensemble
 
 # Step lengths along a pass's changes, tried in order until one lowers the objective.
 STEPS = (1.0, 0.5, 0.25, 0.125)

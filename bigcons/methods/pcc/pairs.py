@@ -31,9 +31,9 @@ import numpy as np
 
 from bigcons.coassociation import count
 from bigcons.coassociation.sampling import sample_in_memory
+from bigcons.disk.interface import Place
 from bigcons.divergences import Divergence
 from bigcons.errors import ConsensusWarning, MemoryBudgetError, warn_user
-from bigcons.execution.engine import Engine, fold, local_engine
 from bigcons.kernels import pair_descent
 from bigcons.kernels.divergences import l2_slope
 from bigcons.memory import Block, enough_for, format_size, parse_size, row_blocks
@@ -52,14 +52,14 @@ from bigcons.methods.pcc.all_pairs import (
 )
 from bigcons.methods.pcc.every_pair import general_search
 from bigcons.progress import progress
-from bigcons.solving.memory_plan import process_bytes
-from bigcons.solving.output import Output, scratch_place
-from bigcons.solving.passes import BlockArrays, Iterate, Run, Step, run_passes
-from bigcons.solving.survey import Survey
-from bigcons.storage.interface import Place
-from bigcons.stores.ensemble import Ensemble
-from bigcons.stores.pair_rows import PAIR_BYTES, Rows
-from bigcons.stores.pairs import PairTable, ParquetPairTable
+from bigcons.run.engine import Engine, fold, local_engine
+from bigcons.run.memory_plan import process_bytes
+from bigcons.run.output import Output, scratch_place
+from bigcons.run.passes import BlockArrays, Iterate, Run, Step, run_passes
+from bigcons.run.survey import Survey
+from bigcons.store.ensemble import Ensemble
+from bigcons.store.pair_rows import PAIR_BYTES, Rows
+from bigcons.store.pairs import PairTable, ParquetPairTable
 
 logger: logging.Logger = logging.getLogger("bigcons")
 

@@ -1,0 +1,222 @@
+"""One writer per store.
+
+On a disk, the lock is an advisory file lock, which the operating system releases when its holder dies. In a
+bucket, it is an object that only one writer can create: a lease, renewed while its owner works, that expires
+if the owner dies, at once for writers on the machine that it ran on. A writer that loses its lease, for
+example because its machine was suspended, does no damage: every writer of a store has its own data folder,
+and checks its lease before it commits, a store or a pass.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import stat
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bigcons.disk.interface import Place, StorePath
+from bigcons.disk.leftovers import is_running, machine
+from bigcons.disk.places import DiskPlace, disk_errors, naming, place_of
+from bigcons.disk.reading import read_json
+from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError
+
+if TYPE_CHECKING:
+    from bigcons.disk.buckets import BucketPlace
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(descriptor: int) -> None:
+        os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # a byte far beyond the text, which stays readable
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@contextmanager
+def writer_lock(path: StorePath | Place, *, seconds: float = 60.0) -> Iterator[Callable[[], None]]:
+    """Lock the store at ``path``, which need not exist yet, for writing.
+
+    A second writer, in another process or thread, immediately gets StoreLockedError. Yields a function that
+    raises StoreError if the lock has been lost; call it right before the commit. In a bucket, the lock lasts
+    for ``seconds`` without renewal; the clocks of writers must differ by less.
+    """
+    place = place_of(path)
+    if isinstance(place, DiskPlace):
+        with _file_lock(place.path):
+            yield lambda: None  # the system never takes a lock from a living process
+        return
+    from bigcons.disk.buckets import BucketPlace
+
+    assert isinstance(place, BucketPlace)  # noqa: S101 - there are only two kinds of places
+    lease = Lease(place, seconds)
+    try:
+        yield lease.check
+    finally:
+        lease.release()
+
+
+def lock_path(path: str | os.PathLike[str]) -> Path:
+    """Return the lock file of the store at ``path``: a hidden sibling, because the store may be replaced."""
+    path = Path(path).resolve()
+    return path.parent / f".{path.name}.lock"
+
+
+@contextmanager
+def _file_lock(path: Path) -> Iterator[None]:
+    lock = lock_path(path)
+    while True:
+        with disk_errors(path), naming(path):
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            descriptor, is_ours = _open_lock(lock)
+        try:
+            _try_lock(descriptor)
+        except OSError:
+            holder = os.read(descriptor, 32).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            raise StoreLockedError(
+                f"{path} is being written by process {holder or 'unknown'}; wait until it is done.", path=path
+            ) from None
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), lock.stat()):
+                break
+        os.close(descriptor)  # the previous holder removed the file between our open and our lock
+    try:
+        if is_ours:
+            with disk_errors(path):
+                os.truncate(descriptor, 0)
+                os.write(descriptor, str(os.getpid()).encode())
+        yield
+    finally:
+        with suppress(OSError):  # an open file on Windows, one of another user; unlocked, it does no harm
+            lock.unlink()
+        os.close(descriptor)
+
+
+def _open_lock(lock: Path) -> tuple[int, bool]:
+    """Return a descriptor of the lock file, and whether it may be written to.
+
+    A killed process of another user may have left it; it need not be written to be locked. Never through a
+    link, whose target would be emptied.
+    """
+    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        descriptor, is_ours = os.open(lock, os.O_RDWR | os.O_CREAT | flags, 0o644), True
+    except PermissionError as error:
+        try:
+            descriptor, is_ours = os.open(lock, os.O_RDONLY | flags), False
+        except FileNotFoundError:
+            raise error from None
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.EISDIR):
+            raise
+        raise _no_lock(lock) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _no_lock(lock)
+    return descriptor, is_ours
+
+
+def _no_lock(lock: Path) -> StoreError:
+    return StoreError(f"{lock} is no file, where a lock is needed; remove it.", path=lock)
+
+
+def sweep_locks(path: Path) -> None:
+    """Remove the lock files that killed writers of ``path`` and of its checkpoints left."""
+    for locked in (path, path.with_name(f"{path.name}.partial")):
+        if lock_path(locked).exists():
+            with suppress(StoreError), _file_lock(locked):
+                pass  # which removes the file
+
+
+class Lease:
+    """The right to write to the store at ``place`` in a bucket, renewed by a thread until `release`."""
+
+    def __init__(self, place: BucketPlace, seconds: float) -> None:
+        self._place = place
+        self._seconds = seconds
+        self._object = place.sibling(f".{place.name}.lock")
+        self._owner = {
+            "process": os.getpid(),
+            "host": socket.gethostname(),
+            "machine": machine(),
+            "token": uuid.uuid4().hex,
+        }
+        self._version = self._acquire()
+        self._released = threading.Event()
+        self._renewer = threading.Thread(target=self._renew, name="bigcons-lock", daemon=True)
+        self._renewer.start()
+
+    def check(self) -> None:
+        """Raise StoreError unless this writer still holds the lease."""
+        if _read_lease(self._object).get("token") != self._owner["token"]:
+            raise StoreError(
+                f"{self._place}: the lock was lost to another writer, because its lease of {self._seconds:g} "
+                "seconds expired without renewal; write the store again.",
+                path=self._place,
+            )
+
+    def release(self) -> None:
+        """Release the lease unless another writer has taken it over."""
+        self._released.set()
+        self._renewer.join()
+        if _read_lease(self._object).get("token") == self._owner["token"]:
+            self._object.remove()
+
+    def _acquire(self) -> Any:
+        version = self._object.put(self._content(), mode="create")
+        while version is None:
+            stamp = self._object.stamp()
+            holder = _read_lease(self._object)
+            left = float(holder.get("expires", 0)) - time.time()
+            if left > 0 and not _is_dead(holder):
+                raise StoreLockedError(
+                    f"{self._place} is being written by process {holder.get('process')} on "
+                    f"{holder.get('host')}; wait until it is done, or {left:.0f} seconds if it was killed.",
+                    path=self._place,
+                )
+            if stamp is None:
+                version = self._object.put(self._content(), mode="create")
+            else:  # replace the lease of a dead or lost writer, unless another writer was faster
+                version = self._object.put(self._content(), mode={"e_tag": stamp[0]})  # type: ignore[index]
+        return version
+
+    def _renew(self) -> None:
+        while not self._released.wait(self._seconds / 4):
+            try:
+                version = self._object.put(self._content(), mode=self._version)
+            except StoreError:  # retried in the next round; `check` decides before the commit
+                continue
+            if version is None:
+                return
+            self._version = version
+
+    def _content(self) -> bytes:
+        return json.dumps({**self._owner, "expires": time.time() + self._seconds}).encode()
+
+
+def _is_dead(holder: dict[str, Any]) -> bool:
+    """Return whether the holder of a lease is a process of this machine that is gone."""
+    process = holder.get("process")
+    return holder.get("machine") == machine() and isinstance(process, int) and not is_running(process)
+
+
+def _read_lease(place: BucketPlace) -> dict[str, Any]:
+    """Return the content of a lease; empty if it does not exist or is not valid JSON."""
+    try:
+        content = read_json(place, 1 << 12)
+    except (FileNotFoundError, CorruptStoreError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,253 @@
+"""Places on a disk, and the place that a path or URL names.
+
+Paths and URLs become places only here. Places in a bucket are in `bigcons.disk.buckets`, which is imported
+when the first URL is opened.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import sys
+from collections.abc import Hashable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from bigcons.disk.interface import Place, StorePath
+from bigcons.disk.leftovers import partial_name
+from bigcons.disk.reading import MOST_BYTES, open_file
+from bigcons.errors import InvalidInputError, StoreError
+from bigcons.validation import check_path
+
+URL_SCHEMES = ("s3", "gs", "az")
+"""URL schemes of buckets; only s3 is tested."""
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_SHORTENED_URL = re.compile(rf"({'|'.join(URL_SCHEMES)}):/[^/]")
+
+
+class DiskPlace(Place):
+    """A file or folder on a local or mounted disk."""
+
+    def __init__(self, path: StorePath) -> None:
+        self.path: Path = Path(path).absolute()
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.name
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def __truediv__(self, name: str) -> DiskPlace:
+        return DiskPlace(self.path / name)
+
+    def sibling(self, name: str) -> DiskPlace:
+        """Return the place called ``name`` in the same folder."""
+        return DiskPlace(self.path.with_name(name))
+
+    def exists(self) -> bool:
+        """Return whether a file, a folder or a link, even a broken one, exists here."""
+        return self.path.exists() or self.path.is_symlink()
+
+    def is_file(self) -> bool:
+        """Return whether this is a file."""
+        return self.path.is_file()
+
+    def is_link(self) -> bool:
+        """Return whether this is a symbolic link."""
+        return self.path.is_symlink()
+
+    def links(self) -> Iterator[DiskPlace]:
+        """Yield the symbolic links below."""
+        return (DiskPlace(entry) for entry in self.path.rglob("*") if entry.is_symlink())
+
+    def names(self) -> list[str]:
+        """Return the names in this folder, sorted; empty if it does not exist."""
+        try:
+            return sorted(entry.name for entry in self.path.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def n_bytes(self) -> int:
+        """Return the total size of the files below."""
+        return sum(entry.stat().st_size for entry in self.path.rglob("*") if entry.is_file())
+
+    def stamp(self) -> Hashable:
+        """Return inode, modification time and size; a file that replaces another has a new inode."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def read(self, at_most: int = MOST_BYTES) -> bytearray:
+        """Return the content of the file."""
+        with open_file(self.path, at_most) as file:
+            content = bytearray(os.fstat(file.fileno()).st_size)
+            file.readinto(content)  # type: ignore[attr-defined]
+        return content
+
+    def write(self, *parts: Any, durable: bool = False) -> None:
+        """Write the file under a temporary name and rename it."""
+        with atomic_file(self.path, durable=durable) as file:
+            for part in parts:
+                file.write(part)
+
+    def copy_to(self, other: Place) -> None:
+        """Make ``other`` a copy: a hard link if the file system has them, as files are never changed."""
+        assert isinstance(other, DiskPlace)  # noqa: S101 - they are in one folder
+        partial = other.path.with_name(partial_name(other.path.name))
+        try:
+            os.link(self.path, partial)
+            partial.replace(other.path)
+        except FileNotFoundError:
+            raise
+        except OSError:  # a file system without links
+            super().copy_to(other)
+        finally:
+            partial.unlink(missing_ok=True)  # still there if ``other`` was a link to this file before
+
+    def flush(self) -> None:
+        """Flush all files and folders below to the disk, several at a time as disks write them together."""
+        with ThreadPoolExecutor(8) as pool:
+            for root, _, files in os.walk(self.path, topdown=False):
+                for _ in pool.map(sync, [Path(root, name) for name in files]):
+                    pass
+                sync(Path(root))
+
+    def remove(self) -> None:
+        """Remove the file, or as much of the folder as the system permits."""
+        if self.path.is_dir() and not self.path.is_symlink():
+            shutil.rmtree(self.path, ignore_errors=True)
+        else:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                self.path.unlink()
+
+    def for_zarr(self, *, read_only: bool) -> Any:
+        """Return Zarr's store of this folder."""
+        from zarr.storage import LocalStore
+
+        return LocalStore(self.path, read_only=read_only)
+
+
+def place_of(path: StorePath | Place) -> Place:
+    """Return the place that a path or URL names.
+
+    Raises InvalidInputError for anything but a path and for URL schemes other than ``URL_SCHEMES``, and
+    MissingDependencyError for a URL if obstore is not installed.
+    """
+    if isinstance(path, Place):
+        return path
+    text = check_path(path)
+    if shortened := _SHORTENED_URL.match(text):
+        raise InvalidInputError(
+            f"{text} is a URL that lost a slash in a Path; pass it as a string: {shortened[1]}://..."
+        )
+    url = _URL.match(text)
+    if url is None:
+        return DiskPlace(text)
+    if url[1].lower() not in URL_SCHEMES:
+        raise InvalidInputError(
+            f"{text} is not a supported URL; use a path on a disk or a URL such as s3://bucket/path."
+        )
+    from bigcons.disk.buckets import bucket_place
+
+    return bucket_place(text)
+
+
+def local_path(path: StorePath) -> Path:
+    """Return ``path`` as an absolute Path; raise InvalidInputError for URLs and anything but a path."""
+    text = check_path(path)
+    if "://" in text:
+        raise InvalidInputError(f"{text} is a URL; use a path on a local or mounted disk.")
+    return Path(text).absolute()
+
+
+@contextmanager
+def atomic_file(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
+    """Yield a new file that is renamed to ``path`` if the ``with`` block succeeds and removed if it fails.
+
+    The temporary name is unique across processes and machines, so that two workers may write the same file
+    at once.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(partial_name(path.name))
+    with naming(path):
+        opened = partial.open("wb")
+    try:
+        with opened as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    if durable:
+        sync(path.parent)
+
+
+def link(source: Path, target: Path) -> None:
+    """Make ``target`` the same file, which is never modified; a copy if the file system has no hard links."""
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def sync(path: Path) -> None:
+    """Flush a file or folder to the disk."""
+    if path.is_dir() and sys.platform == "win32":  # folders cannot be opened there
+        return
+    descriptor = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Make system errors name ``path`` rather than its hidden temporary file."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+# the system refuses: permissions, a failing disk, something else in the place of a file or folder, a name
+_REFUSED = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EISDIR, errno.ENOTDIR, errno.EEXIST),
+    *(errno.ENOTEMPTY, errno.ELOOP, errno.ENXIO),
+)
+
+
+@contextmanager
+def disk_errors(path: StorePath | Place) -> Iterator[None]:
+    """Turn errors of a full or failing disk, a quota, a limit or permissions into a one-line StoreError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise StoreError(
+                f"A file exceeded the size limit while writing {path}; "
+                "raise the limit (ulimit -f) or use a file system that supports larger files."
+            ) from error
+        if error.errno in _REFUSED:
+            raise StoreError(
+                f"Writing {path} failed: {os.strerror(error.errno)} ({error.filename or path}); "
+                "check permissions and disk, or choose another place."
+            ) from error
+        short_write = error.errno is None and "requested and" in str(error)  # NumPy's message for a full disk
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) and not short_write:
+            raise
+        raise StoreError(
+            f"No space left while writing {path}; free some space or choose another disk."
+        ) from error

@@ -1,0 +1,1095 @@
+"""Tables in files: .npy, .npz, .csv, .tsv, .parquet and .zarr, one or many. Pickles are never loaded."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import glob
+import io
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigcons.disk.arrays import METADATA, open_array, read_metadata
+from bigcons.disk.commit import PARQUET, is_store, manifest_of, names_parquet
+from bigcons.disk.interface import READ_AHEAD, Place, StorePath
+from bigcons.disk.places import DiskPlace, place_of
+from bigcons.disk.reading import check_file, open_file
+from bigcons.errors import (
+    DamagedFileError,
+    InvalidInputError,
+    StoreNotFoundError,
+    first_line,
+    shown,
+)
+from bigcons.io.memory import ArrayTable, names_of_ranges, pandas_index, pandas_range
+from bigcons.io.reading import MISSING_WORDS, header_names, number_of
+from bigcons.io.select import INDEX, SelectedTable, Selection, source_of
+from bigcons.io.table import (
+    DEFAULT_READING,
+    PartedTable,
+    Reading,
+    Rows,
+    SlicedTable,
+    Table,
+    check_matrix,
+    is_index_name,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from bigcons.disk.buckets import BucketPlace
+
+    File = Path | BucketPlace
+    """A file or folder, on a disk or in a bucket."""
+
+STANDARD_INPUT = "standard input"
+IN_MEMORY = "in memory"
+
+_COMPRESSED = {"": None, ".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_TABS = tuple(f".tsv{suffix}" for suffix in _COMPRESSED)
+_CSV = (*(f".csv{suffix}" for suffix in _COMPRESSED), *_TABS)
+KNOWN = ".npy, .npz, .csv, .tsv (or either with .gz, .bz2 or .zst), .parquet, .h5ad or .zarr (version 3)"
+"""What files may be, in words."""
+
+_LONGEST_LINE = 1 << 23
+
+_COLUMN_BYTES = 1 << 20
+"""What is read at once of each column of Parquet in a bucket."""
+
+_OTHER_FORMATS = {
+    b"PAR1": "Parquet; call it .parquet",
+    b"PK\3\4": "a zip archive or a workbook of Excel; save it as CSV or Parquet",
+    b"\x1f\x8b": "compressed by gzip; end its name with .gz",
+    b"(\xb5/\xfd": "compressed by zstd; end its name with .zst",
+    b"BZh": "compressed by bzip2; end its name with .bz2",
+    b"<!DOCTYPE": "a page of HTML, as servers send in place of a file; get the file itself",
+    b"<html": "a page of HTML, as servers send in place of a file; get the file itself",
+    b"<?xml": "XML; write it as CSV",
+    b'[{"': "JSON; write it as CSV or Parquet",
+    b'{"': "JSON; write it as CSV or Parquet",
+    b"version https://git-lfs": "a pointer of Git LFS; get the file itself by git lfs pull",
+}
+"""What a file that is called text is by its first bytes, and what to do about it."""
+
+
+def file_of(path: StorePath | File) -> File:
+    """Return the file or folder at a path, as it is given, or at a URL."""
+    given: Any = path
+    place: Any = place_of(path)
+    return Path(given) if isinstance(place, DiskPlace) else place
+
+
+def open_path(source: StorePath | File, role: str, how: Reading = DEFAULT_READING) -> Table:
+    """Return the table of the file, folder or Zarr array at a path or URL."""
+    place = place_of(source)
+    if (place / METADATA).is_file():
+        return ArrayTable(_open_zarr(place, role), str(place))
+    refuse_missing(place)
+    if not place.exists():
+        return open_files(_matching(place), role, str(place), how)
+    path = file_of(source)
+    where = STANDARD_INPUT if isinstance(source, StandardInput) else str(path)
+    name, is_folder = path.name.lower(), path.is_dir()
+    if role == "pairs" or name.endswith((".npz", ".h5ad")):
+        refuse_bucket(path)
+    if is_folder and (found := _files_in(path)):
+        return open_files(found, role, str(path), how)
+    if isinstance(path, Path) and (not is_folder or name.endswith((".npy", ".npz", *_CSV))):
+        check_file(path)
+    if is_folder and (path / ".zarray").exists():
+        raise InvalidInputError(f"{path} is a Zarr array of version 2; write it as version 3.")
+    if is_folder:
+        pattern = f", or a pattern such as '{path}/**/*.parquet'" if isinstance(path, Path) else ""
+        raise InvalidInputError(f"{path} is a folder without tables; pass its files{pattern}.")
+    if name.endswith(".npy"):
+        return NpyTable(path)
+    if name.endswith(".npz") and isinstance(path, Path):
+        return NpzColumnsTable(path) if role == "pairs" else NpyTable(path, _npz_member(path, role))
+    if name.endswith(_CSV) or (how.sep is not None and not is_table_path(name)):
+        return CsvTable(path, where, role, how)
+    if name.endswith(PARQUET):
+        return ParquetTable(path)
+    if path.suffix.lower() in (".xls", ".xlsx", ".xlsm", ".ods"):
+        raise InvalidInputError(f"{path} is a workbook; save it as CSV or Parquet.")
+    raise InvalidInputError(
+        f"{path} has suffix {path.suffix!r}; use {KNOWN}, or pass sep= of "
+        "bigcons.select (--sep) for text of any suffix."
+    )
+
+
+def refuse_bucket(path: StorePath | File) -> None:
+    """Raise InvalidInputError for a URL of what is read from a disk only."""
+    if not isinstance(place := place_of(path), DiskPlace):
+        raise InvalidInputError(
+            f"{place} cannot be read from a bucket, as tables of labels and features in Parquet, CSV, .npy "
+            "and Zarr can; copy it to a disk."
+        )
+
+
+def _matching(place: Place) -> list[File]:
+    """Return the files that match a pattern: in a bucket of one folder."""
+    if isinstance(place, DiskPlace):
+        found: Any = map(Path, glob.iglob(str(place), recursive=True))  # noqa: PTH207 - may begin anywhere
+    elif glob.has_magic(str(place.sibling(""))):
+        raise InvalidInputError(
+            f"{place} is a pattern of folders, which are matched on a disk only; name the folder, or pass a "
+            "list of its files."
+        )
+    else:
+        names = place.sibling("").names()
+        found = (place.sibling(name) for name in names if fnmatchcase(name, place.name))
+    return sorted(found, key=natural_order)
+
+
+def is_parquet(path: StorePath) -> bool:
+    """Return whether ``path`` is Parquet: a file, by its suffix or first bytes, or a folder of .parquet.
+
+    A store with a manifest is none.
+    """
+    place = place_of(path)
+    if not isinstance(place, DiskPlace) or is_store(place):
+        return False
+    if place.is_file():
+        if names_parquet(path):
+            return True
+        with open_file(place.path) as file:
+            return file.read(4) == b"PAR1"
+    return any(name.endswith(".parquet") for name in place.names())
+
+
+class StandardInput(str):
+    """The path of the file to which standard input was copied, with the CRC-32 of the content."""
+
+    checksum: int
+
+
+def describe(source: Any) -> str:
+    """Return in words what a table is made of: paths, or the type of what is in memory."""
+    if isinstance(source, Selection):
+        return describe(source.source)
+    if isinstance(source, StandardInput):
+        return STANDARD_INPUT
+    if is_list_of_paths(source):
+        return ", ".join(map(describe, source))
+    return os.fspath(source) if isinstance(source, (str, os.PathLike)) else type(source).__name__
+
+
+def origin(source: Any) -> str:
+    """Return the paths that a table is read from, standard input, or "in memory"."""
+    if isinstance(source, Selection):
+        return origin(source.source)
+    is_read = isinstance(source, (str, os.PathLike)) or is_list_of_paths(source)
+    return describe(source) if is_read else IN_MEMORY
+
+
+def provenance_of_files(source: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the provenance of what is made of a table: its source, the options ``given``, and its version.
+
+    The version of a file, of the files of a folder or a pattern, or of several, tells whether they have
+    changed: it is a checksum of their names, sizes and times of change, of standard input of its content.
+    Other sources have none.
+    """
+    while isinstance(source, Selection):
+        given = {"sep": source.sep, **given}
+        source = source.source
+    plain = {name: getattr(value, "tolist", lambda value=value: value)() for name, value in given.items()}
+    options = {name: str(value) for name, value in plain.items() if value is not None}
+    found = [_files_of(path) for path in (source if isinstance(source, (list, tuple)) else [source])]
+    made: dict[str, Any] = {"source": describe(source), "options": options}
+    if found and all(found):
+        made["version"] = f"{zlib.crc32(repr(list(chain(*found))).encode()):08x}"
+    return made
+
+
+def _files_of(source: Any) -> list[Any]:
+    """Return what tells whether the files at a path have changed; nothing without files there."""
+    source = source_of(source)
+    if isinstance(source, StandardInput):
+        return [source.checksum]
+    if not isinstance(source, (str, os.PathLike)):
+        return []
+    place, path = place_of(source), file_of(source)
+    if path.is_file():
+        files = [path]
+    elif not place.exists():
+        files = _matching(place)
+    else:
+        files = [file_of(str(manifest_of(place)))] if is_store(place) else _files_in(path)
+        if isinstance(path, Path) and not files:
+            files = [*sorted(file for file in path.rglob("*") if file.is_file())]
+    return [(str(file), *_version(file)) for file in files] if all(file.is_file() for file in files) else []
+
+
+def _version(file: File) -> tuple[Any, ...]:
+    """Return what changes when a file is written anew."""
+    if isinstance(file, Path):
+        return file.stat().st_size, file.stat().st_mtime_ns
+    return (file.stamp(),)
+
+
+def refuse_missing(path: StorePath | Place) -> None:
+    """Raise StoreNotFoundError for a path where nothing is and that is no pattern."""
+    place = place_of(path)
+    if not place.exists() and not glob.has_magic(str(place)):
+        raise StoreNotFoundError(f"{place} does not exist; check the path.", path=place)
+
+
+def open_files(
+    paths: Sequence[File], role: str, where: str | None = None, how: Reading = DEFAULT_READING
+) -> Table:
+    """Return the table of the rows of several files, one after another."""
+    if not paths:
+        raise StoreNotFoundError(f"no file matches {where}; check the path.", path=where)
+    if all(path.name.lower().endswith(PARQUET) and not path.is_dir() for path in paths):
+        table: ParquetTable | JoinedTable = ParquetTable(paths, where)
+    elif len(paths) == 1:
+        return open_path(paths[0], role, how)
+    else:
+        table = JoinedTable([open_path(path, role, how) for path in paths], where)
+    if role == "labels" and len(paths) > 1 and how.orientation is None:
+        _refuse_runs(table, len(paths))
+    return table
+
+
+def _refuse_runs(table: ParquetTable | JoinedTable, n_files: int) -> None:
+    """Raise InvalidInputError for files that may be of the same objects instead of parts of one table.
+
+    These are files of one column and, without names of columns, those of as many rows, as far as is known.
+    """
+    if table.columns.most == 1:
+        raise InvalidInputError(
+            f"{table.where} has {n_files} files of one column, which may be partitions or parts of one; "
+            "pass them to Ensemble.from_runs([...]) (bigcons import --runs) if each is a partition, or "
+            "bigcons.select(x, orientation='objects') if each has other objects."
+        )
+    lengths = set(table.lengths) if isinstance(table, JoinedTable) else set()
+    if table.names is None and len(lengths) == 1:
+        raise InvalidInputError(
+            f"{table.where} has {n_files} files without names of columns, which may be of the same objects; "
+            "append them to the ensemble of the first by append_partitions (bigcons append) if so, or "
+            "pass bigcons.select(x, orientation='objects') if each has other objects."
+        )
+
+
+def is_list_of_paths(x: Any, are_text: bool = False) -> bool:
+    """Return whether ``x`` is a list of paths to tables, of any suffix if ``are_text`` files."""
+    return (
+        isinstance(x, (list, tuple))
+        and len(x) > 0
+        and all(
+            isinstance(entry, os.PathLike) or (isinstance(entry, str) and (are_text or is_table_path(entry)))
+            for entry in x
+        )
+    )
+
+
+def is_table_path(name: str) -> bool:
+    """Return whether text looks like the path of a file with a table."""
+    return name.lower().endswith((*PARQUET, *_CSV, ".npy", ".npz", ".zarr", ".h5ad"))
+
+
+def is_text_path(name: str) -> bool:
+    """Return whether a file of this name is read as text, if ``sep`` is given for one of another suffix."""
+    return name.lower().endswith(_CSV) or not is_table_path(name)
+
+
+def _files_in(folder: File) -> list[File]:
+    """Return the files of a folder that have a table, of Parquet or of text; raises for both."""
+    seen = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    parquet, text = ([p for p in seen if p.name.lower().endswith(ends)] for ends in (PARQUET, _CSV))
+    if parquet and text:
+        raise InvalidInputError(
+            f"{folder} has files of Parquet and of text, {parquet[0].name} and {text[0].name}; pass a "
+            f"pattern, such as '{folder}/*{parquet[0].suffix}'."
+        )
+    return sorted(parquet or text, key=natural_order)
+
+
+def _open_zarr(place: Place, role: str) -> Any:
+    """Open a Zarr array, or the array of a group that is named ``role`` or is the only one."""
+    if read_metadata(place).get("node_type") == "group":
+        members = [name for name in place.names() if (place / name / METADATA).is_file()]
+        chosen = [role] if role in members else members
+        if len(chosen) != 1:
+            raise InvalidInputError(
+                f"{place} is a group of {len(chosen)} arrays; pass the path of the one with the {role}."
+            )
+        place = place / chosen[0]
+    return open_array(place)
+
+
+class NpyTable(Table):
+    """A matrix in ``.npy`` format: a file, or a member of an archive; 1-D arrays are one column.
+
+    It is read, not memory-mapped, because mapped pages count as memory of this process.
+    """
+
+    def __init__(self, path: File, member: str | None = None) -> None:
+        self._path, self._member = path, member
+        self.where: str = str(path) if member is None else f"{path}[{member}]"
+        with self._open() as file:
+            self.dtype: np.dtype | None
+            self.dtype, shape, self._by_columns = _read_header(file, self.where)
+            self._first_byte = file.tell()
+        self.n_columns: int
+        self._n_rows, self.n_columns = shape
+        self.n_rows: int | None = self._n_rows
+        n_bytes = size_of(path) if member is None else zipfile.ZipFile(str(path)).getinfo(member).file_size
+        if self._first_byte + self._n_rows * self.n_columns * self.dtype.itemsize > n_bytes:
+            raise self._cut()
+        self.row_bytes: float = 2.0 * self.dtype.itemsize * self.n_columns
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return rows ``start`` to ``stop`` as a matrix."""
+        with self._open() as file:
+            rows = self._rows(file, start, stop, range(self.n_columns))
+        return np.stack(rows, axis=1) if isinstance(rows, list) else rows
+
+    def blocks(
+        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[Rows]:
+        """Yield slices of ``rows`` rows: a matrix, or columns if the file is stored by columns."""
+        positions = range(self.n_columns) if columns is None else columns
+        with self._open() as file:
+            for first, end in self.ranges(rows, start, stop):
+                yield self._rows(file, first, end, positions)
+
+    def _rows(self, file: IO[bytes], start: int, stop: int, positions: Sequence[int]) -> Rows:
+        if self._by_columns:
+            return [self._values(file, c * self._n_rows + start, stop - start) for c in positions]
+        count = (stop - start) * self.n_columns
+        return self._values(file, start * self.n_columns, count).reshape(stop - start, self.n_columns)
+
+    def _values(self, file: IO[bytes], first: int, count: int) -> np.ndarray:
+        assert self.dtype is not None  # noqa: S101 - set when the file was opened
+        file.seek(self._first_byte + first * self.dtype.itemsize)
+        data = file.read(count * self.dtype.itemsize)
+        if len(data) < count * self.dtype.itemsize:
+            raise self._cut()
+        return np.frombuffer(data, self.dtype)
+
+    def _open(self) -> IO[bytes]:
+        if self._member is None:
+            return self._path.open("rb")
+        return zipfile.ZipFile(str(self._path)).open(self._member)
+
+    def _cut(self) -> InvalidInputError:
+        return InvalidInputError(f"{self.where} is truncated; write the file again.")
+
+
+def _read_header(file: IO[bytes], where: str) -> tuple[np.dtype, tuple[int, int], bool]:
+    try:
+        version = np.lib.format.read_magic(file)
+        is_old = version == (1, 0)
+        begins = file.tell()
+        if int.from_bytes(file.read(2 if is_old else 4), "little") > 1 << 20:
+            raise ValueError("the header is too long")  # numpy would read it first
+        file.seek(begins)
+        read = np.lib.format.read_array_header_1_0 if is_old else np.lib.format.read_array_header_2_0
+        shape, by_columns, dtype = read(file)
+    except Exception:  # the parser of Python meets a header made to harm with errors of many types
+        raise InvalidInputError(f"{where} is not a .npy file; write it with numpy.save.") from None
+    if dtype.itemsize == 0:
+        raise InvalidInputError(f"{where} has type {dtype.str}, which holds nothing; save numbers or text.")
+    if dtype.hasobject:
+        raise InvalidInputError(
+            f"{where} contains pickled objects, which are never loaded; save numbers or fixed-width text."
+        )
+    if len(shape) == 1:
+        shape = (*shape, 1)
+    check_matrix(shape, where)
+    if min(shape) < 0:
+        raise InvalidInputError(f"{where} has a negative shape; write it with numpy.save.")
+    return dtype, (int(shape[0]), int(shape[1])), by_columns
+
+
+class NpzColumnsTable(Table):
+    """The members of a ``.npz`` archive as named columns, each an array ``(n_rows,)``."""
+
+    def __init__(self, path: Path) -> None:
+        self.where: str = str(path)
+        members = _npz_arrays(path)
+        for member in members:
+            _check_member(path, member)
+        self._columns = [NpyTable(path, member) for member in members]
+        self.names: list[str] | None = [member.removesuffix(".npy") for member in members]
+        lengths = {column.n_rows for column in self._columns}
+        if len(lengths) != 1 or any(column.n_columns != 1 for column in self._columns):
+            shapes = ", ".join(
+                f"{name} ({column.n_rows}, {column.n_columns})"
+                for name, column in zip(self.names, self._columns, strict=True)
+            )
+            raise InvalidInputError(
+                f"{path} has arrays of other shapes than (n_rows,): {shapes or 'none'}; "
+                "write one array for each column, all equally long."
+            )
+        self.n_rows: int | None = self._columns[0].n_rows
+        self.n_columns: int = len(self._columns)
+        self.row_bytes: float = sum(column.row_bytes for column in self._columns)
+
+    def column_types(self) -> list[pa.DataType]:
+        """Return the types of the arrays."""
+        import pyarrow as pa
+
+        numbers = [column.dtype for column in self._columns]
+        return [
+            pa.from_numpy_dtype(t) if t is not None and t.kind in "biuf" else pa.string() for t in numbers
+        ]
+
+    def blocks(
+        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[Rows]:
+        """Yield slices of ``rows`` rows as columns."""
+        chosen = self._columns if columns is None else [self._columns[c] for c in columns]
+        for parts in zip(*(column.blocks(rows, start, stop) for column in chosen), strict=True):
+            yield [part[0] if isinstance(part, list) else part[:, 0] for part in parts]
+
+
+def sparse_of_npz(path: Path) -> Any | None:
+    """Return the matrix that scipy.sparse.save_npz wrote, in memory; None of an .npz of other arrays."""
+    if not {"indices.npy", "indptr.npy", "format.npy"} <= set(_npz_arrays(path)):
+        return None
+    from scipy.sparse import load_npz
+
+    try:
+        matrix = load_npz(path)
+        matrix.check_format(full_check=True)
+    except Exception:  # of the archive, of its codecs, and of what the arrays say
+        raise InvalidInputError(
+            f"{path} is no sparse matrix in compressed rows or columns, or is damaged; write it by "
+            "scipy.sparse.save_npz(path, x.tocsr())."
+        ) from None
+    return matrix.tocsr()
+
+
+def _npz_member(path: Path, role: str) -> str:
+    """Return the member named ``role``, or the only one, after reading it once to verify its checksum."""
+    arrays = _npz_arrays(path)
+    chosen = [f"{role}.npy"] if f"{role}.npy" in arrays else arrays
+    if len(chosen) != 1:
+        raise InvalidInputError(
+            f"{path} contains {len(chosen)} arrays; keep one, or name the one to read {role!r}."
+        )
+    _check_member(path, chosen[0])
+    return chosen[0]
+
+
+def _npz_arrays(path: Path) -> list[str]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [entry.filename for entry in archive.infolist()]
+    except Exception:  # damaged archives raise errors of many types
+        raise InvalidInputError(f"{path} is not a .npz archive; write it with numpy.savez.") from None
+    return [name for name in members if name.endswith(".npy")]
+
+
+def _check_member(path: Path, name: str) -> None:
+    """Read a member once: its checksum is verified by sequential reads only."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(name) as member:
+            while member.read(1 << 20):
+                pass
+    except Exception:  # of the archive or of any of its codecs
+        shown = "".join(letter if letter.isprintable() else "?" for letter in name)
+        raise InvalidInputError(f"{path}[{shown}] is damaged; write the file again.") from None
+
+
+class CsvTable(PartedTable):
+    """Values separated by commas or tabs, plain or gzipped, read as a stream: seeking parses all before it.
+
+    `header_names` decides whether the first line is a header. Labels are read as text, each cell as it is;
+    otherwise column types are inferred from the first megabyte, and whole numbers are read as floats but of
+    pairs.
+    """
+
+    def __init__(self, path: File, where: str, role: str, how: Reading) -> None:
+        import pyarrow as pa
+
+        is_text, whole = role == "labels", role == "pairs"
+        self._role = role
+        self.where: str = where
+        self.is_text: bool = is_text
+        self._path = path
+        self._delimiter = how.sep or ("\t" if path.name.lower().endswith(_TABS) else ",")
+        self._decimal = how.decimal or "."
+        self._missing = [] if is_text else [*MISSING_WORDS, *how.missing]
+        self._threads = not (is_text or whole)
+        with path.open("rb") as file:
+            begins = file.read(32).removeprefix(b"\xef\xbb\xbf")
+        if path.suffix.lower() not in _COMPRESSED:
+            for magic, what in _OTHER_FORMATS.items():
+                if begins.startswith(magic):
+                    raise InvalidInputError(f"{where} is not CSV but {what}.")
+        cells, n_lines = self._first_line()
+        if cells is None:
+            raise InvalidInputError(f"{self.where} is empty; write one line per object.")
+        if len(cells) > (most := 1 << 17):
+            raise InvalidInputError(
+                f"{where} has {len(cells):,} columns, more than {most:,}; write it as Zarr."
+            )
+        self._read_lines(lambda lines, _: _check_delimiter(lines, where, self._delimiter))
+        names = self._read_lines(lambda lines, _: header_names(lines, where, role, how.header, how.named))
+        self.names_are_guessed: bool = names is not None and how.header is None
+        if names is not None and names[0] == "":
+            self.index_position: int | None = 0
+            names[0] = INDEX if INDEX not in names else ""
+        self.names: list[str] | None = names
+        self.n_columns: int = len(names or cells)
+        self.lengths: list[int | None] = [None]
+        self.row_bytes: float = 64.0 * self.n_columns
+        self._skip_lines = 0 if names is None else n_lines
+        self._types: dict[str, pa.DataType] = {}
+        if is_text:
+            self._types = {str(c): pa.large_string() for c in range(self.n_columns)}
+        else:
+            try:
+                with self._reader(None) as reader:
+                    inferred = reader.schema
+            except (pa.ArrowException, OSError) as error:
+                raise self._unreadable(error) from None
+            for field in inferred:  # whole numbers may have fractions further down
+                is_whole = pa.types.is_integer(field.type) or pa.types.is_null(field.type)
+                number = pa.int64() if whole else pa.float64()
+                self._types[field.name] = number if is_whole else field.type
+
+    @property
+    def held_bytes(self) -> int:
+        """What the reader buffers ahead."""
+        return 64 << 20 if self._threads else 0  # measured: the threaded reader is about 32 blocks ahead
+
+    def column_types(self) -> list[pa.DataType]:
+        """Return the types of the columns."""
+        return list(self._types.values())
+
+    def id_table(self, position: int) -> Table:
+        """Return a column as text; only an empty cell is missing."""
+        import pyarrow as pa
+
+        texts = copy.copy(self)
+        texts.is_text, texts._missing, texts.lengths = True, [""], [None]
+        texts.index_position = None
+        texts._types = {str(c): pa.large_string() for c in range(self.n_columns)}
+        return SelectedTable(texts, [position])
+
+    def load(
+        self,
+        part: int,  # noqa: ARG002 - the file is the only part
+        rows: int,  # noqa: ARG002 - the size of a batch is fixed in bytes
+        columns: Sequence[int] | None,
+    ) -> Iterator[Rows]:
+        """Yield the batches of the file."""
+        import pyarrow as pa
+
+        try:
+            with self._reader(columns) as reader:
+                row = 0
+                for batch in reader:
+                    for column in filter(_has_nul, batch.columns):
+                        first = next(at for at, cell in enumerate(column.to_pylist()) if "\0" in (cell or ""))
+                        raise self._not_text(f"row {row + first:,} (counted from 0)")
+                    if self.is_text and self.n_columns == 1 and batch.columns[0].null_count:
+                        first = batch.columns[0].is_null().index(True).as_py()
+                        raise InvalidInputError(
+                            f"{self.where} has an empty line in place of row {row + first} (from 0); write "
+                            'NA or "" there if it is an object without a label, else delete it.'
+                        )
+                    row += batch.num_rows
+                    yield batch.columns
+        except (pa.ArrowException, OSError) as error:
+            raise self._unreadable(error) from None
+
+    def _first_line(self) -> tuple[list[str] | None, int]:
+        """Return the cells of the first line, None if all are empty, and the number of lines read."""
+        return self._read_lines(lambda lines, reader: (next(lines, None), reader.line_num))
+
+    def _read_lines(self, read: Callable[[Iterator[list[str]], Any], Any]) -> Any:
+        """Return what ``read`` makes of the cells of the lines, but empty ones, and of their reader."""
+        try:
+            with io.TextIOWrapper(self._content(), encoding="utf-8-sig", newline="") as file:
+                reader = csv.reader(self._short_lines(file), delimiter=self._delimiter)
+                return read(([cell.strip() for cell in cells] for cells in reader if cells), reader)
+        except (csv.Error, OSError, UnicodeDecodeError) as error:
+            raise self._unreadable(error) from None
+
+    def _short_lines(self, file: IO[str]) -> Iterator[str]:
+        """Yield lines; raise InvalidInputError for one that is too long, without reading on."""
+        while line := file.readline(_LONGEST_LINE + 1):
+            if len(line) > _LONGEST_LINE:
+                raise InvalidInputError(
+                    f"{self.where} has a line of more than {_LONGEST_LINE:,} characters; write it as Parquet."
+                )
+            if "\0" in line:
+                raise self._not_text("one of its first lines")
+            yield line
+
+    def _content(self) -> Any:
+        """Return the content of the file as a stream, decompressed by its suffix."""
+        import pyarrow as pa
+
+        if isinstance(self._path, Path):
+            return pa.input_stream(self._path)
+        compression = _COMPRESSED.get(self._path.suffix.lower())
+        return pa.input_stream(self._path.open("rb"), compression=compression)
+
+    def _reader(self, columns: Sequence[int] | None) -> Any:
+        from pyarrow import csv as arrow
+
+        names = [str(c) for c in range(self.n_columns)]
+        return arrow.open_csv(
+            self._content(),
+            read_options=arrow.ReadOptions(
+                use_threads=self._threads,
+                block_size=1 << 20,
+                column_names=names,
+                skip_rows=self._skip_lines,
+            ),
+            # an empty line of a single column may be an object without a value
+            parse_options=arrow.ParseOptions(
+                delimiter=self._delimiter, ignore_empty_lines=self.n_columns > 1
+            ),
+            convert_options=arrow.ConvertOptions(
+                decimal_point=self._decimal,
+                column_types=self._types,
+                null_values=[""] if self.is_text and self.n_columns == 1 else self._missing,
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=not self.is_text,
+                include_columns=[] if columns is None else [names[c] for c in columns],
+            ),
+        )
+
+    def _not_text(self, place: str) -> InvalidInputError:
+        return InvalidInputError(
+            f"{self.where} has a NUL byte in {place}: it is no text, or was cut by a crash or a full disk; "
+            "write it again."
+        )
+
+    def _unreadable(self, error: Exception) -> InvalidInputError:
+        if "UTF8" in str(error) or isinstance(error, UnicodeDecodeError):
+            is_utf16 = isinstance(error, UnicodeDecodeError) and error.object[:2] in (
+                b"\xff\xfe",
+                b"\xfe\xff",
+            )
+            encoding = "UTF-16" if is_utf16 else "CP1252"
+            found = encoding if is_utf16 else f"another encoding, such as {encoding}"
+            return InvalidInputError(
+                f"{self.where} is not UTF-8 but {found}; write it in UTF-8, as does "
+                f"iconv -f {encoding} -t UTF-8 FILE > NEW."
+            )
+        is_word = self._role == "features" and "conversion error" in str(error)
+        remedy = (
+            "name it in missing= of bigcons.select (--missing) if it stands for no value, else " * is_word
+        )
+        return InvalidInputError(
+            f"{self.where} cannot be read as CSV ({first_line(error)}); {remedy}fix it or write it as "
+            "Parquet."
+        )
+
+
+def _has_nul(column: pa.Array) -> bool:
+    """Return whether a column of text has a NUL byte."""
+    import pyarrow as pa
+
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return False
+    _, offsets, content = column.buffers()
+    if content is None or not len(column):
+        return False
+    ends = np.frombuffer(offsets, np.int64 if pa.types.is_large_string(column.type) else np.int32)
+    first, last = ends[column.offset], ends[column.offset + len(column)]
+    return bytes(memoryview(content)[first:last]).find(b"\0") >= 0
+
+
+def _check_delimiter(lines: Iterator[list[str]], where: str, delimiter: str) -> None:
+    """Raise InvalidInputError if the first line is a single cell with another separator in it.
+
+    Blanks separate numbers only.
+    """
+    head = list(islice(lines, 3))
+    if head[0][0].startswith("sep="):
+        raise InvalidInputError(f"{where} begins with {head[0][0]!r}, a hint to Excel; delete that line.")
+    marks = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars", " ": "blanks"}
+    for mark, name in marks.items():
+        if mark == delimiter or len(head[0]) > 1 or mark not in head[0][0] or mark not in "".join(head[-1]):
+            continue
+        parts = head[-1][0].split()
+        if mark == " " and (len(parts) == 1 or None in map(number_of, parts)):
+            continue
+        raise InvalidInputError(
+            f"{where} begins with {head[0][0][:40]!r}, separated by {name}; pass sep={mark!r} of "
+            f"bigcons.select (--sep {mark!r})."
+        )
+
+
+class ColumnsOfFiles:
+    """The columns of several files, by their names; those that are read must be in all of them.
+
+    Attributes
+    ----------
+    names
+        The names of the columns of any file, those of the first file first.
+    index_position
+        The column with the names of the rows; None if there is none.
+    most
+        The most columns that a file has, but for the names of its rows.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.index_position: int | None = None
+        self.most: int = 0
+        self._first: str | None = None
+        self._lacking: dict[str, tuple[str, str]] = {}  # a file without a column, and one that has it
+
+    def add(self, names: list[str], index_position: int | None, where: str) -> None:
+        """Add the columns of the next file, which may be in another order."""
+        self.most = max(self.most, len(names) - (index_position is not None))
+        if self._first is None:
+            self._first, self.names, self.index_position = where, list(names), index_position
+        elif names != self.names:
+            for found in (self.names, names):
+                if len(set(found)) < len(found):
+                    repeated = next(name for c, name in enumerate(found) if name in found[:c])
+                    raise InvalidInputError(
+                        f"{where} has other columns than {Path(self._first).name}, and several are named "
+                        f"{repeated!r}; give each its own name."
+                    )
+            for name in set(self.names).difference(names):
+                self._lacking.setdefault(name, (where, self._first))
+            new = [*dict.fromkeys(self.names + names)][len(self.names) :]
+            self._lacking |= dict.fromkeys(new, (self._first, where))
+            self.names += new
+            if self.index_position is None and index_position is not None:
+                self.index_position = self.names.index(names[index_position])
+
+    def of(self, positions: Sequence[int] | None) -> list[str]:
+        """Return the names of columns that are read; raise InvalidInputError for those that a file lacks."""
+        names = self.names if positions is None else [self.names[c] for c in positions]
+        lacking = [name for name in names if name in self._lacking]
+        if not lacking:
+            return names
+        where, other = self._lacking[lacking[0]]
+        words = [INDEX if is_index_name(name) else name for name in lacking]
+        here = [word for word, name in zip(words, lacking, strict=True) if self._lacking[name][0] == where]
+        raise InvalidInputError(
+            f"{where} has no column {shown(here)}, which {Path(other).name} has; leave out what a file lacks "
+            f"with drop= (--drop {','.join(words[:10])}), or write it to all files, empty or null where it "
+            "has no values."
+        )
+
+
+class JoinedTable(PartedTable):
+    """The rows of several tables, one after another; columns are found by their names, if they have any."""
+
+    def __init__(self, tables: Sequence[Table], where: str | None = None) -> None:
+        first = tables[0]
+        self.where: str = where or f"{first.where} and {len(tables) - 1} more"
+        self.columns: ColumnsOfFiles = ColumnsOfFiles()
+        for table in tables:
+            if (table.names is None) != (first.names is None):
+                without = table if table.names is None else first
+                raise InvalidInputError(
+                    f"{without.where} has no names of columns but others of {self.where} have; pass "
+                    "header=True (--header) if its first line has them, else write them."
+                )
+            if table.names is None and table.n_columns != first.n_columns:
+                raise InvalidInputError(
+                    f"{table.where} has {table.n_columns} columns but {Path(first.where).name} has "
+                    f"{first.n_columns}; write all files with the same columns."
+                )
+            self.columns.add(_names_or_numbers(table), table.index_position, table.where)
+        self.names: list[str] | None = None if first.names is None else self.columns.names
+        self.n_columns: int = len(self.columns.names)
+        self.is_text: bool = any(table.is_text for table in tables)
+        self.index_position: int | None = self.columns.index_position
+        self.names_are_guessed: bool = first.names_are_guessed
+        self.lengths: list[int | None] = [table.n_rows for table in tables]
+        self.row_bytes: float = max(table.row_bytes for table in tables)
+        self.fixed_bytes: int = max(table.fixed_bytes for table in tables)
+        self.least_rows: int = max(table.least_rows for table in tables)
+        self._tables = tables
+
+    def _positions(self, table: Table, columns: Sequence[int] | None) -> list[int]:
+        """Return the positions of columns in one of the tables."""
+        names, read = _names_or_numbers(table), self.columns.of(columns)
+        if names == self.columns.names:
+            return list(range(self.n_columns) if columns is None else columns)
+        places = {name: c for c, name in enumerate(names)}
+        return [places[name] for name in read]
+
+    @property
+    def held_bytes(self) -> int:
+        """That of the table which needs most."""
+        return max(table.held_bytes for table in self._tables)
+
+    def column_types(self) -> list[pa.DataType] | None:
+        """Return the types of the columns: text where any of the tables has text."""
+        import pyarrow as pa
+
+        if any(table.column_types() is None for table in self._tables):
+            return None
+        kinds = [list[Any]() for _ in self.columns.names]
+        places = {name: c for c, name in enumerate(self.columns.names)}
+        for table in self._tables:
+            names = _names_or_numbers(table)
+            at = range(len(names)) if names == self.columns.names else map(places.__getitem__, names)
+            for c, kind in zip(at, table.column_types() or [], strict=True):
+                kinds[c].append(kind)
+        return [pa.large_string() if any(map(pa.types.is_string, found)) else found[0] for found in kinds]
+
+    def id_table(self, position: int) -> Table | None:
+        """Return a column as the text in the files."""
+        found = [table.id_table(*self._positions(table, [position])) for table in self._tables]
+        tables = [table for table in found if table is not None]
+        return JoinedTable(tables, self.where) if len(tables) == len(found) else None
+
+    def file_and_row(self, row: int) -> tuple[str, int]:
+        """Return the name of the file that row ``row`` is in, and its row there, from 0."""
+        for table, length in zip(self._tables, self.lengths, strict=True):
+            if length is None or row < length:
+                return table.file_and_row(row)
+            row -= length
+        return self.where, row
+
+    def load(self, part: int, rows: int, columns: Sequence[int] | None) -> Iterator[Rows]:
+        """Yield the rows of one table."""
+        yield from self._tables[part].blocks(rows, columns=self._positions(self._tables[part], columns))
+
+
+def _names_or_numbers(table: Table) -> list[str]:
+    return [str(c) for c in range(table.n_columns)] if table.names is None else table.names
+
+
+MADE_FOR_ENSEMBLE = {b"bigcons.ensemble": b"_manifest.json"}
+"""The metadata of the files of an ensemble in Parquet, which names its manifest."""
+
+
+class ParquetTable(Table):
+    """A Parquet file, several of them, or a folder of them in natural order of their names."""
+
+    def __init__(self, path: File | Sequence[File], where: str | None = None) -> None:
+        paths = list(path) if isinstance(path, Sequence) else [path]
+        if isinstance(path, Path) and path.is_dir():
+            paths = sorted(path.glob("*.parquet"), key=natural_order)
+        one = path if not isinstance(path, Sequence) else paths[0] if len(paths) == 1 else None
+        self.where: str = where or (f"{paths[0]} and {len(paths) - 1} more" if one is None else str(one))
+        self.columns: ColumnsOfFiles = ColumnsOfFiles()
+        self._types: list[pa.DataType] = []
+        self._files: list[tuple[File, list[int]]] = []  # with the rows of each row group
+        self._ranges: list[tuple[str, range] | None] = []
+        for file in paths:
+            if isinstance(file, Path):
+                check_file(file)
+            self._add(file)
+        self.names: list[str] | None = self.columns.names
+        self.index_position: int | None = self.columns.index_position
+        self.n_columns: int = len(self.columns.names)
+        self.n_rows: int | None = sum(sum(group_rows) for _, group_rows in self._files)
+        self.row_bytes: float = 24.0 * self.n_columns
+        self._index = names_of_ranges(self._ranges, self.where)
+        self.is_named: bool = self._index is not None
+
+    def _add(self, path: File) -> None:
+        with _open_parquet(path) as file:
+            schema, metadata = file.schema_arrow, file.metadata
+            if not self._files:
+                self.is_part: bool = MADE_FOR_ENSEMBLE.keys() <= (schema.metadata or {}).keys()
+                """Whether bigcons wrote the files as those of an ensemble."""
+            self.columns.add(list(schema.names), pandas_index(schema), str(path))
+            new = self.columns.names[len(self._types) :] if self._files else []
+            self._types += [schema.field(name).type for name in new] if self._files else schema.types
+            self._ranges.append(pandas_range(schema, metadata.num_rows))
+            groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
+            self._files.append((path, [group.num_rows for group in groups]))
+            n_bytes = size_of(path)
+            if metadata.num_rows != sum(group.num_rows for group in groups):
+                raise _broken_parquet(path, ValueError("its footer counts other rows than its row groups"))
+            for group in groups:  # pages compressed, decompressed and decoded
+                columns = [group.column(c) for c in range(group.num_columns)]
+                if not is_within(columns, group.num_rows, n_bytes):
+                    raise _broken_parquet(path, ValueError("its footer places columns beyond the file"))
+                # a data page and a dictionary page, usually a megabyte each
+                held = sum(min(3 * int(column.total_uncompressed_size), 5 << 19) for column in columns)
+                if not isinstance(path, Path):
+                    of_columns = (min(int(column.total_compressed_size), _COLUMN_BYTES) for column in columns)
+                    held += READ_AHEAD + sum(of_columns)
+                self.fixed_bytes: int = max(self.fixed_bytes, held)
+
+    def column_types(self) -> list[pa.DataType]:
+        """Return the types of the columns in the first file that has them."""
+        return self._types
+
+    def files(self) -> list[Any]:
+        """Return the paths of the files, or their places in a bucket, in order."""
+        return [path for path, _ in self._files]
+
+    def group_rows(self) -> list[int]:
+        """Return the number of rows of each row group."""
+        return [n_rows for _, group_rows in self._files for n_rows in group_rows]
+
+    def file_and_row(self, row: int) -> tuple[str, int]:
+        """Return the path of the file that row ``row`` is in, and its row there, from 0."""
+        for path, group_rows in self._files:
+            if row < sum(group_rows):
+                return str(path), row
+            row -= sum(group_rows)
+        return self.where, row
+
+    def blocks(
+        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[Rows]:
+        """Yield batches of at most ``rows`` rows as columns; row groups outside the range are not read."""
+        import pyarrow as pa
+
+        names = self.columns.of(columns)
+        end = self.n_rows if stop is None else stop
+        row = 0  # the first row of the row group
+        for path, group_rows in self._files:
+            groups, first = [], row
+            for g, n_rows in enumerate(group_rows):
+                if row + n_rows <= start:
+                    first = row + n_rows
+                elif row < (end or 0):
+                    groups.append(g)
+                row += n_rows
+            if not groups:
+                continue
+            try:
+                with _open_parquet(path) as file:
+                    for batch in file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False):
+                        low, high = max(start - first, 0), min((end or 0) - first, batch.num_rows)
+                        first += batch.num_rows
+                        if low < high:
+                            yield [batch.column(name)[low:high] for name in names]
+            except (pa.ArrowException, OSError, ValueError) as error:
+                raise _broken_parquet(path, error) from None
+
+
+class ObsTable(SlicedTable):
+    """The obs of an .h5ad file, a data frame of AnnData's format 0.2.0, or its index as the only column."""
+
+    def __init__(self, path: str, *, of_index: bool = False) -> None:
+        import h5py
+        import pyarrow as pa
+
+        self._of_index = of_index
+        with h5py.File(path) as file:
+            obs = file["obs"]
+            index = str(obs.attrs["_index"])
+            self._keys = [index] if of_index else [str(name) for name in obs.attrs["column-order"]]
+            shape = _n_rows_of_element(obs[index]), len(self._keys)
+        names = ["index"] if of_index and index == "_index" else self._keys
+        super().__init__(path, shape, names, column_bytes=24.0)
+        self.is_named: bool = True
+        self._types: list[pa.DataType] = [column.type for column in self.slice(0, 1, range(len(names)))]
+        is_number = [pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in self._types]
+        self.measured: frozenset[str] = frozenset(np.array(names, object)[is_number])
+
+    @property
+    def index(self) -> Table | None:
+        """The names of the observations."""
+        return None if self._of_index else ObsTable(self.where, of_index=True)
+
+    def column_types(self) -> list[pa.DataType]:
+        """Return the types of the columns."""
+        return self._types
+
+    def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:
+        """Return some rows as columns."""
+        import h5py
+
+        try:
+            with h5py.File(self.where) as file:
+                return [_rows_of_element(file["obs"][self._keys[c]], start, stop) for c in columns]
+        except (OSError, KeyError) as error:
+            raise DamagedFileError(
+                f"{self.where} is not an AnnData ({first_line(error)}); write it again.", path=self.where
+            ) from None
+
+
+def _n_rows_of_element(element: Any) -> int:
+    """Return the number of rows of an HDF5 column of AnnData."""
+    part = element if hasattr(element, "dtype") else element["codes" if "codes" in element else "mask"]
+    return int(part.shape[0])
+
+
+def _rows_of_element(element: Any, start: int, stop: int | None) -> pa.Array:
+    """Return some rows of an HDF5 column of AnnData: an array, text, a category, or values beside a mask."""
+    import pyarrow as pa
+
+    if not hasattr(element, "dtype") and "codes" in element:
+        codes = element["codes"][start:stop]
+        known = _rows_of_element(element["categories"], 0, None)
+        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), known)
+    if not hasattr(element, "dtype"):
+        values = _rows_of_element(element["values"], start, stop).to_numpy(zero_copy_only=False)
+        return pa.array(values, mask=element["mask"][start:stop])
+    is_text = element.dtype.kind == "O"
+    return pa.array(element.asstr()[start:stop] if is_text else element[start:stop], from_pandas=True)
+
+
+def footer_of(path: Path) -> bytes:
+    """Return the metadata at the end of a Parquet file: schema, sizes and statistics of all its pages."""
+    with open_file(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 8, 0))  # of a file that was cut, there may be less
+        n_bytes = int.from_bytes(file.read(4), "little") + 8
+        file.seek(max(size - n_bytes, 0))
+        return file.read()
+
+
+def is_within(columns: Sequence[Any], n_rows: int, n_bytes: int) -> bool:
+    """Return whether the pages of columns are within a file of this size; Arrow may crash on others."""
+    for column in columns if n_rows else ():
+        start, size = column.data_page_offset, column.total_compressed_size
+        if column.has_dictionary_page and column.dictionary_page_offset > 0:  # 0 is of some old writers
+            start = min(start, column.dictionary_page_offset)
+        is_sound = min(n_rows, size, column.num_values, column.total_uncompressed_size) >= 0
+        if not (is_sound and 4 <= start <= n_bytes - size):
+            return False
+    return True
+
+
+def size_of(path: File) -> int:
+    """Return the number of bytes of a file."""
+    if isinstance(path, Path):
+        return path.stat().st_size
+    with path.open("rb", 0) as file:
+        return file.seek(0, os.SEEK_END)
+
+
+def _open_parquet(path: File) -> Any:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    source, at_once = (path, 1 << 16) if isinstance(path, Path) else (path.open("rb", 0), _COLUMN_BYTES)
+    try:
+        # a small buffer streams column chunks instead of loading them
+        return parquet.ParquetFile(
+            source, buffer_size=at_once, pre_buffer=False, page_checksum_verification=True
+        )
+    except PermissionError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _broken_parquet(path, error) from None
+
+
+def _broken_parquet(path: File, error: Exception) -> DamagedFileError:
+    return DamagedFileError(
+        f"{path} is truncated or not Parquet ({first_line(error)}); write it again.", path=path
+    )
+
+
+def natural_order(path: File) -> tuple[list[tuple[int, str]], str]:
+    """Sort ``part.10`` after ``part.9``."""
+    parts = re.split(r"(\d+)", str(path))
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in parts], path.name

@@ -1,0 +1,383 @@
+"""How many clusters an ensemble holds: the evidence for each number, and the estimators that ask for it.
+
+The tree of distinctness (`bigcons.methods.trees`) merges the least distinct two clusters first. A number of
+clusters lives from the merge that leads to it to the one that ends it; the number that lives longest is
+recommended, as in evidence accumulation (Fred and Jain 2005). A merge of a few objects with a cluster neither
+leads to a number nor ends one: they have fallen out of the cluster, as in the condensed tree of HDBSCAN
+(Campello, Moulavi and Sander 2013), and outliers are no clusters. A single cluster lives from the last merge
+to the distinctness of the most distinct two groups, as other partitions would find it: of labels without
+structure, of one Gaussian or a cube, it outlives all other numbers.
+
+A lifetime counts as far as other partitions find the same clusters: times the agreement, at that number, of
+halves of the partitions (`bigcons.methods.support`). What halves do not agree on, of this number and of all
+smaller ones, counts against it: a continuum is divided again and again, each time elsewhere, before some
+number of its parts seems to live. A single cluster is what everyone finds.
+
+Of classes that overlap, no number lives long. So an eighth of the quality of a number counts beside its
+lifetime: what the other tree, of average link, tells of the partitions where it is cut at that number, by the
+mean normalized mutual information, times the agreement of halves on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from bigcons.coassociation.factorized import Weights
+from bigcons.errors import InvalidInputError, NoStructureWarning, warn_user
+from bigcons.io.select import Column, Columns, select
+from bigcons.memory import Block
+from bigcons.methods.estimator import ConsensusClusterer, logger
+from bigcons.methods.support import Halves
+from bigcons.methods.trees import (
+    AVERAGE,
+    DISTINCTNESS,
+    FIRST_GROUPS,
+    MOST_PRODUCTS,
+    TREES,
+    Groups,
+    Sample,
+    Tree,
+    plan_bytes,
+    rows_for,
+)
+from bigcons.metrics.confidence import Judged
+from bigcons.progress import progress
+from bigcons.run.engine import Engine, fold, open_engine
+from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, label_bytes
+from bigcons.seeding import SeedLike, draw_rows, resolve_seed
+from bigcons.store.clusters import (
+    HALF_WAY,
+    LEAST_OBJECTS,
+    ClusterTree,
+    NClustersChoice,
+    evidence,
+    least_objects,
+    merit,
+    node_sums,
+    numbers_of_large,
+)
+from bigcons.store.ensemble import Ensemble, as_ensemble
+from bigcons.validation import check_int
+
+
+def choose_n_clusters(
+    ensemble: Any,
+    *,
+    k_range: Sequence[int] | None = None,
+    weights: Any = None,
+    random_state: SeedLike = None,
+    memory: str | float | None = None,
+    client: object = None,
+    id: Column | None = None,
+    columns: Columns | None = None,
+    drop: Columns | None = None,
+) -> NClustersChoice:
+    """Recommend a number of clusters for an ensemble; ``n_clusters="auto"`` of the estimators asks here.
+
+    Parameters
+    ----------
+    ensemble
+        An Ensemble, the path of one, or a table of labels; soft clusterings, too.
+    k_range : (least, most) or None, default=None
+        Numbers to compare, both included. None: from 1 to as many as there are, see below. 1 is recommended
+        if no number has more evidence than a single cluster; without a range, only if halves of the
+        partitions also agree on the best other number less than half as well as perfect agreement, corrected
+        for chance, because even a continuum can be divided usefully.
+    weights : array of shape (n_partitions,) or None, default=None
+        Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed; one seed gives the same bits on any engine and any number of workers.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a choice that would need more is refused before it starts.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
+    id, columns, drop
+        Of a table, the column that identifies the objects, and those that are partitions or are not: see
+        `bigcons.select`.
+
+    Returns
+    -------
+    NClustersChoice
+        The number recommended, the runner-up and the evidence; `bigcons.plots.n_clusters` draws it.
+
+    Notes
+    -----
+    One pass over the labels draws 2,000 objects, which form 30 groups. Where half of them seem to be
+    clusters, or the least distinct two are half as distinct as the most distinct, there are twice as many,
+    of 20 objects each, up to one for 5 objects and as long as their tree stays cheap: some thousand groups of
+    fine partitions. Many groups, and those of very many base clusters, are found by k-means of the labels.
+    Numbers are compared by the labels alone: classes that
+    all partitions merge cannot be counted, and clusters that most partitions cut alike are counted as
+    several. If no number has more evidence than a single cluster, ``is_clear`` is False, and fits end in a
+    NoStructureWarning: the partitions may divide a continuum. `bigcons.plots.n_clusters` draws the evidence,
+    ``trust_.clusters`` has the support of each cluster, and `consensus_tree` with ``features`` compares the
+    ensemble with those of one Gaussian.
+
+    References
+    ----------
+    Fred and Jain (2005), *Combining multiple clusterings using evidence accumulation*.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(600, 30, noise=(0.0, 0.2), random_state=0)
+    >>> bc.choose_n_clusters(ensemble, random_state=0).n_clusters
+    6
+    """
+    seed = resolve_seed(random_state)
+    with open_engine(client) as engine:
+        data = as_ensemble(select(ensemble, id=id, columns=columns, drop=drop), soft=True)
+        return search(data, engine, seed, k_range=k_range, weights=weights, memory=memory).choice
+
+
+class Search(NamedTuple):
+    """The groups in which the number of clusters was looked for, by all and by halves of the partitions."""
+
+    sample: Sample
+    groups: Groups
+    halves: Halves
+    choice: NClustersChoice
+
+
+def search(
+    ensemble: Ensemble,
+    engine: Engine,
+    seed: int,
+    *,
+    k_range: Sequence[int] | None = None,
+    weights: Any = None,
+    memory: str | float | None = None,
+    purpose: str = "choosing n_clusters",
+) -> Search:
+    """Return the choice for an open ensemble, and the groups it is made of."""
+    given = Weights.given(weights, ensemble.offsets)
+    counts = None if given is None else given.partitions
+    least, most = _checked_range(k_range, ensemble.n_objects)
+    sample: Sample | None = None
+
+    def sample_for(n_groups: int) -> Sample:
+        nonlocal sample
+        n_rows = min(rows_for(n_groups), ensemble.n_objects)
+        plan = MemoryPlan(
+            held=2 * label_bytes(ensemble, n_rows) + plan_bytes(ensemble, n_rows, n_groups, most or n_groups),
+            per_block=block_label_bytes(ensemble),
+            per_result=label_bytes(ensemble, min(n_rows, ensemble.chunk_rows)),
+        )
+        plan.check(purpose, engine, ensemble, memory)
+        if sample is None or len(sample.labels) < n_rows:
+            sample = Sample(sample_rows(ensemble, engine, seed, n_rows), ensemble.offsets, counts)
+        return sample
+
+    found = search_sample(sample_for, ensemble.n_objects, least, most)
+    logger.info("%r", found.choice)
+    return found
+
+
+def search_sample(
+    sample_for: Callable[[int], Sample], n_objects: int, least: int = 1, most: int | None = None
+) -> Search:
+    """Return the choice by samples of the objects for so many groups, from ``least`` up to ``most`` clusters.
+
+    If no ``most`` is given, a single cluster gives way to the best other number, if halves of the partitions
+    agree on it more than half-way: even a continuum can be divided usefully.
+    """
+    n_groups, is_full = max(FIRST_GROUPS, 2 * (most or 0)), False
+    while True:
+        sample = sample_for(n_groups)
+        with progress(f"merge {n_groups:,} groups to choose n_clusters", 0):
+            groups = sample.groups(n_groups, at_any_scale=True)
+        n_found = len(groups.table)
+        # Levels of the tree: the first is a single cluster, each later one divides a cluster more; the last,
+        # of all groups, is left out if a partition divides one. A single cluster has no lifetime here.
+        n_seen = np.count_nonzero(np.add.reduceat(groups.table, groups.offsets[:-1], axis=1))
+        n_levels = max(n_found - int(n_seen < np.count_nonzero(groups.table)), 1)
+        tree, heights = groups.trees[DISTINCTNESS], groups.trees[DISTINCTNESS].heights[::-1]
+        n_large = numbers_of_large(tree.sides, groups.sizes, least_objects(groups.sizes))[:n_levels]
+        of_level, lives = np.maximum(n_large, 1), -np.diff(heights[:n_levels], prepend=0.0)
+        lives = np.where(np.maximum.accumulate(n_large) > 1, np.maximum(lives, 0.0), 0.0)
+        by_number = np.bincount(of_level, lives)[2:]
+        longest = int(np.argmax(of_level == 2 + np.argmax(by_number))) + 1 if by_number.size else 1
+        cheap = int((MOST_PRODUCTS * n_found / np.count_nonzero(groups.table)) ** 0.5)
+        is_full |= n_groups >= cheap or 2 * n_groups > n_objects // LEAST_OBJECTS or 2 * n_found <= n_groups
+        most_distinct = groups.distinct[np.isfinite(groups.distinct)].max(initial=0.0)
+        is_many = 2 * (longest + 1) >= n_found or heights[max(n_found - 2, 0)] > most_distinct / 2
+        if is_full or not is_many:
+            break
+        is_full, n_groups = cheap < 2 * n_groups, min(2 * n_groups, cheap)
+    halves = Halves.of(groups, sample.labels)
+    told = min(n_found, max(n_groups // 2, 1))  # two groups for each cluster, or no more different objects
+    is_told = of_level <= told
+    half_way = HALF_WAY if most is None else np.inf
+    choice = choice_of_tree(halves, of_level[is_told], lives[is_told], least, most or told, half_way)
+    return Search(sample, groups, halves, choice)
+
+
+def tree_of(found: Search, n_objects: int, trees: Sequence[str] = TREES) -> ClusterTree:
+    """Return the tree of a search, of ``trees`` the one that the criterion takes at its number."""
+    groups, choice = found.groups, found.choice
+    name = groups.cut(max(choice.n_clusters, 2), least_objects(groups.sizes), trees).tree
+    tree, support = groups.trees[name], found.halves.support(name)
+    return ClusterTree(name, linkage_of(tree), groups.sizes, *support, choice, n_objects)
+
+
+def linkage_of(tree: Tree) -> np.ndarray:
+    """Return the merges of a tree (G - 1, 4) as SciPy has them, their heights raised to those before."""
+    G = len(tree.heights)
+    return np.column_stack([tree.sides, tree.heights[1:], node_sums(tree.sides, np.ones(G))[G:]])
+
+
+def choice_of_tree(
+    halves: Halves, of_level: np.ndarray, lives: np.ndarray, least: int, most: int, half_way: float
+) -> NClustersChoice:
+    """Return the choice among numbers of clusters.
+
+    By the levels of the tree of distinctness, their numbers of clusters and lifetimes (n_levels,). A single
+    cluster is chosen if none has more evidence, unless halves agree ``half_way`` on the best other number.
+    """
+    groups, numbers = halves.groups, np.arange(least, most + 1)
+    heights, shared = groups.trees[DISTINCTNESS].heights[::-1], groups.mutual_information(AVERAGE)
+    by_level, by_average = halves.agreement((DISTINCTNESS, AVERAGE), max(most, lives.size))
+    quality = np.nan_to_num(by_average, nan=1.0)[:most] * shared[np.minimum(np.arange(most), shared.size - 1)]
+    known = np.where(of_level == 1, 1.0, by_level[: lives.size])
+    lifetime = np.bincount(of_level, lives, minlength=most + 1)
+    reproduced = np.bincount(of_level, lives * known, minlength=most + 1)
+    lifetime[1] += halves.lifetime_of_one()
+    reproduced[1] = lifetime[1]
+    agreement = np.concatenate([[np.nan], by_level])[: lifetime.size]
+    np.divide(reproduced, lifetime, out=agreement, where=lifetime > 0)
+    table = {
+        "n_clusters": numbers,
+        "distinctness": np.where(numbers > 1, heights[np.clip(numbers - 2, 0, heights.size - 1)], np.nan),
+        "lifetime": lifetime[numbers],
+        "agreement": agreement[numbers],
+        "quality": quality[numbers - 1],
+    }
+    ranked = numbers[np.argsort(-merit(table), kind="stable")]
+    best = ranked[ranked > 1].tolist()
+    if least == 1 and (evidence(table)[1:] <= lifetime[1]).all():
+        best.insert(int(bool(best) and agreement[best[0]] >= half_way), 1)
+    told = best[0], best[1] if len(best) > 1 else None, table, float(lifetime[1])
+    return NClustersChoice(*told, n_sampled=int(groups.sizes.sum()))
+
+
+def _checked_range(k_range: Any, n_objects: int) -> tuple[int, int | None]:
+    if k_range is None:
+        return 1, None
+    if isinstance(k_range, str) or not isinstance(k_range, Sequence) or len(k_range) != 2:
+        raise InvalidInputError(
+            f"k_range={k_range!r} is not a range; give the smallest and the largest number, such as (2, 40).",
+            parameter="k_range",
+        )
+    least = check_int("k_range[0]", k_range[0])
+    return least, check_int("k_range[1]", k_range[1], at_least=least, at_most=max(n_objects, least))
+
+
+def rows_of_sample(ensemble: Ensemble, seed: int, n_rows: int) -> np.ndarray:
+    """Return which objects are sampled, at most ``n_rows``, ascending."""
+    return draw_rows(ensemble.n_objects, n_rows, seed, "n_clusters.sample")
+
+
+def sample_rows(ensemble: Ensemble, engine: Engine, seed: int, n_rows: int) -> np.ndarray:
+    """Return the labels (rows, M), or memberships, of at most ``n_rows`` random objects, in order."""
+    chosen = rows_of_sample(ensemble, seed, n_rows)
+
+    def take(block: Block) -> list[np.ndarray]:
+        rows = block.rows_of(chosen)
+        return [ensemble.read(block.start, block.stop)[rows]] if rows.size else []
+
+    with progress("sample to choose n_clusters", ensemble.n_objects) as listener:
+        parts = fold(engine, ensemble.blocks(), take, list.__add__, progress=listener)
+    return np.concatenate(parts)
+
+
+class ChoosingClusterer(ConsensusClusterer):
+    """Base of the methods that take ``n_clusters="auto"``."""
+
+    n_clusters: int
+    _chooses: ClassVar[bool] = True
+    _trees: ClassVar[tuple[str, ...]] = TREES
+    """The trees that may be cut."""
+    _judged: Judged | None = None
+    """During a fit, a sample that halves of the partitions have grouped."""
+    _found: Search | None = None
+    """During a fit to "auto", what has chosen the number."""
+
+    def _judge_sample(self, rows: np.ndarray, sample: Sample | None, n_groups: int) -> NClustersChoice | None:
+        """Judge structure and clusters by the ``rows`` of a sample; return the choice, if any is asked for.
+
+        Not if "auto" has. At most ``n_groups`` are made. ``sample``: None if it says too little; a warning
+        then says that nothing is known.
+        """
+        if hasattr(self, "n_clusters_choice_"):
+            return None
+        self.has_structure_: bool | None = None
+        if sample is not None:
+            found = search_sample(lambda _: sample, min(len(rows), LEAST_OBJECTS * n_groups))
+            self._judge_structure(rows, found, self.n_clusters)
+            return found.choice if self.n_clusters > 1 else None
+        if self.n_clusters > 1:
+            warn_user(
+                f"whether the labels have cluster structure is not known: the {len(rows):,} sampled objects "
+                "have too few labels for each of so many base clusters, and confidence does not count whether"
+                f" clusters are real. Partitions into fewer clusters show it.{self._features_in_words()}",
+                NoStructureWarning,
+            )
+        return None
+
+    def _judge_structure(self, rows: np.ndarray, found: Search, n_clusters: int) -> None:
+        """Take the sample ``rows`` of a search to judge clusters by, and tell whether any number stands out.
+
+        Warn if none does; of a single cluster that was asked for, nothing is told.
+        """
+        self._judged = Judged(rows, found.sample.given, found.halves.of_clusters, n_clusters)
+        told = found.choice
+        if self.n_clusters == 1:
+            return
+        self.has_structure_ = told.is_clear
+        if not told.is_clear:
+            other = "" if told.runner_up is None else f", next best {told.runner_up}"
+            warn_user(
+                "the labels may have no cluster structure: random halves of the partitions find no number of "
+                "clusters again more reliably than in data without clusters. "
+                f"Best guess: {told.n_clusters}{other}; see help(bigcons.choose_n_clusters)."
+                f"{self._features_in_words()}",
+                NoStructureWarning,
+            )
+
+    def _features_in_words(self) -> str:
+        """Return that a column may be a feature, if one is not numbered as clusters are; of none, nothing."""
+        for name, values in zip(self._recoding.names, self._recoding.values, strict=True):
+            if values.dtype != object and (largest := int(values.max())) > len(values):
+                return (
+                    f" Column {name!r} has numbers up to {largest} but only {len(values)} different ones: if "
+                    "they are measurements, such as ages, counts or pixels, and no names of clusters, make "
+                    "partitions of them first, by bigcons.generate.kmeans (bigcons generate)."
+                )
+        return ""
+
+    def _remedy_of_surplus(self, n_large: int) -> str:
+        return f"n_clusters={n_large} may be enough, 'auto' chooses the number"
+
+    @contextmanager
+    def _n_clusters_chosen(self, ensemble: Ensemble, engine: Engine, seed: int) -> Iterator[None]:
+        asked: Any = self.n_clusters
+        if isinstance(asked, str):
+            weights = getattr(self, "weights", None)
+            weights = None if isinstance(weights, str) else weights
+            found = search(ensemble, engine, seed, weights=weights, memory=self.memory)
+            choice = found.choice
+            rows = rows_of_sample(ensemble, seed, len(found.sample.given))
+            self._judge_structure(rows, found, choice.n_clusters)
+            self._found = found
+            self.n_clusters_choice_: NClustersChoice = choice
+            self.tree_: ClusterTree = tree_of(found, ensemble.n_objects, self._trees)
+            self.n_clusters = choice.n_clusters
+        try:
+            yield
+        finally:
+            self.n_clusters = asked
+            self._judged = self._found = None

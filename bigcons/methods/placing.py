@@ -1,0 +1,150 @@
+"""New objects placed in the clusters of a consensus, by their base labels or by their features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError
+from bigcons.io.encode import label_dtype
+from bigcons.io.ids import Ids
+from bigcons.io.labels import are_labeled
+from bigcons.metrics.confidence import support_factor
+from bigcons.run.engine import Engine
+from bigcons.run.results import renumbered
+from bigcons.store.display import import_pandas
+from bigcons.store.generator import AssignTask, Generator, NewRows
+from bigcons.store.ids import data_frame, ids_first
+
+
+class Placed(NamedTuple):
+    """New objects placed by their features; see `PredictingClusterer.predict_features`."""
+
+    labels: np.ndarray
+    """(n_objects,) int32: the cluster of each object, -1 of one without a known value in any feature."""
+    memberships: np.ndarray | None
+    """(n_objects, n_clusters) float32; None of a method that has none."""
+    is_far: np.ndarray
+    """(n_objects,) bool: whether it is farther from the centers than 99 % of those they were made of."""
+    ids: Ids | None = None
+    """What identifies the objects, if the table has it."""
+    support: np.ndarray | None = None
+    """(n_clusters,) the support of the clusters, if it is known."""
+
+    @property
+    def confidence(self) -> np.ndarray | None:
+        """(n_objects,) float32: the membership of each object in its cluster, times the support of that."""
+        if self.memberships is None:
+            return None
+        return confidence_of(self.labels, self.memberships, self.support)
+
+    @property
+    def far_share(self) -> float:
+        """Share of the objects that are far: about 0.01 if they are like those of the ensemble."""
+        return float(self.is_far.mean())
+
+    def to_arrow(self) -> Any:
+        """Return a pyarrow table with the id of each object, if known, label, confidence and is_far."""
+        import pyarrow as pa
+
+        columns: dict[str, Any] = {"label": self.labels}
+        if self.memberships is not None:
+            columns["confidence"] = self.confidence
+        columns["is_far"] = self.is_far
+        if self.ids is not None:
+            columns = ids_first(columns, self.ids, self.ids.hold().values)
+        return pa.table(columns)
+
+    def to_pandas(self) -> Any:
+        """Return a pandas data frame, see `to_arrow`; ids that were an index are its index again."""
+        import_pandas()
+        return data_frame(self.to_arrow(), self.ids)
+
+    def __repr__(self) -> str:
+        sure = "" if (found := self.confidence) is None else f"mean confidence {float(found.mean()):.2f}, "
+        return f"Placed({len(self.labels):,} objects, {sure}{self.far_share:.1%} far from the centers)"
+
+
+def confidence_of(
+    labels: np.ndarray, memberships: np.ndarray, support: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the memberships ``(rows,)`` in the clusters of ``labels``, 0 of objects without one.
+
+    Times the ``support`` (K,) of the clusters, where that is known.
+    """
+    found = memberships[np.arange(len(labels)), np.maximum(labels, 0)]
+    if support is not None:
+        factor = np.ones(memberships.shape[1] + 1, np.float32)  # the last, of -1, and empty clusters
+        factor[: len(support)] = support_factor(support)
+        found = found * factor[labels]
+    return np.where(labels >= 0, found, np.float32(0))
+
+
+@dataclass(frozen=True)
+class PlaceTask:
+    """Places a block of objects by their base labels; made by a fitted method, and sent to workers."""
+
+    place: Callable[[np.ndarray], np.ndarray]
+    """From labels in the fitted codes to clusters or, if soft, memberships, by the method's own numbers."""
+    tables: Sequence[np.ndarray]
+    """For each partition the fitted code of each label, and a last -1."""
+    offsets: np.ndarray
+    order: np.ndarray
+    """The method's number of each cluster as published."""
+    weights: np.ndarray | None
+    is_soft: bool
+
+    def __call__(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return labels (rows,) int32, -1 where no base label is known, and memberships or None."""
+        labels = recode(labels, self.tables, label_dtype(np.diff(self.offsets)))
+        found, labeled = self.place(labels), are_labeled(labels, self.offsets, self.weights)
+        found = np.take(found, self.order, axis=1) if self.is_soft else renumbered(found, self.order)
+        winners = np.where(labeled, found.argmax(axis=1) if self.is_soft else found, -1).astype(np.int32)
+        even = np.float32(1.0 / len(self.order))
+        return winners, np.where(labeled[:, None], found, even) if self.is_soft else None
+
+
+@dataclass(frozen=True)
+class FeaturesTask:
+    """Places a block of objects by their features."""
+
+    assign: AssignTask
+    place: PlaceTask
+
+    def __call__(self, item: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+        """Return labels, memberships or None, and which objects are far."""
+        labels, is_far = self.assign(item)
+        return *self.place(labels), is_far
+
+
+def place_features(
+    generator: Generator, place: PlaceTask, rows: NewRows, engine: Engine
+) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.ndarray]]:
+    """Yield labels, memberships or None, and which objects are far, for each block of rows; warn of some."""
+    task = FeaturesTask(generator.task(), place)
+    yield from engine.map(task, rows)
+    rows.warn()
+
+
+def tables_of_generator(generator: Generator, values: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return for each partition the fitted code of each generated label, given the fitted ``values``."""
+    tables = []
+    for n_clusters, known in zip(generator.centers.n_clusters, values, strict=True):
+        if known.dtype == object and n_clusters:
+            raise InvalidInputError("labels were generated but text was fitted; fit the generated ensemble.")
+        code = {value: number for number, value in enumerate(known.tolist())}
+        tables.append(np.array([*(code.get(label, -1) for label in range(n_clusters)), -1], np.int32))
+    return tables
+
+
+def recode(labels: np.ndarray, tables: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
+    """Return a block of labels (rows, M) in the fitted codes, of their type; memberships unchanged."""
+    if labels.dtype.kind == "f":
+        return labels
+    recoded = np.empty(labels.shape, dtype)
+    for u, table in enumerate(tables):
+        recoded[:, u] = table[labels[:, u]]  # code -1 takes the last entry of the table, which is -1
+    return recoded

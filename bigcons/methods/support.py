@@ -1,0 +1,309 @@
+"""Do other partitions of the same data find it, too? Trees of random halves of the partitions.
+
+A half of the partitions merges the groups of objects (`bigcons.methods.trees`) into trees of its own, by what
+it knows of the groups, which are those of all partitions.
+
+Of a *number of clusters*, the agreement is the adjusted Rand index of the trees of two halves without a
+common partition, both cut at that number: near 0 for labels without structure, near 1 for clear clusters, and
+between the two for a continuum, which others may divide elsewhere. An object is in the group that is most
+probable by its labels in that half, itself left out: what halves cannot place, they do not agree on.
+
+Of a *cluster*, two halves without a common partition each propose one, from their trees cut at as many
+clusters. All labels then place every object in what a half proposes. The support is the chance that a
+member of the cluster or of one of the two proposals, each drawn as often, is in all three, adjusted for
+chance as kappa is (Cohen 1960): near 0 for labels without structure, near 1 for real clusters.
+
+Of a *split* of a cluster in two, the support is how far a half reproduces it that groups the objects anew:
+some cluster of its tree divides the objects of the split, and of the Jaccard indices of the two sides the
+smaller one counts, for the cluster of which that is largest. The mean over random halves is what
+bootstrapping is to phylogenies (Felsenstein 1985), with a share in place of yes or no for each (Lemoine et
+al. 2018). The order in which a tree joins clusters that are equally far apart does not matter: a cluster that
+a half finds divides every union of clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from bigcons.coassociation.factorized import Weights
+from bigcons.io.labels import observed
+from bigcons.methods.trees import (
+    DISTINCTNESS,
+    Groups,
+    Sample,
+    Tree,
+    merge_groups,
+    most_probable,
+    of_partitions,
+)
+from bigcons.metrics.clusterings import adjusted_rand_of_pairs, pairs_of
+from bigcons.metrics.confidence import SEED, ClusterSupport, Placement, ratio
+from bigcons.progress import progress
+from bigcons.run.engine import one_thread
+from bigcons.seeding import generator
+from bigcons.store.clusters import least_objects, node_sums, numbers_of_large
+
+
+class Support(NamedTuple):
+    """How far halves of the partitions reproduce the splits of a tree, NaN where nothing is known."""
+
+    mean: np.ndarray
+    """(G - 1,), in the order of the merges."""
+    error: np.ndarray
+    """(G - 1,): the standard error of the mean, the halves taken for independent draws."""
+
+
+class Half(NamedTuple):
+    """What some of the partitions know of the groups."""
+
+    trees: dict[str, Tree]
+    """The trees that merge them."""
+    distinct: np.ndarray
+    """(G, G): see `Groups`."""
+
+
+class Halves(NamedTuple):
+    """Trees by random halves of the partitions, over the same groups of objects."""
+
+    pairs: list[tuple[Half, Half]]
+    """The halves of each division of the partitions in two; none of a single partition."""
+    groups: Groups
+    labels: np.ndarray
+    """(rows, M) of the objects, or memberships (rows, B)."""
+    own: np.ndarray
+    """(2 n_pairs, M) bool: the partitions of each half; a partition is in one half whatever its weight."""
+
+    @classmethod
+    def of(cls, groups: Groups, labels: np.ndarray) -> Halves:
+        """Return trees of halves over groups of the objects of ``labels`` (rows, M), or memberships.
+
+        Each half takes the groups in an order of its own, so that halves do not agree by ties. Eight times
+        the cost of the trees of half as many partitions.
+        """
+        M, draw = groups.counts.size, generator(SEED, "tree.halves")
+        firsts = [draw.permutation(M) < M // 2 for _ in range(4 if M > 1 else 0)]
+        own = np.array([half for first in firsts for half in (first, ~first)]).reshape(-1, M)
+        halves, draw = [], generator(SEED, "tree.halves.groups")
+        with progress("trees of the halves", len(own), "halves") as listener:
+            for is_own in own:
+                order = draw.permutation(len(groups.table))
+                known = groups.table[order], groups.reliable
+                starts, table, reliable = of_partitions(is_own, groups.offsets, *known)
+                trees, distinct = merge_groups(table, starts, groups.counts[is_own], reliable)
+                node = np.append(order, np.arange(order.size, 2 * order.size - 1))
+                trees = {name: tree._replace(sides=node[tree.sides]) for name, tree in trees.items()}
+                place = np.argsort(order)
+                halves.append(Half(trees, distinct[place][:, place]))
+                listener.advance(1)
+        return cls(list(zip(halves[::2], halves[1::2], strict=True)), groups, labels, own)
+
+    def support(self, name: str) -> Support:
+        """Return the support of the splits of the tree of this name.
+
+        Each half groups the objects anew, in an order of its own: eight times the cost of groups of half as
+        many partitions.
+        """
+        (groups, sizes, _, offsets, counts, reliable, trees, _), found = self.groups, []
+        draw = generator(SEED, "tree.halves.objects")
+        with progress("support by the halves", len(self.own), "halves") as listener:
+            for is_own in self.own:
+                order = draw.permutation(len(groups))
+                starts, own, of_own = of_partitions(is_own, offsets, self.labels[order], reliable)
+                if observed(own, starts).any():
+                    sample = Sample(own, starts, counts[is_own], of_own)
+                    known = sample.tables(sizes.size, at_any_scale=True)
+                    other = merge_groups(*known[2:], names=[name])[0][name]
+                    shared = common_objects(groups[order], known[0])
+                    found.append(reproduced(trees[name], other, shared))
+                listener.advance(1)
+        if not found:
+            return Support(*np.full((2, len(trees[name].sides)), np.nan))
+        shares = np.array(found)
+        return Support(shares.mean(axis=0), shares.std(axis=0, ddof=1) / np.sqrt(len(shares)))
+
+    def agreement(self, names: Sequence[str], most: int) -> np.ndarray:
+        """Return how far the trees of halves agree on 1, 2, ... clusters, (len(names), most), from 0 to 1.
+
+        By the mean over the pairs of halves; NaN if there are none. Groups that cost nothing to merge, whose
+        objects a tree does not know apart, are never divided. A merge adds the pairs of objects of the two
+        merged groups to those that are together, so that all numbers take O(G^2) time, after O(E G) for the E
+        labels of all objects.
+        """
+        if not self.pairs:
+            return np.full((len(names), most), np.nan)
+        labeled, counts, placed = self.groups.groups >= 0, self.groups.counts, []
+        groups, G, labels = self.groups.groups[labeled], self.groups.sizes.size, self.labels[labeled]
+        with progress("agreement of the halves", len(self.own), "halves") as listener:
+            for is_own in self.own:
+                starts, own = of_partitions(is_own, self.groups.offsets, labels)
+                placed.append(most_probable(own, starts, counts[is_own], groups, left_out=True))
+                listener.advance(1)
+        # pairs of objects in one cluster of both, and of each
+        found = np.empty((3, len(self.pairs), len(names), most))
+        for (number, pair), (of_name, name) in product(enumerate(self.pairs), enumerate(names)):
+            shared, done = np.zeros((G, G)), [0, 0]
+            rows = np.arange(2 * G - 1), np.arange(2 * G - 1)  # of the nodes in the tables
+            np.add.at(shared, (placed[2 * number], placed[2 * number + 1]), 1.0)
+            tables, of_sides = (shared, shared.T), (shared.sum(axis=1), shared.sum(axis=0))
+            joined = np.array([pairs_of(of).sum() for of in (shared, *of_sides)])
+            for K in range(max(most, G), 0, -1):
+                for at, (tree, table, own, row) in enumerate(
+                    zip((half.trees[name] for half in pair), tables, of_sides, rows, strict=True)
+                ):
+                    n_equal = np.count_nonzero(tree.heights[1:] < 1e-12)
+                    for sides in tree.sides[done[at] : max(G - K, n_equal)]:
+                        kept, merged = row[sides]
+                        row[G + done[at]] = kept
+                        joined[0] += table[kept] @ table[merged]
+                        joined[1 + at] += own[kept] * own[merged]
+                        for of in (table, own):
+                            of[kept] += of[merged]
+                            of[merged] = 0.0
+                        done[at] += 1
+                if most >= K:
+                    found[:, number, of_name, K - 1] = joined
+        indices = adjusted_rand_of_pairs(found[0], found[1], found[2], pairs_of(groups.size))
+        return np.asarray(np.maximum(indices.mean(axis=0), 0.0))
+
+    def lifetime_of_one(self) -> float:
+        """Return the lifetime of a single cluster: up to its most distinct two groups, without outliers.
+
+        The largest of many is so partly by chance: it counts as far as the most distinct two of a half are
+        distinct in the other half.
+        """
+        groups, tree = self.groups, self.groups.trees[DISTINCTNESS]
+        is_several = numbers_of_large(tree.sides, groups.sizes, least_objects(groups.sizes)) > 1
+        n_of_one = int(np.argmax(np.append(is_several, True)))  # levels until its outliers have fallen out
+        of_groups = tree.cut(n_of_one)
+        among = of_groups == np.argmax(np.bincount(of_groups, groups.sizes))
+        of_halves = (half.distinct for pair in self.pairs for half in pair)
+        of_all, *others = (
+            np.where(np.isfinite(of), of, 0.0)[among][:, among] for of in (groups.distinct, *of_halves)
+        )
+        found = np.zeros(2)
+        for one, two in zip(others[::2], others[1::2], strict=True):
+            found += one.max() + two.max(), two.flat[one.argmax()] + one.flat[two.argmax()]
+        largest = float(of_all.max()) * float(ratio(found[1], found[0], 1.0))
+        return max(largest - float(tree.heights[-n_of_one]), 0.0)
+
+    def of_clusters(self, clusters: np.ndarray, confidence: np.ndarray, n_clusters: int) -> ClusterSupport:
+        """Return the support of clusters (rows,), -1 for none, of at most ``n_clusters``, by labels.
+
+        Objects count by the ``confidence`` (rows,) that they are in their cluster. NaN of clusters without
+        objects, and of all without halves. Of all objects in one of several clusters it is 0, since any half
+        proposes these by chance. O(rows M K) time for each half.
+
+        Of a tree, objects are in the most probable cluster at its foot, where it is cut at as many: by all
+        their labels, themselves left out, and naive Bayes, all clusters as probable beforehand; where labels
+        do not tell, they stay.
+        """
+        (groups, of_groups, table, offsets, counts, *_), K = self.groups, n_clusters
+        given = np.flatnonzero(clusters >= 0)
+        clusters, weights = clusters[given], np.asarray(confidence, np.float64)[given]
+        cuts = [[(tree, tree.cut(K)) for tree in half.trees.values()] for pair in self.pairs for half in pair]
+        counted = Weights(counts, np.repeat(counts, np.diff(offsets)), offsets)
+        objects = dict[bytes, np.ndarray]()
+        for key, top in {top.tobytes(): top for of_half in cuts for _, top in of_half}.items():
+            of_clusters = np.zeros((n := int(top.max()) + 1, table.shape[1]))
+            np.add.at(of_clusters, top, table)
+            placement = Placement.of(of_clusters.T, np.bincount(top, of_groups, n), offsets, counted)
+            # rounding settles no tie: the evidence for another cluster must be larger by this
+            placement = replace(placement, prior=np.zeros(n), own_prior=np.full(n, 1e-9))
+            placed = placement.place(self.labels, np.append(top, -1)[groups])
+            objects[key] = placed.clusters[given]
+        sizes, found = np.bincount(clusters, weights, K), np.zeros((K, 1 + K))
+        # of each cluster among all objects, and among those of it and of each
+        total = np.column_stack([np.full(K, sizes.sum()), sizes[:, None] + sizes])
+        own = np.broadcast_to(sizes[:, None], total.shape)
+        with one_thread(user_api="blas"):
+            proposals = [
+                proposed([(*cut, objects[cut[1].tobytes()]) for cut in of_half], clusters, weights, sizes)
+                for of_half in cuts
+            ]
+            for one, two in zip(proposals[::2], proposals[1::2], strict=True):
+                both = one.has_own & two.has_own
+                shared = np.bincount(clusters[both], weights[both], K)[:, None]
+                of_three = np.array([own, one.sizes, two.sizes])
+                # the mean share of the three in their intersection, and that of independent ones
+                share = ratio(3.0 * shared, of_three.sum(axis=0), 0.0)
+                chance = 3.0 * of_three.prod(axis=0)
+                chance = ratio(chance, of_three.sum(axis=0) * np.square(total), 0.0)
+                found += ratio((share - chance).round(12), (1.0 - chance).round(12), float(K == 1))
+        n_pairs = np.where(sizes > 0, len(self.pairs) or np.nan, np.nan)
+        supports, divisions = found[:, 0] / n_pairs, np.minimum(found[:, 1:], found[:, 1:].T)
+        divisions /= np.maximum(n_pairs, n_pairs[:, None])
+        return ClusterSupport(np.maximum(supports, 0.0), np.maximum(divisions, 0.0))
+
+
+class Proposals(NamedTuple):
+    """What a half of the partitions proposes for each of K clusters."""
+
+    has_own: np.ndarray
+    """(n,) bool: which objects are in what is proposed for their own cluster."""
+    sizes: np.ndarray
+    """(K, 1 + K): the weight of what is proposed, and of that in the cluster and each one."""
+
+
+def proposed(
+    cuts: Sequence[tuple[Tree, np.ndarray, np.ndarray]],
+    clusters: np.ndarray,
+    weights: np.ndarray,
+    sizes: np.ndarray,
+) -> Proposals:
+    """Return what a half proposes for each cluster: of its trees, the clade most like it.
+
+    Most like, by Dice's coefficient, the objects (n,) in ``clusters`` (n,), by ``weights`` (n,), of ``sizes``
+    (K,) in all. ``cuts``: trees, the cluster (G,) of each group at their foot, and that (n,) of each object,
+    -1 for none.
+    """
+    K = sizes.size
+    best, has_own, inside = np.full(K, -1.0), np.zeros(clusters.size, bool), np.zeros((K, K))
+    for tree, top, placed in cuts:
+        n, at = int(top.max()) + 1, placed >= 0
+        of_nodes = node_sums(tree.sides, np.eye(n, dtype=bool)[top])
+        clades = of_nodes[tree.sides[len(top) - n :].T.ravel() if n > 1 else [-1]]
+        objects = np.bincount(placed[at] * K + clusters[at], weights[at], n * K).reshape(-1, K)
+        shared = clades @ objects
+        alike = ratio(2.0 * shared, shared.sum(axis=1)[:, None] + sizes, 0.0).round(12)
+        chosen, most = alike.argmax(axis=0), alike.max(axis=0)
+        is_better = most > best
+        is_in = np.pad(clades[chosen], ((0, 0), (0, 1)))  # and of -1, in none
+        inside[is_better] = shared[chosen[is_better]]
+        has_own = np.where(is_better[clusters], is_in[clusters, placed], has_own)
+        best = np.maximum(best, most)
+    return Proposals(has_own, np.column_stack([inside.sum(axis=1), inside.diagonal()[:, None] + inside]))
+
+
+def common_objects(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return how many objects groups (rows,) of two kinds share, (G, H) float64; -1 is in none."""
+    table = np.zeros((int(first.max()) + 1, int(second.max()) + 1))
+    both = (first >= 0) & (second >= 0)
+    np.add.at(table, (first[both], second[both]), 1.0)
+    return table
+
+
+def reproduced(tree: Tree, other: Tree, shared: np.ndarray) -> np.ndarray:
+    """Return how far clusters of another tree divide the objects of splits in the same two sides, (G - 1,).
+
+    ``shared`` (G, H): objects that the groups of the two have in common. With sides X and Y of a split and a
+    cluster N of the other tree, the smaller of the Jaccard indices of X and N, and of Y and what N leaves of
+    X and Y; the largest over N, and over which side is X. O(G H) time; 0 if the other tree has one group.
+    """
+    sides = tree.sides
+    table = node_sums(other.sides, node_sums(sides, shared).T).T
+    best = np.zeros(len(sides))
+    if table.shape[1] == 1:
+        return best
+    n_objects, inside = table[:, -1:], table[:, :-1]
+    sizes = inside[-1]
+    for own, rest in (sides.T, sides.T[::-1]):
+        own_in, rest_in = inside[own], inside[rest]
+        of_own = own_in / np.maximum(n_objects[own] + sizes - own_in, 1.0)
+        of_rest = (n_objects[rest] - rest_in) / np.maximum(n_objects[rest] + n_objects[own] - own_in, 1.0)
+        best = np.maximum(best, np.minimum(of_own, of_rest).max(axis=1))
+    return best

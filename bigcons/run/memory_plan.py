@@ -1,0 +1,194 @@
+"""The memory a solve needs, checked against the budget before it starts."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigcons.errors import MemoryBudgetError
+from bigcons.io.encode import default_chunk_rows, label_dtype
+from bigcons.memory import (
+    DEFAULT_DATA_BYTES,
+    PROCESS_BYTES,
+    WORKER_BYTES,
+    Block,
+    DataBudget,
+    enough_for,
+    format_size,
+    parse_size,
+)
+from bigcons.run.engine import Engine, beside_processes
+from bigcons.store import zarr_ensemble
+from bigcons.store.ensemble import Ensemble
+from bigcons.store.ensemble_store import Header
+
+logger: logging.Logger = logging.getLogger("bigcons")
+
+
+class MemoryPlan(NamedTuple):
+    """Memory of a solve in bytes, excluding its processes."""
+
+    held: int
+    """For the whole solve."""
+    per_block: int = 0
+    """For each block being processed."""
+    per_result: int = 0
+    """For each block result in transit."""
+
+    def n_bytes(self, engine: Engine, ensemble: Ensemble) -> int:
+        """Return the total, including the processes and their read buffers."""
+        n_results = engine.in_flight + engine.n_workers  # each worker adds to one
+        data = self.held + self.per_block * engine.n_workers + self.per_result * n_results
+        return process_bytes(engine) + reading_bytes(engine, ensemble) + data
+
+    def check(
+        self,
+        name: str,
+        engine: Engine,
+        ensemble: Ensemble,
+        memory: str | float | None,
+        remedy: str = "",
+        stored: MemoryPlan | None = None,
+    ) -> None:
+        """Log the needs of the method ``name``, and raise MemoryBudgetError if they exceed ``memory``.
+
+        ``remedy`` continues "raise it to X", after that of ``out=`` if ``stored``, the plan with it, fits.
+        Raises it, too, for a Dask worker whose own limit is too small, now or when it joins.
+        """
+        of_process = WORKER_BYTES + _reading_bytes(ensemble, 1, 1, is_sent=True)
+        engine.check_limits(name, of_process, self.per_block + 2 * self.per_result)
+        needed = self.n_bytes(engine, ensemble)
+        process, reading = process_bytes(engine), reading_bytes(engine, ensemble)
+        logger.info(
+            "%s plan: %s in total: %s for the processes, %s for read buffers, %s held, %d concurrent blocks "
+            "of %s, %d results of %s",
+            *(name, format_size(needed), format_size(process), format_size(reading), format_size(self.held)),
+            *(engine.n_workers, format_size(self.per_block), engine.in_flight, format_size(self.per_result)),
+        )
+        if memory is not None and needed > parse_size(memory):
+            if stored is not None and stored.n_bytes(engine, ensemble) <= parse_size(memory):
+                remedy = f" or write the result to a store with out={',' if remedy else ''}{remedy}"
+            remedy += "" if ensemble.stored is None else ensemble.stored.remedy
+            raise MemoryBudgetError(
+                f"{name} needs {format_size(needed)}, over memory={format_size(parse_size(memory))}; "
+                f"raise it to {enough_for(needed)}{remedy}.",
+                needed=needed,
+                budget=parse_size(memory),
+            )
+
+
+class LabelsNeededError(Exception):
+    """A label of an ensemble that is yet to be made was asked for."""
+
+
+class PlannedEnsemble(Ensemble):
+    """The shape of an ensemble yet to be made at ``path``, by which to plan its solve.
+
+    Its partitions have at most ``n_clusters`` clusters. Asking for labels, or blocks of them, raises
+    LabelsNeededError.
+    """
+
+    def __init__(self, path: str, n_objects: int, n_clusters: np.ndarray) -> None:
+        names = [f"p{u}" for u in range(len(n_clusters))]
+        sizes = np.full(len(n_clusters), n_objects)
+        chunk_rows = default_chunk_rows(n_objects, len(names))
+        header = Header(n_objects, names, n_clusters, sizes, chunk_rows, {})
+        nothing = np.zeros((), label_dtype(n_clusters))
+        super().__init__(np.broadcast_to(nothing, (n_objects, len(n_clusters))), header, None)
+        self.path: str | None = path
+
+    def blocks(self, rows: int | None = None) -> list[Block]:  # noqa: ARG002 - as in the base
+        """Raise LabelsNeededError."""
+        raise LabelsNeededError
+
+    def read(self, start: int, stop: int) -> np.ndarray:  # noqa: ARG002
+        """Raise LabelsNeededError."""
+        raise LabelsNeededError
+
+    def read_rows(self, indices: Any) -> np.ndarray:  # noqa: ARG002
+        """Raise LabelsNeededError."""
+        raise LabelsNeededError
+
+    def load(self) -> Ensemble:
+        """Raise LabelsNeededError."""
+        raise LabelsNeededError
+
+
+def check_held_plan(
+    name: str, engine: Engine, ensemble: Ensemble, held: int, *, memory: str | float | None, remedy: str
+) -> None:
+    """Check the plan of a method that holds ``held`` bytes of data, at most 4 GB without ``memory``."""
+    if memory is None and held > DEFAULT_DATA_BYTES:
+        raise MemoryBudgetError(
+            f"{name} needs {format_size(held)} in addition to the process; "
+            f"pass memory='{enough_for(2 * held)}' to allow it{remedy}.",
+            needed=held,
+            budget=DEFAULT_DATA_BYTES,
+        )
+    MemoryPlan(held).check(name, engine, ensemble, memory, remedy)
+
+
+def check_matrix_plan(
+    name: str, engine: Engine, ensemble: Ensemble, *, memory: str | float | None, remedy: str
+) -> None:
+    """Check the plan of a method that holds a matrix of all pairs, of up to 4 GB without ``memory``."""
+    n_objects = ensemble.n_objects
+    held = 20 * n_objects**2  # two counts, the similarity and temporaries
+    name = f"{name} of {n_objects:,} objects"
+    check_held_plan(name, engine, ensemble, held, memory=memory, remedy=remedy)
+
+
+def data_budget(memory: str | float | None, engine: Engine, ensemble: Ensemble) -> DataBudget:
+    """Return what ``memory`` leaves for data, after processes and the labels they hold; 4 GB if it is None.
+
+    Raises MemoryBudgetError if it is below the memory of the processes themselves.
+    """
+    taken = process_bytes(engine) + (reading_bytes(engine, ensemble) if ensemble.path is None else 0)
+    budget = beside_processes(memory, taken)
+    if memory is not None and budget.n_bytes <= 0:
+        raise MemoryBudgetError(
+            f"memory={format_size(parse_size(memory))} is below the {format_size(taken)} of the processes "
+            "themselves; raise it.",
+            needed=taken,
+            budget=parse_size(memory),
+        )
+    return budget
+
+
+def process_bytes(engine: Engine) -> int:
+    """Return the memory of the processes of a solve without data, on the machine that runs most of them.
+
+    It is what they take at most, so that a plan depends on the call alone: what this process has loaded,
+    compiled or kept so far, and what it will, cannot be told from its size.
+    """
+    return PROCESS_BYTES + WORKER_BYTES * (engine.n_processes - 1)
+
+
+def reading_bytes(engine: Engine, ensemble: Ensemble) -> int:
+    """Return what reading takes in all processes, besides blocks: buffers, or an ensemble in memory."""
+    return _reading_bytes(ensemble, engine.n_processes, engine.n_workers, is_sent=not engine.shares_memory)
+
+
+def _reading_bytes(ensemble: Ensemble, n_processes: int, n_workers: int, *, is_sent: bool) -> int:
+    if ensemble.path is None:
+        # Sent to workers, each process has it pickled, too, and as much again that it has freed and not
+        # returned; the scheduler has what it passes on.
+        copies = 4 * n_processes + 1 if is_sent else 1
+        return label_bytes(ensemble, ensemble.n_objects) * copies
+    # the client reads nothing, unless the workers are its threads
+    n_readers = max(n_processes - 1, 1) if is_sent else 1
+    if ensemble.stored is not None:
+        return ensemble.stored.reading_bytes(n_readers, n_workers)
+    return zarr_ensemble.reading_bytes(ensemble.chunk_rows, ensemble.row_bytes, ensemble.dtype, n_readers)
+
+
+def block_label_bytes(ensemble: Ensemble) -> int:
+    """Return the memory of one block's labels and their mask, doubled for (measured) allocator overhead."""
+    return 4 * ensemble.chunk_rows * ensemble.row_bytes
+
+
+def label_bytes(ensemble: Ensemble, n_rows: int) -> int:
+    """Return the bytes of the labels, or memberships, of ``n_rows`` objects."""
+    return n_rows * ensemble.row_bytes

@@ -1,0 +1,369 @@
+"""The loop of passes: start or resume, visit every block, take a step, commit, until settled.
+
+A pass is a fold over blocks: a small state goes to every block, the reports of the blocks are summed, and the
+next state follows from the sum. A `PassMethod` is the mathematics of a method, a `Run` its data, engine and
+limits, and `run_passes` the loop, the same for all methods.
+
+What objects carry from pass to pass is in memory or, for workers and to resume from, in files: see
+`open_workspace`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from bigcons.disk.checkpoint import FileBlocks, Snapshot, Snapshots
+from bigcons.disk.leftovers import is_left, temporary_folder
+from bigcons.disk.locks import writer_lock
+from bigcons.disk.places import DiskPlace
+from bigcons.errors import CorruptStoreError, first_line
+from bigcons.memory import Block
+from bigcons.progress import Progress, progress
+from bigcons.run.engine import Engine, fold
+from bigcons.run.output import Output
+from bigcons.store.opening import partial_folder
+
+logger: logging.Logger = logging.getLogger("bigcons")
+
+Record = dict[str, float]
+"""Quantities reported by one pass, by name."""
+
+History = dict[str, list[float]]
+"""One list per quantity, one entry per pass, for plots and stored results."""
+
+State = Mapping[str, np.ndarray]
+"""Small named arrays that a pass needs, sent to workers and stored in snapshots."""
+
+Stats = Mapping[str, np.ndarray]
+"""Small named arrays that add up over the blocks."""
+
+S = TypeVar("S")  # the state of a method
+T = TypeVar("T")  # the report of its blocks
+
+
+class Iterate(NamedTuple, Generic[S]):
+    """A solve between two passes, as a snapshot stores it; block arrays by generation."""
+
+    state: S
+    """What the method carries from pass to pass; small."""
+    generation: int
+    """Generation of the block arrays of this state; a pass reads it and writes later ones."""
+    is_settled: bool
+    """Whether the stopping rule holds."""
+    records: list[Record]
+    """One per pass."""
+    start_objectives: list[float]
+    """Objective of every start; empty if there was no choice."""
+
+
+class Step(NamedTuple, Generic[S]):
+    """The result of one pass."""
+
+    state: S
+    record: Record
+    is_settled: bool
+    n_generations: int = 1
+    """Written by the pass; the last one belongs to the state."""
+
+
+class PassMethod(Protocol[S, T]):
+    """The mathematics of a method that runs in passes."""
+
+    name: str
+
+    def start(self, run: Run) -> tuple[S, list[float]]:
+        """Write generation 0 of the objects' rows; return the state, and the objectives of all starts."""
+
+    def visit(self, run: Run, at: Iterate[S]) -> Callable[[Block], T]:
+        """Return the task of a pass: it reads generation ``at.generation`` of a block and writes the next."""
+
+    @property
+    def add(self) -> Callable[[T, T], T]:
+        """A function that returns the sum of what two blocks report; it may change the first."""
+
+    def step(self, run: Run, at: Iterate[S], total: T) -> Step[S]:
+        """Return the result of the pass; change nothing in place, as an interrupted pass is repeated."""
+
+    def pack(self, state: S) -> tuple[Mapping[str, np.ndarray], Mapping[str, Any]]:
+        """Return a state as arrays and JSON-serializable facts."""
+
+    def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> S:
+        """Return the state that `pack` was given."""
+
+
+@dataclass
+class MemoryBlocks:
+    """Block arrays in the memory of this process."""
+
+    _rows: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+
+    def read(self, generation: int, block: Block) -> np.ndarray:
+        """Return the rows of a block, which must not be modified."""
+        return self._rows[generation, block.index]
+
+    def write(self, generation: int, block: Block, rows: np.ndarray) -> None:
+        """Store the rows of a block."""
+        self._rows[generation, block.index] = rows
+
+    def drop(self, generations: Sequence[int], block: Block | None = None) -> None:
+        """Remove generations, or a block of them."""
+        if block is None:
+            self._rows = {key: rows for key, rows in self._rows.items() if key[0] not in generations}
+        else:
+            for generation in generations:
+                self._rows.pop((generation, block.index), None)
+
+    def n_kept(self, generation: int) -> int:  # noqa: ARG002 - as of files
+        """Return how many blocks of a generation outlive this process: none."""
+        return 0
+
+    def fault(self, generation: int, block: Block) -> str | None:  # noqa: ARG002 - as of files
+        """Return what is wrong with a block: nothing."""
+        return None
+
+
+BlockArrays = MemoryBlocks | FileBlocks
+
+
+class Workspace(NamedTuple):
+    """Rows that objects carry from pass to pass, and snapshots between passes if the solve can be resumed."""
+
+    arrays: BlockArrays
+    snapshots: Snapshots | None
+
+
+@contextmanager
+def open_workspace(
+    output: Output | None, engine: Engine, n_columns: int, dtype: str = "<f4"
+) -> Iterator[Workspace]:
+    """Yield the workspace of a solve whose block arrays have ``n_columns`` of ``dtype``.
+
+    With ``output`` it is the folder ``<path>.partial``, removed on success and on failure before the first
+    snapshot, else kept. An earlier run found there is resumed with ``output.resume``, else discarded. Raises
+    StoreLockedError if another solve uses the folder.
+    """
+    if output is None and engine.shares_memory:
+        yield Workspace(MemoryBlocks(), None)
+        return
+    if output is None:
+        with temporary_folder() as directory:
+            yield Workspace(FileBlocks(directory, n_columns, dtype), None)
+        return
+    folder = partial_folder(output.path)
+    snapshots = Snapshots(folder, output.fingerprint)
+    with writer_lock(folder) as snapshots.check_lock:
+        if not output.resume:
+            folder.remove()
+        if isinstance(folder, DiskPlace):
+            for left in filter(is_left, folder.path.glob(".*.partial")):
+                left.unlink(missing_ok=True)
+        try:
+            yield Workspace(FileBlocks(folder, n_columns, dtype, snapshots.run), snapshots)
+        except BaseException:
+            if not snapshots.exists():
+                folder.remove()
+            raise
+        folder.remove()
+
+
+@dataclass
+class Run:
+    """One solve: its data, engine, storage between passes, and limits."""
+
+    data: Any
+    """The Ensemble; for pairs block by block, their PairTable."""
+    engine: Engine
+    seed: int
+    max_passes: int
+    tol: float
+    sample: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.int8))
+    """(rows, M) labels to start from, of all objects if these are few."""
+    arrays: BlockArrays = field(default_factory=MemoryBlocks)
+    """Rows that objects carry from pass to pass."""
+    snapshots: Snapshots | None = None
+    n_init: int = 1
+    rounds: list[list[Block]] = field(default_factory=list)
+    """The blocks that may be visited at once, round by round; by default all. A method may change them."""
+
+    def __post_init__(self) -> None:
+        self.rounds = self.rounds or [self.data.blocks()]
+        self.blocks: list[Block] = sorted(block for blocks in self.rounds for block in blocks)
+
+    def fold(
+        self, task: Callable[[Block], T], add: Callable[[T, T], T], listener: Progress | None = None
+    ) -> T:
+        """Return the sum of a task's reports on the blocks, round by round, in order."""
+        total = fold(self.engine, self.rounds[0], task, add, progress=listener)
+        for blocks in self.rounds[1:]:
+            total = add(total, fold(self.engine, blocks, task, add, progress=listener))
+        return total
+
+    def visit(
+        self, function: Callable[..., Any], *arguments: Any, reads: Sequence[int], writes: int | None = None
+    ) -> Callable[[Block], Any]:
+        """Return the task that hands a block to a function, and writes what it returns for the objects.
+
+        The function takes ``arguments``, then the block's labels, then its rows of the generations ``reads``.
+        If ``writes`` is a generation it returns a report and the rows to write there, if any; else only a
+        report.
+        """
+        data, arrays = self.data, self.arrays
+
+        def visit_block(block: Block) -> Any:
+            labels = data.read(block.start, block.stop)
+            report = function(*arguments, labels, *(arrays.read(generation, block) for generation in reads))
+            if writes is None:
+                return report
+            report, written = report
+            if written is not None:
+                arrays.write(writes, block, written)
+            return report
+
+        return visit_block
+
+    def shorten(self, generation: int, step: float) -> None:
+        """Write, two generations ahead, the interpolation at ``step`` between this and the next."""
+        arrays = self.arrays
+
+        def blend(block: Block) -> None:
+            before, after = arrays.read(generation, block), arrays.read(generation + 1, block)
+            arrays.write(generation + 2, block, before + np.float32(step) * (after - before))
+
+        for _ in self.engine.map(blend, self.blocks):
+            pass
+
+
+def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
+    """Return the iterate at which the passes end: settled, or after ``run.max_passes`` in all.
+
+    With snapshots, the start and every pass are committed, and an existing run is resumed. Generations that
+    no pass reads any more are dropped, block by block in the tasks of the next pass; with snapshots one pass
+    later: should the last pass be damaged, a run resumes from the one before.
+    """
+    at = None if run.snapshots is None else _resume(run, run.snapshots, method)
+    if at is None:
+        state, start_objectives = method.start(run)
+        at = Iterate(state, 0, False, [], start_objectives)
+        if run.snapshots is not None:
+            _commit(run, run.snapshots, method, at)
+    first, dropped, stale = len(at.records) + 1, 0, list[int]()
+    with progress(method.name, 0) as step:
+        for number in range(first, run.max_passes + 1):
+            if at.is_settled:
+                break
+            gap = [f"gap {record['gap']:.1e}" for record in at.records[-1:] if "gap" in record]
+            step.note(", ".join([f"pass {number}", *gap]))
+            began = time.perf_counter()
+            visit = partial(_clear_and_visit, run.arrays, stale, method.visit(run, at))
+            result = method.step(run, at, run.fold(visit, method.add, step))
+            run.arrays.drop(stale)  # what is left are empty folders
+            records = [*at.records, timed(method.name, number, result.record, began)]
+            before, generation = at.generation, at.generation + result.n_generations
+            at = Iterate(result.state, generation, bool(result.is_settled), records, at.start_objectives)
+            if run.snapshots is not None:
+                _commit(run, run.snapshots, method, at)
+            kept = before if run.snapshots is not None else generation
+            stale = [*range(dropped, kept), *range(kept + 1, generation)]
+            dropped = kept
+    run.arrays.drop(stale)
+    return at
+
+
+def _clear_and_visit(
+    arrays: BlockArrays, stale: Sequence[int], visit: Callable[[Block], T], block: Block
+) -> T:
+    arrays.drop(stale, block)
+    return visit(block)
+
+
+def _commit(run: Run, snapshots: Snapshots, method: PassMethod[S, T], at: Iterate[S]) -> None:
+    arrays, facts = method.pack(at.state)
+    n_kept = run.arrays.n_kept(at.generation)
+    snapshots.save(arrays, {**at._asdict(), "state": dict(facts), "n_blocks": n_kept})
+
+
+def _resume(run: Run, snapshots: Snapshots, method: PassMethod[S, T]) -> Iterate[S] | None:
+    """Return the iterate after the last complete pass that is whole; None if there is none.
+
+    Its blocks are all read, before any pass. If one is lost or damaged, that of the pass before is returned;
+    raises CorruptStoreError if that is not whole either.
+    """
+    lost: CorruptStoreError | None = None
+    for kept in snapshots.kept():
+        try:
+            at = _whole_iterate(run, snapshots, method, kept)
+        except CorruptStoreError as error:
+            lost = lost or error
+            continue
+        if not kept.is_last:
+            logger.warning(
+                "The last pass in %s is damaged: going on from the one before, after %d passes",
+                *(snapshots.folder, len(at.records)),
+            )
+            snapshots.go_back()
+        elif at.records:
+            logger.warning("Resuming after pass %d.", len(at.records))
+        return at
+    if lost is not None:
+        raise lost
+    return None
+
+
+def _whole_iterate(run: Run, snapshots: Snapshots, method: PassMethod[S, T], kept: Snapshot) -> Iterate[S]:
+    """Return the iterate of a snapshot; raises CorruptStoreError if one of its blocks is lost or damaged."""
+    facts = dict(kept.facts)
+    n_blocks = facts.pop("n_blocks", None)
+    try:
+        at = Iterate(**{**facts, "state": method.unpack(kept.arrays, facts["state"])})
+        n_passes = len(at.records)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        damage = f"the snapshot is not one of {method.name} ({first_line(error)})"
+        raise snapshots.damaged(damage) from error
+    if n_blocks:
+        for fault in run.engine.map(partial(run.arrays.fault, at.generation), run.blocks):
+            if fault is not None:
+                raise snapshots.damaged(fault, n_passes)
+    return at
+
+
+def timed(what: str, number: int, record: Record, began: float) -> Record:
+    """Return the record of a pass with its number, ``seconds`` since ``began`` and ``memory`` now; log it.
+
+    ``memory`` is what this process holds, in bytes; on systems without /proc, the most it has held.
+    """
+    seconds, statm = time.perf_counter() - began, Path("/proc/self/statm")
+    if statm.exists():
+        held = int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    else:
+        import resource  # not on Windows
+
+        held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    record = {"pass": number, **record, "seconds": seconds, "memory": held}
+    if logger.isEnabledFor(logging.INFO):
+        words = [f"{name} {value:.6g}" for name, value in record.items()]
+        logger.info("%s: %s", what, ", ".join(words))
+    return record
+
+
+def as_history(records: list[Record]) -> History:
+    """Turn the records of the passes into one list per quantity."""
+    names = records[0] if records else {}
+    return {name: [record[name] for record in records] for name in names}
+
+
+def add_stats(total: Stats, more: Stats) -> Stats:
+    """Add the statistics of a further block, in place."""
+    for name, values in more.items():
+        total[name][...] += values
+    return total

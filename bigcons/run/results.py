@@ -1,0 +1,238 @@
+"""The results of a solve, computed block by block in tasks and kept in memory or written to a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from bigcons.memory import Block
+from bigcons.progress import progress
+from bigcons.run.engine import Engine
+from bigcons.store.clusters import TRUST_ROW
+from bigcons.store.consensus import OF_SIZES, ConsensusWriter, Written
+from bigcons.store.ensemble import Ensemble
+
+Use = TypeVar("Use")
+
+
+class Found(NamedTuple):
+    """What a method finds of a block, with clusters by its own numbers."""
+
+    rows: np.ndarray
+    """Memberships (rows, n_clusters), or labels (rows,), -1 included."""
+    trust: np.ndarray | None = None
+    """How far to trust the labels, (rows,) `TRUST_ROW`."""
+    report: Any = None
+    """Anything else, which `Results` add up."""
+
+
+class Rows(NamedTuple):
+    """The results of a block, with clusters as they are published."""
+
+    labels: np.ndarray
+    """(rows,) int32."""
+    memberships: np.ndarray | None
+    """(rows, n_clusters) float32."""
+    trust: np.ndarray | None
+
+    def renumbered(self, order: np.ndarray) -> Rows:
+        """Return them with cluster ``order[k]`` as number k."""
+        labels, memberships, trust = renumbered(self.labels, order), self.memberships, self.trust
+        if memberships is not None:  # of equal ones another may be the first
+            memberships = np.take(memberships, order, axis=1)
+            labels = np.where(labels >= 0, memberships.argmax(axis=1), -1).astype(np.int32)
+        if trust is not None:
+            trust = trust.copy()
+            trust["second_labels"] = renumbered(trust["second_labels"], order)
+        return Rows(labels, memberships, trust)
+
+
+@dataclass
+class Results:
+    """The results of all blocks, computed by tasks on an engine, with clusters numbered largest first.
+
+    A method may number its clusters as it likes, and leave some without objects. Here they are numbered by
+    falling number of objects, from 0 and without gaps; of equal ones, the method's first is first. Clusters
+    without objects are the last columns of the memberships. The label of an object is that of its largest
+    membership; of equal ones the first, which is that of the larger cluster.
+
+    Where sizes do not fall in the order that is expected, results in memory are put into order there, and
+    stored ones are computed and written once more: a task that put rows of the store into order would do so
+    twice if it ran twice, as a task does whose worker was lost.
+    """
+
+    ensemble: Ensemble
+    unlabeled: np.ndarray
+    """Sorted indices of the objects without any label: they get label -1 and uniform memberships."""
+    n_clusters: int
+    """The maximum number of clusters."""
+    soft: bool
+    """Whether ``read`` gives memberships or labels, -1 included."""
+    read: Callable[[Block], Found | np.ndarray]
+    engine: Engine
+    order: np.ndarray
+    """(n_clusters,) int64: the method's number of each cluster, at first in the order that is expected."""
+    trusted: bool = False
+    """Whether ``read`` says how far to trust the labels."""
+    add: Callable[[Any, Any], Any] | None = None
+    """Adds up the reports of two blocks; None without reports. It may change the first."""
+    total: Any = field(init=False, default=None)
+    """The sum of the reports, once computed."""
+
+    sizes: np.ndarray = field(init=False)
+    """(n_clusters,) int64, once computed: the objects of each cluster, falling."""
+
+    def hold(self) -> Rows:
+        """Return the results of all objects."""
+        n_objects, K = self.ensemble.n_objects, self.n_clusters
+        held = Rows(
+            np.empty(n_objects, np.int32),
+            np.empty((n_objects, K), np.float32) if self.soft else None,
+            np.empty(n_objects, TRUST_ROW) if self.trusted else None,
+        )
+
+        found = self._map(lambda _, rows: rows)
+        while True:
+            for block, rows in found:
+                for values, of_block in zip(held, rows, strict=True):
+                    if values is not None:
+                        values[block.start : block.stop] = of_block
+                self.sizes += sizes_of(rows.labels, K)
+            if (order := self._next_order()) is None:
+                return held
+            found = (
+                (b, Rows._make(None if v is None else v[b.start : b.stop] for v in held).renumbered(order))
+                for b in self.ensemble.blocks()
+            )
+
+    def write(self, writer: ConsensusWriter) -> np.ndarray | None:
+        """Write the rows of a consensus in the tasks; return its labels if it has no memberships.
+
+        Labels without memberships are held in memory.
+        """
+        if not self.soft:
+            labels = self.hold().labels
+            for block in self.ensemble.blocks():
+                writer.write(block.start, labels[block.start : block.stop])
+            return labels
+        if self.trusted:
+            writer.rows.add_trust()
+        store, K = writer.rows, self.n_clusters
+
+        def write(block: Block, rows: Rows) -> tuple[list[Written], np.ndarray]:
+            written = [store.write(block.start, rows.labels, rows.memberships)]
+            if rows.trust is not None:
+                written.append(store.write_trust(block.start, rows.trust))
+            return written, sizes_of(rows.labels, K)
+
+        what = "results"
+        while True:
+            for _, (written, sizes) in self._map(write, what):
+                for of_arrays in written:
+                    writer.note(of_arrays)
+                self.sizes += sizes
+            if self._next_order() is None:
+                return None
+            what = "results, largest clusters first"
+
+    def codes_of(self, labels: Any) -> tuple[Callable[[int, int], np.ndarray], np.ndarray]:
+        """Return what gives ``labels`` in a range as numbers without gaps, and the labels (K,) of these."""
+        values = np.flatnonzero(self.sizes)
+        code_of = np.full(self.n_clusters + 1, -1)  # the last entry is that of -1
+        code_of[values] = np.arange(values.size)
+        return lambda start, stop: code_of[labels[start:stop]], values
+
+    def _next_order(self) -> np.ndarray | None:
+        """Return the order in which to number the clusters once more, None if their numbers are final.
+
+        They fall at once unless objects with equal memberships move.
+        """
+        if not (np.diff(self.sizes) > 0).any():
+            return None
+        order = by_size(self.sizes)
+        self.order, self.sizes = self.order[order], np.zeros_like(self.sizes)
+        return order
+
+    def _map(self, use: Callable[[Block, Rows], Use], what: str = "results") -> Iterator[tuple[Block, Use]]:
+        """Yield every block, in order, with ``use(block, rows)``, part of its task; add its report."""
+        read, order, soft = self.read, self.order, self.soft
+        self.sizes, self.total = np.zeros(self.n_clusters, np.int64), None
+
+        def task(part: tuple[Block, np.ndarray]) -> tuple[Use, Any]:
+            block, unlabeled = part
+            given = read(block)
+            found = given if isinstance(given, Found) else Found(given)
+            rows = np.asarray(found.rows, np.float32) if soft else np.array(found.rows, np.int32)
+            if soft:
+                memberships = np.take(rows, order, axis=1)
+                labels = memberships.argmax(axis=1).astype(np.int32)
+                memberships[unlabeled] = np.float32(1.0 / order.size)
+            else:
+                labels, memberships = renumbered(rows, order), None
+            labels[unlabeled] = -1
+            trust = None
+            if found.trust is not None:
+                trust = found.trust
+                trust["second_labels"] = renumbered(trust["second_labels"], order)
+            return use(block, Rows(labels, memberships, trust)), found.report
+
+        blocks = self.ensemble.blocks()
+        parts = [(block, block.rows_of(self.unlabeled)) for block in blocks]
+        with (
+            closing(self.engine.map(task, parts)) as done,
+            progress(what, self.ensemble.n_objects) as listener,
+        ):
+            for block, (used, report) in zip(blocks, done, strict=True):
+                if self.add is not None:
+                    self.total = report if self.total is None else self.add(self.total, report)
+                yield block, used
+                listener.advance(block.n_rows)
+
+
+# Numbers of clusters
+
+
+def sizes_of(labels: np.ndarray, n_clusters: int) -> np.ndarray:
+    """Return the number of objects of each cluster, (n_clusters,) int64; -1 is in none."""
+    return np.bincount(labels[labels >= 0], minlength=n_clusters)
+
+
+def by_size(sizes: np.ndarray) -> np.ndarray:
+    """Return the clusters, largest first, (K,) int64; of equal ones the first is first."""
+    return np.argsort(-sizes, kind="stable")
+
+
+def falling_order(count: Callable[[np.ndarray], np.ndarray], n_clusters: int) -> np.ndarray:
+    """Return the order (n_clusters,) int64 of the clusters of memberships, largest first.
+
+    ``count`` gives the sizes of the clusters in an order, in which the first of equal memberships wins.
+    """
+    order = np.arange(n_clusters)
+    while (np.diff(sizes := count(order)) > 0).any():
+        order = order[by_size(sizes)]
+    return order
+
+
+def renumbered(clusters: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Return clusters, any shape, with ``order[k]`` numbered k; -1 stays."""
+    numbers = np.full(order.size + 1, -1, clusters.dtype)  # the last entry is that of -1
+    numbers[order] = np.arange(order.size)
+    return numbers[clusters]
+
+
+# Share of their mean size below which clusters are called tiny.
+TINY = 0.1
+
+
+def count_clusters(sizes: np.ndarray) -> dict[str, int]:
+    """Return how many clusters of ``sizes`` (K,) have objects, and how many of these are tiny, by name.
+
+    Tiny ones have less than a tenth of their mean number of objects.
+    """
+    found = sizes[sizes > 0]
+    tiny = np.count_nonzero(found < TINY * found.mean()) if found.size else 0
+    return dict(zip(OF_SIZES, (found.size, int(tiny)), strict=True))

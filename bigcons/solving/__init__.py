@@ -1,1 +1,0 @@
-"""What consensus methods share: the estimator contract, passes, starts, memory plan, checkpoints."""

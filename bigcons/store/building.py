@@ -1,0 +1,451 @@
+"""Store ensembles, build them from tables of labels, and append objects or partitions to existing ones.
+
+Every table is read twice, once to find the values and once to encode them, so it is never in memory as a
+whole unless the ensemble is.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigcons.disk.arrays import open_array
+from bigcons.disk.commit import PARQUET_MANIFEST, manifest_of, names_parquet, new_store
+from bigcons.disk.interface import Place, StorePath
+from bigcons.disk.schema import MISSING
+from bigcons.errors import CorruptStoreError, InvalidIdsError, InvalidInputError, shown
+from bigcons.io.codes import Encoding
+from bigcons.io.encode import (
+    MIN_CHUNK_ROWS,
+    check_chunk_rows,
+    check_distinct,
+    codes_of,
+    counts_of,
+    default_chunk_rows,
+    encode_labels,
+    label_dtype,
+    partition_names,
+    rechunk,
+    rows_per_read,
+    scan_labels,
+)
+from bigcons.io.ids import Ids, are_positions, check_distinct_ids, refuse_other_ids, rows_of_ids
+from bigcons.io.labels import refuse_other_rows
+from bigcons.io.select import SelectedTable
+from bigcons.io.table import Table
+from bigcons.memory import BLOCK_ROWS, Block, row_blocks, rows_within
+from bigcons.progress import progress
+from bigcons.store import parquet_ensemble, zarr_ensemble
+from bigcons.store.ensemble_store import (
+    KIND,
+    Appending,
+    Categories,
+    Content,
+    Header,
+    RowsWriter,
+    StoredRows,
+    stamp_of,
+    tile_checksums,
+)
+from bigcons.store.generator import Generator
+from bigcons.store.ids import AppendedIds
+from bigcons.store.soft_sources import SoftSources
+from bigcons.validation import check_int
+
+# Stores
+
+
+def open_labels(path: Place) -> StoredRows:
+    """Open the store at ``path``, even while another process appends to it."""
+    while True:
+        stamp = stamp_of(path)
+        try:
+            if manifest_of(path).name == PARQUET_MANIFEST:
+                return parquet_ensemble.ParquetRows(path)
+            return zarr_ensemble.ZarrRows(path)
+        except CorruptStoreError:
+            if stamp_of(path) == stamp:
+                raise
+
+
+def write_store(path: StorePath, content: Content, overwrite: bool) -> None:
+    """Store what is given as a new ensemble; the suffix tells if in Parquet."""
+    parquet_ensemble.refuse_wide(path, len(content.header.names))
+    with new_store(path, overwrite, KIND) as folder:
+        _write(folder, content, in_parquet=names_parquet(path))
+
+
+def _write(folder: Place, content: Content, *, in_parquet: bool) -> None:
+    header, dtype = content.header, content.header.dtype
+    described = (None, header, content.categories)
+    writer: RowsWriter
+    if in_parquet:
+        writer = parquet_ensemble.ParquetWriter(folder, *described)
+    else:
+        writer = zarr_ensemble.ArrayWriter(folder, folder, lambda: None, *described)
+    with progress("labels to the store", header.n_objects) as listener:
+        for block in rechunk(content.blocks, header.chunk_rows):
+            writer.write(block.astype(dtype, copy=False))
+            listener.advance(len(block))
+    writer.commit()
+
+
+def write_store_on_workers(
+    path: StorePath,
+    table: Table,
+    provenance: dict[str, Any],
+    overwrite: bool,
+    *,
+    budget: int,
+    chunk_rows: int | None = None,
+) -> None:
+    """Store a table that workers of Dask compute as a new ensemble in Zarr.
+
+    If all of them find the folder of the store, they keep there what they compute, and write the chunks; if
+    not, all comes to this process.
+    """
+    assert table.workers is not None  # noqa: S101 - it is computed by some
+    with new_store(path, overwrite, KIND) as folder:
+        kept = folder / "computed"
+        workers = table.workers(kept)
+        read = _read(table, None, budget=budget, workers=workers)
+        header = _header_of(table, read, provenance, budget, chunk_rows)
+        if workers is None:
+            _write(folder, Content(header, read.categories, read.blocks), in_parquet=False)
+            return
+        # refuses what are no labels by the first block
+        next(encode_labels(table, read.encodings, header.dtype, rows_per_read(table, budget)))
+        writer = zarr_ensemble.ArrayWriter(folder, folder, lambda: None, None, header, read.categories)
+        write = partial(_write_rows, table, read.encodings, header._replace(provenance={}), writer.rows)
+        rows = max(table.least_rows // header.chunk_rows, 1) * header.chunk_rows  # about a part of the table
+        parts = row_blocks(header.n_objects, rows)
+        with progress("labels to the store", header.n_objects) as listener:
+            for part, checksums in zip(parts, workers.map((write, part) for part in parts), strict=True):
+                writer.note(checksums, part.n_rows)
+                listener.advance(part.n_rows)
+        kept.remove()
+        writer.commit()
+
+
+def _write_rows(
+    table: Table, encodings: Sequence[Encoding], header: Header, rows: Place, block: Block
+) -> list[list[int]]:
+    """Write some chunks of the rows of a new store, and return their checksums."""
+    array, start, checksums = open_array(rows, read_only=False), block.start, []
+    found = codes_of(table, encodings, header.dtype, header.chunk_rows, block.start, block.stop)
+    for codes in rechunk((np.ascontiguousarray(part.T) for part in found), header.chunk_rows):
+        array[start : start + len(codes)] = codes
+        start += len(codes)
+        checksums.append(tile_checksums(codes, array.chunks[1]))
+    return checksums
+
+
+def hold(content: Content) -> tuple[np.ndarray, Header, Categories]:
+    """Read what is given into memory: labels or memberships, header, categories."""
+    header = content.header
+    rows = np.empty((header.n_objects, header.n_columns), header.dtype)
+    start = 0
+    for block in content.blocks:
+        rows[start : start + len(block)] = block
+        start += len(block)
+    return rows, held(header), content.categories
+
+
+def held(header: Header) -> Header:
+    """Return a header with its ids in memory."""
+    return header if header.ids is None else header._replace(ids=header.ids.hold())
+
+
+def appending(place: Place) -> AbstractContextManager[Appending]:
+    """Lock the store at ``place`` for an append; if the ``with`` block fails, the store stays as it was."""
+    is_parquet = manifest_of(place).name == PARQUET_MANIFEST
+    return (parquet_ensemble if is_parquet else zarr_ensemble).appending(place)
+
+
+# New ensembles
+
+
+def content_of(
+    source: Table | SoftSources,
+    provenance: dict[str, Any],
+    *,
+    names: Sequence[str] | None = None,
+    known: Sequence[np.ndarray] | None = None,
+    may_be_empty: bool = False,
+    budget: int | None = None,
+    chunk_rows: int | None = None,
+    generator: Generator | None = None,
+) -> Content:
+    """Read a table of labels, or tables of memberships, once, and return what is to be held or stored.
+
+    New values come after the ``known`` ones. Partitions of memberships that label no object are refused
+    unless they ``may_be_empty``. Blocks fit in a ``budget`` of bytes; one too small for chunks is refused.
+    """
+    read = _read(source, names, known=known, may_be_empty=may_be_empty, budget=budget)
+    header = _header_of(source, read, provenance, budget, chunk_rows, generator)
+    return Content(header, read.categories, read.blocks)
+
+
+def _header_of(
+    source: Table | SoftSources,
+    read: _Read,
+    provenance: dict[str, Any],
+    budget: int | None,
+    chunk_rows: int | None,
+    generator: Generator | None = None,
+) -> Header:
+    """Return the header of a source that was read once."""
+    header = Header(
+        *(read.n_objects, read.names, read.n_clusters, read.n_labeled, read.n_objects, provenance),
+        *(isinstance(source, SoftSources), source.ids, generator),
+    )
+    if chunk_rows is None:
+        chunk_rows = _chunk_rows(header)
+        if budget is not None:
+            id_bytes = 0 if header.ids is None else math.ceil(header.ids.row_bytes)
+            row_bytes = header.dtype.itemsize * header.n_columns + id_bytes
+            check_chunk_rows(chunk_rows, row_bytes, budget)
+    return header._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
+
+
+class _Read(NamedTuple):
+    """What a first pass over a table of labels, or over tables of memberships, found."""
+
+    n_objects: int
+    names: list[str]
+    n_clusters: np.ndarray
+    n_labeled: np.ndarray
+    categories: Categories
+    blocks: Iterable[np.ndarray]
+    """Reads all once more."""
+    encodings: list[Encoding]
+    """Of labels."""
+
+
+def _read(
+    source: Table | SoftSources,
+    names: Sequence[str] | None,
+    *,
+    beside: Sequence[str] = (),
+    known: Sequence[np.ndarray] | None = None,
+    may_be_empty: bool = False,
+    budget: int | None = None,
+    workers: Any = None,
+) -> _Read:
+    """Read a source once, in blocks within a ``budget``, on ``workers`` if there are.
+
+    Its names differ from those ``beside`` it.
+    """
+    if isinstance(source, SoftSources):
+        rows = 4096
+        if budget is not None:
+            rows = rows_within(budget // 4, source.row_bytes, what="one row of memberships")
+        rows = min(rows, BLOCK_ROWS)
+        check_distinct(source.names, beside)
+        n_labeled = source.count_labeled(rows=rows, may_be_empty=may_be_empty)
+        found = (source.n_objects, source.names, source.n_clusters, n_labeled)
+        return _Read(*found, [None] * len(source.names), source.blocks(rows), [])
+    rows = BLOCK_ROWS if budget is None else rows_per_read(source, budget)
+    names = partition_names(source, names, first=len(beside))
+    check_distinct(names, beside)
+    most = None if budget is None else budget // 4
+    n_objects, encodings = scan_labels(
+        source, names, known=known, rows=rows, values_budget=most, workers=workers
+    )
+    n_clusters, n_labeled, categories = counts_of(encodings)
+    blocks = encode_labels(source, encodings, label_dtype(n_clusters), rows)
+    return _Read(n_objects, list(names), n_clusters, n_labeled, categories, blocks, encodings)
+
+
+def _chunk_rows(header: Header) -> int:
+    """Return the default rows per chunk, of memberships halved until a block is small."""
+    rows = default_chunk_rows(header.n_objects, header.n_columns)
+    while header.is_soft and rows > MIN_CHUNK_ROWS and 4 * header.n_columns * rows > 1 << 24:
+        rows //= 2
+    return rows
+
+
+# Appends
+
+
+def with_objects(source: Table | SoftSources, header: Header, categories: Categories) -> Content:
+    """Return the header and categories of an ensemble with more objects, and the rows of these.
+
+    New label values come after the known ones.
+    """
+    if isinstance(source, SoftSources):
+        if (source.n_clusters != header.n_clusters).any():
+            u = int((source.n_clusters != header.n_clusters).argmax())
+            raise InvalidInputError(
+                f"memberships of {header.names[u]!r} have {source.n_clusters[u]} clusters but the ensemble "
+                f"has {header.n_clusters[u]}; give the same clusters, in the same order."
+            )
+    else:
+        source = _in_order_of(header, source)
+        if source.n_columns != len(header.names):
+            raise InvalidInputError(
+                f"labels has {source.n_columns} partitions but the ensemble has {len(header.names)}; "
+                "give one column for each."
+            )
+    known = [
+        np.arange(k) if values is None else values
+        for k, values in zip(header.n_clusters, categories, strict=True)
+    ]
+    read = _read(source, header.names, known=known, may_be_empty=True)
+    grown = header._replace(
+        n_objects=header.n_objects + read.n_objects,
+        n_clusters=read.n_clusters,
+        n_labeled=header.n_labeled + read.n_labeled,
+        provenance=_appended(header, objects=read.n_objects),
+        ids=_ids_of_more(header, source.ids, source.where),
+    )
+    return Content(grown, read.categories, read.blocks)
+
+
+def with_partitions(
+    source: Table | SoftSources, names: Sequence[str] | None, header: Header, categories: Categories
+) -> Content:
+    """Return the header and categories of an ensemble with more partitions, and the columns of these."""
+    rows = None
+    if isinstance(source, SoftSources):
+        if header.ids is not None and source.ids is not None:
+            refuse_other_ids(header.ids.blocks(), source.ids.blocks(), source.ids.facts.name, source.where)
+    else:
+        if names is None and source.names is not None and _generic(source.names):
+            names = [f"p{len(header.names) + u}" for u in range(source.n_columns)]
+        if header.ids is not None and source.ids is not None:
+            rows = rows_of_ids(header.ids, source.ids, source.where)
+        if header.ids is None:
+            refuse_other_rows("labels", source.ids, "the ensemble", range(header.n_objects))
+    read = _read(source, names, beside=header.names)
+    if rows is None and read.n_objects != header.n_objects:
+        by_id = "" if header.ids is None else ", or id= with the column of their ids"
+        raise InvalidInputError(
+            f"{source.where} has {read.n_objects:,} objects but the ensemble has {header.n_objects:,}; "
+            f"give one row for each, -1 where a label is missing, NaN where memberships are{by_id}."
+        )
+    grown = header._replace(
+        names=[*header.names, *read.names],
+        n_clusters=np.append(header.n_clusters, read.n_clusters),
+        n_labeled=np.append(header.n_labeled, read.n_labeled),
+        provenance=_appended(header, partitions=len(read.names)),
+        ids=header.ids or source.ids,
+    )
+    blocks = read.blocks if rows is None else _joined_by_ids(read.blocks, rows)
+    return Content(grown, [*categories, *read.categories], blocks)
+
+
+def _joined_by_ids(blocks: Iterable[np.ndarray], rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield labels in the order of the objects, of which ``rows`` are those in the blocks, -1 of none."""
+    found = np.concatenate([*blocks])
+    labels = np.concatenate([found, np.full((1, found.shape[1]), MISSING, found.dtype)])
+    for block in row_blocks(len(rows), BLOCK_ROWS):
+        yield labels[rows[block.start : block.stop]]
+
+
+def append_in_memory(
+    rows: np.ndarray, grown: Content, *, partitions: bool
+) -> tuple[np.ndarray, Header, Categories]:
+    """Return labels or memberships, header and categories with what is appended."""
+    dtype = grown.header.dtype
+    new = [block.astype(dtype, copy=False) for block in grown.blocks]
+    rows = rows.astype(dtype, copy=False)
+    rows = np.hstack([rows, np.concatenate(new)]) if partitions else np.concatenate([rows, *new])
+    header = held(grown.header)
+    return rows, header._replace(chunk_rows=_chunk_rows(header)), grown.categories
+
+
+def append_to_store(append: Appending, grown: Content, *, partitions: bool) -> None:
+    """Write a grown store; full rows, or columns, of chunks are shared unless the type grows."""
+    header, dtype, stored = grown.header, grown.header.dtype, append.stored
+    if partitions:
+        parquet_ensemble.refuse_wide(stored.path, len(header.names))
+    writer = append.writer(header, grown.categories)
+    blocks: Iterable[np.ndarray] = (block.astype(dtype, copy=False) for block in grown.blocks)
+    if not partitions:
+        old = row_blocks(stored.header.n_objects - writer.n_kept, header.chunk_rows)
+        kept = (stored.read(writer.n_kept + b.start, writer.n_kept + b.stop) for b in old)
+        blocks = chain((block.astype(dtype, copy=False) for block in kept), blocks)
+    start = 0
+    for block in rechunk(blocks, header.chunk_rows):
+        if partitions:
+            columns = stored.read(start, start + len(block), writer.first_column)
+            block = np.hstack([columns.astype(dtype, copy=False), block])
+        writer.write(block)
+        start += len(block)
+    writer.commit()
+
+
+def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:
+    """Return the ids of the objects and of those that are appended; refuse known and missing ones."""
+    known = header.ids
+    if ids is None:
+        if known is None:
+            return None
+        name = known.facts.name
+        raise InvalidIdsError(
+            f"the objects of the ensemble have ids, {name!r}, and the new ones none; pass id= with the "
+            "column that has them.",
+            column=name,
+        )
+    name = ids.facts.name
+    if known is None:
+        if ids.facts.is_index and are_positions(ids, header.n_objects):
+            return None  # numbered on, as the rest of a data frame is
+        raise InvalidIdsError(
+            f"the new objects have ids, {name!r}, and those of the ensemble none; leave out the id"
+            f"{', by df.reset_index(drop=True)' if ids.facts.is_index else ''}.",
+            column=name,
+        )
+    if known.facts.dtype != ids.facts.dtype:
+        raise InvalidIdsError(
+            f"{name} of {where} is {ids.facts.dtype} but the ids of the ensemble are {known.facts.dtype}; "
+            "convert them.",
+            column=name,
+        )
+    both = AppendedIds(known, ids)
+    check_distinct_ids(both.blocks, known.facts.name, f"the ensemble with {where}")
+    return both
+
+
+def _in_order_of(header: Header, table: Table) -> Table:
+    """Return ``table`` with its columns in the order of the partitions if their names are the same.
+
+    Raises InvalidInputError if both have names other than the default ones and these differ.
+    """
+    if table.names is None or table.names == header.names:
+        return table
+    if sorted(table.names) == sorted(header.names):
+        return SelectedTable(table, [table.names.index(name) for name in header.names], table.ids)
+    if _generic(table.names) or _generic(header.names):
+        return table
+    check_distinct(table.names)
+    unknown = [name for name in table.names if name not in header.names]
+    lacking = [name for name in header.names if name not in table.names]
+    problems, remedies = [], []
+    if unknown:
+        problems.append(f"{shown(unknown)}, no partition of the ensemble")
+        remedies.append(f"leave it out with drop= (--drop {unknown[0]})")
+    if lacking:
+        problems.append(f"no partition {shown(lacking)}, which the ensemble has")
+        remedies.append("write it with empty cells or nulls if the new objects have no labels there")
+    raise InvalidInputError(
+        f"{table.where} has {', and '.join(problems)}; {', '.join(remedies)}, or give an array in the order "
+        "of the partitions."
+    )
+
+
+def _generic(names: Sequence[str]) -> bool:
+    """Return whether all names are numbers, like the default ones: ``p0, p1, ...`` or ``0, 1, ...``."""
+    return all(re.fullmatch(r"p?\d+", name) for name in names)
+
+
+def _appended(header: Header, **what: int) -> dict[str, Any]:
+    return header.provenance | {"appended": [*header.provenance.get("appended", []), what]}

@@ -1,0 +1,556 @@
+"""What is known of clusters besides labels: the evidence for their number, their tree, and trust in them.
+
+A consensus keeps all of it. `bigcons.methods.n_clusters` finds the number and the tree, and
+`bigcons.metrics.trust` which labels to trust.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bigcons.disk.schema import TRUST
+from bigcons.errors import InvalidInputError
+from bigcons.store.display import facts_table, first_rows
+from bigcons.validation import check_int, check_number
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LEAST_OBJECTS = 5
+"""The fewest objects of a group, and of a cluster that counts where the number of clusters is looked for:
+`benchmarks/choosing_k.py` has what it leads to."""
+
+QUALITY = 1 / 8
+"""How much the quality of a number of clusters counts beside the evidence for it."""
+
+HALF_WAY = 0.5
+"""Agreement, adjusted for chance, half-way between chance and identity: below it, others would not agree."""
+
+TRUST_ROW = np.dtype([(name, spec.dtypes[0]) for name, spec in TRUST.items()])
+"""What is known of every object."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class NClustersChoice:
+    """The number of clusters that an ensemble supports, and why: see `choose_n_clusters`.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(600, 30, noise=(0.0, 0.2), random_state=0)
+    >>> choice = bc.choose_n_clusters(ensemble, k_range=(2, 9), random_state=0)
+    >>> choice.table["n_clusters"]
+    array([2, 3, 4, 5, 6, 7, 8, 9])
+    >>> sorted(choice.row(6))
+    ['agreement', 'distinctness', 'lifetime', 'n_clusters', 'quality']
+    """
+
+    n_clusters: int
+    """The number recommended."""
+    runner_up: int | None
+    """The next best number, None without another."""
+    table: dict[str, np.ndarray]
+    """Columns of equal length, a row for each number of clusters.
+
+    ``n_clusters``; ``distinctness``, how cleanly the partitions that separate two clusters do so, of the
+    least distinct two, from 0 to 1, NaN for one cluster; ``lifetime``, what that exceeds the distinctness of
+    one cluster more by, while outliers fall out of the clusters; ``agreement``, the mean adjusted Rand index
+    of two halves of the partitions that join the groups each by itself, NaN of a single partition;
+    ``quality``, from 0 to 1, how much the tree of average link tells of the partitions where it is cut at the
+    number, as far as its halves agree. The last three decide: see `merit`.
+    """
+    lifetime_of_one: float
+    """Lifetime of a single cluster, up to the most distinct two groups as halves find them."""
+    n_sampled: int
+    """Number of objects on which this was measured."""
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether there is more `evidence` for some number than a single cluster has, its lifetime.
+
+        Where there is not, the labels look like those of a continuum, which has no clusters.
+        """
+        of_several = evidence(self.table)[self.table["n_clusters"] > 1]
+        return bool((of_several > self.lifetime_of_one).any())
+
+    def row(self, n_clusters: int) -> dict[str, float]:
+        """Return the evidence for one number of clusters."""
+        at = int(np.searchsorted(self.table["n_clusters"], n_clusters))
+        return {name: float(values[at]) for name, values in self.table.items()}
+
+    def __repr__(self) -> str:
+        told = [count_in_words(self.n_clusters), *filter(None, [choice_in_words(self)])]
+        return f"NClustersChoice({'; '.join(told)})"
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "clusters recommended": self.n_clusters,
+            "stands out": "yes" if self.is_clear else "no",
+            "next best": self.runner_up,
+            "objects sampled": f"{self.n_sampled:,}",
+        }
+        order = np.argsort(-merit(self.table), kind="stable")
+        best = {name: values[order] for name, values in self.table.items()}
+        shown = {"clusters": [f"{K:,}" for K in best["n_clusters"]]}
+        for name in ("lifetime", "agreement", "quality", "distinctness"):
+            shown[name] = ["" if np.isnan(value) else f"{value:.2f}" for value in best[name]]
+        return facts_table(repr(self), facts) + first_rows("Numbers of clusters, the best first", shown)
+
+
+def choice_in_words(choice: NClustersChoice) -> str:
+    """Return how far halves of the partitions agree on the number, and the next best one."""
+    agreement, told = choice.row(choice.n_clusters)["agreement"], []
+    if not choice.is_clear:
+        told.append("no number stands out")
+    if choice.n_clusters > 1 and not np.isnan(agreement):
+        told.append(f"agreement of halves {agreement:.2f}")
+    if choice.runner_up is not None:
+        told.append(f"next best {choice.runner_up}")
+    return "; ".join(told)
+
+
+def tree_in_words(tree: ClusterTree) -> str:
+    """Return the number recommended, the support of its splits, and the next best number."""
+    K, next_best = tree.choice.n_clusters, tree.choice.runner_up
+    support = tree.support[np.array(list(tree.branches()), int) - len(tree.sizes)]
+    told = count_in_words(K)
+    if K > 1 and not np.isnan(support).any():
+        told += f", support {support.mean():.2f}, at least {support.min():.2f}"
+    if tree.p_values is not None and tree.p_values.size:
+        told += f"; p {tree.p_values[-1]:.2g} of a single cluster"
+    if next_best is not None:
+        told += f"; next best {next_best}"
+    return told if tree.choice.is_clear else f"{told}; no number stands out"
+
+
+def count_in_words(n_clusters: int) -> str:
+    """Return how many clusters there are."""
+    return f"{n_clusters} clusters" if n_clusters > 1 else "a single cluster"
+
+
+def least_objects(sizes: np.ndarray) -> int:
+    """Return the fewest objects of a sample, in groups of ``sizes`` (G,), in a cluster that counts.
+
+    `LEAST_OBJECTS`, or one in thirty of very few objects: smaller ones differ by chance.
+    """
+    return min(LEAST_OBJECTS, int(sizes.sum()) // 30)
+
+
+def node_sums(sides: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return the sums of the rows (G, ...) of leaves over each node of a tree, (2 G - 1, ...).
+
+    ``sides`` (G - 1, 2): the nodes that each merge joins, leaves from 0, the results of merges from G.
+    """
+    found = np.concatenate([rows, np.zeros((len(sides), *rows.shape[1:]), rows.dtype)])
+    for at, (one, two) in enumerate(sides, len(rows)):
+        found[at] = found[one] + found[two]
+    return found
+
+
+def level_sums(sides: np.ndarray, of_nodes: np.ndarray) -> np.ndarray:
+    """Return the sums over 1, 2, ... clusters, (G, ...), of what each node of a tree has, (2 G - 1, ...)."""
+    G = len(sides) + 1
+    changes = of_nodes[G:] - of_nodes[sides].sum(axis=1)
+    return np.cumsum([of_nodes[:G].sum(axis=0), *changes], axis=0)[::-1]
+
+
+def numbers_of_large(sides: np.ndarray, sizes: np.ndarray, least: float) -> np.ndarray:
+    """Return how many of 1, 2, ... clusters of leaves of ``sizes`` (G,) have so many objects, (G,)."""
+    return level_sums(sides, (node_sums(sides, sizes) >= least).astype(int))
+
+
+def evidence(table: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the evidence for numbers of clusters, as the ``table`` of `NClustersChoice` lists them.
+
+    Lifetimes count as far as halves of the partitions find the same clusters, times the agreement. The rest
+    of a lifetime, in which each half divides the objects elsewhere, speaks for a continuum: that of a number
+    and of all smaller ones, whose clusters it divides, is taken off.
+    """
+    lifetime, agreement = table["lifetime"], table["agreement"]
+    found = lifetime * np.where(np.isnan(agreement), 1.0, agreement)
+    return np.asarray(found - np.cumsum(lifetime - found))
+
+
+def merit(table: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return by what numbers of clusters are ranked, as the ``table`` of `NClustersChoice` lists them.
+
+    Their `evidence`, and `QUALITY` times their quality: of overlapping classes no number lives long.
+    """
+    return evidence(table) + QUALITY * table["quality"]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ClusterTree:
+    """A tree of clusters and the support of its splits: what `consensus_tree` returns.
+
+    Its leaves are G small groups of sampled objects. Splits are numbered from the top: split 1 divides all
+    objects, split 2 one of the two sides. Clusters count, here as where their number is chosen, if they have
+    at least five objects of the sample (one in thirty of very few): a split that takes off fewer makes no
+    further cluster.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(600, 30, noise=(0.0, 0.2), random_state=0)
+    >>> tree = bc.consensus_tree(ensemble, random_state=0)
+    >>> tree.merges.shape == (len(tree.sizes) - 1, 4)
+    True
+    >>> tree.cut(3).max() + 1
+    np.int64(3)
+    """
+
+    tree: str
+    """Which tree it is: "average" or "distinctness"."""
+    merges: np.ndarray
+    """(G - 1, 4) float64, from the leaves to the top, as `scipy.cluster.hierarchy.dendrogram` takes them.
+
+    The two merged, leaves numbered from 0 and merges from G; the height, raised to that of the merges before;
+    the number of leaves.
+    """
+    sizes: np.ndarray
+    """(G,) int64: the sampled objects of each leaf."""
+    support: np.ndarray
+    """(G - 1,), in the order of ``merges``: how far halves of the partitions reproduce the split, 0 to 1."""
+    support_error: np.ndarray
+    """(G - 1,): the standard error of ``support``."""
+    choice: NClustersChoice
+    """The number of clusters recommended, and why."""
+    n_objects: int
+    """Objects of the ensemble."""
+    p_values: np.ndarray | None = None
+    """(G - 1,), in the order of ``merges``: of as many clusters as there are after the split, or more.
+
+    None if no features were given."""
+    placer: Callable[[np.ndarray, object], np.ndarray] | None = None
+    """What places all objects; None of a tree that a fit or a store has kept."""
+
+    def cut(
+        self, n_clusters: int | None = None, *, min_size: int | None = None, min_support: float | None = None
+    ) -> np.ndarray:
+        """Return the cluster (G,) int64 of each leaf, numbered largest first, -1 for leaves left out.
+
+        ``n_clusters``: at most so many, by the highest splits, by default as many as recommended; with one of
+        the others no limit. ``min_support``: a split counts if it has that support, or if a split below it
+        counts. ``min_size``: clusters have at least so many objects, estimated by the sample, instead of five
+        of the sample. Smaller ones are joined with the other side of their split or, where that is divided
+        further, left out.
+        """
+        G, least, level = len(self.sizes), float(least_objects(self.sizes)), None
+        if n_clusters is not None:
+            check_int("n_clusters", n_clusters)
+        if min_size is not None:
+            least = check_int("min_size", min_size) * self.sizes.sum() / self.n_objects
+        if n_clusters is None and min_size is None and min_support is None:
+            n_clusters = self.choice.n_clusters
+        if n_clusters is not None:
+            level = self._level(n_clusters, least)
+        if min_support is not None:
+            check_number("min_support", min_support, at_least=0, at_most=1)
+            if np.isnan(self.support).any():
+                raise InvalidInputError(
+                    "the support of splits is not known, because no two halves of the partitions label the "
+                    "same objects; cut without min_support=.",
+                    parameter="min_support",
+                )
+        counts = np.ones(G - 1, bool)
+        if level is not None:
+            counts[: max(G - level, 0)] = False
+        if min_support is not None:
+            counts &= self.support >= min_support
+        # Of each side that a merge joins: which cluster it is as a whole, None if it is several or left out.
+        found, whole = np.arange(G), list[int | None](range(G))
+        sizes = self.sizes.astype(float)
+        first = list(range(G))  # the lowest leaf of every node
+        for (one, two), is_counted in zip(self.merges[:, :2].astype(int), counts, strict=True):
+            kept, merged = first[one], first[two]
+            first.append(kept)
+            sides = whole[kept], whole[merged]
+            small = sizes[kept] < least, sizes[merged] < least
+            if None not in sides and (any(small) or not is_counted):
+                found[found == sides[1]] = sides[0]
+                whole[kept] = sides[0]
+            else:
+                for side, is_small in zip(sides, small, strict=True):
+                    if side is not None and is_small:
+                        found[found == side] = -1
+                whole[kept] = None
+            sizes[kept] += sizes[merged]
+        labeled = found >= 0
+        numbers = np.unique(found[labeled], return_inverse=True)[1]
+        found[labeled] = numbers
+        of_cluster = np.bincount(numbers, self.sizes[labeled])
+        rank = np.empty(of_cluster.size + 1, np.int64)
+        rank[np.argsort(-of_cluster, kind="stable")], rank[-1] = np.arange(of_cluster.size), -1
+        return rank[found]
+
+    def branches(self, n_clusters: int | None = None) -> dict[int, tuple[int, int]]:
+        """Return the two sides of every split, from the top, of a cut into so many clusters; see `cut`.
+
+        Splits and sides are nodes, numbered as in ``merges``. By default of the number recommended, or of 2
+        where that is 1. What is split off with too few objects to count is passed over.
+        """
+        G, least = len(self.sizes), least_objects(self.sizes)
+        level = self._level(max(self.choice.n_clusters, 2) if n_clusters is None else n_clusters, least)
+        sides = self._sides.tolist()
+        sizes = node_sums(self._sides, self.sizes)
+
+        def shown(node: int) -> int:
+            while node >= 2 * G - level and (small := sizes[sides[node - G]] < least).any():
+                node = sides[node - G][int(small[0])]
+            return node
+
+        found, waiting = {}, [shown(2 * G - 2)]
+        for node in waiting:
+            if node >= 2 * G - level:
+                one, two = map(shown, sides[node - G])
+                found[node] = one, two
+                waiting += one, two
+        return dict(sorted(found.items(), reverse=True))
+
+    def _level(self, n_clusters: int, least: float) -> int:
+        """Return into how many nodes a cut goes, the fewest that make so many clusters of ``least`` objects.
+
+        If there are none, the number.
+        """
+        enough = np.flatnonzero(self._numbers(least) >= n_clusters)
+        return int(enough[0]) + 1 if enough.size else min(n_clusters, len(self.sizes))
+
+    def _numbers(self, least: float) -> np.ndarray:
+        """Return how many clusters of so many objects a cut has that goes into 1, 2, ... nodes, (G,).
+
+        A split adds one if both of its sides are large: a small side stays with the other.
+        """
+        is_large = node_sums(self._sides, self.sizes) >= least
+        return 1 + np.cumsum([0, *is_large[self._sides].all(axis=1)[::-1]])
+
+    @property
+    def _sides(self) -> np.ndarray:
+        """The two nodes that each merge joins, (G - 1, 2)."""
+        return self.merges[:, :2].astype(int)
+
+    def labels(
+        self,
+        n_clusters: int | None = None,
+        *,
+        min_size: int | None = None,
+        min_support: float | None = None,
+        client: object = None,
+    ) -> np.ndarray:
+        """Return the clusters (n_objects,) int32 of all objects in a cut, -1 for those without labels.
+
+        Numbered largest first. Objects, also those of clusters that do not count, are placed by naive Bayes
+        on their labels, as by `ConsensusTree`: by the table of the sample, which counts the table of all, and
+        once more by that; two passes in blocks, O(n_objects M K) time, of any engine. They are those of
+        ``ConsensusTree("auto")`` for its number; ``ConsensusTree(K)`` counts clusters of any size.
+        """
+        if self.placer is None:
+            raise InvalidInputError(
+                "the tree was kept without the labels of its objects; make it by consensus_tree(ensemble)."
+            )
+        return self.placer(self.cut(n_clusters, min_size=min_size, min_support=min_support), client)
+
+    def table(self) -> pa.Table:
+        """Return a row for each split, from the top.
+
+        ``split``, its number, and ``n_clusters`` that count after it, the same as before where it takes off
+        too few objects; ``height``, what joining the two sides costs; ``objects``, and ``larger`` and
+        ``smaller`` of the two sides, estimated by the sample if that has not all objects; ``support`` and
+        ``support_error``; and if features were given ``p_value``, of ``n_clusters`` or more.
+        """
+        import pyarrow as pa
+
+        sides = np.sort(node_sums(self._sides, self.sizes)[self._sides], axis=1)[::-1, ::-1]
+        scale = self.n_objects / max(int(self.sizes.sum()), 1)
+        larger, smaller = np.rint(sides * scale).astype(np.int64).T
+        n_clusters = self._numbers(least_objects(self.sizes))[1:]
+        p_values = {}
+        if self.p_values is not None:
+            of_number = np.append(np.nan, self.p_values[::-1])  # of 1, 2, ... clusters or more
+            p_values = {"p_value": pa.array(of_number[n_clusters - 1], from_pandas=True)}
+        return pa.table(
+            {
+                "split": np.arange(1, len(self.sizes)),
+                "n_clusters": n_clusters,
+                "height": self.merges[::-1, 2].copy(),
+                "objects": np.rint(sides.sum(axis=1) * scale).astype(np.int64),
+                "larger": larger.copy(),
+                "smaller": smaller.copy(),
+                "support": pa.array(self.support[::-1].copy(), from_pandas=True),
+                "support_error": pa.array(self.support_error[::-1].copy(), from_pandas=True),
+                **p_values,
+            }
+        )
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the sample has not all objects, so that sizes are estimates."""
+        return int(self.sizes.sum()) < self.n_objects
+
+    def __repr__(self) -> str:
+        of = f"{len(self.sizes)} leaves of {self.n_objects:,} objects, {self.tree}"
+        return f"ClusterTree({tree_in_words(self)}; {of})"
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "clusters recommended": self.choice.n_clusters,
+            "stands out": "yes" if self.choice.is_clear else "no",
+            "next best": self.choice.runner_up,
+            "tree": self.tree,
+            "leaves": len(self.sizes),
+            "objects": f"{self.n_objects:,}",
+            "of them sampled": f"{int(self.sizes.sum()):,}",
+        }
+        columns = self.table().to_pydict()
+        names = ("split", "n_clusters", "objects", "larger", "smaller", "support", "p_value")
+        shown = {name: [_in_words(value) for value in columns[name]] for name in names if name in columns}
+        told = "Splits, with estimates of sizes" if self.is_sampled else "Splits"
+        return facts_table(repr(self), facts) + (first_rows(told, shown) if shown["split"] else "")
+
+    def parts(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return facts and arrays to store, of which `of_parts` makes the tree again, without its placer."""
+        choice = self.choice
+        facts = {
+            "tree": self.tree,
+            "n_objects": self.n_objects,
+            "n_clusters": choice.n_clusters,
+            "runner_up": choice.runner_up,
+            "lifetime_of_one": choice.lifetime_of_one,
+            "n_sampled": choice.n_sampled,
+        }
+        arrays = {name: getattr(self, name) for name in _ARRAYS if getattr(self, name) is not None}
+        return facts, arrays | {f"choice.{name}": values for name, values in choice.table.items()}
+
+    @classmethod
+    def of_parts(cls, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> ClusterTree:
+        """Return the tree of `parts`; raises KeyError, TypeError or ValueError for others."""
+        table = {name: arrays[f"choice.{name}"] for name in _EVIDENCE}
+        found = {name: arrays[name] for name in _ARRAYS if name in arrays}
+        G = len(found["sizes"])
+        shapes = dict.fromkeys(_ARRAYS, (G - 1,)) | {"merges": (G - 1, 4), "sizes": (G,)}
+        are_sound = all(values.shape == shapes[name] for name, values in found.items())
+        are_sound &= len({values.shape for values in table.values()}) == 1
+        if not are_sound or facts["n_clusters"] not in table["n_clusters"]:
+            raise ValueError("arrays of other shapes")
+        one = float(facts["lifetime_of_one"])
+        choice = NClustersChoice(facts["n_clusters"], facts["runner_up"], table, one, facts["n_sampled"])
+        merges, sizes, support, error = (found[name] for name in _ARRAYS[:4])
+        told = choice, facts["n_objects"], found.get("p_values")
+        return cls(facts["tree"], merges, sizes, support, error, *told)
+
+
+_ARRAYS = ("merges", "sizes", "support", "support_error", "p_values")
+_EVIDENCE = ("n_clusters", "distinctness", "lifetime", "agreement", "quality")
+
+
+def _in_words(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.2f}" if isinstance(value, float) else f"{value:,}"
+
+
+# Which labels to trust
+
+
+class Trust(NamedTuple):
+    """How far the labels of a consensus can be trusted; see `bigcons.metrics.trust`."""
+
+    confidence: np.ndarray
+    """(n_objects,) float32: the probability that the object's label is right; 0 without a label.
+
+    Times the support of the object's cluster, where that is known.
+    """
+    second_labels: np.ndarray
+    """(n_objects,) int32: the most probable other cluster; -1 if there is none."""
+    second_confidence: np.ndarray
+    """(n_objects,) float32: the same of it, which exceeds the confidence where the label is doubtful."""
+    clusters: pa.Table
+    """One row per cluster."""
+    partitions: pa.Table
+    """One row per partition."""
+    temperature: float
+    """From 0 to 1: which share of the evidence in the labels of an object counts."""
+
+    def __repr__(self) -> str:
+        n_labeled = sum(self.clusters["size"].to_pylist())  # some with a confidence of 0
+        total = self.confidence.sum(dtype=np.float64)
+        mean = f"mean confidence {total / n_labeled:.2f}" if n_labeled else "none labeled"
+        rows = f"{self.clusters.num_rows} clusters, {self.partitions.num_rows} partitions"
+        merged = "".join(f", {k} could be merged with {other} at no cost" for k, other in self._mergers[:3])
+        more = ", ..." if len(self._mergers) > 3 else ""
+        temperature = f"temperature {self.temperature:.2f}"
+        return f"Trust({self.confidence.size:,} objects, {mean}, {rows}, {temperature}{merged}{more})"
+
+    def _repr_html_(self) -> str:
+        clusters = {row["cluster"]: row["size"] for row in self.clusters.to_pylist()}
+        sizes = [clusters.get(k, 0) for k in range(max(clusters, default=-1) + 1)]
+        return f"<p>{html.escape(repr(self))}</p>" + cluster_rows(sizes, self.clusters)
+
+    @property
+    def _mergers(self) -> list[tuple[int, int]]:
+        return [*mergers(self.clusters).items()]
+
+
+def mergers(clusters: pa.Table) -> dict[int, int]:
+    """Return which clusters could be merged at no cost with which other one, that is at least as large.
+
+    By a table of clusters: those whose division from the nearest has less than half the support of one that
+    everyone finds; none where the table does not have that.
+    """
+    if "division" not in clusters.column_names:
+        return {}
+    rows = {row["cluster"]: row for row in clusters.to_pylist()}
+    return {
+        k: row["nearest"]
+        for k, row in rows.items()
+        if row["division"] is not None
+        and row["division"] < HALF_WAY
+        and row["size"] <= rows[row["nearest"]]["size"]
+    }
+
+
+def cluster_rows(sizes: Sequence[int], clusters: Any = None) -> str:
+    """Return clusters with objects as such a table: sizes (K,) and what a table of `Trust` knows."""
+    shown = [k for k, size in enumerate(sizes) if size]
+    columns: dict[str, list[Any]] = {
+        "cluster": [str(k) for k in shown],
+        "objects": [f"{sizes[k]:,}" for k in shown],
+        "share": [f"{sizes[k] / max(sum(sizes), 1):.1%}" for k in shown],
+    }
+    if clusters is not None:
+        rows = {row["cluster"]: row for row in clusters.to_pylist()}
+        for name, words in (("confidence", "mean confidence"), ("support", "support")):
+            if clusters[name].null_count < len(rows):
+                values = [rows.get(k, {}).get(name) for k in shown]
+                columns[words] = ["" if value is None else f"{value:.3f}" for value in values]
+        if merged := mergers(clusters):
+            columns["could be merged at no cost with"] = [str(merged.get(k, "")) for k in shown]
+    return first_rows("Clusters", columns)
+
+
+def arrow_table(types: Mapping[str, tuple[str, str]], columns: Mapping[str, Any]) -> pa.Table:
+    """Return a table of these types, `CLUSTER_COLUMNS` or `PARTITION_COLUMNS`; NaN and None become null.
+
+    Raises ValueError or TypeError for other columns, and for values of other types. Nothing is taken by
+    ``pa.array``, which imports pandas: that takes half a second.
+    """
+    import pyarrow as pa
+
+    if set(columns) != set(types):
+        raise ValueError(f"the columns {sorted(columns)}")
+    arrays = []
+    for name, (kind, _) in types.items():
+        if kind == "string":
+            texts = pa.lib.StringBuilder()
+            texts.append_values(list(columns[name]))
+            arrays.append(texts.finish())
+        else:
+            values = np.array(columns[name], kind)
+            known = pa.py_buffer(np.packbits(~np.isnan(values), bitorder="little"))
+            of_kind = getattr(pa, kind)()
+            arrays.append(pa.Array.from_buffers(of_kind, values.size, [known, pa.py_buffer(values)]))
+    return pa.Table.from_arrays(arrays, names=list(types))

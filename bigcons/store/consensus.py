@@ -1,0 +1,801 @@
+"""Consensus: a stored result, with labels, memberships, history, parameters and provenance.
+
+A Zarr group of arrays with the same row chunks: labels, memberships if the method has them, and if known how
+far the labels can be trusted. Every byte is covered by two checksums: the crc32c of its chunk, and that of
+its rows in the manifest, which is committed last.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from bigcons.disk.arrays import open_array
+from bigcons.disk.commit import new_store
+from bigcons.disk.interface import Place, StorePath
+from bigcons.disk.places import place_of
+from bigcons.disk.schema import (
+    CLUSTER_COLUMNS,
+    GROUPS,
+    PARTITION_COLUMNS,
+    TRUST,
+    Group,
+    arrays_of,
+    checksum_of,
+)
+from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.io.ids import Ids
+from bigcons.memory import BLOCK_ROWS, Block, format_size, row_blocks
+from bigcons.store.clusters import TRUST_ROW, ClusterTree, Trust, arrow_table, cluster_rows
+from bigcons.store.display import facts_table, import_pandas
+from bigcons.store.export import export_to
+from bigcons.store.ids import StoredIds, data_frame, id_array, ids_first, ids_of, write_ids
+from bigcons.store.lazy import dask_rows
+from bigcons.store.store import (
+    Column,
+    Objects,
+    Store,
+    commit,
+    consistent,
+    create_arrays,
+    packed_parts,
+    reopened,
+    write_file,
+)
+from bigcons.validation import check_int, check_number, check_rows
+
+KIND = "consensus"
+PLACING, TREE = "placing.npz", "tree.npz"
+"""The files of what places new objects, and of the tree of clusters."""
+OF_ROWS, OF_TRUST = GROUPS[KIND]
+
+_RESTORE = "compute it again or restore the store from a copy."
+
+
+class Consensus(Objects):
+    """A stored consensus; arrays are read on demand.
+
+    Attributes: ``path``, ``n_objects``, ``n_clusters`` (including empty ones), ``has_memberships`` (methods
+    without soft output store labels only), ``has_trust`` (whether it says which labels to trust), ``id_name``
+    (of the column that identifies the objects, None without one), ``id_column`` (what reads it),
+    ``chunk_rows``, ``history`` (lists by name, one value per step), ``parameters`` (of the method),
+    ``results`` (objective, gap, passes, ...) and ``provenance`` (its input and how it was computed).
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, _ = bc.datasets.planted_ensemble(500, 20, random_state=0)
+    >>> model = bc.MCLA(6, random_state=0).fit(ensemble, out="consensus.zarr")
+    >>> consensus = bc.Consensus.open("consensus.zarr")
+    >>> consensus.n_objects, consensus.n_clusters
+    (500, 6)
+    >>> consensus.read_memberships(0, 2).shape
+    (2, 6)
+    >>> consensus.export("consensus.csv")
+    """
+
+    def __init__(self, store: Store) -> None:
+        body = store.body
+        self.path: str = str(store.place)
+        self.n_objects: int = body["n_objects"]
+        self.n_clusters: int = body["n_clusters"]
+        self.has_memberships: bool = body["has_memberships"]
+        self.chunk_rows: int = body["chunk_rows"]
+        self.history: dict[str, list[Any]] = body["history"]
+        self.parameters: dict[str, Any] = body["parameters"]
+        self.results: dict[str, Any] = body["results"]
+        self.provenance: dict[str, Any] = body["provenance"]
+        self.has_trust: bool = body["trust"] is not None
+        self._trust: dict[str, Any] | None = body["trust"]
+        self.has_placing: bool = body["placing_checksum"] is not None
+        self._has_tree: bool = body["tree_checksum"] is not None
+        self._store = store
+        self.id_column: StoredIds | None = store.ids
+
+    @classmethod
+    def open(cls, path: StorePath) -> Consensus:
+        """Open the consensus at ``path`` for reading.
+
+        Raises StoreNotFoundError if it does not exist, CorruptStoreError if its arrays do not match the
+        manifest.
+        """
+        store = Store(place_of(path), KIND, _RESTORE)
+        if (trust := store.body["trust"]) is not None:
+            with consistent(store.place, _RESTORE):
+                check_number("temperature", trust["temperature"], at_least=0, at_most=1)
+                rows = arrow_table(CLUSTER_COLUMNS, trust["clusters"]).to_pylist()
+                numbers = {row["cluster"] for row in rows}
+                are_known = all(0 <= number < store.body["n_clusters"] for number in numbers)
+                are_known &= all(
+                    row["nearest"] in numbers or (row["nearest"] == -1 and row["division"] is None)
+                    for row in rows
+                )
+                if not are_known or len(numbers) < len(rows):
+                    raise ValueError("the numbers of clusters")
+                arrow_table(PARTITION_COLUMNS, trust["partitions"])
+        return cls(store)
+
+    @classmethod
+    def write(
+        cls,
+        path: StorePath,
+        labels: np.ndarray,
+        memberships: np.ndarray | None,
+        *,
+        trust: Trust | None = None,
+        tree: ClusterTree | None = None,
+        history: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        results: Mapping[str, Any] | None = None,
+        provenance: Mapping[str, Any] | None = None,
+        ids: Any = None,
+        chunk_rows: int = BLOCK_ROWS,
+        overwrite: bool = False,
+    ) -> Consensus:
+        """Store ``labels`` ``(n_objects,)`` and ``memberships`` ``(n_objects, n_clusters)`` at ``path``.
+
+        Without memberships, only labels are stored. Memberships may be any array-like that can be sliced; it
+        is read block by block. ``trust`` is what `bigcons.metrics.trust` returns for them. ``ids`` identify
+        the objects: an array, a column of a data frame, or an ensemble of the same objects that has some.
+        """
+        labels = np.asarray(labels)
+        if memberships is not None and not hasattr(memberships, "shape"):
+            memberships = np.asarray(memberships)
+        shape = None if memberships is None else memberships.shape
+        if labels.ndim != 1 or (shape is not None and (len(shape) != 2 or labels.shape != shape[:1])):
+            raise InvalidInputError(
+                f"labels has shape {labels.shape} and memberships {shape}; "
+                "pass (n_objects,) and (n_objects, n_clusters)."
+            )
+        n_clusters = int(labels.max(initial=0)) + 1 if shape is None else shape[1]
+        with cls.create(
+            path,
+            n_objects=len(labels),
+            n_clusters=n_clusters,
+            chunk_rows=chunk_rows,
+            overwrite=overwrite,
+            memberships=memberships is not None,
+            ids=ids_of(ids),
+        ) as writer:
+            writer.describe(history=history, parameters=parameters, results=results, provenance=provenance)
+            if trust is not None:
+                writer.write_trust(trust)
+            if tree is not None:
+                writer.write_tree(tree)
+            for block in row_blocks(len(labels), chunk_rows):
+                rows = slice(block.start, block.stop)
+                writer.write(block.start, labels[rows], None if memberships is None else memberships[rows])
+        return cls.open(path)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        path: StorePath,
+        model: Any,
+        *,
+        provenance: Mapping[str, Any] | None = None,
+        ids: Any = None,
+        overwrite: bool = False,
+    ) -> Consensus:
+        """Store the result of a fitted consensus clusterer, with its parameters and history.
+
+        ``ids`` identify the objects, as for `write`; by default they are those of the ensemble.
+        """
+        if not hasattr(model, "labels_"):
+            raise InvalidInputError(f"{type(model).__name__} is not fitted; call fit before storing it.")
+        return cls.write(
+            path,
+            model.labels_,
+            getattr(model, "memberships_", None),
+            trust=getattr(model, "trust_", None),
+            tree=getattr(model, "tree_", None),
+            history=getattr(model, "history_", None),
+            parameters={"method": type(model).__name__, **model.get_params(deep=False)},
+            results=fit_results(model),
+            provenance=provenance,
+            ids=getattr(model, "_ids", None) if ids is None else ids,
+            overwrite=overwrite,
+        )
+
+    @classmethod
+    @contextmanager
+    def create(
+        cls,
+        path: StorePath,
+        *,
+        n_objects: int,
+        n_clusters: int,
+        chunk_rows: int = BLOCK_ROWS,
+        overwrite: bool = False,
+        memberships: bool = True,
+        ids: Ids | None = None,
+    ) -> Iterator[ConsensusWriter]:
+        """Yield a writer of blocks of rows; the store appears at ``path`` when the ``with`` block succeeds.
+
+        Without ``memberships``, only labels are stored; ``ids`` of the objects are stored at once. If the
+        block fails or rows are missing, no partial output remains, and an existing store at ``path`` is kept.
+        """
+        if n_objects < 1 or n_clusters < 1:
+            raise InvalidInputError(
+                f"n_objects={n_objects} and n_clusters={n_clusters} make an empty consensus; use at least 1."
+            )
+        with new_store(path, overwrite, KIND) as folder:
+            writer = ConsensusWriter(ConsensusRows(folder, n_objects, n_clusters, chunk_rows, memberships))
+            entry = None if ids is None else write_ids(folder, "", ids, n_objects, writer.rows.chunk_rows)
+            yield writer
+            commit(folder, KIND, {**writer.body(), "ids": entry}, writer.rows.arrays)
+
+    @property
+    def labels(self) -> np.ndarray:
+        """All labels, ``(n_objects,)`` int32, -1 for objects that no partition labels; reads the array."""
+        return self.read_labels(0, self.n_objects)
+
+    @property
+    def memberships(self) -> np.ndarray:
+        """All memberships, ``(n_objects, n_clusters)`` float32, rows sum to 1; reads the array."""
+        return self.read_memberships(0, self.n_objects)
+
+    def cluster_sizes(self) -> np.ndarray:
+        """Return the number of objects of each cluster, ``(n_clusters,)`` int64; reads the labels.
+
+        Of results of `fit` these fall, since clusters are numbered by size.
+        """
+        sizes = np.zeros(self.n_clusters, np.int64)
+        for block in self.blocks():
+            labels = self.read_labels(block.start, block.stop)
+            sizes += np.bincount(labels[labels >= 0], minlength=self.n_clusters)
+        return sizes
+
+    @property
+    def ids(self) -> np.ndarray | None:
+        """What identifies the objects, ``(n_objects,)`` numbers or text; None if unknown. Reads the array."""
+        return None if self.id_column is None else id_array(self.id_column)
+
+    def to_arrow(
+        self,
+        *,
+        memberships: bool | int = False,
+        confidence: bool | None = None,
+        min_confidence: float | None = None,
+    ) -> Any:
+        """Return a pyarrow table with a row for each object: its id, if it has one, and its ``label``.
+
+        Columns and parameters are those of `export`, except that ``confidence`` is there by default where
+        `trust` is stored.
+        """
+        import pyarrow as pa
+
+        confidence = self.has_trust if confidence is None else confidence
+        asked = (memberships, confidence, min_confidence)
+        return pa.concat_tables(pa.table(self._exported(block, *asked)) for block in self.blocks())
+
+    def to_pandas(
+        self,
+        *,
+        memberships: bool | int = False,
+        confidence: bool | None = None,
+        min_confidence: float | None = None,
+    ) -> Any:
+        """Return a pandas dataframe, see `to_arrow`; ids that were an index are its index again."""
+        import_pandas()
+        found = self.to_arrow(memberships=memberships, confidence=confidence, min_confidence=min_confidence)
+        return data_frame(found, self.id_column)
+
+    @property
+    def trust(self) -> Trust:
+        """Which labels to trust, see `bigcons.metrics.trust`; reads its arrays.
+
+        Raises InvalidInputError if the store has none.
+        """
+        found = self._stored_trust()
+        confidence, second, second_confidence = (self.read_array(name, 0, self.n_objects) for name in TRUST)
+        return Trust(confidence, second, second_confidence, *self.trust_tables, found["temperature"])
+
+    @property
+    def trust_tables(self) -> tuple[Any, Any]:
+        """The tables of clusters and of partitions of `trust`; no array is read."""
+        found = self._stored_trust()
+        clusters = arrow_table(CLUSTER_COLUMNS, found["clusters"])
+        return clusters, arrow_table(PARTITION_COLUMNS, found["partitions"])
+
+    def _stored_trust(self) -> dict[str, Any]:
+        if self._trust is None:
+            raise InvalidInputError(
+                f"{self.path} does not say which labels to trust; "
+                "compute it with bigcons.metrics.trust, or write a report with its ensemble."
+            )
+        return self._trust
+
+    @property
+    def label_rows(self) -> Column:
+        """The labels, read when sliced, for criteria that need one block at a time."""
+        return self._store.column("labels")
+
+    @property
+    def membership_rows(self) -> Column:
+        """The memberships, read when sliced."""
+        self.read_memberships(0, 0)  # raises if there are none
+        return self._store.column("memberships")
+
+    def read_labels(self, start: int, stop: int) -> np.ndarray:
+        """Return the labels of a range of rows, ``(rows,)`` int32."""
+        return self.read_array("labels", start, stop)
+
+    def read_memberships(self, start: int, stop: int) -> np.ndarray:
+        """Return the memberships of a range of rows, ``(rows, n_clusters)`` float32.
+
+        Raises InvalidInputError if the consensus has labels only.
+        """
+        if not self.has_memberships:
+            raise InvalidInputError(
+                f"{self.path} has labels only, because its method has no memberships; "
+                "read its labels, or use a method with soft output."
+            )
+        return self.read_array("memberships", start, stop)
+
+    def read_trust(self, start: int, stop: int) -> np.ndarray:
+        """Return the `trust` of a range of rows: ``(rows,)`` with the fields of its first three arrays."""
+        self._stored_trust()  # raises if there is none
+        rows = np.empty(stop - start, TRUST_ROW)
+        for name in TRUST:
+            rows[name] = self.read_array(name, start, stop)
+        return rows
+
+    def export(
+        self,
+        path: StorePath | IO[bytes],
+        *,
+        memberships: bool | int = False,
+        confidence: bool = False,
+        min_confidence: float | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        """Write the labels to a .parquet, .csv or .npy file on a disk, in the order of the objects.
+
+        If the objects have ids, they are the first column, with the name and type that they came with, so
+        that the file can be joined with other tables; a name that is taken becomes ``id``. The column
+        ``label`` is int32, -1 for objects no partition labeled; ``memberships`` adds float32 columns
+        ``cluster_0``, ``cluster_1``, ..., and ``memberships=n`` the n largest of each object, falling:
+        ``top_1`` (a cluster, int32), ``top_1_membership``, ``top_2``, .... ``confidence`` adds
+        ``confidence``, ``second_labels`` and ``second_confidence``, see `trust`; below ``min_confidence``, a
+        label is -1. Text may be compressed, ``.csv.gz``. An .npy file has no ids: it holds the array of
+        labels ``(n_objects,)``, or with further columns an array of records with these fields. An open binary
+        file gets comma-separated values. A few blocks are in memory at a time, and no partial file is left
+        behind. A file of labels can be imported as one partition.
+
+        Raises InvalidInputError for another suffix and for memberships that do not exist, StoreExistsError if
+        ``path`` exists; with ``overwrite`` a file there is replaced.
+        """
+        with_ids = not (isinstance(path, (str, os.PathLike)) and os.fspath(path).lower().endswith(".npy"))
+        asked = (memberships, confidence, min_confidence, with_ids)
+        none = self._exported(Block(0, 0, 0), *asked)
+        types = {name: of.dtype if isinstance(of, np.ndarray) else of.type for name, of in none.items()}
+        with export_to(path, self.n_objects, types, overwrite=overwrite) as write:
+            for block in self.blocks():
+                write([*self._exported(block, *asked).values()])
+
+    def _exported(
+        self,
+        block: Block,
+        memberships: bool | int,
+        confidence: bool,
+        min_confidence: float | None,
+        with_ids: bool = True,
+    ) -> dict[str, Any]:
+        """Return the columns of an export by name; raises InvalidInputError for what is not there."""
+        rows = (block.start, block.stop)
+        columns: dict[str, Any] = {"label": self.read_labels(*rows)}
+        if confidence or min_confidence is not None:
+            trust = self.read_trust(*rows)
+            least = check_number("min_confidence", min_confidence or 0, at_least=0, at_most=1)
+            columns["label"] = np.where(trust["confidence"] < least, np.int32(-1), columns["label"])
+            columns |= {name: np.ascontiguousarray(trust[name]) for name in TRUST if confidence}
+        if memberships:
+            soft = self.read_memberships(*rows)
+            if memberships is True:
+                columns |= {f"cluster_{k}": np.ascontiguousarray(column) for k, column in enumerate(soft.T)}
+            else:
+                most = check_int("memberships", memberships, at_most=self.n_clusters)
+                order = np.argsort(-soft, axis=1, kind="stable")[:, :most].astype(np.int32)
+                for rank, largest in enumerate(np.ascontiguousarray(order.T), 1):
+                    columns[f"top_{rank}"] = largest
+                    columns[f"top_{rank}_membership"] = soft[np.arange(len(soft)), largest]
+        if self.id_column is None or not with_ids:
+            return columns
+        return ids_first(columns, self.id_column, self.id_column.read(*rows))
+
+    def read_placing(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return what places new objects in the clusters: facts and arrays of the method.
+
+        Raises InvalidInputError if the store has none, CorruptStoreError if it is damaged.
+        """
+        if not self.has_placing:
+            method = self.parameters.get("method", "its method")
+            raise InvalidInputError(
+                f"{self.path} does not have what places new objects, because {method} did not store it; "
+                "solve by another method, such as ConsensusTree (-m tree), or call predict_features of the "
+                "fitted model."
+            )
+        return self._store.read_parts(PLACING, lambda facts, arrays: (facts, arrays))
+
+    @property
+    def tree(self) -> ClusterTree | None:
+        """The tree in which the number of clusters was chosen, as `bigcons.consensus_tree` returns it.
+
+        None where it was not chosen; without what places objects. Reads a file, and raises CorruptStoreError
+        if that is damaged.
+        """
+        return self._store.read_parts(TREE, ClusterTree.of_parts) if self._has_tree else None
+
+    def dask_labels(self) -> Any:
+        """Return the labels as a dask array ``(n_objects,)`` int32, one chunk per block."""
+        return dask_rows(self.read_labels, self.blocks(), (), np.dtype(np.int32))
+
+    def dask_memberships(self) -> Any:
+        """Return the memberships as a dask array ``(n_objects, n_clusters)`` float32, one chunk per block."""
+        return dask_rows(self.read_memberships, self.blocks(), (self.n_clusters,), np.dtype(np.float32))
+
+    def blocks(self, rows: int | None = None) -> list[Block]:
+        """Return blocks of ``rows`` objects, by default one chunk each."""
+        return row_blocks(self.n_objects, rows or self.chunk_rows)
+
+    def info(self) -> dict[str, Any]:
+        """Return what the manifest says about the consensus, as JSON values."""
+        return {
+            "kind": KIND,
+            "path": self.path,
+            "n_objects": self.n_objects,
+            "n_clusters": self.n_clusters,
+            "has_memberships": self.has_memberships,
+            "has_trust": self.has_trust,
+            "id": self.id_name,
+            "chunk_rows": self.chunk_rows,
+            "n_bytes": place_of(self.path).n_bytes(),
+            "results": self.results,
+            "parameters": self.parameters,
+            "provenance": self.provenance,
+        }
+
+    def verify(self) -> dict[str, Any]:
+        """Read every row and check its checksum and its values.
+
+        Returns ``{"kind", "path", "n_objects", "n_blocks", "n_unlabeled"}``; raises CorruptStoreError at
+        the first block that differs from what was written, or whose memberships are not on the simplex.
+        """
+        n_unlabeled = 0
+        for piece, values in self._store.proven():
+            if piece.arrays[0] != "labels":
+                continue
+            labels, *memberships = values
+            start, labeled = piece.part[0].start, labels >= 0
+            if (labels >= self.n_clusters).any():
+                raise self._broken(start, len(labels), f"have labels above {self.n_clusters - 1}")
+            if not all(_on_simplex(rows[labeled]) for rows in memberships):
+                raise self._broken(start, len(labels), "have memberships off the simplex")
+            n_unlabeled += int(np.count_nonzero(~labeled))
+        self._store.check_rest()
+        if self.has_placing:
+            self.read_placing()
+        _ = self.tree
+        return {
+            "kind": KIND,
+            "path": self.path,
+            "n_objects": self.n_objects,
+            "n_blocks": len(self.blocks()),
+            "n_unlabeled": n_unlabeled,
+        }
+
+    def read_array(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Return a range of rows of one of the arrays."""
+        check_rows(start, stop, self.n_objects)
+        return self._store.read(name, start, stop)
+
+    def _broken(self, start: int, n_rows: int, what: str) -> CorruptStoreError:
+        return self._store.broken("labels", start, start + n_rows, what)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reopened, (Consensus, self.path)
+
+    def __repr__(self) -> str:
+        method = self.parameters.get("method", "consensus")
+        return f"<Consensus by {method}: {self.n_objects:,} objects, {self.n_clusters} clusters, {self.path}>"
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "objects": f"{self.n_objects:,}",
+            "clusters": stored_clusters_in_words(self),
+            "size": format_size(self.info()["n_bytes"]),
+            **{name.replace("_", " "): value for name, value in self.results.items() if name not in OF_SIZES},
+            **{name: value for name, value in self.parameters.items() if name != "n_clusters"},
+        }
+        shown = facts_table(f"Consensus {self.path}", facts)
+        clusters = self.trust_tables[0] if self.has_trust else None
+        if clusters is not None:
+            sizes = np.zeros(self.n_clusters, np.int64)
+            sizes[clusters["cluster"].to_numpy()] = clusters["size"].to_numpy()
+        elif self.n_objects <= 1 << 24:  # labels that a notebook reads to show sizes, at most
+            sizes = self.cluster_sizes()
+        else:
+            return shown
+        return shown + cluster_rows(sizes.tolist(), clusters)
+
+
+def _on_simplex(memberships: np.ndarray) -> bool:
+    if not len(memberships):
+        return True
+    sums = memberships.sum(axis=1, dtype=np.float64)
+    return bool((memberships >= 0).all() and np.abs(sums - 1).max() < 1e-3)
+
+
+# Writing
+
+
+class Written(NamedTuple):
+    """The checksums of rows that were written, for the manifest."""
+
+    name: str
+    """The first of the arrays that the checksums cover."""
+    first_chunk: int
+    checksums: list[int]
+
+
+class ConsensusRows:
+    """The arrays of a consensus being written, by any thread and by workers that can reach them.
+
+    Blocks in different chunks may be written concurrently, and a block may be written twice.
+    """
+
+    def __init__(
+        self, folder: Place, n_objects: int, n_clusters: int, chunk_rows: int, memberships: bool
+    ) -> None:
+        self.n_objects = n_objects
+        self.n_clusters = n_clusters
+        self.has_memberships = memberships
+        self.chunk_rows: int = min(chunk_rows, n_objects)
+        self.folder = folder
+        self.arrays: dict[str, Any] = {}
+        self._create(OF_ROWS)
+
+    def _create(self, group: Group) -> None:
+        body = {
+            "n_objects": self.n_objects,
+            "n_clusters": self.n_clusters,
+            "chunk_rows": self.chunk_rows,
+            "has_memberships": self.has_memberships,
+            "trust": True,
+        }
+        self.arrays |= create_arrays(self.folder, arrays_of(KIND, group, body))
+
+    def add_trust(self) -> None:
+        """Create the arrays that `write_trust` fills."""
+        self._create(OF_TRUST)
+
+    def read(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Return rows of an array that have been written."""
+        return np.asarray(self.arrays[name][start:stop])
+
+    @property
+    def label_rows(self) -> Column:
+        """The labels, read when sliced, once all have been written."""
+        return Column(self, "labels", (self.n_objects,), np.dtype(np.int32))
+
+    def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> Written:
+        """Write rows like `ConsensusWriter.write`; pass the result to `ConsensusWriter.note`."""
+        self._check(start, labels, memberships)
+        return self._write(start, {"labels": labels, "memberships": memberships})
+
+    def write_trust(self, start: int, rows: np.ndarray) -> Written:
+        """Write ``rows`` (rows,) `TRUST_ROW` of whole chunks; pass the result to `ConsensusWriter.note`."""
+        return self._write(start, {name: rows[name] for name in TRUST})
+
+    def _write(self, start: int, columns: Mapping[str, np.ndarray | None]) -> Written:
+        values = {
+            name: np.ascontiguousarray(column, self.arrays[name].dtype)
+            for name, column in columns.items()
+            if column is not None
+        }
+        n_rows = len(next(iter(values.values())))
+        for name, column in values.items():
+            self.arrays[name][start : start + n_rows] = column
+        checksums = [
+            checksum_of(*(column[part.start : part.stop] for column in values.values()))
+            for part in row_blocks(n_rows, self.chunk_rows)
+        ]
+        return Written(next(iter(values)), start // self.chunk_rows, checksums)
+
+    def _check(self, start: int, labels: np.ndarray, memberships: np.ndarray | None) -> None:
+        stop = start + len(labels)
+        aligned = start % self.chunk_rows == 0 and (stop % self.chunk_rows == 0 or stop == self.n_objects)
+        if not aligned or not 0 <= start < stop <= self.n_objects:
+            raise InvalidInputError(
+                f"rows {start} to {stop} are not whole chunks of {self.chunk_rows} among {self.n_objects}; "
+                "write blocks that start and end at chunk boundaries."
+            )
+        expected = (len(labels), self.n_clusters) if self.has_memberships else None
+        found = None if memberships is None else memberships.shape
+        if found != expected:
+            raise InvalidInputError(f"memberships has shape {found}; pass {expected}.")
+        if labels.dtype.kind not in "iu" or labels.min() < -1 or labels.max() >= self.n_clusters:
+            raise InvalidInputError(
+                f"labels has type {labels.dtype} and range {labels.min()} to {labels.max()}; pass integers "
+                f"from 0 to {self.n_clusters - 1}, -1 where missing."
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "arrays": list(self.arrays)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.arrays = {name: open_array(self.folder / name, read_only=False) for name in state["arrays"]}
+
+
+class ConsensusWriter:
+    """Writes a consensus block by block, in any order; made by `Consensus.create`."""
+
+    def __init__(self, rows: ConsensusRows) -> None:
+        self.rows = rows
+        n_chunks = math.ceil(rows.n_objects / rows.chunk_rows)
+        self._checksums: dict[str, list[int | None]] = {
+            group.arrays[0]: [None] * n_chunks for group in (OF_ROWS, OF_TRUST)
+        }
+        self._trust: dict[str, Any] | None = None
+        self._description: dict[str, Any] = {}
+
+    def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> None:
+        """Write rows from ``start``: ``labels`` ``(rows,)`` and ``memberships`` ``(rows, n_clusters)``.
+
+        The rows must be whole chunks: start at a multiple of ``chunk_rows``, end at one or at the last row.
+        Omit memberships if the consensus has none.
+        """
+        self.note(self.rows.write(start, labels, memberships))
+
+    def note(self, written: Written) -> None:
+        """Record rows that ``rows`` wrote, in this process or another."""
+        last = written.first_chunk + len(written.checksums)
+        self._checksums[written.name][written.first_chunk : last] = written.checksums
+
+    def write_trust(self, trust: Trust) -> None:
+        """Write which labels to trust, of all rows."""
+        self.rows.add_trust()
+        for block in row_blocks(self.rows.n_objects, self.rows.chunk_rows):
+            rows = np.empty(block.n_rows, TRUST_ROW)
+            for name in TRUST:
+                rows[name] = getattr(trust, name)[block.start : block.stop]
+            self.note(self.rows.write_trust(block.start, rows))
+        self.describe_trust(trust.clusters, trust.partitions, trust.temperature)
+
+    def describe_trust(self, clusters: Any, partitions: Any, temperature: float) -> None:
+        """Set the tables that go with the rows."""
+        self._trust = {
+            "temperature": temperature,
+            "checksums": self._checksums[OF_TRUST.arrays[0]],
+            "clusters": clusters.to_pydict(),
+            "partitions": partitions.to_pydict(),
+        }
+
+    def write_placing(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Write what places new objects; see `Consensus.read_placing`."""
+        self._write_parts(PLACING, "placing_checksum", facts, arrays)
+
+    def write_tree(self, tree: ClusterTree) -> None:
+        """Write the tree in which the number of clusters was chosen."""
+        self._write_parts(TREE, "tree_checksum", *tree.parts())
+
+    def _write_parts(self, name: str, entry: str, facts: Any, arrays: dict[str, np.ndarray]) -> None:
+        self._description[entry] = write_file(self.rows.folder / name, packed_parts(facts, arrays))
+
+    def describe(
+        self,
+        *,
+        history: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        results: Mapping[str, Any] | None = None,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Set the manifest's description of the solve; values that JSON cannot represent become text."""
+        if history is not None:
+            self._description["history"] = _as_json({name: list(values) for name, values in history.items()})
+        parts = {"parameters": parameters, "results": results, "provenance": provenance}
+        self._description |= {name: _as_json(value) for name, value in parts.items() if value is not None}
+
+    def body(self) -> dict[str, Any]:
+        """Return the manifest's body; raises InvalidInputError if rows are missing."""
+        checksums = self._checksums["labels"]
+        of_trust = [] if self._trust is None else self._trust["checksums"]
+        if n_missing := max(checksums.count(None), of_trust.count(None)):
+            raise InvalidInputError(
+                f"{n_missing} of {len(checksums)} blocks were not written; write every row."
+            )
+        return {
+            "n_objects": self.rows.n_objects,
+            "n_clusters": self.rows.n_clusters,
+            "has_memberships": self.rows.has_memberships,
+            "chunk_rows": self.rows.chunk_rows,
+            "checksums": checksums,
+            "trust": self._trust,
+            "ids": None,
+            "placing_checksum": None,
+            "tree_checksum": None,
+            "history": {},
+            "parameters": {},
+            "results": {},
+            "provenance": {},
+            **self._description,
+        }
+
+
+def fit_results(model: Any) -> dict[str, Any]:
+    """Return the results of a fitted clusterer that fit in a line, by name: objective, gap, passes, ..."""
+    names = (
+        "coassociation",
+        "objective",
+        "start_objectives",
+        "gap",
+        *OF_SIZES,
+        STRUCTURE,
+        "n_told_apart",
+        "n_passes",
+        "n_steps",
+        "converged",
+    )
+    found = {name: getattr(model, f"{name}_", None) for name in names}
+    kept = {STRUCTURE} if hasattr(model, f"{STRUCTURE}_") else set()  # None where it is not known
+    return {name: value for name, value in found.items() if value is not None or name in kept}
+
+
+def cautions(results: Mapping[str, Any], n_clusters: int) -> Iterator[str]:
+    """Yield what to mind of the stored results of a fit for so many clusters, one sentence each."""
+    if results.get("converged") is False:
+        yield "The solve stopped before its tolerance: raise max_iter, and solve again."
+    if n_clusters > 1 and results.get(STRUCTURE, True) is None:
+        yield (
+            "Whether the labels have cluster structure is not known: the sample has too few labels for each "
+            "of so many base clusters, and confidence does not count whether clusters are real."
+        )
+    if results.get(STRUCTURE) is False:
+        yield (
+            "The labels may have no cluster structure: halves of the partitions find no number of clusters "
+            "again more reliably than in data without clusters."
+        )
+    if (told := results.get("n_told_apart", n_clusters)) < n_clusters:
+        yield f"The tree tells {told:,} clusters apart, fewer than the {n_clusters:,} asked for."
+
+
+OF_SIZES, STRUCTURE = ("n_clusters", "n_tiny_clusters"), "has_structure"
+
+
+def clusters_in_words(n_clusters: int, n_tiny_clusters: int | None, most: int) -> str:
+    """Return how many clusters were found, at ``most``, and how many are tiny, as one line."""
+    words = f"{n_clusters:,}" if n_clusters == most else f"{n_clusters:,} non-empty of {most:,}"
+    if n_tiny_clusters:
+        words += f", {n_tiny_clusters:,} of them tiny (less than a tenth of the mean size)"
+    return words
+
+
+def stored_clusters_in_words(solved: Consensus) -> str:
+    """Return `clusters_in_words` of a consensus, as far as it has stored the counts."""
+    stored = (solved.results.get(name) for name in OF_SIZES)
+    n_found, n_tiny = (value if isinstance(value, int) else None for value in stored)
+    return clusters_in_words(solved.n_clusters if n_found is None else n_found, n_tiny, solved.n_clusters)
+
+
+def _as_json(value: Any) -> Any:
+    """Return ``value`` as JSON values: NaN and infinity become None, other objects their repr."""
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_json(item) for item in value]
+    if isinstance(value, np.generic):
+        return _as_json(value.item())
+    if isinstance(value, np.ndarray):
+        return f"array {value.shape} {value.dtype}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return repr(value)

@@ -1,0 +1,1073 @@
+"""Ensemble: the labels or memberships of objects in partitions, in memory or stored, read block by block."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import psutil
+
+from bigcons.disk.commit import (
+    PARQUET_MANIFEST,
+    is_finished_import,
+    is_store,
+    names_parquet,
+    provenance_at,
+    refuse_existing,
+)
+from bigcons.disk.interface import StorePath
+from bigcons.disk.places import place_of
+from bigcons.disk.schema import FORMAT_VERSION
+from bigcons.errors import (
+    CorruptStoreError,
+    EmptyPartitionError,
+    InvalidInputError,
+    MemoryBudgetError,
+    SoftEnsembleError,
+    StoreNotFoundError,
+    SuspiciousLabelsWarning,
+    warn_user,
+)
+from bigcons.io.encode import check_chunk_rows, label_dtype, warn_of_suspects
+from bigcons.io.files import ParquetTable, describe, is_parquet, provenance_of_files
+from bigcons.io.ids import Ids
+from bigcons.io.intake import open_table
+from bigcons.io.labels import names_of_rows, observed, refuse_other_rows
+from bigcons.io.memory import HardenedTable
+from bigcons.io.select import Column, Columns, SelectedTable, Selection, choices_of, select, source_of
+from bigcons.io.table import Table
+from bigcons.memory import Block, format_size, parse_size, row_blocks
+from bigcons.progress import Progress, progress
+from bigcons.store import building
+from bigcons.store.aligning import align
+from bigcons.store.building import appending, open_labels, write_store
+from bigcons.store.display import facts_table, first_rows, import_pandas
+from bigcons.store.ensemble_store import (
+    KIND,
+    MAX_CHUNK_COLUMNS,
+    Categories,
+    Content,
+    Header,
+    StoredRows,
+    tile_checksums,
+)
+from bigcons.store.generator import Generator, StoredGenerator
+from bigcons.store.ids import as_index, id_array, ids_at, ids_of
+from bigcons.store.lazy import dask_rows
+from bigcons.store.pair_parquet import holds_pairs
+from bigcons.store.parquet_ensemble import GivenRows, given_rows, refuse_wide
+from bigcons.store.reshaping import read_long, read_runs
+from bigcons.store.soft_sources import SoftSources, listed
+from bigcons.store.store import Objects, reopened
+from bigcons.validation import check_choice, check_int, check_rows
+
+
+class Ensemble(Objects):
+    """Partitions of the same objects: labels ``(n_objects, n_partitions)``, -1 where missing.
+
+    Created by ``from_labels``, ``from_runs``, ``from_long``, ``open`` or ``import_labels``. The labels of
+    partition ``u`` are ``0 .. n_clusters[u] - 1`` and encode the original values ``categories[u]``.
+
+    An ensemble of soft clusterings, from ``from_memberships`` or ``import_memberships``, has memberships
+    ``(n_objects, n_base_clusters)`` float32 in place of labels: the real incidence matrix of objects and base
+    clusters. The columns of partition ``u`` begin at ``offsets[u]``; they sum to 1 for an object, or are all
+    0 where it is missing. Methods that work on labels alone refuse it; ``harden`` gives them labels.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble = bc.Ensemble.from_labels([["a", "x"], ["a", "y"], ["b", None]])
+    >>> ensemble.read(0, 3)
+    array([[ 0,  0],
+           [ 0,  1],
+           [ 1, -1]], dtype=int8)
+    >>> _ = ensemble.save("ensemble.zarr")
+    >>> bc.Ensemble.open("ensemble.zarr").shape
+    (3, 2)
+    """
+
+    n_objects: int
+    """Number of objects."""
+    n_partitions: int
+    """Number of partitions."""
+    names: list[str]
+    """Names of the partitions."""
+    is_soft: bool
+    """Whether the ensemble has memberships in place of labels."""
+    n_clusters: np.ndarray
+    """Number of clusters of each partition: ``(n_partitions,)`` int64."""
+    offsets: np.ndarray
+    """First base cluster of each partition: ``(n_partitions + 1,)`` int64.
+
+    The base cluster of label ``l`` in partition ``u`` is ``offsets[u] + l``.
+    """
+    n_base_clusters: int
+    """Total number of clusters of all partitions."""
+    n_labeled: np.ndarray
+    """Number of objects that each partition labels: ``(n_partitions,)`` int64."""
+    dtype: np.dtype
+    """Type of the labels, the smallest signed integer that can represent them, or float32."""
+    row_bytes: int
+    """Bytes of the labels or memberships of one object."""
+    chunk_rows: int
+    """Rows per chunk of the store; in memory, the default of ``save``."""
+    path: str | None
+    """Path or URL of the store; None in memory."""
+    id_column: Ids | None = None
+    """What identifies the objects, block by block."""
+
+    def __init__(
+        self, labels: np.ndarray | StoredRows, header: Header, categories: Categories | None
+    ) -> None:
+        self._mode = "a" if isinstance(labels, np.ndarray) else "r"
+        self._take(labels, header, categories)
+
+    def _take(self, labels: np.ndarray | StoredRows, header: Header, categories: Categories | None) -> None:
+        """Take labels, and set what their header says; ``categories`` are None until they are read."""
+        self._labels, self._header, self._categories = labels, header, categories
+        self.n_objects, self.n_partitions = header.n_objects, len(header.names)
+        self.names, self.is_soft = list(header.names), header.is_soft
+        self.n_clusters, self.n_labeled, self.offsets = header.n_clusters, header.n_labeled, header.offsets
+        self.n_base_clusters = int(self.offsets[-1])
+        self.dtype, self.row_bytes = labels.dtype, header.n_columns * labels.dtype.itemsize
+        self.chunk_rows, self.id_column = header.chunk_rows, header.ids
+        self.path = str(labels.path) if isinstance(labels, StoredRows) else None
+
+    @classmethod
+    def from_labels(
+        cls,
+        x: Any,
+        *,
+        names: Sequence[str] | None = None,
+        id: Column | None = None,
+        columns: Columns | None = None,
+        drop: Columns | None = None,
+        missing: Any = None,
+        header: bool | None = None,
+        orientation: str | None = None,
+    ) -> Ensemble:
+        """Read a label matrix into memory; rows are objects, columns are partitions.
+
+        ``x`` is an array of whole numbers or text, a list of rows, a pandas, polars or Arrow table or any
+        object with ``__arrow_c_stream__``, a dask array or dataframe, an ``xarray.DataArray``,
+        an AnnData, whose ``obs`` is read, another ensemble, or a path to one or to .npy, .npz,
+        .csv, .tsv (or these compressed), .parquet, .h5ad (by anndata) or .zarr, a folder of such files, a
+        pattern such as ``labels/*.csv``, or a list of paths, all of which need the columns that are read.
+        ``id`` names the column that identifies the objects, by default the index of a data frame unless it is
+        0, 1, ... in order; ``columns`` and ``drop`` those that are partitions, and ``missing`` which labels
+        are missing: by default, in every source, empty and blank text, NaN, None, pd.NA, masked entries, the
+        words that pandas reads as missing, and negative numbers. See `bigcons.select`. In .csv and .tsv, a
+        column of numbers alone has numbers; elsewhere text stays text, with a warning where two texts, as "2"
+        and "2.0", are the same number.
+
+        What may be read in two ways is refused unless a parameter tells. ``orientation="objects"``: rows are
+        objects, although they are fewer than the columns of a list, or arrays in a list, or in files of one
+        column, or look like those of a long table; ``"partitions"``: rows are partitions (see also
+        ``from_runs`` and ``from_long``). ``header``: whether the first line of a .csv or .tsv has names. It
+        does if none of them is a number, or if they are numbers in order beside text, as ``cell,2,5,10`` of a
+        sweep over the number of clusters, each greater than the labels in its column.
+
+        Raises InvalidInputError for labels that are neither whole numbers nor text, for an empty or ragged
+        matrix, and for a partition without any label.
+        """
+        provenance = {"made_by": "from_labels", "source": describe(x)}
+        how = {"missing": missing, "header": header, "orientation": orientation}
+        table = _table_of(select(x, id=id, columns=columns, drop=drop, **how))
+        provenance |= as_read(how)
+        return _with_warnings(ensemble_of(table, provenance=provenance, names=names))
+
+    @classmethod
+    def from_runs(
+        cls,
+        runs: Any,
+        *,
+        names: Sequence[str] | None = None,
+        ids: Any = None,
+        id: Column | None = None,
+        columns: Columns | None = None,
+        missing: Any = None,
+        header: bool | None = None,
+        out: StorePath | None = None,
+        overwrite: bool = False,
+        memory: int | str = "1GB",
+    ) -> Ensemble:
+        """Read partitions of the same objects, one from each entry of a list, as most programs give them.
+
+        Parameters
+        ----------
+        runs
+            A list with one entry for each partition, a mapping from names to them, or an array with a row for
+            each. An entry is a vector of labels (a list, array, or column of pandas, polars or Arrow), a file
+            or a table with one column of labels, the communities that networkx gives (a list of sets or lists
+            of objects), a mapping from objects to labels, or a clustering of igraph, leidenalg, cdlib or
+            scikit-learn.
+        names : default=None
+            Names of the partitions; by default the keys of a mapping, or the names of files or columns if
+            all have different ones, else ``p0, p1, ...``
+        ids : default=None
+            What identifies the objects, in order. By default, communities and mappings have the objects that
+            occur in any of them, ascending, whose names are the ids unless these are 0, 1, 2, ... In the
+            order of the nodes of a graph G of networkx, labels are ``model.to_pandas().label.loc[list(G)]``.
+        id, columns, missing, header
+            Of files and tables, the column that identifies the objects and that of the labels, and how they
+            are read; see `bigcons.select`.
+        out, overwrite, memory
+            Where to store the ensemble, and the memory to use for it. By default it is in memory.
+
+        Entries with ids, those of a column with an index included, are joined by them, in any order; objects
+        that a run does not have are missing in it. Other entries have a label for each object. Raises
+        InvalidInputError for entries of different length, for an object in two communities of a run, and for
+        what may be a single run. Memory: the codes of all runs or, with ``out``, of one at a time.
+
+        Examples
+        --------
+        >>> import bigcons as bc
+        >>> bc.Ensemble.from_runs([[0, 0, 1], [{0}, {1, 2}]]).read(0, 3).tolist()
+        [[0, 0], [0, 1], [1, 1]]
+        """
+        how = {"id": id, "columns": columns, "missing": missing, "header": header}
+        ids = ids_of(ids)
+        given = {**how, "names": names, "ids": None if ids is None else ids.facts.in_words}
+        provenance = {"made_by": "from_runs", **provenance_of_files(runs, given)}
+        with ExitStack() as stack:
+            if out is not None and _prepared(out, overwrite, provenance):
+                return Ensemble.open(out)
+            read = read_runs(runs, names, stack, ids=ids, on_disk=out is not None, **how)
+            return _with_warnings(_reshaped(read, provenance, out, overwrite, parse_size(memory)))
+
+    @classmethod
+    def from_long(
+        cls,
+        table: Any,
+        *,
+        object: Column,
+        partition: Column,
+        label: Column,
+        missing: Any = None,
+        header: bool | None = None,
+        out: StorePath | None = None,
+        overwrite: bool = False,
+        memory: int | str = "1GB",
+    ) -> Ensemble:
+        """Read a long table, which has a row for each label, such as the votes of workers on tasks.
+
+        Parameters
+        ----------
+        table
+            Any table, as for ``from_labels``.
+        object, partition, label
+            The columns with the object, the partition (a worker, a run) and the label. Objects and partitions
+            are sorted; objects keep their names as ids. Labels that a partition does not give are missing.
+        missing, header
+            Which labels are missing, and whether a file has a header; see `bigcons.select`.
+        out, overwrite, memory
+            Where to store the ensemble, and the memory to use for it. By default it is in memory.
+
+        Raises InvalidInputError for two different labels of an object in a partition. A repeated row counts
+        once. The table is read three times and its votes are sorted on a disk. Memory: the different objects,
+        a block and, without ``out``, the matrix of labels, which is mostly empty.
+
+        Examples
+        --------
+        >>> import bigcons as bc, pyarrow as pa
+        >>> votes = {"task": [7, 7, 9], "worker": ["ann", "bob", "bob"], "vote": ["x", "y", "y"]}
+        >>> by_worker = {"object": "task", "partition": "worker", "label": "vote"}
+        >>> bc.Ensemble.from_long(pa.table(votes), **by_worker).read(0, 2).tolist()
+        [[0, 0], [-1, 0]]
+        """
+        how: dict[str, Any] = {"missing": missing, "header": header}
+        columns: dict[str, Any] = {"object": object, "partition": partition, "label": label}
+        provenance = {"made_by": "from_long", **provenance_of_files(table, {**columns, **how})}
+        with ExitStack() as stack:
+            if out is not None and _prepared(out, overwrite, provenance):
+                return Ensemble.open(out)
+            budget = parse_size(memory)
+            read = read_long(table, stack, **columns, **how, budget=budget)
+            n_objects, n_partitions = read.header.n_objects, len(read.header.names)
+            size = n_objects * n_partitions * label_dtype(read.header.n_clusters).itemsize
+            if out is None and size > psutil.virtual_memory().available:
+                raise MemoryBudgetError(
+                    f"the labels of {n_objects:,} objects in {n_partitions:,} partitions take "
+                    f"{format_size(size)}, more than there is memory; pass out= to store them.",
+                    needed=size,
+                )
+            return _with_warnings(_reshaped(read, provenance, out, overwrite, budget))
+
+    @classmethod
+    def from_memberships(
+        cls, memberships: Any, *, names: Sequence[str] | None = None, id: Column | None = None
+    ) -> Ensemble:
+        """Read soft clusterings into memory, one table of memberships for each partition.
+
+        ``memberships`` is a list of tables ``(n_objects, k_u)`` as ``from_labels`` takes them, with a column
+        for each cluster, or consensuses with memberships, or paths to either. Rows are nonnegative and sum to
+        1 (within 0.001; they are divided by their sum), or are all NaN or all 0 where the object is missing.
+        A cluster may be empty. ``id`` names the column of each table that identifies the objects, the same in
+        all of them. Raises InvalidInputError for any other row, for tables of different length and
+        for a partition without any object. Memory: 4 bytes for each object and base cluster.
+        """
+        sources = SoftSources(*listed(memberships, names, id=id))
+        provenance = {"made_by": "from_memberships", "n_tables": len(sources.names)}
+        return ensemble_of(sources, provenance=provenance)
+
+    @classmethod
+    def open(cls, path: Any, mode: str = "r") -> Ensemble:
+        """Open a stored ensemble for reading (``mode="r"``) or for reading and appending (``"a"``).
+
+        Parquet files of others, a file or a folder, after `bigcons.select` too, are opened as they are: read
+        once to find the values of their labels, and then block by block. Nothing is appended to them.
+
+        Raises StoreNotFoundError if it does not exist, CorruptStoreError if it is damaged.
+        """
+        check_choice("mode", mode, ("r", "a"))
+        source = source_of(path)
+        if isinstance(path, Selection) or (isinstance(path, (str, os.PathLike)) and is_parquet(path)):
+            if mode == "a":
+                raise InvalidInputError(
+                    f"{describe(path)} was not written by bigcons, which appends nothing to it; store it by "
+                    "import_labels (bigcons import) first.",
+                    parameter="mode",
+                )
+            if path is source and holds_pairs(path):
+                raise StoreNotFoundError(
+                    f"{path} is a table of pairs; an ensemble of partitions is needed here.", path=path
+                )
+            table = _table_of(path)
+            given = _given(table, path)
+            if given is None:
+                raise InvalidInputError(
+                    f"{table.where} is neither an ensemble nor Parquet; pass it to Ensemble.from_labels or "
+                    "import_labels."
+                )
+            return given
+        stored = open_labels(place_of(source))
+        ensemble = cls(stored, stored.header, None)
+        ensemble._mode = mode
+        return ensemble
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the label matrix: ``(n_objects, n_partitions)``."""
+        return self.n_objects, self.n_partitions
+
+    def __len__(self) -> int:
+        """Return the number of objects."""
+        return self.n_objects
+
+    @property
+    def missing_share(self) -> float:
+        """Share of labels that are missing."""
+        return 1.0 - int(self._header.n_labeled.sum()) / (self.n_objects * self.n_partitions)
+
+    @property
+    def ids(self) -> np.ndarray | None:
+        """What identifies the objects, ``(n_objects,)`` numbers or text; None if unknown. Reads the array."""
+        return None if self._header.ids is None else id_array(self._header.ids)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """The source of the ensemble, how it was made and with which parameters."""
+        return dict(self._header.provenance)
+
+    @property
+    def generator(self) -> Generator | None:
+        """What labels new rows by their features; None if no partition was generated by k-means.
+
+        It has the partitions of the ensemble, those that were not generated without centers.
+        """
+        found = self._header.generator
+        if isinstance(found, StoredGenerator):
+            found = found.load()
+        return None if found is None else found.of_partitions(self._header.names)
+
+    @property
+    def categories(self) -> Categories:
+        """Original value of each label, per partition; None where the values are 0 .. k-1."""
+        if self._categories is None:
+            assert isinstance(self._labels, StoredRows)  # noqa: S101 - in memory they are always set
+            self._categories = self._labels.categories()
+        return list(self._categories)
+
+    def blocks(self, rows: int | None = None) -> list[Block]:
+        """Return blocks of at most ``rows`` objects, by default ``chunk_rows``.
+
+        ``rows`` is rounded down to a multiple or a divisor of ``chunk_rows``, so that blocks align with
+        chunks.
+        """
+        rows = self.chunk_rows if rows is None else check_int("rows", rows)
+        if rows >= self.chunk_rows:
+            return row_blocks(self.n_objects, rows - rows % self.chunk_rows)
+        while self.chunk_rows % rows:
+            rows -= 1
+        return row_blocks(self.n_objects, rows)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return the labels of objects ``start`` to ``stop``: ``(stop - start, n_partitions)``, C order.
+
+        Of soft clusterings, the memberships ``(stop - start, n_base_clusters)`` float32.
+        In memory, this is a view that must not be modified. Raises CorruptStoreError for damaged chunks.
+        """
+        check_rows(start, stop, self.n_objects)
+        if isinstance(self._labels, np.ndarray):
+            return self._labels[start:stop]
+        return self._labels.read(start, stop)
+
+    def read_rows(self, indices: Any) -> np.ndarray:
+        """Return the labels of the objects ``indices``, in that order: ``(len(indices), n_partitions)``.
+
+        Of soft clusterings, the memberships ``(len(indices), n_base_clusters)``.
+        Reads every chunk that contains one of them once.
+        """
+        indices = np.asarray(indices)
+        if indices.size == 0:
+            return np.empty((0, self._header.n_columns), self.dtype)
+        if indices.ndim != 1 or indices.dtype.kind not in "iu":
+            raise InvalidInputError(
+                f"indices has shape {indices.shape} and type {indices.dtype}; pass integers of shape (n,)."
+            )
+        if indices.min() < 0 or indices.max() >= self.n_objects:
+            raise InvalidInputError(
+                f"indices go from {indices.min()} to {indices.max()}; use 0 to {self.n_objects - 1}."
+            )
+        if isinstance(self._labels, np.ndarray):
+            return self._labels[indices]
+        order = np.argsort(indices, kind="stable")
+        ascending = indices[order]
+        rows = np.empty((len(indices), self._header.n_columns), self.dtype)
+        for chunk in np.unique(ascending // self.chunk_rows):
+            start = int(chunk) * self.chunk_rows
+            stop = min(start + self.chunk_rows, self.n_objects)
+            low, high = np.searchsorted(ascending, [start, stop])
+            rows[order[low:high]] = self.read(start, stop)[ascending[low:high] - start]
+        return rows
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return all labels ``(n_objects, n_partitions)``, so that ``np.asarray(ensemble)`` is the matrix.
+
+        Of soft clusterings, all memberships ``(n_objects, n_base_clusters)``.
+        A stored ensemble is read into memory; use ``read`` and ``blocks`` if it does not fit. In memory, the
+        result is a read-only view unless a copy is requested.
+        """
+        if isinstance(self._labels, StoredRows) and copy is False:
+            raise ValueError(f"{self.path} is stored, so its labels are always copied; pass copy=None.")
+        labels = self.read(0, self.n_objects).view()
+        labels.flags.writeable = isinstance(self._labels, StoredRows)
+        return np.array(labels, dtype, copy=copy if self.path is None else None)
+
+    def load(self) -> Ensemble:
+        """Return the ensemble with its labels in memory and the same blocks."""
+        if not isinstance(self._labels, StoredRows):
+            return self
+        ids = None if self._header.ids is None else self._header.ids.hold()
+        header = self._header._replace(ids=ids, generator=self.generator)
+        return Ensemble(self.read(0, self.n_objects), header, self.categories)
+
+    def harden(self, out: StorePath | None = None, *, overwrite: bool = False) -> Ensemble:
+        """Return the ensemble of the largest membership in each partition, the lowest cluster on a tie.
+
+        Labels whose clusters win no object do not occur; ``categories`` has the numbers of the others. With
+        ``out``, it is written to a store there, block by block. An ensemble of labels is returned as it is,
+        or saved.
+        """
+        if not self.is_soft:
+            return self if out is None else self.save(out, overwrite=overwrite)
+        provenance = {"made_by": "harden", "source": self.path or "in memory"}
+        return ensemble_of(HardenedTable(self), out, provenance=provenance, overwrite=overwrite)
+
+    def __getitem__(self, key: Any) -> Ensemble:
+        """Return some partitions, or some objects, as an ensemble in memory.
+
+        A name or a list of names gives these partitions, as `select`. A slice, a mask ``(n_objects,)`` or an
+        array of positions gives these objects; only the chunks that contain one are read, and clusters are
+        numbered anew where some have none of them. ``ensemble[objects, partitions]`` gives both. Partitions
+        that label none of the objects are left out, with a SuspiciousLabelsWarning; if none labels any,
+        EmptyPartitionError is raised.
+        """
+        if isinstance(key, tuple) and len(key) == 2:
+            objects, partitions = key
+            if partitions is Ellipsis:  # as scikit-learn splits arrays
+                return self[objects]
+            chosen: Any = [partitions] if isinstance(partitions, (str, int, np.integer)) else partitions
+            if isinstance(partitions, slice):
+                chosen = range(self.n_partitions)[partitions]
+            return self.select(list(chosen))[objects]
+        if isinstance(key, str):
+            return self.select([key])
+        if isinstance(key, list) and key and all(isinstance(name, str) for name in key):
+            return self.select(key)
+        if isinstance(key, slice):
+            if key == slice(None):
+                return self
+            rows = np.arange(*key.indices(self.n_objects))
+        else:
+            rows = np.asarray(key)
+            if rows.dtype == bool and rows.shape == (self.n_objects,):
+                rows = np.flatnonzero(rows)
+        if rows.ndim != 1 or rows.dtype.kind not in "iu" or not rows.size:
+            raise InvalidInputError(
+                f"an ensemble has no item {key!r}; give names of partitions, a slice, a mask, or positions "
+                "of at least one object.",
+                parameter="key",
+            )
+        labels = self.read_rows(rows)
+        header = self._header._replace(
+            n_objects=len(rows),
+            chunk_rows=min(self.chunk_rows, len(rows)),
+            provenance={"made_by": "objects", "source": self.path or "in memory", "from": self.provenance},
+            ids=None if self._header.ids is None else ids_at(self._header.ids, rows),
+        )
+        n_labeled = np.count_nonzero(observed(labels, self.offsets), axis=0)
+        header = header._replace(n_labeled=n_labeled, generator=self.generator)
+        part = Ensemble(labels, header, self.categories)
+        if not n_labeled.all():
+            empty, left = np.flatnonzero(n_labeled == 0), np.flatnonzero(n_labeled)
+            if not left.size:
+                raise EmptyPartitionError(self.names[0])
+            warn_user(
+                f"{empty.size} of {self.n_partitions} partitions label none of the {len(rows)} objects, such "
+                f"as {self.names[empty[0]]!r}; they are left out.",
+                SuspiciousLabelsWarning,
+            )
+            part = part.select(left.tolist())
+        if self.is_soft:
+            return part
+        return ensemble_of(_table_of(part), provenance=header.provenance, generator=part.generator)
+
+    __iter__: None = None  # over objects or partitions? use blocks() or names
+
+    def select(
+        self, partitions: Sequence[str | int], out: StorePath | None = None, *, overwrite: bool = False
+    ) -> Ensemble:
+        """Return the ensemble of some partitions, given by names or positions, in that order.
+
+        The objects stay, even those that no partition is left to label, and so do clusters. In memory or,
+        with ``out``, in a store there, written block by block.
+        """
+        chosen = [self._position(partition) for partition in partitions]
+        if not chosen or len(set(chosen)) < len(chosen):
+            raise InvalidInputError(
+                f"partitions names {len(chosen)} partitions, {len(set(chosen))} of them different; "
+                "give at least one, and each once.",
+                parameter="partitions",
+            )
+        header = self._header._replace(
+            names=[self.names[u] for u in chosen],
+            n_clusters=self.n_clusters[chosen],
+            n_labeled=self.n_labeled[chosen],
+            provenance={"made_by": "select", "source": self.path or "in memory", "from": self.provenance},
+        )
+        columns: Any = chosen
+        if self.is_soft:
+            columns = np.concatenate([np.arange(self.offsets[u], self.offsets[u + 1]) for u in chosen])
+        categories = [self.categories[u] for u in chosen]
+        blocks = (self.read(b.start, b.stop)[:, columns] for b in self.blocks())
+        return ensemble_of_content(Content(header, categories, blocks), out, overwrite=overwrite)
+
+    def drop(
+        self,
+        partitions: Sequence[str | int] | str | int,
+        out: StorePath | None = None,
+        *,
+        overwrite: bool = False,
+    ) -> Ensemble:
+        """Return the ensemble without some partitions, given by names or positions; as `select`."""
+        given = [partitions] if isinstance(partitions, (str, int, np.integer)) else partitions
+        dropped = {self._position(partition) for partition in given}
+        if len(dropped) == self.n_partitions:
+            raise InvalidInputError(
+                f"partitions names all {self.n_partitions} partitions; leave at least one.",
+                parameter="partitions",
+            )
+        return self.select(
+            [u for u in range(self.n_partitions) if u not in dropped], out, overwrite=overwrite
+        )
+
+    def align(self, labels: Any, out: StorePath | None = None, *, overwrite: bool = False) -> Ensemble:
+        """Return the ensemble with base clusters numbered by the clusters of a consensus that they overlap.
+
+        In each partition, base clusters and clusters are matched one to one, so that as many objects as
+        possible are in both of a pair (Hungarian method). Base clusters that are left, as in partitions with
+        more clusters than the consensus, take the cluster in which they have most objects, the first of equal
+        ones; so several may become one. Those without an object in a cluster are missing. `to_pandas` shows
+        the numbers; they are the ``categories`` of the result.
+
+        ``labels`` are a `Consensus`, its path, a fitted clusterer, or labels ``(n_objects,)``, numbers or
+        text. The result is in memory or, with ``out``, in a store there. Reads the labels twice. Memory: 8
+        bytes for each base cluster and cluster. Raises InvalidInputError for another number of objects.
+        """
+        return ensemble_of_content(align(self, labels), out, overwrite=overwrite)
+
+    def _position(self, partition: str | int) -> int:
+        """Return the position of a partition, given by its name or its position."""
+        if isinstance(partition, str):
+            if partition in self._header.names:
+                return self._header.names.index(partition)
+        elif -self.n_partitions <= partition < self.n_partitions:
+            return int(partition) % self.n_partitions
+        raise InvalidInputError(
+            f"there is no partition {partition!r}; give names from {self.names[0]!r} to {self.names[-1]!r}, "
+            f"or positions from 0 to {self.n_partitions - 1}.",
+            parameter="partitions",
+        )
+
+    def to_pandas(self) -> Any:
+        """Return the labels as a pandas data frame of categorical columns of the original values.
+
+        Missing labels are NaN, and ids the index. Of soft clusterings, the memberships, with columns by
+        partition and cluster. Reads all labels; the frame takes as much memory as they do.
+        """
+        pd = import_pandas()
+        rows = self.read(0, self.n_objects)
+        index = as_index(self.id_column)
+        values = [
+            np.arange(k) if known is None else known
+            for known, k in zip(self.categories, self.n_clusters, strict=True)
+        ]
+        if self.is_soft:
+            pairs = [
+                (name, value)
+                for name, of_partition in zip(self.names, values, strict=True)
+                for value in of_partition
+            ]
+            return pd.DataFrame(rows, index, pd.MultiIndex.from_tuples(pairs, names=["partition", "cluster"]))
+        columns = {
+            name: pd.Categorical.from_codes(rows[:, u], categories=pd.Index(values[u]))
+            for u, name in enumerate(self.names)
+        }
+        return pd.DataFrame(columns, index)
+
+    def to_dask(self) -> Any:
+        """Return the labels as a dask array ``(n_objects, n_partitions)``, one chunk per block of rows.
+
+        Of soft clusterings, the memberships ``(n_objects, n_base_clusters)``. Blocks are read when computed.
+        """
+        return dask_rows(self.read, self.blocks(), (self._header.n_columns,), self.dtype)
+
+    def save(self, path: StorePath, *, chunk_rows: int | None = None, overwrite: bool = False) -> Ensemble:
+        """Store the ensemble at ``path`` and return the stored ensemble.
+
+        Raises StoreExistsError if ``path`` exists; with ``overwrite``, an existing store is replaced
+        atomically once the new one is complete.
+        """
+        rows = self.chunk_rows if chunk_rows is None else check_int("chunk_rows", chunk_rows)
+        blocks = (self.read(block.start, block.stop) for block in self.blocks())
+        header = self._header._replace(chunk_rows=rows)
+        write_store(path, Content(header, self.categories, blocks), overwrite)
+        return Ensemble.open(path)
+
+    def append_objects(
+        self,
+        labels: Any,
+        *,
+        id: Column | None = None,
+        columns: Columns | None = None,
+        drop: Columns | None = None,
+        missing: Any = None,
+        header: bool | None = None,
+    ) -> Ensemble:
+        """Append objects, with columns in the order of the partitions or with their names; return ``self``.
+
+        New label values extend the categories. If the objects have ids, new ones need them as well, in the
+        column ``id``, by default that of the same name, and none may be known: InvalidIdsError is raised.
+        Those of an index that numbers the rows on, as in the rest of a data frame, are no ids.
+        ``missing`` and ``header`` say how the table is read, see `bigcons.select`. Soft clusterings take a
+        list of memberships, one table for each partition, with the same clusters. A stored ensemble must be
+        open with mode "a" and keeps its rows per chunk; other instances that have it open must open it again.
+        """
+        source: Table | SoftSources
+        if self.is_soft:
+            source = SoftSources(*listed(labels, self.names, id=id))
+        else:
+            how = {"columns": columns, "drop": drop, "missing": missing, "header": header}
+            source = self._table_with_ids(labels, id, how)
+        return self._append(partial(building.with_objects, source), partitions=False)
+
+    def append_partitions(
+        self,
+        labels: Any,
+        names: Sequence[str] | None = None,
+        *,
+        id: Column | None = None,
+        columns: Columns | None = None,
+        drop: Columns | None = None,
+        missing: Any = None,
+        header: bool | None = None,
+    ) -> Ensemble:
+        """Append partitions of the same objects; return ``self``.
+
+        With the ids of the objects in the column ``id``, by default that of the same name, rows are joined by
+        them (up to a gigabyte of ids, and not of soft clusterings): in any order, and objects without a row
+        are missing. InvalidIdsError is raised for an id that is no object; an ensemble without ids takes them
+        from there. Without ids, rows are in the order of the objects. ``missing`` and ``header`` say how the
+        table is read, see `bigcons.select`. ``labels`` is
+        ``(n_objects, n_new)``, or ``(n_objects,)`` for one partition; for soft clusterings a list of
+        memberships, one table for each new partition. A stored ensemble must be open with mode "a".
+        """
+        source: Table | SoftSources
+        if self.is_soft:
+            source = SoftSources(*listed(labels, names, first=self.n_partitions, id=id))
+        else:
+            how = {"columns": columns, "drop": drop, "missing": missing, "header": header}
+            source = self._table_with_ids(_as_matrix(labels), id, how)
+            if source.ids is None and drop is None:
+                refuse_other_rows("labels", names_of_rows(labels), "the ensemble", names_of_rows(self))
+        return self._append(partial(building.with_partitions, source, names), partitions=True)
+
+    def _table_with_ids(self, labels: Any, id: Column | None, how: dict[str, Any]) -> Table:
+        """Return a table of labels, with ids in the column ``id``, by default that of the same name."""
+        return _table_of(select(labels, id=id, **how), are_objects=True, usual_id=self.id_name)
+
+    def _append(self, grow: Callable[[Header, Categories], Content], *, partitions: bool) -> Ensemble:
+        """Append what ``grow`` returns for the header and categories; a store is locked, then reopened."""
+        if isinstance(self._labels, np.ndarray):
+            grown = grow(self._header, self.categories)
+            self._take(*building.append_in_memory(self._labels, grown, partitions=partitions))
+            return self
+        if self._mode != "a":
+            raise InvalidInputError(f"{self.path} is open for reading; open it with mode='a' to append.")
+        with appending(place_of(self._labels.path)) as append:
+            grown = grow(append.stored.header, append.stored.categories())
+            building.append_to_store(append, grown, partitions=partitions)
+        stored = open_labels(append.stored.path)
+        self._take(stored, stored.header, None)
+        return self
+
+    def verify(self) -> dict[str, Any]:
+        """Read every label and compare it with the manifest.
+
+        Returns ``{"ok", "path", "n_objects", "n_chunks"}``; raises CorruptStoreError at the first difference.
+        An ensemble in memory has nothing to verify.
+        """
+        n_chunks = self._labels.verify() if isinstance(self._labels, StoredRows) else 0
+        return {"ok": True, "path": self.path, "n_objects": self.n_objects, "n_chunks": n_chunks}
+
+    def digest(self) -> str:
+        """Return a text that identifies the labels and their chunks, the same in memory and stored.
+
+        A stored ensemble takes it from the manifest; in memory, all labels are read.
+        """
+        labels = self._labels
+        checksums = (
+            labels.checksums
+            if isinstance(labels, StoredRows)
+            else [tile_checksums(labels[b.start : b.stop], MAX_CHUNK_COLUMNS) for b in self.blocks()]
+        )
+        crc = zlib.crc32(np.asarray(checksums, "<i8").tobytes())
+        soft = f" of {self.n_clusters.tolist()} clusters" if self.is_soft else ""
+        return f"{self.n_objects} x {self.n_partitions}{soft}, chunks of {self.chunk_rows}, crc {crc:08x}"
+
+    def info(self) -> dict[str, Any]:
+        """Return a summary as JSON values, without reading labels."""
+        clusters = self.n_clusters
+        return {
+            "kind": KIND,
+            "path": self.path,
+            "format_version": FORMAT_VERSION,
+            "n_objects": self.n_objects,
+            "n_partitions": self.n_partitions,
+            "is_soft": self.is_soft,
+            "n_base_clusters": self.n_base_clusters,
+            "clusters_min": int(clusters.min()),
+            "clusters_median": float(np.median(clusters)),
+            "clusters_max": int(clusters.max()),
+            "missing_share": self.missing_share,
+            "dtype": self.dtype.name,
+            "chunk_rows": self.chunk_rows,
+            "n_chunks": len(self.blocks()),
+            "n_bytes": self._n_bytes,
+            "id": self.id_name,
+            "provenance": self.provenance,
+        }
+
+    @property
+    def stored(self) -> StoredRows | None:
+        """The rows of the store; None in memory."""
+        return self._labels if isinstance(self._labels, StoredRows) else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.path is not None and not isinstance(self._labels, GivenRows):
+            return reopened, (Ensemble, self.path, self._mode)
+        categories = None if isinstance(self._labels, GivenRows) else self._categories
+        return Ensemble, (self._labels, self._header, categories)
+
+    def __repr__(self) -> str:
+        low, high = int(self.n_clusters.min()), int(self.n_clusters.max())
+        where = f"{self.path!r}" if self.path else "in memory"
+        kind = ("soft " if self.is_soft else "") + ("partition" if self.n_partitions == 1 else "partitions")
+        sizes = f"{low}-{high} clusters" if low < high else f"{low} cluster{'' if low == 1 else 's'}"
+        return (
+            f"Ensemble({self.n_objects:,} objects x {self.n_partitions:,} {kind} of {sizes}, "
+            f"{self.missing_share:.1%} missing, {format_size(self._n_bytes)} {where})"
+        )
+
+    def _repr_html_(self) -> str:
+        info = self.info()
+        where = "on disk" if self.path else "in memory"
+        facts = {
+            "objects": f"{self.n_objects:,}",
+            "soft partitions" if self.is_soft else "partitions": f"{self.n_partitions:,}",
+            "missing labels": f"{self.missing_share:.1%}",
+            "clusters per partition (min / median / max)": (
+                f"{info['clusters_min']} / {info['clusters_median']:g} / {info['clusters_max']}"
+            ),
+            "size": f"{format_size(info['n_bytes'])} {where}, {info['dtype']}",
+            "chunks": f"{info['n_chunks']:,} of {self.chunk_rows:,} rows",
+        }
+        partitions = {
+            "partition": self.names,
+            "clusters": self.n_clusters.tolist(),
+            "objects with a label": [f"{n / self.n_objects:.1%}" for n in self._header.n_labeled.tolist()],
+        }
+        return facts_table(f"Ensemble {self.path or 'in memory'}", facts) + first_rows(
+            "Partitions", partitions
+        )
+
+    @property
+    def _n_bytes(self) -> int:
+        return self._labels.nbytes if isinstance(self._labels, np.ndarray) else self._labels.n_bytes
+
+
+def as_ensemble(
+    x: Any, known: Sequence[np.ndarray] | None = None, *, soft: bool = False, with_ids: bool = True
+) -> Ensemble:
+    """Return ``x`` if it is an Ensemble, open it if it is the path of one, or read its labels into memory.
+
+    Raises SoftEnsembleError for soft clusterings, unless ``soft``. With ``known`` values for each partition,
+    these keep their labels and other values come after them; a partition may then have no labels, and names
+    of rows are read ``with_ids`` only.
+    """
+    if isinstance(x, (str, os.PathLike)) and is_store(x):
+        x = Ensemble.open(x)
+    if isinstance(x, Ensemble):
+        if x.is_soft and not soft:
+            raise SoftEnsembleError()
+        return x
+    if known is None:
+        table = _table_of(x)
+        provenance = {"made_by": "from_labels", "source": describe(x)}
+        return _given(table, x) or _with_warnings(ensemble_of(table, provenance=provenance))
+    table = _table_of(x, are_objects=True, with_ids=with_ids)
+    if table.n_columns != len(known):
+        raise InvalidInputError(
+            f"the new labels have n_partitions={table.n_columns} but {len(known)} were fitted; "
+            "give the same partitions in the same order."
+        )
+    provenance = {"made_by": "from_labels", "source": describe(x)}
+    return ensemble_of(table, provenance=provenance, known=known)
+
+
+def _given(table: Table, x: Any) -> Ensemble | None:
+    """Return the ensemble of a table that is in Parquet files, opened lazily; None of another table."""
+    provenance: dict[str, Any] = {"made_by": "from_labels", "source": describe(x)}
+    for choice in choices_of(x):
+        provenance |= as_read({"missing": choice.missing})
+    rows = given_rows(table, provenance)
+    return None if rows is None else _with_warnings(Ensemble(rows, rows.header, None))
+
+
+def as_soft_ensemble(x: Any) -> Ensemble:
+    """Return soft clusterings as an ensemble, as `as_ensemble`; a partition may have no memberships."""
+    if isinstance(x, Ensemble) or (isinstance(x, (str, os.PathLike)) and is_store(x)):
+        ensemble = as_ensemble(x, soft=True)
+        if not ensemble.is_soft:
+            raise InvalidInputError(
+                "the ensemble has labels but memberships were fitted; pass Ensemble.from_memberships(...)."
+            )
+        return ensemble
+    sources = SoftSources(*listed(x, None))
+    provenance = {"made_by": "from_memberships", "n_tables": len(sources.names)}
+    return ensemble_of(sources, provenance=provenance, may_be_empty=True)
+
+
+def import_labels(
+    source: Any,
+    out: StorePath,
+    *,
+    id: Column | None = None,
+    columns: Columns | None = None,
+    drop: Columns | None = None,
+    missing: Any = None,
+    header: bool | None = None,
+    orientation: str | None = None,
+    overwrite: bool = False,
+    memory: int | str = "1GB",
+    chunk_rows: int | None = None,
+) -> Ensemble:
+    """Store labels as an ensemble at ``out``, block by block; ``source`` as for `Ensemble.from_labels`.
+
+    ``id`` names the column that identifies the objects, which is stored with them, ``columns`` and ``drop``
+    those that are partitions, ``missing``, ``header`` and ``orientation`` how they are read: see
+    `bigcons.select`. Reads the source twice, once to find the values and once
+    to write them, in blocks that fit in ``memory``, and ids twice more; a dask collection is computed once,
+    chunk by chunk, and kept in the temporary directory. Workers of an active ``distributed.Client`` that all
+    find ``out`` keep the chunks of a dask array of numbers there, and write those of the store in Zarr, the
+    same; with ids they come to this process. An ensemble at ``out`` that the same call made of
+    files that have not changed since is returned as it is. Raises MemoryBudgetError if a chunk of the source
+    or the distinct values do not fit.
+    """
+    how = {"missing": missing, "header": header, "orientation": orientation}
+    given = {"id": id, "columns": columns, "drop": drop, "chunk_rows": chunk_rows, **how}
+    provenance = {"made_by": "import_labels", **provenance_of_files(source, given), **as_read(how)}
+    if _prepared(out, overwrite, provenance):
+        return Ensemble.open(out)
+    table = _table_of(select(source, id=id, columns=columns, drop=drop, **how))
+    ensemble = ensemble_of(
+        table, out, provenance=provenance, overwrite=overwrite, memory=memory, chunk_rows=chunk_rows
+    )
+    return _with_warnings(ensemble)
+
+
+def _prepared(out: StorePath, overwrite: bool, provenance: dict[str, Any]) -> bool:
+    """Return whether the import of this provenance is finished; refuse what else is at ``out``."""
+    if not overwrite and is_finished_import(out, provenance_at(out, KIND), provenance):
+        return True
+    refuse_existing(out, overwrite, KIND)
+    return False
+
+
+def as_read(how: dict[str, Any]) -> dict[str, Any]:
+    """Return the entry of a provenance with how a table was read, as JSON values, if a call said so."""
+    given = {name: value for name, value in how.items() if value is not None}
+    text = json.dumps(given, default=_plain)
+    return {"read": json.loads(text, parse_constant=lambda _: None)} if given else {}
+
+
+def _plain(value: Any) -> Any:
+    """Return numbers of numpy, and sets, as JSON values; NaN and others of ``missing`` are null."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return list(value) if hasattr(value, "__iter__") else None
+
+
+def _reshaped(
+    read: Content, provenance: dict[str, Any], out: StorePath | None, overwrite: bool, budget: int
+) -> Ensemble:
+    """Hold or store labels that were brought into the form of a matrix."""
+    header = read.header._replace(provenance=provenance)
+    if out is not None:
+        id_bytes = 0.0 if header.ids is None else header.ids.row_bytes
+        check_chunk_rows(header.chunk_rows, header.dtype.itemsize * len(header.names) + id_bytes, budget)
+    return ensemble_of_content(read._replace(header=header), out, overwrite=overwrite)
+
+
+def import_memberships(
+    sources: Any,
+    out: StorePath,
+    *,
+    names: Sequence[str] | None = None,
+    id: Column | None = None,
+    overwrite: bool = False,
+    memory: int | str = "1GB",
+    chunk_rows: int | None = None,
+) -> Ensemble:
+    """Store soft clusterings as an ensemble at ``out``; ``sources`` as for `Ensemble.from_memberships`.
+
+    Reads the sources twice, once to check them and once to write them, in blocks that fit in ``memory``.
+    An ensemble at ``out`` that the same call made of files or stores that have not changed since is returned
+    as it is. Raises MemoryBudgetError if the chunks of the store do not.
+    """
+    given = {"names": names, "id": id, "chunk_rows": chunk_rows}
+    tables, names = listed(sources, names, id=id)
+    provenance = {"made_by": "import_memberships", **provenance_of_files(sources, given)}
+    provenance["source"] = ", ".join(map(describe, sources))
+    if _prepared(out, overwrite, provenance):
+        return Ensemble.open(out)
+    sources = SoftSources(tables, names)
+    return ensemble_of(
+        *(sources, out),
+        provenance=provenance,
+        overwrite=overwrite,
+        memory=memory,
+        chunk_rows=chunk_rows,
+    )
+
+
+def _with_warnings(ensemble: Ensemble) -> Ensemble:
+    counts = ensemble.n_clusters, ensemble.n_labeled
+    warn_of_suspects(ensemble.n_objects, ensemble.names, *counts, ensemble.categories)
+    return ensemble
+
+
+def ensemble_of(
+    source: Table | SoftSources,
+    out: StorePath | None = None,
+    *,
+    provenance: dict[str, Any],
+    overwrite: bool = False,
+    memory: int | float | str = "1GB",
+    **how: Any,
+) -> Ensemble:
+    """Read labels, or memberships, into memory or, with ``out``, into a store within ``memory``.
+
+    The source is read twice and must yield the same both times. ``how`` as for `building.content_of`.
+    """
+    if out is None:
+        return Ensemble(*building.hold(building.content_of(source, provenance, **how)))
+    refuse_existing(out, overwrite, KIND)
+    refuse_wide(out, len(source.names) if isinstance(source, SoftSources) else source.n_columns)
+    if isinstance(source, Table) and source.workers and source.ids is None and not names_parquet(out):
+        building.write_store_on_workers(out, source, provenance, overwrite, budget=parse_size(memory), **how)
+        return Ensemble.open(out)
+    content = building.content_of(source, provenance, budget=parse_size(memory), **how)
+    return ensemble_of_content(content, out, overwrite=overwrite)
+
+
+def ensemble_of_content(
+    content: Content, out: StorePath | None = None, *, overwrite: bool = False
+) -> Ensemble:
+    """Read consecutive blocks, which a header describes, into memory or a store, in one pass."""
+    if out is None:
+        with progress("label the objects", content.header.n_objects) as listener:
+            return Ensemble(*building.hold(content._replace(blocks=_told(content.blocks, listener))))
+    write_store(out, content, overwrite)
+    return Ensemble.open(out)
+
+
+def _told(blocks: Iterable[np.ndarray], listener: Progress) -> Iterator[np.ndarray]:
+    for block in blocks:
+        yield block
+        listener.advance(len(block))
+
+
+def _table_of(
+    x: Any, *, are_objects: bool = False, usual_id: str | None = None, with_ids: bool = True
+) -> Table:
+    table = open_table(
+        _with_open_store(x), "labels", are_objects=are_objects, with_ids=with_ids, usual_id=usual_id
+    )
+    if isinstance(table, ParquetTable) and table.is_part:
+        raise CorruptStoreError(
+            f"{table.where} was written as an ensemble, but its {PARQUET_MANIFEST} is not there; restore it "
+            "from a copy, or name the columns that are partitions by bigcons.select (--columns).",
+            path=table.where,
+        )
+    if table.index_position is None:
+        return table
+    return SelectedTable(table, [c for c in range(table.n_columns) if c != table.index_position], table.ids)
+
+
+def _with_open_store(x: Any) -> Any:
+    """Return ``x``, of a choice from the path of a store the same choice from the ensemble."""
+    if isinstance(x, Selection):
+        return replace(x, source=_with_open_store(x.source))
+    is_ensemble = isinstance(x, Ensemble) or (isinstance(x, (str, os.PathLike)) and is_store(x))
+    return as_ensemble(x) if is_ensemble else x
+
+
+def _as_matrix(labels: Any) -> Any:
+    """Return labels ``(n_objects,)`` as a table of one column, and anything else unchanged."""
+    if hasattr(labels, "to_frame") and hasattr(labels, "index"):  # a column of pandas, with its index
+        return labels.to_frame()
+    if len(getattr(labels, "shape", (0, 0))) == 1:
+        return np.asanyarray(labels).reshape(-1, 1)
+    is_list = isinstance(labels, (list, tuple)) and len(labels) > 0
+    if is_list and (isinstance(labels[0], str) or not hasattr(labels[0], "__len__")):
+        return np.array(labels, dtype=object).reshape(-1, 1)
+    return labels

@@ -1,0 +1,120 @@
+"""Export columns to a .parquet, .csv or .npy file, block by block."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from typing import IO, Any
+
+import numpy as np
+
+from bigcons.disk.commit import new_file
+from bigcons.disk.interface import Place, StorePath
+from bigcons.disk.places import local_path
+from bigcons.errors import InvalidInputError
+from bigcons.progress import progress
+
+Types = Mapping[str, Any]
+"""The numpy or Arrow type of each column, by name."""
+
+Write = Callable[[Sequence[Any]], Any]
+"""Writes the columns ``(rows,)`` of the next block."""
+
+
+@contextmanager
+def export_to(path: StorePath | IO[bytes], n_rows: int, types: Types, *, overwrite: bool) -> Iterator[Write]:
+    """Yield the function that writes blocks to a file; see `Consensus.export`."""
+    with ExitStack() as stack:
+        if isinstance(path, (str, os.PathLike, Place)):
+            name = local_path(path).name.lower()
+            suffix = next((known for known in _WRITERS if name.endswith(known)), None)
+            if suffix is None:
+                raise InvalidInputError(
+                    f"{path} has suffix {local_path(path).suffix!r}; use one of {', '.join(_WRITERS)}."
+                )
+            file = stack.enter_context(new_file(path, overwrite=overwrite))
+        else:
+            suffix, file = ".csv", path
+        write = stack.enter_context(_WRITERS[suffix](file, n_rows, types))
+        listener = stack.enter_context(progress("export", n_rows))
+
+        def write_block(columns: Sequence[Any]) -> None:
+            write(columns)
+            listener.advance(len(columns[0]))
+
+        yield write_block
+
+
+@contextmanager
+def _parquet(file: IO[bytes], _n_rows: int, types: Types) -> Iterator[Write]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    whole_numbers = [name for name, kind in types.items() if _is_label(kind)]
+    schema = _schema(types)
+    with parquet.ParquetWriter(
+        file, schema, compression="zstd", use_dictionary=whole_numbers, write_page_checksum=True
+    ) as writer:
+        yield lambda columns: writer.write_batch(pa.record_batch(columns, schema=schema))
+
+
+def _is_label(kind: Any) -> bool:
+    return isinstance(kind, np.dtype) and kind.kind == "i"
+
+
+@contextmanager
+def _text(file: IO[bytes], _n_rows: int, types: Types, *, is_compressed: bool = False) -> Iterator[Write]:
+    import pyarrow as pa
+    from pyarrow import csv as arrow
+
+    header = io.StringIO()
+    csv.writer(header, lineterminator="\n").writerow(types)
+    schema = _schema(types)
+    options = arrow.WriteOptions(include_header=False)
+    with ExitStack() as stack:
+        sink: Any = stack.enter_context(gzip.GzipFile("", "wb", 6, file, 0)) if is_compressed else file
+        sink.write(header.getvalue().encode())  # pyarrow would quote all names
+        writer = stack.enter_context(arrow.CSVWriter(sink, schema, write_options=options))
+        yield lambda columns: writer.write_batch(pa.record_batch(columns, schema=schema))
+
+
+def _schema(types: Types) -> Any:
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            (name, pa.from_numpy_dtype(kind) if isinstance(kind, np.dtype) else kind)
+            for name, kind in types.items()
+        ]
+    )
+
+
+@contextmanager
+def _npy(file: IO[bytes], n_rows: int, types: Types) -> Iterator[Write]:
+    """Write one number per row or, with several columns, a structured array."""
+    record = np.dtype(list(types.items()))
+    descr = np.lib.format.dtype_to_descr(record if len(types) > 1 else record[0])
+    header = {"descr": descr, "fortran_order": False, "shape": (n_rows,)}
+    np.lib.format.write_array_header_2_0(file, header)
+
+    def write(columns: Sequence[np.ndarray]) -> None:
+        records = np.empty(len(columns[0]), record)
+        for name, values in zip(types, columns, strict=True):
+            records[name] = values
+        file.write(records.tobytes())
+
+    yield write
+
+
+_WRITERS: dict[str, Callable[[IO[bytes], int, Types], AbstractContextManager[Write]]] = {
+    ".parquet": _parquet,
+    ".csv": _text,
+    ".npy": _npy,
+    ".csv.gz": partial(_text, is_compressed=True),
+}
+"""By how the name of the file ends."""

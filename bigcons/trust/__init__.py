@@ -1,0 +1,1 @@
+"""What to trust in a consensus: its tree with the support of every split, and a null reference."""

@@ -1,0 +1,972 @@
+"""Stores in a bucket, against a server of S3: the same results as on a disk, whole or not there."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import distributed
+import numpy as np
+import pyarrow as pa
+import pytest
+import zarr
+from click.testing import CliRunner
+from obstore.exceptions import GenericError
+from pyarrow import csv, fs, parquet
+
+import bigcons
+from bigcons import PCC, Consensus, ConsensusTree, Ensemble, PairTable, coassociation, generate
+from bigcons.cli import main
+from bigcons.datasets import planted_ensemble
+from bigcons.disk import commit, locks
+from bigcons.disk.buckets import _complaint, bucket_place
+from bigcons.disk.leftovers import machine
+from bigcons.disk.locks import writer_lock
+from bigcons.disk.places import place_of
+from bigcons.errors import (
+    CorruptStoreError,
+    DamagedFileError,
+    InvalidInputError,
+    MissingDependencyError,
+    StoreError,
+    StoreExistsError,
+    StoreLockedError,
+    StoreNotFoundError,
+)
+from bigcons.io import files, memory
+from bigcons.io.select import select
+from bigcons.memory import Block
+from bigcons.run.engine import SerialEngine
+from bigcons.run.output import Output
+from bigcons.run.passes import open_workspace
+from bigcons.store.ensemble import import_labels
+from bigcons.store.features import open_features
+from bigcons.store.pairs import import_pairs
+from tests.support.s3 import keys_below, s3_server
+from tests.support.stores import values_of
+
+FOLDER = r"data-[0-9a-f]{32}"
+SOLVE = {"n_clusters": 5, "random_state": 3, "tol": 0.0, "max_iter": 4}
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:PCC stopped at max_iter:bigcons.errors.ConvergenceWarning"),
+]
+
+# A solve that is killed at a moment given by its arguments.
+DYING_SOLVE = """
+import sys
+from bigcons import PCC
+from tests.support.deaths import die_after
+what, n_writes, ensemble, out = sys.argv[1:]
+die_after(what, int(n_writes))
+PCC(n_clusters=5, random_state=3, tol=0.0, max_iter=4).fit(ensemble, out=out)
+"""
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    with s3_server() as url:
+        yield url
+
+
+@pytest.fixture
+def url(bucket):
+    """A place of this test's own."""
+    return f"{bucket}/test-{next(_numbers)}/some store.zarr"
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return planted_ensemble(5000, 30, random_state=2)[0]
+
+
+@pytest.fixture(scope="module")
+def stored(bucket, planted):
+    return planted.save(f"{bucket}/planted.zarr", chunk_rows=1024)
+
+
+@pytest.fixture(scope="module")
+def on_disk(planted, tmp_path_factory):
+    """The solve that all others are compared with."""
+    folder = tmp_path_factory.mktemp("solved")
+    planted.save(folder / "planted.zarr", chunk_rows=1024)
+    return PCC(**SOLVE, client="serial").fit(folder / "planted.zarr", out=folder / "consensus.zarr")
+
+
+def assert_same_solve(model, other):
+    np.testing.assert_array_equal(model.labels_, other.labels_)
+    np.testing.assert_array_equal(np.asarray(model.memberships_), np.asarray(other.memberships_))
+    assert model.history_["objective"] == other.history_["objective"]
+
+
+# Ensembles
+
+
+def test_ensemble__is_stored_and_read(url, planted):
+    saved = planted.save(url, chunk_rows=1024)
+    assert saved.path == url
+    for ensemble in (saved, Ensemble.open(url), pickle.loads(pickle.dumps(saved))):
+        np.testing.assert_array_equal(ensemble.read(1000, 3000), planted.read(1000, 3000))
+    assert saved.verify() == {"ok": True, "path": url, "n_objects": 5000, "n_chunks": 5}
+    assert values_of(saved) == values_of(planted)
+
+
+def test_ensemble__keeps_its_ids_through_appends(url):
+    def rows(first, last):
+        return pa.table({"who": [f"c{row}" for row in range(first, last)], "a": np.arange(first, last) % 3})
+
+    Ensemble.from_labels(rows(0, 100), id="who").save(url, chunk_rows=32)
+    Ensemble.open(url, "a").append_objects(rows(100, 150), id="who")
+    more = rows(0, 150).rename_columns(["who", "b"])
+    Ensemble.open(url, "a").append_partitions(more, id="who")
+    again = Ensemble.open(url)
+    assert again.ids.tolist() == more["who"].to_pylist()
+    assert (again.names, again.verify()["ok"]) == (["a", "b"], True)
+
+
+def test_ensemble__lies_below_its_own_url_only(bucket, url, planted):
+    parent = url.rpartition("/")[0]
+    planted.save(url, chunk_rows=1024)
+    keys = keys_below(parent)
+    assert "some store.zarr/manifest.json" in keys
+    others = [key for key in keys if key != "some store.zarr/manifest.json"]
+    assert all(re.fullmatch(rf"some store\.zarr/{FOLDER}/(zarr\.json|labels-1/.*)", key) for key in others)
+    assert "zarr.json" not in keys_below(bucket)
+
+
+def test_ensemble__is_replaced_once_the_new_one_is_complete(url, planted):
+    planted.save(url, chunk_rows=1024)
+    opened = Ensemble.open(url)
+    with pytest.raises(StoreExistsError, match="pass overwrite=True"):
+        planted.save(url)
+    before = keys_below(url)
+    new = np.arange(3000)[:, None] % [2, 3]
+    Ensemble.from_labels(new).save(url, overwrite=True)
+    np.testing.assert_array_equal(Ensemble.open(url).read(0, 3000), new)
+    assert set(before) & set(keys_below(url)) == {"manifest.json"}
+    with pytest.raises(StoreError, match="open it again"):
+        opened.read(0, 100)
+
+
+def test_new_store__that_fails_leaves_what_was_there(url, planted):
+    def fail():
+        with commit.new_store(url, overwrite=True) as folder:
+            (folder / "chunk").write(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert keys_below(url) == []
+    planted.save(url, chunk_rows=1024)
+    before = keys_below(url)
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert keys_below(url) == before
+
+
+def test_new_store__leaves_other_objects_alone(url):
+    (place_of(url) / "notes.txt").write(b"mine")
+    for overwrite in (False, True):
+        with pytest.raises(StoreExistsError), commit.new_store(url, overwrite):
+            pass
+    assert keys_below(url) == ["notes.txt"]
+
+
+def test_append__gives_what_it_gives_on_a_disk(url, tmp_path):
+    rng = np.random.default_rng(0)
+    first = rng.integers(-1, 6, (2500, 200))
+    steps = [
+        ("append_objects", rng.integers(-1, 6, (700, 200))),
+        ("append_objects", rng.integers(-1, 6, (10, 200))),
+        ("append_partitions", rng.integers(-1, 6, (3210, 70))),
+        ("append_objects", rng.integers(-1, 6, (1500, 270))),
+        ("append_partitions", rng.integers(-1, 300, (4710, 3))),  # another type: all is written anew
+        ("append_objects", rng.integers(-1, 6, (2000, 273))),
+    ]
+    stores = [Ensemble.from_labels(first).save(path, chunk_rows=512) for path in (url, tmp_path / "e")]
+    for action, labels in steps:
+        for store in stores:
+            getattr(Ensemble.open(store.path, "a"), action)(labels)
+        there, here = (Ensemble.open(store.path) for store in stores)
+        np.testing.assert_array_equal(there.read(0, there.n_objects), here.read(0, here.n_objects))
+        np.testing.assert_array_equal(there.n_clusters, here.n_clusters)
+        assert values_of(there) == values_of(here)
+        assert there.verify()["ok"]
+        assert there.dtype == here.dtype
+
+
+def test_append__of_memberships_gives_what_it_gives_on_a_disk(url, tmp_path):
+    rng = np.random.default_rng(0)
+    tables = [rng.dirichlet(np.ones(k), 700) for k in (3, 130)]
+    steps = [
+        ("append_objects", [table[:400] for table in tables]),
+        ("append_partitions", [rng.dirichlet(np.ones(4), 1100)]),
+    ]
+    for path in (url, tmp_path / "e"):
+        Ensemble.from_memberships(tables).save(path, chunk_rows=256)
+    for action, more in steps:
+        for path in (url, tmp_path / "e"):
+            getattr(Ensemble.open(path, "a"), action)(more)
+        there, here = Ensemble.open(url), Ensemble.open(tmp_path / "e")
+        np.testing.assert_array_equal(there.read(0, there.n_objects), here.read(0, here.n_objects))
+        assert there.verify()["ok"]
+        assert there.digest() == here.digest()
+
+
+def test_append__writes_only_what_is_new(url):
+    labels = np.random.default_rng(0).integers(-1, 6, (4096, 20))
+    ensemble = Ensemble.open(Ensemble.from_labels(labels).save(url, chunk_rows=512).path, "a")
+    before = set(keys_below(url))
+    ensemble.append_objects(labels[:600])
+    chunks = [key for key in set(keys_below(url)) - before if "/c/" in key]
+    assert sorted(key.partition("/c/")[2] for key in chunks) == ["8/0", "9/0"]
+    assert before <= set(keys_below(url))
+    ensemble.append_objects(np.tile(np.arange(200)[:, None], 20))  # another type: all is written anew
+    assert before & set(keys_below(url)) == {"manifest.json"}
+    assert ensemble.verify()["ok"]
+
+
+def test_append__that_fails_leaves_the_store_as_it_was(url, planted):
+    ensemble = Ensemble.open(planted.save(url, chunk_rows=1024).path, "a")
+    before = keys_below(url)
+    with pytest.raises(InvalidInputError):
+        ensemble.append_objects(np.zeros((5, 3), int))
+    assert keys_below(url) == before
+
+
+def test_open__takes_a_store_that_was_copied_to_a_disk(url, tmp_path):
+    labels = np.random.default_rng(0).integers(-1, 6, (3000, 20))
+    Ensemble.open(Ensemble.from_labels(labels).save(url, chunk_rows=512).path, "a").append_objects(labels)
+    for key in keys_below(url):
+        target = tmp_path / "copy" / key
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes((place_of(url) / key).read())
+    copy = Ensemble.open(tmp_path / "copy", "a")
+    np.testing.assert_array_equal(copy.read(0, 6000), np.vstack([labels, labels]))
+    assert copy.verify()["ok"]
+    with pytest.raises(InvalidInputError, match="copied from a bucket"):
+        copy.append_objects(labels)
+    assert Ensemble.open(tmp_path / "copy").verify()["ok"]
+
+
+def test_sources__zarr_arrays_in_a_bucket(url, tmp_path):
+    values = np.random.default_rng(0).integers(0, 5, (3000, 4))
+    array = zarr.create_array((place_of(url)).for_zarr(read_only=False), data=values, chunks=(700, 4))
+    assert array.shape == values.shape
+    np.testing.assert_array_equal(open_features(url).read(100, 2000), values[100:2000])
+    np.testing.assert_array_equal(import_labels(url, tmp_path / "e").read(0, 3000), values)
+    missing = url.replace("some", "no")
+    for read in (import_labels, lambda source, _: Ensemble.from_labels(source)):
+        with pytest.raises(StoreNotFoundError, match="does not exist"):
+            read(missing, tmp_path / "f")
+
+
+# Tables
+
+
+@pytest.mark.parametrize("buffering", [0, 1 << 16])
+def test_open__reads_what_a_file_of_the_same_bytes_reads(url, buffering):
+    rng = np.random.default_rng(0)
+    content = rng.bytes(9_000_000)  # more than is read ahead
+    place_of(url).write(content)
+    found, expected = place_of(url).open("rb", buffering), io.BytesIO(content)
+    for _ in range(60):
+        if rng.random() < 0.3:
+            at = int(rng.integers(len(content) + 9))
+            assert found.seek(at) == expected.seek(at)
+        size = int(rng.choice([0, 1, 70_000, 1 << 20, 3_000_000, 5_000_000]))
+        assert found.read(size) == expected.read(size)
+        assert found.tell() == expected.tell()
+    found.seek(-9, os.SEEK_END)
+    assert found.read() == content[-9:]
+
+
+@pytest.fixture
+def both(bucket, tmp_path):
+    """Return a function that writes the same files of a table to a folder and a bucket; both are yielded."""
+    folder = f"{bucket}/tables-{next(_numbers)}"
+
+    def write(name, write_to):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write_to(tmp_path / name)
+        place_of(f"{folder}/{name}").write((tmp_path / name).read_bytes())
+
+    return tmp_path, folder, write
+
+
+def table_of_labels(first=0, last=7000):
+    rows = np.arange(first, last)
+    labels = {f"p{u}": np.random.default_rng(u).integers(-1, 9, 7000)[first:last] for u in range(5)}
+    return pa.table({"who": rows + 5000, **labels})
+
+
+def write_csv(table, **options):
+    def write_to(path):
+        with pa.output_stream(path) as file:  # compressed by its suffix
+            csv.write_csv(table, file, csv.WriteOptions(**options))
+
+    return write_to
+
+
+def test_import__of_a_table_in_a_bucket_is_that_of_the_same_file_on_a_disk(both):
+    here, there, write = both
+    table = table_of_labels()
+    parts = [table_of_labels(first, min(first + 600, 7000)) for first in range(0, 7000, 600)]  # 10 after 9
+    matrix = np.stack([table[name].to_numpy() for name in table.column_names[1:]], axis=1)
+    write("a.parquet", lambda path: parquet.write_table(table, path, row_group_size=1000))
+    write("a.tsv", write_csv(table, delimiter="\t"))
+    write("a.npy", lambda path: np.save(path, matrix))
+    write("columns.npy", lambda path: np.save(path, np.asfortranarray(matrix)))
+    for suffix in (".csv", ".csv.gz", ".csv.bz2", ".csv.zst"):
+        write(f"a{suffix}", write_csv(table))
+    for number, part in enumerate(parts):
+        write(
+            f"labels.parquet/part.{number}.parquet", lambda path, part=part: parquet.write_table(part, path)
+        )
+        write(f"text/part.{number}.csv", write_csv(part))
+    (place_of(f"{there}/text") / "_SUCCESS").write(b"")
+    urllib.request.urlopen(  # the key of a folder, as consoles make it
+        urllib.request.Request(
+            f"{os.environ['AWS_ENDPOINT_URL']}/{there.removeprefix('s3://')}/labels.parquet/",
+            b"",
+            method="PUT",
+        )
+    ).close()
+    names = [*(path.name for path in here.iterdir()), "labels.parquet/*.parquet", "labels.parquet/"]
+    assert len(names) == 12
+    for name in names:
+        id = None if name.endswith(".npy") else "who"
+        read = import_labels(f"{here}/{name}", here / "here.zarr", id=id, overwrite=True)
+        also = import_labels(f"{there}/{name}", here / "there.zarr", id=id, overwrite=True)
+        assert also.digest() == read.digest(), name
+        assert also.n_objects == 7000
+    files = [f"{there}/labels.parquet/part.{number}.parquet" for number in range(len(parts))]
+    assert import_labels(files, here / "list.zarr", id="who").digest() == read.digest()
+    chosen = [select(f"{folder}/a.parquet", id="who", columns=["p1", "p3"]) for folder in (here, there)]
+    assert len({Ensemble.from_labels(x).digest() for x in chosen}) == 1
+
+
+def test_import__of_a_table_in_a_bucket_is_finished_until_the_table_changes(both):
+    here, there, write = both
+    for name in ("a.parquet", "parts/0.parquet", "parts/1.parquet"):
+        write(name, lambda path: parquet.write_table(table_of_labels(), path))
+    for source, changing in ((f"{there}/a.parquet", "a.parquet"), (f"{there}/parts", "parts/1.parquet")):
+        out = here / f"{changing[0]}.zarr"
+        made = import_labels(source, out, drop="who")
+        assert import_labels(source, out, drop="who").digest() == made.digest()
+        write(changing, lambda path: parquet.write_table(table_of_labels(0, 300), path))
+        with pytest.raises(StoreExistsError, match="other contents of s3://"):
+            import_labels(source, out, drop="who")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".npy"])
+def test_features__in_a_bucket_are_read_by_workers_too(both, suffix):
+    here, there, write = both
+    x = np.random.default_rng(0).normal(size=(6000, 3)) + np.arange(6000)[:, None] % 3 * 4
+    table = pa.table({f"x{c}": x[:, c] for c in range(3)})
+    to_write = {".csv": write_csv(table), ".npy": lambda path: np.save(path, x)}
+    write(f"x{suffix}", to_write.get(suffix, lambda path: parquet.write_table(table, path)))
+    how = {"n_partitions": 3, "n_clusters": 4, "sample": 0.5, "random_state": 0}
+    alone = generate.kmeans(here / f"x{suffix}", **how, out=here / "alone.zarr")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        spread = generate.kmeans(f"{there}/x{suffix}", **how, out=here / "spread.zarr", client=client)
+    assert spread.digest() == alone.digest()
+
+
+def test_solve__of_a_table_in_a_bucket(both):
+    here, there, write = both
+    write("a.parquet", lambda path: parquet.write_table(table_of_labels(), path, row_group_size=1000))
+    sources = [select(f"{folder}/a.parquet", id="who") for folder in (here, there)]
+    on_disk, in_bucket = (PCC(**SOLVE, client="serial").fit(source) for source in sources)
+    assert_same_solve(in_bucket, on_disk)
+
+
+def test_commands__take_tables_in_a_bucket(both):
+    _, there, write = both
+    x = np.random.default_rng(0).normal(size=(600, 2)) + np.arange(600)[:, None] % 3 * 9
+    first, last = (pa.table({"x": part[:, 0], "y": part[:, 1]}) for part in (x[:300], x[300:]))
+    write("first.csv", write_csv(first))
+    write("last.csv", write_csv(last))
+    write("truth.csv", write_csv(pa.table({"class": np.arange(600) % 3})))
+
+    def told(*words):
+        result = CliRunner().invoke(main, [*words, "--json"])
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    run = ["run", f"{there}/first.csv", f"{there}/last.csv", "-k", "3", "--n-partitions", "10"]
+    found = told(*run, "--truth", f"{there}/truth.csv", "-o", f"{there}/out")
+    assert found["scores"]["adjusted_rand"] == 1.0
+    told("import", f"{there}/truth.csv", "-o", f"{there}/truth.zarr")
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("nothing.parquet", StoreNotFoundError, "URL does not exist; check the path"),
+        ("nothing/", StoreNotFoundError, "URL does not exist; check the path"),
+        ("notes.csv", InvalidInputError, "URL is a folder without tables; pass its files"),
+        ("notes/x*.csv", StoreNotFoundError, "no file matches URL; check the path"),
+        ("*/a.csv", InvalidInputError, "URL is a pattern of folders, .*; name the folder"),
+        ("notes", InvalidInputError, "URL is a folder without tables; pass its files"),
+        ("notes/read.me", InvalidInputError, "URL has suffix '.me'; use "),
+        ("cut.parquet", DamagedFileError, "URL is truncated or not Parquet .*; write it again"),
+        ("cut.npy", InvalidInputError, "URL is truncated; write the file again"),
+        ("a.npz", InvalidInputError, "URL cannot be read from a bucket, .*; copy it to a disk"),
+        ("a.h5ad", InvalidInputError, "URL cannot be read from a bucket, .*; copy it to a disk"),
+    ],
+)
+def test_tables__in_a_bucket_say_in_one_line_what_is_wrong(both, name, error, message):
+    here, there, write = both
+    write("notes/read.me", lambda path: path.write_text("text"))
+    write("notes.csv/read.me", lambda path: path.write_text("text"))
+    write("a.npz", lambda path: np.savez(path, np.zeros((9, 9))))
+    write("a.h5ad", lambda path: path.write_text("text"))
+    np.save(here / "a.npy", np.zeros((9, 9)))
+    parquet.write_table(table_of_labels(), here / "a.parquet")
+    write("cut.npy", lambda path: path.write_bytes((here / "a.npy").read_bytes()[:-1]))
+    write("cut.parquet", lambda path: path.write_bytes((here / "a.parquet").read_bytes()[:2000]))
+    url = re.escape(f"{there}/{name}".rstrip("/"))
+    for read in (Ensemble.from_labels, open_features):
+        with pytest.raises(error, match=f"^{message.replace('URL', url)}") as caught:
+            read(f"{there}/{name}")
+        assert "\n" not in str(caught.value)
+
+
+def test_pairs__in_a_bucket_are_read_from_zarr_only(both):
+    _, there, write = both
+    write("pairs.csv", write_csv(pa.table({"i": [0], "j": [1], "n_together": [1], "n_seen": [1]})))
+    with pytest.raises(InvalidInputError, match="cannot be read from a bucket"):
+        import_pairs(f"{there}/pairs.csv", f"{there}/pairs.zarr")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".npy"])
+def test_tables__that_change_or_cannot_be_reached_while_they_are_read(suffix, tmp_path):
+    path = tmp_path / f"a{suffix}"
+    if suffix == ".csv":  # of more bytes than Arrow reads ahead
+        path.write_text(f"{'a' * 500},{'b' * 500}\n" * 60_000)
+    elif suffix == ".npy":
+        np.save(path, np.zeros((60_000, 8), int))
+    else:
+        numbers = np.random.default_rng(0).integers(0, 1 << 60, (20, 60_000))
+        parquet.write_table(
+            pa.table({f"p{u}": row for u, row in enumerate(numbers)}), path, row_group_size=6000
+        )
+    with s3_server() as other:
+        url = f"{other}/a{suffix}"
+        place_of(url).write(path.read_bytes())
+        reading = files.open_path(url, "labels").blocks(500)
+        next(reading)
+        place_of(url).write(path.read_bytes()[:-1])
+        with pytest.raises(StoreError, match=f"^{url} has changed while it was read; read it again"):
+            list(reading)
+        place_of(url).write(path.read_bytes())
+        reading = files.open_path(url, "labels").blocks(500)
+        next(reading)
+    with pytest.raises(StoreError, match=r"^s3://bucket cannot be reached .*; check the network") as caught:
+        list(reading)
+    assert not isinstance(caught.value, DamagedFileError)
+
+
+def test_large_data__example_goes_from_bucket_to_bucket(bucket):
+    page = (Path(__file__).parents[2] / "docs/large-data.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(def from_bucket_to_bucket.*?)```", page, flags=re.DOTALL)
+    truth, system = np.arange(900) % 6, fs.FileSystem.from_uri(bucket)[0]
+    labels = {f"p{u}": np.where(np.random.default_rng(u).random(900) < 0.1, 0, truth) for u in range(8)}
+    table = pa.table({"customer": np.arange(900) + 5000, **labels})
+    for part in range(3):
+        parquet.write_table(table.slice(300 * part, 300), f"bucket/labels/{part}.parquet", filesystem=system)
+    names = {"bc": bigcons}
+    exec(compile(code, "large-data", "exec"), names)
+    names["from_bucket_to_bucket"]()
+    with system.open_input_stream("bucket/labels.csv") as file:
+        exported = csv.read_csv(file)
+    assert exported.column_names == ["customer", "label"]
+    assert exported["customer"].equals(pa.chunked_array(table["customer"].chunks))
+    np.testing.assert_array_equal(exported["label"], Consensus.open(f"{bucket}/consensus.zarr").labels)
+    assert bigcons.metrics.adjusted_rand(truth, exported["label"].to_numpy()) > 0.9
+
+
+# Damage and hostility
+
+
+def chunk_of(url, row):
+    key = next(key for key in keys_below(url) if key.endswith(f"/c/{row}/0"))
+    return place_of(f"{url}/{key}")
+
+
+def test_read__finds_damage(url, planted):
+    ensemble = planted.save(url, chunk_rows=1024)
+    place = chunk_of(url, 2)
+    whole = place.read()
+    for content in (whole[:40], whole[:60] + bytes([whole[60] ^ 1]) + whole[61:], b"", None):
+        place.remove() if content is None else place.write(content)
+        for check in (lambda: ensemble.read(2048, 2050), ensemble.verify):
+            with pytest.raises(CorruptStoreError, match="rows 2048 to"):
+                check()
+    assert ensemble.read(0, 1024).shape == (1024, 30)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"data": "../planted.zarr"},
+        {"data": "data-" + "0" * 31 + "/"},
+        {"data": 3},
+        {"data": None},
+        {"shared": ["data-1/../../planted.zarr"]},
+        {"shared": "data"},
+        {"shared": [None]},
+    ],
+)
+def test_open__rejects_manifests_that_point_outside_the_store(url, planted, change):
+    planted.save(url, chunk_rows=1024)
+    place = place_of(url) / commit.MANIFEST
+    content = json.loads(place.read()) | change
+    del content["checksum"]
+    content["checksum"] = commit._checksum(content)
+    place.write(json.dumps(content).encode())
+    with pytest.raises(CorruptStoreError, match="outside the store"):
+        Ensemble.open(url)
+
+
+@pytest.mark.parametrize(
+    "shared",
+    [3, {}, {"generations": [1], "chunks": [[0]]}, {"generations": [], "chunks": [[1]] * 5},
+     {"generations": [], "chunks": [[-1]] * 5}, {"generations": ["../x"], "chunks": [[1]] * 5}],
+)  # fmt: skip
+def test_open__rejects_inconsistent_shared_chunks(url, planted, shared):
+    planted.save(url, chunk_rows=1024)
+    data, body, _ = commit.load_manifest(url, "ensemble")
+    commit.write_manifest(url, "ensemble", body | {"shared": shared}, data=data.name)
+    with pytest.raises(CorruptStoreError, match="inconsistent manifest"):
+        Ensemble.open(url)
+
+
+# Locks and kills
+
+
+def test_new_store__inside_another_store_is_refused(url, planted):
+    planted.save(url)
+    for path in (f"{url}/t.zarr", f"{url}/deep/t.zarr"):
+        with pytest.raises(StoreExistsError, match=f"is inside the store {url}, "):
+            planted.save(path)
+
+
+def test_writer_lock__rejects_a_second_writer(url, planted):
+    with writer_lock(url) as check_lock:
+        with pytest.raises(StoreLockedError, match=rf"process {os.getpid()} on .*if it was killed"):
+            planted.save(url)
+        check_lock()
+    planted.save(url)
+    assert not any("lock" in key for key in keys_below(url.rpartition("/")[0]))
+
+
+def test_writer_lock__of_a_dead_writer_expires(url, planted):
+    lock = locks.Lease(bucket_place(url), 0.2)
+    lock._released.set()  # as if it were dead: it is not renewed
+    time.sleep(0.3)
+    with writer_lock(url), pytest.raises(StoreError, match="expired without renewal"):
+        lock.check()
+    assert keys_below(url.rpartition("/")[0]) == []
+
+
+def test_writer_lock__is_renewed(url):
+    with writer_lock(url, seconds=0.8) as check_lock:
+        time.sleep(2)
+        with pytest.raises(StoreLockedError), writer_lock(url):
+            pass
+        check_lock()
+
+
+def test_writer_lock__of_a_dead_process_of_this_machine_is_taken_over(url):
+    lease = place_of(url).sibling(".some store.zarr.lock")
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    holder = {"process": dead.pid, "host": "here", "token": "a", "expires": time.time() + 60}
+    lease.write(json.dumps({**holder, "machine": "another"}).encode())
+    with pytest.raises(StoreLockedError, match="if it was killed"), writer_lock(url):
+        pass
+    lease.write(json.dumps({**holder, "machine": machine()}).encode())
+    with writer_lock(url) as check_lock:
+        check_lock()
+
+
+def test_output__that_another_call_works_on_is_refused(url, stored, on_disk, caplog):
+    """Of two solves, one goes on with what it has, and the other does nothing; as generate and append."""
+    points = np.random.default_rng(0).normal(size=(60, 2))
+    with open_workspace(Output(url, False, False, {}), SerialEngine(), 5) as workspace:
+        workspace.arrays.write(0, Block(0, 0, 1), np.zeros((1, 5), np.float32))
+        kept = keys_below(f"{url}.partial")
+        for resume in (False, True):
+            with pytest.raises(StoreLockedError, match=r"zarr\.partial is being written by"):
+                PCC(**SOLVE, resume=resume).fit(stored.path, out=url)
+        with pytest.raises(StoreLockedError, match=r"zarr\.partial is being written by"):
+            generate.kmeans(points, n_partitions=2, n_clusters=3, out=url, random_state=0)
+        assert "resume" not in caplog.text  # what is kept is another's
+        assert keys_below(f"{url}.partial") == kept != []
+        workspace.snapshots.save({}, {})
+        place_of(url).sibling(".some store.zarr.partial.lock").write(b'{"token": "of another"}')
+        with pytest.raises(StoreError, match="the lock was lost to another writer"):
+            workspace.snapshots.save({}, {})
+    small = Ensemble.from_labels([[0, 1], [1, 0]]).save(f"{url}.small")
+    with writer_lock(small.path), pytest.raises(StoreLockedError):
+        Ensemble.open(small.path, "a").append_objects([[0, 0]])
+
+
+def test_new_store__does_not_commit_under_a_lost_lock(url, planted):
+    planted.save(url, chunk_rows=1024)
+    lock = place_of(url).sibling(".some store.zarr.lock")
+    other = commit.new_folder(place_of(url)) / "chunk"
+
+    def lose_the_lock(folder):
+        commit.write_manifest(folder, "pairs", {})
+        lock.write(json.dumps({"token": "of another", "expires": 0}).encode())
+        other.write(b"of the other")
+
+    before = keys_below(url)
+    with (
+        pytest.raises(StoreError, match="expired without renewal"),
+        commit.new_store(url, overwrite=True) as folder,
+    ):
+        lose_the_lock(folder)
+    assert Ensemble.open(url).verify()["ok"]
+    assert len(keys_below(url)) == len(before) + 1
+    assert other.is_file()
+
+
+CHILD = """
+import sys
+from bigcons import Ensemble
+import numpy as np
+action, path = sys.argv[1:]
+ensemble = Ensemble.open(path, "a")
+labels = ensemble.read(0, 4000)
+for turn in range(10**6):
+    if action == "save":
+        Ensemble.from_labels(np.roll(labels, turn, axis=0)).save(path, chunk_rows=256, overwrite=True)
+    elif action == "append_objects":
+        ensemble.append_objects(labels)
+    else:
+        ensemble.append_partitions(np.tile(labels[:, :1], (ensemble.n_objects // 4000, 5)))
+    print("wrote", turn, flush=True)
+"""
+
+
+def run_child(code, *arguments):
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)], stdout=subprocess.PIPE, env=environment
+    )
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills as POSIX systems do")
+@pytest.mark.parametrize("action", ["save", "append_objects", "append_partitions"])
+def test_write__killed_at_any_moment_leaves_a_complete_store(url, action, monkeypatch):
+    labels = np.arange(4000)[:, None] % [2, 3, 4, 5, 6, 7]
+    rng = np.random.default_rng(0)
+    for _ in range(2):
+        monkeypatch.undo()
+        Ensemble.from_labels(labels).save(url, chunk_rows=256, overwrite=commit.is_store(url))
+        child = run_child(CHILD, action, url)
+        assert child.stdout.readline() == b"wrote 0\n"
+        time.sleep(0.3 * rng.random())
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+        survivor = Ensemble.open(url, "a")
+        assert survivor.verify()["ok"]
+        assert survivor.n_objects % 4000 == 0
+        if action != "save":
+            np.testing.assert_array_equal(survivor.read(0, 4000)[:, :6], labels)
+        survivor.append_objects(survivor.read(0, 1))
+        assert survivor.verify()["ok"]
+        content = commit.load_manifest(url, "ensemble")
+        named = {content.data.name, *(place.name for place in content.shared)}
+        assert {key.partition("/")[0] for key in keys_below(url)} == named | {"manifest.json"}
+
+
+# Pairs and consensus
+
+
+@pytest.mark.parametrize("tiles", [None, 2])
+def test_pairs__are_those_of_a_disk(url, stored, planted, tmp_path, tiles):
+    options = {"per_object": 8, "tiles": tiles, "random_state": 0}
+    there = coassociation.sample(stored, out=url, **options)
+    here = coassociation.sample(planted.save(tmp_path / "e", chunk_rows=1024), out=tmp_path / "p", **options)
+    assert there.path == url
+    for table in (there, PairTable.open(url), pickle.loads(pickle.dumps(there)), there.save(f"{url}.copy")):
+        for ours, theirs in zip(table.edges(), here.edges(), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    assert there.verify()["n_pairs"] == here.n_pairs
+    assert there.info()["n_bytes"] > 0
+    key = next(key for key in keys_below(url) if key.endswith("n_agree/c/0"))
+    (place_of(url) / key).remove()
+    with pytest.raises(CorruptStoreError, match="missing a chunk"):
+        PairTable.open(url).verify()
+
+
+@pytest.mark.parametrize("client", ["serial", "threads"])
+def test_solve__has_the_bits_of_a_disk(url, stored, on_disk, client):
+    model = PCC(**SOLVE, client=client).fit(stored.path, out=url)
+    assert_same_solve(model, on_disk)
+    consensus = Consensus.open(url)
+    assert consensus.verify()["n_objects"] == 5000
+    assert consensus.info()["n_bytes"] > 0
+    copy = pickle.loads(pickle.dumps(consensus))
+    np.testing.assert_array_equal(copy.memberships, np.asarray(on_disk.memberships_))
+    assert not keys_below(f"{url}.partial")
+    labels = model.predict(stored.path, out=f"{url}.predicted")
+    np.testing.assert_array_equal(Consensus.open(f"{url}.predicted").labels, labels)
+
+
+@pytest.mark.filterwarnings("ignore:objects are in 8 pairs:bigcons.errors.ConsensusWarning")
+def test_solve__on_a_cluster_has_the_bits_of_a_disk(url, stored, on_disk):
+    from distributed import Client, LocalCluster
+
+    few_passes = {"n_clusters": 5, "random_state": 3, "solver": "blocked", "max_iter": 2, "tol": 0}
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        assert_same_solve(PCC(**SOLVE, client=client).fit(stored.path, out=url), on_disk)
+        pairs = coassociation.sample(stored, per_object=8, tiles=2, random_state=0, out=f"{url}.pairs")
+        blocked = PCC(pairs=pairs.path, **few_passes, client=client)
+        theirs = blocked.fit(stored.path, out=f"{url}.blocked")
+        ours = PCC(pairs=pairs, **few_passes, client="serial").fit(stored)
+        assert_same_solve(theirs, ours)
+
+
+def test_import__of_a_dask_array_by_workers_has_the_bits_of_a_disk(url, planted, tmp_path, monkeypatch):
+    import dask.array
+
+    labels, read = planted.read(0, 5000).astype(np.int64), memory._Computed._compute
+    on_disk = import_labels(labels, tmp_path / "labels.zarr", chunk_rows=1024)
+    came_here = []
+    monkeypatch.setattr(memory._Computed, "_compute", lambda *at: came_here.append(at) or read(*at))
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
+        distributed.Client(cluster),
+    ):
+        array = dask.array.from_array(labels, chunks=(1500, 30))
+        found = import_labels(array, url, chunk_rows=1024)
+    assert not came_here
+    assert found.digest() == on_disk.digest()
+    assert found.verify()["ok"]
+    assert not [key for key in keys_below(url) if "computed" in key]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills as POSIX systems do")
+@pytest.mark.parametrize(("what", "at"), [("snapshot", 2), ("block", 8)])
+def test_resume__a_killed_solve_ends_with_the_same_bits(url, stored, on_disk, what, at):
+    child = run_child(DYING_SOLVE, what, at, stored.path, url)
+    child.communicate()
+    assert child.returncode == -signal.SIGKILL
+    assert keys_below(f"{url}.partial")
+    assert not keys_below(url)
+    assert_same_solve(PCC(**SOLVE).fit(stored.path, out=url), on_disk)
+    assert not keys_below(f"{url}.partial")
+    assert Consensus.open(url).verify()
+
+
+# Command line
+
+
+def run(*arguments):
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_commands__take_urls(url, tmp_path):
+    truth = np.arange(600) % 3
+    points = np.random.default_rng(0).normal(truth[:, None] * 10.0, 1, (600, 4))
+    np.save(tmp_path / "points.npy", points)
+    np.save(tmp_path / "truth.npy", truth)
+    np.save(tmp_path / "labels.npy", truth[:, None] % [2, 3, 3])
+    run("import", tmp_path / "labels.npy", "-o", f"{url}/imported.zarr")
+    run("generate", tmp_path / "points.npy", "-o", f"{url}/e.zarr", "--n-partitions", 10)
+    run("sample", f"{url}/e.zarr", "-o", f"{url}/pairs.zarr", "--per-object", 20)
+    solve = ["solve", f"{url}/e.zarr", "-m", "pcc", "-k", 3]
+    run(*solve, "-o", f"{url}/c.zarr", "--tol", 0, "--max-iter", 3)  # several passes, which a plot draws
+    run(*solve, "-o", f"{url}/heap.zarr", "--pairs", f"{url}/pairs.zarr")
+    for name in ("imported", "e", "pairs", "c", "heap"):
+        assert f"{name}.zarr" in run("info", f"{url}/{name}.zarr").output
+        run("verify", f"{url}/{name}.zarr")
+    run("plot", f"{url}/c.zarr", "-o", tmp_path / "figures", "--ensemble", f"{url}/e.zarr")
+    assert len(list((tmp_path / "figures").iterdir())) == 6
+    np.testing.assert_array_equal(
+        Ensemble.open(f"{url}/e.zarr").read(0, 600),
+        generate.mixed(tmp_path / "points.npy", n_partitions=10, random_state=0)
+        .read(0, 600),
+    )  # fmt: skip
+
+
+def test_generate__into_a_bucket_says_that_a_killed_call_starts_anew(url, tmp_path, caplog):
+    points = np.random.default_rng(0).normal(size=(60, 2))
+    with caplog.at_level("INFO", logger="bigcons"):
+        generate.kmeans(points, n_partitions=2, n_clusters=3, out=tmp_path / "e.zarr", random_state=0)
+        assert "starts over" not in caplog.text
+        generate.kmeans(points, n_partitions=2, n_clusters=3, out=f"{url}/e.zarr", random_state=0)
+    assert f"{url}/e.zarr is in a bucket" in caplog.text
+    assert "starts over" in caplog.text
+
+
+# Errors
+
+
+def test_open__says_what_is_missing(bucket, url):
+    with pytest.raises(StoreNotFoundError, match="does not exist; check the path"):
+        Ensemble.open(url)
+    (place_of(url) / "notes.txt").write(b"")
+    with pytest.raises(StoreNotFoundError, match="not a bigcons store"):
+        Ensemble.open(url)
+    for action in (Ensemble.open, Ensemble.from_labels([[0], [1]]).save):
+        with pytest.raises(StoreError, match=r"^s3://another-bucket does not exist"):
+            action("s3://another-bucket/ensemble.zarr")
+
+
+def test_info__of_a_bucket_that_cannot_be_read_names_it_and_no_file_inside(bucket, url, monkeypatch):
+    def told(path):
+        return CliRunner().invoke(main, ["info", path]).output
+
+    assert told("s3://another-bucket/e.zarr").startswith("Error: s3://another-bucket does not exist; ")
+    assert told(url) == f"Error: {url} does not exist; check the path.\n"
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "false")
+    assert told(url).startswith(f"Error: {bucket} is on a server without TLS (http); ")
+
+
+def test_open__without_obstore_names_the_extra(monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "obstore"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setenv("AWS_REGION", "another")  # not the connection that is there already
+    with pytest.raises(MissingDependencyError, match=re.escape("pip install 'bigcons[s3]'")):
+        Ensemble.open("s3://bucket/e.zarr")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "cannot be reached .*AWS_ENDPOINT_URL"),
+        ({"AWS_ALLOW_HTTP": "false"}, "is on a server without TLS .*AWS_ALLOW_HTTP"),
+        (
+            {
+                "AWS_ACCESS_KEY_ID": None,
+                "AWS_SECRET_ACCESS_KEY": None,
+                "AWS_METADATA_ENDPOINT": "http://127.0.0.1:1",
+            },
+            "needs credentials, and none were found; set AWS_ACCESS_KEY_ID",
+        ),
+    ],
+)
+def test_open__says_in_one_line_why_a_bucket_is_unreachable(url, planted, monkeypatch, settings, message):
+    for name, value in settings.items():
+        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+    for action in (Ensemble.open, planted.save, lambda url: Ensemble.from_labels(f"{url}.parquet")):
+        began = time.monotonic()
+        with pytest.raises(StoreError, match=f"^s3://bucket {message}") as caught:
+            action(url)
+        assert "\n" not in str(caught.value)
+        assert time.monotonic() - began < 60
+
+
+@pytest.fixture
+def refusing(monkeypatch):
+    """Return a function that lets all buckets be on a server that answers every request with a status."""
+
+    class Refusal(BaseHTTPRequestHandler):
+        status = 403
+
+        def do_GET(self):
+            body = b"<?xml version='1.0'?><Error><Code>SignatureDoesNotMatch</Code></Error>"
+            self.send_response(self.status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        def __getattr__(self, name):
+            if name.startswith("do_"):
+                return self.do_GET
+            raise AttributeError(name)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusal) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+        def refuse(status):
+            Refusal.status = status
+            monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_address[1]}")
+
+        yield refuse
+        server.shutdown()
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_buckets__say_that_credentials_are_refused(url, planted, refusing, status):
+    """Servers refuse a list of keys with the same status as an object; to obstore it is a general error."""
+    stored = planted.save(url)
+    refusing(status)
+    of_table = lambda url: Ensemble.from_labels(f"{url}.parquet")  # noqa: E731
+    for action in (Ensemble.open, planted.save, lambda url: place_of(url).names(), of_table):
+        with pytest.raises(StoreError, match=f"these credentials .*{status}.*; check AWS_ACCESS") as caught:
+            action(url)
+        assert "network" not in str(caught.value)
+    assert stored.n_objects == planted.n_objects
+
+
+@pytest.mark.parametrize(("url", "settings"), [("gs://bucket/e.zarr", "GOOGLE_"), ("s3://bucket/e", "AWS_")])
+def test_buckets__name_the_settings_of_their_service(url, settings):
+    texts = ("no route", "status code: 403 Forbidden")
+    complaints = [_complaint(bucket_place(url), GenericError(text)) for text in texts]
+    for complaint in complaints:
+        assert settings in complaint
+        assert all(other not in complaint for other in {"AWS_", "GOOGLE_"} - {settings})
+
+
+def test_workers__without_credentials_are_named(url, planted):
+    stored = planted.save(url)
+
+    def forget():
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            del os.environ[name]
+        os.environ["AWS_METADATA_ENDPOINT"] = "http://127.0.0.1:1"
+
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        client.run(forget)
+        with pytest.raises(StoreError, match=r"^on Dask worker tcp://.*, s3://.* needs credentials"):
+            ConsensusTree(2, client=client).fit(stored)
+
+
+def test_read__distinguishes_an_unreachable_server_from_damage(planted):
+    with s3_server() as other:
+        ensemble = planted.save(f"{other}/e.zarr", chunk_rows=1024)
+        pairs = coassociation.sample(planted, per_object=3, out=f"{other}/p.zarr", random_state=0)
+        consensus = Consensus.write(f"{other}/c.zarr", [0, 1], np.eye(2))
+    for read in (lambda: ensemble.read(0, 10), lambda: pairs.read(0, 10), lambda: consensus.labels):
+        with pytest.raises(StoreError, match=r"^s3://bucket cannot be reached") as caught:
+            read()
+        assert not isinstance(caught.value, CorruptStoreError)

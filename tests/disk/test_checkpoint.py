@@ -1,0 +1,164 @@
+"""Checkpoints come back as they were written, or are refused."""
+
+import numpy as np
+import pytest
+
+from bigcons.disk import checkpoint
+from bigcons.disk.checkpoint import FileBlocks, Snapshots
+from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.memory import Block
+from bigcons.run.passes import MemoryBlocks
+from tests.support.stores import names_in
+
+BLOCK = Block(2, 10, 15)
+ROWS = np.arange(15, dtype=np.float32).reshape(5, 3)
+
+
+@pytest.fixture(params=["memory", "files"])
+def arrays(request, tmp_path):
+    return MemoryBlocks() if request.param == "memory" else FileBlocks(tmp_path, 3)
+
+
+def test_blocks__round_trip_by_generation(arrays):
+    arrays.write(0, BLOCK, ROWS)
+    arrays.write(1, BLOCK, ROWS + 1)
+    arrays.write(1, BLOCK, ROWS + 2)
+    np.testing.assert_array_equal(arrays.read(0, BLOCK), ROWS)
+    np.testing.assert_array_equal(arrays.read(1, BLOCK), ROWS + 2)
+    arrays.drop([0, 5])
+    np.testing.assert_array_equal(arrays.read(1, BLOCK), ROWS + 2)
+    with pytest.raises((KeyError, CorruptStoreError)):
+        arrays.read(0, BLOCK)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda c: c[:-1], lambda c: c[1:], lambda c: b"", lambda c: b"\1" + c[1:]]
+)
+def test_file_blocks__reject_damage(tmp_path, damage):
+    arrays = FileBlocks(tmp_path, 3)
+    arrays.write(0, BLOCK, ROWS)
+    file = tmp_path / "generation-0" / "block-2"
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(CorruptStoreError, match=r"block-2 is (damaged|truncated)"):
+        arrays.read(0, BLOCK)
+    assert "block-2" in arrays.fault(0, BLOCK)
+
+
+@pytest.mark.parametrize(
+    ("generation", "index", "run", "said"),
+    [
+        (0, 2, bytes(16), None),
+        (1, 2, bytes(16), "is block 2 of generation 1, not block 2 of generation 0"),
+        (0, 3, bytes(16), "is block 3 of generation 0, not block 2 of generation 0"),
+        (0, 2, b"x" * 16, "is of another run"),
+    ],
+)
+def test_file_blocks__reject_whole_blocks_of_others(tmp_path, generation, index, run, said):
+    """A block exchanged with another, with that of the generation before, or with that of another solve."""
+    other = FileBlocks(tmp_path / "other", 3, run=run)
+    other.write(generation, Block(index, 10, 15), ROWS)
+    arrays = FileBlocks(tmp_path / "own", 3)
+    arrays.write(0, BLOCK, ROWS + 1)
+    (tmp_path / f"other/generation-{generation}/block-{index}").replace(tmp_path / "own/generation-0/block-2")
+    fault = arrays.fault(0, BLOCK)
+    if said is None:
+        assert fault is None
+        np.testing.assert_array_equal(arrays.read(0, BLOCK), ROWS)
+        return
+    assert said in fault
+    with pytest.raises(CorruptStoreError, match=said) as caught:
+        arrays.read(0, BLOCK)
+    assert caught.value.path.endswith("block-2")
+
+
+def test_file_blocks__count_what_is_kept(arrays):
+    arrays.write(3, BLOCK, ROWS)
+    is_file = isinstance(arrays, FileBlocks)
+    assert (arrays.n_kept(3), arrays.n_kept(4)) == (int(is_file), 0)
+    assert arrays.fault(3, BLOCK) is None
+
+
+def test_snapshots__are_replaced_atomically(tmp_path):
+    snapshots = Snapshots(tmp_path, {"k": 3, "path": tmp_path})
+    assert not snapshots.exists()
+    assert snapshots.load() is None
+    snapshots.save({"a": ROWS}, {"passes": 1})
+    snapshots.save({"b": ROWS + 1}, {"passes": 2, "gap": 0.5})
+    assert snapshots.exists()
+    arrays, facts = Snapshots(tmp_path, {"k": 3, "path": tmp_path}).load()
+    assert facts == {"passes": 2, "gap": 0.5}
+    assert list(arrays) == ["b"]
+    np.testing.assert_array_equal(arrays["b"], ROWS + 1)
+    assert names_in(tmp_path) == ["snapshot-before.npz", "snapshot.npz"]
+    found = [(kept.is_last, kept.facts["passes"]) for kept in snapshots.kept()]
+    assert found == [(True, 2), (False, 1)]
+    snapshots.go_back()
+    assert snapshots.load()[1] == {"passes": 1}
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_snapshots__killed_between_the_two_writes_are_both_of_the_last_pass(tmp_path, monkeypatch, links):
+    def refuse(*_):
+        raise PermissionError
+
+    snapshots = Snapshots(tmp_path, {})
+    if not links:
+        monkeypatch.setattr("os.link", refuse)
+    snapshots.save({"a": ROWS}, {"passes": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "_hash_of", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            snapshots.save({"a": ROWS}, {"passes": 2})
+    assert [kept.facts["passes"] for kept in snapshots.kept()] == [1, 1]
+    for passes in (2, 3):
+        snapshots.save({"a": ROWS}, {"passes": passes})
+        assert [kept.facts["passes"] for kept in snapshots.kept()] == [passes, passes - 1]
+    assert names_in(tmp_path) == ["snapshot-before.npz", "snapshot.npz"]
+
+
+def test_snapshots__reject_another_solve_another_format_and_damage(tmp_path):
+    snapshots = Snapshots(tmp_path, {"k": 3, "seed": 0})
+    snapshots.save({"a": ROWS}, {})
+    with pytest.raises(InvalidInputError, match="with k=3, not 4"):
+        Snapshots(tmp_path, {"k": 4, "seed": 0}).load()
+    file = tmp_path / "snapshot.npz"
+    with np.load(file) as members:
+        arrays = dict(members)
+    head = arrays["head"].tobytes().replace(b'"format": ', b'"format": 2')
+    np.savez(file, **{**arrays, "head": np.frombuffer(head, np.uint8)})
+    with pytest.raises(InvalidInputError, match=r"in format 2\d of another version .* reads format \d"):
+        snapshots.load()
+    np.savez(file, **arrays)
+    assert snapshots.load() is not None
+    file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(CorruptStoreError, match="is damaged"):
+        snapshots.load()
+
+
+@pytest.mark.parametrize("what", ["array", "facts"])
+def test_snapshots__reject_whole_archives_of_other_content(tmp_path, what):
+    """The checksums of the archive are right, and the content is not what was saved."""
+    snapshots = Snapshots(tmp_path, {"k": 3})
+    snapshots.save({"a": ROWS}, {"passes": 1, "gap": float("nan")})
+    assert snapshots.load()[1]["passes"] == 1
+    with np.load(tmp_path / "snapshot.npz") as members:
+        arrays = dict(members)
+    if what == "array":
+        arrays["a"] = ROWS.T
+    else:
+        head = arrays["head"].tobytes().replace(b'"passes": 1', b'"passes": 2')
+        arrays["head"] = np.frombuffer(head, np.uint8)
+    np.savez(tmp_path / "snapshot.npz", **arrays)
+    with pytest.raises(CorruptStoreError, match="is damaged"):
+        snapshots.load()
+
+
+def test_snapshots__unpack_no_bomb(tmp_path):
+    """Snapshots are not compressed, so memory is bounded by the size of the file."""
+    snapshots = Snapshots(tmp_path, {})
+    snapshots.save({"a": ROWS}, {})
+    with np.load(tmp_path / "snapshot.npz") as members:
+        arrays = dict(members)
+    np.savez_compressed(tmp_path / "snapshot.npz", **arrays, zeros=np.zeros(10_000))
+    with pytest.raises(CorruptStoreError, match="is damaged"):
+        snapshots.load()

@@ -1,0 +1,124 @@
+"""Files are replaced as a whole, and anything but a path is refused in one line wherever one is taken."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bigcons import METHODS, PCC, Consensus, Ensemble, PairTable, generate
+from bigcons.coassociation import sample
+from bigcons.disk.places import DiskPlace, atomic_file, place_of
+from bigcons.errors import DamagedFileError, InvalidInputError
+from bigcons.store.pairs import import_pairs
+from bigcons.validation import check_path
+from tests.support.stores import names_in
+
+LABELS = np.random.default_rng(0).integers(0, 3, (40, 5))
+NO_PATHS = [5, 3.5, b"labels.zarr", "", "a\0b", ["labels.zarr"], np.zeros((40, 5))]
+
+
+class BytesPath(os.PathLike):
+    def __fspath__(self):
+        return b"labels.zarr"
+
+
+def a_table():
+    return PairTable.from_arrays([0, 1], [1, 2], [1, 0], [1, 1], n_objects=3)
+
+
+DOORS = {
+    "Ensemble.open": Ensemble.open,
+    "Ensemble.save": lambda path: Ensemble.from_labels(LABELS).save(path),
+    "Consensus.open": Consensus.open,
+    "PairTable.open": PairTable.open,
+    "PairTable.save": lambda path: a_table().save(path),
+    "import_pairs": lambda path: import_pairs("pairs.csv", path),
+    "PairTable.to_parquet": lambda path: a_table().to_parquet(path),
+}
+OUTPUTS = {
+    "fit": lambda path: PCC(3).fit(LABELS, out=path),
+    "fit of a method by passes": lambda path: METHODS["mixture"](n_clusters=3).fit(LABELS, out=path),
+    "fit of a method in memory": lambda path: METHODS["eac-single"](n_clusters=3).fit(LABELS, out=path),
+    "PCC(out=)": lambda path: PCC(3, out=path).fit(LABELS),
+    "sample": lambda path: sample(LABELS, n_pairs=10, out=path),
+    "generate": lambda path: generate.kmeans(LABELS * 1.0, n_partitions=2, n_clusters=3, out=path),
+}
+
+
+def refused(door, value):
+    with pytest.raises(
+        InvalidInputError, match=r"is not a valid path; pass a local path or a URL such as s3:"
+    ) as got:
+        door(value)
+    assert "\n" not in str(got.value)
+
+
+@pytest.mark.parametrize("path", ["a.zarr", "s3://bucket/a.zarr", Path("folder") / "a.zarr"])
+def test_check_path__takes_strings_and_paths(path):
+    assert check_path(path) == str(path)
+
+
+@pytest.mark.parametrize("value", [None, *NO_PATHS, BytesPath()])
+def test_check_path__rejects_anything_else(value):
+    refused(check_path, value)
+
+
+@pytest.mark.parametrize("value", [None, 5, ""])
+@pytest.mark.parametrize("door", DOORS)
+def test_open_and_save__reject_anything_but_a_path(door, value):
+    refused(DOORS[door], value)
+
+
+@pytest.mark.parametrize("value", [5, ""])
+@pytest.mark.parametrize("door", OUTPUTS)
+def test_out__rejects_anything_but_a_path(door, value):
+    refused(OUTPUTS[door], value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("s3://bucket", "use s3://bucket/path"),
+        ("s3:///path", "use s3://bucket/path"),
+        ("s3://bucket/a/../b", "use the full path"),
+        ("https://example.org/e.zarr", "not a supported URL"),
+        (Path("s3://bucket/e.zarr"), "lost a slash"),
+    ],
+)
+def test_place_of__rejects_urls_that_name_no_place_in_a_bucket(wrong, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        place_of(wrong)
+    assert "\n" not in str(caught.value)
+
+
+def test_atomic_file__keeps_the_old_file_until_the_new_one_is_complete(tmp_path):
+    place = DiskPlace(tmp_path / "f")
+    place.write(b"old")
+    stamp = place.stamp()
+
+    def fail():
+        with atomic_file(place.path) as file:
+            file.write(b"ne")
+            file.flush()
+            assert place.read() == b"old"
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert (place.read(), place.names(), names_in(tmp_path)) == (b"old", [], ["f"])
+    place.write(b"n", b"ew", durable=True)
+    assert place.read() == b"new"
+    assert place.stamp() != stamp
+    with pytest.raises(DamagedFileError, match="3 bytes, more than the 2 "):
+        place.read(at_most=2)
+
+
+def test_atomic_file__may_be_written_by_many_at_once(tmp_path):
+    place = DiskPlace(tmp_path / "f")
+    contents = [bytes([value]) * 100_000 for value in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(place.write, contents * 5))
+    assert bytes(place.read()) in contents
+    assert names_in(tmp_path) == ["f"]

@@ -1,0 +1,368 @@
+"""Importing labels by blocks: every source gives the same store, whatever the size of the blocks."""
+
+import os
+import zipfile
+
+import dask.array
+import dask.dataframe
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+
+from bigcons import Ensemble
+from bigcons.errors import (
+    BigconsError,
+    CorruptStoreError,
+    InvalidInputError,
+    MemoryBudgetError,
+    StoreExistsError,
+    StoreNotFoundError,
+)
+from bigcons.io.encode import encode_labels, scan_labels
+from bigcons.io.intake import open_table
+from bigcons.io.memory import ColumnsTable
+from bigcons.io.table import SlicedTable
+from bigcons.store.ensemble import ensemble_of, import_labels
+from bigcons.store.features import open_features
+from tests.support.stores import names_in, values_of
+
+N_OBJECTS, NAMES = 3000, ["a", "b", "c"]
+
+
+@pytest.fixture(scope="module")
+def labels():
+    rng = np.random.default_rng(0)
+    matrix = rng.integers(-1, 4, (N_OBJECTS, 3))
+    matrix[:, 1] = np.where(matrix[:, 1] < 0, -1, matrix[:, 1] * 1_000_000)
+    return matrix
+
+
+@pytest.fixture(scope="module")
+def frame(labels):
+    frame = pd.DataFrame(labels, columns=NAMES).astype("Int64").mask(lambda cells: cells < 0)
+    frame["c"] = frame["c"].map({k: f"label {k}" for k in range(4)}, na_action="ignore").astype(object)
+    return frame
+
+
+def in_parts(frame, directory, write):
+    """Twelve files, so that their names do not sort as their numbers do."""
+    directory.mkdir()
+    for index, start in enumerate(range(0, N_OBJECTS, 250)):
+        write(frame.iloc[start : start + 250], directory / f"part.{index}.parquet")
+
+
+ARRAY_FILES = {
+    "l.npy": lambda path, labels: np.save(path, labels),
+    "fortran.npy": lambda path, labels: np.save(path, np.asfortranarray(labels)),
+    "l.npz": lambda path, labels: np.savez(path, labels),
+    "compressed.npz": lambda path, labels: np.savez_compressed(path, other=labels[:, :1], labels=labels),
+    "fortran.npz": lambda path, labels: np.savez_compressed(path, np.asfortranarray(labels)),
+    "text.npy": lambda path, labels: np.save(path, np.where(labels < 0, -1, labels)),
+    "bare.csv": lambda path, labels: np.savetxt(path, labels, fmt="%d", delimiter=","),
+    "l.zarr": lambda path, labels: zarr.create_array(path, data=labels, chunks=(700, 2)),
+    "group.zarr": lambda path, labels: zarr.create_array(
+        path, name="x", data=labels, shards=(800, 2), chunks=(400, 2)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ARRAY_FILES)
+def test_import_labels__of_a_file_of_numbers(tmp_path, labels, name):
+    ARRAY_FILES[name](str(tmp_path / name), labels)
+    stored = import_labels(tmp_path / name, tmp_path / "e")
+    memory = Ensemble.from_labels(labels)
+    assert values_of(stored) == values_of(memory)
+    assert np.array_equal(stored.read(0, N_OBJECTS), memory.read(0, N_OBJECTS))
+    assert stored.verify()["ok"]
+    assert stored.provenance.items() >= {"made_by": "import_labels", "source": str(tmp_path / name)}.items()
+
+
+TABLE_FILES = {
+    "l.csv": lambda frame, path: frame.to_csv(path, index=False),
+    "l.parquet": lambda frame, path: frame.to_parquet(path, row_group_size=500),
+    "dictionary.parquet": lambda frame, path: frame.astype({"c": "category"}).to_parquet(path),
+    "polars.parquet": lambda frame, path: pl.from_pandas(frame).write_parquet(path),
+    "parts.parquet": lambda frame, path: in_parts(frame, path, lambda part, file: part.to_parquet(file)),
+}
+
+
+@pytest.mark.parametrize("name", TABLE_FILES)
+def test_import_labels__of_a_table_file(tmp_path, frame, name):
+    TABLE_FILES[name](frame, tmp_path / name)
+    stored = import_labels(tmp_path / name, tmp_path / "e")
+    assert stored.names == NAMES
+    assert values_of(stored) == values_of(Ensemble.from_labels(frame))
+    assert values_of(Ensemble.from_labels(tmp_path / name)) == values_of(stored)
+
+
+def test_import_labels__of_a_dask_array(tmp_path, labels):
+    lazy = dask.array.from_array(labels, chunks=(700, 2))
+    assert values_of(import_labels(lazy, tmp_path / "e")) == values_of(Ensemble.from_labels(labels))
+    unknown = lazy[lazy[:, 0] >= 0]
+    assert np.isnan(unknown.shape[0])
+    assert values_of(Ensemble.from_labels(unknown)) == values_of(
+        Ensemble.from_labels(labels[labels[:, 0] >= 0])
+    )
+
+
+@pytest.mark.filterwarnings("default")
+def test_import_labels__of_a_dask_dataframe(tmp_path, frame):
+    dataframe = dask.dataframe.from_pandas(frame, npartitions=4)
+    stored = import_labels(dataframe, tmp_path / "e")
+    assert stored.names == NAMES
+    assert values_of(stored) == values_of(Ensemble.from_labels(frame))
+
+
+@pytest.mark.parametrize("rows", [37, 999, 10_000])
+def test_scan_labels__does_not_depend_on_the_blocks(labels, frame, rows):
+    for x in (labels, frame):
+        table = open_table(x, "labels")
+        scan = scan_labels(table, NAMES, rows=rows)
+        codes = np.concatenate(list(encode_labels(table, scan.encodings, np.dtype("int8"), rows)))
+        assert np.array_equal(codes, Ensemble.from_labels(x).read(0, N_OBJECTS))
+
+
+def test_import_labels__numbers_in_csv_are_numbers(tmp_path):
+    (tmp_path / "l.csv").write_text('x,"y",z\n10,a,1.0\n9,,2\n-1,1.5,NaN\n')
+    ensemble = Ensemble.from_labels(tmp_path / "l.csv")
+    assert ensemble.names == ["x", "y", "z"]
+    assert values_of(ensemble) == [[10, "a", 1], [9, None, 2], [None, "1.5", None]]
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "n_objects"),
+    [
+        (",1,1\n0,0,1\n", ["p0", "p1", "p2"], 2),
+        ("NA,\n0,0\n", ["p0", "p1"], 2),
+        ("0,1,1\n0,0,1\n", ["p0", "p1", "p2"], 2),
+        ('"a, b",c\n0,0\n', ["a, b", "c"], 1),
+        ("\ufeffa,b\n0,0\n", ["a", "b"], 1),
+        ("0,\n0,0\n", ["p0", "p1"], 2),
+        ("a\r\nx\r\n", ["a"], 1),
+    ],
+)
+def test_import_labels__distinguishes_names_from_labels_in_csv(tmp_path, text, names, n_objects):
+    (tmp_path / "l.csv").write_bytes(text.encode())
+    ensemble = Ensemble.from_labels(tmp_path / "l.csv")
+    assert (ensemble.names, ensemble.n_objects) == (names, n_objects)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,,b\n0,1,1\n1,0,1\n", "no name for column 1"),
+        ("a,b\n1.5,0\n", "partition 'a' has label 1.5"),
+        ("a,b\n1,0\n1\n", "cannot be read as CSV"),
+        ("a,b\n,\n", "partition 'a' has no labels"),
+        ("a,a\n1,1\n", "two partitions are named 'a'"),
+        ("a,b\n", "empty, shape"),
+        ("", "is empty"),
+    ],
+)
+def test_import_labels__rejects_broken_csv(tmp_path, text, message):
+    (tmp_path / "l.csv").write_text(text)
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        import_labels(tmp_path / "l.csv", tmp_path / "e")
+    assert "\n" not in str(caught.value)
+    assert names_in(tmp_path) == ["l.csv"]
+
+
+@pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
+@pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
+def test_csv__rejects_other_separators(tmp_path, mark, name, reader):
+    (tmp_path / "l.csv").write_text("id,a,b\n0,1,1\n1,2,1\n".replace(",", mark))
+    with pytest.raises(InvalidInputError, match=f"separated by {name}; pass sep="):
+        reader(tmp_path / "l.csv")
+
+
+def test_import_labels__reports_missing_and_unknown_files(tmp_path):
+    (tmp_path / "l.txt").write_text("0")
+    (tmp_path / "empty.parquet").mkdir()
+    for name, error, message in [
+        ("nothing.npy", StoreNotFoundError, "does not exist"),
+        ("l.txt", InvalidInputError, "suffix '.txt'; use .npy"),
+        ("empty.parquet", InvalidInputError, "is a folder without tables; pass its files"),
+    ]:
+        with pytest.raises(error, match=message):
+            import_labels(tmp_path / name, tmp_path / "e")
+    assert not (tmp_path / "e").exists()
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".parquet", ".csv"])
+@pytest.mark.parametrize("data", [b"", b"\x93NUMPY", b"PK\x03\x04", b"PAR1PAR1", b"\x00\xff" * 500])
+def test_import_labels__rejects_damaged_files_in_one_line(tmp_path, suffix, data):
+    path = tmp_path / f"l{suffix}"
+    path.write_bytes(data)
+    with pytest.raises(BigconsError) as caught:
+        import_labels(path, tmp_path / "e")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["l.npy", "fortran.npy", "l.npz", "l.parquet"])
+def test_import_labels__rejects_cut_files(tmp_path, labels, frame, name):
+    path = tmp_path / name
+    TABLE_FILES[name](frame, path) if name in TABLE_FILES else ARRAY_FILES[name](path, labels)
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(BigconsError):
+        import_labels(path, tmp_path / "e")
+
+
+@pytest.mark.parametrize("name", ["l.npz", "compressed.npz", "fortran.npz"])
+@pytest.mark.parametrize("share", [0.5, 0.7, 0.9])
+def test_import_labels__rejects_damaged_archives(tmp_path, labels, name, share):
+    ARRAY_FILES[name](str(tmp_path / name), labels)
+    data = bytearray((tmp_path / name).read_bytes())
+    data[int(share * len(data))] ^= 16
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(InvalidInputError, match=r"damaged|not a \.np[yz]"):
+        import_labels(tmp_path / name, tmp_path / "e")
+    assert names_in(tmp_path) == [name]
+
+
+@pytest.mark.parametrize("shape", [(10**12, 3), (3, 10**12), (-1, 3)])
+def test_import_labels__rejects_more_rows_than_the_file_has(tmp_path, shape):
+    with (tmp_path / "l.npy").open("wb") as file:
+        header = {"descr": "|i1", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        file.write(b"123")
+    with pytest.raises(InvalidInputError, match=r"is truncated|negative shape"):
+        import_labels(tmp_path / "l.npy", tmp_path / "e")
+
+
+class Marker:
+    """Unpickling an object of this class leaves a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+@pytest.mark.parametrize("name", ["l.npy", "l.npz"])
+def test_import_labels__never_unpickles(tmp_path, name):
+    payload = np.array([[Marker(str(tmp_path / "ran"))]], dtype=object)
+    np.save(tmp_path / "l.npy", payload, allow_pickle=True)
+    with zipfile.ZipFile(tmp_path / "l.npz", "w") as archive:
+        archive.write(tmp_path / "l.npy", "l.npy")
+    with pytest.raises(InvalidInputError, match="pickled objects, which are never loaded"):
+        import_labels(tmp_path / name, tmp_path / "e")
+    assert not (tmp_path / "ran").exists()
+    np.load(tmp_path / "l.npy", allow_pickle=True)
+    assert (tmp_path / "ran").exists()
+
+
+def test_import_labels__rejects_old_zarr_and_unknown_codecs(tmp_path):
+    zarr.create_array(str(tmp_path / "v2.zarr"), data=np.zeros((2, 2), np.int8), zarr_format=2)
+    with pytest.raises(InvalidInputError, match=r"version 3"):
+        import_labels(tmp_path / "v2.zarr", tmp_path / "e")
+    zarr.create_array(str(tmp_path / "v3.zarr"), data=np.zeros((2, 2), np.int8))
+    file = tmp_path / "v3.zarr/zarr.json"
+    file.write_text(file.read_text().replace('"zstd"', '"numcodecs.pickle"'))
+    zarr.create_array(
+        str(tmp_path / "sharded.zarr"), data=np.zeros((4, 2), np.int8), shards=(4, 2), chunks=(2, 2)
+    )
+    file = tmp_path / "sharded.zarr/zarr.json"
+    file.write_text(file.read_text().replace('"zstd"', '"numcodecs.pickle"'))
+    for name in ("v3.zarr", "sharded.zarr"):
+        with pytest.raises(CorruptStoreError, match=r"numcodecs\.pickle"):
+            import_labels(tmp_path / name, tmp_path / "e")
+
+
+def test_import_labels__rejects_what_exists_before_it_reads(tmp_path, labels):
+    Ensemble.from_labels(labels).save(tmp_path / "e")
+    with pytest.raises(StoreExistsError):
+        import_labels(tmp_path / "never read.npy", tmp_path / "e")
+    assert import_labels(labels[:5], tmp_path / "e", overwrite=True).n_objects == 5
+
+
+def test_import_labels__again_finds_its_result_but_not_one_that_was_appended_to(tmp_path, labels):
+    np.save(tmp_path / "l.npy", labels)
+    asked = {"columns": np.array([0, 1]), "chunk_rows": np.int64(64)}
+    import_labels(tmp_path / "l.npy", tmp_path / "e", **asked)
+    assert import_labels(tmp_path / "l.npy", tmp_path / "e", **asked).n_objects == len(labels)
+    Ensemble.open(tmp_path / "e", mode="a").append_objects(labels[:1, :2])
+    with pytest.raises(StoreExistsError):
+        import_labels(tmp_path / "l.npy", tmp_path / "e", **asked)
+
+
+def test_import_labels__makes_the_chunks_of_memory_within_any_budget_or_refuses_it(tmp_path):
+    wide = np.tile(np.zeros((1, 300), np.int8), (20_000, 1))
+    in_memory = Ensemble.from_labels(wide)
+    for name, budget in {"large": "1GB", "small": "5MB"}.items():
+        stored = import_labels(wide, tmp_path / name, memory=budget)
+        assert stored.chunk_rows == in_memory.chunk_rows == 2048
+        assert stored.digest() == in_memory.digest()
+    with pytest.raises(MemoryBudgetError, match="memory=4 MB cannot hold a chunk of 2,048 rows") as caught:
+        import_labels(wide, tmp_path / "e", memory="4MB")
+    assert import_labels(wide, tmp_path / "least", memory=caught.value.needed).chunk_rows == 2048
+    assert import_labels(wide, tmp_path / "chosen", memory="4MB", chunk_rows=1024).chunk_rows == 1024
+    runs = list(wide[:, :30].T)
+    with pytest.raises(MemoryBudgetError, match="memory=200 kB cannot hold a chunk of 2,048 rows"):
+        Ensemble.from_runs(runs, out=tmp_path / "e", memory="200kB")
+    with pytest.raises(MemoryBudgetError, match="memory=20 MB cannot hold one block"):
+        import_labels(dask.array.from_array(wide, chunks=(20_000, 300)), tmp_path / "e", memory="20MB")
+    identities = np.arange(200_000)[:, None] * 1_000_000
+    with pytest.raises(MemoryBudgetError, match="distinct labels"):
+        import_labels(identities, tmp_path / "e", memory="5MB")
+    assert names_in(tmp_path) == ["chosen", "large", "least", "small"]
+
+
+def test_import_labels__detects_a_source_that_changes(tmp_path):
+    class Restless(SlicedTable):
+        rng = np.random.default_rng(0)
+
+        def slice(self, start, stop, columns):
+            return [self.rng.integers(-1, 1000, stop - start) for _ in columns]
+
+    restless = Restless("labels", (500, 2))
+    with pytest.raises(InvalidInputError, match="changed while it was read"):
+        import_labels(restless, tmp_path / "e")
+    assert not names_in(tmp_path)
+
+
+def test_import_labels__copies_another_ensemble(tmp_path, frame):
+    ensemble = Ensemble.from_labels(frame)
+    assert values_of(import_labels(ensemble, tmp_path / "e")) == values_of(ensemble)
+    copy = import_labels(tmp_path / "e", tmp_path / "copy", chunk_rows=100)
+    assert copy.chunk_rows == 100
+    assert copy.names == ensemble.names
+    assert values_of(copy) == values_of(ensemble) == values_of(Ensemble.from_labels(tmp_path / "e"))
+
+
+@pytest.mark.parametrize("as_files", [False, True])
+def test_ensemble_of__assembles_columns(tmp_path, labels, as_files):
+    columns = list(labels.T)
+    if as_files:
+        for u, column in enumerate(columns):
+            np.save(tmp_path / f"{u}.npy", column)
+        columns = [tmp_path / f"{u}.npy" for u in range(len(columns))]
+    stored = ensemble_of(
+        ColumnsTable(columns, N_OBJECTS, NAMES),
+        tmp_path / "e",
+        provenance={"made_by": "test"},
+        chunk_rows=512,
+    )
+    assert values_of(stored) == values_of(Ensemble.from_labels(labels))
+    assert stored.names == NAMES
+    assert stored.provenance == {"made_by": "test"}
+    assert stored.chunk_rows == 512
+
+
+def test_ensemble_of__rejects_columns_of_different_lengths(tmp_path):
+    with pytest.raises(InvalidInputError, match=r"column 1 has shape \(2,\) but n_objects=3"):
+        ColumnsTable([np.zeros(3, int), np.zeros(2, int)], 3)
+    with pytest.raises(StoreNotFoundError, match="does not exist"):
+        ColumnsTable([tmp_path / "0.npy"], 3)
+    with pytest.raises(InvalidInputError, match="empty"):
+        ensemble_of(ColumnsTable([], 3), tmp_path / "e", provenance={})
+
+
+def test_import_labels__arrow_tables_in_memory(tmp_path, frame):
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    pq.write_table(table, tmp_path / "l.parquet")
+    assert values_of(import_labels(table, tmp_path / "e")) == values_of(Ensemble.from_labels(frame))

@@ -1,0 +1,294 @@
+"""Features as people have them: what columns of every kind become, in blocks and whole."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import csv, parquet
+from scipy import sparse
+
+import bigcons as bc
+from bigcons.errors import InvalidInputError, UnknownColumnError
+from bigcons.generate import FeatureEncoding
+from bigcons.generate.scaling import measure
+from bigcons.store.features import open_features
+
+
+def encoding_of(table, *, standardize=True, **choice):
+    """Return the encoding of a table, fitted."""
+    features = open_features(table, **choice)
+    return features.encoding.with_scaling(measure(features, standardize=standardize))
+
+
+@st.composite
+def tables(draw):
+    """Draw a table of columns of all kinds, with gaps; at least one varies."""
+    n = draw(st.integers(4, 40))
+    rng = np.random.default_rng(draw(st.integers(0, 2**16)))
+    columns = {"varies": pa.array(rng.normal(size=n).round(3) + np.arange(n))}
+    makers = {
+        "number": lambda: rng.normal(draw(st.sampled_from([0.0, 1e6])), 3, n),
+        "whole": lambda: rng.integers(0, 5, n),
+        "boolean": lambda: rng.random(n) < 0.5,
+        "text": lambda: rng.choice(["a", " a", "b ", "", "NA", "ü"], n),
+        "many": lambda: [f"v{v}" for v in rng.integers(0, 200, n)],
+        "day": lambda: np.datetime64("2020-01-01") + rng.integers(0, 900, n).astype("timedelta64[D]"),
+        "time": lambda: np.datetime64("2020-01-01T00:00", "us") + rng.integers(0, 10**12, n),
+        "span": lambda: rng.integers(0, 10**6, n).astype("timedelta64[s]"),
+    }
+    for position, kind in enumerate(draw(st.lists(st.sampled_from(sorted(makers)), max_size=6))):
+        missing = rng.random(n) < draw(st.sampled_from([0.0, 0.3, 1.0]))
+        column = pa.array(np.asarray(makers[kind]()), mask=missing)
+        if kind == "text" and draw(st.booleans()):
+            column = column.dictionary_encode()
+        columns[f"{kind} {position}"] = column
+    return pa.table(columns)
+
+
+@given(tables(), st.booleans(), st.integers(1, 39))
+@settings(deadline=None)
+def test_encoding__of_any_columns_is_finite_and_the_same_in_blocks_and_stored(table, standardize, cut):
+    encoding = encoding_of(table, standardize=standardize)
+    whole = encoding.transform(table)
+    assert whole.shape == (len(table), len(encoding.column_names()))
+    assert np.isfinite(whole).all()
+    parts = [encoding.transform(part) for part in (table.slice(0, cut), table.slice(cut)) if len(part)]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    again = FeatureEncoding.from_dict(json.loads(json.dumps(encoding.to_dict())))
+    others = table.select(table.column_names[::-1]).append_column("new", [["x"] * len(table)])
+    np.testing.assert_array_equal(again.transform(others), whole)
+    assert repr(again) == repr(encoding)
+
+
+@given(tables())
+@settings(deadline=None)
+def test_encoding__every_column_counts_the_same(table):
+    encoding = encoding_of(table)
+    points = encoding.transform(table).astype(float)
+    names = np.array(encoding.column_names())
+    for column in table.column_names:
+        own = points[:, [name.startswith((f"{column}=", f"{column} is")) or name == column for name in names]]
+        if own.shape[1]:  # not constant: the mean over all ordered pairs, of an object with itself, too
+            pairs = ((own[:, None] - own[None]) ** 2).sum(axis=2)
+            assert pairs.mean() == pytest.approx(2.0, rel=1e-4)
+
+
+def test_encoding__a_missing_number_is_as_far_from_others_as_these_from_each_other():
+    values = [0.0, 3.0, 4.0, 9.0, None, None]
+    points = encoding_of(pa.table({"x": values})).transform(pa.table({"x": values})).astype(float)
+    pairs = ((points[:, None] - points[None]) ** 2).sum(axis=2)
+    assert pairs[:4, :4].mean() == pytest.approx(pairs[:4, 4:].mean())
+    assert pairs[4, 5] == 0
+
+
+FRAME = pd.DataFrame(
+    {
+        "city": ["Oslo", "Rome", " Oslo ", "", None, "Bern"] * 3,
+        "age": [30.5, np.nan, 40.0, 50.0, 20.0, 33.0] * 3,
+        "joined": ["2020-01-31", "2021-05-01", "2020-02-03", "2019-12-31", "2020-01-01", "2020-07-07"] * 3,
+        "active": [True, False, True, True, False, True] * 3,
+        "zip": [f"z{v}" for v in range(18)],
+    }
+)
+
+
+def test_encoding__is_the_same_from_every_source(tmp_path):
+    choice = {"columns": ["city", "age", "joined", "active"]}
+    FRAME.to_csv(tmp_path / "x.csv", index=False)
+    FRAME.to_parquet(tmp_path / "x.parquet")
+    typed = FRAME.assign(joined=pd.to_datetime(FRAME["joined"]), city=FRAME["city"].astype("category"))
+    sources = [FRAME, typed, pa.Table.from_pandas(FRAME), tmp_path / "x.csv", tmp_path / "x.parquet"]
+    expected = encoding_of(FRAME, **choice)
+    assert expected.lines() == [
+        "city 3 values, one-hot, missing in some",
+        "age number, missing in 16.7%",
+        "joined date",
+        "active boolean",
+    ]
+    points = expected.transform(FRAME)
+    for source in sources:
+        np.testing.assert_allclose(encoding_of(source, **choice).transform(source), points, atol=1e-6)
+        np.testing.assert_allclose(expected.transform(source), points, atol=1e-6)
+    assert (
+        expected.summary()
+        == "4 columns: 1 number (age), 1 boolean (active), 1 date (joined), 1 category (city)"
+    )
+
+
+def test_encoding__values_that_did_not_occur_are_none_of_the_known_ones():
+    known = pa.table({"c": ["a", "b", "a", "b"], "x": [1.0, 2.0, 3.0, 5.0]})
+    encoding = encoding_of(known)
+    a, other, gap = encoding.transform(pa.table({"c": ["a", "new", None], "x": [1.0, None, 1.0]}))
+    assert (other[:2] < 0).all()
+    assert np.array_equal(other[:2], gap[:2])
+    assert other[2] == 0  # the mean
+    assert (a[:2] > 0).tolist() == [True, False]
+
+
+def test_encoding__hashes_many_values_into_few_columns_without_keeping_them():
+    texts = [f"city {v % 100}" for v in range(1000)]
+    encoding = encoding_of(pa.table({"c": texts}))
+    (code,) = encoding.columns
+    assert (code.kind, code.levels, code.width) == ("hashed", (), 64)
+    points = encoding.transform(pa.table({"c": texts}))
+    assert len(np.unique(points, axis=0)) > 40
+    np.testing.assert_array_equal(points[:100], points[100:200])
+
+
+def test_encoding__takes_logarithms_if_asked():
+    table = pa.table({"spend": [1.0, 10.0, 100.0, -50.0], "age": [1.0, 2.0, 3.0, 4.0]})
+    encoding = encoding_of(table, standardize=False, log="spe*")
+    values = np.sign(table["spend"].to_numpy()) * np.log1p(np.abs(table["spend"].to_numpy()))
+    np.testing.assert_allclose(encoding.transform(table)[:, 0], values - values.mean(), rtol=1e-6)
+    with pytest.raises(UnknownColumnError, match="spent"):
+        open_features(table, log=["spent"])
+    with pytest.raises(InvalidInputError, match="log names column 'c' of features, a category"):
+        open_features(pa.table({"c": ["a", "b"]}), log="c")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "pandas", "array"])
+def test_encoding__takes_numbers_that_are_named_as_categories_as_text(tmp_path, kind):
+    rng, n = np.random.default_rng(0), 300
+    codes = rng.choice([10115.0, 1.5, -99.0, np.nan], n)
+    frame = pd.DataFrame({"x": rng.normal(size=n).round(3), "zip": codes, "row": np.arange(n)})
+    sources = {
+        "csv": lambda: frame.to_csv(tmp_path / "x.csv", index=False) or tmp_path / "x.csv",
+        "parquet": lambda: frame.to_parquet(tmp_path / "x.parquet", index=False) or tmp_path / "x.parquet",
+        "pandas": lambda: frame,
+        "array": lambda: frame.to_numpy(),
+    }
+    text = [f"z{code:g}" if code > 0 else "" for code in codes]
+    as_text = frame.assign(zip=text, row=[f"r{r}" for r in frame["row"]])
+    named = [1, 2] if kind == "array" else ["zip", "row"]
+    source = bc.select(sources[kind](), categorical=named, missing=-99)
+    found = encoding_of(source)
+    expected = encoding_of(as_text, columns=list(frame))
+    assert [c.kind for c in found.columns] == ["number", "category", "hashed"]
+    assert [f"z{level}" for level in found.columns[1].levels] == list(expected.columns[1].levels)
+    np.testing.assert_array_equal(found.transform(source)[:, :4], expected.transform(as_text)[:, :4])
+    new = frame.to_numpy()[:9] if kind == "array" else frame.iloc[:9]  # of which no choice is repeated
+    np.testing.assert_array_equal(found.transform(new), found.transform(source)[:9])
+    assert FeatureEncoding.from_dict(json.loads(json.dumps(found.to_dict()))).columns == found.columns
+
+
+def test_categories__are_of_tables_of_features_and_of_columns_that_exist():
+    frame = pd.DataFrame({"a": [0, 1, 1], "b": [2, 1, 2]})
+    with pytest.raises(InvalidInputError, match="categorical= is for tables of features, not labels"):
+        bc.Ensemble.from_labels(bc.select(frame, categorical="a"))
+    with pytest.raises(InvalidInputError, match="categorical= is for tables of features, not sparse"):
+        open_features(bc.select(sparse.csr_matrix(np.eye(3)), categorical=0))
+    with pytest.raises(UnknownColumnError, match="'c'"):
+        open_features(bc.select(frame, categorical="c"))
+    assert open_features(bc.select(frame, categorical="*")).names == ["a=0", "a=1", "b=1", "b=2"]
+
+
+@pytest.mark.parametrize("missing", ["?", {"spend": "?"}, {"spend": ["?"], "age": [-9]}])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_encoding__takes_logarithms_of_numbers_beside_what_is_named_as_missing(tmp_path, missing, suffix):
+    table = pa.table({"spend": ["1.5", "?", "100", "-50.25"], "age": [1, -9, 3, 4]})
+    path = tmp_path / f"x{suffix}"
+    {".csv": csv.write_csv, ".parquet": parquet.write_table}[suffix](table, path)
+    chosen = bc.select(path, missing=missing)
+    spend, age = open_features(chosen, log="spend").encoding.columns
+    assert (spend.kind, spend.logged, age.logged) == ("number", True, False)
+
+
+# What is refused
+
+
+def test_features__tell_all_that_is_wrong_before_any_id_is_read():
+    broken = FRAME.assign(tags=[[1]] * 18, box=[{"a": 1}] * 18, id=0)
+    with pytest.raises(InvalidInputError) as caught:
+        open_features(broken, id="id")  # whose ids are all the same
+    assert str(caught.value) == (
+        "features has 2 columns that are no features: 'tags' has type list<item: int64>; 'box' has type "
+        "struct<a: int64>; drop them (drop=, --drop), or convert to numbers, dates or text, a list to "
+        "columns."
+    )
+    more = pd.DataFrame(
+        {
+            "row": np.arange(300),
+            "mail": [f"{v}@x" for v in range(300)],
+            "when": ["3/4/2024"] * 300,
+            "far": [np.inf, *range(299)],
+            "x": np.arange(300.0) % 7,
+        }
+    )
+    with pytest.raises(InvalidInputError) as caught:
+        open_features(more)
+    of_ids = "leave it out with drop= (--drop), or name all features in columns= (--columns)"
+    others = (
+        "'when' has dates such as '3/4/2024' (write dates as 2024-12-31); 'far' is infinite at row 0 "
+        "(from 0) (features must be finite: replace what is infinite)."
+    )
+    assert str(caught.value) == (
+        "features has 4 columns that are no features: 'row' has a different whole number in every row; "
+        "'mail' has a different text in every row (pass id='row' (--id row) if it names the rows, "
+        f"{of_ids}); {others}"
+    )
+    with pytest.raises(InvalidInputError) as caught:
+        open_features(more, id="row")
+    assert str(caught.value) == (
+        "features has 3 columns that are no features: 'mail' has a different text in every row "
+        f"({of_ids}); {others}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (
+            ["4", "?", "2.5", "?"],
+            r"x.csv has '\?' among numbers; correct the cells, or name what is missing in missing=",
+        ),
+        ([*map(str, range(80)), "Unknown"], "x.csv has 'Unknown' among numbers"),
+        ([*"123" * 99, "12x", "?"], r"x.csv has '12x' at row 297 \(from 0\) among numbers; correct"),
+        ([*(f"{v}.5" for v in range(80)), "<5", "<5"], r"x.csv has '<5' at row 80 \(from 0\) among numbers"),
+        ([f"{day}/01/2020" for day in range(1, 29)] * 9, "has dates such as '1/01/2020'; write dates as"),
+    ],
+)
+def test_features__refuse_text_that_is_meant_as_numbers_or_dates(column, message, tmp_path):
+    pd.DataFrame({"x": column, "y": np.arange(len(column)) % 3}).to_csv(tmp_path / "x.csv", index=False)
+    with pytest.raises(InvalidInputError, match=message):
+        open_features(tmp_path / "x.csv")
+    levels = pd.DataFrame({"x": ["1", "K", "2", "?"]})
+    assert open_features(levels).names == ["x=1", "x=2", "x=?", "x=K"]
+    for several in (["12", *"12K" * 99], [*"12" * 150, "K", "L"]):
+        assert len(open_features(pd.DataFrame({"x": several})).names) == 4
+    open_features(pd.DataFrame({"zip": [*map(str, range(10_000, 10_080)), "abroad", "abroad"]}))
+
+
+@pytest.mark.parametrize("is_text", [False, True])
+def test_features__refuse_a_column_of_different_whole_numbers_unless_it_is_chosen(is_text):
+    rows = np.random.default_rng(0).permutation(300)
+    table = pa.table({"no": [f"r{v}" for v in rows] if is_text else rows, "x": rows % 7})
+    what = "text" if is_text else "whole number"
+    with pytest.raises(
+        InvalidInputError, match=f"'no' of features has a different {what} in every row; pass id"
+    ):
+        bc.generate.kmeans(table, n_partitions=2)
+    for choice in ({"id": "no"}, {"drop": "no"}, {"columns": ["no", "x"]}):
+        made = bc.generate.kmeans(table, n_partitions=2, **choice)
+        assert made.id_name == choice.get("id")
+    few = table.slice(0, 50)
+    assert bc.generate.kmeans(few, n_partitions=2, n_clusters=2).provenance["columns"] == ["no", "x"]
+    with pytest.raises(InvalidInputError, match="'user_id' of features has a different"):
+        bc.generate.kmeans(few.rename_columns(["user_id", "x"]), n_partitions=2, n_clusters=2)
+
+
+def test_transform__refuses_columns_that_are_missing_or_of_another_kind():
+    table = pa.table({"c": ["a", "b", "a"], "x": [1.0, 2.0, 4.0], "day": pa.array([1, 2, 9], pa.date32())})
+    encoding = encoding_of(table)
+    with pytest.raises(InvalidInputError, match="features has no column 'c', 'day'; give the columns"):
+        encoding.transform(table.select(["x"]))
+    for name, column in {"x": ["1", "z", "2"], "day": [1, 2, 3]}.items():
+        with pytest.raises(InvalidInputError, match=f"column '{name}' of features"):
+            encoding.transform(table.set_column(table.column_names.index(name), name, pa.array(column)))
+    with pytest.raises(InvalidInputError, match="has 2 columns but the ensemble was made of 3"):
+        encoding.transform(np.zeros((2, 2)))

@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+import os
+from decimal import Decimal
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigcons import Ensemble
+from bigcons.datasets import KDD_COLUMNS, kddcup99
+from bigcons.errors import InvalidInputError, StoreNotFoundError
+from bigcons.store.features import open_features
+
+N_ROWS, N_COLUMNS = 1000, 4
+
+
+@pytest.fixture
+def matrix():
+    return np.random.default_rng(0).normal(size=(N_ROWS, N_COLUMNS))
+
+
+@pytest.fixture
+def table():
+    """Numbers, whole numbers, booleans and two kinds of categories."""
+    rng = np.random.default_rng(1)
+    service = rng.choice(["smtp", "ftp", "http"], size=N_ROWS)
+    return pa.table(
+        {
+            "rate": rng.normal(size=N_ROWS),
+            "count": rng.integers(100, size=N_ROWS),
+            "land": rng.random(N_ROWS) < 0.5,
+            "service": pa.array(service.tolist()),
+            "flag": pa.array(rng.choice(["S0", "REJ"], size=N_ROWS).tolist()).dictionary_encode(),
+        }
+    )
+
+
+def as_numbers(table):
+    """The naive encoding: numbers as they are, a column for each of the sorted distinct values of text."""
+    columns = []
+    for column in table.columns:
+        values = column.to_pylist()
+        if isinstance(values[0], str):
+            columns += [[value == level for value in values] for level in sorted(set(values))]
+        else:
+            columns.append(values)
+    return np.array(columns, dtype=float).T
+
+
+def in_files(matrix, directory):
+    frame = pd.DataFrame(matrix, columns=list("abcd"))
+    np.save(directory / "c.npy", matrix)
+    np.save(directory / "fortran.npy", np.asfortranarray(matrix))
+    zarr.create_array(store=str(directory / "x.zarr"), data=matrix, chunks=(300, 3))
+    pq.write_table(pa.Table.from_pandas(frame), directory / "x.parquet", row_group_size=170)
+    (directory / "parts.parquet").mkdir()
+    for part in range(4):
+        rows = frame[part * 250 : (part + 1) * 250]
+        pq.write_table(pa.Table.from_pandas(rows), directory / "parts.parquet" / f"{part}.parquet")
+    frame.to_csv(directory / "x.csv", index=False)
+    frame.to_csv(directory / "bare.csv", index=False, header=False)
+    frame.to_csv(directory / "x.csv.gz", index=False)
+    return [
+        directory / name
+        for name in (
+            "c.npy fortran.npy x.zarr x.parquet parts.parquet x.csv bare.csv x.csv.gz".split()  # noqa: SIM905
+        )
+    ]
+
+
+def in_memory(matrix):
+    frame = pd.DataFrame(matrix, columns=list("abcd"))
+    unknown = da.from_array(matrix, chunks=(300, 2))
+    return [
+        matrix,
+        matrix.tolist(),
+        np.asfortranarray(matrix),
+        frame,
+        pl.from_pandas(frame),
+        pa.Table.from_pandas(frame),
+        da.from_array(matrix, chunks=(300, 2)),
+        unknown[unknown[:, 0] > -np.inf],
+        dd.from_pandas(frame, npartitions=3),
+        zarr.create_array(store={}, data=matrix, chunks=(300, 3)),
+    ]
+
+
+def test_features__of_a_sparse_file_are_those_of_the_matrix(tmp_path):
+    matrix = scipy.sparse.random(50, 7, 0.3, format="csc", random_state=0)
+    scipy.sparse.save_npz(tmp_path / "x.npz", matrix)
+    features = open_features(tmp_path / "x.npz")
+    assert features.is_sparse
+    np.testing.assert_array_equal(np.concatenate([rows for _, rows in features.iterate()]), matrix.toarray())
+    with pytest.raises(InvalidInputError, match="labels is a sparse"):
+        Ensemble.from_labels(tmp_path / "x.npz")
+    arrays = dict(np.load(tmp_path / "x.npz"))
+    np.savez(tmp_path / "bad.npz", **{**arrays, "indices": arrays["indices"] + 100})
+    with pytest.raises(InvalidInputError, match="or is damaged"):
+        open_features(tmp_path / "bad.npz")
+
+
+def test_open_features__every_source_gives_the_same_rows(matrix, tmp_path):
+    for source in in_memory(matrix) + in_files(matrix, tmp_path):
+        features = open_features(source)
+        assert (features.n_objects, features.n_features) == matrix.shape, source
+        np.testing.assert_array_equal(features.read(123, 877), matrix[123:877], err_msg=str(source))
+        blocks = list(features.iterate(128))
+        assert [block for block, _ in blocks] == features.blocks(128)
+        np.testing.assert_array_equal(np.concatenate([rows for _, rows in blocks]), matrix)
+
+
+def test_open_features__keeps_names_and_invents_missing_ones(matrix, tmp_path):
+    frame = pd.DataFrame(matrix, columns=list("abcd"))
+    assert open_features(frame).names == ["a", "b", "c", "d"]
+    assert open_features(matrix).names == ["f0", "f1", "f2", "f3"]
+    frame.to_csv(tmp_path / "bare.csv", index=False, header=False)
+    assert open_features(tmp_path / "bare.csv").names == ["f0", "f1", "f2", "f3"]
+
+
+def test_open_features__takes_columns_that_are_numbered(matrix):
+    features = open_features(pd.DataFrame(matrix))
+    assert features.names == ["0", "1", "2", "3"]
+    np.testing.assert_array_equal(features.read(0, len(matrix)), matrix)
+
+
+def test_open_features__encodes_categories_in_sorted_order(table, tmp_path):
+    frame = table.to_pandas()
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=99)
+    pyarrow.csv.write_csv(table.set_column(4, "flag", table["flag"].cast(pa.string())), tmp_path / "t.csv")
+    objects = frame.assign(service=frame["service"].astype(object))
+    sources = [
+        table,
+        frame,
+        objects,
+        frame.assign(service=frame["service"].astype("category")),
+        pl.from_arrow(table),
+        tmp_path / "t.parquet",
+        tmp_path / "t.csv",
+        dd.from_pandas(frame, npartitions=3),
+    ]
+    for source in sources:
+        features = open_features(source)
+        assert {name: list(values) for name, values in features.categories.items()} == {
+            "service": ["ftp", "http", "smtp"],
+            "flag": ["REJ", "S0"],
+        }
+        np.testing.assert_allclose(
+            features.read(0, N_ROWS), as_numbers(table), rtol=1e-12, err_msg=str(type(source))
+        )
+
+
+def test_open_features__codes_do_not_depend_on_unused_or_late_categories():
+    late = pa.table({"x": ["b"] * 900 + ["a"] * 100})
+    assert open_features(late).read(899, 901).tolist() == [[0.0, 1.0], [1.0, 0.0]]
+    unused = pd.DataFrame({"x": pd.Categorical([20, 30, 20], categories=[10, 30, 20])})
+    assert open_features(unused).names == ["x=20", "x=30"]
+    assert open_features(unused).read(0, 3).tolist() == [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
+
+
+def test_open_features__takes_decimals_and_small_types():
+    table = pa.table(
+        {"price": [Decimal("1.50"), Decimal("2.25")], "half": np.array([1, 2], dtype=np.float16)}
+    )
+    assert open_features(table).read(0, 2).tolist() == [[1.5, 1.0], [2.25, 2.0]]
+    assert open_features(np.array([[1, 0]], dtype=np.uint8)).dtype == np.float32
+    assert open_features(np.array([[2**40 + 1]])).read(0, 1).tolist() == [[2**40 + 1]]
+
+
+@given(ends=st.tuples(st.integers(0, 50), st.integers(0, 50)).filter(lambda ends: ends[0] != ends[1]))
+def test_read__any_range_of_a_parted_source_is_a_slice(ends):
+    start, stop = sorted(ends)
+    matrix = np.arange(100.0).reshape(50, 2)
+    source = da.from_array(matrix, chunks=((1, 20, 0, 9, 20), 1))
+    np.testing.assert_array_equal(open_features(source).read(start, stop), matrix[start:stop])
+
+
+def test_read__rejects_rows_outside(matrix):
+    with pytest.raises(InvalidInputError, match="not within the 1,000 objects"):
+        open_features(matrix).read(5, N_ROWS + 1)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_read__names_row_and_column_of_what_is_not_finite(matrix, value):
+    matrix[700, 2] = value
+    frame = pd.DataFrame(matrix, columns=list("abcd"))
+    features = open_features(frame)
+    features.read(0, 700)
+    remedy = "fill or drop missing values" if np.isnan(value) else "replace what is infinite"
+    with pytest.raises(InvalidInputError, match=rf"at row 700 \(from 0\), column 'c'; .*{remedy}"):
+        features.read(600, 800)
+
+
+def test_read__missing_numbers_of_csv_are_refused_and_missing_text_is_a_value(tmp_path):
+    (tmp_path / "x.csv").write_text("a,b\n1,x\n2,\n,y\n")
+    features = open_features(tmp_path / "x.csv")
+    assert features.names == ["a", "b=x", "b=y", "b is missing"]
+    assert features.read(0, 2).tolist() == [[1.0, 1.0, 0.0, 0.0], [2.0, 0.0, 0.0, 1.0]]
+    with pytest.raises(InvalidInputError, match=r"nan at row 2 .*'a'"):
+        features.read(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (np.zeros(3), "1 dimension"),
+        (np.zeros((0, 3)), "has no rows; features need at least one"),
+        (np.zeros((3, 0)), "has no columns; features need at least one"),
+        (np.array([["a"]]), "must be real numbers"),
+        (np.array([[1j]]), "must be real numbers"),
+        (np.array([[1, None]]), "must be real numbers"),
+        (pd.Series([1.0]), "pandas.Series"),
+        (pl.LazyFrame({"x": [1]}), "polars.LazyFrame"),
+        (pd.DataFrame({"x": ["a", 1], "y": [1, "b"]}), "mixed types in 'x', 'y'"),
+        (pd.DataFrame([[1, 2]], columns=["x", "x"]), "x"),
+        (
+            pd.DataFrame({"id": [str(row) for row in range(1001)]}),
+            "'id' of features has a different text in every row; pass id='id'",
+        ),
+        (pa.table({"x": pa.array([], type=pa.float64())}), "no rows"),
+        (pa.table({}), "no columns"),
+        (pa.table({"x": [[1, 2]]}), "'x' of features has type list"),
+        (3, "of type int"),
+    ],
+)
+def test_open_features__says_what_is_wrong_in_one_line(source, message):
+    with pytest.raises(InvalidInputError, match=message) as error:
+        open_features(source)
+    assert "\n" not in str(error.value)
+
+
+def test_open_features__says_what_is_wrong_with_a_file(tmp_path):
+    (tmp_path / "a.txt").write_text("1 2\n")
+    (tmp_path / "a.npy").write_bytes(b"nothing")
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n3\n")
+    (tmp_path / "empty.csv").write_text("")
+    np.save(tmp_path / "text.npy", np.array([["a"]]))
+    np.save(tmp_path / "objects.npy", np.array([[None]]))
+    zarr.create_group(store=str(tmp_path / "group.zarr"))
+    for name in (
+        "a.txt",
+        "a.npy",
+        "a.parquet",
+        "a.csv",
+        "empty.csv",
+        "text.npy",
+        "objects.npy",
+        "group.zarr",
+    ):
+        with pytest.raises(InvalidInputError, match=name) as error:
+            open_features(tmp_path / name)
+        assert "\n" not in str(error.value)
+    with pytest.raises(StoreNotFoundError, match=r"none.npy does not exist"):
+        open_features(tmp_path / "none.npy")
+
+
+def test_read__a_file_cut_after_it_was_opened(matrix, tmp_path):
+    np.save(tmp_path / "x.npy", matrix)
+    features = open_features(tmp_path / "x.npy")
+    with open(tmp_path / "x.npy", "r+b") as file:  # noqa: PTH123
+        file.truncate(1000)
+    with pytest.raises(InvalidInputError, match="is truncated"):
+        features.read(900, 1000)
+
+
+@pytest.mark.data
+@pytest.mark.skipif("BIGCONS_DATA" not in os.environ, reason="BIGCONS_DATA names no directory")
+def test_open_features__real_kdd():
+    features = open_features(kddcup99(n_objects=20_000)[0])
+    assert [code.name for code in features.encoding.columns] == list(KDD_COLUMNS)
+    assert set(features.categories) == {"protocol_type", "service", "flag"}
+    assert list(features.categories["protocol_type"]) == ["icmp", "tcp", "udp"]
+    assert (features.read(0, 20_000)[:, 1:4].sum(axis=1) == 1).all()
+
+
+@pytest.mark.parametrize("text", [",a,b\n4,1.5,2\n9,3,4\n", ",0,1,2\n4,1,2,3\n9,4,5,6\n"])
+def test_open_features__takes_a_csv_column_without_a_name_as_the_ids(tmp_path, text):
+    (tmp_path / "x.csv").write_text(text)
+    features = open_features(tmp_path / "x.csv")
+    assert features.names == text.split("\n")[0].split(",")[1:]
+    assert features.ids.hold().values.to_pylist() == [4, 9]
+
+
+def test_open_features__rejects_a_csv_column_without_a_name(tmp_path):
+    (tmp_path / "x.csv").write_text("a, ,b\n1,2,3\n")
+    with pytest.raises(InvalidInputError, match=r"x.csv has no name for column 1; name it"):
+        open_features(tmp_path / "x.csv")
+
+
+def test_open_features__takes_the_index_that_pandas_keeps_in_a_table_as_the_ids(tmp_path):
+    frame = pd.DataFrame({"a": [1.5, 2.0], "b": [0.5, 1.0]}, index=[4, 9])
+    frame.to_parquet(tmp_path / "x.parquet")
+    for source in (tmp_path / "x.parquet", pa.Table.from_pandas(frame)):
+        features = open_features(source)
+        assert features.names == ["a", "b"]
+        assert features.ids.hold().values.to_pylist() == [4, 9]

@@ -1,0 +1,375 @@
+"""Labels and features come in through the same door: one rule for each kind of table."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import uuid
+from pathlib import Path
+
+import dask.array
+import dask.dataframe
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+
+from bigcons import Ensemble, generate
+from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.io.intake import open_table
+from bigcons.io.select import select
+from bigcons.store.features import open_features
+from tests.support.stores import values_of
+
+N_ROWS = 600
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(0)
+    columns = {name: rng.integers(0, 5, N_ROWS) for name in ("a", "b")}
+    return pd.DataFrame({**columns, "c": rng.choice(["x", "y"], N_ROWS).astype(object)})
+
+
+class Stream:
+    """What DuckDB and others offer: nothing but the Arrow C stream interface."""
+
+    def __init__(self, table):
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+class Batch:
+    """Nothing but the Arrow C array interface."""
+
+    def __init__(self, batch):
+        self._batch = batch
+
+    def __arrow_c_array__(self, requested_schema=None):
+        return self._batch.__arrow_c_array__(requested_schema)
+
+
+def as_read(x):
+    """Return the label values and the features of a source, as lists of rows."""
+    features = open_features(x)
+    return values_of(Ensemble.from_labels(x)), features.read(0, features.n_objects).tolist()
+
+
+def arrow_sources(frame):
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    category = frame.astype({"c": "category"})
+    return {
+        "stream": Stream(table),
+        "array": Batch(table.combine_chunks().to_batches()[0]),
+        "polars stream": Stream(pl.from_pandas(frame)),
+        "polars categorical": Stream(pl.from_pandas(frame).cast({"c": pl.Categorical})),
+        "table": table,
+        "batch": table.combine_chunks().to_batches()[0],
+        "polars": pl.from_pandas(frame),
+        "pandas": frame.set_axis(np.arange(len(frame))[::-1], axis="index"),
+        "pandas category": category,
+        "dask": dask.dataframe.from_pandas(frame, npartitions=3),
+    }
+
+
+def one_hot(frame):
+    """The features of a frame whose only text is in its last column, c, of x and y."""
+    return frame.assign(c=frame["c"] == "x", y=frame["c"] == "y")
+
+
+@pytest.mark.parametrize("kind", arrow_sources(pd.DataFrame({"a": [0], "c": ["x"]})))
+@pytest.mark.filterwarnings("default")
+def test_tables__in_memory_are_labels_and_features(frame, kind):
+    if kind == "dask":
+        frame = frame.astype({"c": object})
+    labels, features = as_read(arrow_sources(frame)[kind])
+    assert labels == frame.to_numpy().tolist()
+    assert features == one_hot(frame).to_numpy(float).tolist()
+
+
+def test_tables__a_stream_that_can_be_read_once_is_kept(frame):
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    reader = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=100))
+    assert values_of(Ensemble.from_labels(reader)) == frame.to_numpy().tolist()
+
+
+@pytest.mark.parametrize("x", [pl.Series([1, 2]), pa.array([1, 2]), Stream(pa.chunked_array([[1, 2]]))])
+@pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
+def test_tables__reject_a_single_column_of_arrow(x, reader):
+    with pytest.raises(
+        InvalidInputError, match=r"is not a table|a single column; pass (x.to_frame|pyarrow.table)"
+    ) as caught:
+        reader(x)
+    assert "\n" not in str(caught.value)
+
+
+FILES = {
+    "x.csv": lambda frame, path: frame.to_csv(path, index=False),
+    "x.csv.gz": lambda frame, path: frame.to_csv(path, index=False),
+    "bare.csv.gz": lambda frame, path: frame.to_csv(path, index=False, header=False),
+    "x.parquet": lambda frame, path: frame.to_parquet(path, index=False, row_group_size=70),
+    "folder": lambda frame, path: in_parts(frame, path),
+}
+
+
+def in_parts(frame, folder):
+    """Twelve files, whose names do not sort as their numbers do."""
+    folder.mkdir()
+    for index, start in enumerate(range(0, N_ROWS, 50)):
+        frame.iloc[start : start + 50].to_parquet(folder / f"part.{index}.parquet", index=False)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_tables__in_files_are_labels_and_features(frame, tmp_path, name):
+    FILES[name](frame, tmp_path / name)
+    labels, features = as_read(tmp_path / name)
+    assert labels == frame.to_numpy().tolist()
+    assert features == one_hot(frame).to_numpy(float).tolist()
+
+
+@pytest.mark.parametrize("name", ["x.npz", "fortran.npz", "x.npy", "fortran.npy", "x.zarr", "group.zarr"])
+def test_tables__matrices_in_files_are_labels_and_features(tmp_path, name):
+    matrix = np.random.default_rng(0).integers(0, 5, (N_ROWS, 3))
+    ordered = np.asfortranarray(matrix) if name.startswith("fortran") else matrix
+    if name.endswith(".npz"):
+        np.savez_compressed(tmp_path / name, ordered)
+    elif name.endswith(".npy"):
+        np.save(tmp_path / name, ordered)
+    else:
+        inner = "x" if name.startswith("group") else None
+        zarr.create_array(str(tmp_path / name), name=inner, data=matrix, chunks=(70, 2))
+    assert as_read(tmp_path / name) == (matrix.tolist(), matrix.tolist())
+    part = np.concatenate([np.stack(b, 1) if isinstance(b, list) else b for b in blocks(tmp_path / name)])
+    np.testing.assert_array_equal(part, matrix[55:431])
+
+
+def blocks(path):
+    return open_table(path, "features").blocks(100, 55, 431)
+
+
+def test_tables__archives_and_groups_go_by_the_role(tmp_path):
+    labels, features = np.array([[0], [1]]), np.array([[0.5], [2.5]])
+    np.savez(tmp_path / "x.npz", labels=labels, features=features)
+    zarr.create_group(str(tmp_path / "x.zarr"))
+    for name, values in {"labels": labels, "features": features}.items():
+        zarr.create_array(str(tmp_path / "x.zarr"), name=name, data=values)
+    for name in ("x.npz", "x.zarr"):
+        assert as_read(tmp_path / name) == ([[0], [1]], [[0.5], [2.5]])
+
+
+@pytest.mark.parametrize("word", ["", "NA", "<NA>", "n/a", "None", "nan", "-nan", "NULL", "#N/A"])
+def test_csv__the_same_words_are_missing(tmp_path, word):
+    (tmp_path / "x.csv").write_text(f"a,b\n1,x\n{word},{word}\n2,y\n")
+    assert values_of(Ensemble.from_labels(tmp_path / "x.csv"))[1] == [None, None]
+    with pytest.raises(InvalidInputError, match=r"nan at row 1 .*'a'"):
+        open_features(tmp_path / "x.csv").read(0, 3)
+
+
+@pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
+def test_csv__rejects_a_damaged_archive_in_one_line(tmp_path, reader):
+    content = gzip.compress(b"a,b\n" + b"1,2\n" * 100_000)
+    for data in (b"a,b\n1,2\n", content[:-20], content[:5]):
+        (tmp_path / "x.csv.gz").write_bytes(data)
+        with pytest.raises(InvalidInputError, match=r"x\.csv\.gz cannot be read as CSV") as caught:
+            reader(tmp_path / "x.csv.gz")
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
+def test_zarr__rejects_unknown_codecs(tmp_path, reader, sharded):
+    layout = {"shards": (4, 2), "chunks": (2, 2)} if sharded else {}
+    zarr.create_array(str(tmp_path / "x.zarr"), data=np.zeros((4, 2), np.int8), **layout)
+    file = tmp_path / "x.zarr/zarr.json"
+    file.write_text(file.read_text().replace('"zstd"', '"numcodecs.pickle"'))
+    with pytest.raises(CorruptStoreError, match=r"numcodecs\.pickle"):
+        reader(tmp_path / "x.zarr")
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_files__must_have_the_columns_that_are_read(tmp_path, suffix, place):
+    frame = pd.DataFrame({"key": range(10, 16), "a": [0, 1] * 3, "b": [0, 0, 1] * 2, "more": [1, 2, 3] * 2})
+    parts = [frame[:2], frame[2:3], frame[3:]]
+    parts[place] = parts[place][["b", "a", "key"]]  # found by their names, in any order
+    for part, rows in enumerate(parts):
+        path = tmp_path / f"part-{part}.{suffix}"
+        rows.to_csv(path, index=False) if suffix == "csv" else rows.to_parquet(path, index=False)
+    for choice in ({"drop": "more"}, {"columns": ["a", "b"]}):
+        ensemble = Ensemble.from_labels(tmp_path, id="key", **choice)
+        np.testing.assert_array_equal(ensemble, frame[ensemble.names])
+        np.testing.assert_array_equal(ensemble.ids, frame["key"])
+        features = open_features(tmp_path, id="key", **choice)
+        np.testing.assert_array_equal(features.read(0, 6), frame[ensemble.names])
+        assert ensemble.names == features.names == choice.get("columns", ensemble.names)
+    other = 1 if place == 0 else 0
+    lacking = rf"part-{place}\.{suffix} has no column 'more', which part-{other}\.{suffix} has.*--drop more"
+    with pytest.raises(InvalidInputError, match=lacking):
+        Ensemble.from_labels(tmp_path, id="key")
+    with pytest.raises(InvalidInputError, match=lacking):
+        open_features(tmp_path, id="key").read(0, 6)
+
+
+def test_files__of_other_rows_names_or_numbers_of_columns(tmp_path):
+    frame = pd.DataFrame({"a": [0, 1], "b": [1, 1]})
+    for folder, second, message in (
+        ("index", frame.set_axis([7, 9]), r"0\.parquet has no column 'index'.*--drop index"),
+        ("names", frame.rename(columns={"b": "d"}), r"1\.parquet has no column 'b', which 0.*--drop b,d\)"),
+        ("two", frame.set_axis(["c", "d"], axis=1), r"1\.parquet has no column 'a', 'b', which"),
+        ("runs", frame[["b"]], r"1\.parquet has no column 'a', which"),
+    ):
+        (tmp_path / folder).mkdir()
+        frame.to_parquet(tmp_path / folder / "0.parquet")
+        second.to_parquet(tmp_path / folder / "1.parquet")
+        with pytest.raises(InvalidInputError, match=message):
+            Ensemble.from_labels(tmp_path / folder)
+    assert Ensemble.from_labels(tmp_path / "index", drop="index").shape == (4, 2)
+    frame[["a"]].to_parquet(tmp_path / "runs/0.parquet")
+    with pytest.raises(InvalidInputError, match="2 files of one column, which may be partitions"):
+        Ensemble.from_labels(tmp_path / "runs")
+    for columns in ([0, 1], [0, 1, 2]):
+        np.save(tmp_path / f"{len(columns)}.npy", np.tile(columns, (3, 1)))
+    files = [tmp_path / "2.npy", tmp_path / "3.npy"]
+    with pytest.raises(InvalidInputError, match=r"3\.npy has 3 columns but 2\.npy has 2"):
+        open_features(files)
+    with pytest.raises(InvalidInputError, match=r"2\.npy has no names of columns but others"):
+        open_features([tmp_path / "index/0.parquet", *files])
+    for part, columns in enumerate((["a", "a"], ["a", "b"])):
+        frame.set_axis(columns, axis=1).to_csv(tmp_path / f"{part}.csv", index=False)
+    with pytest.raises(InvalidInputError, match=r"1\.csv has other columns than 0\.csv, .*are named 'a'"):
+        open_features([tmp_path / "0.csv", tmp_path / "1.csv"])
+
+
+def test_parquet__types_may_differ_as_far_as_they_fit(tmp_path):
+    pq.write_table(pa.table({"x": [1, 2], "y": [0, 0]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"x": [3.0, 4.0], "y": [0, 0]}), tmp_path / "2.parquet")
+    assert as_read(tmp_path) == (
+        [[1, 0], [2, 0], [3, 0], [4, 0]],
+        [[1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [4.0, 0.0]],
+    )
+    pq.write_table(pa.table({"x": ["5"], "y": [0]}), tmp_path / "3.parquet")
+    with pytest.raises(InvalidInputError, match="mixes text and whole numbers"):
+        Ensemble.from_labels(tmp_path)
+    with pytest.raises(
+        InvalidInputError, match=r"'x' of .* has text, such as '5', where it had numbers before"
+    ):
+        open_features(tmp_path).read(0, 5)
+
+
+def test_open_features__rejects_masked_entries():
+    matrix = np.ma.array(np.ones((5, 2)), mask=False)
+    matrix[3, 1] = np.ma.masked
+    for source in (matrix, dask.array.from_array(matrix, chunks=(2, 2))):
+        with pytest.raises(InvalidInputError, match=r"nan at row 3 .*'f1'"):
+            open_features(source).read(0, 5)
+
+
+def test_dask__delayed_and_chunks_of_another_shape_than_declared_are_refused():
+    for take in (open_features, Ensemble.from_labels):
+        with pytest.raises(InvalidInputError, match=r"is a dask Delayed.*from_delayed\(x, shape, dtype\)"):
+            take(dask.delayed(np.ones)((10, 3)))
+
+    def chunk(shape, declared):
+        return dask.array.from_delayed(dask.delayed(np.ones)(shape), declared, float)
+
+    for shape in ((5, 3), (11, 3), (10, 2)):
+        array = dask.array.concatenate([chunk((10, 3), (10, 3)), chunk(shape, (10, 3))])
+        with pytest.raises(InvalidInputError, match=r"chunk 1 .* has shape \(\d+, \d\) where \(10, 3\)"):
+            generate.kmeans(array, n_partitions=2, n_clusters=2, random_state=0)
+    unknown = dask.array.concatenate([chunk((7, 3), (np.nan, 3)), chunk((4, 3), (np.nan, 3))])
+    assert sum(len(rows) for rows in open_table(unknown, "features").blocks(5)) == 11
+
+
+def test_dask__rows_in_another_order_each_time_are_of_one_order():
+    turn = iter(range(100))
+
+    def frame():
+        return pd.DataFrame({"id": np.roll(np.arange(50), next(turn)), "x": np.arange(50.0)})
+
+    shuffled = dask.dataframe.from_delayed([dask.delayed(frame, pure=False)()], meta=frame())
+    made = generate.kmeans(shuffled, id="id", n_partitions=2, n_clusters=2, random_state=0, client="serial")
+    assert sorted(made.ids) == list(range(50))
+
+
+def test_dask__partitions_that_dask_fuses_are_read(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.random((200, 12))).add_prefix("x")
+    frame = frame.assign(key=rng.permutation(200), a=rng.integers(3, size=200), b=rng.integers(2, size=200))
+    for part in range(4):
+        frame[part * 50 : part * 50 + 50].to_parquet(tmp_path / f"{part}.parquet")
+    read = dask.dataframe.read_parquet(tmp_path)[["key", "a", "b"]]
+    for source, expected in (
+        (select(read, id="key"), frame),
+        (select(read.set_index("key"), id="index"), frame.sort_values("key")),
+    ):
+        ensemble = Ensemble.from_labels(source)
+        np.testing.assert_array_equal(ensemble.ids, expected["key"])
+        np.testing.assert_array_equal(ensemble, expected[["a", "b"]])
+
+
+def frame_of(part, folder, labels=False):
+    (Path(folder) / f"{part}-{uuid.uuid4().hex}").touch()
+    rng = np.random.default_rng(part)
+    numbers = rng.integers(3, size=(300, 3)) if labels else rng.normal(size=(300, 3))
+    found = pd.DataFrame(numbers, columns=list("abc"))
+    return found.assign(city=rng.choice(["x", "y"], 300), key=np.arange(300) + 300 * part)
+
+
+@pytest.mark.parametrize("how", ["all", 100, "labels"])
+def test_dask__each_part_is_computed_once_whatever_passes_read_it(how, tmp_path):
+    (tmp_path / "meta").mkdir()
+    (tmp_path / "parts").mkdir()
+    asked = {"labels": how == "labels"}
+    meta = frame_of(0, tmp_path / "meta", **asked)
+    parts = dask.dataframe.from_map(
+        frame_of, range(4), folder=str(tmp_path / "parts"), meta=meta.iloc[:0], **asked
+    )
+
+    def read(frame):
+        if how == "labels":
+            return Ensemble.from_labels(select(frame, id="key"))
+        options = {"n_partitions": 3, "n_clusters": 3, "random_state": 0, "client": "serial", "train": how}
+        return generate.kmeans(frame, id="key", **options)
+
+    found = np.asarray(read(parts))
+    assert sorted(path.name[0] for path in (tmp_path / "parts").iterdir()) == ["0", "1", "2", "3"]
+    whole = pd.concat([frame_of(part, tmp_path / "meta", **asked) for part in range(4)])
+    np.testing.assert_array_equal(found, np.asarray(read(whole)))
+
+
+def test_dask__what_is_kept_is_removed_and_a_full_disk_says_where(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    array = dask.array.from_array(np.random.default_rng(0).normal(size=(90, 2)), chunks=(30, 2))
+    table = open_table(array, "features")
+    assert [list(table.blocks(90)) for _ in range(2)][1][0].shape == (30, 2)
+    assert len(list(tmp_path.glob("*/*"))) == 3
+    del table
+    assert list(tmp_path.iterdir()) == []
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("bigcons.io.memory.pickle.dump", full)
+    with pytest.raises(OSError, match=f"No space left on device.*{tmp_path.name}; set TMPDIR"):
+        next(open_table(array, "features").blocks(90))
+
+
+def test_open_features__rejects_a_store(tmp_path):
+    Ensemble.from_labels([[0], [1]]).save(tmp_path / "e.zarr")
+    with pytest.raises(InvalidInputError, match=r"e\.zarr is a store of bigcons"):
+        open_features(tmp_path / "e.zarr")
+
+
+def test_parquet__that_may_not_be_read_is_not_called_truncated(tmp_path, monkeypatch):
+    def refuse(path, **_):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    pq.write_table(pa.table({"a": [0, 1]}), tmp_path / "l.parquet")
+    monkeypatch.setattr(pq, "ParquetFile", refuse)
+    with pytest.raises(PermissionError, match="Permission denied"):
+        Ensemble.from_labels(tmp_path / "l.parquet")

@@ -1,0 +1,368 @@
+"""The number of clusters: recommended for planted ensembles, and taken by the estimators for "auto"."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import bigcons
+from bigcons import (
+    HBGF,
+    METHODS,
+    PCC,
+    ConsensusTree,
+    EACAverage,
+    EACGroups,
+    Ensemble,
+    choose_n_clusters,
+    consensus_tree,
+)
+from bigcons.coassociation.factorized import incidence_of
+from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.methods.eigenvectors import spectrum
+from bigcons.methods.estimator import ConsensusClusterer
+from bigcons.methods.n_clusters import ChoosingClusterer, search_sample
+from bigcons.methods.trees import Groups, Sample, nearest_of_rows, nearest_pivots
+from bigcons.metrics import adjusted_rand
+from bigcons.progress import Progress, report_progress_to
+from bigcons.store.clusters import NClustersChoice, evidence, merit, numbers_of_large
+from tests.naive import tree as naive
+
+
+def planted(n_classes, n_objects=240, n_partitions=40, missing=0.0, seed=0):
+    """Labels of partitions that merge classes or cut them at random, a tenth of them wrong."""
+    rng = np.random.default_rng(seed)
+    truth = np.arange(n_objects) % n_classes
+    labels = np.empty((n_objects, n_partitions), int)
+    for u in range(n_partitions):
+        labels[:, u] = rng.permutation(n_classes)[truth] % int(rng.integers(2, n_classes + 1))
+        if u % 3 == 0:
+            labels[:, u] = 2 * labels[:, u] + rng.integers(2, size=n_objects)
+    wrong = rng.random(labels.shape) < 0.1
+    labels[wrong] = rng.integers(2, size=wrong.sum())
+    labels[rng.random(labels.shape) < missing] = -1
+    return labels, truth
+
+
+@pytest.fixture(scope="module")
+def five():
+    return planted(5)
+
+
+@pytest.mark.parametrize(("n_classes", "missing"), [(3, 0.0), (5, 0.5), (8, 0.0), (12, 0.3)])
+def test_choose__finds_the_planted_number(n_classes, missing):
+    choice = choose_n_clusters(planted(n_classes, missing=missing)[0], random_state=0)
+    assert choice.n_clusters == n_classes
+    assert choice.runner_up != n_classes
+    assert choice.is_clear
+    assert choice.row(n_classes)["lifetime"] > choice.row(choice.runner_up)["lifetime"]
+
+
+def test_choose__does_not_count_outliers_as_clusters():
+    """Each partition has the outliers in any cluster, so that every one of them is as distinct as a class."""
+    rng = np.random.default_rng(0)
+    truth = np.arange(600) % 4
+    labels = np.where(rng.random((600, 60)) < 0.1, rng.integers(4, size=(600, 60)), truth[:, None])
+    labels[::30] = 10 + np.arange(20)[:, None]
+    choice = choose_n_clusters(labels, random_state=0)
+    assert (choice.n_clusters, choice.is_clear) == (4, True)
+
+
+@pytest.mark.parametrize("n_partitions", [15, 60])
+def test_choose__does_not_count_objects_that_err_as_a_cluster(n_partitions):
+    draw = np.random.default_rng(3)
+    classes, errs = draw.integers(6, size=(1500, 1)), draw.random((1500, 1)) < 0.2
+    is_wrong = draw.random((1500, n_partitions)) < np.where(errs, 0.8, 0.05)
+    labels = np.where(is_wrong, draw.integers(6, size=is_wrong.shape), classes)
+    choice = choose_n_clusters(labels, random_state=0)
+    assert choice.n_clusters == 6
+    assert choice.is_clear
+
+
+@pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning")
+@pytest.mark.parametrize(
+    "solve", [choose_n_clusters, ConsensusTree("auto").fit, ConsensusTree(2).fit, PCC("auto").fit, PCC(2).fit]
+)
+def test_a_sample_without_labels__is_refused(solve):
+    labels = np.full((50_000, 3), -1)
+    labels[7], labels[9] = 0, 1
+    np.random.seed(0)  # noqa: NPY002 - of the sample
+    with pytest.raises(InvalidInputError, match=r"none of the \d+ sampled objects has a label; leave out"):
+        solve(labels)
+
+
+def test_groups__tell_how_many_clusters_of_a_level_are_large():
+    labels, _ = planted(5)
+    found = Groups.of(labels, np.concatenate([[0], np.cumsum(labels.max(axis=0) + 1)]), 30)
+    for least in (0, 1, 5, 20):
+        cuts = (found.trees["distinctness"].cut(k + 1)[found.groups] for k in range(30))
+        expected = [np.count_nonzero(np.bincount(cut) >= least) for cut in cuts]
+        n_large = numbers_of_large(found.trees["distinctness"].sides, found.sizes, least)
+        assert n_large.tolist() == expected[: len(found.table)]
+
+
+def test_table__has_a_row_for_each_number_and_that_of_most_merit_is_the_recommendation(five):
+    choice = choose_n_clusters(five[0], k_range=(3, 9), random_state=0)
+    table = choice.table
+    assert table["n_clusters"].tolist() == list(range(3, 10))
+    assert {len(column) for column in table.values()} == {7}
+    order = table["n_clusters"][np.argsort(-merit(table), kind="stable")]
+    assert [choice.n_clusters, choice.runner_up] == order[:2].tolist()
+    assert ((table["distinctness"] >= 0) & (table["distinctness"] <= 1)).all()
+    assert (np.diff(table["distinctness"]) <= 0).all()
+    assert "5" in repr(choice)
+    assert "Numbers of clusters, the best first" in choice._repr_html_()
+    assert choice.n_sampled == 240
+
+
+def test_evidence__counts_what_is_not_agreed_on_against_a_number_and_all_larger_ones():
+    lifetime, agreement = np.array([0.1, 0.3, 0.0, 0.5]), np.array([1.0, 0.9, np.nan, 0.6])
+    table = {"n_clusters": np.arange(1, 5), "lifetime": lifetime, "agreement": agreement}
+    np.testing.assert_allclose(evidence(table), [0.1, 0.24, -0.03, 0.3 - 0.2 - 0.03])
+    told = [NClustersChoice(4, None, table, of_one, 9).is_clear for of_one in (0.2, 0.3)]
+    assert told == [True, False]
+
+
+def test_merit__is_the_evidence_and_a_share_of_the_quality():
+    labels = planted(5)[0]
+    found = search_sample(lambda _: Sample(labels, Ensemble.from_labels(labels).offsets), len(labels))
+    table, anmi = found.choice.table, found.groups.mutual_information("average")
+    agreement = found.halves.agreement(["average"], 8)[0]
+    np.testing.assert_allclose(table["quality"][:8], anmi[:8] * agreement, atol=1e-12)
+    assert table["quality"][0] == 0.0
+    np.testing.assert_allclose(merit(table), evidence(table) + table["quality"] / 8)
+
+
+@pytest.mark.filterwarnings("ignore::bigcons.errors.ConsensusWarning")
+@pytest.mark.parametrize("method", [ConsensusTree, PCC])
+def test_fits__of_many_clusters_know_which_are_real(method):
+    labels, _ = planted(40, n_objects=1_200, n_partitions=20)
+    noise = np.random.default_rng(0).integers(40, size=labels.shape)
+    real, unreal = (method(40, random_state=0, client="serial").fit(of) for of in (labels, noise))
+    assert (real.has_structure_, unreal.has_structure_) == (True, False)
+    assert np.median(real.trust_.clusters["support"]) > 0.9
+    assert np.nanmean(unreal.trust_.confidence) < 0.1
+
+
+def test_weights__count_partitions_as_if_they_occurred_that_often(five):
+    labels, weights = five[0][:, :9], np.array([1, 2, 1, 0, 1, 3, 1, 1, 2])
+    weighted = choose_n_clusters(labels, weights=weights, random_state=0)
+    repeated = choose_n_clusters(np.repeat(labels, weights, axis=1), random_state=0)
+    for name in ("distinctness", "lifetime"):  # a half has a partition once, whatever its weight
+        of_several = (table[name][1:] for table in (weighted.table, repeated.table))
+        np.testing.assert_allclose(*of_several, atol=1e-9)
+
+
+def scaled_incidence(incidence, counts):
+    """Rows and columns divided by the roots of weighted labels and of sizes, columns by weight."""
+    n_labels, sizes = (np.where(of > 0, of, 1.0) for of in (incidence @ counts, incidence.sum(axis=0)))
+    return incidence / np.sqrt(n_labels)[:, None] / np.sqrt(sizes) * np.sqrt(counts)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_spectrum__of_more_clusters_or_more_objects_has_the_same_vectors(wide):
+    labels = planted(4, n_objects=40 if wide else 120, n_partitions=20)[0]
+    ensemble = Ensemble.from_labels(labels)
+    incidence = incidence_of(labels, ensemble.offsets)
+    counts = 1.0 + np.arange(ensemble.n_base_clusters) % 3
+    values, vectors = spectrum(incidence, counts, 4)
+    scaled = scaled_incidence(incidence.toarray(), counts)
+    np.testing.assert_allclose(scaled @ (scaled.T @ vectors), vectors * values, atol=1e-9)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(4), atol=1e-9)
+    assert adjusted_rand(nearest_pivots(vectors), np.arange(len(labels)) % 4) > 0.95
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_spectrum__is_the_same_without_the_product_of_a_sparse_matrix(wide):
+    rng = np.random.default_rng(0)
+    shape = (2_100, 2_500) if wide else (2_500, 2_100)
+    incidence = scipy.sparse.random_array(shape, density=0.005, rng=0).tocsr()
+    incidence += scipy.sparse.csr_array(
+        rng.random((shape[0], 1)) @ np.eye(1, shape[1])
+    )  # whose value stands out
+    scaled = scaled_incidence(incidence.toarray(), np.ones(shape[1]))
+    product = scaled @ scaled.T if wide else scaled.T @ scaled
+    values, vectors = scipy.linalg.eigh(product, subset_by_index=[2_096, 2_099])
+    found, own = spectrum(incidence, np.ones(shape[1]), 4)
+    np.testing.assert_allclose(found, values[::-1], rtol=1e-9)
+    if not wide:
+        vectors = scaled @ vectors / np.sqrt(values)
+    np.testing.assert_allclose(np.abs(np.einsum("bk,bk->k", own, vectors[:, ::-1])), 1.0, atol=1e-6)
+
+
+def test_choice__is_the_same_on_any_engine_and_from_a_store(tmp_path):
+    labels = planted(5, n_objects=2_400)[0]
+    Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=320)
+    first = choose_n_clusters(Ensemble.from_labels(labels), random_state=3, client="serial")
+    second = choose_n_clusters(str(tmp_path / "e.zarr"), random_state=3, client="threads")
+    assert first.n_sampled == 2_000
+    assert first.n_clusters == second.n_clusters == 5
+    for name, column in first.table.items():
+        np.testing.assert_array_equal(column, second.table[name])
+
+
+def test_choose__takes_soft_clusterings_as_the_labels_they_are(five):
+    labels = five[0][:, :12]
+    memberships = [(column[:, None] == np.arange(column.max() + 1)).astype(np.float32) for column in labels.T]
+    soft = choose_n_clusters(Ensemble.from_memberships(memberships), random_state=0)
+    hard = choose_n_clusters(labels, random_state=0)
+    for name, column in hard.table.items():
+        np.testing.assert_allclose(column, soft.table[name], atol=1e-6)
+
+
+def test_choose__says_one_cluster_of_labels_that_have_nothing_in_common():
+    noise = np.random.default_rng(0).integers(4, size=(300, 30))
+    assert choose_n_clusters(noise, k_range=(1, 12), random_state=0).n_clusters == 1
+    several = choose_n_clusters(noise, k_range=(2, 12), random_state=0)
+    assert not several.is_clear
+    assert "no number stands out" in repr(several)
+
+
+@pytest.mark.parametrize("n_features", [2, 10])
+def test_choose__of_one_gaussian_no_number_stands_out(n_features):
+    from sklearn.cluster import KMeans
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, n_features))
+    numbers = rng.integers(2, 12, 30).tolist()
+    labels = [KMeans(k, n_init=1, random_state=u).fit_predict(x) for u, k in enumerate(numbers)]
+    choice = choose_n_clusters(np.column_stack(labels), random_state=0)
+    assert not choice.is_clear
+    assert choose_n_clusters(np.column_stack(labels), k_range=(1, 20), random_state=0).n_clusters == 1
+
+
+def test_choose__finds_more_clusters_than_a_third_of_the_first_groups():
+    labels, _ = planted(60, n_objects=3_000, n_partitions=60)
+    assert choose_n_clusters(labels, random_state=0).n_clusters == 60
+
+
+def test_choose__finds_many_communities_by_groups_of_centers():
+    rng = np.random.default_rng(0)
+    truth = np.arange(4_000) % 220
+    labels = np.empty((4_000, 12), int)
+    for u in range(12):
+        labels[:, u] = rng.integers(150, size=220)[truth]
+    wrong = rng.random(labels.shape) < 0.02
+    labels[wrong] = rng.integers(150, size=wrong.sum())
+    choice = choose_n_clusters(labels, random_state=0)
+    assert choice.n_clusters == 220
+    assert choice.is_clear
+
+
+@pytest.mark.parametrize("n_columns", [1, 2, 7, 40])
+def test_nearest_of_rows__are_those_of_the_product(n_columns):
+    rng = np.random.default_rng(0)
+    rows = rng.integers(4, size=(60, 9)) * (rng.random((60, 9)) < 0.4)
+    columns = rng.random((9, n_columns)).round(1) * (rng.random((9, n_columns)) < 0.6)
+    rows[[0, 5, 59]] = 0
+    given = scipy.sparse.csr_array(rows * 1.0), scipy.sparse.csr_array(columns)
+    groups, alike = nearest_of_rows(*given)
+    expected = naive.nearest(rows.tolist(), columns.tolist())
+    np.testing.assert_array_equal(groups, [group for group, _ in expected])
+    np.testing.assert_allclose(alike, [largest for _, largest in expected], rtol=1e-14)
+    given[0].data[:] *= 0.0
+    assert not np.any(nearest_of_rows(*given))
+
+
+def test_choose__reports_each_doubling_and_each_half():
+    told = []
+
+    class Listener(Progress):
+        def start(self, what, total, unit):
+            self.of = [what, total, 0]
+            told.append(self.of)
+
+        def advance(self, n):
+            self.of[2] += n
+
+    noise = np.random.default_rng(0).integers(4, size=(3000, 12))
+    with report_progress_to(Listener):
+        ConsensusTree("auto", random_state=0, client="serial").fit(noise)
+    merged = [what for what, *_ in told if what.startswith("merge ")]
+    assert merged[:2] == [f"merge {n} groups to choose n_clusters" for n in (30, 60)]
+    halves = {what: (total, done) for what, total, done in told if "halves" in what}
+    assert len(halves) == 3
+    assert set(halves.values()) == {(8, 8)}
+
+
+@pytest.mark.parametrize("labels", [np.zeros((5, 3), int), [[0]], [[0, -1], [-1, 0]], np.eye(3, dtype=int)])
+def test_choose__copes_with_tiny_ensembles(labels):
+    choice = choose_n_clusters(np.asarray(labels), random_state=0)
+    assert 1 <= choice.n_clusters <= len(labels)
+
+
+def test_choose__of_a_single_partition_is_its_number_of_clusters(five):
+    choice = choose_n_clusters(five[1][:, None], random_state=0)
+    assert choice.n_clusters == 5
+
+
+@pytest.mark.parametrize("k_range", [(0, 3), (5, 3), (2, 10_000), "ab", 7, (2, 3, 4)])
+def test_choose__refuses_what_is_no_range(five, k_range):
+    with pytest.raises(InvalidInputError) as caught:
+        choose_n_clusters(five[0], k_range=k_range)
+    assert str(caught.value.parameter).startswith("k_range")
+
+
+def test_choose__refuses_a_budget_that_cannot_hold_the_sample(five):
+    with pytest.raises(MemoryBudgetError) as caught:
+        choose_n_clusters(five[0], memory="1MB")
+    assert caught.value.needed > 1e6
+
+
+@pytest.mark.parametrize("method", [ConsensusTree, PCC, HBGF])
+def test_auto__is_the_fit_with_the_number_chosen(five, method):
+    auto = method("auto", random_state=0).fit(five[0])
+    assert auto.n_clusters == "auto"
+    assert auto.n_clusters_choice_.n_clusters == 5
+    given = method(5, random_state=0).fit(five[0])
+    assert adjusted_rand(auto.labels_, given.labels_) == 1.0  # of other groups, numbers may differ
+    assert adjusted_rand(auto.predict(five[0]), given.predict(five[0])) == 1.0
+
+
+@pytest.mark.parametrize("method", [ConsensusTree, EACGroups])
+def test_auto__cuts_the_tree_that_is_kept(method):
+    """Trees whose cuts differ, of partitions by the nearest of some objects, 30 of which lie apart."""
+    draw = np.random.default_rng(2)
+    x = draw.normal(size=(300, 2))
+    x[:30] += 4
+    centers = [x[draw.choice(300, draw.integers(2, 9))] for _ in range(12)]
+    labels = np.transpose([np.linalg.norm(x[:, None] - of, axis=2).argmin(axis=1) for of in centers])
+    model = method("auto", random_state=0).fit(labels)
+    assert model.n_clusters_ > 1
+    assert model.chosen_tree_ == model.tree_.tree
+    if method is ConsensusTree:
+        of_tree = consensus_tree(labels, random_state=0).labels()
+        assert adjusted_rand(model.labels_, of_tree) == 1.0
+
+
+def test_auto__is_resumed_and_read_like_any_other_result(five, tmp_path):
+    model = HBGF("auto", random_state=0, out=tmp_path / "c.zarr")
+    labels = model.fit(five[0]).labels_
+    again = HBGF("auto", random_state=0, out=tmp_path / "c.zarr").fit(five[0])
+    np.testing.assert_array_equal(again.labels_, labels)
+    assert again.n_clusters_ == 5
+    assert bigcons.Consensus.open(tmp_path / "c.zarr").n_clusters == 5
+
+
+def test_auto__is_restored_when_the_solve_fails(five, monkeypatch):
+    def fail(*_):
+        raise RuntimeError
+
+    monkeypatch.setattr(HBGF, "_solve", fail)
+    model = HBGF("auto")
+    with pytest.raises(RuntimeError):
+        model.fit(five[0])
+    assert model.n_clusters == "auto"
+
+
+def test_auto__is_refused_by_methods_that_do_not_choose(five):
+    for method in METHODS.values():
+        if not issubclass(method, ChoosingClusterer):
+            model = method("auto")
+            assert isinstance(model, ConsensusClusterer)
+            with pytest.raises(InvalidInputError):
+                model.fit(five[0])
+    with pytest.raises(InvalidInputError) as caught:
+        EACAverage("auto").fit(five[0])
+    assert caught.value.parameter == "n_clusters"
+    with pytest.raises(InvalidInputError):
+        HBGF("many").fit(five[0])

@@ -1,0 +1,498 @@
+"""The engine on real Dask clusters, in threads and in processes: same bits, bounds, retries, nothing left."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import dask
+import distributed
+import numpy as np
+import pytest
+
+from bigcons import Ensemble
+from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, MemoryBudgetError
+from bigcons.memory import Block, row_blocks
+from bigcons.run.dask_engine import DaskEngine, connect
+from bigcons.run.engine import SerialEngine, ThreadsEngine, fold, open_engine, resolve_engine
+from bigcons.run.memory_plan import MemoryPlan, reading_bytes
+
+CLUSTERS = {
+    "threads": {"processes": False, "n_workers": 1, "threads_per_worker": 2},
+    "one process": {"n_workers": 1, "threads_per_worker": 1},
+    "two processes": {"n_workers": 2, "threads_per_worker": 1},
+}
+
+
+@pytest.fixture(scope="module", params=CLUSTERS)
+def client(request):
+    with (
+        distributed.LocalCluster(dashboard_address=":0", **CLUSTERS[request.param]) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def local_client():
+    with (
+        distributed.LocalCluster(dashboard_address=":0", **CLUSTERS["threads"]) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def keys_left(client):
+    """Return what the scheduler still knows of our tasks, once its queue of messages has run dry."""
+    for _ in range(100):
+        keys = client.run_on_scheduler(lambda dask_scheduler: [str(key) for key in dask_scheduler.tasks])
+        if not keys:
+            break
+        time.sleep(0.05)
+    return keys
+
+
+def fail_once(folder, what, error):
+    """Raise ``error`` the first time this is called with ``what``, in whichever process."""
+    try:
+        (Path(folder) / what).touch(exist_ok=False)
+    except FileExistsError:
+        return
+    raise error
+
+
+def test_fold__sums_floats_to_the_same_bits_as_serial(client):
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((1000, 3)) * 10.0 ** rng.integers(-8, 8, (1000, 1))
+    blocks = row_blocks(1000, 5)
+
+    def block_sum(block):
+        time.sleep(0.01 if block.index % 20 == 0 else 0.0)
+        return values[block.start : block.stop].sum(axis=0)
+
+    expected = fold(SerialEngine(), blocks, block_sum, np.add)
+    assert fold(DaskEngine(client), blocks, block_sum, np.add).tobytes() == expected.tobytes()
+    assert keys_left(client) == []
+
+
+def test_map__yields_in_the_order_of_the_items_whatever_their_type(client):
+    items = [0, "one", (2, [3, {"four": np.arange(5)}]), Block(1, 2, 3), None]
+    assert list(DaskEngine(client).map(repr, items)) == [repr(item) for item in items]
+    assert list(DaskEngine(client).map(repr, [])) == []
+
+
+def test_map__does_not_touch_the_callers_arrays(client):
+    seen = np.zeros(4)
+
+    def write(position):
+        seen[position] = 1.0
+
+    assert not DaskEngine(client).shares_memory
+    list(DaskEngine(client).map(write, range(4)))
+    assert not seen.any()
+
+
+def test_map__tries_again_after_an_error_of_the_disk(client, tmp_path):
+    def task(block):
+        fail_once(tmp_path, str(block.index), OSError("the disk hiccups"))
+        return block.start
+
+    assert list(DaskEngine(client).map(task, row_blocks(40, 10))) == [0, 10, 20, 30]
+
+
+def test_map__gives_up_after_its_retries(client, tmp_path):
+    def task(_):
+        (tmp_path / str(time.monotonic_ns())).touch()
+        raise TimeoutError("the share is away")
+
+    with pytest.raises(TimeoutError, match="the share is away"):
+        list(DaskEngine(client, retries=2).map(task, range(1)))
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_map__does_not_repeat_an_error_raised_on_purpose(client, tmp_path):
+    def task(_):
+        (tmp_path / str(time.monotonic_ns())).touch()
+        raise CorruptStoreError("x.zarr is damaged; make it again.")
+
+    with pytest.raises(CorruptStoreError, match="is damaged; make it again"):
+        list(DaskEngine(client).map(task, range(1)))
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_map__raises_the_error_of_the_first_item_and_begins_no_more(client, tmp_path):
+    def task(position):
+        (tmp_path / str(position)).touch()
+        if position in (2, 3):
+            time.sleep(0.3 if position == 2 else 0.0)
+            raise InvalidInputError(f"item {position}")
+        return position
+
+    engine = DaskEngine(client)
+    bound = engine.in_flight
+    with pytest.raises(InvalidInputError, match="item 2"):
+        list(engine.map(task, range(1000)))
+    assert len(list(tmp_path.iterdir())) <= 3 + bound
+    assert keys_left(client) == []
+
+
+def test_map__keeps_a_bounded_number_in_flight(client):
+    drawn = 0
+
+    def items():
+        nonlocal drawn
+        while drawn < 40:
+            drawn += 1
+            yield drawn
+
+    engine = DaskEngine(client)
+    bound = engine.in_flight
+    assert bound == 2 * engine.n_workers + 2
+    most_known = most_ahead = 0
+    for collected, _ in enumerate(engine.map(lambda item: time.sleep(0.002), items()), start=1):
+        known = client.run_on_scheduler(
+            lambda dask_scheduler: sum(key.startswith("bigcons-") for key in dask_scheduler.tasks)
+        )
+        most_known = max(most_known, known)
+        most_ahead = max(most_ahead, drawn - collected)
+    assert most_ahead <= bound
+    assert 1 < most_known <= bound + 1  # the one being collected may not be forgotten yet
+
+
+def test_map__sends_and_collects_several_tasks_in_one_message(client):
+    engine = DaskEngine(client)
+    sizes, submit, gather = {"sent": [], "collected": []}, engine._submit, engine._outcomes
+
+    def submitted(what, keys, *arguments, **options):
+        sizes["sent"].append(len(keys))
+        return submit(what, keys, *arguments, **options)
+
+    def gathered(sent, timeout):
+        found = gather(sent, timeout)
+        sizes["collected"].append(len(found))
+        return found
+
+    engine._submit, engine._outcomes = submitted, gathered
+    for n, found in enumerate(engine.map(len, (b"x" * n for n in range(20)))):  # drawn as it goes: one a task
+        assert found == n
+        time.sleep(0.05)  # in which those in flight end
+    assert sizes["sent"][0] == engine.in_flight
+    for name, found in sizes.items():
+        assert sum(found) == 20, name
+        assert 1 < max(found) <= engine.in_flight, name
+        assert len(found) < 15, name
+
+
+def test_map__names_the_blocks_of_a_task(local_client):
+    def task(block):
+        if block.index > 20:
+            raise distributed.scheduler.KilledWorker(
+                "", SimpleNamespace(address=""), 3
+            )  # as the scheduler does
+        return block.index
+
+    with pytest.raises(BigconsError, match=r"block 21 \(rows 210 to 220\) ran on 4 workers that died"):
+        list(DaskEngine(local_client, retries=0).map(task, row_blocks(600, 10)))
+
+
+def test_map__left_half_way_drops_what_is_queued(client, tmp_path):
+    def task(position):
+        (tmp_path / str(position)).touch()
+        time.sleep(0.05)
+        return position
+
+    engine = DaskEngine(client)
+    results = engine.map(task, range(1000))
+    assert next(results) == 0
+    results.close()
+    assert keys_left(client) == []
+    time.sleep(0.4)  # tasks that run may end
+    begun = len(list(tmp_path.iterdir()))
+    time.sleep(0.2)
+    assert len(list(tmp_path.iterdir())) == begun <= engine.n_workers + engine.in_flight
+
+
+def test_map__sends_a_large_task_function_to_each_worker_once(client, tmp_path):
+    folder = str(tmp_path)
+
+    def arrive(content):
+        (Path(folder) / f"{os.getpid()}-{time.monotonic_ns()}").touch()
+        return len(content)
+
+    class Ballast:  # over the size from which Dask warns of a large graph
+        def __reduce__(self):
+            return arrive, (np.random.default_rng(0).bytes(12_000_000),)
+
+    ballast = Ballast()
+    results = list(DaskEngine(client).map(lambda position: ballast + position, range(30)))
+    assert results == [12_000_000 + position for position in range(30)]
+    assert 1 <= len(list(tmp_path.iterdir())) <= len(client.nthreads())
+
+
+@pytest.mark.parametrize(
+    ("reason", "raised"), [(KeyboardInterrupt, KeyboardInterrupt), (ValueError, SystemError)]
+)
+def test_open_engine__leaves_an_interrupt_as_one_that_c_code_has_replaced(reason, raised):
+    inner, outer = SystemError("an exception set"), SystemError("an exception set")
+    inner.__cause__, outer.__cause__ = reason(), inner
+    with pytest.raises(raised), open_engine("serial"):
+        raise outer
+
+
+def test_open_engine__connects_to_an_address_and_leaves_nothing_open():
+    with distributed.LocalCluster(
+        dashboard_address=":0", n_workers=1, threads_per_worker=1, protocol="tcp", processes=False
+    ) as cluster:
+        with open_engine(cluster.scheduler_address) as engine:
+            assert list(engine.map(abs, [-1, -2])) == [1, 2]
+            opened = engine.client
+        assert opened.status == "closed"
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "carrier-pigeon://127.0.0.1:1"])
+def test_open_engine__says_in_one_line_that_nobody_answers(address):
+    with (
+        pytest.raises(InvalidInputError, match="not answer as a Dask scheduler") as caught,
+        connect(address, refused=0.5),
+    ):
+        pass
+    assert "\n" not in str(caught.value)
+
+
+def test_open_engine__does_not_wait_for_what_listens_and_says_nothing():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        configured = dask.config.set({"distributed.comm.timeouts.connect": "0.3s"})
+        with configured, pytest.raises(InvalidInputError, match="says nothing"), open_engine(address):
+            pass
+
+
+def test_open_engine__leaves_a_client_it_was_given_open(local_client):
+    with open_engine(local_client) as engine:
+        assert isinstance(engine, DaskEngine)
+        assert engine.client is local_client
+    assert local_client.status == "running"
+
+
+@pytest.mark.parametrize("by_address", [False, True])
+def test_open_engine__computes_collections_on_the_workers(local_client, by_address):
+    worker = dask.delayed(lambda: distributed.get_worker().address)()
+    with open_engine(local_client.scheduler.address if by_address else local_client):
+        assert worker.compute() in local_client.scheduler_info()["workers"]
+
+
+def test_resolve_engine__of_none_is_the_active_client(local_client):
+    assert isinstance(resolve_engine(None), ThreadsEngine)
+    with local_client.as_current():
+        assert resolve_engine(None).client is local_client
+        assert isinstance(resolve_engine("threads"), ThreadsEngine)
+    assert isinstance(resolve_engine(None), ThreadsEngine)
+
+
+def test_resolve_engine__within_a_task_is_serial(local_client):
+    def engine_name(_):
+        return resolve_engine(None).name
+
+    with local_client.as_current():
+        assert list(resolve_engine(None).map(engine_name, range(2))) == ["serial", "serial"]
+
+
+def test_resolve_engine__of_none_does_not_import_distributed():
+    code = (
+        "import sys; from bigcons.run.engine import resolve_engine; "
+        "assert resolve_engine().name == 'threads'; assert 'distributed' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_resolve_engine__refuses_a_closed_client():
+    with distributed.LocalCluster(dashboard_address=":0", **CLUSTERS["threads"]) as cluster:
+        client = distributed.Client(cluster, set_as_default=False)
+        client.close()
+        with pytest.raises(BigconsError, match="client= is closed"):
+            resolve_engine(client)
+
+
+def test_resolve_engine__tells_how_to_use_a_cluster(local_client):
+    with pytest.raises(InvalidInputError, match=r"LocalCluster; pass distributed\.Client\(cluster\)"):
+        resolve_engine(local_client.cluster)
+
+
+def test_resolve_engine__tells_how_to_open_an_address():
+    with pytest.raises(InvalidInputError, match=r"distributed\.Client"):
+        resolve_engine("tcp://127.0.0.1:8786")
+
+
+def test_threads__run_what_was_begun_and_raise_the_first_error():
+    begun, gate = [], threading.Event()
+
+    def task(position):
+        begun.append(position)
+        if position == 0:
+            gate.wait(5.0)
+            raise ValueError("item 0")
+        if position == 1:
+            gate.set()
+            raise ValueError("item 1")
+        return position
+
+    with pytest.raises(ValueError, match="item 0"):
+        list(ThreadsEngine(2).map(task, range(100)))
+    assert len(begun) <= 4
+
+
+@pytest.mark.parametrize("engine", [SerialEngine(), ThreadsEngine(2)], ids=["serial", "threads"])
+def test_fold__an_interrupt_while_combining_ends_within_a_block(engine):
+    begun = []
+
+    def task(block):
+        begun.append(block.index)
+        return block.index
+
+    def combine(a, b):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fold(engine, row_blocks(1000, 1), task, combine)
+    assert len(begun) <= 2 + engine.in_flight
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("bigcons")]
+
+
+# Workers that come and go
+
+
+def addresses_used(engine, n_items=60, at_tenth=None, seconds=0.1):
+    """Return the workers that ran items; call ``at_tenth`` when ten results have come."""
+
+    def task(_):
+        time.sleep(seconds)
+        return distributed.get_worker().address
+
+    used = []
+    for address in engine.map(task, range(n_items)):
+        used.append(address)
+        if len(used) == 10 and at_tenth is not None:
+            at_tenth()
+    return used
+
+
+@contextmanager
+def growing(**options):
+    """A cluster of one worker of one thread, and its client."""
+    with (
+        distributed.LocalCluster(
+            **{
+                "n_workers": 1,
+                "threads_per_worker": 1,
+                "processes": False,
+                "dashboard_address": ":0",
+                **options,
+            }
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield cluster, client
+
+
+def test_map__gives_newcomers_work():
+    with growing() as (cluster, client):
+        engine = DaskEngine(client)
+        used = addresses_used(engine, at_tenth=lambda: (cluster.scale(3), client.wait_for_workers(3)))
+        assert len(set(used)) > 1
+        assert engine.n_workers == 3
+
+
+def test_map__refuses_a_newcomer_that_cannot_hold_what_the_plan_needs():
+    ensemble = Ensemble.from_labels(np.zeros((1000, 4), int))
+    with growing(memory_limit="1 TB") as (cluster, client):
+        engine = DaskEngine(client)
+        MemoryPlan(0, per_block=10**9).check("PCC", engine, ensemble, None)
+        cluster.new_spec["options"]["memory_limit"] = 10**9
+        with pytest.raises(MemoryBudgetError, match=r"^PCC needs .* in Dask worker .*limit of 1 GB"):
+            addresses_used(engine, at_tenth=lambda: (cluster.scale(2), client.wait_for_workers(2)))
+
+
+def test_map__a_worker_in_the_place_of_a_lost_one_gets_its_work(tmp_path):
+    def task(position):
+        if position == 5 and not (tmp_path / "killed").exists():
+            (tmp_path / "killed").touch()
+            os._exit(1)
+        return position
+
+    with growing(processes=True) as (_, client):
+        engine = DaskEngine(client)
+        assert list(engine.map(task, range(20))) == list(range(20))
+        assert (tmp_path / "killed").exists()
+
+
+def test_plan__refuses_a_worker_whose_own_limit_is_too_small():
+    ensemble = Ensemble.from_labels(np.zeros((1000, 4), int))
+    with growing(memory_limit="1 TB") as (_, client):
+        engine = DaskEngine(client)
+        MemoryPlan(0, per_block=10**9).check("PCC", engine, ensemble, None)
+        with pytest.raises(
+            MemoryBudgetError, match=r"^PCC needs .* in Dask worker .*--memory-limit '1[0-9.]* TB'"
+        ):
+            MemoryPlan(0, per_block=10**12).check("PCC", engine, ensemble, None)
+
+
+def test_engine__counts_workers_that_are_threads_of_this_process_with_it(local_client, tmp_path):
+    ensemble = Ensemble.from_labels(np.zeros((1000, 4), int)).save(tmp_path / "e.zarr")
+    inside = MemoryPlan(0).n_bytes(DaskEngine(local_client), ensemble)
+    assert DaskEngine(local_client).n_processes == 1
+    assert reading_bytes(DaskEngine(local_client), ensemble) == reading_bytes(ThreadsEngine(), ensemble)
+    with growing(processes=True) as (_, client):
+        assert DaskEngine(client).n_processes == 2
+        assert MemoryPlan(0).n_bytes(DaskEngine(client), ensemble) > 1.5 * inside
+
+
+def test_map__within_tasks_on_all_threads_of_the_workers_does_not_deadlock(monkeypatch):
+    def outer(_):
+        return sum(DaskEngine(distributed.get_client()).map(abs, [-1, -2, -3]))
+
+    with growing(threads_per_worker=2) as (_, client):
+        assert client.gather(client.map(outer, range(6))) == [6] * 6
+        monkeypatch.setattr("bigcons.run.dask_engine.is_within_task", lambda: False)
+        stuck = client.map(outer, range(6, 12))
+        with pytest.raises(TimeoutError):
+            stuck[0].result(timeout=2)
+        client.cancel(stuck, force=True)
+        distributed.default_client().close()  # that of the worker, which closes with the last of this process
+
+
+def leave_by_secede():
+    distributed.secede()
+    return total_of(distributed.get_client())
+
+
+def leave_by_worker_client():
+    with distributed.worker_client() as client:
+        return total_of(client)
+
+
+def leave_and_come_back():
+    totals = [leave_by_worker_client()]  # which joins the pool again at its end
+    return totals[0] + total_of(distributed.get_client()) - total_of(distributed.get_client())
+
+
+def total_of(client):
+    engine = DaskEngine(client)
+    return sum(engine.map(abs, [-1])) + sum(engine.map(abs, [-2, -3]))
+
+
+@pytest.mark.parametrize("leave", [leave_by_secede, leave_by_worker_client, leave_and_come_back])
+def test_map__within_a_task_that_left_its_worker_s_threads_itself(leave):
+    def leave_twice():
+        distributed.secede()
+        with pytest.raises(KeyError):  # by which the map failed
+            distributed.secede()
+
+    with growing(threads_per_worker=1) as (_, client):
+        client.submit(leave_twice, pure=False).result(timeout=60)
+        assert client.submit(leave, pure=False).result(timeout=60) == 6
+        distributed.default_client().close()  # that of the worker

@@ -1,0 +1,163 @@
+"""Results: clusters numbered largest first, held in memory or written to a store, with the same bits."""
+
+import operator
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigcons import METHODS, Consensus
+from bigcons.datasets import planted_ensemble
+from bigcons.disk.schema import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
+from bigcons.memory import row_blocks
+from bigcons.metrics.confidence import trust_rows
+from bigcons.run.engine import SerialEngine
+from bigcons.run.results import Found, Results, renumbered
+from bigcons.store.clusters import arrow_table
+from tests.support.engines import RepeatedTasks
+from tests.support.numbering import numbered_by_size, order_by_size
+
+CHUNK = 4
+
+
+def results_of(read, n_objects, n_clusters, unlabeled, engine=None):
+    """Return results of rows that are read from an array: memberships or, if it has one axis, labels."""
+    blocks = row_blocks(n_objects, CHUNK)
+    ensemble = SimpleNamespace(n_objects=n_objects, blocks=lambda: blocks)
+
+    def found(block):
+        part, trust = read[block.start : block.stop], None
+        if read.ndim == 2:
+            seconds = np.argsort(part, axis=1)[:, 0]
+            factor = np.ones(n_clusters, np.float32)
+            trust = trust_rows(part.argmax(axis=1), part.max(axis=1), seconds, part.min(axis=1), factor)
+        return Found(part, trust, [block.index])
+
+    return Results(
+        *(ensemble, unlabeled, n_clusters, read.ndim == 2, found, engine or SerialEngine()),
+        np.random.default_rng(n_objects).permutation(n_clusters) if read.ndim == 2 else np.arange(n_clusters),
+        trusted=read.ndim == 2,
+        add=operator.iadd,
+    )
+
+
+def stored(results, path):
+    with Consensus.create(
+        path,
+        n_objects=results.ensemble.n_objects,
+        n_clusters=results.n_clusters,
+        chunk_rows=CHUNK,
+        memberships=results.soft,
+        overwrite=True,
+    ) as writer:
+        labels = results.write(writer)
+        if results.trusted:
+            of_clusters = arrow_table(CLUSTER_COLUMNS, {name: [] for name in CLUSTER_COLUMNS})
+            writer.describe_trust(
+                of_clusters, arrow_table(PARTITION_COLUMNS, {name: [] for name in PARTITION_COLUMNS}), 1.0
+            )
+    found = Consensus.open(path)
+    assert labels is None or (labels == found.labels).all()
+    if not results.soft:
+        return found.labels, None, None
+    return found.labels, found.memberships, found.read_trust(0, found.n_objects)
+
+
+@given(st.data(), st.integers(1, 14), st.integers(1, 5))
+def test_memberships__are_in_columns_of_falling_size(tmp_path_factory, data, n_objects, n_clusters):
+    """Few values, so that many objects have several largest memberships."""
+    seed = data.draw(st.integers(0, 999))
+    rng = np.random.default_rng(seed)
+    given_rows = rng.choice([0.0, 0.25, 0.5], (n_objects, n_clusters)).astype(np.float32)
+    unlabeled = np.flatnonzero(rng.random(n_objects) < 0.2)
+    held = results_of(given_rows, n_objects, n_clusters, unlabeled)
+    labels, rows, trust = held.hold()
+    labeled = np.setdiff1d(np.arange(n_objects), unlabeled)
+    np.testing.assert_array_equal(rows[labeled], given_rows[labeled][:, held.order])
+    np.testing.assert_array_equal(rows[unlabeled], np.float32(1 / n_clusters))
+    np.testing.assert_array_equal(labels[labeled], rows[labeled].argmax(axis=1))
+    np.testing.assert_array_equal(labels[unlabeled], -1)
+    sizes = np.bincount(labels[labeled], minlength=n_clusters)
+    assert held.sizes.tolist() == sizes.tolist() == sorted(sizes, reverse=True)
+    np.testing.assert_array_equal(held.order[trust["second_labels"]], given_rows.argsort(axis=1)[:, 0])
+    np.testing.assert_array_equal(trust["confidence"], given_rows.max(axis=1))
+    assert held.total == list(range(-(-n_objects // CHUNK)))
+    written = results_of(given_rows, n_objects, n_clusters, unlabeled, RepeatedTasks())
+    found, memberships, of_store = stored(written, tmp_path_factory.getbasetemp() / "results.zarr")
+    np.testing.assert_array_equal(found, labels)
+    np.testing.assert_array_equal(memberships, rows)
+    np.testing.assert_array_equal(written.order, held.order)
+    np.testing.assert_array_equal(written.sizes, held.sizes)
+    np.testing.assert_array_equal(of_store, trust)
+    assert written.total == list(range(-(-n_objects // CHUNK)))
+
+
+@given(st.lists(st.sampled_from([-1, 0, 2, 3, 6]), min_size=1, max_size=14))
+def test_labels__are_numbered_by_falling_size(tmp_path_factory, given_labels):
+    given_labels = np.array(given_labels, np.int64)
+    unlabeled = np.flatnonzero(given_labels < 0)
+    held = results_of(given_labels, len(given_labels), 8, unlabeled)
+    labels, rows, trust = held.hold()
+    assert rows is trust is None
+    np.testing.assert_array_equal(labels, numbered_by_size(given_labels))
+    np.testing.assert_array_equal(held.order, order_by_size(given_labels, 8))
+    written = results_of(given_labels, len(given_labels), 8, unlabeled)
+    found, _, _ = stored(written, tmp_path_factory.getbasetemp() / "results.zarr")
+    np.testing.assert_array_equal(found, labels)
+    assert written.total == list(range(-(-len(given_labels) // CHUNK)))
+    np.testing.assert_array_equal(renumbered(given_labels, held.order), labels)
+
+
+@pytest.mark.filterwarnings("ignore::bigcons.errors.SurplusClustersWarning")
+@pytest.mark.parametrize("name", ["pcc", "bce", "mixture", "mcla", "ccc", "hbgf", "ivc", "kmeans"])
+def test_fit__numbers_surplus_clusters_last_and_predicts_the_same_numbers(name, tmp_path):
+    ensemble, _ = planted_ensemble(400, 20, n_clusters=(3, 6), shares=(0.2, 0.5, 0.3), random_state=2)
+    few = {"n_init": 2} if name in ("pcc", "bce", "mixture") else {}
+    model = METHODS[name](5, random_state=1, **few).fit(ensemble)
+    sizes = np.bincount(model.labels_)
+    assert sizes.tolist() == sorted(sizes, reverse=True)
+    assert (sizes > 0).all()
+    assert model.n_clusters_ == sizes.size
+    agreed = (model.predict(ensemble) == model.labels_).mean()
+    assert agreed == 1 or (name in ("pcc", "bce") and agreed > 0.98)
+    model.predict(ensemble.read(0, 100), out=tmp_path / "new.zarr")
+    found = Consensus.open(tmp_path / "new.zarr")
+    np.testing.assert_array_equal(found.labels, model.predict(ensemble.read(0, 100)))
+    if model.info.soft:
+        np.testing.assert_array_equal(found.memberships, model.predict_proba(ensemble.read(0, 100)))
+
+
+@pytest.mark.parametrize(
+    ("ids", "id", "columns", "index_name"),
+    [
+        (pd.Index([f"o{i}" for i in range(80)], name="who"), "index", ["label"], "who"),
+        (pd.Index([f"o{i}" for i in range(80)]), "index", ["label"], None),
+        (pd.Series(np.arange(80, dtype=np.int32) + 900, name="who"), "who", ["who", "label"], None),
+        (pd.Series([f"o{i}" for i in range(80)], name="label"), "label", ["id", "label"], None),
+        (None, None, ["label"], None),
+    ],
+)
+def test_data_frame__of_a_model_is_that_of_its_store(ids, id, columns, index_name, tmp_path):
+    frame = pd.DataFrame(np.asarray(planted_ensemble(80, 12, random_state=0)[0])).rename(columns=str)
+    if isinstance(ids, pd.Index):
+        frame = frame.set_axis(ids)
+    elif ids is not None:
+        frame = frame.assign(**{ids.name: ids})
+    for method in ("tree", "best"):
+        held = METHODS[method](3, random_state=0).fit(frame, id=id)
+        written = METHODS[method](3, random_state=0).fit(frame, id=id, out=tmp_path / method)
+        stored = Consensus.open(tmp_path / method).to_pandas()
+        for found in (held.to_pandas(), written.to_pandas()):
+            pd.testing.assert_frame_equal(found, stored)
+        assert [name for name in stored if name not in TRUST] == columns
+        assert stored.index.name == index_name
+        if ids is not None:
+            assert (stored.index if id == "index" else stored[columns[0]]).tolist() == ids.tolist()
+        if held.info.soft:
+            with_memberships = held.to_pandas(memberships=True)
+            pd.testing.assert_frame_equal(
+                with_memberships, Consensus.open(tmp_path / method).to_pandas(memberships=True)
+            )

@@ -1,0 +1,155 @@
+"""One seed gives the same bits on any engine, with any number of workers, killed or not."""
+
+import os
+import signal
+
+import distributed
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+from bigcons import PCC, Ensemble, PairTable
+from bigcons.coassociation.factorized import AgreementSums
+from bigcons.run.dask_engine import DaskEngine
+from bigcons.run.engine import ThreadsEngine
+from tests.support.solves import N_OBJECTS, SOLVES, WEIGHTED, bits, parameters, store_data
+from tests.support.stores import names_in
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:PCC stopped at max_iter:bigcons.errors.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("same-bits")
+    store_data(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def fit(folder):
+    """A function of a solve's name and an engine that returns the bits of the result."""
+
+    def fit(solve, client, out=None, **others):
+        model = PCC(**{**parameters(solve, folder), **others}, client=client)
+        return bits(model.fit(folder / "ensemble.zarr", out=out))
+
+    return fit
+
+
+@pytest.fixture(scope="module")
+def expected(fit):
+    """The bits of every solve on the serial engine."""
+    return {solve: fit(solve, "serial") for solve in (*SOLVES, *WEIGHTED)}
+
+
+def workers(n_workers):
+    """Yield the client of a cluster of as many processes of one thread."""
+    with (
+        distributed.LocalCluster(
+            dashboard_address=":0", n_workers=n_workers, threads_per_worker=1
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+one_worker = pytest.fixture(scope="module")(lambda: (yield from workers(1)))
+client = pytest.fixture(scope="module")(lambda: (yield from workers(2)))
+
+
+def test_data__have_several_blocks_and_gaps(folder):
+    ensemble = Ensemble.open(folder / "ensemble.zarr")
+    assert len(ensemble.blocks()) == 12
+    assert (ensemble.read(0, N_OBJECTS) == -1).any()
+    assert len(PairTable.open(folder / "pairs.zarr").blocks()) > 5
+
+
+@pytest.mark.parametrize("solve", [*SOLVES, *WEIGHTED])
+@pytest.mark.parametrize("n_workers", [1, 5])
+def test_fit__threads_give_the_bits_of_serial(solve, fit, expected, n_workers):
+    assert fit(solve, ThreadsEngine(n_workers)) == expected[solve]
+
+
+# of the solves by weights the one that finds them itself
+@pytest.mark.parametrize("solve", [*SOLVES, "by entropy"])
+def test_fit__dask_gives_the_bits_of_serial(solve, fit, expected, client, tmp_path):
+    assert fit(solve, client, out=tmp_path / "consensus.zarr") == expected[solve]
+
+
+def test_fit__dask_gives_the_bits_of_serial_in_memory_too(fit, expected, client):
+    assert fit("l2", client) == expected["l2"]
+
+
+def test_fit__pairs_in_parquet_give_the_bits_of_zarr(fit, expected, folder, tmp_path):
+    stored = PairTable.open(folder / "pairs.zarr")
+    pairs = stored.to_parquet(tmp_path / "p.parquet")
+    stored.to_parquet(tmp_path / "parts", pairs_per_file=5000)
+    for options in ({"pairs": pairs}, {"pairs": str(tmp_path / "parts"), "out": tmp_path / "c.zarr"}):
+        assert fit("kl of tiles", "threads", **options) == expected["kl of tiles"]
+    heap = {"solver": "heap", "max_iter": 500}
+    assert fit("kl of tiles", "serial", pairs=pairs, **heap) == fit("kl of tiles", "serial", **heap)
+    assert names_in(tmp_path) == ["c.zarr", "p.parquet", "parts"]
+
+
+def test_fit__pairs_in_parquet_are_converted_again_after_a_kill(fit, expected, folder, tmp_path, monkeypatch):
+    PairTable.open(folder / "pairs.zarr").to_parquet(tmp_path / "p.parquet")
+    solve = {"pairs": str(tmp_path / "p.parquet"), "out": tmp_path / "c.zarr"}
+    with monkeypatch.context() as patch:
+        patch.setattr("bigcons.methods.pcc.pairs.color_blocks", lambda *_: pytest.fail("no solve"))
+        patch.setattr("bigcons.disk.places.DiskPlace.remove", lambda _: None)  # as if it were killed
+        with pytest.raises(pytest.fail.Exception):
+            fit("kl of tiles", "threads", **solve)
+    assert [name for name in names_in(tmp_path / "c.zarr.partial") if name.startswith("scratch")]
+    assert fit("kl of tiles", "threads", **solve) == expected["kl of tiles"]
+    assert names_in(tmp_path) == ["c.zarr", "p.parquet"]
+
+
+def test_fit__pairs_in_parquet_on_dask_give_the_bits_of_zarr(fit, expected, client, folder, tmp_path):
+    PairTable.open(folder / "pairs.zarr").to_parquet(tmp_path / "p.parquet")
+    assert fit("kl of tiles", client, pairs=tmp_path / "p.parquet") == expected["kl of tiles"]
+    assert names_in(tmp_path) == ["p.parquet"]
+
+
+class Killing(DaskEngine):
+    """Kills the worker of the sixth group of blocks once, when what is before the passes is done."""
+
+    maps = 0
+
+    def __init__(self, client, folder):
+        super().__init__(client)
+        self.marker = folder / "killed"
+
+    def map(self, task, items):
+        self.maps += 1
+        marker, is_due = self.marker, self.maps > 5
+
+        def deadly(item):
+            result = task(item)
+            is_sixth = isinstance(item, list) and item[0].index == 5
+            if is_due and is_sixth and not marker.exists():
+                marker.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+
+        return super().map(deadly, items)
+
+
+# A kill costs the start of a process, so two of the solves stand for all.
+@pytest.mark.parametrize(("workers", "solve"), [("one_worker", "l2"), ("client", "kl of tiles")])
+def test_fit__a_killed_worker_changes_no_bit(workers, solve, fit, expected, request, tmp_path):
+    assert fit(solve, Killing(request.getfixturevalue(workers), tmp_path)) == expected[solve]
+    assert (tmp_path / "killed").exists()
+
+
+def test_objective__does_not_depend_on_the_threads_of_blas():
+    rng = np.random.default_rng(0)
+    state = AgreementSums(10, rng.random((1000, 16)), rng.random((100, 64)), 0.0, 0.0)
+    found = set()
+    for n_threads in (1, 2, 4):
+        with threadpool_limits(n_threads):
+            found.add(state.objective)
+    assert len(found) == 1

@@ -1,0 +1,441 @@
+"""Consensus: what was written comes back, and damage never passes for data."""
+
+import json
+import math
+import re
+import shutil
+import sys
+from pathlib import Path
+from unittest.mock import MagicMock
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigcons import ConsensusTree, Ensemble
+from bigcons.disk import commit
+from bigcons.errors import (
+    CorruptStoreError,
+    InvalidInputError,
+    MissingDependencyError,
+    StoreExistsError,
+    StoreNotFoundError,
+)
+from bigcons.metrics import trust
+from bigcons.store.consensus import Consensus
+
+N_OBJECTS, N_CLUSTERS, CHUNK_ROWS = 25, 3, 8
+
+
+def a_solution(seed=0, n_objects=N_OBJECTS, n_clusters=N_CLUSTERS):
+    rng = np.random.default_rng(seed)
+    memberships = rng.dirichlet(np.full(n_clusters, 0.3), n_objects).astype(np.float32)
+    labels = memberships.argmax(axis=1).astype(np.int32)
+    labels[:1] = -1
+    return labels, memberships
+
+
+@pytest.fixture
+def stored(tmp_path):
+    labels, memberships = a_solution()
+    return Consensus.write(
+        tmp_path / "consensus.zarr",
+        labels,
+        memberships,
+        history={"pass": [1, 2], "objective": np.array([3.5, 2.5]), "gap": [math.inf, 0.1]},
+        parameters={"method": "PCC", "init": np.zeros((2, 2)), "tol": np.float64(1e-3)},
+        results={"objective": 2.5},
+        provenance={"ensemble": "ensemble.zarr"},
+        chunk_rows=CHUNK_ROWS,
+    )
+
+
+class Model:
+    """A fitted clusterer as far as a store looks at one."""
+
+    def __init__(self):
+        self.labels_, self.memberships_ = a_solution()
+        self.history_ = {"pass": [1], "objective": [1.0]}
+        self.objective_ = 1.0
+
+    def get_params(self, deep):
+        return {"n_clusters": N_CLUSTERS, "divergence": "l2", "client": object()}
+
+
+def chunk_files(consensus, array):
+    return sorted(path for path in (Path(consensus.path) / array / "c").rglob("*") if path.is_file())
+
+
+@settings(max_examples=15)
+@given(
+    n_objects=st.integers(1, 40),
+    n_clusters=st.integers(1, 5),
+    chunk_rows=st.integers(1, 50),
+    seed=st.integers(0, 99),
+)
+def test_consensus__round_trip(tmp_path_factory, n_objects, n_clusters, chunk_rows, seed):
+    labels, memberships = a_solution(seed, n_objects, n_clusters)
+    path = tmp_path_factory.mktemp("store") / "c.zarr"
+    Consensus.write(path, labels, memberships, chunk_rows=chunk_rows)
+    opened = Consensus.open(path)
+    np.testing.assert_array_equal(opened.labels, labels)
+    np.testing.assert_array_equal(opened.memberships, memberships)
+    assert (opened.labels.dtype, opened.memberships.dtype) == (np.int32, np.float32)
+    assert opened.verify()["n_unlabeled"] == np.count_nonzero(labels < 0)
+    blocks = [opened.read_memberships(block.start, block.stop) for block in opened.blocks(7)]
+    np.testing.assert_array_equal(np.concatenate(blocks), memberships)
+
+
+def test_consensus__keeps_history_parameters_and_provenance(stored):
+    opened = Consensus.open(stored.path)
+    assert opened.history == {"pass": [1, 2], "objective": [3.5, 2.5], "gap": [None, 0.1]}
+    assert opened.parameters == {"method": "PCC", "init": "array (2, 2) float64", "tol": 1e-3}
+    assert opened.results == {"objective": 2.5}
+    assert opened.provenance == {"ensemble": "ensemble.zarr"}
+    assert json.loads(json.dumps(opened.info()))["n_objects"] == N_OBJECTS
+
+
+def test_consensus__takes_a_fitted_estimator(tmp_path):
+    model = Model()
+    stored = Consensus.from_estimator(tmp_path / "c.zarr", model, provenance={"ensemble": "e"})
+    np.testing.assert_array_equal(stored.labels, model.labels_)
+    assert stored.parameters["method"] == "Model"
+    assert stored.parameters["divergence"] == "l2"
+    assert stored.results == {"objective": 1.0}
+
+
+def test_consensus__takes_an_estimator_without_memberships(tmp_path):
+    model = Model()
+    del model.memberships_
+    stored = Consensus.from_estimator(tmp_path / "c.zarr", model)
+    np.testing.assert_array_equal(stored.labels, model.labels_)
+    assert not stored.has_memberships
+    assert stored.verify()["n_unlabeled"] == 1
+
+
+def test_consensus__rejects_an_estimator_that_is_not_fitted(tmp_path):
+    with pytest.raises(InvalidInputError, match="call fit before storing it"):
+        Consensus.from_estimator(tmp_path / "c.zarr", object())
+
+
+@pytest.mark.parametrize("labels", [[0, N_CLUSTERS], [0, -2], [0.0, 1.0]])
+def test_write__rejects_labels_out_of_range(tmp_path, labels):
+    with pytest.raises(InvalidInputError, match="pass integers from 0 to 2"):
+        Consensus.write(tmp_path / "c.zarr", labels, np.full((2, N_CLUSTERS), 1 / N_CLUSTERS))
+    assert not list(tmp_path.iterdir())
+
+
+def test_consensus__is_read_by_slices(stored):
+    labels, memberships = a_solution()
+    np.testing.assert_array_equal(stored.label_rows[3:20], labels[3:20])
+    np.testing.assert_array_equal(stored.membership_rows[3:99], memberships[3:])
+    assert (stored.label_rows.shape, stored.membership_rows.shape) == (labels.shape, memberships.shape)
+
+
+def test_consensus__repr_and_html(stored):
+    assert repr(stored).startswith("<Consensus by PCC: 25 objects, 3 clusters")
+    assert "<table>" in stored._repr_html_()
+    assert "objective" in stored._repr_html_()
+    size = stored.cluster_sizes()[1]  # of the 24 objects with a label
+    assert f"<tr><th scope='row'>1</th><td>{size}</td><td>{size / 24:.1%}</td></tr>" in stored._repr_html_()
+
+
+@pytest.mark.parametrize(("won", "said"), [(3, "3"), (2, "2 non-empty of 3")])
+def test_consensus__html_has_no_duplicates(tmp_path, won, said):
+    facts = {"n_clusters": won, "objective": -739145.1697740655, "gap": 1.2963869647090478e-05}
+    parameters = {"method": "PCC", "n_clusters": N_CLUSTERS}
+    shown = Consensus.write(tmp_path / "c.zarr", *a_solution(), results=facts, parameters=parameters)
+    rows = re.findall(r"<tr><th[^>]*>(.*?)</th><td[^>]*>(.*?)</td></tr>", shown._repr_html_())
+    assert [value for name, value in rows if "clusters" in name] == [said]
+    assert {("objective", "-739145"), ("gap", "1.29639e-05")} <= set(rows)
+
+
+def test_consensus__shows_itself_and_its_table_as_the_model_does(tmp_path):
+    labels = np.tile([[0], [1]], (20, 6))
+    model = ConsensusTree(2, random_state=0).fit(labels, out=tmp_path / "c.zarr")
+    stored = Consensus.open(tmp_path / "c.zarr")
+    pd.testing.assert_frame_equal(stored.to_pandas(), model.to_pandas())
+    assert stored.to_arrow().column_names == [*model.to_pandas()]
+    assert [*stored.to_pandas(confidence=False)] == ["label"]
+    rows = [
+        dict(re.findall(r"<tr><th[^>]*>(.*?)</th><td[^>]*>(.*?)</td></tr>", shown._repr_html_()))
+        for shown in (model, stored)
+    ]
+    assert {"objects", "clusters", "objective", "n passes"} <= rows[0].keys() <= rows[1].keys()
+    assert all(rows[1][name] == value for name, value in rows[0].items())
+    helpers = {"refuse_outside", "clusters_in_words", "in_words"}
+    assert not helpers & {*dir(stored), *dir(stored.tree), *dir(model)}
+
+
+def test_create__accepts_blocks_in_any_order(tmp_path):
+    labels, memberships = a_solution()
+    with Consensus.create(
+        tmp_path / "c.zarr", n_objects=N_OBJECTS, n_clusters=N_CLUSTERS, chunk_rows=CHUNK_ROWS
+    ) as writer:
+        for start, stop in ((16, 25), (0, 16)):
+            writer.write(start, labels[start:stop], memberships[start:stop])
+    opened = Consensus.open(tmp_path / "c.zarr")
+    opened.verify()
+    np.testing.assert_array_equal(opened.memberships, memberships)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(4, 8), (0, 7), (24, 32), (-8, 0), (8, 8)])
+def test_writer__rejects_parts_of_chunks(tmp_path, start, stop):
+    rows = max(stop - start, 0)
+    with (
+        pytest.raises(InvalidInputError, match="whole chunks"),
+        Consensus.create(
+            tmp_path / "c.zarr", n_objects=N_OBJECTS, n_clusters=N_CLUSTERS, chunk_rows=CHUNK_ROWS
+        ) as writer,
+    ):
+        writer.write(start, np.zeros(rows, np.int32), np.zeros((rows, N_CLUSTERS), np.float32))
+    assert not list(tmp_path.iterdir())
+
+
+def test_create__leaves_nothing_when_rows_are_missing(tmp_path):
+    labels, memberships = a_solution()
+    with (
+        pytest.raises(InvalidInputError, match="3 of 4 blocks were not written"),
+        Consensus.create(
+            tmp_path / "c.zarr", n_objects=N_OBJECTS, n_clusters=N_CLUSTERS, chunk_rows=CHUNK_ROWS
+        ) as writer,
+    ):
+        writer.write(0, labels[:CHUNK_ROWS], memberships[:CHUNK_ROWS])
+    assert not list(tmp_path.iterdir())
+
+
+def test_write__keeps_the_old_store_without_overwrite(stored):
+    labels, memberships = a_solution(seed=1)
+    with pytest.raises(StoreExistsError, match="--overwrite"):
+        Consensus.write(stored.path, labels, memberships)
+    np.testing.assert_array_equal(Consensus.open(stored.path).memberships, a_solution()[1])
+    Consensus.write(stored.path, labels, memberships, overwrite=True)
+    np.testing.assert_array_equal(Consensus.open(stored.path).memberships, memberships)
+
+
+@pytest.mark.parametrize(
+    ("labels", "memberships"), [((3,), (4, 2)), ((3,), (3,)), ((0,), (0, 2)), ((3, 1), (3, 2))]
+)
+def test_write__rejects_shapes_that_do_not_fit(tmp_path, labels, memberships):
+    with pytest.raises(InvalidInputError):
+        Consensus.write(tmp_path / "c.zarr", np.zeros(labels), np.zeros(memberships))
+    assert not list(tmp_path.iterdir())
+
+
+def test_open__says_what_is_missing(tmp_path):
+    with pytest.raises(StoreNotFoundError, match="does not exist"):
+        Consensus.open(tmp_path / "nowhere.zarr")
+
+
+def test_read__rejects_rows_outside(stored):
+    with pytest.raises(InvalidInputError, match="are not within"):
+        stored.read_labels(0, N_OBJECTS + 1)
+
+
+@pytest.mark.parametrize("array", ["labels", "memberships"])
+def test_read__detects_a_lost_chunk(stored, array):
+    chunk_files(stored, array)[1].unlink()
+    with pytest.raises(CorruptStoreError, match="missing a chunk"):
+        getattr(Consensus.open(stored.path), array)
+    with pytest.raises(CorruptStoreError):
+        Consensus.open(stored.path).verify()
+
+
+@pytest.mark.parametrize("array", ["labels", "memberships"])
+@pytest.mark.parametrize("position", [0.0, 0.3, 0.6, 0.99])
+def test_read__detects_a_flipped_bit(stored, array, position):
+    path = chunk_files(stored, array)[0]
+    content = bytearray(path.read_bytes())
+    content[int(position * len(content))] ^= 4
+    path.write_bytes(content)
+    with pytest.raises(CorruptStoreError, match="cannot be decoded"):
+        getattr(Consensus.open(stored.path), array)
+
+
+def test_verify__detects_a_chunk_of_another_store(stored, tmp_path):
+    labels, memberships = a_solution(seed=1)
+    other = Consensus.write(tmp_path / "other.zarr", labels, memberships, chunk_rows=CHUNK_ROWS)
+    chunk_files(stored, "memberships")[0].write_bytes(chunk_files(other, "memberships")[0].read_bytes())
+    with pytest.raises(CorruptStoreError, match="checksum"):
+        Consensus.open(stored.path).verify()
+
+
+def test_verify__rejects_memberships_off_the_simplex(tmp_path):
+    labels, memberships = a_solution()
+    memberships[3] *= 2
+    stored = Consensus.write(tmp_path / "c.zarr", labels, memberships)
+    with pytest.raises(CorruptStoreError, match="off the simplex"):
+        stored.verify()
+
+
+@pytest.mark.parametrize("damage", ["{", "{}", '{"zarr_format": 3}'])
+def test_open__rejects_broken_array_metadata(stored, damage):
+    (Path(stored.path) / "labels" / "zarr.json").write_text(damage)
+    with pytest.raises(CorruptStoreError, match=r"damaged|not Zarr version 3"):
+        Consensus.open(stored.path)
+
+
+def test_open__detects_a_lost_array(stored):
+    shutil.rmtree(Path(stored.path) / "labels")
+    with pytest.raises(CorruptStoreError, match="labels is missing"):
+        Consensus.open(stored.path)
+
+
+def test_open__rejects_codecs_it_does_not_know(stored):
+    path = Path(stored.path) / "labels" / "zarr.json"
+    metadata = json.loads(path.read_text())
+    metadata["codecs"][1]["name"] = "numcodecs.pickle"
+    path.write_text(json.dumps(metadata))
+    with pytest.raises(CorruptStoreError, match="unsupported codecs"):
+        Consensus.open(stored.path)
+
+
+def test_open__rejects_arrays_of_another_shape(stored, tmp_path):
+    labels, memberships = a_solution(n_objects=9)
+    other = Consensus.write(tmp_path / "other.zarr", labels, memberships)
+    metadata = (Path(other.path) / "labels" / "zarr.json").read_text()
+    (Path(stored.path) / "labels" / "zarr.json").write_text(metadata)
+    with pytest.raises(CorruptStoreError, match="manifest says"):
+        Consensus.open(stored.path)
+
+
+def test_a_consensus_of_labels_only(tmp_path):
+    labels, memberships = a_solution()
+    path = tmp_path / "labels.zarr"
+    with Consensus.create(
+        path, n_objects=N_OBJECTS, n_clusters=N_CLUSTERS, chunk_rows=CHUNK_ROWS, memberships=False
+    ) as writer:
+        with pytest.raises(InvalidInputError, match="memberships has shape"):
+            writer.write(0, labels, memberships)
+        writer.write(0, labels)
+    stored = Consensus.open(path)
+    assert not stored.has_memberships
+    assert not (path / "memberships").exists()
+    np.testing.assert_array_equal(stored.labels, labels)
+    assert stored.verify()["n_unlabeled"] == 1
+    with pytest.raises(InvalidInputError, match="labels only"):
+        _ = stored.memberships
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"n_objects": 0}, {"n_objects": "9"}, {"n_clusters": None}, {"chunk_rows": 0}, {"checksums": []},
+     {"history": 3}, {"provenance": None}, {"parameters": [1]}],
+    ids=str,
+)  # fmt: skip
+def test_open__rejects_an_inconsistent_manifest(stored, change):
+    body = commit.load_manifest(stored.path, "consensus").body
+    commit.write_manifest(stored.path, "consensus", body | change)
+    with pytest.raises(CorruptStoreError, match="inconsistent manifest"):
+        Consensus.open(stored.path)
+    del body["results"]
+    commit.write_manifest(stored.path, "consensus", body)
+    with pytest.raises(CorruptStoreError, match="inconsistent manifest"):
+        Consensus.open(stored.path)
+
+
+def test_read__distinguishes_lack_of_memory_from_damage(stored, monkeypatch):
+    no_memory = MagicMock()
+    no_memory.__getitem__.side_effect = MemoryError("Unable to allocate 37.3 GiB")
+    monkeypatch.setitem(stored._store.arrays, "labels", no_memory)
+    with pytest.raises(MemoryError, match="Unable to allocate"):
+        stored.read_labels(0, 1)
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_read__names_the_rows_of_the_damaged_chunk_and_what_to_do(stored, is_lost):
+    for name in ("memberships", "labels"):
+        chunk = chunk_files(stored, name)[1]
+        assert len(chunk_files(stored, name)) == 4
+        chunk.unlink() if is_lost else chunk.write_bytes(b"damage")
+    for read in (lambda: np.asarray(stored.memberships), lambda: stored.read_labels(3, N_OBJECTS)):
+        with pytest.raises(CorruptStoreError, match=r"rows 8 to 16 .*compute it again or restore"):
+            read()
+
+
+def test_to_pandas__without_pandas_says_how_to_install_it(stored, monkeypatch):
+    stores = (stored, Ensemble.from_labels([[0], [1]]))
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    for store in stores:
+        with pytest.raises(MissingDependencyError, match="pip install pandas"):
+            store.to_pandas()
+
+
+@pytest.fixture
+def trusted(tmp_path):
+    """Return a consensus that says which labels to trust, and what it was given."""
+    rng = np.random.default_rng(0)
+    labels = np.concatenate([[-1], rng.integers(0, 3, N_OBJECTS - 1)])
+    found = trust(rng.integers(-1, 4, (N_OBJECTS, 3)), labels, client="serial")
+    return Consensus.write(tmp_path / "t.zarr", labels, None, trust=found, chunk_rows=CHUNK_ROWS), found
+
+
+def test_trust__comes_back(trusted, tmp_path):
+    stored, found = trusted
+    assert stored.has_trust
+    again = Consensus.open(stored.path).trust
+    for name in ("confidence", "second_labels", "second_confidence"):
+        assert getattr(again, name).tobytes() == getattr(found, name).tobytes()
+    assert again[3:] == found[3:]
+    assert stored.verify()["n_unlabeled"] == 1
+    stored.export(tmp_path / "t.npy", confidence=True)
+    rows = np.load(tmp_path / "t.npy")
+    assert rows.dtype.names == ("label", "confidence", "second_labels", "second_confidence")
+    assert rows["confidence"].tobytes() == found.confidence.tobytes()
+
+
+def test_trust__of_a_store_without_it_is_refused(stored, tmp_path):
+    assert not stored.has_trust
+    for read in (lambda: stored.trust, lambda: stored.export(tmp_path / "t.npy", confidence=True)):
+        with pytest.raises(InvalidInputError, match="does not say which labels to trust"):
+            read()
+    assert not (tmp_path / "t.npy").exists()
+
+
+@pytest.mark.parametrize("name", ["confidence", "second_labels", "second_confidence"])
+def test_trust__that_is_damaged_is_found(trusted, name):
+    stored, _ = trusted
+    first, second = chunk_files(stored, name)[:2]
+    shutil.copy(second, first)
+    with pytest.raises(CorruptStoreError):
+        stored.verify()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"temperature": 2.0},
+        {"checksums": []},
+        {"clusters": {}},
+        {"clusters": 3},
+        {"partitions": {"partition": [1]}},
+    ],
+)
+def test_trust__that_is_inconsistent_is_refused(trusted, damage):
+    stored, _ = trusted
+    body = commit.load_manifest(stored.path, "consensus").body
+    body["trust"].update(damage)
+    commit.write_manifest(stored.path, "consensus", body)
+    with pytest.raises(CorruptStoreError, match="inconsistent manifest"):
+        Consensus.open(stored.path)
+
+
+@pytest.mark.parametrize("damage", [{"cluster": 2**31}, {"cluster": 1}, {"nearest": 2**31}, {"nearest": -2}])
+def test_trust__of_clusters_that_are_not_there_is_refused(trusted, damage):
+    stored, _ = trusted
+    body = commit.load_manifest(stored.path, "consensus").body
+    for name, value in damage.items():
+        body["trust"]["clusters"][name][0] = value
+    commit.write_manifest(stored.path, "consensus", body)
+    with pytest.raises(CorruptStoreError, match="inconsistent manifest"):
+        Consensus.open(stored.path)
+
+
+def test_open__refuses_a_body_without_an_entry(stored):
+    body = commit.load_manifest(stored.path, "consensus").body
+    del body["trust"]
+    commit.write_manifest(stored.path, "consensus", body)
+    with pytest.raises(CorruptStoreError, match="no trust"):
+        Consensus.open(stored.path)

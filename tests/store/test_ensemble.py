@@ -1,0 +1,504 @@
+"""The label matrix in memory: what it takes, what it tells, what it refuses."""
+
+import pickle
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from bigcons import Ensemble, select
+from bigcons.errors import InvalidInputError, StoreNotFoundError, SuspiciousLabelsWarning
+from bigcons.io.encode import default_chunk_rows, rechunk
+from bigcons.store.ensemble import as_ensemble, import_labels
+from tests.naive import ensemble as naive
+from tests.support.stores import values_of
+from tests.support.strategies import label_matrices, label_tables
+
+
+@given(label_tables())
+def test_from_labels__keeps_labels_of_any_kind(rows):
+    assert values_of(Ensemble.from_labels(rows, orientation="objects")) == rows
+
+
+@given(label_tables())
+def test_from_labels__is_a_bijection_in_the_order_of_the_values(rows):
+    ensemble = Ensemble.from_labels(rows, orientation="objects")
+    for u, column in enumerate(zip(*rows, strict=True)):
+        codes, values = naive.relabel(column)
+        assert ensemble.read(0, ensemble.n_objects)[:, u].tolist() == codes
+        assert ensemble.n_clusters[u] == len(values)
+
+
+@given(label_matrices(), st.sampled_from(["C", "F"]), st.sampled_from(["int8", "int16", "int64", "float32"]))
+def test_from_labels__of_an_array_of_any_layout_and_type(labels, order, dtype):
+    ensemble = Ensemble.from_labels(np.asarray(labels, dtype=dtype, order=order))
+    assert values_of(ensemble) == naive.without_missing(labels.tolist())
+    read = ensemble.read(0, ensemble.n_objects)
+    assert read.flags.c_contiguous
+    assert read.dtype == ensemble.dtype == np.int8
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        [0, -1, 1, 1],
+        [0, None, 1, 1],
+        [0.0, np.nan, 1.0, 1.0],
+        np.array([0, -7, 1, 1], dtype=object),
+        np.array([0.0, np.nan, 1.0, 1.0], dtype=np.float16),
+        pd.array([0, None, 1, 1], dtype="Int64"),
+        pd.array([False, None, True, True], dtype="boolean"),
+        pd.array([0, None, 1, 1], dtype="UInt8"),
+    ],
+    ids=lambda column: str(getattr(column, "dtype", type(column[1]))),
+)
+def test_from_labels__recognizes_missing_labels(column):
+    frame = pd.DataFrame({"a": column})
+    for x in (frame, np.asarray(frame, dtype=object), frame.to_numpy().tolist()):
+        assert Ensemble.from_labels(x).read(0, 4)[:, 0].tolist() == [0, -1, 1, 1]
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint8", "uint64", "float32", "bool", "U5", "O"])
+def test_from_labels__treats_masked_entries_as_missing(kind):
+    values = np.array([[1, 0], [0, 1], [1, 1]])
+    labels = np.ma.array(values.astype(kind), mask=[[0, 0], [1, 0], [0, 1]])
+    ensemble = Ensemble.from_labels(labels).append_partitions(labels[:, 0])
+    expected = [[1, 0, 1], [None, 1, None], [1, None, 1]]
+    assert values_of(ensemble) == [
+        [v if v is None else str(v) if kind == "U5" else v for v in row] for row in expected
+    ]
+
+
+@pytest.mark.parametrize("unsigned", ["uint8", "uint16", "uint32", "uint64", "bool"])
+def test_from_labels__takes_unsigned_numbers(unsigned):
+    labels = np.array([[0], [1], [0]]).astype(unsigned)
+    ensemble = Ensemble.from_labels(labels)
+    assert ensemble.read(0, 3)[:, 0].tolist() == [0, 1, 0]
+    assert ensemble.categories == [None]
+
+
+FRAME = {"x": [7, 7, None], "y": ["a", None, "b"], "z": [True, False, None]}
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame(FRAME),
+        pd.DataFrame(FRAME).assign(y=pd.Categorical(FRAME["y"], categories=["b", "unused", "a"])),
+        pd.DataFrame(FRAME, index=[5, 3, 9]),
+        pd.DataFrame(FRAME).convert_dtypes(),
+        pl.DataFrame(FRAME),
+        pl.DataFrame(FRAME).with_columns(pl.col("y").cast(pl.Categorical)),
+        pa.table(FRAME),
+        pa.RecordBatch.from_pydict(FRAME),
+        pa.concat_tables([pa.table(FRAME).slice(0, 1), pa.table(FRAME).slice(1)]),
+        pa.table({"x": FRAME["x"], "y": pa.array(FRAME["y"]).dictionary_encode(), "z": FRAME["z"]}),
+    ],
+    ids=[
+        "pandas",
+        "categorical",
+        "indexed",
+        "nullable",
+        "polars",
+        "polars-cat",
+        "arrow",
+        "batch",
+        "chunked",
+        "dict",
+    ],
+)
+def test_from_labels__takes_tables(frame):
+    ensemble = Ensemble.from_labels(frame)
+    assert ensemble.names == ["x", "y", "z"]
+    assert ensemble.read(0, 3).tolist() == [[0, 0, 1], [0, -1, 0], [-1, 1, -1]]
+    assert [None if c is None else c.tolist() for c in ensemble.categories] == [[7], ["a", "b"], None]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([[1.5]], "partition 'p0' has label 1.5"),
+        ([[np.inf]], "partition 'p0' has label inf"),
+        ([[0, 1], [0]], "ragged: row 1 has 1"),
+        ([[0, 1], 7], "ragged: row 1 has a single value"),
+        ([], r"empty, shape \(0, 0\)"),
+        ([[]], r"empty, shape \(0, 0\)"),
+        (np.empty((0, 3)), r"empty, shape \(0, 3\)"),
+        ([[0, -1], [1, None]], "partition 'p1' has no labels"),
+        (pd.DataFrame({"a": [1, 2], "b": [np.nan, np.nan]}), "partition 'b' has no labels"),
+        ([[0, 1], "ab"], "ragged: row 1 has a single value"),
+        ([0, 1, 2], "1 dimension"),
+        (["a", "b"], "1 dimension"),
+        (np.zeros((2, 2, 2)), "3 dimension"),
+        ([["a"], [1]], "of type int and str"),
+        ([[2**64]], "of type int"),
+        (np.array([[2**63]], dtype=np.uint64), "label 9223372036854775808"),
+        (np.array([[1 + 2j]]), "of type complex128"),
+        (np.array([[np.datetime64("2020-01-01")]]), "of type datetime64"),
+        (pd.DataFrame({"t": pd.to_datetime(["2020-01-01"])}), "partition 't' has labels of type datetime64"),
+        (
+            pd.DataFrame({"i": pd.arrays.IntervalArray.from_breaks([0, 1])}),
+            "partition 'i' has labels of type",
+        ),
+        (pl.DataFrame({"l": [[1]]}), "partition 'l' has labels of type"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "two partitions are named 'a'"),
+        (np.array([[b"\xff"]]), "partition 'p0' has bytes that are not UTF-8"),
+        (csr_array(np.eye(2, dtype=int)), "labels is a sparse csr_array"),
+        ({"a": 1}, "labels of type dict can be read in two ways"),
+        (3, "labels of type int cannot be read"),
+    ],
+    ids=str,
+)
+def test_from_labels__rejects_in_one_line(labels, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        Ensemble.from_labels(labels)
+    assert "\n" not in str(caught.value)
+    assert ";" in str(caught.value)
+
+
+def test_from_labels__takes_a_partition_of_one_cluster():
+    ensemble = Ensemble.from_labels([[4, 0], [4, 1]])
+    assert ensemble.n_clusters.tolist() == [1, 2]
+
+
+def test_from_labels__names_partitions():
+    labels = np.array([[0, 1]])
+    assert Ensemble.from_labels(labels).names == ["p0", "p1"]
+    assert Ensemble.from_labels(labels, names=["a", "b"]).names == ["a", "b"]
+    with pytest.raises(InvalidInputError, match="names has 1 entries"):
+        Ensemble.from_labels(labels, names=["a"])
+
+
+def test_from_labels__leaves_the_input_alone():
+    labels = np.array([[0, 5], [1, 7]], dtype=np.int8)
+    ensemble = Ensemble.from_labels(labels)
+    labels[:] = 0
+    assert ensemble.read(0, 2).tolist() == [[0, 0], [1, 1]]
+
+
+@pytest.mark.parametrize(("k", "dtype"), [(127, "int8"), (128, "int8"), (129, "int16"), (32769, "int32")])
+def test_from_labels__chooses_the_smallest_type(k, dtype):
+    ensemble = Ensemble.from_labels(np.repeat(np.arange(k), 4)[:, None])
+    assert ensemble.dtype == dtype
+    assert ensemble.read(4 * k - 1, 4 * k).tolist() == [[k - 1]]
+
+
+def test_from_labels__large_numbers_found_late_do_not_disturb_small_ones():
+    labels = np.zeros((70_000, 1), np.int64)
+    labels[-2:, 0] = [2**40, -5]
+    ensemble = Ensemble.from_labels(labels)
+    assert ensemble.categories[0].tolist() == [0, 2**40]
+    assert ensemble.read(69_997, 70_000)[:, 0].tolist() == [0, 1, -1]
+
+
+def test_from_labels__text_found_after_rows_without_any():
+    labels = np.full((70_000, 1), None, dtype=object)
+    labels[-1, 0] = "late"
+    assert Ensemble.from_labels(labels).read(69_998, 70_000).tolist() == [[-1], [0]]
+
+
+@given(label_matrices())
+def test_offsets__number_the_base_clusters(labels):
+    ensemble = Ensemble.from_labels(labels)
+    assert ensemble.offsets.tolist() == [0, *np.cumsum(ensemble.n_clusters)]
+    assert ensemble.n_base_clusters == ensemble.offsets[-1]
+
+
+@given(label_matrices())
+def test_missing_share__counts_missing_labels(labels):
+    assert Ensemble.from_labels(labels).missing_share == pytest.approx(np.mean(labels < 0))
+
+
+def test_read__is_a_view_in_memory():
+    ensemble = Ensemble.from_labels([[0], [1], [2]])
+    assert np.shares_memory(ensemble.read(0, 2), ensemble.read(1, 3))
+
+
+@pytest.mark.parametrize(("start", "stop"), [(-1, 2), (2, 1), (0, 4)])
+def test_read__rejects_rows_out_of_range(start, stop):
+    with pytest.raises(InvalidInputError, match="not within the 3 objects"):
+        Ensemble.from_labels([[0], [1], [2]]).read(start, stop)
+
+
+@given(label_matrices(), st.lists(st.integers(0, 100), max_size=8))
+def test_read_rows__in_the_order_asked_for(labels, indices):
+    ensemble = Ensemble.from_labels(labels)
+    indices = [index % len(labels) for index in indices]
+    rows = ensemble.read_rows(indices)
+    assert rows.tolist() == [ensemble.read(i, i + 1)[0].tolist() for i in indices]
+
+
+@pytest.mark.parametrize("indices", [[-1], [3], [[0]], [0.5]])
+def test_read_rows__rejects_other_indices(indices):
+    with pytest.raises(InvalidInputError, match="indices"):
+        Ensemble.from_labels([[0], [1], [2]]).read_rows(indices)
+
+
+@given(st.integers(1, 20_000), st.integers(1, 9_000))
+def test_blocks__cover_all_rows_without_splitting_chunks(n_objects, rows):
+    ensemble = Ensemble.from_labels(np.zeros((n_objects, 1), np.int8))
+    blocks = ensemble.blocks(rows)
+    edges = [0, *(block.stop for block in blocks)]
+    assert edges == [block.start for block in blocks] + [n_objects]
+    length = blocks[0].n_rows
+    assert length <= max(rows, 1)
+    if len(blocks) > 1:
+        assert length % ensemble.chunk_rows == 0 or ensemble.chunk_rows % length == 0
+
+
+@given(st.integers(1, 3_000_000))
+def test_default_chunk_rows__is_a_power_of_two_for_about_16_chunks(n_objects):
+    rows = default_chunk_rows(n_objects, 100)
+    assert rows.bit_count() == 1
+    assert rows == 1024 or n_objects / rows <= 16 or rows == 65_536
+    assert rows == 1024 or n_objects / rows > 8
+
+
+@given(st.integers(1, 3_000_000), st.integers(12_000, 2_000_000))
+def test_default_chunk_rows__are_few_of_many_partitions(n_objects, n_partitions):
+    rows = default_chunk_rows(n_objects, n_partitions)
+    assert rows.bit_count() == 1
+    assert rows == 1 or rows * n_partitions <= 4 / 3 * 16e6 or n_objects / rows > 8
+    assert rows >= 1024 or rows * n_partitions >= 2 / 3 * 16e6
+
+
+@given(st.lists(st.integers(0, 7), max_size=6), st.integers(1, 9))
+def test_rechunk__keeps_the_rows_in_blocks_of_one_size(lengths, rows):
+    data = np.arange(sum(lengths))[:, None]
+    blocks = list(rechunk(np.split(data, np.cumsum(lengths)[:-1]) if lengths else [], rows))
+    assert np.array_equal(np.concatenate([*blocks, data[:0]]), data)
+    assert all(len(block) == rows for block in blocks[:-1])
+    assert all(0 < len(block) <= rows for block in blocks)
+
+
+@given(label_tables(), st.data())
+def test_append_objects__equals_concatenation(rows, data):
+    cut = data.draw(st.integers(0, len(rows)))
+    head, tail = rows[:cut], rows[cut:]
+    if not tail or any(all(row[u] is None for row in head) for u in range(len(rows[0]))):
+        return
+    ensemble = Ensemble.from_labels(head, orientation="objects")
+    codes = ensemble.read(0, cut).copy()
+    assert ensemble.append_objects(tail) is ensemble
+    assert values_of(ensemble) == rows
+    assert np.array_equal(ensemble.read(0, cut), codes)
+    assert ensemble.missing_share == pytest.approx(
+        Ensemble.from_labels(rows, orientation="objects").missing_share
+    )
+
+
+@given(label_tables(), st.data())
+def test_append_partitions__equals_concatenation(rows, data):
+    cut = data.draw(st.integers(1, len(rows[0])))
+    ensemble = Ensemble.from_labels([row[:cut] for row in rows], orientation="objects")
+    if cut < len(rows[0]):
+        ensemble.append_partitions([row[cut:] for row in rows])
+    whole = Ensemble.from_labels(rows, orientation="objects")
+    assert values_of(ensemble) == rows
+    assert np.array_equal(ensemble.read(0, len(rows)), whole.read(0, len(rows)))
+    assert ensemble.names == whole.names
+
+
+def test_append_objects__widens_the_type():
+    ensemble = Ensemble.from_labels(np.arange(100)[:, None])
+    ensemble.append_objects(np.arange(100, 200)[:, None])
+    assert ensemble.dtype == np.int16
+    assert ensemble.read(0, 200)[:, 0].tolist() == list(range(200))
+
+
+def test_append_objects__goes_by_the_names_of_a_table():
+    ensemble = Ensemble.from_labels(pd.DataFrame({"a": [0, 1], "b": ["x", "y"]}))
+    ensemble.append_objects(pd.DataFrame({"b": ["y"], "a": [1]}))
+    assert ensemble.read(2, 3).tolist() == [[1, 1]]
+    for frame, message in (
+        ({"a": [1], "c": ["y"]}, "labels has 'c', no partition of the ensemble, and no partition 'b', which"),
+        ({"a": [1], "b": ["y"], "c": ["y"]}, "labels has 'c', no partition of the ensemble; .*--drop c"),
+        ({"a": [1]}, "labels has no partition 'b', which the ensemble has; write it with empty cells or"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            ensemble.append_objects(pd.DataFrame(frame))
+    ensemble.append_objects(pd.DataFrame({"a": [1], "b": [None], "c": ["y"]}), drop="c")
+    assert ensemble.read(3, 4).tolist() == [[1, -1]]
+    with pytest.raises(InvalidInputError, match="two partitions are named 'a'"):
+        ensemble.append_objects(pa.table([[1], [1], ["y"]], names=["a", "a", "b"]))
+
+
+def test_append__gives_the_blocks_of_an_ensemble_made_at_once():
+    labels = np.random.default_rng(0).integers(0, 3, (40_000, 6))
+    expected = Ensemble.from_labels(labels).blocks()
+    assert len(expected) > 1
+    assert Ensemble.from_labels(labels[:, :4]).append_partitions(labels[:, 4:]).blocks() == expected
+    assert Ensemble.from_labels(labels[:8]).append_objects(labels[8:]).blocks() == expected
+
+
+@pytest.mark.parametrize("column", [[3, 4], (3, 4), np.array([3, 4]), pd.Series([3, 4]), pl.Series([3, 4])])
+def test_append_partitions__takes_one_column(column):
+    ensemble = Ensemble.from_labels([[0], [1]]).append_partitions(column, names=["new"])
+    assert ensemble.names == ["p0", "new"]
+    assert ensemble.read(0, 2).tolist() == [[0, 0], [1, 1]]
+
+
+def test_append_partitions__takes_another_ensemble():
+    ensemble = Ensemble.from_labels([[0, 5], [1, 6]])
+    ensemble.append_partitions(Ensemble.from_labels([["b"], ["a"]]))
+    assert values_of(ensemble) == [[0, 5, "b"], [1, 6, "a"]]
+    assert ensemble.names == ["p0", "p1", "p2"]
+
+
+@pytest.mark.parametrize(
+    ("append", "message"),
+    [
+        (lambda e: e.append_objects([[1]]), "1 partitions but the ensemble has 2"),
+        (lambda e: e.append_objects([["a", 0]]), "mixes text and whole numbers"),
+        (lambda e: e.append_objects([[1.5, 0]]), "label 1.5"),
+        (lambda e: e.append_partitions([[1], [2], [3]]), "3 objects but the ensemble has 2"),
+        (lambda e: e.append_partitions([[1], [2]], names=["p0"]), "has a partition 'p0' already"),
+        (lambda e: e.append_partitions([[None], [None]]), "no labels"),
+    ],
+)
+def test_append__rejects_and_changes_nothing(append, message):
+    ensemble = Ensemble.from_labels([[0, 1], [1, 0]])
+    with pytest.raises(InvalidInputError, match=message):
+        append(ensemble)
+    assert values_of(ensemble) == [[0, 1], [1, 0]]
+
+
+def test_pickle__of_an_ensemble_in_memory():
+    ensemble = Ensemble.from_labels([["a", 1], [None, 2]])
+    assert values_of(pickle.loads(pickle.dumps(ensemble))) == values_of(ensemble)
+
+
+def test_repr__shows_size_and_missing_labels():
+    ensemble = Ensemble.from_labels([[0, 1], [-1, 1]])
+    assert "2 objects x 2 partitions" in repr(ensemble)
+    assert "25.0% missing" in repr(ensemble)
+    assert "1 partition of 2 clusters" in repr(Ensemble.from_labels([[0], [1]]))
+    assert (
+        "<td>2</td><td>50.0%</td>" in Ensemble.from_labels([[0, 1], [-1, 0], [-1, 0], [1, 0]])._repr_html_()
+    )
+
+
+def test_as_ensemble__passes_ensembles_and_reads_labels():
+    ensemble = Ensemble.from_labels([[0], [1]])
+    assert as_ensemble(ensemble) is ensemble
+    assert as_ensemble([[0], [1]]).n_objects == 2
+    with pytest.raises(StoreNotFoundError, match="does not exist"):
+        as_ensemble("missing.zarr")
+
+
+@pytest.mark.parametrize(
+    ("table", "advice"),
+    [
+        (
+            pd.DataFrame({"run": [0, 1] * 100, "id": range(200)}),
+            "every object has a different label in 'id'; pass id='id'",
+        ),
+        *(
+            (
+                pd.DataFrame({name: ids, "run": [0, 0, 1, 1]}),
+                f"every object has a different label in '{name}'; pass id=",
+            )
+            for name, ids in (
+                ("customer_id", [7, 3, 9, 4]),
+                ("userId", list("abcd")),
+                ("Unnamed: 0", range(4)),
+            )
+        ),
+        (
+            np.random.default_rng(0).permuted(np.tile(np.arange(300), (2, 3)), axis=1).T,
+            r"up to 300 different labels of 900 objects in 'p0', 'p1' look like features.*generate\.kmeans",
+        ),
+        (
+            pd.DataFrame({"run": np.arange(1000) % 7, "income": np.arange(1000) // 3}),
+            "up to 334 different labels of 1,000 objects in 'income' look like features",
+        ),
+        (
+            pd.DataFrame(np.tile([0, 2], (100, 1)).T).add_prefix("k"),
+            "2 rows and 100 columns, .* orientation='partitions'",
+        ),
+        (np.array([["a", "Unknown"], ["b", "x"]]), "the text 'Unknown' is a label of its own in 'p1'; pass"),
+        (np.array([[1, 2], [2, 999]]), r"number 999 is a label in 'p1', .*\[-1, 999\]\) \(--missing -1,999"),
+        (np.array([["2", "x"], ["2.0", "y"]]), "the texts '2' and '2.0' are two labels .*in 'p0'; write"),
+    ],
+)
+def test_from_labels__warns_of_suspicious_labels(table, advice, tmp_path):
+    with pytest.warns(SuspiciousLabelsWarning, match=advice) as caught:
+        read = Ensemble.from_labels(table)
+    assert caught[0].filename == __file__
+    with pytest.warns(SuspiciousLabelsWarning, match=advice):
+        stored = import_labels(table, tmp_path / "e.zarr")
+    assert values_of(stored) == values_of(read) == np.asarray(table).tolist()
+
+
+def test_from_labels__names_all_suspicious_columns_in_one_message_of_each_kind(tmp_path):
+    n = 900
+    frame = {f"run{u}": (np.arange(n) * 7**u) % 5 for u in range(12)}
+    frame |= {"key": np.arange(n), "name": [f"x{i}" for i in range(n)]}
+    frame |= {f"fine{u}": np.roll(np.arange(n) // 3, u) for u in range(12)}
+    frame |= {"c": np.r_[99, np.arange(1, n) % 3], "d": np.r_[999, np.arange(1, n) % 3]}
+    frame |= {
+        "a": np.resize(["x", "noise", "y"], n),
+        "b": np.resize(["?", "3", "3.00", "Noise"], n),
+        "e": np.resize(["3.0", "4", "z", "3"], n),
+    }
+    pd.DataFrame(frame).to_csv(tmp_path / "x.csv", index=False)
+    pd.DataFrame(frame).to_parquet(tmp_path / "x.parquet", index=False)
+    fine = ", ".join(repr(f"fine{u}") for u in range(10))
+    kinds = [
+        r"the number 99, 999 is a label in 'c', 'd', .*missing=\[-1, 99, 999\]\) \(--missing -1,99,999\)",
+        "every object has a different label in 'key', 'name'; pass id='key'",
+        f"up to 300 different labels of 900 objects in {fine} and 2 more look like features",
+        r"the text '\?', 'Noise', 'noise' is a label of its own in 'a', 'b'; .*\['\?', 'Noise', 'noise'\]",
+        r"the texts '3' and '3\.00' are two labels but the same number in 'b', 'e'; write",
+    ]
+    for source in (pd.DataFrame(frame), tmp_path / "x.csv", tmp_path / "x.parquet"):
+        with pytest.warns(SuspiciousLabelsWarning) as caught:
+            Ensemble.from_labels(source)
+        for warning, kind in zip(caught, kinds, strict=True):
+            assert re.match(kind, str(warning.message))
+
+
+def test_from_labels__text_that_is_one_number_is_one_label_in_files_of_text_alone(tmp_path):
+    frame = pd.DataFrame({"a": ["2", "2.0", "3", "2.0"], "b": ["x", "y", "x", "x"]})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert values_of(Ensemble.from_labels(tmp_path / "x.csv")) == [[2, "x"], [2, "y"], [3, "x"], [2, "x"]]
+    frame.to_parquet(tmp_path / "x.parquet", index=False)
+    for source in (frame, pa.Table.from_pandas(frame), frame.astype("category"), tmp_path / "x.parquet"):
+        with pytest.warns(SuspiciousLabelsWarning, match="the texts '2' and '2.0' are two labels"):
+            assert values_of(Ensemble.from_labels(source)) == frame.to_numpy().tolist()
+
+
+def test_from_labels__takes_nines_near_other_labels_and_those_named_as_missing_without_a_word():
+    near, far = np.array([[1, 98, 0], [50, 99, 9], [99, 60, 1]]), np.array([[1, 3], [-1, 4], [2, 999]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert values_of(Ensemble.from_labels(near)) == near.tolist()
+        assert Ensemble.from_labels(select(far, missing=[-1, 999])).n_labeled.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("per_label", [4, 8, 64])
+def test_from_labels__takes_fine_partitions_without_a_word(per_label):
+    fine = np.random.default_rng(0).permuted(np.tile(np.arange(4096) // per_label, (3, 1)), axis=1).T
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Ensemble.from_labels(fine)
+        Ensemble.from_labels(pd.DataFrame({"valid": range(4), "run": [0, 0, 1, 1]}))
+
+
+def test_digest__is_the_same_in_memory_and_stored(tmp_path):
+    labels = np.random.default_rng(0).integers(-1, 5, (3000, 130))
+    ensemble = Ensemble.from_labels(labels)
+    stored = ensemble.save(tmp_path / "e.zarr")
+    assert stored.digest() == ensemble.digest() == stored.load().digest()
+    changed = labels.copy()
+    changed[2999, 129] = (changed[2999, 129] + 1) % 5
+    assert Ensemble.from_labels(changed).digest() != ensemble.digest()

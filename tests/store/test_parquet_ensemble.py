@@ -1,0 +1,452 @@
+"""Parquet as a store of ensembles: the same ensemble as in Zarr, opened lazily, readable elsewhere."""
+
+import json
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+
+import distributed
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from dask import dataframe as dd
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigcons import PCC, Consensus, Ensemble, PairTable, select
+from bigcons.cli import main
+from bigcons.errors import (
+    BigconsError,
+    CorruptStoreError,
+    DamagedFileError,
+    InvalidInputError,
+    MemoryBudgetError,
+    StoreError,
+    StoreExistsError,
+    StoreNotFoundError,
+)
+from bigcons.generate import kmeans
+from bigcons.store import parquet_ensemble
+from bigcons.store.ensemble import import_labels
+from bigcons.store.parquet_ensemble import MOST_PARTITIONS
+from tests.support.stores import names_in, values_of
+from tests.support.strategies import label_columns
+
+RNG = np.random.default_rng(0)
+N_OBJECTS = 300
+
+
+def a_table(n_objects=N_OBJECTS, first=0):
+    """Labels of every kind, with gaps, and ids."""
+    words = np.array(["x", "y", "a longer name", None], object)
+    return pa.table(
+        {
+            "who": [f"é{number}" for number in range(first, first + n_objects)],
+            "dense": RNG.integers(-1, 3, n_objects),
+            "words": words[RNG.integers(0, 4, n_objects)],
+            "numbers": RNG.choice([-1, 5, 70_000, 1 << 40], n_objects),
+            "a.b": RNG.integers(0, 20, n_objects),
+        }
+    )
+
+
+def some_memberships(n_objects=N_OBJECTS):
+    tables = [RNG.dirichlet(np.ones(k), n_objects).astype(np.float32) for k in (2, 3)]
+    tables[0][3:9] = np.nan
+    return tables
+
+
+def assert_same(found, expected):
+    assert found.digest() == expected.digest()
+    assert values_of(found) == values_of(expected) if not found.is_soft else True
+    n_objects = expected.n_objects
+    np.testing.assert_array_equal(found.read(0, n_objects), expected.read(0, n_objects))
+    assert (found.names, found.dtype, found.id_name) == (expected.names, expected.dtype, expected.id_name)
+    np.testing.assert_array_equal(found.n_labeled, expected.n_labeled)
+    if expected.id_name is not None:
+        facts = [each.id_column.facts._replace(type="string") for each in (found, expected)]
+        assert facts[0] == facts[1]
+        np.testing.assert_array_equal(found.ids, expected.ids)
+    assert found.verify()["n_chunks"] == len(expected.blocks())
+
+
+# Stores of bigcons
+
+
+@settings(max_examples=15)
+@given(data=st.data(), n_objects=st.integers(1, 20), chunk_rows=st.sampled_from([1, 4, 64]))
+def test_save__is_the_same_ensemble(data, n_objects, chunk_rows, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ensemble")
+    columns = data.draw(st.lists(label_columns(n_objects), min_size=1, max_size=3))
+    ensemble = Ensemble.from_labels(list(zip(*columns, strict=True)), orientation="objects")
+    stored = ensemble.save(folder / "e.parquet", chunk_rows=chunk_rows)
+    assert_same(stored, ensemble.save(folder / "e.zarr", chunk_rows=chunk_rows))
+    assert values_of(Ensemble.open(folder / "e.parquet").load()) == values_of(ensemble)
+    parts = [(chunk_rows // 2, n_objects), (0, n_objects // 2), (n_objects, n_objects)]
+    for start, stop in parts:
+        start = min(start, stop)
+        np.testing.assert_array_equal(stored.read(start, stop), ensemble.read(start, stop))
+
+
+@pytest.fixture
+def stored(tmp_path):
+    return Ensemble.from_labels(a_table(), id="who").save(tmp_path / "e.parquet", chunk_rows=64)
+
+
+def test_store__pickles_and_gives_what_others_of_its_kind_give(stored, tmp_path):
+    assert_same(pickle.loads(pickle.dumps(stored)), stored)
+    rows = RNG.permutation(N_OBJECTS)[:40]
+    np.testing.assert_array_equal(stored.read_rows(rows), stored.load().read_rows(rows))
+    np.testing.assert_array_equal(stored.to_dask().compute(), np.asarray(stored))
+    part = stored.select(["a.b", "words"], tmp_path / "part.parquet")
+    np.testing.assert_array_equal(part.read(0, N_OBJECTS), stored.read(0, N_OBJECTS)[:, [3, 1]])
+    assert (
+        import_labels(stored.path, tmp_path / "copy.zarr").digest()
+        == import_labels(stored.load(), tmp_path / "of-memory.zarr").digest()
+    )
+
+
+@pytest.mark.parametrize("grows", [False, True], ids=["same types", "another type"])
+def test_append__gives_what_it_gives_in_zarr(stored, grows, tmp_path):
+    zarr = stored.save(tmp_path / "e.zarr")
+    more = a_table(70, first=N_OBJECTS)
+    if grows:
+        more = more.set_column(1, "dense", pa.array([7] * 70))
+    before = (tmp_path / "e.parquet/part-00000.parquet").stat().st_ino
+    both = [Ensemble.open(each.path, "a") for each in (stored, zarr)]
+    for each in both:
+        each.append_objects(more)
+    assert_same(*both)
+    kept = (tmp_path / "e.parquet/part-00000.parquet").stat().st_ino == before
+    assert kept != grows
+    with pytest.raises(StoreError, match="has changed since it was opened"):
+        stored.read(0, 5)
+    new = RNG.integers(0, 4, (N_OBJECTS + 70, 2))
+    for each in both:
+        each.append_partitions(new, ["v", "w"])
+    assert_same(*both)
+    assert pd.read_parquet(stored.path).shape == (N_OBJECTS + 70, 7)
+    with pytest.raises(InvalidInputError, match="mode='a'"):
+        Ensemble.open(stored.path).append_objects(more)
+
+
+def test_memberships__are_lists(tmp_path):
+    tables = some_memberships()
+    soft = Ensemble.from_memberships(tables)
+    both = [soft.save(tmp_path / f"e.{suffix}", chunk_rows=64) for suffix in ("parquet", "zarr")]
+    assert_same(*both)
+    frame = pd.read_parquet(tmp_path / "e.parquet")
+    assert frame["p0"].isna().sum() == 6
+    np.testing.assert_array_equal(np.stack(frame["p1"]), soft.read(0, N_OBJECTS)[:, 2:])
+    both = [Ensemble.open(each.path, "a") for each in both]
+    more = some_memberships(50)
+    for each in both:
+        each.append_objects(more)
+    assert_same(*both)
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")
+def test_readers__of_others_find_the_labels(stored):
+    path, expected = stored.path, values_of(stored)
+    names = ["who", *stored.names]
+
+    def same(columns):
+        rows = [tuple(row) for row in zip(*columns, strict=True)]
+        assert rows == [(who, *row) for who, row in zip(stored.ids.tolist(), expected, strict=True)]
+
+    same([column.to_pylist() for column in pq.read_table(path, columns=names).columns])
+    same([column.to_list() for column in pl.read_parquet(f"{path}/*.parquet").select(names)])
+    with duckdb.connect() as database:
+        columns = ", ".join(f'"{name}"' for name in names)
+        same(zip(*database.sql(f"select {columns} from '{path}/*.parquet'").fetchall(), strict=True))
+    for frame in (pd.read_parquet(path), dd.read_parquet(path).compute()):
+        assert isinstance(frame["words"].dtype, pd.CategoricalDtype)
+        same([[None if pd.isna(value) else value for value in frame[name].astype(object)] for name in names])
+
+
+# What may go wrong
+
+
+def test_failed_writes__leave_what_was(stored, tmp_path, monkeypatch):
+    before = {file.name: file.read_bytes() for file in (tmp_path / "e.parquet").iterdir()}
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(parquet_ensemble, "write_manifest", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        stored.save(tmp_path / "new.parquet")
+    with pytest.raises(KeyboardInterrupt):
+        Ensemble.open(stored.path, "a").append_objects(a_table(70, first=N_OBJECTS))
+    assert names_in(tmp_path) == ["e.parquet"]
+    assert {file.name: file.read_bytes() for file in (tmp_path / "e.parquet").iterdir()} == before
+    stored.verify()
+
+
+WORK = {
+    "generate": "kmeans(features, n_partitions=4, n_clusters=3, random_state=0, out=path)",
+    "append": "Ensemble.open(path, 'a').append_objects(features.argmax(axis=1)[:, None].repeat(4, 1))",
+}
+KILLED = """
+import os, signal, sys
+import numpy as np
+from bigcons import Ensemble
+from bigcons.generate import kmeans
+from bigcons.store.parquet_ensemble import ParquetWriter
+write, written = ParquetWriter.write, []
+def deadly(writer, block):
+    write(writer, block)
+    written.append(block)
+    if len(written) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+ParquetWriter.write = deadly
+features, path = np.load(sys.argv[2]), sys.argv[1]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
+@pytest.mark.parametrize("what", WORK)
+def test_killed_writer__leaves_what_was_and_is_repeated_with_the_same_bits(what, tmp_path):
+    """The third of several files is written when the process is killed."""
+    features = np.random.default_rng(0).normal(size=(5000, 3)).astype(np.float32)
+    np.save(tmp_path / "features.npy", features)
+    names = {"kmeans": kmeans, "Ensemble": Ensemble, "features": features}
+    found, quiet = tmp_path / "found.parquet", tmp_path / "quiet.parquet"
+    for path in (found, quiet) if what == "append" else ():
+        eval(WORK["generate"], names | {"path": path})
+    before = names_in(tmp_path)
+    child = [sys.executable, "-c", KILLED + WORK[what], str(found), str(tmp_path / "features.npy")]
+    assert subprocess.run(child, check=False, capture_output=True).returncode == -signal.SIGKILL
+    if what == "append":
+        assert Ensemble.open(found).verify()["n_objects"] == 5000
+    else:
+        assert not found.exists()
+    for path in (found, quiet):
+        eval(WORK[what], names | {"path": path})
+    files = sorted(file.name for file in quiet.iterdir())
+    assert len(files) > 3
+    assert files == sorted(file.name for file in found.iterdir())
+    parts = [name for name in files if name != "_manifest.json"]
+    assert all((found / name).read_bytes() == (quiet / name).read_bytes() for name in parts)
+    assert names_in(tmp_path) == sorted({*before, "found.parquet", "quiet.parquet"})
+
+
+def test_alterations__are_found(tmp_path):
+    path = tmp_path / "e.parquet"
+    intact = Ensemble.from_labels(a_table(60), id="who").save(path, chunk_rows=32)
+    values, ids = intact.read(0, 60), intact.ids
+    files = sorted(path.iterdir())
+    sizes = np.cumsum([file.stat().st_size for file in files])
+    told = []
+    for position in RNG.integers(0, sizes[-1], 100):
+        number = int(np.searchsorted(sizes, position, "right"))
+        file, place = files[number], int(position) - (int(sizes[number - 1]) if number else 0)
+        content = file.read_bytes()
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << int(RNG.integers(8))
+        file.write_bytes(damaged)
+        with pytest.raises(BigconsError):
+            Ensemble.open(path).verify()
+        try:  # what is read without the checksum of the file is right or refused
+            found = Ensemble.open(path)
+            np.testing.assert_array_equal(found.read(0, 60), values)
+            np.testing.assert_array_equal(found.ids, ids)
+        except BigconsError as error:
+            told.append(str(error))
+        file.write_bytes(content)
+    assert all(len(text.splitlines()) == 1 for text in told)
+    assert Ensemble.open(path).verify()["ok"]
+
+
+def test_damage__is_named(stored, tmp_path):
+    path = tmp_path / "e.parquet"
+    shutil.copy(path / "part-00000.parquet", path / "more.parquet")
+    with pytest.raises(CorruptStoreError, match=r"more.parquet is not part of the ensemble.*remove it"):
+        stored.verify()
+    (path / "more.parquet").unlink()
+    (path / "part-00001.parquet").unlink()
+    np.testing.assert_array_equal(stored.read(0, 64).shape, (64, 4))
+    with pytest.raises(CorruptStoreError, match=r"rows 64 to 128 \(part-00001.parquet is missing\)"):
+        stored.read(64, 128)
+    with pytest.raises(CorruptStoreError, match="is missing"):
+        _ = stored.ids
+    (path / "part-00000.parquet").write_bytes(b"PAR1")
+    with pytest.raises(CorruptStoreError, match="damaged footer"):
+        stored.read(0, 64)
+
+
+def test_files_without_their_manifest__are_not_taken_for_those_of_others(stored, tmp_path):
+    path = tmp_path / "e.parquet"
+    (path / "_manifest.json").unlink()
+    for read in (Ensemble.open, Ensemble.from_labels):
+        with pytest.raises(CorruptStoreError, match=r"its _manifest.json is not there.*select"):
+            read(path)
+    names = stored.names[:2]
+    assert Ensemble.from_labels(path, columns=names).names == names
+
+
+@pytest.mark.filterwarnings("ignore:labels has 2 objects:bigcons.errors.SuspiciousLabelsWarning")
+def test_unfit__is_refused(stored, tmp_path):
+    wide = Ensemble.from_labels(np.zeros((2, MOST_PARTITIONS + 1), int))
+    for write in (
+        lambda: wide.save(tmp_path / "wide.parquet"),
+        lambda: import_labels(np.zeros((2, MOST_PARTITIONS + 1), int), tmp_path / "wide.parquet"),
+        lambda: kmeans(RNG.random((9, 2)), n_partitions=MOST_PARTITIONS + 1, out=tmp_path / "wide.parquet"),
+    ):
+        with pytest.raises(InvalidInputError, match=r"n_partitions=4,097.*store it as \.zarr"):
+            write()
+    with pytest.raises(
+        InvalidInputError, match=r"suffix '.csv', but an ensemble .* \.zarr or, on a disk, \.par"
+    ):
+        stored.save(tmp_path / "e.csv")
+    with pytest.raises(InvalidInputError, match=r"suffix '.parquet', but a consensus .*export"):
+        PCC(3).fit(stored, out=tmp_path / "c.parquet")
+    with pytest.raises(InvalidInputError, match=r"suffix '.parquet'"):
+        Consensus.write(tmp_path / "c.parquet", np.arange(2), None)
+    with pytest.raises(InvalidInputError, match=r"suffix '.npy'"):
+        PairTable.from_arrays([0], [1], [1], [1], n_objects=2).save(tmp_path / "pairs.npy")
+    with pytest.raises(StoreExistsError, match="exists"):
+        stored.save(stored.path)
+    same = Ensemble.from_labels(pa.table({"a": [1, 2], "b": [1, 1]}), id="a", names=["a"])
+    with pytest.raises(InvalidInputError, match="the ids have the name of the partition 'a'"):
+        same.save(tmp_path / "same.parquet")
+    assert names_in(tmp_path) == ["e.parquet"]
+
+
+# The files of others
+
+
+@pytest.fixture(params=["a file of pandas", "a file of polars", "files of dask"])
+def given_files(request, tmp_path):
+    """The path of labels as others write them, and the ensemble in memory."""
+    table, path = a_table(), tmp_path / "given.parquet"
+    frame = table.to_pandas()
+    if request.param == "files of dask":
+        frame["words"] = frame["words"].astype("category")
+        dd.from_pandas(frame, npartitions=3).to_parquet(path, write_index=False)
+    elif request.param == "a file of polars":
+        pl.from_arrow(table).write_parquet(path, row_group_size=70)
+    else:
+        frame.to_parquet(path, index=False, row_group_size=1_000)
+    return path, Ensemble.from_labels(table, id="who")
+
+
+def test_given_files__are_opened_lazily(given_files):
+    path, expected = given_files
+    opened = Ensemble.open(select(path, id="who"))
+    assert opened.stored is not None
+    for each in (opened, pickle.loads(pickle.dumps(opened))):
+        assert_same(each, expected)
+        for start, stop in ((0, 0), (5, 71), (69, 70), (140, 300)):
+            np.testing.assert_array_equal(each.read(start, stop), expected.read(start, stop))
+    labels = Ensemble.open(select(path, columns=["a.b", "dense"], drop="who"))
+    assert labels.names == ["a.b", "dense"]
+    with pytest.raises(InvalidInputError, match=r"import_labels \(bigcons import\)"):
+        Ensemble.open(path, "a")
+
+
+def test_given_files__that_change_or_are_damaged(tmp_path):
+    path = tmp_path / "given.parquet"
+    table = a_table().drop_columns(["who"])
+    pq.write_table(table, path, row_group_size=50, compression="none", write_page_checksum=True)
+    opened = Ensemble.open(path)
+    content = bytearray(path.read_bytes())
+    content[40:60] = bytes(20)
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match="has changed since it was opened"):
+        opened.read(0, 50)
+    with pytest.raises(DamagedFileError):
+        Ensemble.open(path)
+    pq.write_table(table[:290], path)
+    with pytest.raises(StoreError, match="has changed since it was opened"):
+        opened.read(0, 300)
+
+
+def test_given_files__of_pairs_or_of_nothing_are_refused(tmp_path):
+    PairTable.from_arrays([0], [1], [1], [1], n_objects=2).save(tmp_path / "pairs.parquet")
+    with pytest.raises(StoreNotFoundError, match="is a table of pairs"):
+        Ensemble.open(tmp_path / "pairs.parquet")
+    (tmp_path / "labels.csv").write_text("a,b\n1,2\n2,2\n")
+    with pytest.raises(InvalidInputError, match=r"neither an ensemble nor Parquet; .*from_labels"):
+        Ensemble.open(select(tmp_path / "labels.csv", columns="a"))
+    with pytest.raises(StoreNotFoundError):
+        Ensemble.open(tmp_path / "nothing.parquet")
+
+
+# Solving
+
+
+def test_fit__has_the_same_bits_from_every_store(tmp_path):
+    ensemble = Ensemble.from_labels(RNG.integers(-1, 3, (3_000, 9)))
+    sources = [
+        ensemble.save(tmp_path / "e.zarr").path,
+        ensemble.save(tmp_path / "e.parquet").path,
+        str(tmp_path / "given.parquet"),
+    ]
+    ensemble.to_pandas().to_parquet(sources[2], row_group_size=1_300)
+    found, placed = [], []
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster,
+        cluster.get_client() as client,
+    ):
+        for engine in ("threads", client):
+            for number, source in enumerate(sources):
+                model = PCC(3, max_iter=4, tol=0, random_state=0, client=engine, memory="8GB")
+                out = tmp_path / f"c{number}-{engine == 'threads'}.zarr"
+                found.append(model.fit(source, out=out).memberships_.compute().tobytes())
+                placed.append(model.predict(source).tobytes())
+    assert len(set(found)) == len(set(placed)) == 1
+
+
+def test_plan__counts_row_groups_of_others(tmp_path):
+    labels = np.arange(1 << 17) % 3
+    pq.write_table(pa.table({"a": labels, "b": labels}), tmp_path / "given.parquet", row_group_size=1 << 17)
+    opened = Ensemble.open(tmp_path / "given.parquet")
+    stored = opened.save(tmp_path / "e.parquet")
+    told = []
+    for ensemble in (stored, opened):
+        with pytest.raises(MemoryBudgetError) as refused:
+            PCC(3, memory="1MB").fit(ensemble, out=tmp_path / "c.zarr")
+        told.append(str(refused.value))
+    assert "bigcons import" not in told[0]
+    assert "bigcons import, in smaller chunks than its row groups of 131,072 rows" in told[1]
+
+
+def test_generate__stores_parquet_and_finds_it_again(tmp_path):
+    points = RNG.random((400, 3))
+    made = {"n_partitions": 4, "n_clusters": 3, "random_state": 0}
+    expected = kmeans(points, **made)
+    for _ in range(2):
+        found = kmeans(points, **made, out=tmp_path / "e.parquet")
+        np.testing.assert_array_equal(found.read(0, 400), expected.read(0, 400))
+    assert pd.read_parquet(tmp_path / "e.parquet").shape == (400, 4)
+
+
+def test_commands(tmp_path):
+    pq.write_table(a_table(), tmp_path / "labels.parquet")
+    out = str(tmp_path / "e.parquet")
+
+    def run(*line):
+        done = CliRunner().invoke(main, [*line, "--json"])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    made = run("import", str(tmp_path / "labels.parquet"), "--id", "who", "-o", out)
+    assert (made["n_objects"], made["n_partitions"]) == (N_OBJECTS, 4)
+    assert run("import", str(tmp_path / "labels.parquet"), "--id", "who", "-o", out) == made
+    assert run("info", out)["id"] == "who"
+    assert run("verify", out)["ok"]
+    assert run("info", str(tmp_path / "labels.parquet"))["kind"] == "ensemble"
+    refused = CliRunner().invoke(main, ["export", out, "-o", str(tmp_path / "l.csv")])
+    assert refused.exit_code == 1
+    assert len(refused.stderr.splitlines()) == 1
