@@ -14,7 +14,6 @@ import numpy as np
 
 from bigcons.coassociation.factorized import Weights
 from bigcons.errors import MemoryBudgetError
-from bigcons.io.labels import observed
 from bigcons.memory import TILE_ROWS, Block, format_size, parse_size, row_blocks, rows_within
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, open_engine
@@ -36,8 +35,7 @@ def count(x: Any, i: Any, j: Any, *, memory: int | str = "1GB", client: object =
     """Count for every pair ``(i[p], j[p])`` the partitions of ``x`` that label both and that join them.
 
     ``i`` and ``j`` are ``(n_pairs,)`` integers; a pair is given once, in either order, and is left out of the
-    table if no partition labels both objects. Of soft clusterings, the partitions that join a pair are the
-    expected number, ``sum_u p_iu . p_ju`` over the partitions that label both.
+    table if no partition labels both objects.
 
     Labels that fit in ``memory`` are held; larger stored ensembles are read tile by tile, with two row blocks
     for each task in flight within ``memory``. Pairs are not included: they need 30 bytes each besides the
@@ -53,7 +51,7 @@ def count(x: Any, i: Any, j: Any, *, memory: int | str = "1GB", client: object =
     """
     from bigcons.store.ensemble import as_ensemble
 
-    ensemble = as_ensemble(x, soft=True)
+    ensemble = as_ensemble(x)
     i, j, _ = ascending_pairs(i, j, ensemble.n_objects)
     counts = _count(ensemble, i, j, parse_size(memory), client)  # labels are freed on return
     provenance = {"ensemble": ensemble.path, "n_partitions": ensemble.n_partitions}
@@ -63,12 +61,12 @@ def count(x: Any, i: Any, j: Any, *, memory: int | str = "1GB", client: object =
 def _count(ensemble: Ensemble, i: np.ndarray, j: np.ndarray, memory: int, client: object) -> Counts:
     """Return the counts of ascending pairs, a run of them for each task."""
     row_bytes = ensemble.row_bytes
-    n_agree, n_seen = empty_counts(len(i), ensemble.n_partitions, soft=ensemble.is_soft)
+    n_agree, n_seen = np.empty((2, len(i)), counts_dtype(ensemble.n_partitions))
     done = 0
     with open_engine(client) as engine, progress("count pairs", len(i), "pairs") as listener:
         count_run: Callable[[Any], Counts]
         if ensemble.path is None or ensemble.n_objects * row_bytes <= memory:
-            count_run = partial(_count_held, ensemble.offsets, ensemble.read(0, ensemble.n_objects))
+            count_run = partial(_count_held, ensemble.read(0, ensemble.n_objects))
             parts = (slice(run.start, run.stop) for run in row_blocks(len(i), PAIRS_PER_TASK))
             runs: Iterator[Any] = ((i[part], j[part]) for part in parts)
         else:
@@ -93,25 +91,18 @@ def _runs_of_blocks(
             yield rows, i[pairs], j[pairs]
 
 
-def _count_held(offsets: np.ndarray, labels: np.ndarray, run: tuple[np.ndarray, np.ndarray]) -> Counts:
+def _count_held(labels: np.ndarray, run: tuple[np.ndarray, np.ndarray]) -> Counts:
     """Count pairs when all labels are in memory."""
-    return count_rows(offsets, labels, labels, *run)
+    return count_rows(labels, labels, *run)
 
 
-def count_rows(
-    offsets: np.ndarray, left: np.ndarray, right: np.ndarray, i: np.ndarray, j: np.ndarray
-) -> Counts:
-    """Return the counts of the rows ``left[i[p]]`` and ``right[j[p]]`` of two blocks of an ensemble."""
+def count_rows(left: np.ndarray, right: np.ndarray, i: np.ndarray, j: np.ndarray) -> Counts:
+    """Return the counts of the rows ``left[i[p]]`` and ``right[j[p]]`` of two blocks of labels."""
     from bigcons.kernels.label_rows import count_pairs
-    from bigcons.kernels.soft import soft_pairs
 
-    is_soft = left.dtype.kind == "f"
-    counts = empty_counts(len(i), len(offsets) - 1, soft=is_soft)
-    if is_soft:
-        soft_pairs(left, right, observed(left, offsets), observed(right, offsets), i, j, *counts)
-    else:
-        count_pairs(left, right, i, j, *counts)
-    return counts
+    n_agree, n_seen = np.empty((2, len(i)), counts_dtype(left.shape[1]))
+    count_pairs(left, right, i, j, n_agree, n_seen)
+    return n_agree, n_seen
 
 
 def _count_in_tiles(
@@ -120,30 +111,22 @@ def _count_in_tiles(
     """Count the pairs of one row block, one block of second objects after the other."""
     rows, i, j = run
     left = ensemble.read(rows.start, rows.stop)
-    counts = empty_counts(len(i), ensemble.n_partitions, soft=ensemble.is_soft)
+    n_agree, n_seen = np.empty((2, len(i)), counts_dtype(ensemble.n_partitions))
     of_block = np.searchsorted([block.stop for block in blocks], j, side="right")
     order = np.argsort(of_block, kind="stable")
     ends = np.searchsorted(of_block[order], np.arange(len(blocks)), side="right")
     for columns, pairs in zip(blocks, np.split(order, ends[:-1]), strict=True):
         if len(pairs):
             right = left if columns == rows else ensemble.read(columns.start, columns.stop)
-            tile = count_rows(ensemble.offsets, left, right, i[pairs] - rows.start, j[pairs] - columns.start)
-            counts[0][pairs], counts[1][pairs] = tile
-    return counts
-
-
-def empty_counts(n_pairs: int, n_partitions: int, *, soft: bool) -> Counts:
-    """Return ``(n_agree, n_seen)`` of ``n_pairs`` pairs, to be filled."""
-    dtype = counts_dtype(n_partitions)
-    agree = np.dtype(np.float32) if soft else dtype
-    return np.empty(n_pairs, dtype=agree), np.empty(n_pairs, dtype=dtype)
+            tile = count_rows(left, right, i[pairs] - rows.start, j[pairs] - columns.start)
+            n_agree[pairs], n_seen[pairs] = tile
+    return n_agree, n_seen
 
 
 def dense(x: Any, *, memory: int | str = "4GB", client: object = None) -> Counts:
     """Return ``(n_agree, n_seen)`` of all pairs of objects of ``x``, ``(n_objects, n_objects)`` int32.
 
-    Both are symmetric; the diagonal holds the number of labels of each object. Of soft clusterings
-    ``n_agree`` is float32, the expected number of partitions that join two objects: see `count`.
+    Both are symmetric; the diagonal holds the number of labels of each object.
 
     8 bytes for each of the n^2 entries and O(n^2 n_partitions) time; MemoryBudgetError above ``memory``. For
     larger ensembles, `sample` counts a sample of the pairs.
@@ -159,7 +142,7 @@ def dense(x: Any, *, memory: int | str = "4GB", client: object = None) -> Counts
     """
     from bigcons.store.ensemble import as_ensemble
 
-    ensemble = as_ensemble(x, soft=True)
+    ensemble = as_ensemble(x)
     n = ensemble.n_objects
     needed, budget = 8 * n * n, parse_size(memory)
     if needed > budget:
@@ -169,18 +152,13 @@ def dense(x: Any, *, memory: int | str = "4GB", client: object = None) -> Counts
             needed=needed,
             budget=budget,
         )
-    is_soft = ensemble.is_soft
-    n_agree, n_seen = (
-        np.empty((n, n), dtype=np.float32 if is_soft else np.int32),
-        np.empty((n, n), dtype=np.int32),
-    )
+    n_agree, n_seen = np.empty((n, n), np.int32), np.empty((n, n), np.int32)
     blocks = row_blocks(n, TILE_ROWS)
     tiles = [(rows, columns) for rows in blocks for columns in blocks[rows.index :]]
-    labels, offsets = ensemble.read(0, n), ensemble.offsets
+    labels = ensemble.read(0, n)
 
     def count_tile(tile: tuple[Block, Block]) -> Counts:
-        left, right = (labels[block.start : block.stop] for block in tile)
-        return _count_all_soft(left, right, offsets) if is_soft else _count_all(left, right)
+        return _count_all(*(labels[block.start : block.stop] for block in tile))
 
     with open_engine(client) as engine, progress("count all pairs", len(tiles), "tiles") as listener:
         counts = engine.map(count_tile, tiles)
@@ -190,16 +168,6 @@ def dense(x: Any, *, memory: int | str = "4GB", client: object = None) -> Counts
                 matrix[at_rows, at_columns] = tile
                 matrix[at_columns, at_rows] = tile.T
             listener.advance(1)
-    return n_agree, n_seen
-
-
-def _count_all_soft(left: np.ndarray, right: np.ndarray, offsets: np.ndarray) -> Counts:
-    """Return the counts of every row of memberships ``left`` with every row of ``right``."""
-    from bigcons.kernels.soft import soft_tile
-
-    n_agree = np.empty((len(left), len(right)), np.float32)
-    n_seen = np.empty(n_agree.shape, np.int32)
-    soft_tile(left, right, observed(left, offsets), observed(right, offsets), n_agree, n_seen)
     return n_agree, n_seen
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +26,7 @@ from bigcons.coassociation.counts import count, count_rows
 from bigcons.disk.checkpoint import differences
 from bigcons.disk.commit import refuse_other, refuse_source
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.memory import Block, enough_for, format_size, parse_size, row_blocks, rows_within
+from bigcons.memory import Block, enough_for, format_size, parse_size, rows_within
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, open_engine
 from bigcons.seeding import SeedLike, generator, resolve_seed
@@ -95,7 +95,7 @@ def sample(
     """
     from bigcons.store.ensemble import as_ensemble
 
-    ensemble = as_ensemble(x, soft=True)
+    ensemble = as_ensemble(x)
     seed, budget = resolve_seed(random_state), parse_size(memory)
     asked = {"share": share, "per_object": per_object, "n_pairs": n_pairs}
     given = {name: value for name, value in asked.items() if value is not None}
@@ -307,7 +307,6 @@ def sample_tiles(
             parts(),
             n_objects=ensemble.n_objects,
             counts_dtype=counts_dtype(ensemble.n_partitions),
-            agree_dtype=np.dtype(np.float32) if ensemble.is_soft else None,
             rows_per_block=plan.blocks[0].n_rows,
             chunk_entries=_chunk_entries(2 * n_pairs * plan.blocks[0].n_rows // ensemble.n_objects),
             provenance=provenance,
@@ -354,57 +353,22 @@ def plan_tiles(ensemble: Ensemble, n_pairs: int, tiles: int, memory: int, seed: 
 def block_graph(n_blocks: int, degree: int, rng: np.random.Generator) -> list[set[int]]:
     """Return the neighbors of each block in a random connected graph of the given degree.
 
-    Few blocks are all neighbors of each other. Ends are exchanged repeatedly between random edges of a ring
-    (a Markov chain of switchings). An odd degree with an odd number of blocks, for which no regular graph
-    exists, is raised by one.
+    Few blocks are all neighbors of each other. Others have, in a random order, those one step and some random
+    steps before and after. An odd degree with an odd number of blocks, for which no regular graph exists, is
+    raised by one.
     """
     if degree >= n_blocks - 1:
         return [set(range(n_blocks)) - {a} for a in range(n_blocks)]
     degree += degree * n_blocks % 2
-    steps = list(range(1, degree // 2 + 1)) + ([n_blocks // 2] if degree % 2 else [])
+    further = 2 + rng.permutation((n_blocks - 1) // 2 - 1)
+    steps = [1, *further[: degree // 2 - 1].tolist()] + ([n_blocks // 2] if degree % 2 else [])
+    order = rng.permutation(n_blocks).tolist()
     others: list[set[int]] = [set() for _ in range(n_blocks)]
-    for a, step in itertools.product(range(n_blocks), steps):
-        _join(others, a, (a + step) % n_blocks)
-    while True:
-        _switch(others, rng)
-        if _is_connected(others):
-            return others
-
-
-def _switch(others: list[set[int]], rng: np.random.Generator) -> None:
-    edges = [(a, b) for a, known in enumerate(others) for b in sorted(known) if a < b]
-    for e, f, turn in _swaps(len(edges), rng):
-        (a, b), (c, d) = edges[e // 2], edges[f // 2]
-        if turn % 2:
-            c, d = d, c
-        if len({a, b, c, d}) == 4 and d not in others[a] and b not in others[c]:
-            for x, y in ((a, b), (c, d)):
-                others[x].remove(y)
-                others[y].remove(x)
-            edges[e // 2], edges[f // 2] = (a, d), (c, b)
-            _join(others, a, d)
-            _join(others, c, b)
-
-
-def _swaps(n_edges: int, rng: np.random.Generator) -> Iterator[list[int]]:
-    """Yield ``(e, f, turn)``, all below ``2 n_edges``, drawn in batches: a fine grid needs millions."""
-    # after ten exchanges of ends for each edge the graph is practically random
-    for part in row_blocks(10 * n_edges, 1024):
-        yield from rng.integers(2 * n_edges, size=(part.n_rows, 3)).tolist()
-
-
-def _join(others: list[set[int]], a: int, b: int) -> None:
-    others[a].add(b)
-    others[b].add(a)
-
-
-def _is_connected(others: list[set[int]]) -> bool:
-    reached, frontier = {0}, [0]
-    while frontier:
-        fresh = others[frontier.pop()] - reached
-        reached |= fresh
-        frontier.extend(fresh)
-    return len(reached) == len(others)
+    for at, step in itertools.product(range(n_blocks), steps):
+        a, b = order[at], order[(at + step) % n_blocks]
+        others[a].add(b)
+        others[b].add(a)
+    return others
 
 
 def _chunk_entries(per_block: int) -> int:
@@ -426,7 +390,7 @@ def _rows_of_block(ensemble: Ensemble, plan: TilePlan, seed: int, block: Block) 
         labels = own if other == block else ensemble.read(other.start, other.stop)
         i, j = draw_tile(plan.blocks[a], plan.blocks[b], n_pairs, seed)
         left, right = (own, labels) if a == block.index else (labels, own)
-        n_agree, n_seen = count_rows(ensemble.offsets, left, right, i, j)
+        n_agree, n_seen = count_rows(left, right, i, j)
         if a == block.index:
             entries.append((i, j + np.int32(other.start), n_agree, n_seen))
         if b == block.index:

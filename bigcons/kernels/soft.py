@@ -1,4 +1,4 @@
-"""Soft clusterings: products with a real incidence matrix, and expected agreement of pairs.
+"""Soft clusterings: products with a real incidence matrix.
 
 Memberships are ``(rows, B)`` float32, C-contiguous; partition ``u`` has the columns ``offsets[u]`` to
 ``offsets[u + 1]``, which sum to 1 or, where it is missing, are all 0. Zeros cost next to nothing.
@@ -50,34 +50,3 @@ def list_memberships(memberships, i, codes, values):
         values[m] = memberships[i, b]
         m += memberships[i, b] > 0
     return m
-
-
-@jit
-def soft_pairs(left, right, left_seen, right_seen, i, j, n_agree, n_seen):
-    """Fill ``n_agree`` and ``n_seen`` ``(n_pairs,)`` for the rows ``left[i[p]]`` and ``right[j[p]]``.
-
-    ``n_agree`` is the expected number of partitions that join the two, if each draws the cluster of every
-    object by its memberships; ``left_seen`` and ``right_seen`` (rows, M) flag the partitions of each object.
-    """
-    for p in range(i.shape[0]):
-        n_agree[p], n_seen[p] = compare_soft_rows(left[i[p]], right[j[p]], left_seen[i[p]], right_seen[j[p]])
-
-
-@jit
-def soft_tile(left, right, left_seen, right_seen, n_agree, n_seen):
-    """Fill ``n_agree`` and ``n_seen`` ``(rows of left, rows of right)`` for every row with every row."""
-    for a in range(left.shape[0]):
-        for b in range(right.shape[0]):
-            n_agree[a, b], n_seen[a, b] = compare_soft_rows(left[a], right[b], left_seen[a], right_seen[b])
-
-
-@leaf
-def compare_soft_rows(x, y, x_seen, y_seen):
-    """Return (n_agree, n_seen) of two rows of memberships: their product, and the partitions of both."""
-    agree = 0.0
-    for b in range(x.shape[0]):
-        agree += np.float64(x[b]) * np.float64(y[b])
-    seen = 0
-    for u in range(x_seen.shape[0]):
-        seen += x_seen[u] & y_seen[u]
-    return min(agree, float(seen)), seen  # rows sum to 1 up to rounding

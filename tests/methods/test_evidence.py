@@ -121,7 +121,7 @@ def test_single_link__has_the_heights_of_scipy(normalize, missing, n_clusters):
         expected = linkage(condensed_distances(rows, normalize, SerialEngine()), "single")[:, 2]
         merges = single_link(rows, normalize)
         np.testing.assert_allclose(merges.heights, expected, atol=1e-12)
-        n_agree, n_seen = count_rows(np.zeros(11), rows, rows, merges.first, merges.second)
+        n_agree, n_seen = count_rows(rows, rows, merges.first, merges.second)
         joined = distance(n_agree, n_seen, 10, normalize)
         np.testing.assert_array_equal(merges.heights, joined)
         assert len(np.unique(cut(merges, len(rows)))) == 1

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import METHODS, Ensemble
-from bigcons.coassociation import count, dense
 from bigcons.errors import InvalidInputError, SoftEnsembleError
 from bigcons.kernels.soft import add_soft_overlaps, sum_soft_votes
 from bigcons.methods.incidence import cluster_sizes, fold_overlaps
@@ -83,20 +82,6 @@ def test_kernels__are_products_with_the_real_incidence_matrix(tables, seed):
     np.testing.assert_allclose(scores, votes, atol=1e-12)
     overlaps = fold_overlaps(ensemble, SerialEngine())
     np.testing.assert_allclose(cluster_sizes(overlaps, ensemble.offsets), memberships.sum(axis=0), atol=1e-5)
-
-
-@given(soft_ensembles())
-def test_counts__are_the_expected_agreement(tables):
-    ensemble = Ensemble.from_memberships(tables)
-    n_agree, n_seen = dense(ensemble)
-    rows = [table.tolist() for table in tables]
-    expected = [[naive.agreement(rows, i, j) for j in range(len(n_agree))] for i in range(len(n_agree))]
-    np.testing.assert_allclose(n_agree, np.array(expected)[..., 0], atol=1e-5)
-    np.testing.assert_array_equal(n_seen, np.array(expected)[..., 1])
-    i, j = np.triu_indices(len(n_agree), 1)
-    pairs = count(ensemble, i, j)
-    kept = n_seen[i, j] > 0
-    np.testing.assert_array_equal(pairs.edges().n_agree, n_agree[i, j][kept])
 
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["unweighted", "weighted"])

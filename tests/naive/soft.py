@@ -1,11 +1,6 @@
 """Soft clusterings, entry by entry: memberships are lists of rows, one list for each partition."""
 
 
-def is_seen(row):
-    """Return whether a partition labels an object."""
-    return any(value > 0 for value in row)
-
-
 def overlaps(partitions, weights):
     """Return ``H^T W H`` as a list of rows, one for each base cluster of each partition."""
     columns = [[row[k] for row in partition] for partition in partitions for k in range(len(partition[0]))]
@@ -13,16 +8,6 @@ def overlaps(partitions, weights):
         [sum(w * a * b for w, a, b in zip(weights, first, second, strict=True)) for second in columns]
         for first in columns
     ]
-
-
-def agreement(partitions, i, j):
-    """Return the expected number of partitions that join two objects, and the number that label both."""
-    agree, seen = 0.0, 0
-    for partition in partitions:
-        if is_seen(partition[i]) and is_seen(partition[j]):
-            seen += 1
-            agree += sum(a * b for a, b in zip(partition[i], partition[j], strict=True))
-    return agree, seen
 
 
 def votes(partitions, table, i):
