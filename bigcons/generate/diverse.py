@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidInputError, MissingDependencyError
-from bigcons.generate.pipeline import check_range
 from bigcons.generate.scaling import measure
+from bigcons.generate.scheme import check_range, warn_of_one_cluster
 from bigcons.generate.training import quiet_scikit_learn
 from bigcons.io.select import Column, Columns
 from bigcons.memory import PROCESS_BYTES
@@ -102,6 +102,7 @@ def diverse(
     from bigcons.store.ensemble import ensemble_of
 
     low, high = check_range(n_clusters)
+    warn_of_one_cluster(high)
     names = _check_algorithms(algorithms)
     check_flag("standardize", standardize)
     budget = beside_processes(memory, PROCESS_BYTES)
@@ -115,7 +116,7 @@ def diverse(
     for name in names:
         needed = 4 * points_bytes + CLUSTERERS[name].pair_bytes * data.n_objects**2
         budget.check(needed, f"points and pairs of {name!r}", "sample the objects, or use generate.kmeans")
-    points = _matrix(data, measure(data, standardize=standardize), standardize=standardize)
+    points = _matrix(data, measure(data, standardize=standardize)[0], standardize=standardize)
     partitions: list[np.ndarray] = []  # by algorithm, then by number of clusters
     with quiet_scikit_learn(), progress("run algorithms", len(names), "algorithms") as listener:
         for name in names:

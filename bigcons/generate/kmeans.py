@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.generate.pipeline import (
-    ClusterCount,
-    GeneratorOptions,
-    KMeansOptions,
-    make_partitions,
-    settings_for,
-)
-from bigcons.generate.sampling import (
-    AllFeatures,
-    DealtShare,
-    RandomFeatures,
-    RandomShare,
-    Scheme,
-    ZipfWeights,
-)
-from bigcons.generate.training import Seen, Settings
-from bigcons.io.select import Column, Columns
-from bigcons.seeding import SEGMENT_ROWS, SeedLike
+from bigcons.generate.pipeline import GeneratorOptions, make_partitions
+from bigcons.generate.scheme import ClusterCount, Scheme
+from bigcons.seeding import SEGMENT_ROWS
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
     from bigcons.store.ensemble import Ensemble
-
-
-MIXED = Scheme("mixed", RandomShare(1.0), AllFeatures(), by_landmarks=1)
-LANDMARKS = Scheme("landmarks", RandomShare(1.0), AllFeatures(), by_landmarks=2)
 
 
 def mixed(features: object, *, n_partitions: int = 100, **options: Unpack[GeneratorOptions]) -> Ensemble:
@@ -50,7 +30,7 @@ def mixed(features: object, *, n_partitions: int = 100, **options: Unpack[Genera
     n_partitions
         Number of partitions.
     **options
-        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``n_init``, ``memory``,
+        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``memory``,
         ``random_state``, ``overwrite``, ``client`` as in `kmeans`.
 
     No label is missing. Of fewer than 30 objects, partitions have at most as many clusters. Errors and memory
@@ -63,8 +43,8 @@ def mixed(features: object, *, n_partitions: int = 100, **options: Unpack[Genera
     >>> bc.generate.mixed(features, n_partitions=12, random_state=0)
     Ensemble(1,000 objects x 12 partitions of 3-21 clusters, 0.0% missing, 12 kB in memory)
     """
-    _check_names("mixed", options)
-    return make_partitions(features, MIXED, n_partitions=n_partitions, n_clusters=None, **options)
+    scheme = Scheme("mixed", n_partitions=n_partitions, by_landmarks=1)
+    return make_partitions(features, scheme, **options)
 
 
 def landmarks(
@@ -115,14 +95,8 @@ def landmarks(
     >>> bc.metrics.adjusted_rand(truth, bc.consensus(ensemble, 2, random_state=0).labels_)
     1.0
     """
-    _check_names("landmarks", options)
-    return make_partitions(features, LANDMARKS, n_partitions=n_partitions, n_clusters=n_clusters, **options)
-
-
-def _check_names(function: str, options: GeneratorOptions) -> None:
-    """Raise TypeError for parameters of k-means alone."""
-    if unknown := options.keys() - GeneratorOptions.__annotations__.keys():
-        raise TypeError(f"{function}() got an unexpected keyword argument {min(unknown)!r}")
+    scheme = Scheme("landmarks", n_clusters, n_partitions=n_partitions, by_landmarks=2)
+    return make_partitions(features, scheme, **options)
 
 
 def kmeans(
@@ -131,18 +105,8 @@ def kmeans(
     n_partitions: int = 100,
     n_clusters: ClusterCount = (2, 10),
     sample: float = 0.5,
-    id: Column | None = None,
-    columns: Columns | None = None,
-    drop: Columns | None = None,
-    log: Columns | None = None,
-    out: str | os.PathLike[str] | None = None,
-    standardize: bool = True,
-    train: int | str = "auto",
     n_init: int = 1,
-    memory: int | float | str | None = None,
-    random_state: SeedLike = None,
-    overwrite: bool = False,
-    client: object = None,
+    **options: Unpack[GeneratorOptions],
 ) -> Ensemble:
     """Return an ensemble of k-means partitions, each of a random subset of the objects.
 
@@ -165,6 +129,8 @@ def kmeans(
         with ``sample=1``; the rule of evidence accumulation).
     sample
         Share of the objects that each partition sees; the others have no label (-1) in it.
+    n_init
+        Number of random starts, of which the best is kept.
     id
         Column that identifies the objects; it is no feature, and stays with the ensemble and its consensus.
     columns, drop
@@ -183,8 +149,6 @@ def kmeans(
         from m objects per cluster add about 1/m to the inertia, more if distances have heavy tails. A number:
         a sample of so many objects. "all": all objects that it sees, which are then in memory. One pass over
         the features labels the objects in all partitions.
-    n_init
-        Number of random starts, of which the best is kept.
     memory
         Memory budget such as "2GB", of the processes and what they hold: blocks, samples, and the labels
         returned if ``out`` is None, but not features that the caller holds. A call that would need more is
@@ -219,25 +183,9 @@ def kmeans(
     >>> bc.generate.kmeans(features, n_partitions=10, n_clusters=(2, 8), sample=0.5, random_state=0)
     Ensemble(1,000 objects x 10 partitions of 3-8 clusters, 50.0% missing, 10 kB in memory)
     """
-    objects = RandomShare(check_number("sample", sample, above=0, at_most=1))
-    return make_partitions(
-        features,
-        Scheme("kmeans", objects, AllFeatures()),
-        n_partitions=n_partitions,
-        n_clusters=n_clusters,
-        id=id,
-        columns=columns,
-        drop=drop,
-        log=log,
-        out=out,
-        standardize=standardize,
-        train=train,
-        n_init=n_init,
-        memory=memory,
-        random_state=random_state,
-        overwrite=overwrite,
-        client=client,
-    )
+    sample = check_number("sample", sample, above=0, at_most=1)
+    scheme = Scheme("kmeans", n_clusters, sample, n_partitions=n_partitions, n_init=n_init)
+    return make_partitions(features, scheme, **options)
 
 
 def drawn_clusters(n_objects: int, n_partitions: int, seed: int) -> np.ndarray:
@@ -246,8 +194,9 @@ def drawn_clusters(n_objects: int, n_partitions: int, seed: int) -> np.ndarray:
     It depends on the seed alone, so a solve can be planned before there are labels.
     Partitions have fewer clusters where some get no object.
     """
-    settings, seen = settings_for(n_objects, None, Settings()), Seen(MIXED, n_objects, SEGMENT_ROWS, seed)
-    return np.fromiter((seen.draw(u, settings)[1] for u in range(n_partitions)), np.int64, n_partitions)
+    scheme = Scheme("mixed", n_partitions=n_partitions, by_landmarks=1, seed=seed)
+    scheme = scheme.of_objects(n_objects, SEGMENT_ROWS)
+    return np.array([scheme.draw(u)[1] for u in range(n_partitions)], np.int64)
 
 
 def weighted_kmeans(
@@ -258,7 +207,8 @@ def weighted_kmeans(
     alpha_range: tuple[float, float] = (0.0, 1.5),
     largest_weight: int = 20,
     sample: float = 1.0,
-    **options: Unpack[KMeansOptions],
+    n_init: int = 1,
+    **options: Unpack[GeneratorOptions],
 ) -> Ensemble:
     """Return an ensemble of k-means partitions, each under random Zipf weights of the features.
 
@@ -270,14 +220,14 @@ def weighted_kmeans(
 
     Parameters
     ----------
-    features, n_partitions, n_clusters, sample
+    features, n_partitions, n_clusters, sample, n_init
         As in `kmeans`; by default, every partition sees all objects.
     alpha_range
         Lowest and highest exponent, >= 0. The papers do not state it; the default is ours.
     largest_weight
         Number of possible weights (T); the default is ours, too.
     **options
-        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``n_init``, ``memory``,
+        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``memory``,
         ``random_state``, ``overwrite``, ``client`` as in `kmeans`.
 
     Constant columns are dropped and have no weights. Errors, memory and cost are those of `kmeans`.
@@ -292,13 +242,17 @@ def weighted_kmeans(
     if not isinstance(alpha_range, (tuple, list)) or len(alpha_range) != 2:
         raise InvalidInputError(f"alpha_range={alpha_range!r} is not a range; use (low, high).")
     low = check_number("alpha_range[0]", alpha_range[0], at_least=0)
-    weights = ZipfWeights(
-        alpha_range=(low, check_number("alpha_range[1]", alpha_range[1], at_least=low)),
+    high = check_number("alpha_range[1]", alpha_range[1], at_least=low)
+    scheme = Scheme(
+        "weighted_kmeans",
+        n_clusters,
+        check_number("sample", sample, above=0, at_most=1),
+        alpha_range=(low, high),
         largest_weight=check_int("largest_weight", largest_weight),
+        n_partitions=n_partitions,
+        n_init=n_init,
     )
-    objects = RandomShare(check_number("sample", sample, above=0, at_most=1))
-    scheme = Scheme("weighted_kmeans", objects, weights)
-    return make_partitions(features, scheme, n_partitions=n_partitions, n_clusters=n_clusters, **options)
+    return make_partitions(features, scheme, **options)
 
 
 def feature_views(
@@ -307,7 +261,8 @@ def feature_views(
     n_features: int,
     n_clusters: ClusterCount,
     n_partitions: int = 10,
-    **options: Unpack[KMeansOptions],
+    n_init: int = 1,
+    **options: Unpack[GeneratorOptions],
 ) -> Ensemble:
     """Return an ensemble of k-means partitions of all objects, each on a random subset of the features.
 
@@ -325,8 +280,10 @@ def feature_views(
         As in `kmeans`; the paper gives every view the same number.
     n_partitions
         Number of views.
+    n_init
+        As in `kmeans`.
     **options
-        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``n_init``, ``memory``,
+        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``memory``,
         ``random_state``, ``overwrite``, ``client`` as in `kmeans`.
 
     No label is missing. Errors, memory and cost are those of `kmeans` with ``n_features`` features,
@@ -339,8 +296,14 @@ def feature_views(
     >>> bc.generate.feature_views(features, n_features=2, n_clusters=5, n_partitions=3, random_state=0)
     Ensemble(1,000 objects x 3 partitions of 5 clusters, 0.0% missing, 3 kB in memory)
     """
-    scheme = Scheme("feature_views", RandomShare(1.0), RandomFeatures(check_int("n_features", n_features)))
-    return make_partitions(features, scheme, n_partitions=n_partitions, n_clusters=n_clusters, **options)
+    scheme = Scheme(
+        "feature_views",
+        n_clusters,
+        n_features=check_int("n_features", n_features),
+        n_partitions=n_partitions,
+        n_init=n_init,
+    )
+    return make_partitions(features, scheme, **options)
 
 
 def object_views(
@@ -349,7 +312,8 @@ def object_views(
     n_clusters: ClusterCount,
     n_partitions: int = 16,
     repetition: int = 2,
-    **options: Unpack[KMeansOptions],
+    n_init: int = 1,
+    **options: Unpack[GeneratorOptions],
 ) -> Ensemble:
     """Return an ensemble of k-means partitions of overlapping subsets that cover all objects.
 
@@ -368,11 +332,13 @@ def object_views(
         Number of partitions, p.
     repetition
         Average number of partitions that see an object, v, from 1 to ``n_partitions``; 2 in the paper.
+    n_init
+        As in `kmeans`.
     **options
-        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``n_init``, ``memory``,
+        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``memory``,
         ``random_state``, ``overwrite``, ``client`` as in `kmeans`.
 
-    Objects are shuffled and dealt within strata of the data (see `DealtSubset`), and k-means replaces the
+    Objects are shuffled and dealt within strata of the data (see `Subset`), and k-means replaces the
     graph partitioning of the paper. Partition ``u`` depends on
     ``n_partitions``. Errors and memory are those of `kmeans`; the cost is that of ``repetition``
     partitions of all objects.
@@ -385,6 +351,12 @@ def object_views(
     Ensemble(1,000 objects x 8 partitions of 5 clusters, 75.0% missing, 8 kB in memory)
     """
     p = check_int("n_partitions", n_partitions)
-    objects = DealtShare(p, check_int("repetition", repetition, at_most=p))
-    scheme = Scheme("object_views", objects, AllFeatures())
-    return make_partitions(features, scheme, n_partitions=p, n_clusters=n_clusters, **options)
+    scheme = Scheme(
+        "object_views",
+        n_clusters,
+        sample=None,
+        repetition=check_int("repetition", repetition, at_most=p),
+        n_partitions=p,
+        n_init=n_init,
+    )
+    return make_partitions(features, scheme, **options)

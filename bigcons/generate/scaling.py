@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError, SuspiciousFeaturesWarning, warn_user
-from bigcons.generate.sampling import Subset
+from bigcons.generate.scheme import Subset
 from bigcons.io.reading import NINES, is_far
 from bigcons.progress import progress
 from bigcons.store.encoding import CATEGORY, HASHED, NUMBER, Scaling
@@ -33,37 +33,29 @@ class Moments:
     @classmethod
     def of(cls, values: Any) -> Moments:
         """Return the moments of the rows of a block, dense or sparse, computed in two passes."""
-        if not isinstance(values, np.ndarray):
-            return cls._of_sparse(values)
-        values = values.astype(np.float64, copy=False)
         n, width = values.shape
-        missing = np.isnan(values)
-        if not missing.any():
-            mean = values.mean(axis=0)
-            deviations = values - mean
-            squares = np.einsum("ij,ij->j", deviations, deviations)
-            return cls(np.full(width, float(n)), mean, squares, values.min(axis=0), values.max(axis=0))
-        counts = (n - missing.sum(axis=0)).astype(np.float64)
-        mean = np.where(missing, 0.0, values).sum(axis=0) / np.maximum(counts, 1)
-        deviations = np.where(missing, 0.0, values - mean)
+        if not isinstance(values, np.ndarray):
+            numbers, columns = values.data.astype(np.float64), values.indices
+            n_zeros = n - np.bincount(columns, minlength=width)
+            mean = np.bincount(columns, numbers, width) / n
+            squares = np.bincount(columns, (numbers - mean[columns]) ** 2, width) + n_zeros * mean**2
+            low, high = np.where(n_zeros > 0, 0.0, np.inf), np.where(n_zeros > 0, 0.0, -np.inf)
+            np.minimum.at(low, columns, numbers)
+            np.maximum.at(high, columns, numbers)
+            return cls(np.full(width, float(n)), mean, squares, low, high)
+        values = values.astype(np.float64, copy=False)
+        is_missing = np.isnan(values)
+        counts, lows, highs = np.full(width, float(n)), values, values
+        if has_gaps := is_missing.any():
+            counts = (n - is_missing.sum(axis=0)).astype(np.float64)
+            lows, highs = np.where(is_missing, np.inf, values), np.where(is_missing, -np.inf, values)
+            values = np.where(is_missing, 0.0, values)
+        mean = values.sum(axis=0) / np.maximum(counts, 1)
+        deviations = values - mean
+        if has_gaps:
+            deviations[is_missing] = 0.0
         squares = np.einsum("ij,ij->j", deviations, deviations)
-        low, high = (
-            np.where(missing, np.inf, values).min(axis=0),
-            np.where(missing, -np.inf, values).max(axis=0),
-        )
-        return cls(counts, mean, squares, low, high)
-
-    @classmethod
-    def _of_sparse(cls, rows: Any) -> Moments:
-        n, width = rows.shape
-        values, columns = rows.data.astype(np.float64), rows.indices
-        stored = np.bincount(columns, minlength=width)
-        mean = np.bincount(columns, values, width) / n
-        squares = np.bincount(columns, (values - mean[columns]) ** 2, width) + (n - stored) * mean**2
-        low, high = np.where(stored < n, 0.0, np.inf), np.where(stored < n, 0.0, -np.inf)
-        np.minimum.at(low, columns, values)
-        np.maximum.at(high, columns, values)
-        return cls(np.full(width, float(n)), mean, squares, low, high)
+        return cls(counts, mean, squares, lows.min(axis=0), highs.max(axis=0))
 
     def merge(self, other: Moments) -> Moments:
         """Return the moments of both sets of rows (Chan, Golub and LeVeque 1983)."""
@@ -119,8 +111,8 @@ def warn_of_odd_numbers(features: Features, values: np.ndarray) -> None:
         )
 
 
-def measure(features: Features, *, standardize: bool) -> Scaling:
-    """Return the scaling of ``features`` in one pass over its blocks.
+def measure(features: Features, subset: Subset | None = None, *, standardize: bool) -> tuple[Scaling, Any]:
+    """Return the scaling of ``features``, and the rows of ``subset``, not scaled, in one pass over them.
 
     With ``standardize``, numbers are scaled to mean 0 and variance 1 over all objects (divided by n, as in
     scikit-learn) and the columns of a category together to that variance; otherwise they are only centered,
@@ -130,18 +122,10 @@ def measure(features: Features, *, standardize: bool) -> Scaling:
     Raises InvalidInputError if no column varies, if one has values too large for float32, or if one that was
     not chosen looks like ids.
     """
-    return measure_and_sample(features, None, standardize=standardize)[0]
-
-
-def measure_and_sample(
-    features: Features, subset: Subset | None, *, standardize: bool
-) -> tuple[Scaling, Any]:
-    """Return the scaling, as `measure` does, and the rows of ``subset``, not scaled, in the same pass."""
     total: Moments | None = None
     checksum = n_sampled = 0
-    size = 0 if subset is None else subset.size(features.n_objects)
-    shape = (0 if features.is_sparse else size, features.n_features)
-    sampled, sparse_parts = np.empty(shape, features.dtype), []
+    n_rows = 0 if subset is None or features.is_sparse else subset.size(features.n_objects)
+    sampled, sparse_parts = np.empty((n_rows, features.n_features), features.dtype), []
     with (
         ExitStack() as stack,
         progress("measure the features", features.n_objects) as listener,
@@ -157,23 +141,23 @@ def measure_and_sample(
             for c, seen in suspects.items():
                 seen.add(values[:, c])
             if subset is not None:
-                rows = subset.rows(block.start, block.stop) - block.start
+                rows = values[subset.rows(block.start, block.stop) - block.start]
                 if features.is_sparse:
-                    sparse_parts.append(values[rows])
+                    sparse_parts.append(rows)
                 else:
-                    sampled[n_sampled : n_sampled + len(rows)] = values[rows]
-                n_sampled += len(rows)
+                    sampled[n_sampled : n_sampled + len(rows)] = rows
+                    n_sampled += len(rows)
             listener.advance(block.n_rows)
-        like_ids = [
-            c for c, seen in suspects.items() if may_be_ids(seen, features.n_objects, features.names[c])
-        ]
-        features.refuse_ids(like_ids)
+        features.refuse_ids(
+            [c for c, seen in suspects.items() if may_be_ids(seen, features.n_objects, features.names[c])]
+        )
     assert total is not None  # noqa: S101 - features have at least one row
+    scaling = _scaling(features, total, checksum, standardize)
     if sparse_parts:
         from scipy.sparse import vstack
 
-        return _scaling(features, total, checksum, standardize), vstack(sparse_parts, "csr")
-    return _scaling(features, total, checksum, standardize), sampled
+        return scaling, vstack(sparse_parts, "csr")
+    return scaling, sampled
 
 
 def checksum_of(values: Any, before: int) -> int:

@@ -15,7 +15,6 @@ import numpy as np
 from bigcons.disk.commit import is_store
 from bigcons.disk.schema import MISSING
 from bigcons.errors import EmptyPartitionError, InvalidInputError
-from bigcons.generate.sampling import subset_size
 from bigcons.io.encode import label_dtype, rechunk
 from bigcons.io.memory import ColumnsTable, values_of
 from bigcons.kernels.draws import draw_labels
@@ -133,7 +132,7 @@ def mask_labels(ensemble: object, share: float, *, random_state: SeedLike = None
     masked = np.array(whole.read(0, whole.n_objects))
     for block in row_blocks(whole.n_objects, SEGMENT_ROWS):
         labels = masked[block.start : block.stop]
-        first, last = (subset_size(row * whole.n_partitions, share) for row in (block.start, block.stop))
+        first, last = (round(share * (row * whole.n_partitions)) for row in (block.start, block.stop))
         rng = generator(seed, "generate.delete_labels", block.index)
         labels.flat[rng.choice(labels.size, size=last - first, replace=False, shuffle=False)] = MISSING
     columns = [values_of(codes, values) for codes, values in zip(masked.T, whole.categories, strict=True)]
@@ -206,7 +205,7 @@ def noisy_copies(
         renumbering = np.append(generator(seed, "generate.noisy_copies.order", u).permutation(k), MISSING)
         for block in row_blocks(len(codes), SEGMENT_ROWS):
             part = copy[block.start : block.stop]
-            n_noisy = subset_size(block.stop, noise) - subset_size(block.start, noise)
+            n_noisy = round(noise * block.stop) - round(noise * block.start)
             rng = generator(seed, "generate.noisy_copies", u, block.index)
             noisy = rng.choice(len(part), size=n_noisy, replace=False, shuffle=False)
             part[noisy] = rng.integers(k, size=n_noisy)

@@ -1,10 +1,17 @@
-"""Partitions trained on samples, and one pass over the features that labels all objects in all partitions.
+"""Centers trained on samples, by k-means or by spectral clustering of landmarks.
 
 The mean of m objects of a cluster is as good a center for the others as the mean of them all, up to 1/m of
 their squared distances to it. So k-means is trained on thousands of the objects that a partition sees: on a
 quarter of its sample from a random start, and from there on all of it, which takes few iterations more. Where
-the sample is all that the partition sees, k-means runs on that as it is. However many partitions there are,
-all objects are read twice: to measure the features and draw the pool of all samples, and to label.
+the sample is all that the partition sees, k-means runs on that as it is.
+
+Landmarks are U-SPEC (Huang, Wang, Wu, Lai and Kwoh 2020) with landmarks drawn at random: some of the objects
+are landmarks, and a bipartite graph joins each object of a sample to its five nearest by Gaussian weights
+that sum to 1, a row of B. Landmarks are then as alike as ``B^T B``, a graph over landmarks alone, whose
+normalized Laplacian has the leading eigenvectors of the bipartite graph (Li, Wu and Chang 2012). k-means in k
+eigenvectors, rows to unit length and each landmark counted by its degree, makes k clusters of the landmarks.
+An object is in the cluster of its nearest landmark, so that labeling all objects, and new ones, needs no more
+than the search for that, however many partitions share the landmarks.
 """
 
 from __future__ import annotations
@@ -14,90 +21,28 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.generate.landmarks import embedding, n_landmarks
-from bigcons.generate.sampling import PIECES_AT_ONCE, DealtSubset, Scheme, Subset, View
+from bigcons.generate.scheme import PIECES_AT_ONCE, Scheme
 from bigcons.kernels.nearest import normalize_rows
-from bigcons.memory import Block, row_blocks
+from bigcons.memory import row_blocks
 from bigcons.run.engine import one_thread
 from bigcons.seeding import generator
-from bigcons.store.encoding import Scaling
 from bigcons.store.generator import Centers
 
-if TYPE_CHECKING:
-    from sklearn.cluster import KMeans
+N_LANDMARKS, OBJECTS_PER_LANDMARK = 1000, 3
+"""Landmarks of a set, and the fewest objects for each."""
 
-SETS_OF_LANDMARKS = 3
-"""Sets of landmarks that all partitions by landmarks share."""
+N_NEAREST = 5
+"""Landmarks that an object is joined to."""
 
+MOST_VALUES = 1 << 23
+"""Numbers of all landmarks of a set, of very many features."""
 
-class Settings(NamedTuple):
-    """Parameters of the partitions."""
-
-    n_clusters: tuple[int, int] = (2, 30)
-    landmark_clusters: tuple[int, int] = (2, 20)
-    """The range of clusters of a partition by landmarks."""
-    n_init: int = 1
-    """Random starts of k-means."""
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What the partitions see of ``n_objects`` objects."""
-
-    scheme: Scheme
-    n_objects: int
-    segment_rows: int
-    seed: int
-
-    @property
-    def stream(self) -> str:
-        """The name of the random streams."""
-        return f"generate.{self.scheme.name}"
-
-    def draw(self, u: int, settings: Settings) -> tuple[np.random.Generator, int]:
-        """Return the generator of partition ``u``, and its number of clusters, the first draw."""
-        rng = generator(self.seed, self.stream, u)
-        by_kmeans = self.scheme.number_by_landmarks(u) is None
-        low, high = settings.n_clusters if by_kmeans else settings.landmark_clusters
-        return rng, int(rng.integers(low, high + 1))
-
-    def subset(self, u: int) -> Subset | DealtSubset:
-        """The objects of partition ``u``."""
-        return self.scheme.objects.subset(self.n_objects, self.segment_rows, self.seed, self.stream, u)
-
-    def view(self, n_features: int, u: int) -> View:
-        """The features of partition ``u``."""
-        smooth = self.scheme.smooth
-        if smooth is not None and self.scheme.number_by_landmarks(u) is not None:
-            return View(columns=np.array(smooth))
-        return self.scheme.features.view(n_features, self.seed, self.stream, u)
-
-    def pool(self, n_rows: int) -> Subset:
-        """The objects from which the samples are drawn."""
-        share = n_rows / self.n_objects
-        return Subset(self.n_objects, share, self.segment_rows, self.seed, f"{self.stream}.pool", 0)
-
-
-def sets_of(scheme: Scheme, n_partitions: int) -> list[tuple[int, ...]]:
-    """Return the partitions of each set of centers: one by k-means, or several by the same landmarks."""
-    shared: dict[int, list[int]] = {}
-    for u in range(n_partitions):
-        number = scheme.number_by_landmarks(u)
-        shared.setdefault(u if number is None else -1 - number % SETS_OF_LANDMARKS, []).append(u)
-    return [tuple(partitions) for partitions in shared.values()]
-
-
-class Pool(NamedTuple):
-    """The objects from which the samples are drawn."""
-
-    rows: np.ndarray
-    """Ascending."""
-    points: Any
-    """``(n_rows, n_features)`` float32, scaled; dense, or compressed sparse rows."""
+AT_ONCE = 1 << 21
+"""Distances held at once."""
 
 
 def choose_sample_rows(n_clusters: int, n_features: int) -> int:
@@ -113,12 +58,26 @@ def choose_pool_rows(sample_rows: int, n_objects: int, share: float) -> int:
     return min(n_objects, math.ceil(sample_rows * max(2.0, 1.1 / share)))
 
 
+def n_landmarks(n_objects: int, n_features: int) -> int:
+    """Return how many of so many objects are landmarks."""
+    most = min(N_LANDMARKS, max(MOST_VALUES // n_features, 2 * N_NEAREST))
+    return min(most, max(n_objects // OBJECTS_PER_LANDMARK, min(n_objects, N_NEAREST)))
+
+
+class Pool(NamedTuple):
+    """The objects from which the samples are drawn."""
+
+    rows: np.ndarray
+    """Ascending."""
+    points: Any
+    """``(n_rows, n_features)`` float32, scaled; dense, or compressed sparse rows."""
+
+
 @dataclass(frozen=True)
 class TrainTask:
     """Trains a set of centers on a sample of the objects that its partitions see."""
 
-    seen: Seen
-    settings: Settings
+    scheme: Scheme
     pool: Pool
     sample_rows: int
 
@@ -128,142 +87,163 @@ class TrainTask:
         Of each center the coordinates and half the squared length, as `Centers` has them, and its cluster in
         each of the ``partitions``. Every center is the nearest one of some object.
         """
-        u = partitions[0]
-        by_kmeans = self.seen.scheme.number_by_landmarks(u) is None
-        if by_kmeans:
-            rng, n_clusters = self.seen.draw(u, self.settings)
+        scheme, u = self.scheme, partitions[0]
+        is_by_kmeans = scheme.landmarks_before(u) is None
+        if is_by_kmeans:
+            rng, n_clusters = scheme.draw(u)
         else:
-            rng = generator(self.seen.seed, f"{self.seen.stream}.landmarks", u)
-        chosen = np.flatnonzero(self._is_seen(u))
+            rng = generator(scheme.seed, f"{scheme.stream}.landmarks", u)
+        chosen = self._seen_by(u)
         if is_sample := len(chosen) > self.sample_rows:
             chosen = np.sort(rng.choice(chosen, size=self.sample_rows, replace=False, shuffle=False))
         points = self.pool.points[chosen]
-        n_rows, n_features = points.shape
-        view = self.seen.view(n_features, u)
-        if by_kmeans:
-            found = self._means(view.of(points.copy()), n_clusters, rng, is_sample)
-            centers = full_centers(found, view, n_features)
-            return np.column_stack([centers, np.arange(n_clusters)])[nearest_of(points, centers)]
-        rows = np.sort(rng.choice(n_rows, n_landmarks(n_rows, n_features), replace=False))
-        landmarks = view.of(points[rows] if isinstance(points, np.ndarray) else points[rows].toarray())
-        centers = full_centers(landmarks, view, n_features)
-        is_kept = nearest_of(points, centers)  # equal ones are one
-        centers = centers[is_kept]
-        most = self.settings.landmark_clusters[1]
-        vectors, degrees = embedding(view.of(points), landmarks[is_kept].astype(np.float64), most)
-        clusters = (self._joined(vectors, degrees, v) for v in partitions)
-        return np.column_stack([centers, *clusters])
+        n_rows, width = points.shape
+        weights = scheme.weights(width, u)
+        with one_thread():
+            if is_by_kmeans:
+                centers = self._means(_weighed(points, weights), n_clusters, rng, is_sample)
+                centers = _full(centers, weights, width)
+                return np.column_stack([centers, np.arange(n_clusters)])[_nearest_of(points, centers)]
+            rows = np.sort(rng.choice(n_rows, n_landmarks(n_rows, width), replace=False))
+            landmarks = _weighed(points[rows], weights)
+            landmarks = landmarks if isinstance(landmarks, np.ndarray) else landmarks.toarray()
+            centers = _full(landmarks, weights, width)
+            is_kept = _nearest_of(points, centers)  # equal ones are one
+            most = scheme.cluster_range(is_by_landmarks=True)[1]
+            kept = landmarks[is_kept].astype(np.float64)
+            vectors, degrees = embedding(_weighed(points, weights), kept, most)
+            clusters = (self._joined(vectors, degrees, v) for v in partitions)
+            return np.column_stack([centers[is_kept], *clusters])
 
     def _means(self, points: Any, n_clusters: int, rng: np.random.Generator, is_sample: bool) -> np.ndarray:
         """Return the centers that k-means finds, of a sample from those of some of its points."""
-        init: str | np.ndarray = "random"
-        with one_thread():
-            if is_sample:
-                n_start = max(points.shape[0] // 4, n_clusters)
-                first = np.sort(rng.choice(points.shape[0], size=n_start, replace=False, shuffle=False))
-                init = (
-                    untrained(n_clusters, rng, n_init=self.settings.n_init)
-                    .fit(points[first])
-                    .cluster_centers_
-                )
-            how = {"max_iter": 20} if is_sample else {"n_init": self.settings.n_init}
-            model = untrained(n_clusters, rng, init, **how)
-            centers: np.ndarray = model.fit(points).cluster_centers_
-        return centers
+        n_init, init = self.scheme.n_init, "random"
+        if not is_sample:
+            return _kmeans(points, n_clusters, rng, init, n_init=n_init).cluster_centers_
+        n_start = max(points.shape[0] // 4, n_clusters)
+        first = np.sort(rng.choice(points.shape[0], size=n_start, replace=False, shuffle=False))
+        start = _kmeans(points[first], n_clusters, rng, init, n_init=n_init).cluster_centers_
+        return _kmeans(points, n_clusters, rng, start, max_iter=20).cluster_centers_
 
     def _joined(self, vectors: np.ndarray, degrees: np.ndarray, u: int) -> np.ndarray:
         """Return the cluster (p,) of each landmark in partition ``u``."""
-        rng, n_clusters = self.seen.draw(u, self.settings)
+        rng, n_clusters = self.scheme.draw(u)
         rows = vectors[:, : min(n_clusters, vectors.shape[1])].copy()
         normalize_rows(rows)
-        with one_thread():
-            model = untrained(rows.shape[1], rng, "k-means++").fit(rows, sample_weight=degrees)
-        labels: np.ndarray = model.labels_
-        return labels
+        return _kmeans(rows, rows.shape[1], rng, "k-means++", counts=degrees).labels_
 
-    def _is_seen(self, u: int) -> np.ndarray:
-        """Return which rows of the pool partition ``u`` sees."""
-        subset, rows = self.seen.subset(u), self.pool.rows
-        is_seen = np.zeros(len(rows), bool)
-        for block in row_blocks(self.seen.n_objects, PIECES_AT_ONCE * self.seen.segment_rows):
+    def _seen_by(self, u: int) -> np.ndarray:
+        """Return which rows of the pool partition ``u`` sees, ascending."""
+        subset, rows, parts = self.scheme.subset(u), self.pool.rows, []
+        for block in row_blocks(self.scheme.n_objects, PIECES_AT_ONCE * self.scheme.segment_rows):
             first, last = np.searchsorted(rows, (block.start, block.stop))
-            is_seen[first:last] = subset.mask(block.start, block.stop)[rows[first:last] - block.start]
-        return is_seen
+            is_seen = subset.mask(block.start, block.stop)[rows[first:last] - block.start]
+            parts.append(first + np.flatnonzero(is_seen))
+        return np.concatenate(parts)
 
 
-def nearest_of(points: Any, centers: np.ndarray) -> np.ndarray:
-    """Return which centers are the nearest one of some point, ascending."""
-    one = np.zeros(1, np.int64)
-    alone = Centers.of([centers], one, [np.arange(len(centers))], np.ones((1, 1)))
-    return np.unique(alone.label(points, np.ones((1, points.shape[0]), bool))[1])
-
-
-def full_centers(found: np.ndarray, view: View, n_features: int) -> np.ndarray:
-    """Return centers ``(n_clusters, n_features + 1)`` for `Centers`, given those in a view.
-
-    Weights of the features are factors of the centers, features outside the view are 0, and the last column
-    is half the squared length.
-    """
-    found = found.astype(np.float64)
-    columns = np.arange(n_features) if view.columns is None else view.columns
-    centers = np.zeros((len(found), n_features + 1))
-    centers[:, columns] = found if view.weights is None else found * view.weights
-    centers[:, -1] = np.einsum("ij,ij->i", found, found) / 2
-    return centers
-
-
-def centers_of(seen: Seen, trained: list[np.ndarray], n_partitions: int, width: int) -> Centers:
-    """Return the centers of all partitions, given what `TrainTask` returns for each set."""
-    sets, clusters = np.empty(n_partitions, np.int64), [np.empty(0, np.int64)] * n_partitions
-    squares = np.ones((1, width))
-    members = sets_of(seen.scheme, n_partitions)
-    for s, (partitions, found) in enumerate(zip(members, trained, strict=True)):
-        sets[list(partitions)] = s
-        for number, u in enumerate(partitions):
-            clusters[u] = found[:, width + 1 + number].astype(np.int64)
-    if not seen.scheme.sees_all_alike:
-        squares = np.array([seen.view(width, partitions[0]).squares(width) for partitions in members])
-    clusters = [np.unique(of, return_inverse=True)[1] for of in clusters]
-    return Centers.of([found[:, : width + 1] for found in trained], sets, clusters, squares)
-
-
-@dataclass(frozen=True)
-class LabelTask:
-    """Labels a block of objects in all partitions.
-
-    The objects that trained a center are labeled with it again, so every cluster of every partition occurs.
-    """
-
-    seen: Seen
-    scaling: Scaling
-    centers: Centers
-
-    def __call__(self, item: tuple[Block, Any]) -> np.ndarray:
-        """Return the labels ``(rows, n_partitions)`` of a block of features, -1 for what is not seen."""
-        block, values = item
-        return self.centers.label(self.scaling.apply(values), self.is_seen(block))[0]
-
-    def is_seen(self, block: Block) -> np.ndarray:
-        """Return what each set sees of a block of objects, ``(n_sets, rows)`` bool."""
-        members = sets_of(self.seen.scheme, len(self.centers.sets))
-        return np.array(
-            [self.seen.subset(partitions[0]).mask(block.start, block.stop) for partitions in members]
-        )
-
-
-def untrained(
+def _kmeans(
+    points: Any,
     n_clusters: int,
     rng: np.random.Generator,
-    init: str | np.ndarray = "random",
+    init: Any,
     *,
     n_init: int = 1,
     max_iter: int = 100,
-) -> KMeans:
-    """Return scikit-learn's k-means with a seed from ``rng``."""
+    counts: np.ndarray | None = None,
+) -> Any:
+    """Return scikit-learn's k-means, fitted with a seed from ``rng``."""
     from sklearn.cluster import KMeans
 
     seed = int(rng.integers(2**31))
-    return KMeans(n_clusters, init=init, n_init=n_init, max_iter=max_iter, random_state=seed, copy_x=False)
+    how = {"n_init": n_init, "max_iter": max_iter, "random_state": seed, "copy_x": False}
+    return KMeans(n_clusters, init=init, **how).fit(points, sample_weight=counts)
+
+
+def _weighed(points: Any, weights: np.ndarray | None) -> Any:
+    """Return a copy of points, dense or sparse, times the weights, without the columns of weight 0."""
+    if weights is None:
+        return points.copy()
+    columns = np.flatnonzero(weights)
+    points = points[:, columns]
+    if isinstance(points, np.ndarray):
+        points *= weights[columns]
+    else:
+        points.data *= weights[columns][points.indices]
+    return points
+
+
+def _full(centers: np.ndarray, weights: np.ndarray | None, width: int) -> np.ndarray:
+    """Return centers ``(n_clusters, width + 1)`` for `Centers`, given those of `_weighed` points.
+
+    Weights of the features are factors of the centers, and the last column is half the squared length.
+    """
+    centers = centers.astype(np.float64)
+    columns = np.arange(width) if weights is None else np.flatnonzero(weights)
+    full = np.zeros((len(centers), width + 1))
+    full[:, columns] = centers if weights is None else centers * weights[columns]
+    full[:, -1] = np.einsum("ij,ij->i", centers, centers) / 2
+    return full
+
+
+def _nearest_of(points: Any, centers: np.ndarray) -> np.ndarray:
+    """Return which centers are the nearest one of some point, ascending."""
+    alone = Centers.of([centers], np.zeros(1, np.int64), [np.arange(len(centers))], np.ones((1, 1)))
+    return np.unique(alone.label(points, np.ones((1, points.shape[0]), bool))[1])
+
+
+def embedding(points: Any, landmarks: np.ndarray, n_vectors: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the leading eigenvectors (p, n_vectors) of the graph of landmarks, and their degrees (p,).
+
+    ``points`` (rows, d) are of the sample, dense or sparse, ``landmarks`` (p, d) float64, all different. In
+    one thread of BLAS. O(rows p d + p^3) time.
+    """
+    import scipy.linalg
+    from scipy.sparse import csr_array
+
+    n, p = points.shape[0], len(landmarks)
+    n_nearest = min(N_NEAREST, p)
+    nearest, squares = np.empty((n, n_nearest), np.int64), np.empty((n, n_nearest))
+    with one_thread(user_api="blas"):
+        halves = np.einsum("ij,ij->i", landmarks, landmarks) / 2
+        for first in range(0, n, max(AT_ONCE // p, 1)):
+            rows = points[first : first + max(AT_ONCE // p, 1)].astype(np.float64)
+            lengths = np.asarray((rows**2).sum(axis=1)).ravel()
+            distances = halves - np.asarray(rows @ landmarks.T)  # half of the squared one, less a constant
+            closest = np.argpartition(distances, n_nearest - 1, axis=1)[:, :n_nearest]
+            last = first + len(closest)
+            nearest[first:last] = closest
+            squares[first:last] = lengths[:, None] + 2 * np.take_along_axis(distances, closest, axis=1)
+        np.maximum(squares, 0.0, out=squares)
+        scale = np.sqrt(squares).mean()
+        squares -= squares.min(axis=1)[:, None]
+        weights = np.exp(-squares / (2 * scale**2 or 1.0))
+        weights /= weights.sum(axis=1)[:, None]
+        starts = np.arange(0, n * n_nearest + 1, n_nearest)
+        graph = csr_array((weights.ravel(), nearest.ravel(), starts), (n, p))
+        alike = (graph.T @ graph).toarray()
+        degrees = alike.sum(axis=1)
+        scales = 1.0 / np.sqrt(degrees)
+        wanted = [max(p - n_vectors, 0), p - 1]
+        vectors = scipy.linalg.eigh(alike * scales * scales[:, None], subset_by_index=wanted)[1]
+    return vectors[:, ::-1] * scales[:, None], degrees
+
+
+def centers_of(scheme: Scheme, trained: list[np.ndarray], width: int) -> Centers:
+    """Return the centers of all partitions, given what `TrainTask` returns for each set."""
+    members, n = scheme.sets(), scheme.n_partitions
+    sets, clusters = np.empty(n, np.int64), [np.empty(0, np.int64)] * n
+    for s, (partitions, set_of_centers) in enumerate(zip(members, trained, strict=True)):
+        sets[list(partitions)] = s
+        for number, u in enumerate(partitions):
+            numbers = set_of_centers[:, width + 1 + number].astype(np.int64)
+            clusters[u] = np.unique(numbers, return_inverse=True)[1]
+    weights = [scheme.weights(width, partitions[0]) for partitions in members]
+    squares = np.ones((1, width))
+    if any(of_set is not None for of_set in weights):
+        ones = np.ones(width)
+        squares = np.array([ones if of_set is None else of_set.astype(np.float64) ** 2 for of_set in weights])
+    return Centers.of([set_of_centers[:, : width + 1] for set_of_centers in trained], sets, clusters, squares)
 
 
 @contextmanager

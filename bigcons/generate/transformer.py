@@ -10,19 +10,16 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigcons.errors import InvalidInputError
-from bigcons.generate.pipeline import SPLIT, TRAINING, ClusterCount, check_range, settings_for
-from bigcons.generate.sampling import AllFeatures, RandomShare, Scheme
-from bigcons.generate.scaling import measure_and_sample
+from bigcons.generate.pipeline import check_scheme
+from bigcons.generate.scaling import measure
+from bigcons.generate.scheme import ClusterCount, Scheme, smooth_columns
 from bigcons.generate.training import (
     Pool,
-    Seen,
-    Settings,
     TrainTask,
     centers_of,
     choose_pool_rows,
     choose_sample_rows,
     quiet_scikit_learn,
-    sets_of,
 )
 from bigcons.memory import Block
 from bigcons.progress import progress
@@ -31,7 +28,7 @@ from bigcons.seeding import SEGMENT_ROWS, SeedLike, resolve_seed
 from bigcons.store.encoding import FeatureEncoding
 from bigcons.store.features import Features, encoded_features, open_features
 from bigcons.store.generator import Centers, NewRows
-from bigcons.validation import check_choice, check_flag, check_int, check_number
+from bigcons.validation import check_choice, check_flag, check_number
 
 SCHEMES = {"mixed": 1, "kmeans": 0, "landmarks": 2}
 """By scheme, how many of every two partitions are by landmarks."""
@@ -106,44 +103,35 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
 
     def fit(self, X: Any, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Find the centers of all partitions of features ``(n_objects, n_features)``; ``y`` is ignored."""
-        check_int("n_partitions", self.n_partitions)
         check_flag("standardize", self.standardize)
         by_landmarks = SCHEMES[check_choice("scheme", self.scheme, tuple(SCHEMES))]
+        sample = check_number("sample", self.sample, above=0, at_most=1)
+        seed = resolve_seed(self.random_state)
+        scheme = Scheme(self.scheme, self.n_clusters, sample, n_partitions=self.n_partitions, seed=seed)
+        scheme = replace(scheme, by_landmarks=by_landmarks)
+        check_scheme(scheme)
         data = self._open(X, ensure_min_samples=2)
-        share = RandomShare(check_number("sample", self.sample, above=0, at_most=1))
-        n_objects, n_seen = data.n_objects, share.least(data.n_objects)
-        if n_seen < 1:
+        scheme = replace(scheme, n_objects=data.n_objects, segment_rows=min(SEGMENT_ROWS, data.chunk_rows))
+        if scheme.least_seen < 1:
             raise InvalidInputError(
-                f"sample={self.sample} of {n_objects:,} objects is none; use a larger one.",
+                f"sample={self.sample} of {data.n_objects:,} objects is none; use a larger one.",
                 parameter="sample",
             )
-        given = Settings()
-        if self.n_clusters not in (None, SPLIT):
-            limits = check_range(self.n_clusters)
-            given = Settings(limits, landmark_clusters=limits)
-        settings = settings_for(n_seen, self.n_clusters, given)
-        scheme = Scheme(self.scheme, share, AllFeatures(), by_landmarks)
-        seed, segment_rows = resolve_seed(self.random_state), min(SEGMENT_ROWS, data.chunk_rows)
-        seen = Seen(scheme, n_objects, segment_rows, seed)
-        sample_rows = choose_sample_rows(settings.n_clusters[1], data.n_features)
-        subset = seen.pool(choose_pool_rows(sample_rows, n_objects, self.sample))
-        self._scaling, rows = measure_and_sample(data, subset, standardize=self.standardize)
-        pool = Pool(subset.rows(0, n_objects), self._scaling.apply(rows))
-        seen = replace(seen, scheme=scheme.of_pool(pool.points))
-        train, trained, members = (
-            TrainTask(seen, settings, pool, sample_rows),
-            [],
-            sets_of(scheme, self.n_partitions),
-        )
+        sample_rows = choose_sample_rows(scheme.cluster_range(is_by_landmarks=False)[1], data.n_features)
+        subset = scheme.pool(choose_pool_rows(sample_rows, data.n_objects, sample))
+        self._scaling, rows = measure(data, subset, standardize=self.standardize)
+        pool = Pool(subset.rows(0, data.n_objects), self._scaling.apply(rows))
+        scheme, trained = replace(scheme, smooth=smooth_columns(pool.points)), []
         with (
             open_engine(self.client) as engine,
             quiet_scikit_learn(),
-            progress(TRAINING, len(members), "sets of centers") as listener,
+            progress("train partitions", self.n_partitions, "partitions") as listener,
         ):
-            for found in engine.map(train, members):
-                trained.append(found)
-                listener.advance(1)
-        self._centers: Centers = centers_of(seen, trained, self.n_partitions, self._scaling.width)
+            sets, task = scheme.sets(), TrainTask(scheme, pool, sample_rows)
+            for partitions, centers in zip(sets, engine.map(task, sets), strict=True):
+                trained.append(centers)
+                listener.advance(len(partitions))
+        self._centers: Centers = centers_of(scheme, trained, self._scaling.width)
         self.n_clusters_: np.ndarray = self._centers.n_clusters
         return self
 

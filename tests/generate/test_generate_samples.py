@@ -15,8 +15,8 @@ import pytest
 
 from bigcons import Ensemble, datasets, generate
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreError, StoreExistsError
-from bigcons.generate.sampling import RandomFeatures, ZipfWeights
 from bigcons.generate.scaling import measure
+from bigcons.generate.scheme import Scheme
 from bigcons.generate.training import choose_pool_rows, choose_sample_rows
 from bigcons.progress import report_progress_to
 from bigcons.run.engine import SerialEngine
@@ -113,14 +113,16 @@ def test_samples__every_object_is_in_the_cluster_of_the_nearest_center(points, g
 
     monkeypatch.setattr(pipeline, "TrainTask", Keeping)
     labels = make(points, generator, client="serial")[::50]
-    scaled = measure(open_features(points), standardize=True).apply(points)[::50]
+    scaled = measure(open_features(points), standardize=True)[0].apply(points)[::50]
     for u, centers in enumerate(trained):
         seen, found = scaled, centers[:, :-1]
         if generator == "weighted":
-            weights = ZipfWeights((0.0, 1.5), 20).view(N_FEATURES, 0, "generate.weighted_kmeans", u).weights
+            weights = Scheme("weighted_kmeans", alpha_range=(0.0, 1.5), largest_weight=20).weights(
+                N_FEATURES, u
+            )
             seen, found = seen * weights, found / weights
         if generator == "features":
-            columns = RandomFeatures(2).view(N_FEATURES, 0, "generate.feature_views", u).columns
+            columns = np.flatnonzero(Scheme("feature_views", n_features=2).weights(N_FEATURES, u))
             seen, found = seen[:, columns], found[:, columns]
         column = labels[:, u : u + 1]
         offsets = np.array([0, len(found)])
@@ -129,7 +131,7 @@ def test_samples__every_object_is_in_the_cluster_of_the_nearest_center(points, g
 
 def test_samples__cost_little_inertia(points):
     def inertia(labels):
-        scaled = measure(open_features(points), standardize=True).apply(points)
+        scaled = measure(open_features(points), standardize=True)[0].apply(points)
         return sum(
             ((scaled[column == k] - scaled[column == k].mean(axis=0)) ** 2).sum()
             for column in labels.T

@@ -9,16 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.sparse import csr_array
 
 from bigcons.errors import InvalidInputError
-from bigcons.generate.pipeline import split_range
-from bigcons.generate.sampling import DealtSubset, RandomFeatures, View, ZipfWeights
+from bigcons.generate.scheme import Scheme, Subset, split_range
+from bigcons.generate.training import _weighed
+
+
+def zipf(largest, low, high):
+    return Scheme("test", alpha_range=(low, high), largest_weight=largest)
 
 
 def dealt(n_objects, n_partitions, repetition, segment_rows=64):
     """The subsets of all partitions."""
     return [
-        DealtSubset(n_objects, n_partitions, repetition, segment_rows, seed=1, stream="test", index=u)
+        Subset(n_objects, 0.0, segment_rows, 1, "test", u, (n_partitions, repetition))
         for u in range(n_partitions)
     ]
 
@@ -52,8 +57,8 @@ def test_dealt_subset__reads_the_same_in_parts(deal, segment_rows, cut):
     middle = min(cut * segment_rows, n)
     parts = [subset.rows(start, stop) for start, stop in ((0, middle), (middle, n)) if start < stop]
     np.testing.assert_array_equal(np.concatenate(parts), whole)
-    last = (n - 1) // segment_rows
-    np.testing.assert_array_equal(subset.segment(last), whole[whole >= last * segment_rows])
+    masks = [subset.mask(start, stop) for start, stop in ((0, middle), (middle, n)) if start < stop]
+    np.testing.assert_array_equal(np.flatnonzero(np.concatenate(masks)), whole)
 
 
 def test_dealt_subset__more_partitions_than_a_stratum_has_rows():
@@ -82,7 +87,7 @@ def test_dealt_subset__once_is_a_partition_of_the_objects():
 @pytest.mark.parametrize("alpha", [0.0, 0.7, 1.5])
 @pytest.mark.parametrize("largest", [1, 5, 20])
 def test_zipf_weights__have_the_law_of_scipy(alpha, largest):
-    weights = ZipfWeights((0.0, 1.5), largest).draw(alpha, 100_000, np.random.default_rng(0))
+    weights = zipf(largest, alpha, alpha).weights(100_000, 0).astype(int)
     values = np.arange(1, largest + 1)
     expected = stats.zipfian.pmf(values, alpha, largest) if alpha else np.full(largest, 1 / largest)
     found = np.bincount(weights, minlength=largest + 1)
@@ -93,17 +98,14 @@ def test_zipf_weights__have_the_law_of_scipy(alpha, largest):
 
 
 def test_zipf_weights__larger_exponents_concentrate_on_one():
-    means = [
-        np.mean([ZipfWeights((a, a), 20).view(50, 0, "test", u).weights.mean() for u in range(20)])
-        for a in (0.0, 1.0, 4.0)
-    ]
+    means = [np.mean([zipf(20, a, a).weights(50, u).mean() for u in range(20)]) for a in (0.0, 1.0, 4.0)]
     assert means[0] == pytest.approx(10.5, abs=0.5)
     assert means[0] > means[1] > means[2]
     assert means[2] < 1.3
 
 
 def test_zipf_weights__every_partition_has_its_own():
-    views = [ZipfWeights((0.0, 1.5), 20).view(30, 0, "test", u).weights for u in range(5)]
+    views = [zipf(20, 0.0, 1.5).weights(30, u) for u in range(5)]
     assert len(np.unique(views, axis=0)) == 5
     assert views[0].dtype == np.float32
 
@@ -111,29 +113,32 @@ def test_zipf_weights__every_partition_has_its_own():
 @given(st.integers(1, 20), st.data())
 def test_random_features__draws_so_many_distinct_columns(n, data):
     size = data.draw(st.integers(1, n))
-    columns = RandomFeatures(size).view(n, 0, "test", data.draw(st.integers(0, 5))).columns
-    assert len(np.unique(columns)) == size
-    assert columns.min() >= 0
-    assert columns.max() < n
+    weights = Scheme("test", n_features=size).weights(n, data.draw(st.integers(0, 5)))
+    assert weights.shape == (n,)
+    assert sorted(np.unique(weights)) == ([1] if size == n else [0, 1])
+    assert weights.sum() == size
 
 
 def test_random_features__takes_every_column_equally_often():
     counts = np.zeros(10)
     for u in range(3000):
-        counts[RandomFeatures(3).view(10, 0, "test", u).columns] += 1
+        counts += Scheme("test", n_features=3).weights(10, u)
     np.testing.assert_allclose(counts / 3000, 0.3, atol=0.05)
 
 
 def test_random_features__rejects_more_than_there_are():
     with pytest.raises(InvalidInputError, match="n_features=4 but only 3 features vary"):
-        RandomFeatures(4).width(3)
+        Scheme("test", n_features=4).check_features(3)
 
 
-def test_view__takes_columns_and_weighs_them():
+@pytest.mark.parametrize("form", [np.array, csr_array])
+def test_weighed__takes_columns_and_weighs_them(form):
     points = np.arange(12, dtype=np.float32).reshape(3, 4)
-    seen = View(np.array([1, 3]), np.array([2, 10], np.float32)).of(points.copy())
+    given = form(points)
+    seen = _weighed(given, np.array([0, 2, 0, 10], np.float32)) @ np.eye(2)
     np.testing.assert_array_equal(seen, points[:, [1, 3]] * [2, 10])
-    np.testing.assert_array_equal(View().of(points), points)
+    np.testing.assert_array_equal(_weighed(given, None) @ np.eye(4), points)
+    np.testing.assert_array_equal(given @ np.eye(4), points)
 
 
 @given(st.integers(1, 10**7))

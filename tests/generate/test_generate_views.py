@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from bigcons import datasets, generate
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreError, StoreExistsError
-from bigcons.generate.sampling import RandomFeatures, ZipfWeights
+from bigcons.generate.scheme import Scheme
 from bigcons.methods import CSPA, MCLA, MixtureModel
 from bigcons.metrics import matching_accuracy, relative_nmi
 from bigcons.run.engine import SerialEngine
@@ -120,7 +120,7 @@ def test_weighted_kmeans__weights_decide_which_of_two_groupings_is_found():
     square = bits + rng.normal(scale=0.05, size=(2000, 2))
     ensemble = generate.weighted_kmeans(square, n_clusters=2, n_partitions=12, random_state=0)
     for u, column in enumerate(ensemble.read(0, 2000).T):
-        weights = ZipfWeights((0.0, 1.5), 20).view(2, 0, "generate.weighted_kmeans", u).weights
+        weights = Scheme("weighted_kmeans", alpha_range=(0.0, 1.5), largest_weight=20).weights(2, u)
         if weights.max() > 2 * weights.min():
             assert matching_accuracy(bits[:, weights.argmax()], column) > 0.99
 
@@ -152,7 +152,7 @@ def test_feature_views__each_partition_is_k_means_on_its_columns():
     ensemble = generate.feature_views(noisy, n_clusters=4, n_features=2, n_partitions=8, random_state=0,
                                       n_init=10)  # fmt: skip
     for u, column in enumerate(ensemble.read(0, 1500).T):
-        seen = RandomFeatures(2).view(5, 0, "generate.feature_views", u).columns
+        seen = np.flatnonzero(Scheme("feature_views", n_features=2).weights(5, u))
         assert matching_accuracy(bits[:, seen] @ [1, 2], column) > 0.99
 
 

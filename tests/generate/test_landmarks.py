@@ -12,8 +12,8 @@ from scipy.sparse import csr_array
 from sklearn.datasets import make_moons
 
 import bigcons as bc
-from bigcons.generate.landmarks import MOST_VALUES, N_LANDMARKS, embedding, n_landmarks
-from bigcons.generate.training import SETS_OF_LANDMARKS
+from bigcons.generate.scheme import SETS_OF_LANDMARKS
+from bigcons.generate.training import MOST_VALUES, N_LANDMARKS, embedding, n_landmarks
 from tests.naive import landmarks as naive
 
 
@@ -71,7 +71,7 @@ def test_embedding__does_not_depend_on_how_many_distances_are_held(monkeypatch):
     points = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
     landmarks = points[::4].astype(float)
     expected, _ = embedding(points, landmarks, 6)
-    monkeypatch.setattr(import_module("bigcons.generate.landmarks"), "AT_ONCE", 500)
+    monkeypatch.setattr(import_module("bigcons.generate.training"), "AT_ONCE", 500)
     found, _ = embedding(points, landmarks, 6)
     np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-9)
 

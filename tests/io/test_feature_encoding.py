@@ -23,7 +23,7 @@ from bigcons.store.features import open_features
 def encoding_of(table, *, standardize=True, **choice):
     """Return the encoding of a table, fitted."""
     features = open_features(table, **choice)
-    return features.encoding.with_scaling(measure(features, standardize=standardize))
+    return features.encoding.with_scaling(measure(features, standardize=standardize)[0])
 
 
 @st.composite
