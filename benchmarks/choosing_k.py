@@ -54,10 +54,10 @@ from accuracy import (
 from machine import describe
 
 from bigcons import HBGF, ConsensusTree, EACAverage, EACSingle, Ensemble, choose_n_clusters, plots
-from bigcons.methods.eigenvectors import spectrum
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import one_thread
 from bigcons.seeding import generator
+from bigcons.spectra import spectrum
 
 RESULTS = Path(__file__).parent / "results"
 CLASSES = (3, 4, 5, 7, 10, 12, 15, 20, 25, 30)

@@ -30,7 +30,7 @@ from bigcons.metrics import adjusted_rand
 RESULTS = Path(__file__).parent / "results"
 TABLE = "constants.md"
 CONSTANTS = {
-    "bigcons.methods.trees": (
+    "bigcons.trust.groups": (
         "N_GROUPS",
         "GROUPS_PER_CLUSTER",
         "N_ROWS",
@@ -42,8 +42,8 @@ CONSTANTS = {
         "FEWEST_LABELS",
         "THETA",
     ),
-    "bigcons.methods.n_clusters": ("FIRST_GROUPS", "LEAST_OBJECTS", "HALF_WAY"),
-    "bigcons.metrics.confidence": ("EXTRA",),
+    "bigcons.trust.n_clusters": ("FIRST_GROUPS", "LEAST_OBJECTS", "HALF_WAY"),
+    "bigcons.trust.confidence": ("EXTRA",),
 }
 HALVES = {
     "choosing": [*GROUPS["choosing"], *GROUPS["pools-choosing"]],

@@ -49,12 +49,12 @@ from machine import describe
 
 from bigcons import Ensemble, choose_n_clusters, consensus, consensus_tree
 from bigcons.generate import kmeans
-from bigcons.methods.n_clusters import search
-from bigcons.methods.trees import TREES
 from bigcons.metrics import adjusted_rand, pac
 from bigcons.run.engine import SerialEngine
 from bigcons.seeding import generator
 from bigcons.store.clusters import node_sums
+from bigcons.trust.groups import TREES
+from bigcons.trust.n_clusters import search
 
 RESULTS = Path(__file__).parent / "results"
 FIRST_SEED = 100

@@ -21,9 +21,10 @@ from accuracy import GROUPS, KINDS, PLANTED, POOLS, append, data_at_hand, kept_e
 from accuracy_report import read_rows
 
 from bigcons import Ensemble
-from bigcons.coassociation.factorized import incidence_of
 from bigcons.methods.incidence import one_hot
-from bigcons.methods.trees import (
+from bigcons.metrics import adjusted_rand
+from bigcons.seeding import generator
+from bigcons.trust.groups import (
     AVERAGE,
     DISTINCTNESS,
     GROUPS_PER_CLUSTER,
@@ -35,9 +36,8 @@ from bigcons.methods.trees import (
     n_groups_for,
     rows_for,
 )
-from bigcons.metrics import adjusted_rand
-from bigcons.metrics.confidence import log_rates
-from bigcons.seeding import generator
+from bigcons.trust.placement import log_rates
+from bigcons.weights import incidence_of
 
 RESULTS = Path(__file__).parent / "results"
 TABLE = "tree_ablation.md"
@@ -120,7 +120,7 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
         "no errors": ("ERROR_RATES", (0.0,)),
     }
     for variant, (what, other) in placing.items():
-        with patch(f"bigcons.methods.trees.{what}", other):
+        with patch(f"bigcons.trust.groups.{what}", other):
             groups = Groups.of(sample, offsets, n_groups_for(K))
             found[variant] = moved(groups.cut(K).of_objects)
     for n_groups in (30, 100, 200):

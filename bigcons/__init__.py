@@ -23,7 +23,7 @@ _HOMES = {
     "Report": "bigcons.report",
     "as_in_paper": "bigcons.methods.consensus",
     "match": "bigcons.store.aligning",
-    "choose_n_clusters": "bigcons.methods.n_clusters",
+    "choose_n_clusters": "bigcons.trust.n_clusters",
     "consensus": "bigcons.methods.consensus",
     "consensus_tree": "bigcons.trust.cluster_tree",
     "ClusterTree": "bigcons.store.clusters",
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from bigcons.methods.clustering import ConsensusClustering as ConsensusClustering
     from bigcons.methods.consensus import as_in_paper as as_in_paper
     from bigcons.methods.consensus import consensus as consensus
-    from bigcons.methods.n_clusters import choose_n_clusters as choose_n_clusters
     from bigcons.progress import ProgressBar as ProgressBar
     from bigcons.report import Report as Report
     from bigcons.store.aligning import match as match
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from bigcons.store.ensemble import Ensemble as Ensemble
     from bigcons.store.pairs import PairTable as PairTable
     from bigcons.trust.cluster_tree import consensus_tree as consensus_tree
+    from bigcons.trust.n_clusters import choose_n_clusters as choose_n_clusters
 else:
     __all__ = ["__version__", *_HOMES, *_MODULES]
 

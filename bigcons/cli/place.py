@@ -76,10 +76,10 @@ def place(
     """
     from bigcons.io.select import select
     from bigcons.methods.placing import confidence_of, place_features, tables_of_generator
-    from bigcons.metrics.confidence import ClusterSupport
     from bigcons.run.engine import open_engine
     from bigcons.store.export import export_to
     from bigcons.store.generator import NewRows
+    from bigcons.trust.placement import ClusterSupport
 
     to_stream = out == STANDARD
     if to_stream and click.get_current_context().meta.get(JSON):

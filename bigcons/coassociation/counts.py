@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights
 from bigcons.errors import MemoryBudgetError
 from bigcons.memory import TILE_ROWS, Block, format_size, parse_size, row_blocks, rows_within
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, open_engine
 from bigcons.store.pair_rows import ascending_pairs, counts_dtype
 from bigcons.store.pairs import PairTable
+from bigcons.weights import Weights
 
 if TYPE_CHECKING:
     from bigcons.store.ensemble import Ensemble

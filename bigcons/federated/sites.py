@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from bigcons.coassociation.factorized import counts_of
 from bigcons.errors import EmptyPartitionError, InvalidInputError
 from bigcons.io.encode import label_dtype
 from bigcons.methods.assignment import first_partition
@@ -18,6 +17,7 @@ from bigcons.methods.placing import recode
 from bigcons.run.passes import State, Stats, add_stats
 from bigcons.run.results import sizes_of
 from bigcons.store.ensemble import Ensemble, as_ensemble
+from bigcons.weights import counts_of
 
 SMOOTHING = 1e-6
 """Added to every expected label count, so that no probability is zero."""

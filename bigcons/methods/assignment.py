@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights, counts_of
 from bigcons.errors import InvalidInputError
 from bigcons.kernels.cluster_tables import assign, count_assigned, padded
 from bigcons.memory import Block
@@ -17,6 +16,7 @@ from bigcons.progress import progress
 from bigcons.run.passes import Record, Run, State, Stats
 from bigcons.run.starts import Counts
 from bigcons.seeding import generator
+from bigcons.weights import Weights, counts_of
 
 FirstClusters = Callable[[np.ndarray, int, int, int], np.ndarray]
 """The clusters (rows,) of a start, by labels (rows, M), the number of clusters, the seed and the start."""

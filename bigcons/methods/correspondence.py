@@ -16,11 +16,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights
 from bigcons.errors import ConvergenceWarning, warn_user
 from bigcons.memory import Block
-from bigcons.methods.eigenvectors import leading_eigenvectors
-from bigcons.methods.embedding import group_rows
 from bigcons.methods.estimator import MethodInfo, SoftPredictingClusterer
 from bigcons.methods.incidence import (
     check_overlaps_plan,
@@ -38,8 +35,10 @@ from bigcons.run.results import renumbered
 from bigcons.run.starts import best_start
 from bigcons.run.survey import take_survey
 from bigcons.seeding import SeedLike, generator
+from bigcons.spectra import group_rows, leading_eigenvectors
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice, check_int
+from bigcons.weights import Weights
 
 
 class Correspondence(SoftPredictingClusterer):

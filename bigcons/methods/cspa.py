@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from bigcons.coassociation.counts import dense
-from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError
 from bigcons.methods.embedding import Embedding, cut_embedding
 from bigcons.methods.estimator import MethodInfo
@@ -20,6 +19,7 @@ from bigcons.run.survey import take_survey
 from bigcons.seeding import SeedLike
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice
+from bigcons.weights import Weights
 
 
 class CSPA(GraphClusterer):

@@ -8,7 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bigcons.coassociation.counts import NORMALIZATIONS
-from bigcons.coassociation.increments import (
+from bigcons.errors import InvalidInputError
+from bigcons.memory import DataBudget
+from bigcons.methods.estimator import ConsensusClusterer, MethodInfo
+from bigcons.methods.increments import (
     IncrementModel,
     PairModel,
     check_increments,
@@ -19,10 +22,7 @@ from bigcons.coassociation.increments import (
     similarity_matrix,
     similarity_of_pairs,
 )
-from bigcons.coassociation.linkage import Merges, agglomerate, cut, linkage_matrix, single_merges
-from bigcons.errors import InvalidInputError
-from bigcons.memory import DataBudget
-from bigcons.methods.estimator import ConsensusClusterer, MethodInfo
+from bigcons.methods.linkage import Merges, agglomerate, cut, linkage_matrix, single_merges
 from bigcons.run.engine import Engine, one_thread
 from bigcons.run.memory_plan import data_budget
 from bigcons.run.output import Output

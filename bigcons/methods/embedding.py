@@ -16,17 +16,20 @@ too (Dhillon and Modha 2001), for an index of .91, as by the centers of the clas
 
 from __future__ import annotations
 
+import logging
 import time
-from typing import NamedTuple
+import warnings
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights
 from bigcons.errors import ConvergenceWarning, warn_user
 from bigcons.memory import Block
-from bigcons.methods.eigenvectors import MOST_FOR_DENSE, leading_by_passes, leading_eigenvectors
 from bigcons.methods.incidence import (
     Weigh,
+    check_overlaps_plan,
     fold_overlaps,
     fold_sizes,
     over_zero,
@@ -35,10 +38,21 @@ from bigcons.methods.incidence import (
 )
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold, one_thread
+from bigcons.run.memory_plan import MemoryPlan, block_label_bytes
 from bigcons.run.passes import History, as_history, timed
-from bigcons.run.starts import best_start
 from bigcons.seeding import generator
+from bigcons.spectra import (
+    MOST_FOR_DENSE,
+    NEGLIGIBLE,
+    RowSums,
+    assign,
+    kmeans_of_unit_rows,
+    leading_eigenvectors,
+    n_distinct_rows,
+    with_signs,
+)
 from bigcons.store.ensemble import Ensemble
+from bigcons.weights import Weights
 
 
 class Embedding(NamedTuple):
@@ -153,132 +167,6 @@ def _embedding(
     return Embedding(table, ensemble.offsets, singular_values, vectors, weights, 1 + n_passes)
 
 
-# K-means of unit rows in memory
-
-
-class RowClusters(NamedTuple):
-    """The result of k-means of rows in memory."""
-
-    centers: np.ndarray
-    """(K, columns) float64."""
-    labels: np.ndarray
-    """(rows,) int32."""
-    objective: float
-    """Sum of the squared distances of all rows to their centers."""
-    n_iter: int
-
-
-class RowSums(NamedTuple):
-    """What rows add to their centers."""
-
-    rows: np.ndarray
-    """(K, columns)."""
-    sizes: np.ndarray
-    """(K,), summed weights."""
-    inertia: float
-    """Sum of the squared distances."""
-
-    def plus(self, other: RowSums) -> RowSums:
-        """Return the sums of both."""
-        return RowSums(self.rows + other.rows, self.sizes + other.sizes, self.inertia + other.inertia)
-
-    def means(self, centers: np.ndarray) -> np.ndarray:
-        """Return the next centers, of unit length; clusters that lose all rows keep theirs."""
-        from bigcons.kernels.nearest import normalize_rows
-
-        found, kept = centers.copy(), self.sizes > 0
-        found[kept] = self.rows[kept] / self.sizes[kept, None]
-        normalize_rows(found)
-        return found
-
-
-def assign(rows: np.ndarray, counted: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, RowSums]:
-    """Return the nearest centers of rows and their sums, rows ``counted`` by weights or, as flags, or not."""
-    from bigcons.kernels.nearest import nearest_centers
-
-    assigned = np.empty(len(rows), np.int32)
-    sums, sizes = np.zeros_like(centers), np.zeros(len(centers))
-    inertia = nearest_centers(rows, counted.astype(np.float64), centers, assigned, sums, sizes)
-    return assigned, RowSums(sums, sizes, inertia)
-
-
-def n_distinct_rows(rows: np.ndarray) -> int:
-    """Return the number of rows distinct up to rounding errors: the most clusters k-means can find."""
-    return len(np.unique(rows.round(8), axis=0))
-
-
-def kmeans_of_unit_rows(
-    rows: np.ndarray,
-    n_clusters: int,
-    n_init: int,
-    draw: int,
-    weights: np.ndarray | None = None,
-    *,
-    max_iter: int = 300,
-    tol: float = 1e-4,
-) -> tuple[RowClusters, list[float]]:
-    """Return the clusters of rows of unit length, and the squared distances of every start.
-
-    Spherical k-means, first from rows that are as orthogonal as possible, by QR with pivots (Damle, Minden
-    and Ying 2019); where there are more clusters than columns, and in further starts, by k-means++. Clusters
-    are numbered by their first rows. O(rows K columns) time for an iteration of a start.
-    """
-    import scipy.linalg
-    from sklearn.cluster import kmeans_plusplus
-    from sklearn.utils import check_random_state
-
-    counted = np.ones(len(rows)) if weights is None else weights
-    threshold = tol * float(np.var(rows, axis=0).mean())
-    stream = check_random_state(draw)
-
-    def start(number: int) -> RowClusters:
-        if number == 0 and n_clusters <= rows.shape[1]:
-            _, pivots = scipy.linalg.qr(rows.T, mode="r", pivoting=True)
-            centers = rows[pivots[:n_clusters]]
-        else:
-            centers, _ = kmeans_plusplus(rows, n_clusters, sample_weight=counted, random_state=stream)
-        return spherical_kmeans(rows, counted, centers, max_iter, threshold)
-
-    with one_thread():
-        best, objectives = best_start(map(start, range(n_init)), lambda found: found.objective)
-    members, first = np.unique(best.labels, return_index=True)
-    ranks = np.full(n_clusters, len(rows))
-    ranks[members] = first
-    order = np.argsort(ranks, kind="stable")
-    labels = np.argsort(order)[best.labels].astype(best.labels.dtype)
-    return best._replace(centers=best.centers[order], labels=labels), objectives
-
-
-def spherical_kmeans(
-    rows: np.ndarray, weights: np.ndarray, centers: np.ndarray, max_iter: int, threshold: float
-) -> RowClusters:
-    """Iterate until the summed squared moves of the centers are at most the threshold."""
-    for n_iter in range(1, max_iter + 1):
-        labels, sums = assign(rows, weights, centers)
-        moved = sums.means(centers)
-        if ((moved - centers) ** 2).sum() <= threshold:
-            break
-        if n_iter < max_iter:
-            centers = moved
-    return RowClusters(centers, labels, sums.inertia, n_iter)
-
-
-def group_rows(
-    rows: np.ndarray, n_groups: int, n_init: int, seed: int, weights: np.ndarray | None = None
-) -> tuple[np.ndarray, list[float]]:
-    """Return the groups (B,) int64 of base clusters by k-means of their rows (B, columns), scaled to unit
-    length and counted by their weights (B,), and the squared distances of every start.
-    """
-    from bigcons.kernels.nearest import normalize_rows
-
-    rows = np.array(rows, order="C")
-    normalize_rows(rows)
-    draw = int(generator(seed, "base_clusters.kmeans").integers(2**31))
-    n_groups = min(n_groups, n_distinct_rows(rows))
-    found, objectives = kmeans_of_unit_rows(rows, n_groups, n_init, draw, weights)
-    return found.labels.astype(np.int64), objectives
-
-
 # K-means of all objects
 
 
@@ -382,3 +270,140 @@ def _lloyd_passes(
             ConvergenceWarning,
         )
     return Centers(embedding, evaluated, records[-1]["objective"], as_history(records), len(records), [])
+
+
+# Eigenvectors by passes
+
+
+logger: logging.Logger = logging.getLogger("bigcons")
+
+# An eigenvector is found when ``|A v - value v|`` is at most this; the largest eigenvalue is 1. The angle to
+# the true one is at most this, divided by the distance to the next eigenvalue not wanted.
+RESIDUAL = 1e-3
+
+# Passes after which vectors count as found: with no gap after them, no space of theirs is to be found.
+MOST_PASSES = 24
+
+# Blocks of objects are visited together by a task until they have this many labels for each base cluster, so
+# that adding up tables (B, width) costs little beside making them.
+LABELS_PER_BASE_CLUSTER = 8
+
+
+class Eigenvectors(NamedTuple):
+    """What `leading_by_passes` finds."""
+
+    values: np.ndarray
+    """(k,) descending."""
+    vectors: np.ndarray
+    """(B, k) orthonormal."""
+    n_passes: int
+
+
+def check_embedding_plan(
+    name: str,
+    ensemble: Ensemble,
+    engine: Engine,
+    memory: str | float | None,
+    *,
+    columns: int,
+    held: int = 0,
+) -> None:
+    """Log the memory of a method by an `Embedding` in ``columns``, and refuse a budget that cannot hold it.
+
+    ``held`` is added to the bytes held.
+    """
+    n, B, rows = ensemble.n_objects, ensemble.n_base_clusters, ensemble.chunk_rows
+    if B <= MOST_FOR_DENSE:
+        plan: dict[str, Any] = {"columns": columns, "in_memory": False, "held": held}
+        check_overlaps_plan(name, ensemble, engine, memory, **plan)
+        return
+    table = 8 * B * (-(-columns // 8) * 8)
+    held += 16 * table + 4 * n  # vectors, residuals and directions, their products, and copies
+    per_block = 2 * table + block_label_bytes(ensemble) + 24 * rows * (columns + 1)
+    needed = MemoryPlan(held, per_block, max(table, 12 * rows))
+    needed.check(name, engine, ensemble, memory, f" for n_base_clusters={B}")
+
+
+def leading_by_passes(
+    ensemble: Ensemble,
+    engine: Engine,
+    weigh: Weigh,
+    scale: np.ndarray,
+    n_vectors: int,
+    *,
+    tol: float = RESIDUAL,
+    max_passes: int = MOST_PASSES,
+) -> Eigenvectors:
+    """Return the leading eigenvectors of ``H^T W H``, rows and columns times ``scale`` (B,).
+
+    At most ``n_vectors``, none whose value is zero up to rounding. ``weigh`` gives the weights (rows,) of the
+    objects of a block. By LOBPCG (Knyazev 2001), a pass an iteration, until no residual ``|A v - value v|``
+    is above ``tol``, from a random start that does not depend on the engine.
+    """
+    from scipy.sparse.linalg import lobpcg
+
+    B, n_passes = scale.size, 0
+    groups = groups_of(ensemble, LABELS_PER_BASE_CLUSTER * B)
+
+    def product(table: np.ndarray) -> np.ndarray:
+        nonlocal n_passes
+        n_passes += 1
+        return multiply(ensemble, engine, groups, weigh, scale, table)
+
+    start = generator(0, "overlaps.range").standard_normal((B, min(n_vectors, B)))
+    with one_thread(user_api="blas"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of what has not converged, and of small matrices
+        values, vectors = lobpcg(product, start, tol=tol, maxiter=max_passes)
+    logger.info("%d eigenvectors of %d base clusters: %d passes", values.size, B, n_passes)
+    order = np.argsort(-values, kind="stable")
+    order = order[values[order] > NEGLIGIBLE * values[order[0]]]
+    return Eigenvectors(values[order], with_signs(vectors[:, order]), n_passes)
+
+
+def multiply(
+    ensemble: Ensemble,
+    engine: Engine,
+    groups: Sequence[Sequence[Block]],
+    weigh: Weigh,
+    scale: np.ndarray,
+    table: np.ndarray,
+) -> np.ndarray:
+    """Return the product (B, columns) of the scaled overlaps and a ``table``, in one pass over the labels."""
+    from bigcons.kernels.cluster_tables import in_whole_vectors
+    from bigcons.kernels.overlaps import add_products, add_soft_products
+
+    offsets, columns = ensemble.offsets, table.shape[1]
+    scaled = in_whole_vectors(table * scale[:, None])
+
+    def product_of(group: Sequence[Block]) -> np.ndarray:
+        product = np.zeros_like(scaled)
+        for block in group:
+            labels = ensemble.read(block.start, block.stop)
+            if labels.dtype.kind == "f":
+                add_soft_products(labels, weigh(labels), scaled, product)
+            else:
+                add_products(labels, offsets, weigh(labels), scaled, product)
+        return product
+
+    total = np.zeros_like(scaled)
+    with (
+        progress("eigenvectors of base clusters", ensemble.n_objects) as listener,
+        closing(engine.map(product_of, groups)) as products,
+    ):
+        for group, product in zip(groups, products, strict=True):
+            total += product
+            listener.advance(sum(block.n_rows for block in group))
+    return total[:, :columns] * scale[:, None]
+
+
+def groups_of(ensemble: Ensemble, n_labels: int) -> list[list[Block]]:
+    """Return the blocks in consecutive groups of at least ``n_labels`` labels, whatever the engine."""
+    groups: list[list[Block]] = []
+    rows = 0
+    for block in ensemble.blocks():
+        if not groups or rows * ensemble.n_partitions >= n_labels:
+            groups.append([])
+            rows = 0
+        groups[-1].append(block)
+        rows += block.n_rows
+    return groups

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, Self
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights
 from bigcons.disk.checkpoint import differences
 from bigcons.disk.commit import is_store, refuse_existing, refuse_other, refuse_source
 from bigcons.disk.schema import TRUST
@@ -32,7 +31,6 @@ from bigcons.io.select import Column, Columns, given_for, select
 from bigcons.memory import Block, parse_size
 from bigcons.methods.base import Estimator, check_is_fitted
 from bigcons.methods.placing import Placed, PlaceTask, place_features, tables_of_generator
-from bigcons.metrics import confidence
 from bigcons.metrics.ensemble import average_criterion
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, SerialEngine, open_engine
@@ -59,7 +57,9 @@ from bigcons.store.ensemble import Ensemble, as_ensemble, as_read, as_soft_ensem
 from bigcons.store.generator import Generator, NewRows
 from bigcons.store.ids import data_frame, ids_first
 from bigcons.store.pairs import PairTable
+from bigcons.trust import confidence
 from bigcons.validation import check_flag, check_int
+from bigcons.weights import Weights
 
 logger: logging.Logger = logging.getLogger("bigcons")
 

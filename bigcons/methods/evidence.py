@@ -9,8 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bigcons.coassociation.counts import NORMALIZATIONS, condensed_bytes, condensed_distances, distance
-from bigcons.coassociation.factorized import Weights
-from bigcons.coassociation.linkage import (
+from bigcons.errors import InvalidInputError
+from bigcons.memory import DataBudget
+from bigcons.methods.estimator import ConsensusClusterer, MethodInfo
+from bigcons.methods.incidence import weights_of
+from bigcons.methods.linkage import (
     LINKAGES,
     Merges,
     UniqueRows,
@@ -22,18 +25,16 @@ from bigcons.coassociation.linkage import (
     single_link,
     unique_rows,
 )
-from bigcons.errors import InvalidInputError
-from bigcons.memory import DataBudget
-from bigcons.methods.estimator import ConsensusClusterer, MethodInfo
 from bigcons.methods.tree import ConsensusTree
-from bigcons.methods.trees import AVERAGE, weights_of
 from bigcons.run.engine import Engine
 from bigcons.run.memory_plan import data_budget
 from bigcons.run.output import Output
 from bigcons.run.survey import take_survey
 from bigcons.seeding import SeedLike, generator
 from bigcons.store.ensemble import Ensemble
+from bigcons.trust.groups import AVERAGE
 from bigcons.validation import check_choice, check_flag
+from bigcons.weights import Weights
 
 logger: logging.Logger = logging.getLogger("bigcons")
 

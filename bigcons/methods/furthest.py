@@ -10,10 +10,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bigcons.coassociation.counts import similarity
-from bigcons.coassociation.factorized import counts_of
-from bigcons.coassociation.linkage import unique_rows
 from bigcons.memory import N_SAMPLED, TILE_ROWS, Block, DataBudget, row_blocks
 from bigcons.methods.estimator import ConsensusClusterer, MethodInfo
+from bigcons.methods.linkage import unique_rows
 from bigcons.progress import progress
 from bigcons.run.engine import Engine
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, data_budget
@@ -22,6 +21,7 @@ from bigcons.run.survey import take_survey
 from bigcons.seeding import SeedLike, generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice
+from bigcons.weights import counts_of
 
 STARTS = ("exact", "sampled")
 CRITERIA = ("fixed", "disagreement")

@@ -9,14 +9,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError, SoftEnsembleError
 from bigcons.memory import Block
-from bigcons.methods.eigenvectors import check_embedding_plan
-from bigcons.methods.embedding import Centers, Embedding, KMeansSettings, find_centers
+from bigcons.methods.choosing import ChoosingClusterer
+from bigcons.methods.embedding import Centers, Embedding, KMeansSettings, check_embedding_plan, find_centers
 from bigcons.methods.estimator import ConsensusClusterer, PredictingClusterer
-from bigcons.methods.n_clusters import ChoosingClusterer
-from bigcons.methods.trees import weights_of
+from bigcons.methods.incidence import weights_of
 from bigcons.run.engine import Engine
 from bigcons.run.memory_plan import check_held_plan
 from bigcons.run.output import Output
@@ -24,6 +22,7 @@ from bigcons.run.survey import Survey, start_rows, take_survey
 from bigcons.seeding import SeedLike
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
+from bigcons.weights import Weights
 
 
 class GraphClusterer(ChoosingClusterer, PredictingClusterer):

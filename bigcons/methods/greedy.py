@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bigcons.coassociation.factorized import counts_of
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.kernels.greedy import sweep, weighted_nmi
 from bigcons.memory import Block
@@ -28,6 +27,7 @@ from bigcons.run.survey import take_survey
 from bigcons.seeding import SeedLike, generator
 from bigcons.store.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_choice, check_int, check_number
+from bigcons.weights import counts_of
 
 
 class GreedyANMI(ConsensusClusterer):

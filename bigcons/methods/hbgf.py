@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from bigcons.coassociation.factorized import incidence_of
 from bigcons.methods.embedding import bipartite_embedding
 from bigcons.methods.estimator import MethodInfo
 from bigcons.methods.graph_clusterer import GraphClusterer
@@ -17,6 +16,7 @@ from bigcons.run.output import Output
 from bigcons.run.survey import take_survey
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice
+from bigcons.weights import incidence_of
 
 
 class HBGF(GraphClusterer):

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights
 from bigcons.errors import MissingDependencyWarning, warn_user
 from bigcons.methods.assignment import row_keys
 from bigcons.methods.embedding import bipartite_embedding, cut_embedding
@@ -21,6 +20,7 @@ from bigcons.run.survey import take_survey
 from bigcons.seeding import SeedLike
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice
+from bigcons.weights import Weights
 
 
 class HGPA(GraphClusterer):

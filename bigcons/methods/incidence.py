@@ -15,13 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.errors import MemoryBudgetError
+from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.io.labels import observed
 from bigcons.memory import Block, enough_for, format_size
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes
 from bigcons.store.ensemble import Ensemble
+from bigcons.trust.groups import reliability_of_overlaps
+from bigcons.weights import Weights
 
 Weigh = Callable[[np.ndarray], np.ndarray]
 
@@ -199,3 +201,45 @@ def shares(scores: np.ndarray) -> np.ndarray:
     totals = scores.sum(axis=1, keepdims=True)
     uniform: Any = np.full_like(scores, 1.0 / scores.shape[1])
     return np.divide(scores, totals, out=uniform, where=totals > 0).astype(np.float32)
+
+
+# Weights of base clusters by their reliability
+
+LOCAL = "local"
+
+
+def weights_of(
+    name: str, weights: Any, ensemble: Ensemble, engine: Engine, memory: str | float | None
+) -> Weights | None:
+    """Return what a parameter ``weights`` of the method ``name`` tells: "local", one number for each
+    partition, or None.
+
+    With "local", base clusters join objects by their reliability, and all partitions count the same. Raises
+    InvalidInputError for others, MemoryBudgetError if ``memory`` cannot hold the overlaps.
+    """
+    if not isinstance(weights, str):
+        return Weights.given(weights, ensemble.offsets)
+    if weights != LOCAL:
+        raise InvalidInputError(
+            f"weights={weights!r} is not known; use {LOCAL!r}, one number for each partition, or None.",
+            parameter="weights",
+        )
+    by_base_cluster = reliability(ensemble, engine, name=f"{name} with weights='local'", memory=memory)
+    return Weights(np.ones(ensemble.n_partitions), by_base_cluster, ensemble.offsets)
+
+
+def reliability(
+    ensemble: Ensemble,
+    engine: Engine,
+    counts: np.ndarray | None = None,
+    *,
+    name: str = "the reliability of base clusters",
+    memory: str | float | None = None,
+) -> np.ndarray:
+    """Return the reliability (B,) of the base clusters of an ensemble; ``counts`` (M,) weigh the partitions.
+
+    One pass over the labels, O(n M^2) time. Logs the memory of this step of the method ``name``, and refuses
+    a budget that cannot hold it.
+    """
+    check_overlaps_plan(name, ensemble, engine, memory, columns=0, in_memory=False)
+    return reliability_of_overlaps(fold_overlaps(ensemble, engine), ensemble.offsets, counts)

@@ -8,12 +8,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from bigcons.coassociation import dense
-from bigcons.coassociation.factorized import Weights
 from bigcons.errors import InvalidInputError
 from bigcons.memory import MOST_BYTES
 from bigcons.methods.assignment import TableProblem
+from bigcons.methods.choosing import ChoosingClusterer
 from bigcons.methods.estimator import MethodInfo
-from bigcons.methods.n_clusters import ChoosingClusterer
 from bigcons.methods.qmi import CategoryUtility
 from bigcons.methods.spectral_start import SpectrallyStarted
 from bigcons.run.engine import Engine, one_thread
@@ -25,6 +24,7 @@ from bigcons.run.survey import Survey
 from bigcons.seeding import SeedLike, generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice
+from bigcons.weights import Weights
 
 ENCODINGS = ("integer", "onehot", "coassoc")
 

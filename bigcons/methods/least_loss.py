@@ -10,24 +10,14 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights, by_partition, counts_of
 from bigcons.errors import ConsensusWarning, warn_user
 from bigcons.kernels.cluster_tables import in_whole_vectors, padded, summed_rows
 from bigcons.kernels.least_loss import N_LEVELS, merge_costs, propose
-from bigcons.methods.eigenvectors import check_embedding_plan
+from bigcons.methods.choosing import ChoosingClusterer
+from bigcons.methods.embedding import check_embedding_plan
 from bigcons.methods.estimator import AUTO, MethodInfo
-from bigcons.methods.n_clusters import ChoosingClusterer
 from bigcons.methods.pass_clusterer import PassClusterer
 from bigcons.methods.tree import cut_of_all, survey_for_tree
-from bigcons.methods.trees import (
-    GROUPS_PER_CLUSTER,
-    MOST_GROUPS,
-    TREES,
-    Sample,
-    n_groups_for,
-    plan_bytes,
-    rows_for,
-)
 from bigcons.metrics.ensemble import check_loss
 from bigcons.run.engine import Engine
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, label_bytes
@@ -37,6 +27,16 @@ from bigcons.run.starts import BestOfStarts, Trial, Winner
 from bigcons.run.survey import start_rows
 from bigcons.seeding import SeedLike
 from bigcons.store.ensemble import Ensemble
+from bigcons.trust.groups import (
+    GROUPS_PER_CLUSTER,
+    MOST_GROUPS,
+    TREES,
+    Sample,
+    n_groups_for,
+    plan_bytes,
+    rows_for,
+)
+from bigcons.weights import Weights, by_partition, counts_of
 
 ROUNDING = 1e-12
 """A smaller difference of losses is rounding."""

@@ -9,12 +9,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from scipy.spatial.distance import squareform
 
-from bigcons.coassociation.factorized import Weights
-from bigcons.coassociation.linkage import agglomerate, cut
 from bigcons.errors import InvalidInputError
 from bigcons.memory import Block
-from bigcons.methods.eigenvectors import leading_eigenvectors
-from bigcons.methods.embedding import group_rows
+from bigcons.methods.choosing import ChoosingClusterer
 from bigcons.methods.estimator import MethodInfo, SoftPredictingClusterer
 from bigcons.methods.graph_clusterer import checked_imbalance, refuse_unused
 from bigcons.methods.incidence import (
@@ -27,15 +24,17 @@ from bigcons.methods.incidence import (
     shares,
     votes_of,
 )
-from bigcons.methods.n_clusters import ChoosingClusterer
+from bigcons.methods.linkage import agglomerate, cut
 from bigcons.partitioners import graph_of, partition_graph
 from bigcons.run.engine import Engine, one_thread
 from bigcons.run.output import Output
 from bigcons.run.results import renumbered
 from bigcons.run.survey import take_survey
 from bigcons.seeding import SeedLike, generator
+from bigcons.spectra import group_rows, leading_eigenvectors
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice
+from bigcons.weights import Weights
 
 
 class MCLA(ChoosingClusterer, SoftPredictingClusterer):

@@ -9,8 +9,8 @@ import numpy as np
 
 from bigcons.kernels.cluster_tables import count_shares, padded, respond, responsibilities
 from bigcons.methods.assignment import CERTAINTY, first_partition, spread
+from bigcons.methods.choosing import ChoosingClusterer
 from bigcons.methods.estimator import MethodInfo
-from bigcons.methods.n_clusters import ChoosingClusterer
 from bigcons.methods.pass_clusterer import SoftPassClusterer
 from bigcons.methods.spectral_start import SpectrallyStarted
 from bigcons.run.passes import Record, State, Stats

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.memory import Block
 from bigcons.methods.estimator import ResumingClusterer, SoftPredictingClusterer
@@ -23,6 +22,7 @@ from bigcons.run.survey import Survey, start_rows, take_survey, warn_of_dissent
 from bigcons.seeding import SeedLike
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
+from bigcons.weights import Weights
 
 
 class PassClusterer(ResumingClusterer):

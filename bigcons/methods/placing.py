@@ -12,12 +12,12 @@ from bigcons.errors import InvalidInputError
 from bigcons.io.encode import label_dtype
 from bigcons.io.ids import Ids
 from bigcons.io.labels import are_labeled
-from bigcons.metrics.confidence import support_factor
 from bigcons.run.engine import Engine
 from bigcons.run.results import renumbered
 from bigcons.store.display import import_pandas
 from bigcons.store.generator import AssignTask, Generator, NewRows
 from bigcons.store.ids import data_frame, ids_first
+from bigcons.trust.placement import support_factor
 
 
 class Placed(NamedTuple):

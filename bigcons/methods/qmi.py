@@ -14,8 +14,8 @@ from bigcons.methods.assignment import (
     shares,
     spread,
 )
+from bigcons.methods.choosing import ChoosingClusterer
 from bigcons.methods.estimator import MethodInfo
-from bigcons.methods.n_clusters import ChoosingClusterer
 from bigcons.methods.spectral_start import SpectrallyStarted
 from bigcons.run.passes import State, Stats
 from bigcons.seeding import SeedLike

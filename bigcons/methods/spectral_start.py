@@ -13,22 +13,16 @@ from functools import partial
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights, counts_of
-from bigcons.methods.eigenvectors import check_embedding_plan
-from bigcons.methods.embedding import (
-    Centers,
-    Embedding,
-    bipartite_embedding,
-    kmeans_of_unit_rows,
-    n_distinct_rows,
-)
+from bigcons.methods.embedding import Centers, Embedding, bipartite_embedding, check_embedding_plan
 from bigcons.methods.pass_clusterer import PassClusterer
 from bigcons.run.engine import Engine
 from bigcons.run.passes import Run, Stats, add_stats
 from bigcons.run.starts import BestOfStarts, CountedProblem, CountedStart, Counts, Problem
 from bigcons.run.survey import Survey
 from bigcons.seeding import generator
+from bigcons.spectra import kmeans_of_unit_rows, n_distinct_rows
 from bigcons.store.ensemble import Ensemble
+from bigcons.weights import Weights, counts_of
 
 # Labels in the sample for each base cluster below which base clusters are too fine for it. Starts on the
 # sample missed a class of twelve with 38 labels (20,000 objects, 50 partitions of about 106 clusters), and

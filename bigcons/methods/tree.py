@@ -10,24 +10,33 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights, counts_of
 from bigcons.errors import InvalidInputError, SurplusClustersWarning, warn_user
 from bigcons.kernels.cluster_tables import padded
 from bigcons.memory import Block
-from bigcons.methods.eigenvectors import check_embedding_plan
-from bigcons.methods.embedding import bipartite_embedding
+from bigcons.methods.choosing import ChoosingClusterer
+from bigcons.methods.embedding import bipartite_embedding, check_embedding_plan
 from bigcons.methods.estimator import (
     MethodInfo,
     ResumingClusterer,
     SoftPredictingClusterer,
 )
 from bigcons.methods.incidence import one_hot
-from bigcons.methods.n_clusters import ChoosingClusterer
 from bigcons.methods.spectral_start import (
     MORE_OBJECTS,
     count_nearest,
 )
-from bigcons.methods.trees import (
+from bigcons.run.engine import Engine, one_thread
+from bigcons.run.memory_plan import MemoryPlan, block_label_bytes
+from bigcons.run.output import Output
+from bigcons.run.passes import Iterate, Run, Stats, Step, add_stats, open_workspace, run_passes
+from bigcons.run.results import Found, Results, by_size
+from bigcons.run.starts import Counts
+from bigcons.run.survey import Survey, take_survey, warn_of_dissent
+from bigcons.seeding import SeedLike
+from bigcons.store.clusters import TRUST_ROW, least_objects
+from bigcons.store.ensemble import Ensemble
+from bigcons.trust.confidence import Judged, Told, can_weigh
+from bigcons.trust.groups import (
     FEWEST_LABELS,
     GROUPS_PER_CLUSTER,
     MOST_GROUPS,
@@ -43,24 +52,8 @@ from bigcons.methods.trees import (
     plan_bytes,
     rows_for,
 )
-from bigcons.metrics.confidence import (
-    ClusterSupport,
-    Judged,
-    Placement,
-    Told,
-    can_weigh,
-    independent_share,
-)
-from bigcons.run.engine import Engine, one_thread
-from bigcons.run.memory_plan import MemoryPlan, block_label_bytes
-from bigcons.run.output import Output
-from bigcons.run.passes import Iterate, Run, Stats, Step, add_stats, open_workspace, run_passes
-from bigcons.run.results import Found, Results, by_size
-from bigcons.run.starts import Counts
-from bigcons.run.survey import Survey, take_survey, warn_of_dissent
-from bigcons.seeding import SeedLike
-from bigcons.store.clusters import TRUST_ROW, least_objects
-from bigcons.store.ensemble import Ensemble
+from bigcons.trust.placement import ClusterSupport, Placement, independent_share
+from bigcons.weights import Weights, counts_of
 
 
 class TreeState(NamedTuple):
@@ -281,7 +274,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
     merge the groups: by average link of the locally weighted co-association, and by distinctness, how cleanly
     the partitions that separate two clusters do so. Both are cut, spherical k-means of the embedding makes as
     many clusters, and what has the largest product of mean normalized mutual information with the partitions
-    and mean distinctness is taken: see `bigcons.methods.trees`. "auto" cuts the better tree of the groups in
+    and mean distinctness is taken: see `bigcons.trust.groups`. "auto" cuts the better tree of the groups in
     which the number was found, which is ``tree_``.
     Where a sample has fewer than 4 labels for each of many base clusters, groups are of all objects, three
     for each cluster, in the spectral embedding of `HBGF`, which takes up to 14 passes.

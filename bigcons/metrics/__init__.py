@@ -14,10 +14,10 @@ _MODULES = {
     "experiments": "error_roc error_roc_auc learning_curve paired_t_test",
     "geometry": "compactness vat_order",
     "memberships": "cluster_centroids cluster_overlap jensen_shannon pcc_objective",
-    "confidence": "reliability trust",
     "description": "cluster_profiles partition_agreement",
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
+_HOMES = {name: f"bigcons.metrics.{module}" for module, names in _MODULES.items() for name in names.split()}
+_HOMES |= dict.fromkeys(("reliability", "trust"), "bigcons.trust.confidence")
 
 if TYPE_CHECKING:
     from bigcons.metrics.clusterings import adjusted_rand as adjusted_rand
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from bigcons.metrics.clusterings import relative_nmi as relative_nmi
     from bigcons.metrics.clusterings import van_dongen as van_dongen
     from bigcons.metrics.clusterings import variation_of_information as variation_of_information
-    from bigcons.metrics.confidence import reliability as reliability
-    from bigcons.metrics.confidence import trust as trust
     from bigcons.metrics.description import cluster_profiles as cluster_profiles
     from bigcons.metrics.description import partition_agreement as partition_agreement
     from bigcons.metrics.ensemble import anmi as anmi
@@ -49,6 +47,8 @@ if TYPE_CHECKING:
     from bigcons.metrics.memberships import cluster_overlap as cluster_overlap
     from bigcons.metrics.memberships import jensen_shannon as jensen_shannon
     from bigcons.metrics.memberships import pcc_objective as pcc_objective
+    from bigcons.trust.confidence import reliability as reliability
+    from bigcons.trust.confidence import trust as trust
 else:  # type checkers take the names from the imports above
     __all__ = sorted(_HOMES)
 
@@ -56,7 +56,7 @@ else:  # type checkers take the names from the imports above
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise no_attribute(__name__, name, _HOMES)
-    value = getattr(importlib.import_module(f"bigcons.metrics.{_HOMES[name]}"), name)
+    value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 

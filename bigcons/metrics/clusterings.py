@@ -405,3 +405,23 @@ OF_TRUTH: dict[str, Criterion] = {
     "purity": purity_of_table,
 }
 """Criteria of a table whose rows are the true classes."""
+
+
+def of_each(criterion: Criterion, table: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return a criterion, or several, (..., M) of the table (K, width) of each partition.
+
+    Those of one width are taken together.
+    """
+    widths = np.diff(offsets)
+    found = []
+    for width in np.unique(widths):
+        starts = offsets[:-1][widths == width]
+        found.append(criterion(table[:, starts[:, None] + np.arange(width)].transpose(1, 0, 2)))
+    order = np.argsort(np.argsort(widths, kind="stable"), kind="stable")
+    return np.concatenate(found, axis=-1)[..., order]
+
+
+def ratio(a: Any, b: Any, otherwise: float = np.nan) -> Any:
+    """Return ``a / b``, or ``otherwise`` where b is 0."""
+    a, b = np.broadcast_arrays(np.asarray(a, np.float64), np.asarray(b, np.float64))
+    return np.divide(a, b, out=np.full(a.shape, otherwise), where=b != 0)[()]

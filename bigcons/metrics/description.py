@@ -17,7 +17,7 @@ from bigcons.io.select import Selection, choose
 from bigcons.io.table import Table, count_rows
 from bigcons.memory import BLOCK_ROWS, parse_size, rows_within
 from bigcons.metrics.clusterings import LabelColumn
-from bigcons.metrics.confidence import adjusted_rand_of_partitions, sampled_rows
+from bigcons.metrics.partitions import adjusted_rand_of_partitions, sampled_rows
 from bigcons.progress import progress
 from bigcons.store.encoding import NUMBER, ColumnCode, numbers_of, texts_of
 from bigcons.store.ensemble import as_ensemble

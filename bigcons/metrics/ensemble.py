@@ -10,7 +10,7 @@ import numpy as np
 from bigcons.coassociation.counts import dense
 from bigcons.errors import InvalidInputError
 from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS, Criterion, joined_pairs, lost_information
-from bigcons.metrics.confidence import codes_for, count_with_partitions
+from bigcons.metrics.partitions import codes_for, count_with_partitions
 from bigcons.run.engine import open_engine
 from bigcons.seeding import SeedLike, draw_rows, resolve_seed
 from bigcons.store.ensemble import as_ensemble

@@ -189,8 +189,9 @@ def pcc_objective(
     >>> bc.metrics.pcc_objective(labels, [[1, 0], [0, 1], [0, 1]])
     4.0
     """
-    from bigcons.coassociation.factorized import Weights, add_sums, agreement_sums
+    from bigcons.coassociation.factorized import add_sums, agreement_sums
     from bigcons.kernels.objective import over_pairs, over_tile
+    from bigcons.weights import Weights
 
     are_all = isinstance(pairs, str) and pairs == "all"
     if weights is not None and (constant or not are_all):

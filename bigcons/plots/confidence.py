@@ -15,7 +15,7 @@ from bigcons.validation import check_int
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from bigcons.metrics.confidence import Reliability
+    from bigcons.trust.confidence import Reliability
 
 _MEASURES = {
     "confidence": ("mean confidence", "o"),
@@ -124,7 +124,7 @@ def reliability(found: Any, truth: Any = None) -> Figure:
     """
     refuse_ensemble(found)
     if is_consensus(found):
-        from bigcons.metrics.confidence import reliability as judge
+        from bigcons.trust.confidence import reliability as judge
 
         if truth is None:
             raise InvalidInputError("truth is missing; pass reliability(model, truth).")

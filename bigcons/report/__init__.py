@@ -22,9 +22,9 @@ from bigcons.io.labels import names_of_rows, refuse_other_rows
 from bigcons.io.select import Columns, SelectedTable, Selection, choose
 from bigcons.memory import BLOCK_ROWS, format_size, parse_size, rows_within
 from bigcons.methods import METHODS
-from bigcons.metrics.confidence import Evidence, codes_for
 from bigcons.metrics.description import ClusterProfiles, partition_agreement, profile
 from bigcons.metrics.memberships import cluster_overlap
+from bigcons.metrics.partitions import codes_for
 from bigcons.report.page import name_of, page, percent
 from bigcons.run.engine import open_engine
 from bigcons.run.results import count_clusters
@@ -32,6 +32,7 @@ from bigcons.store.clusters import TRUST_ROW, ClusterTree, mergers, tree_in_word
 from bigcons.store.consensus import Consensus, cautions, clusters_in_words, fit_results
 from bigcons.store.ensemble import as_ensemble
 from bigcons.trust.cluster_tree import consensus_tree
+from bigcons.trust.confidence import Evidence
 from bigcons.validation import check_int
 
 if TYPE_CHECKING:

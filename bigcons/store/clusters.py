@@ -1,6 +1,6 @@
 """What is known of clusters besides labels: the evidence for their number, their tree, and trust in them.
 
-A consensus keeps all of it. `bigcons.methods.n_clusters` finds the number and the tree, and
+A consensus keeps all of it. `bigcons.trust.n_clusters` finds the number and the tree, and
 `bigcons.metrics.trust` which labels to trust.
 """
 

@@ -9,21 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights, counts_of
 from bigcons.errors import InvalidInputError
 from bigcons.io.select import Column, Columns, select
 from bigcons.memory import Block
-from bigcons.methods.n_clusters import Search, search, tree_of
-from bigcons.methods.trees import TREES, most_probable
-from bigcons.metrics.confidence import Placement
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, open_engine
 from bigcons.run.results import by_size, renumbered, sizes_of
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.store.clusters import ClusterTree
 from bigcons.store.ensemble import Ensemble, as_ensemble
+from bigcons.trust.groups import TREES, most_probable
+from bigcons.trust.n_clusters import Search, search, tree_of
 from bigcons.trust.null import Reference
+from bigcons.trust.placement import Placement
 from bigcons.validation import check_int
+from bigcons.weights import Weights, counts_of
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def consensus_tree(
     -----
     The sample and its groups are those of `choose_n_clusters`: at least 30 groups of up to 2,000 objects.
     The support of a split is the mean, over eight random halves of the partitions, of how far the tree of a
-    half divides the same objects in the same two sides: see `bigcons.methods.support`. Parts of a continuum
+    half divides the same objects in the same two sides: see `bigcons.trust.support`. Parts of a continuum
     may have a support of .9, too: a split is real if it has support and some number of clusters stands out.
     Drawing the sample takes O(n) time, and the support some five times that of the groups.
 

@@ -1,7 +1,7 @@
 """Would data without clusters look like this? A Monte Carlo reference, where the features are at hand.
 
 The evidence for a number of clusters is its lifetime in the tree of distinctness, as far as halves of the
-partitions agree on it and on smaller ones (`bigcons.methods.n_clusters`). How much there is without clusters
+partitions agree on it and on smaller ones (`bigcons.trust.n_clusters`). How much there is without clusters
 depends on the features and on the generator: partitions that all divide a long cloud across, or all into
 eight, agree on more than others. So the same generator makes partitions of a sample of the objects, and of as
 many points of one Gaussian with the covariance of the sample, again and again (M3C, John et al. 2020); and
@@ -17,13 +17,13 @@ import numpy as np
 
 import bigcons.generate
 from bigcons.errors import InvalidInputError, first_line
-from bigcons.methods.n_clusters import search
-from bigcons.methods.trees import N_ROWS
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, one_thread
 from bigcons.seeding import draw_rows, generator
 from bigcons.store.clusters import NClustersChoice, evidence
 from bigcons.store.ensemble import Ensemble
+from bigcons.trust.groups import N_ROWS
+from bigcons.trust.n_clusters import search
 
 
 class Reference(NamedTuple):

@@ -6,12 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bigcons import Ensemble
-from bigcons.coassociation.factorized import (
-    add_sums,
-    agreement_sums,
-    in_order,
-    no_sums,
-)
+from bigcons.coassociation.factorized import add_sums, agreement_sums, in_order, no_sums
 from bigcons.kernels import all_pairs as kernel
 from bigcons.methods.pcc.all_pairs import (
     ENOUGH,

@@ -15,15 +15,15 @@ from threadpoolctl import threadpool_limits
 
 from bigcons import Ensemble
 from bigcons.coassociation import did_matrix, did_ranking, sample
-from bigcons.coassociation.increments import (
+from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
+from bigcons.methods.did import DID
+from bigcons.methods.evidence import EAC
+from bigcons.methods.increments import (
     cluster_tree,
     increment_density,
     increment_ratio,
     log_increment_density,
 )
-from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
-from bigcons.methods.did import DID
-from bigcons.methods.evidence import EAC
 from bigcons.metrics import matching_accuracy
 from tests.naive import did as naive
 from tests.support.numbering import numbered_by_size

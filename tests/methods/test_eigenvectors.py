@@ -6,12 +6,12 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigcons import Ensemble
+from bigcons import Ensemble, spectra
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import MemoryBudgetError
 from bigcons.kernels.overlaps import multiply_rows
-from bigcons.methods import eigenvectors
-from bigcons.methods.eigenvectors import check_embedding_plan, groups_of, leading_by_passes
+from bigcons.methods import embedding
+from bigcons.methods.embedding import check_embedding_plan, groups_of, leading_by_passes
 from bigcons.run.engine import SerialEngine, ThreadsEngine
 from tests.naive.overlaps import incidence
 from tests.support.strategies import label_matrices
@@ -52,7 +52,7 @@ def test_passes__find_the_eigenvectors_of_the_table(labels, n_vectors):
     scale = 1.0 / np.sqrt(1.0 + np.arange(ensemble.n_base_clusters))
     found = leading_by_passes(ensemble, SERIAL, weights_of_objects, scale, n_vectors, tol=1e-12)
     values, _ = by_table(labels, n_vectors, scale)
-    known = values > eigenvectors.NEGLIGIBLE * max(values[0], 1e-300)
+    known = values > spectra.NEGLIGIBLE * max(values[0], 1e-300)
     np.testing.assert_allclose(found.values, values[known], rtol=1e-9)
     np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(known.sum()), atol=1e-9)
     codes = ensemble.read(0, ensemble.n_objects)
@@ -70,7 +70,7 @@ def test_passes__of_planted_clusters_are_few_and_end_near_the_table(missing):
     found = leading_by_passes(ensemble, SERIAL, weights_of_objects, scale, 6)
     values, vectors = by_table(labels, 7, scale)
     sines = np.sqrt(np.maximum(1.0 - np.linalg.svd(found.vectors.T @ vectors[:, :6])[1] ** 2, 0.0))
-    assert sines.max() <= eigenvectors.RESIDUAL / (values[5] - values[6]) < 0.1
+    assert sines.max() <= embedding.RESIDUAL / (values[5] - values[6]) < 0.1
     assert found.n_passes <= 14
 
 
@@ -78,7 +78,7 @@ def test_passes__of_planted_clusters_are_few_and_end_near_the_table(missing):
 def test_passes__have_the_same_bits_on_any_engine_and_from_a_store(chunk_rows, tmp_path):
     ensemble, _ = planted_ensemble(600, 10, n_clusters=(3, 9), missing=0.3, random_state=2)
     stored = ensemble.save(tmp_path / "e.zarr", chunk_rows=chunk_rows)
-    groups = groups_of(stored, eigenvectors.LABELS_PER_BASE_CLUSTER * stored.n_base_clusters)
+    groups = groups_of(stored, embedding.LABELS_PER_BASE_CLUSTER * stored.n_base_clusters)
     assert 2 < len(groups) <= len(stored.blocks())
     found = [
         bipartite_by_passes(data, engine)

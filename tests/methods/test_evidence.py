@@ -11,7 +11,10 @@ from scipy.spatial.distance import squareform
 
 from bigcons import Ensemble
 from bigcons.coassociation.counts import condensed_distances, count_rows, distance
-from bigcons.coassociation.linkage import (
+from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
+from bigcons.memory import DataBudget
+from bigcons.methods.evidence import EAC, EACAverage, EACGroups, EACSingle
+from bigcons.methods.linkage import (
     LINKAGES,
     RowTable,
     agglomerate,
@@ -21,9 +24,6 @@ from bigcons.coassociation.linkage import (
     single_link,
     unique_rows,
 )
-from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
-from bigcons.memory import DataBudget
-from bigcons.methods.evidence import EAC, EACAverage, EACGroups, EACSingle
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import SerialEngine
 from tests.naive import linkage as naive

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
-from bigcons import METHODS, Ensemble
+from bigcons import METHODS, Ensemble, spectra
 from bigcons.datasets import ce_8d5k
 from bigcons.errors import (
     ConsensusWarning,
@@ -22,7 +22,7 @@ from bigcons.errors import (
 )
 from bigcons.kernels.nearest import nearest_centers
 from bigcons.kernels.overlaps import add_overlaps, count_overlaps, mirror
-from bigcons.methods import eigenvectors, incidence
+from bigcons.methods import incidence
 from bigcons.methods.cspa import CSPA, similarity_matrix
 from bigcons.methods.embedding import KMeansSettings, bipartite_embedding, cut_embedding, find_centers
 from bigcons.methods.hbgf import HBGF
@@ -246,10 +246,10 @@ def test_hgpa__has_the_spectrum_of_the_hypergraph_laplacian(edge_weight):
 
 @pytest.mark.parametrize("size", [80, 2_100], ids=["by lapack", "by lanczos"])
 def test_leading_eigenvectors__are_those_of_the_matrix(size):
-    assert eigenvectors.is_dense(size, 5) == (size == 80)
+    assert spectra.is_dense(size, 5) == (size == 80)
     basis, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((size, 8)))
     matrix = 0.1 * np.eye(size) + (basis * np.arange(8.0, 0.0, -1.0)) @ basis.T
-    values, vectors = eigenvectors.leading_eigenvectors(matrix, 5)
+    values, vectors = spectra.leading_eigenvectors(matrix, 5)
     np.testing.assert_allclose(values, [8.1, 7.1, 6.1, 5.1, 4.1])
     np.testing.assert_allclose(np.abs(basis[:, :5].T @ vectors), np.eye(5), atol=1e-8)
     largest = np.abs(vectors).argmax(axis=0)
@@ -258,7 +258,7 @@ def test_leading_eigenvectors__are_those_of_the_matrix(size):
 
 def test_leading_eigenvectors__leaves_out_what_is_zero():
     vector = np.arange(1.0, 7.0)
-    values, vectors = eigenvectors.leading_eigenvectors(np.outer(vector, vector), 4)
+    values, vectors = spectra.leading_eigenvectors(np.outer(vector, vector), 4)
     np.testing.assert_allclose(values, [91.0])
     np.testing.assert_allclose(vectors[:, 0], vector / np.sqrt(91.0))
 

@@ -9,10 +9,10 @@ from sklearn.cluster import KMeans
 from bigcons import HBGF
 from bigcons.datasets import planted_ensemble
 from bigcons.methods import embedding
-from bigcons.methods.embedding import kmeans_of_unit_rows
 from bigcons.methods.kmeans import best_kmeans
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import one_thread
+from bigcons.spectra import kmeans_of_unit_rows
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -13,7 +13,7 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.methods.embedding import bipartite_embedding, cut_embedding
 from bigcons.methods.evidence import EAC, EACAverage
 from bigcons.methods.hbgf import HBGF
-from bigcons.methods.trees import reliability, weights_of
+from bigcons.methods.incidence import reliability, weights_of
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import SerialEngine, ThreadsEngine
 from tests.naive import hypergraph, overlaps

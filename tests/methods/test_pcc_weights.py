@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import PCC, Ensemble
-from bigcons.coassociation.factorized import Weights, add_sums, agreement_sums
+from bigcons.coassociation.factorized import add_sums, agreement_sums
 from bigcons.errors import ConsensusWarning, ConvergenceWarning, InvalidInputError, UnlabeledObjectsWarning
 from bigcons.methods.pcc.all_pairs import (
     entropy_weights,
     update_block,
 )
 from bigcons.metrics import adjusted_rand, pcc_objective
+from bigcons.weights import Weights
 from tests.naive import pcc as naive
 from tests.naive import simplex as naive_simplex
 from tests.support.strategies import label_matrices

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import Ensemble
-from bigcons.coassociation.factorized import incidence_of
-from bigcons.methods.trees import reliability_of_overlaps, reliability_of_table
+from bigcons.trust.groups import reliability_of_overlaps, reliability_of_table
+from bigcons.weights import incidence_of
 from tests.naive import reliability as naive
 from tests.naive.overlaps import overlaps
 from tests.support.strategies import label_matrices

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import Consensus, ConsensusTree, Ensemble, consensus_tree
-from bigcons.coassociation.factorized import Weights
 from bigcons.datasets import planted_blocks, planted_ensemble
 from bigcons.errors import (
     InvalidInputError,
@@ -19,10 +18,11 @@ from bigcons.errors import (
 )
 from bigcons.io.labels import observed
 from bigcons.methods.tree import TreePass, TreeState
-from bigcons.methods.trees import MOST_LABELS, Groups, Sample
 from bigcons.metrics import adjusted_rand, reliability, trust
-from bigcons.metrics.confidence import Placement, independent_share, random_half
 from bigcons.run.engine import SerialEngine, ThreadsEngine
+from bigcons.trust.groups import MOST_LABELS, Groups, Sample
+from bigcons.trust.placement import Placement, independent_share, random_half
+from bigcons.weights import Weights
 from tests.naive import tree as naive
 from tests.support.strategies import label_matrices
 

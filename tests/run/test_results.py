@@ -13,10 +13,10 @@ from bigcons import METHODS, Consensus
 from bigcons.datasets import planted_ensemble
 from bigcons.disk.schema import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
 from bigcons.memory import row_blocks
-from bigcons.metrics.confidence import trust_rows
 from bigcons.run.engine import SerialEngine
 from bigcons.run.results import Found, Results, renumbered
 from bigcons.store.clusters import arrow_table
+from bigcons.trust.placement import trust_rows
 from tests.support.engines import RepeatedTasks
 from tests.support.numbering import numbered_by_size, order_by_size
 

@@ -20,10 +20,10 @@ from bigcons.methods.pcc.pairs import (
     cut_blocks,
     read_across,
 )
-from bigcons.methods.trees import Groups, n_groups_for
 from bigcons.run.engine import SerialEngine
 from bigcons.run.passes import Run, as_history, run_passes
 from bigcons.run.survey import take_survey
+from bigcons.trust.groups import Groups, n_groups_for
 
 
 class Found(NamedTuple):

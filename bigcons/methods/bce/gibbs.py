@@ -13,8 +13,8 @@ from bigcons.errors import MemoryBudgetError
 from bigcons.kernels import gibbs as kernel
 from bigcons.memory import DEFAULT_DATA_BYTES, format_size
 from bigcons.methods.assignment import PartitionRule, clusters_by, partition_rule
+from bigcons.methods.choosing import ChoosingClusterer
 from bigcons.methods.estimator import ConsensusClusterer, MethodInfo
-from bigcons.methods.n_clusters import ChoosingClusterer
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, stop_if_cancelled
 from bigcons.run.memory_plan import MemoryPlan, label_bytes

@@ -7,7 +7,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from bigcons.coassociation.factorized import counts_of
 from bigcons.kernels import bce as kernel
 from bigcons.methods.assignment import expected_counts, first_partition, spread
 from bigcons.methods.bce.model import (
@@ -19,8 +18,8 @@ from bigcons.methods.bce.model import (
     relaxation_of,
     sums_by_partition,
 )
+from bigcons.methods.choosing import ChoosingClusterer
 from bigcons.methods.estimator import MethodInfo
-from bigcons.methods.n_clusters import ChoosingClusterer
 from bigcons.methods.pass_clusterer import SoftPassClusterer
 from bigcons.methods.spectral_start import SpectrallyStarted
 from bigcons.run.passes import Record, State, Stats
@@ -28,6 +27,7 @@ from bigcons.run.starts import gains_little
 from bigcons.seeding import SeedLike, generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag, check_number
+from bigcons.weights import counts_of
 
 # The fixed-point iteration of an object stops when a step changes gamma by less than this share of its sum,
 # or after this many steps; the next pass continues from there.

@@ -25,19 +25,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import (
-    AgreementSums,
-    Weights,
-    add_sums,
-    agreement_sums,
-    in_order,
-    no_sums,
-)
+from bigcons.coassociation.factorized import AgreementSums, add_sums, agreement_sums, in_order, no_sums
 from bigcons.divergences import Divergence
 from bigcons.io.labels import observed
 from bigcons.kernels import all_pairs as kernel
 from bigcons.memory import LABELS_TOGETHER, N_SAMPLED, Block
-from bigcons.methods.trees import Sample, n_groups_for, plan_bytes
 from bigcons.metrics.clusterings import entropies_of_table
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, stop_if_cancelled
@@ -48,6 +40,8 @@ from bigcons.run.survey import Survey, mean_pair_weight
 from bigcons.seeding import generator
 from bigcons.store.clusters import TRUST_ROW
 from bigcons.store.ensemble import Ensemble
+from bigcons.trust.groups import Sample, n_groups_for, plan_bytes
+from bigcons.weights import Weights
 
 SQUARES, DIVERGENCES, HEAP, BLOCKED = "squares", "divergences", "heap", "blocked"
 """The kinds of variants."""

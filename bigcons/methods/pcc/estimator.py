@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights
 from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.errors import (
     ConvergenceWarning,
@@ -26,12 +25,12 @@ from bigcons.errors import (
     warn_user,
 )
 from bigcons.memory import DEFAULT_DATA_BYTES, N_SAMPLED, enough_for, format_size, parse_size
+from bigcons.methods.choosing import ChoosingClusterer
 from bigcons.methods.estimator import (
     MethodInfo,
     ResumingClusterer,
     SoftPredictingClusterer,
 )
-from bigcons.methods.n_clusters import ChoosingClusterer
 from bigcons.methods.pcc.all_pairs import (
     BLOCKED,
     DIVERGENCES,
@@ -47,8 +46,6 @@ from bigcons.methods.pcc.all_pairs import (
 )
 from bigcons.methods.pcc.every_pair import EveryPair
 from bigcons.methods.pcc.pairs import DENSE, PAPER, Blocked, Heap, n_pair_ends
-from bigcons.methods.trees import FEWEST_LABELS, Sample, n_groups_for
-from bigcons.metrics.confidence import can_weigh
 from bigcons.run.engine import Engine, local_engine
 from bigcons.run.output import Output
 from bigcons.run.passes import Run, as_history, open_workspace
@@ -56,7 +53,10 @@ from bigcons.run.survey import Survey, take_survey, warn_of_dissent
 from bigcons.seeding import SeedLike, draw_rows
 from bigcons.store.ensemble import Ensemble
 from bigcons.store.pairs import PairTable, pairs_of
+from bigcons.trust.confidence import can_weigh
+from bigcons.trust.groups import FEWEST_LABELS, Sample, n_groups_for
 from bigcons.validation import check_choice, check_int, check_number
+from bigcons.weights import Weights
 
 
 class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):

@@ -16,15 +16,16 @@ from bigcons import (
     choose_n_clusters,
     consensus_tree,
 )
-from bigcons.coassociation.factorized import incidence_of
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.methods.eigenvectors import spectrum
+from bigcons.methods.choosing import ChoosingClusterer
 from bigcons.methods.estimator import ConsensusClusterer
-from bigcons.methods.n_clusters import ChoosingClusterer, search_sample
-from bigcons.methods.trees import Groups, Sample, nearest_of_rows, nearest_pivots
 from bigcons.metrics import adjusted_rand
 from bigcons.progress import Progress, report_progress_to
+from bigcons.spectra import spectrum
 from bigcons.store.clusters import NClustersChoice, evidence, merit, numbers_of_large
+from bigcons.trust.groups import Groups, Sample, nearest_of_rows, nearest_pivots
+from bigcons.trust.n_clusters import search_sample
+from bigcons.weights import incidence_of
 from tests.naive import tree as naive
 
 

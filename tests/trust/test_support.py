@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import HBGF, PCC, ConsensusTree, Ensemble, choose_n_clusters
-from bigcons.coassociation.factorized import incidence_of
 from bigcons.errors import NoStructureWarning
-from bigcons.methods.support import (
+from bigcons.metrics import trust
+from bigcons.trust.groups import ERROR_RATES, TREES, Groups, Tree, most_probable
+from bigcons.trust.placement import EXTRA
+from bigcons.trust.support import (
     Half,
     Halves,
     common_objects,
     reproduced,
 )
-from bigcons.methods.trees import ERROR_RATES, TREES, Groups, Tree, most_probable
-from bigcons.metrics import trust
-from bigcons.metrics.confidence import EXTRA
+from bigcons.weights import incidence_of
 from tests.naive import support as naive
 from tests.support.strategies import label_matrices
 

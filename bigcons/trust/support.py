@@ -1,6 +1,6 @@
 """Do other partitions of the same data find it, too? Trees of random halves of the partitions.
 
-A half of the partitions merges the groups of objects (`bigcons.methods.trees`) into trees of its own, by what
+A half of the partitions merges the groups of objects (`bigcons.trust.groups`) into trees of its own, by what
 it knows of the groups, which are those of all partitions.
 
 Of a *number of clusters*, the agreement is the adjusted Rand index of the trees of two halves without a
@@ -30,9 +30,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights
 from bigcons.io.labels import observed
-from bigcons.methods.trees import (
+from bigcons.metrics.clusterings import adjusted_rand_of_pairs, pairs_of, ratio
+from bigcons.metrics.partitions import SEED
+from bigcons.progress import progress
+from bigcons.run.engine import one_thread
+from bigcons.seeding import generator
+from bigcons.store.clusters import least_objects, node_sums, numbers_of_large
+from bigcons.trust.groups import (
     DISTINCTNESS,
     Groups,
     Sample,
@@ -41,12 +46,8 @@ from bigcons.methods.trees import (
     most_probable,
     of_partitions,
 )
-from bigcons.metrics.clusterings import adjusted_rand_of_pairs, pairs_of
-from bigcons.metrics.confidence import SEED, ClusterSupport, Placement, ratio
-from bigcons.progress import progress
-from bigcons.run.engine import one_thread
-from bigcons.seeding import generator
-from bigcons.store.clusters import least_objects, node_sums, numbers_of_large
+from bigcons.trust.placement import ClusterSupport, Placement
+from bigcons.weights import Weights
 
 
 class Support(NamedTuple):

@@ -11,15 +11,10 @@ from scipy.spatial.distance import squareform
 
 from bigcons import Ensemble
 from bigcons.kernels.tree import pair_costs
-from bigcons.methods.support import Halves
-from bigcons.methods.trees import (
-    TREES,
-    Groups,
-    merge_groups,
-    plan_bytes,
-)
 from bigcons.metrics import adjusted_rand
 from bigcons.store.clusters import least_objects
+from bigcons.trust.groups import TREES, Groups, merge_groups, plan_bytes
+from bigcons.trust.support import Halves
 from tests.naive import tree as naive
 from tests.support.strategies import label_matrices
 

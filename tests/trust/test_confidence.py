@@ -13,9 +13,9 @@ from bigcons.disk.schema import CLUSTER_COLUMNS
 from bigcons.errors import InvalidInputError
 from bigcons.kernels.overlaps import compare_partitions
 from bigcons.metrics import adjusted_rand, confidence, matching_accuracy, nmi, reliability, trust
-from bigcons.metrics.confidence import EXTRA, random_half
 from bigcons.run.engine import SerialEngine
 from bigcons.store.clusters import arrow_table, mergers
+from bigcons.trust.placement import EXTRA, random_half
 from tests.naive import trust as naive
 from tests.support.strategies import label_matrices
 

@@ -12,7 +12,7 @@ uncertain if they were, see `independent_share`.
 
 A cluster may not be real, whatever its objects' labels say. Where fits have grouped a sample by halves of the
 partitions, the probability of each label is that times the support of its cluster by these halves
-(`bigcons.methods.support`): the chance that other partitions of the same data would find the cluster.
+(`bigcons.trust.support`): the chance that other partitions of the same data would find the cluster.
 
 Everything follows from the contingency of the consensus with the base clusters, one pass over the labels, and
 from a second pass over the labels of the objects; no pair of objects is visited.
@@ -20,79 +20,54 @@ from a second pass over the labels of the objects; no pair of objects is visited
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights, count_memberships, counts_of, incidence_of
 from bigcons.disk.schema import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
 from bigcons.errors import InvalidInputError
-from bigcons.io.labels import are_labeled, names_of_rows, observed, refuse_other_rows
-from bigcons.kernels.cluster_tables import in_whole_vectors, padded
-from bigcons.memory import LABELS_TOGETHER, N_SAMPLED, Block
+from bigcons.io.labels import names_of_rows, refuse_other_rows
+from bigcons.memory import Block
 from bigcons.metrics.clusterings import (
     MAX_TABLE_BYTES,
-    Criterion,
     LabelColumn,
     adjusted_rand_of_pairs,
-    check_size,
     entropies_of_table,
     nmi_of_table,
+    of_each,
     pairs_of,
+    ratio,
+)
+from bigcons.metrics.partitions import (
+    Codes,
+    adjusted_rand_of_partitions,
+    codes_for,
+    count_with_partitions,
+    sampled_rows,
 )
 from bigcons.progress import progress
-from bigcons.run.engine import Engine, fold, open_engine
-from bigcons.seeding import generator
+from bigcons.run.engine import Engine, open_engine
 from bigcons.store.clusters import TRUST_ROW, Trust, arrow_table
 from bigcons.store.consensus import ConsensusWriter
 from bigcons.store.ensemble import Ensemble, as_ensemble
+from bigcons.trust.placement import (
+    ClusterSupport,
+    Placement,
+    independent_share,
+    log_rates,
+    support_factor,
+    trust_rows,
+)
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SEED = 0
-"""Seed of the sample of objects and of the halves of partitions: equal input gives equal results."""
-
-COMPARISONS, LEAST_SAMPLE = 25_000_000, 256
-"""Partitions are compared on so many objects times pairs of partitions, but no fewer objects than that."""
-EXTRA = 1.0
-"""Objects added to every base cluster, see `log_rates`."""
 
 Use = TypeVar("Use")
-
-
-class ClusterSupport(NamedTuple):
-    """How far halves of the partitions find clusters again, from 0 by chance to 1, NaN where not known."""
-
-    clusters: np.ndarray
-    """(K,)"""
-    divisions: np.ndarray
-    """(K, K): how far they tell two apart, of the objects of both: the less certain side."""
-
-    @classmethod
-    def of_table(cls, clusters: pa.Table, values: np.ndarray) -> ClusterSupport:
-        """Return that of the clusters with these ascending labels (K,), by the table of `Trust`."""
-        found = cls.unknown(values.size)
-        names = ("cluster", "nearest", "support", "division")
-        labels, nearest, support, division = (clusters[name].to_numpy() for name in names)
-        at, others = np.searchsorted(values, labels), np.searchsorted(values, nearest)
-        found.clusters[at] = support
-        found.divisions[at[nearest >= 0], others[nearest >= 0]] = division[nearest >= 0]
-        return found
-
-    @classmethod
-    def unknown(cls, n_clusters: int) -> ClusterSupport:
-        """Return what is known without halves."""
-        return cls(np.full(n_clusters, np.nan), np.full((n_clusters, n_clusters), np.nan))
-
-
-def support_factor(support: np.ndarray) -> np.ndarray:
-    """Return what support (K,) multiplies probabilities by, float32: 1 where it is not known."""
-    return np.where(np.isnan(support), 1.0, support).astype(np.float32)
 
 
 class Judged(NamedTuple):
@@ -277,157 +252,6 @@ class Told(NamedTuple):
         return arrow_table(CLUSTER_COLUMNS, of_clusters), arrow_table(PARTITION_COLUMNS, of_partitions)
 
 
-class Placed(NamedTuple):
-    """The objects of a block in their most probable clusters, or in those that they have."""
-
-    clusters: np.ndarray
-    """(rows,) int32, -1 without labels."""
-    memberships: np.ndarray
-    """(rows, K) float32; no rows unless asked for."""
-    trust: np.ndarray
-    """(rows,) `TRUST_ROW`; no rows unless asked for, and of memberships in base clusters."""
-    stats: dict[str, np.ndarray]
-    """What the kernel adds up."""
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Naive Bayes placement of objects in clusters.
-
-    The labels of an object are evidence for its cluster, ``P(k | labels) ~ P(k) prod_u P(label in u | k)``,
-    with the shares of base clusters in the clusters of the other objects.
-    """
-
-    offsets: np.ndarray
-    weights: Weights | None
-    rates: np.ndarray
-    """(B, padded K): the log-probabilities of base clusters in each cluster, times their weights."""
-    without: np.ndarray
-    """(B, padded K): what is added to those of the object's own cluster, as if it were in none."""
-    prior: np.ndarray
-    """(K,): the log-probabilities of the clusters; -inf of those without objects."""
-    own_prior: np.ndarray
-    """(K,): that of the object's own cluster, as if it were in none."""
-    support: np.ndarray
-    """(K,): the support of the clusters by halves of the partitions, NaN where not known."""
-    temperature: float = 1.0
-    """Factor of the evidence in memberships and confidence."""
-
-    @classmethod
-    def of(cls, T: np.ndarray, sizes: np.ndarray, offsets: np.ndarray, weights: Weights | None) -> Placement:
-        """Return the evidence of labels from the objects T (B, K or more) and sizes (K,) of the clusters."""
-        n, K = sizes.sum(), sizes.size
-        with np.errstate(divide="ignore", invalid="ignore"):  # of clusters without objects
-            known = log_rates(np.ascontiguousarray(T[:, :K].T), sizes, offsets)
-            rates, own = (np.where(sizes > 0, of, 0.0) for of in known)
-            own_prior = np.log(sizes / (n - 1.0 + K))
-        prior = np.where(sizes > 0, np.log((sizes + 1.0) / (n - 1.0 + K)), -np.inf)
-        if weights is not None:
-            rates, own = (of * weights.base_clusters[:, None] for of in (rates, own))
-        rates, without = in_whole_vectors(rates), in_whole_vectors(own - rates)
-        return cls(offsets, weights, rates, without, prior, own_prior, np.full(K, np.nan))
-
-    def parts(self) -> dict[str, np.ndarray]:
-        """Return the evidence as arrays, of which `restored` makes the placement again."""
-        arrays = {name: getattr(self, name) for name in _EVIDENCE}
-        return arrays | {"temperature": np.array([self.temperature])}
-
-    @classmethod
-    def restored(
-        cls, parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int, weights: Weights | None
-    ) -> Placement:
-        """Return the placement of `parts`; raises KeyError or ValueError for others."""
-        of_clusters, table = (n_clusters,), (int(offsets[-1]), padded(n_clusters))
-        shapes = {"rates": table, "without": table, "temperature": (1,)}
-        for name in (*_EVIDENCE, "temperature"):
-            if parts[name].shape != shapes.get(name, of_clusters) or parts[name].dtype != float:
-                raise ValueError("arrays of other shapes")
-        evidence = {name: parts[name] for name in _EVIDENCE}
-        return cls(offsets, weights, **evidence, temperature=float(parts["temperature"][0]))
-
-    def place(
-        self, labels: np.ndarray, clusters: np.ndarray | None, *, soft: bool = False, stays: bool = False
-    ) -> Placed:
-        """Return a block placed by the evidence; ``soft``: with memberships, tempered, and how far to trust.
-
-        ``clusters`` (rows,): those in which the evidence counts the objects, -1 for none; None if it counts
-        none. ``stays``: labels tell only how far to trust these, in which the objects are.
-        """
-        from bigcons.kernels.tree import UNPLACED, place
-
-        rows, K, B = len(labels), self.prior.size, self.offsets[-1]
-        current = np.full(rows, -1, np.int32) if clusters is None else clusters.astype(np.int32)
-        assigned, memberships = np.empty(rows, np.int32), np.empty((rows if soft else 0, K), np.float32)
-        T, sizes, totals = np.zeros((0 if stays else B, padded(K))), np.zeros(K), np.zeros(2)
-        confidence, agreed = np.zeros(K), np.zeros((3, 2, K))
-        stats = {"T": T, "sizes": sizes, "totals": totals, "confidence": confidence, "agreed": agreed}
-        temperature = self.temperature if soft else 1.0
-        if labels.dtype.kind == "f":
-            from bigcons.kernels.soft import sum_soft_votes
-
-            labels = labels if self.weights is None else self.weights.counted(labels)
-            counted = np.flatnonzero(current >= 0)
-            own_k, own = current[counted], np.empty((counted.size, K))
-            scores = np.empty((rows, K))
-            sum_soft_votes(labels, self.rates, scores)
-            # of a part of an object, that part is left out
-            sum_soft_votes(labels[counted] ** 2, self.without, own)
-            scores += self.prior
-            scores[counted, own_k] += self.own_prior[own_k] - self.prior[own_k]
-            scores[counted, own_k] += own[np.arange(counted.size), own_k]
-            scores *= temperature
-            labeled: np.ndarray = np.asarray(labels.any(axis=1))
-            assigned[:] = np.where(labeled, scores.argmax(axis=1), -1)
-            highest = scores.max(axis=1, keepdims=True)
-            shares = np.exp(scores - highest)
-            mass = shares.sum(axis=1, keepdims=True)
-            totals[0] = np.where(labeled, (highest + np.log(mass))[:, 0], 0.0).sum()
-            totals[1] = np.count_nonzero(labeled & (assigned != current))
-            if soft:
-                memberships[:] = np.where(labeled[:, None], shares / mass, 1.0 / K)
-            else:
-                count_memberships(labels, assigned, T, sizes)
-            return Placed(assigned, memberships, np.empty(0, TRUST_ROW), stats)
-        if self.weights is not None and not (self.weights.partitions > 0).all():
-            current[~are_labeled(labels, self.offsets, self.weights.partitions)] = UNPLACED
-        shares, other_shares = np.empty((2, rows if soft or stays else 0), np.float32)
-        others = np.empty(shares.size, np.int32)
-        place(
-            *(labels, current, stays, self.offsets, random_half(self.offsets.size - 1)),
-            *(self.rates, self.without, self.prior, self.own_prior, temperature),
-            *(assigned, memberships, shares, others, other_shares, *stats.values()),
-        )
-        factor = support_factor(self.support)
-        confidence *= factor
-        trusted = trust_rows(assigned[: shares.size], shares, others, other_shares, factor)
-        return Placed(assigned, memberships, trusted, stats)
-
-    def memberships(self, labels: np.ndarray) -> np.ndarray:
-        """Return the memberships (rows, K) float32 of objects that the evidence does not count."""
-        return self.place(labels, None, soft=True).memberships
-
-
-_EVIDENCE = ("rates", "without", "prior", "own_prior", "support")
-
-
-def trust_rows(
-    clusters: np.ndarray,
-    confidence: np.ndarray,
-    second: np.ndarray,
-    second_confidence: np.ndarray,
-    factor: np.ndarray,
-) -> np.ndarray:
-    """Return what is known of objects, (rows,) `TRUST_ROW`: probabilities times the ``factor`` (K,).
-
-    ``clusters`` (rows,) and ``second``: -1 for none.
-    """
-    rows = np.empty(confidence.size, TRUST_ROW)
-    of_one, of_other = (np.append(factor, np.float32(0))[of] for of in (clusters, second))
-    for name, values in zip(TRUST, (confidence * of_one, second, second_confidence * of_other), strict=True):
-        rows[name] = values
-    return rows
-
-
 def two_largest(stated: np.ndarray, clusters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the memberships (rows, K) of ``clusters``, and the other cluster of the largest and that."""
     rows, labeled = np.arange(len(stated)), clusters >= 0
@@ -436,49 +260,6 @@ def two_largest(stated: np.ndarray, clusters: np.ndarray) -> tuple[np.ndarray, n
     others[rows, clusters] = -1.0
     second = np.where(labeled & (stated.shape[1] > 1), others.argmax(axis=1), -1)
     return shares, second, np.where(second >= 0, others.max(axis=1), 0.0)
-
-
-Codes = Callable[[int, int], np.ndarray]
-"""Gives the clusters of the objects in a range of rows, 0 .. K - 1, -1 for none; sent to workers."""
-
-
-def codes_for(ensemble: Ensemble, labels: Any) -> tuple[Codes, np.ndarray]:
-    """Return the codes of labels of the objects of an ensemble, and the labels (K,) that they stand for.
-
-    Refuses labels of other objects, and so many that no table holds their overlaps with base clusters.
-    """
-    column = LabelColumn("labels", labels)
-    if column.n_objects != ensemble.n_objects:
-        raise InvalidInputError(
-            f"labels has {column.n_objects:,} objects but the ensemble has {ensemble.n_objects:,}; "
-            "pass one label per object of the ensemble."
-        )
-    refuse_other_rows("labels", column.row_names, "the ensemble", names_of_rows(ensemble))
-    check_size((len(column.values), ensemble.n_base_clusters))
-    return column.codes, column.values
-
-
-def count_with_partitions(
-    ensemble: Ensemble, codes: Codes, n_clusters: int, engine: Engine, *samples: np.ndarray
-) -> tuple[Any, ...]:
-    """Return the contingency (1 + K, B) int64 of clusters with all base clusters, and their sizes (1 + K,).
-
-    The first row is of objects in no cluster. Then of ``samples``, objects in ascending order: the labels of
-    the first one, and the clusters of each, in parts.
-    """
-
-    def count_block(block: Block) -> tuple[Any, ...]:
-        found, labels = codes(block.start, block.stop), ensemble.read(block.start, block.stop)
-        counts = counts_of(labels, ensemble.offsets, 1 + found, 1 + n_clusters)
-        chosen = [block.rows_of(rows) for rows in samples]
-        return *counts, [labels[rows] for rows in chosen[:1]], *([found[rows]] for rows in chosen)
-
-    def add(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(own + other for own, other in zip(a, b, strict=True))
-
-    with progress("compare with partitions", ensemble.n_objects) as listener:
-        T, sizes, *parts = fold(engine, ensemble.blocks(), count_block, add, progress=listener)
-    return T.T.astype(np.int64, order="C"), sizes.astype(np.int64), *parts
 
 
 class Evidence:
@@ -578,133 +359,6 @@ class Evidence:
         for _, written in self.weigh_blocks(lambda block, rows: store.write_trust(block.start, rows)):
             writer.note(written)
         writer.describe_trust(*self.told.tables(self._ensemble), self.temperature)
-
-
-def of_each(criterion: Criterion, table: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return a criterion, or several, (..., M) of the table (K, width) of each partition.
-
-    Those of one width are taken together.
-    """
-    widths = np.diff(offsets)
-    found = []
-    for width in np.unique(widths):
-        starts = offsets[:-1][widths == width]
-        found.append(criterion(table[:, starts[:, None] + np.arange(width)].transpose(1, 0, 2)))
-    order = np.argsort(np.argsort(widths, kind="stable"), kind="stable")
-    return np.concatenate(found, axis=-1)[..., order]
-
-
-def log_rates(table: np.ndarray, sizes: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``log P(b | k)`` (B, K) from the contingency table (K, B), and without one object of k in b.
-
-    Every base cluster gets `EXTRA` more objects, of the clusters in proportion to their sizes, so that no
-    label excludes a cluster, and one that no other object has tells nothing.
-    """
-    extra = EXTRA * sizes / sizes.sum()
-    width = np.diff(offsets)
-    of_partition = np.repeat(np.add.reduceat(table, offsets[:-1], axis=1), width, axis=1)
-    more = np.repeat(width, width) * extra[:, None]
-    rates = np.log((table + extra[:, None]) / (of_partition + more)).T
-    own = np.log((np.maximum(table - 1, 0) + extra[:, None]) / (np.maximum(of_partition - 1, 0) + more)).T
-    return np.ascontiguousarray(rates), np.ascontiguousarray(own)
-
-
-def sampled_rows(ensemble: Ensemble) -> np.ndarray:
-    """Return the objects that are sampled, ascending: at most `N_SAMPLED`, fewer of very many partitions."""
-    n = ensemble.n_objects
-    n_sampled = min(N_SAMPLED, max(LEAST_SAMPLE, LABELS_TOGETHER // ensemble.n_partitions))
-    if n <= n_sampled:
-        return np.arange(n)
-    return np.sort(generator(SEED, "trust.sample").choice(n, n_sampled, replace=False))
-
-
-def random_half(n_partitions: int) -> np.ndarray:
-    """Return which partitions (M,) are in the first of two halves, bool."""
-    return np.asarray(generator(SEED, "trust.halves").permutation(n_partitions) < n_partitions // 2)
-
-
-def independent_share(
-    labels: np.ndarray,
-    clusters: np.ndarray,
-    offsets: np.ndarray,
-    table: np.ndarray,
-    log_rates: np.ndarray,
-    own_log_rates: np.ndarray,
-    weights: np.ndarray | None = None,
-) -> float:
-    """Return which share of the partitions would be as uncertain, were they independent: the temperature.
-
-    The evidence of the labels (rows, M) of a sample for their cluster, against the cluster that comes next on
-    average, would vary within a cluster as much as the sum over its partitions if these were independent
-    given the cluster. It varies more if they repeat each other, or if some objects are harder than others.
-    The share is the variance expected over that found, at most 1. ``table`` (K, B) as of `Evidence`, and the
-    rates (B, K) as in `log_rates`, each times the weight of its partition in ``weights`` (M,), which stands
-    for that many independent ones. Of soft clusterings, ``labels`` are memberships (rows, B), and variances
-    are those in the sample.
-    """
-    labeled = clusters >= 0
-    if not labeled.all():
-        labels, clusters = labels[labeled], clusters[labeled]
-    K, M, widths = table.shape[0], offsets.size - 1, np.diff(offsets)
-    if K == 1:
-        return 1.0
-    incidence = incidence_of(labels, offsets)
-    summed = incidence @ log_rates
-    totals = np.array([summed[clusters == k].sum(axis=0) for k in range(K)])
-    np.fill_diagonal(totals, -np.inf)
-    following = totals.round(6).argmax(axis=1)  # round: rounding settles no tie
-    weights = np.ones(M) if weights is None else weights
-    of_one = np.divide(1.0, weights, out=np.zeros(M), where=weights > 0)
-    if labels.dtype.kind == "f":
-        expected, found = 0.0, 0.0
-        for k in range(K):
-            own = labels[clusters == k].astype(np.float64)
-            evidence = own * (log_rates[:, k] - log_rates[:, following[k]])
-            evidence += own**2 * (own_log_rates[:, k] - log_rates[:, k])
-            evidence, seen = np.add.reduceat(evidence, offsets[:-1], axis=1), observed(own, offsets)
-            evidence -= seen * (evidence.sum(axis=0) / np.maximum(seen.sum(axis=0), 1))
-            expected += float(((evidence**2).sum(axis=0) * of_one).sum())
-            found += float((evidence.sum(axis=1) ** 2).sum())
-        return float(min(ratio(expected, found, 1.0), 1.0))
-    evidence = own_log_rates - np.take(log_rates, following, axis=1)
-    counts = np.maximum(np.add.reduceat(table, offsets[:-1], axis=1).T, 1)
-    means = np.add.reduceat(table.T * evidence, offsets[:-1], axis=0) / counts
-    deviations = evidence - np.repeat(means, widths, axis=0)
-    variances = np.add.reduceat(table.T * deviations**2, offsets[:-1], axis=0) / counts * of_one[:, None]
-    at = np.arange(clusters.size), clusters
-    found = ((incidence @ deviations)[at] ** 2).sum()
-    expected = (incidence @ np.repeat(variances, widths, axis=0))[at].sum()
-    return float(min(ratio(expected, found, 1.0), 1.0))
-
-
-def adjusted_rand_of_partitions(
-    labels: np.ndarray, offsets: np.ndarray, *, pairs: int = 1_000_000
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the adjusted Rand index of partitions with others (M, n_others), and which these are.
-
-    The others are all or, of more ``pairs`` of partitions, some of them, evenly spaced. NaN where two share
-    no pair of objects, and of a partition with itself.
-    """
-    from bigcons.kernels.overlaps import compare_partitions
-
-    M = offsets.size - 1
-    n_others = M if pairs >= M * M else max(pairs // M, 2)
-    others = np.arange(n_others) * M // n_others
-    counts = np.zeros((4, M, n_others), np.int64)
-    step = -(-len(labels) // max(LEAST_SAMPLE, COMPARISONS // (M * n_others)))
-    columns = np.ascontiguousarray(labels[::step].T, np.int32)  # in one type, so that one kernel is compiled
-    compare_partitions(columns, offsets, others, *counts)
-    index = adjusted_rand_of_pairs(*counts.astype(np.float64))
-    index = np.where(counts[3] > 0, index, np.nan)
-    index[others] = np.fmax(index[others], index[others].T)  # two of the others are compared once
-    index[others, np.arange(n_others)] = np.nan
-    return index, others
-
-
-def ratio(a: Any, b: Any, otherwise: float = np.nan) -> Any:
-    """Return ``a / b``, or ``otherwise`` where b is 0."""
-    a, b = np.broadcast_arrays(np.asarray(a, np.float64), np.asarray(b, np.float64))
-    return np.divide(a, b, out=np.full(a.shape, otherwise), where=b != 0)[()]
 
 
 # Against a truth

@@ -9,8 +9,8 @@ from scipy.cluster.hierarchy import dendrogram, fcluster, is_valid_linkage
 from bigcons import MCLA, ClusterTree, Consensus, Ensemble, Report, choose_n_clusters, consensus_tree
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import CorruptStoreError, InvalidInputError, MemoryBudgetError
-from bigcons.methods.trees import TREES
 from bigcons.metrics import adjusted_rand
+from bigcons.trust.groups import TREES
 
 
 @pytest.fixture(scope="module")

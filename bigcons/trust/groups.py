@@ -43,17 +43,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights, counts_of, incidence_of
 from bigcons.errors import InvalidInputError
 from bigcons.io.labels import observed
-from bigcons.methods.eigenvectors import MOST_FOR_DENSE, products_of_rows, spectrum
-from bigcons.methods.incidence import check_overlaps_plan, fold_overlaps
-from bigcons.metrics.clusterings import nmi_of_table
-from bigcons.metrics.confidence import SEED, log_rates, of_each, ratio
-from bigcons.run.engine import Engine, one_thread
+from bigcons.metrics.clusterings import nmi_of_table, of_each, ratio
+from bigcons.metrics.partitions import SEED
+from bigcons.run.engine import one_thread
 from bigcons.seeding import generator
+from bigcons.spectra import MOST_FOR_DENSE, products_of_rows, spectrum
 from bigcons.store.clusters import level_sums, node_sums, numbers_of_large
 from bigcons.store.ensemble import Ensemble
+from bigcons.trust.placement import log_rates
+from bigcons.weights import counts_of, incidence_of
 
 FIRST_GROUPS, N_GROUPS, GROUPS_PER_CLUSTER = 30, 60, 3
 """Groups with which the search for a number of clusters begins; those of a number, and the fewest for each
@@ -90,7 +90,6 @@ THETA = 0.4
 AT_ONCE = 1_000
 """Base clusters whose overlaps are held at once."""
 
-LOCAL = "local"
 
 AVERAGE, DISTINCTNESS = "average", "distinctness"
 TREES = (AVERAGE, DISTINCTNESS)
@@ -279,7 +278,7 @@ class Sample:
         None where there are not as many, since groups were found without it.
         """
         from bigcons.kernels.nearest import normalize_rows
-        from bigcons.methods.embedding import spherical_kmeans
+        from bigcons.spectra import spherical_kmeans
 
         rows = self._vectors[:, :n_clusters].copy()
         if not 1 < n_clusters <= min(rows.shape):
@@ -499,43 +498,6 @@ def merge_groups(
 
 
 # How reliable base clusters are
-
-
-def weights_of(
-    name: str, weights: Any, ensemble: Ensemble, engine: Engine, memory: str | float | None
-) -> Weights | None:
-    """Return what a parameter ``weights`` of the method ``name`` tells: "local", one number for each
-    partition, or None.
-
-    With "local", base clusters join objects by their reliability, and all partitions count the same. Raises
-    InvalidInputError for others, MemoryBudgetError if ``memory`` cannot hold the overlaps.
-    """
-    if not isinstance(weights, str):
-        return Weights.given(weights, ensemble.offsets)
-    if weights != LOCAL:
-        raise InvalidInputError(
-            f"weights={weights!r} is not known; use {LOCAL!r}, one number for each partition, or None.",
-            parameter="weights",
-        )
-    by_base_cluster = reliability(ensemble, engine, name=f"{name} with weights='local'", memory=memory)
-    return Weights(np.ones(ensemble.n_partitions), by_base_cluster, ensemble.offsets)
-
-
-def reliability(
-    ensemble: Ensemble,
-    engine: Engine,
-    counts: np.ndarray | None = None,
-    *,
-    name: str = "the reliability of base clusters",
-    memory: str | float | None = None,
-) -> np.ndarray:
-    """Return the reliability (B,) of the base clusters of an ensemble; ``counts`` (M,) weigh the partitions.
-
-    One pass over the labels, O(n M^2) time. Logs the memory of this step of the method ``name``, and refuses
-    a budget that cannot hold it.
-    """
-    check_overlaps_plan(name, ensemble, engine, memory, columns=0, in_memory=False)
-    return reliability_of_overlaps(fold_overlaps(ensemble, engine), ensemble.offsets, counts)
 
 
 def reliability_of_table(incidence: Any, offsets: np.ndarray, counts: np.ndarray | None = None) -> np.ndarray:

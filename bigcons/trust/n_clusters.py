@@ -1,6 +1,6 @@
 """How many clusters an ensemble holds: the evidence for each number, and the estimators that ask for it.
 
-The tree of distinctness (`bigcons.methods.trees`) merges the least distinct two clusters first. A number of
+The tree of distinctness (`bigcons.trust.groups`) merges the least distinct two clusters first. A number of
 clusters lives from the merge that leads to it to the one that ends it; the number that lives longest is
 recommended, as in evidence accumulation (Fred and Jain 2005). A merge of a few objects with a cluster neither
 leads to a number nor ends one: they have fallen out of the cluster, as in the condensed tree of HDBSCAN
@@ -9,7 +9,7 @@ to the distinctness of the most distinct two groups, as other partitions would f
 structure, of one Gaussian or a cube, it outlives all other numbers.
 
 A lifetime counts as far as other partitions find the same clusters: times the agreement, at that number, of
-halves of the partitions (`bigcons.methods.support`). What halves do not agree on, of this number and of all
+halves of the partitions (`bigcons.trust.support`). What halves do not agree on, of this number and of all
 smaller ones, counts against it: a continuum is divided again and again, each time elsewhere, before some
 number of its parts seems to live. A single cluster is what everyone finds.
 
@@ -20,31 +20,15 @@ mean normalized mutual information, times the agreement of halves on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import Weights
-from bigcons.errors import InvalidInputError, NoStructureWarning, warn_user
+from bigcons.errors import InvalidInputError
 from bigcons.io.select import Column, Columns, select
 from bigcons.memory import Block
-from bigcons.methods.estimator import ConsensusClusterer, logger
-from bigcons.methods.support import Halves
-from bigcons.methods.trees import (
-    AVERAGE,
-    DISTINCTNESS,
-    FIRST_GROUPS,
-    MOST_PRODUCTS,
-    TREES,
-    Groups,
-    Sample,
-    Tree,
-    plan_bytes,
-    rows_for,
-)
-from bigcons.metrics.confidence import Judged
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold, open_engine
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, label_bytes
@@ -61,7 +45,23 @@ from bigcons.store.clusters import (
     numbers_of_large,
 )
 from bigcons.store.ensemble import Ensemble, as_ensemble
+from bigcons.trust.groups import (
+    AVERAGE,
+    DISTINCTNESS,
+    FIRST_GROUPS,
+    MOST_PRODUCTS,
+    TREES,
+    Groups,
+    Sample,
+    Tree,
+    plan_bytes,
+    rows_for,
+)
+from bigcons.trust.support import Halves
 from bigcons.validation import check_int
+from bigcons.weights import Weights
+
+logger: logging.Logger = logging.getLogger("bigcons")
 
 
 def choose_n_clusters(
@@ -292,92 +292,3 @@ def sample_rows(ensemble: Ensemble, engine: Engine, seed: int, n_rows: int) -> n
     with progress("sample to choose n_clusters", ensemble.n_objects) as listener:
         parts = fold(engine, ensemble.blocks(), take, list.__add__, progress=listener)
     return np.concatenate(parts)
-
-
-class ChoosingClusterer(ConsensusClusterer):
-    """Base of the methods that take ``n_clusters="auto"``."""
-
-    n_clusters: int
-    _chooses: ClassVar[bool] = True
-    _trees: ClassVar[tuple[str, ...]] = TREES
-    """The trees that may be cut."""
-    _judged: Judged | None = None
-    """During a fit, a sample that halves of the partitions have grouped."""
-    _found: Search | None = None
-    """During a fit to "auto", what has chosen the number."""
-
-    def _judge_sample(self, rows: np.ndarray, sample: Sample | None, n_groups: int) -> NClustersChoice | None:
-        """Judge structure and clusters by the ``rows`` of a sample; return the choice, if any is asked for.
-
-        Not if "auto" has. At most ``n_groups`` are made. ``sample``: None if it says too little; a warning
-        then says that nothing is known.
-        """
-        if hasattr(self, "n_clusters_choice_"):
-            return None
-        self.has_structure_: bool | None = None
-        if sample is not None:
-            found = search_sample(lambda _: sample, min(len(rows), LEAST_OBJECTS * n_groups))
-            self._judge_structure(rows, found, self.n_clusters)
-            return found.choice if self.n_clusters > 1 else None
-        if self.n_clusters > 1:
-            warn_user(
-                f"whether the labels have cluster structure is not known: the {len(rows):,} sampled objects "
-                "have too few labels for each of so many base clusters, and confidence does not count whether"
-                f" clusters are real. Partitions into fewer clusters show it.{self._features_in_words()}",
-                NoStructureWarning,
-            )
-        return None
-
-    def _judge_structure(self, rows: np.ndarray, found: Search, n_clusters: int) -> None:
-        """Take the sample ``rows`` of a search to judge clusters by, and tell whether any number stands out.
-
-        Warn if none does; of a single cluster that was asked for, nothing is told.
-        """
-        self._judged = Judged(rows, found.sample.given, found.halves.of_clusters, n_clusters)
-        told = found.choice
-        if self.n_clusters == 1:
-            return
-        self.has_structure_ = told.is_clear
-        if not told.is_clear:
-            other = "" if told.runner_up is None else f", next best {told.runner_up}"
-            warn_user(
-                "the labels may have no cluster structure: random halves of the partitions find no number of "
-                "clusters again more reliably than in data without clusters. "
-                f"Best guess: {told.n_clusters}{other}; see help(bigcons.choose_n_clusters)."
-                f"{self._features_in_words()}",
-                NoStructureWarning,
-            )
-
-    def _features_in_words(self) -> str:
-        """Return that a column may be a feature, if one is not numbered as clusters are; of none, nothing."""
-        for name, values in zip(self._recoding.names, self._recoding.values, strict=True):
-            if values.dtype != object and (largest := int(values.max())) > len(values):
-                return (
-                    f" Column {name!r} has numbers up to {largest} but only {len(values)} different ones: if "
-                    "they are measurements, such as ages, counts or pixels, and no names of clusters, make "
-                    "partitions of them first, by bigcons.generate.kmeans (bigcons generate)."
-                )
-        return ""
-
-    def _remedy_of_surplus(self, n_large: int) -> str:
-        return f"n_clusters={n_large} may be enough, 'auto' chooses the number"
-
-    @contextmanager
-    def _n_clusters_chosen(self, ensemble: Ensemble, engine: Engine, seed: int) -> Iterator[None]:
-        asked: Any = self.n_clusters
-        if isinstance(asked, str):
-            weights = getattr(self, "weights", None)
-            weights = None if isinstance(weights, str) else weights
-            found = search(ensemble, engine, seed, weights=weights, memory=self.memory)
-            choice = found.choice
-            rows = rows_of_sample(ensemble, seed, len(found.sample.given))
-            self._judge_structure(rows, found, choice.n_clusters)
-            self._found = found
-            self.n_clusters_choice_: NClustersChoice = choice
-            self.tree_: ClusterTree = tree_of(found, ensemble.n_objects, self._trees)
-            self.n_clusters = choice.n_clusters
-        try:
-            yield
-        finally:
-            self.n_clusters = asked
-            self._judged = self._found = None

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bigcons.coassociation.counts import distance
-from bigcons.coassociation.factorized import Weights
 from bigcons.memory import Block, DataBudget, row_blocks
 from bigcons.progress import progress
 from bigcons.run.engine import Engine
+from bigcons.weights import Weights
 
 if TYPE_CHECKING:
     from bigcons.store.ensemble import Ensemble

@@ -1,0 +1,280 @@
+"""Naive Bayes placement of objects in clusters by their labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from bigcons.disk.schema import TRUST
+from bigcons.io.labels import are_labeled, observed
+from bigcons.kernels.cluster_tables import in_whole_vectors, padded
+from bigcons.metrics.clusterings import ratio
+from bigcons.metrics.partitions import SEED
+from bigcons.seeding import generator
+from bigcons.store.clusters import TRUST_ROW
+from bigcons.weights import Weights, count_memberships, incidence_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+EXTRA = 1.0
+"""Objects added to every base cluster, see `log_rates`."""
+
+
+class ClusterSupport(NamedTuple):
+    """How far halves of the partitions find clusters again, from 0 by chance to 1, NaN where not known."""
+
+    clusters: np.ndarray
+    """(K,)"""
+    divisions: np.ndarray
+    """(K, K): how far they tell two apart, of the objects of both: the less certain side."""
+
+    @classmethod
+    def of_table(cls, clusters: pa.Table, values: np.ndarray) -> ClusterSupport:
+        """Return that of the clusters with these ascending labels (K,), by the table of `Trust`."""
+        found = cls.unknown(values.size)
+        names = ("cluster", "nearest", "support", "division")
+        labels, nearest, support, division = (clusters[name].to_numpy() for name in names)
+        at, others = np.searchsorted(values, labels), np.searchsorted(values, nearest)
+        found.clusters[at] = support
+        found.divisions[at[nearest >= 0], others[nearest >= 0]] = division[nearest >= 0]
+        return found
+
+    @classmethod
+    def unknown(cls, n_clusters: int) -> ClusterSupport:
+        """Return what is known without halves."""
+        return cls(np.full(n_clusters, np.nan), np.full((n_clusters, n_clusters), np.nan))
+
+
+def support_factor(support: np.ndarray) -> np.ndarray:
+    """Return what support (K,) multiplies probabilities by, float32: 1 where it is not known."""
+    return np.where(np.isnan(support), 1.0, support).astype(np.float32)
+
+
+class Placed(NamedTuple):
+    """The objects of a block in their most probable clusters, or in those that they have."""
+
+    clusters: np.ndarray
+    """(rows,) int32, -1 without labels."""
+    memberships: np.ndarray
+    """(rows, K) float32; no rows unless asked for."""
+    trust: np.ndarray
+    """(rows,) `TRUST_ROW`; no rows unless asked for, and of memberships in base clusters."""
+    stats: dict[str, np.ndarray]
+    """What the kernel adds up."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Naive Bayes placement of objects in clusters.
+
+    The labels of an object are evidence for its cluster, ``P(k | labels) ~ P(k) prod_u P(label in u | k)``,
+    with the shares of base clusters in the clusters of the other objects.
+    """
+
+    offsets: np.ndarray
+    weights: Weights | None
+    rates: np.ndarray
+    """(B, padded K): the log-probabilities of base clusters in each cluster, times their weights."""
+    without: np.ndarray
+    """(B, padded K): what is added to those of the object's own cluster, as if it were in none."""
+    prior: np.ndarray
+    """(K,): the log-probabilities of the clusters; -inf of those without objects."""
+    own_prior: np.ndarray
+    """(K,): that of the object's own cluster, as if it were in none."""
+    support: np.ndarray
+    """(K,): the support of the clusters by halves of the partitions, NaN where not known."""
+    temperature: float = 1.0
+    """Factor of the evidence in memberships and confidence."""
+
+    @classmethod
+    def of(cls, T: np.ndarray, sizes: np.ndarray, offsets: np.ndarray, weights: Weights | None) -> Placement:
+        """Return the evidence of labels from the objects T (B, K or more) and sizes (K,) of the clusters."""
+        n, K = sizes.sum(), sizes.size
+        with np.errstate(divide="ignore", invalid="ignore"):  # of clusters without objects
+            known = log_rates(np.ascontiguousarray(T[:, :K].T), sizes, offsets)
+            rates, own = (np.where(sizes > 0, of, 0.0) for of in known)
+            own_prior = np.log(sizes / (n - 1.0 + K))
+        prior = np.where(sizes > 0, np.log((sizes + 1.0) / (n - 1.0 + K)), -np.inf)
+        if weights is not None:
+            rates, own = (of * weights.base_clusters[:, None] for of in (rates, own))
+        rates, without = in_whole_vectors(rates), in_whole_vectors(own - rates)
+        return cls(offsets, weights, rates, without, prior, own_prior, np.full(K, np.nan))
+
+    def parts(self) -> dict[str, np.ndarray]:
+        """Return the evidence as arrays, of which `restored` makes the placement again."""
+        arrays = {name: getattr(self, name) for name in _EVIDENCE}
+        return arrays | {"temperature": np.array([self.temperature])}
+
+    @classmethod
+    def restored(
+        cls, parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int, weights: Weights | None
+    ) -> Placement:
+        """Return the placement of `parts`; raises KeyError or ValueError for others."""
+        of_clusters, table = (n_clusters,), (int(offsets[-1]), padded(n_clusters))
+        shapes = {"rates": table, "without": table, "temperature": (1,)}
+        for name in (*_EVIDENCE, "temperature"):
+            if parts[name].shape != shapes.get(name, of_clusters) or parts[name].dtype != float:
+                raise ValueError("arrays of other shapes")
+        evidence = {name: parts[name] for name in _EVIDENCE}
+        return cls(offsets, weights, **evidence, temperature=float(parts["temperature"][0]))
+
+    def place(
+        self, labels: np.ndarray, clusters: np.ndarray | None, *, soft: bool = False, stays: bool = False
+    ) -> Placed:
+        """Return a block placed by the evidence; ``soft``: with memberships, tempered, and how far to trust.
+
+        ``clusters`` (rows,): those in which the evidence counts the objects, -1 for none; None if it counts
+        none. ``stays``: labels tell only how far to trust these, in which the objects are.
+        """
+        from bigcons.kernels.tree import UNPLACED, place
+
+        rows, K, B = len(labels), self.prior.size, self.offsets[-1]
+        current = np.full(rows, -1, np.int32) if clusters is None else clusters.astype(np.int32)
+        assigned, memberships = np.empty(rows, np.int32), np.empty((rows if soft else 0, K), np.float32)
+        T, sizes, totals = np.zeros((0 if stays else B, padded(K))), np.zeros(K), np.zeros(2)
+        confidence, agreed = np.zeros(K), np.zeros((3, 2, K))
+        stats = {"T": T, "sizes": sizes, "totals": totals, "confidence": confidence, "agreed": agreed}
+        temperature = self.temperature if soft else 1.0
+        if labels.dtype.kind == "f":
+            from bigcons.kernels.soft import sum_soft_votes
+
+            labels = labels if self.weights is None else self.weights.counted(labels)
+            counted = np.flatnonzero(current >= 0)
+            own_k, own = current[counted], np.empty((counted.size, K))
+            scores = np.empty((rows, K))
+            sum_soft_votes(labels, self.rates, scores)
+            # of a part of an object, that part is left out
+            sum_soft_votes(labels[counted] ** 2, self.without, own)
+            scores += self.prior
+            scores[counted, own_k] += self.own_prior[own_k] - self.prior[own_k]
+            scores[counted, own_k] += own[np.arange(counted.size), own_k]
+            scores *= temperature
+            labeled: np.ndarray = np.asarray(labels.any(axis=1))
+            assigned[:] = np.where(labeled, scores.argmax(axis=1), -1)
+            highest = scores.max(axis=1, keepdims=True)
+            shares = np.exp(scores - highest)
+            mass = shares.sum(axis=1, keepdims=True)
+            totals[0] = np.where(labeled, (highest + np.log(mass))[:, 0], 0.0).sum()
+            totals[1] = np.count_nonzero(labeled & (assigned != current))
+            if soft:
+                memberships[:] = np.where(labeled[:, None], shares / mass, 1.0 / K)
+            else:
+                count_memberships(labels, assigned, T, sizes)
+            return Placed(assigned, memberships, np.empty(0, TRUST_ROW), stats)
+        if self.weights is not None and not (self.weights.partitions > 0).all():
+            current[~are_labeled(labels, self.offsets, self.weights.partitions)] = UNPLACED
+        shares, other_shares = np.empty((2, rows if soft or stays else 0), np.float32)
+        others = np.empty(shares.size, np.int32)
+        place(
+            *(labels, current, stays, self.offsets, random_half(self.offsets.size - 1)),
+            *(self.rates, self.without, self.prior, self.own_prior, temperature),
+            *(assigned, memberships, shares, others, other_shares, *stats.values()),
+        )
+        factor = support_factor(self.support)
+        confidence *= factor
+        trusted = trust_rows(assigned[: shares.size], shares, others, other_shares, factor)
+        return Placed(assigned, memberships, trusted, stats)
+
+    def memberships(self, labels: np.ndarray) -> np.ndarray:
+        """Return the memberships (rows, K) float32 of objects that the evidence does not count."""
+        return self.place(labels, None, soft=True).memberships
+
+
+_EVIDENCE = ("rates", "without", "prior", "own_prior", "support")
+
+
+def trust_rows(
+    clusters: np.ndarray,
+    confidence: np.ndarray,
+    second: np.ndarray,
+    second_confidence: np.ndarray,
+    factor: np.ndarray,
+) -> np.ndarray:
+    """Return what is known of objects, (rows,) `TRUST_ROW`: probabilities times the ``factor`` (K,).
+
+    ``clusters`` (rows,) and ``second``: -1 for none.
+    """
+    rows = np.empty(confidence.size, TRUST_ROW)
+    of_one, of_other = (np.append(factor, np.float32(0))[of] for of in (clusters, second))
+    for name, values in zip(TRUST, (confidence * of_one, second, second_confidence * of_other), strict=True):
+        rows[name] = values
+    return rows
+
+
+def log_rates(table: np.ndarray, sizes: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``log P(b | k)`` (B, K) from the contingency table (K, B), and without one object of k in b.
+
+    Every base cluster gets `EXTRA` more objects, of the clusters in proportion to their sizes, so that no
+    label excludes a cluster, and one that no other object has tells nothing.
+    """
+    extra = EXTRA * sizes / sizes.sum()
+    width = np.diff(offsets)
+    of_partition = np.repeat(np.add.reduceat(table, offsets[:-1], axis=1), width, axis=1)
+    more = np.repeat(width, width) * extra[:, None]
+    rates = np.log((table + extra[:, None]) / (of_partition + more)).T
+    own = np.log((np.maximum(table - 1, 0) + extra[:, None]) / (np.maximum(of_partition - 1, 0) + more)).T
+    return np.ascontiguousarray(rates), np.ascontiguousarray(own)
+
+
+def random_half(n_partitions: int) -> np.ndarray:
+    """Return which partitions (M,) are in the first of two halves, bool."""
+    return np.asarray(generator(SEED, "trust.halves").permutation(n_partitions) < n_partitions // 2)
+
+
+def independent_share(
+    labels: np.ndarray,
+    clusters: np.ndarray,
+    offsets: np.ndarray,
+    table: np.ndarray,
+    log_rates: np.ndarray,
+    own_log_rates: np.ndarray,
+    weights: np.ndarray | None = None,
+) -> float:
+    """Return which share of the partitions would be as uncertain, were they independent: the temperature.
+
+    The evidence of the labels (rows, M) of a sample for their cluster, against the cluster that comes next on
+    average, would vary within a cluster as much as the sum over its partitions if these were independent
+    given the cluster. It varies more if they repeat each other, or if some objects are harder than others.
+    The share is the variance expected over that found, at most 1. ``table`` (K, B) as of `Evidence`, and the
+    rates (B, K) as in `log_rates`, each times the weight of its partition in ``weights`` (M,), which stands
+    for that many independent ones. Of soft clusterings, ``labels`` are memberships (rows, B), and variances
+    are those in the sample.
+    """
+    labeled = clusters >= 0
+    if not labeled.all():
+        labels, clusters = labels[labeled], clusters[labeled]
+    K, M, widths = table.shape[0], offsets.size - 1, np.diff(offsets)
+    if K == 1:
+        return 1.0
+    incidence = incidence_of(labels, offsets)
+    summed = incidence @ log_rates
+    totals = np.array([summed[clusters == k].sum(axis=0) for k in range(K)])
+    np.fill_diagonal(totals, -np.inf)
+    following = totals.round(6).argmax(axis=1)  # round: rounding settles no tie
+    weights = np.ones(M) if weights is None else weights
+    of_one = np.divide(1.0, weights, out=np.zeros(M), where=weights > 0)
+    if labels.dtype.kind == "f":
+        expected, found = 0.0, 0.0
+        for k in range(K):
+            own = labels[clusters == k].astype(np.float64)
+            evidence = own * (log_rates[:, k] - log_rates[:, following[k]])
+            evidence += own**2 * (own_log_rates[:, k] - log_rates[:, k])
+            evidence, seen = np.add.reduceat(evidence, offsets[:-1], axis=1), observed(own, offsets)
+            evidence -= seen * (evidence.sum(axis=0) / np.maximum(seen.sum(axis=0), 1))
+            expected += float(((evidence**2).sum(axis=0) * of_one).sum())
+            found += float((evidence.sum(axis=1) ** 2).sum())
+        return float(min(ratio(expected, found, 1.0), 1.0))
+    evidence = own_log_rates - np.take(log_rates, following, axis=1)
+    counts = np.maximum(np.add.reduceat(table, offsets[:-1], axis=1).T, 1)
+    means = np.add.reduceat(table.T * evidence, offsets[:-1], axis=0) / counts
+    deviations = evidence - np.repeat(means, widths, axis=0)
+    variances = np.add.reduceat(table.T * deviations**2, offsets[:-1], axis=0) / counts * of_one[:, None]
+    at = np.arange(clusters.size), clusters
+    found = ((incidence @ deviations)[at] ** 2).sum()
+    expected = (incidence @ np.repeat(variances, widths, axis=0))[at].sum()
+    return float(min(ratio(expected, found, 1.0), 1.0))
