@@ -1,6 +1,6 @@
 """Does any input, however mangled, end in anything but a result or one line that says what is wrong?
 
-Readers of manifests and of the other metadata of stores, of CSV, .npy, .npz and Parquet, and of checkpoints
+Readers of manifests and of the other metadata of stores, of CSV, .npy and Parquet, and of checkpoints
 get mutated files: bits, runs of bytes and words exchanged, inserted, repeated and cut in the raw content, and
 (so that a wrong checksum does not end it at once) values replaced inside JSON, headers and arrays, with all
 checksums made right again: of blocks of checkpoints where their numbers stay finite, and never the hash of a
@@ -194,8 +194,6 @@ def mutate_file(folder: Path, rng: np.random.Generator) -> str:
     content = file.read_bytes()
     if file.suffix == ".gz" and rng.random() < 0.7:
         content = gzip.compress(mutate_bytes(gzip.decompress(content), rng), 1)
-    elif file.suffix == ".npz" and rng.random() < 0.7:
-        content = _mutated_archive(content, rng)
     else:
         content = mutate_bytes(content, rng)
     for other in files:
@@ -349,7 +347,7 @@ def make_targets(folder: Path) -> list[Target]:
     places = {
         name: folder / name for name in ("ensemble", "words", "soft", "pairs", "parquet pairs", "consensus")
     }
-    tables = {f"{kind} {role}": folder / f"{kind} {role}" for kind in ("csv", "npy", "npz", "parquet")
+    tables = {f"{kind} {role}": folder / f"{kind} {role}" for kind in ("csv", "npy", "parquet")
               for role in ("labels", "features", "pairs")}  # fmt: skip
     del tables["npy pairs"], tables["parquet pairs"]
     runs = {
@@ -393,13 +391,8 @@ def make_targets(folder: Path) -> list[Target]:
                 (place / "u.csv.gz").write_bytes(gzip.compress(text))
             elif kind == "parquet":
                 parquet.write_table(table, place / "t.parquet", row_group_size=32)
-            elif kind == "npz" and role == "pairs":
-                np.savez(place / "t.npz", **columns[role])
             else:
-                matrix = np.stack(list(columns[role].values()), axis=1)
-                np.save(place / "t.npy", matrix) if kind == "npy" else np.savez(
-                    place / "t.npz", **{role: matrix}
-                )
+                np.save(place / "t.npy", np.stack(list(columns[role].values()), axis=1))
         for name, (method, options) in runs.items():
             with stopped_after(3):
                 resume(method, {"n_clusters": 3, "random_state": 0, **options}, source, folder / name)

@@ -156,8 +156,8 @@ def generate(
     """Cluster FEATURES many times.
 
     The partitions are stored as an ensemble. FEATURES is a .parquet, .csv, .tsv (or these compressed), .npy,
-    .npz or .zarr with one row per object, a folder of files, a pattern such as "data/*.parquet", several
-    files, a URL of these (but of .npz) such as s3://bucket/data.parquet, or -, standard input; it is read in
+    or .zarr with one row per object, a folder of files, a pattern such as "data/*.parquet", several
+    files, a URL of these such as s3://bucket/data.parquet, or -, standard input; it is read in
     blocks and need not fit in memory. Options that do not apply to the scheme
     are refused. Repeating the command resumes an interrupted run and finds the result of a finished one.
     """

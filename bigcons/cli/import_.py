@@ -25,11 +25,6 @@ from bigcons.cli.output import amount, emit, emit_ensemble, reporting, telling_f
 @output_option("Store for the ensemble (.zarr or .parquet).")
 @table_options("partitions")
 @label_reading
-@click.option(
-    "--orientation",
-    type=click.Choice(["objects", "partitions"]),
-    help="What a row is.  [default: an object, if that is clear]",
-)
 @click.option("--runs", is_flag=True, help="Each of the TABLES is a partition, with a column of labels.")
 @click.option(
     "--long",
@@ -65,7 +60,6 @@ def import_(
     out: str,
     chosen: dict[str, Any],
     reading: dict[str, Any],
-    orientation: str | None,
     runs: bool,
     by: str | None,
     memberships: bool,
@@ -77,10 +71,10 @@ def import_(
 ) -> None:
     """Store a table of labels, or of memberships, as an ensemble, or a table of pairs.
 
-    The table is a .parquet, .csv, .tsv (or these compressed), .npy, .npz or .zarr with one row per object and
-    one column per partition, a folder of files, a pattern such as "labels/*.parquet", a URL of these (but of
-    .npz) such as s3://bucket/labels.parquet, or -, standard input; missing labels are empty, NaN or negative.
-    The table is streamed and need not fit in memory. What may be read in two ways, such as a first line of
+    The table is a .parquet, .csv, .tsv (or these compressed), .npy or .zarr with one row per object and
+    one column per partition, a folder of files, a pattern such as "labels/*.parquet", a URL of these
+    such as s3://bucket/labels.parquet, or -, standard input; missing labels are empty, NaN or negative.
+    The table is streamed and need not fit in memory. What may be read in two ways, such as a first line with
     numbers in a .csv, is refused unless an option tells.
 
     With --runs, each of the TABLES is one partition. With --long, the table has a row for each label, such as
@@ -94,7 +88,7 @@ def import_(
     from bigcons.io.select import select
     from bigcons.store.ensemble import Ensemble, import_labels, import_memberships
 
-    used = {**chosen, **reading, "orientation": orientation, "chunk_rows": chunk_rows}
+    used = {**chosen, **reading, "chunk_rows": chunk_rows}
     kinds = {"--runs": runs, "--long": by, "--memberships": memberships, "--pairs": pairs}
     refuse_alone("--pairs", pairs or None, n_objects=n_objects)
     given = [name for name, value in kinds.items() if value]
@@ -129,9 +123,7 @@ def import_(
             names_of: dict[str, Any] = dict(zip(("object", "partition", "label"), names, strict=True))
             ensemble = Ensemble.from_long(parts[0], **names_of, **reading, **settings)
         else:
-            ensemble = import_labels(
-                parts[0], orientation=orientation, chunk_rows=chunk_rows, **chosen, **reading, **settings
-            )
+            ensemble = import_labels(parts[0], chunk_rows=chunk_rows, **chosen, **reading, **settings)
     if pairs:
         emit(table.info(), f"{out}: {amount(table.n_pairs, 'pair')} of {amount(table.n_objects, 'object')}.")
     else:
@@ -139,9 +131,9 @@ def import_(
 
 
 _UNUSED: dict[str | None, tuple[str, ...]] = {
-    "--runs": ("drop", "orientation", "chunk_rows"),
-    "--long": ("id", "columns", "drop", "orientation", "chunk_rows"),
-    "--memberships": ("columns", "drop", "orientation", "missing"),
-    "--pairs": ("id", "drop", "sep", "header", "missing", "orientation", "chunk_rows"),
+    "--runs": ("drop", "chunk_rows"),
+    "--long": ("id", "columns", "drop", "chunk_rows"),
+    "--memberships": ("columns", "drop", "missing"),
+    "--pairs": ("id", "drop", "sep", "header", "missing", "chunk_rows"),
 }
 """Options that an import of each kind does not take."""

@@ -25,7 +25,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 class TablePath(click.Path):
     """The path of an input; "-" is standard input, kept in a temporary file because tables are read twice.
 
-    What comes in is told by how it begins: Parquet, .npy, .npz, or text, with commas or tabs, also gzipped.
+    What comes in is told by how it begins: Parquet, .npy, or text, with commas or tabs, also gzipped.
     """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -66,7 +66,7 @@ def read_standard_input(ctx: click.Context) -> str:
 
 def _suffix(head: bytes) -> str:
     """Return the suffix of a file that begins with ``head``."""
-    magic = {b"PAR1": ".parquet", b"\x93NUMPY": ".npy", b"PK\x03\x04": ".npz"}
+    magic = {b"PAR1": ".parquet", b"\x93NUMPY": ".npy"}
     for start, suffix in magic.items():
         if head.startswith(start):
             return suffix

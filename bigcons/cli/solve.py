@@ -193,9 +193,7 @@ def _warn_of_stored(path: str) -> None:
     if is_store(path):
         stored = Ensemble.open(path)
         if not stored.is_soft:
-            warn_of_suspects(
-                *(stored.n_objects, stored.names, stored.n_clusters, stored.n_labeled, stored.categories)
-            )
+            warn_of_suspects(stored.n_objects, stored.names, stored.n_clusters)
 
 
 def results_of(model: ConsensusClusterer) -> dict[str, Any]:

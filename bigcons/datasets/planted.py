@@ -173,7 +173,7 @@ def planted_ensemble(n_objects: int, n_partitions: int = 100, **recipe: Any) -> 
     from bigcons.store.ensemble import Ensemble  # imports zarr, which the other data sets do not need
 
     labels, truth = PlantedLabels(n_objects, n_partitions, **recipe).read(0, n_objects)
-    return Ensemble.from_labels(labels, orientation="objects"), truth
+    return Ensemble.from_labels(labels, columns=range(labels.shape[1])), truth
 
 
 @dataclass(frozen=True)

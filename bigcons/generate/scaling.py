@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import zlib
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError, SuspiciousFeaturesWarning, warn_user
+from bigcons.errors import InvalidInputError
 from bigcons.generate.scheme import Subset
-from bigcons.io.reading import NINES, is_far
 from bigcons.progress import progress
-from bigcons.store.encoding import CATEGORY, HASHED, NUMBER, Scaling
-from bigcons.store.features import DistinctNumbers, Features, may_be_ids
+from bigcons.store.encoding import CATEGORY, HASHED, Scaling
+from bigcons.store.features import Features
 
 
 @dataclass
@@ -70,47 +68,6 @@ class Moments:
         )
 
 
-def warn_of_odd_numbers(features: Features, values: np.ndarray) -> None:
-    """Warn of columns of a block of features whose numbers may mean something else.
-
-    Nines such as -999 stand for a missing value if they occur more than once and are far from all other
-    values, as `is_far` says, or if no other value is negative. Whole numbers such as 20241231 are dates if
-    all are.
-    """
-    encoding, gaps, dates, named = features.encoding, [], [], ""
-    for code, start in zip(encoding.columns, encoding.starts.tolist(), strict=False):
-        column = values[:, start][~np.isnan(values[:, start])]
-        if code.kind != NUMBER or code.logged or not len(column):
-            continue
-        nines, counts = np.unique(column[np.isin(column, NINES)], return_counts=True)
-        for value in sorted(nines[counts > 1].tolist(), key=abs, reverse=True):
-            others = column[column != value]
-            low, high = others.min(initial=np.inf), others.max(initial=-np.inf)
-            if len(others) and (value < 0 <= low or is_far(value, low, high)):
-                n = int((column == value).sum())
-                gaps.append(
-                    f"column {code.name!r} has {value:.0f} in {n:,} rows (the rest: {low:g} to {high:g})"
-                )
-                key = repr(code.name) if encoding.is_named else start
-                option = f"{code.name}={value:.0f}" if encoding.is_named else f"{value:.0f}"
-                named = named or f"missing={{{key}: {value:.0f}}}) (--missing {option})"
-                break
-        column = column[~np.isin(column, NINES)]
-        low, high = column.min(initial=np.inf), column.max(initial=-np.inf)
-        month, day = column // 100 % 100, column % 100
-        are_dates = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (day % 1 == 0)
-        if 1.8e7 <= low < high < 2.2e7 and are_dates.all():
-            dates.append(f"column {code.name!r} has {low:.0f} to {high:.0f}")
-    remedies = [f"if that means missing, pass bigcons.select(x, {named}"] if gaps else []
-    remedies += ["if the numbers are dates, write them as 2024-12-31"] if dates else []
-    if odd := gaps + dates:
-        more = f"; and {len(odd) - 20} more" if len(odd) > 20 else ""
-        warn_user(
-            f"{features.where}: {'; '.join(odd[:20])}{more}; {', and '.join(remedies)}.",
-            SuspiciousFeaturesWarning,
-        )
-
-
 def measure(features: Features, subset: Subset | None = None, *, standardize: bool) -> tuple[Scaling, Any]:
     """Return the scaling of ``features``, and the rows of ``subset``, not scaled, in one pass over them.
 
@@ -119,27 +76,20 @@ def measure(features: Features, subset: Subset | None = None, *, standardize: bo
     which preserves distances. Blocks depend only on the number of columns, so the result is bit for bit the
     same for any budget.
 
-    Raises InvalidInputError if no column varies, if one has values too large for float32, or if one that was
-    not chosen looks like ids.
+    Raises InvalidInputError if no column varies, or if one has values too large for float32.
     """
     total: Moments | None = None
     checksum = n_sampled = 0
     n_rows = 0 if subset is None or features.is_sparse else subset.size(features.n_objects)
     sampled, sparse_parts = np.empty((n_rows, features.n_features), features.dtype), []
     with (
-        ExitStack() as stack,
         progress("measure the features", features.n_objects) as listener,
         np.errstate(all="ignore"),
     ):
-        suspects = {c: DistinctNumbers(stack) for c in features.possible_ids()}
         for block, values in features.iterate(gaps=True, sparse=True):
             checksum = checksum_of(values, checksum)
             part = Moments.of(values)
             total = part if total is None else total.merge(part)
-            if block.start == 0 and not features.is_sparse:
-                warn_of_odd_numbers(features, values)
-            for c, seen in suspects.items():
-                seen.add(values[:, c])
             if subset is not None:
                 rows = values[subset.rows(block.start, block.stop) - block.start]
                 if features.is_sparse:
@@ -148,9 +98,6 @@ def measure(features: Features, subset: Subset | None = None, *, standardize: bo
                     sampled[n_sampled : n_sampled + len(rows)] = rows
                     n_sampled += len(rows)
             listener.advance(block.n_rows)
-        features.refuse_ids(
-            [c for c, seen in suspects.items() if may_be_ids(seen, features.n_objects, features.names[c])]
-        )
     assert total is not None  # noqa: S101 - features have at least one row
     scaling = _scaling(features, total, checksum, standardize)
     if sparse_parts:

@@ -33,8 +33,6 @@ class Encoding(NamedTuple):
     lookup: Callable[[Any], np.ndarray]
     """From the keys or text of a column to codes."""
     rule: MissingRule = DEFAULT_RULE
-    negative: int | None = None
-    """A negative number that is missing here, if there is one."""
 
     def encode(self, raw: Column) -> np.ndarray:
         """Return the codes ``(n_rows,)`` of a block, -1 for missing and unknown labels."""
@@ -73,15 +71,12 @@ class EncodingBuilder:
         self._may_be_numbers = is_text and self._known.dtype != object
         self._found: _Integers | _Texts | None = None
         self._texts = _Texts(rule, frozenset(self._known) if self._known.dtype == object else frozenset())
-        self._negative: int | None = None
 
     def add(self, raw: Column) -> None:
         """Add the values in a block of the column; raise InvalidInputError for invalid labels."""
         column = plain_column(raw, self._name, self._rule)
         text = not isinstance(column, np.ndarray)
         if _no_label(column) or (text and not self._texts.add(column)):
-            if not text:
-                self._look_for_negative(raw)
             return
         if self._found is None:
             if len(self._known) and not self._may_be_numbers:
@@ -90,20 +85,12 @@ class EncodingBuilder:
         self._check_kind(text, isinstance(self._found, _Texts))
         if isinstance(self._found, _Integers):
             self._found.add(column)
-            if self._found.is_single():
-                self._look_for_negative(raw)
 
     def merge(self, other: EncodingBuilder) -> None:
         """Add the values that another builder found in later blocks, which are whole numbers."""
         if isinstance(self._found, _Integers) and isinstance(other._found, _Integers):
             self._found.merge(other._found)
         self._found = self._found or other._found
-        if self._negative is None:
-            self._negative = other._negative
-
-    def _look_for_negative(self, raw: Column) -> None:
-        if self._rule == DEFAULT_RULE and self._negative is None:
-            self._negative = _negative(raw)
 
     def n_bytes(self) -> int:
         """Return approximately how much memory the values take."""
@@ -120,7 +107,7 @@ class EncodingBuilder:
         if isinstance(found, _Integers):
             values = _after(self._known, rule.gathered(found.values()))
             lookup = integer_lookup(rule.spread(values))
-            return Encoding(self._name, values, found.n_labeled, lookup, rule, self._negative)
+            return Encoding(self._name, values, found.n_labeled, lookup, rule)
         raw = list(found.labels)
         labels = [label for label in found.labels.values() if label is not None]
         numbers = self._parsed(labels) if self._may_be_numbers else None
@@ -137,7 +124,7 @@ class EncodingBuilder:
             np.array(raw, object), np.array([codes[label] for label in found.labels.values()])
         )
         n_labeled = sum(count for text, count in found.counts.items() if found.labels[text] is not None)
-        return Encoding(self._name, values, n_labeled, lookup, rule, found.negative())
+        return Encoding(self._name, values, n_labeled, lookup, rule)
 
     def _parsed(self, labels: Sequence[str]) -> np.ndarray | None:
         """Return labels as whole numbers, None if one is not a number."""
@@ -183,9 +170,6 @@ class _Integers:
         self._small[: len(small) - 1] |= small[:-1]
         self._large = np.union1d(self._large, other._large)
 
-    def is_single(self) -> bool:
-        return len(self._large) + int(np.count_nonzero(self._small)) == 1
-
     def values(self) -> np.ndarray:
         return np.union1d(np.flatnonzero(self._small), self._large)
 
@@ -211,13 +195,6 @@ class _Texts:
                 self.labels[text] = text if text in self._known else self._rule.label_of(text)
             has_label = has_label or self.labels[text] is not None
         return has_label
-
-    def negative(self) -> int | None:
-        """Return a negative number that is missing by default, if one was found."""
-        if self._rule != DEFAULT_RULE:
-            return None
-        numbers = [number_of(text.strip()) for text, label in self.labels.items() if label is None]
-        return next((int(number) for number in numbers if number is not None), None)
 
     def n_bytes(self) -> int:
         return 150 * len(self.counts)
@@ -282,24 +259,6 @@ def plain_column(raw: Column, name: str, rule: MissingRule = DEFAULT_RULE) -> An
     if raw.dtype.kind in "biu":
         return rule.keys(raw.astype(np.result_type(raw.dtype, np.int8), copy=False))
     return _plain_arrow(_to_arrow(raw, name, rule), name, rule)
-
-
-def _negative(raw: Column) -> int | None:
-    """Return the least number of a column if it is negative."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    least: Any = None
-    if isinstance(raw, np.ndarray):
-        raw = unmasked(raw)
-        if raw.dtype.kind in "fiu" and raw.size:
-            smallest: Any = np.fmin.reduce  # of no overload, by its types
-            least = smallest(raw)
-        elif raw.dtype.kind == "O":
-            least = min((value for value in raw if isinstance(value, (int, float, np.number))), default=None)
-    elif pa.types.is_integer(raw.type) or pa.types.is_floating(raw.type):
-        least = pc.min(raw).as_py()
-    return int(least) if least is not None and least < 0 else None
 
 
 def unmasked(array: np.ndarray) -> np.ndarray:

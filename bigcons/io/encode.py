@@ -16,7 +16,7 @@ import numpy as np
 from bigcons.disk.schema import ENSEMBLE, MISSING
 from bigcons.errors import InvalidInputError, MemoryBudgetError, SuspiciousLabelsWarning, shown, warn_user
 from bigcons.io.codes import Encoding, EncodingBuilder, unmasked
-from bigcons.io.reading import DEFAULT_RULE, NINES, is_far, number_of, refuse_long, refuse_other_matrices
+from bigcons.io.reading import DEFAULT_RULE, refuse_long, refuse_other_matrices
 from bigcons.io.table import Column, Rows, Table
 from bigcons.memory import BLOCK_ROWS, format_size, rows_within
 
@@ -24,13 +24,6 @@ MIN_CHUNK_ROWS = 1_024
 _CHUNK_LABELS = 16_000_000
 
 NAME_OF_IDS = re.compile(r"(?i:(.*[^a-z])?(id|ids|key|uuid|index|unnamed: \d+))|.*I[dD]")
-MISSING_AS_TEXT = frozenset(
-    (
-        *("?", ".", "-", "--", "na", "nan", "n.a.", "none", "missing", "undefined", "noise", "outlier"),
-        *("\\n", "unknown", "unassigned", "unclassified"),
-    )
-)
-"""Text in lower case that often stands for a missing label, but can be a name."""
 
 
 class LabelScan(NamedTuple):
@@ -87,9 +80,8 @@ def scan_labels(
         _refuse_labels_as_names(table, encodings)
     if table.is_given and all(values is None for values in known):
         _warn_of_votes(n_objects, encodings)
-        _warn_of_nines(encodings)
-    if table.may_be_other and len(encodings) >= max(100, n_objects + 1):
-        _suspect_runs(table, n_objects, encodings)
+    if table.may_be_other and table.ids is None and all(values is None for values in known):
+        _refuse_text_among_numbers(table, encodings)
     return LabelScan(n_objects, encodings)
 
 
@@ -135,58 +127,31 @@ def _refuse_labels_as_names(table: Table, encodings: Sequence[Encoding]) -> None
             )
 
 
-def _suspect_runs(table: Table, n_objects: int, encodings: Sequence[Encoding]) -> None:
-    """Warn of few rows of many columns, not all numbered as partitions are: rows may be partitions."""
-    if all(_are_numbered(encoding.categories) for encoding in encodings):
-        return
-    warn_user(
-        f"{table.where} has {n_objects:,} rows and {len(encodings):,} columns, not all of them with clusters "
-        "numbered from 0 or 1; pass bigcons.select(x, orientation='partitions') (bigcons import "
-        "--orientation) if rows are partitions, 'objects' if not.",
-        SuspiciousLabelsWarning,
-    )
-
-
-def _are_numbered(values: np.ndarray | None) -> bool:
-    """Return whether the labels of a partition are 0 .. k-1 or 1 .. k."""
-    return values is None or (values.dtype != object and values.min() == 1 and values.max() == len(values))
+def _refuse_text_among_numbers(table: Table, encodings: Sequence[Encoding]) -> None:
+    """Raise InvalidInputError if some columns are text and others numbers, unless the call names them."""
+    texts = [encoding.name for encoding in encodings if encoding.values.dtype == object]
+    if 0 < len(texts) < len(encodings):
+        raise InvalidInputError(
+            f"{table.where} has text in {shown(texts)} beside columns of numbers; pass id={texts[0]!r} (--id "
+            f"{texts[0]}) if that names the objects, a table with a row for each label to Ensemble.from_long "
+            "(bigcons import --long), or name the partitions in columns= (--columns)."
+        )
 
 
 def _warn_of_votes(n_objects: int, encodings: Sequence[Encoding]) -> None:
-    """Warn if nothing but one cluster is left beside negative numbers, which might be labels, such as votes.
-
-    They are not if partitions of several clusters have missing labels, too.
-    """
-    gaps = [encoding for encoding in encodings if encoding.n_labeled < n_objects]
-    found = [encoding for encoding in gaps if encoding.negative is not None]
+    """Warn if partitions with missing labels have one number besides: negative ones may be votes."""
+    gaps = [
+        encoding for encoding in encodings if encoding.n_labeled < n_objects and encoding.rule == DEFAULT_RULE
+    ]
+    found = [e for e in gaps if e.values.dtype != object]
     if not found or any(len(encoding.values) > 1 for encoding in gaps):
         return
-    name, values, n_labeled, _, _, negative = found[0]
+    name, values, n_labeled = found[0][:3]
     warn_user(
-        f"partition {name!r} has {values[0]} as its only label, and {negative} where "
-        f"{n_objects - n_labeled:,} of the objects have none; pass missing=[] (--missing '') if "
-        "negative numbers are labels.",
+        f"partition {name!r} has {values[0]} as its only label, and {n_objects - n_labeled:,} of the objects "
+        "have none; pass missing=[] (--missing '') if negative numbers are labels.",
         SuspiciousLabelsWarning,
     )
-
-
-def _warn_of_nines(encodings: Sequence[Encoding]) -> None:
-    """Warn of labels such as 999, far from all others of their partition, unless missing ones were named."""
-    suspects: dict[str, int] = {}
-    for name, values, _, _, rule, _ in encodings:
-        if rule != DEFAULT_RULE or values.dtype == object or len(values) < 2 or values.max() not in NINES:
-            continue
-        *_, second, largest = np.sort(values).tolist()
-        if is_far(largest, 0.0, second):
-            suspects[name] = largest
-    if suspects:
-        numbers = ", ".join(map(str, sorted(set(suspects.values()))))
-        warn_user(
-            f"the number {numbers} is a label in {shown(list(suspects))}, far above all others there; pass "
-            f"bigcons.select(x, missing=[-1, {numbers}]) (--missing -1,{numbers.replace(' ', '')}) if it "
-            "means that there is none.",
-            SuspiciousLabelsWarning,
-        )
 
 
 def encode_labels(
@@ -339,20 +304,12 @@ def warn_of_suspects(
     n_objects: int,
     names: Sequence[str],
     n_clusters: np.ndarray,
-    n_labeled: np.ndarray,
-    categories: Sequence[np.ndarray | None],
 ) -> None:
-    """Warn if columns look like object ids or features, or text like a missing or another label.
+    """Warn of columns that look like ids: of 200 objects or more, each has another label there.
 
-    One message for each of these names all such columns.
+    One message names all such columns. They are not, if all columns are so.
     """
-    all_differ = (n_clusters == n_objects) & (n_objects > 1)
-    if n_objects < 200:  # may legitimately have as many partitions, or only singleton clusters
-        is_text = np.array([values is not None and values.dtype == object for values in categories])
-        is_name = is_text & (not is_text.all() and n_objects >= 20)  # text beside numbers
-        all_differ &= [NAME_OF_IDS.fullmatch(name) is not None for name in names] | is_name
-    # fewer than four objects that share a label, on average, are hardly a partition
-    is_fine = (n_clusters >= 200) & (4 * n_clusters > n_labeled)
+    all_differ = (n_clusters == n_objects) & (n_objects >= 200)
     if any(all_differ) and not all(all_differ):
         ids = [name for name, differs in zip(names, all_differ, strict=True) if differs]
         warn_user(
@@ -360,47 +317,3 @@ def warn_of_suspects(
             "names the objects, and leave out with drop= (--drop) what is no partition.",
             SuspiciousLabelsWarning,
         )
-        is_fine &= ~all_differ
-    if is_fine.any():
-        fine = [name for name, is_one in zip(names, is_fine, strict=True) if is_one]
-        most = int(np.argmax(np.where(is_fine, n_clusters, 0)))
-        warn_user(
-            f"up to {n_clusters[most]:,} different labels of {n_labeled[most]:,} objects in {shown(fine)} "
-            "look like features, not partitions; leave such columns out with drop= (--drop), or make "
-            "partitions of features by bigcons.generate.kmeans (bigcons generate).",
-            SuspiciousLabelsWarning,
-        )
-    gaps: dict[str, list[str]] = {}
-    spellings: dict[str, tuple[str, str]] = {}
-    for name, values in zip(names, categories, strict=True):
-        if values is None or values.dtype != object:
-            continue
-        if found := [value for value in values if value.lower() in MISSING_AS_TEXT]:
-            gaps[name] = found
-        if pair := _one_number(values):
-            spellings[name] = pair
-    if gaps:
-        words = sorted({word for found in gaps.values() for word in found})
-        missing = words[0] if len(words) == 1 else words
-        warn_user(
-            f"the text {shown(words)} is a label of its own in {shown(list(gaps))}; pass bigcons.select(x, "
-            f"missing={missing!r}) (--missing {','.join(words)}) if it means that there is none.",
-            SuspiciousLabelsWarning,
-        )
-    if spellings:
-        first, second = next(iter(spellings.values()))
-        warn_user(
-            f"the texts {first!r} and {second!r} are two labels but the same number in "
-            f"{shown(list(spellings))}; write such columns as whole numbers if they mean the same cluster.",
-            SuspiciousLabelsWarning,
-        )
-
-
-def _one_number(texts: np.ndarray) -> tuple[str, str] | None:
-    """Return two texts that are the same number, such as "2" and "2.0"; None if there are none."""
-    seen: dict[float, str] = {}
-    for text in texts:
-        number = number_of(text)
-        if number is not None and seen.setdefault(number, text) != text:
-            return seen[number], text
-    return None

@@ -1,4 +1,4 @@
-"""Tables in files: .npy, .npz, .csv, .tsv, .parquet and .zarr, one or many. Pickles are never loaded."""
+"""Tables in files: .npy, .csv, .tsv, .parquet and .zarr, one or many. Pickles are never loaded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import glob
 import io
 import os
 import re
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -38,7 +37,6 @@ from bigcons.io.table import (
     PartedTable,
     Reading,
     Rows,
-    SlicedTable,
     Table,
     check_matrix,
     is_index_name,
@@ -58,7 +56,7 @@ IN_MEMORY = "in memory"
 _COMPRESSED = {"": None, ".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _TABS = tuple(f".tsv{suffix}" for suffix in _COMPRESSED)
 _CSV = (*(f".csv{suffix}" for suffix in _COMPRESSED), *_TABS)
-KNOWN = ".npy, .npz, .csv, .tsv (or either with .gz, .bz2 or .zst), .parquet, .h5ad or .zarr (version 3)"
+KNOWN = ".npy, .csv, .tsv (or either with .gz, .bz2 or .zst), .parquet, .h5ad or .zarr (version 3)"
 """What files may be, in words."""
 
 _LONGEST_LINE = 1 << 23
@@ -66,20 +64,8 @@ _LONGEST_LINE = 1 << 23
 _COLUMN_BYTES = 1 << 20
 """What is read at once of each column of Parquet in a bucket."""
 
-_OTHER_FORMATS = {
-    b"PAR1": "Parquet; call it .parquet",
-    b"PK\3\4": "a zip archive or a workbook of Excel; save it as CSV or Parquet",
-    b"\x1f\x8b": "compressed by gzip; end its name with .gz",
-    b"(\xb5/\xfd": "compressed by zstd; end its name with .zst",
-    b"BZh": "compressed by bzip2; end its name with .bz2",
-    b"<!DOCTYPE": "a page of HTML, as servers send in place of a file; get the file itself",
-    b"<html": "a page of HTML, as servers send in place of a file; get the file itself",
-    b"<?xml": "XML; write it as CSV",
-    b'[{"': "JSON; write it as CSV or Parquet",
-    b'{"': "JSON; write it as CSV or Parquet",
-    b"version https://git-lfs": "a pointer of Git LFS; get the file itself by git lfs pull",
-}
-"""What a file that is called text is by its first bytes, and what to do about it."""
+_NO_TEXT = (b"PK\3\4", b"<!DOCTYPE", b"<html", b"<?xml", b'[{"', b'{"', b"version https://git-lfs")
+"""How files begin that are no CSV, but that the reader of CSV would take for such."""
 
 
 def file_of(path: StorePath | File) -> File:
@@ -100,11 +86,11 @@ def open_path(source: StorePath | File, role: str, how: Reading = DEFAULT_READIN
     path = file_of(source)
     where = STANDARD_INPUT if isinstance(source, StandardInput) else str(path)
     name, is_folder = path.name.lower(), path.is_dir()
-    if role == "pairs" or name.endswith((".npz", ".h5ad")):
+    if role == "pairs":
         refuse_bucket(path)
     if is_folder and (found := _files_in(path)):
         return open_files(found, role, str(path), how)
-    if isinstance(path, Path) and (not is_folder or name.endswith((".npy", ".npz", *_CSV))):
+    if isinstance(path, Path) and (not is_folder or name.endswith((".npy", *_CSV))):
         check_file(path)
     if is_folder and (path / ".zarray").exists():
         raise InvalidInputError(f"{path} is a Zarr array of version 2; write it as version 3.")
@@ -113,8 +99,6 @@ def open_path(source: StorePath | File, role: str, how: Reading = DEFAULT_READIN
         raise InvalidInputError(f"{path} is a folder without tables; pass its files{pattern}.")
     if name.endswith(".npy"):
         return NpyTable(path)
-    if name.endswith(".npz") and isinstance(path, Path):
-        return NpzColumnsTable(path) if role == "pairs" else NpyTable(path, _npz_member(path, role))
     if name.endswith(_CSV) or (how.sep is not None and not is_table_path(name)):
         return CsvTable(path, where, role, how)
     if name.endswith(PARQUET):
@@ -152,7 +136,7 @@ def _matching(place: Place) -> list[File]:
 
 
 def is_parquet(path: StorePath) -> bool:
-    """Return whether ``path`` is Parquet: a file, by its suffix or first bytes, or a folder of .parquet.
+    """Return whether ``path`` is a file of this suffix, or a folder of such files.
 
     A store with a manifest is none.
     """
@@ -160,10 +144,7 @@ def is_parquet(path: StorePath) -> bool:
     if not isinstance(place, DiskPlace) or is_store(place):
         return False
     if place.is_file():
-        if names_parquet(path):
-            return True
-        with open_file(place.path) as file:
-            return file.read(4) == b"PAR1"
+        return names_parquet(path)
     return any(name.endswith(".parquet") for name in place.names())
 
 
@@ -256,28 +237,24 @@ def open_files(
         return open_path(paths[0], role, how)
     else:
         table = JoinedTable([open_path(path, role, how) for path in paths], where)
-    if role == "labels" and len(paths) > 1 and how.orientation is None:
+    if role == "labels" and len(paths) > 1:
         _refuse_runs(table, len(paths))
     return table
 
 
 def _refuse_runs(table: ParquetTable | JoinedTable, n_files: int) -> None:
-    """Raise InvalidInputError for files that may be of the same objects instead of parts of one table.
-
-    These are files of one column and, without names of columns, those of as many rows, as far as is known.
-    """
+    """Raise InvalidInputError for files of one column or without names, which may be of the same objects."""
     if table.columns.most == 1:
         raise InvalidInputError(
             f"{table.where} has {n_files} files of one column, which may be partitions or parts of one; "
             "pass them to Ensemble.from_runs([...]) (bigcons import --runs) if each is a partition, or "
-            "bigcons.select(x, orientation='objects') if each has other objects."
+            "one file of all rows if each has other objects."
         )
-    lengths = set(table.lengths) if isinstance(table, JoinedTable) else set()
-    if table.names is None and len(lengths) == 1:
+    if table.names is None:
         raise InvalidInputError(
             f"{table.where} has {n_files} files without names of columns, which may be of the same objects; "
             "append them to the ensemble of the first by append_partitions (bigcons append) if so, or "
-            "pass bigcons.select(x, orientation='objects') if each has other objects."
+            "write one file of all rows if each has other objects."
         )
 
 
@@ -295,7 +272,7 @@ def is_list_of_paths(x: Any, are_text: bool = False) -> bool:
 
 def is_table_path(name: str) -> bool:
     """Return whether text looks like the path of a file with a table."""
-    return name.lower().endswith((*PARQUET, *_CSV, ".npy", ".npz", ".zarr", ".h5ad"))
+    return name.lower().endswith((*PARQUET, *_CSV, ".npy", ".zarr", ".h5ad"))
 
 
 def is_text_path(name: str) -> bool:
@@ -329,29 +306,28 @@ def _open_zarr(place: Place, role: str) -> Any:
 
 
 class NpyTable(Table):
-    """A matrix in ``.npy`` format: a file, or a member of an archive; 1-D arrays are one column.
+    """A matrix in a ``.npy`` file; 1-D arrays are one column.
 
     It is read, not memory-mapped, because mapped pages count as memory of this process.
     """
 
-    def __init__(self, path: File, member: str | None = None) -> None:
-        self._path, self._member = path, member
-        self.where: str = str(path) if member is None else f"{path}[{member}]"
-        with self._open() as file:
+    def __init__(self, path: File) -> None:
+        self._path = path
+        self.where: str = str(path)
+        with path.open("rb") as file:
             self.dtype: np.dtype | None
             self.dtype, shape, self._by_columns = _read_header(file, self.where)
             self._first_byte = file.tell()
         self.n_columns: int
         self._n_rows, self.n_columns = shape
         self.n_rows: int | None = self._n_rows
-        n_bytes = size_of(path) if member is None else zipfile.ZipFile(str(path)).getinfo(member).file_size
-        if self._first_byte + self._n_rows * self.n_columns * self.dtype.itemsize > n_bytes:
+        if self._first_byte + self._n_rows * self.n_columns * self.dtype.itemsize > size_of(path):
             raise self._cut()
         self.row_bytes: float = 2.0 * self.dtype.itemsize * self.n_columns
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return rows ``start`` to ``stop`` as a matrix."""
-        with self._open() as file:
+        with self._path.open("rb") as file:
             rows = self._rows(file, start, stop, range(self.n_columns))
         return np.stack(rows, axis=1) if isinstance(rows, list) else rows
 
@@ -360,7 +336,7 @@ class NpyTable(Table):
     ) -> Iterator[Rows]:
         """Yield slices of ``rows`` rows: a matrix, or columns if the file is stored by columns."""
         positions = range(self.n_columns) if columns is None else columns
-        with self._open() as file:
+        with self._path.open("rb") as file:
             for first, end in self.ranges(rows, start, stop):
                 yield self._rows(file, first, end, positions)
 
@@ -377,11 +353,6 @@ class NpyTable(Table):
         if len(data) < count * self.dtype.itemsize:
             raise self._cut()
         return np.frombuffer(data, self.dtype)
-
-    def _open(self) -> IO[bytes]:
-        if self._member is None:
-            return self._path.open("rb")
-        return zipfile.ZipFile(str(self._path)).open(self._member)
 
     def _cut(self) -> InvalidInputError:
         return InvalidInputError(f"{self.where} is truncated; write the file again.")
@@ -413,97 +384,6 @@ def _read_header(file: IO[bytes], where: str) -> tuple[np.dtype, tuple[int, int]
     return dtype, (int(shape[0]), int(shape[1])), by_columns
 
 
-class NpzColumnsTable(Table):
-    """The members of a ``.npz`` archive as named columns, each an array ``(n_rows,)``."""
-
-    def __init__(self, path: Path) -> None:
-        self.where: str = str(path)
-        members = _npz_arrays(path)
-        for member in members:
-            _check_member(path, member)
-        self._columns = [NpyTable(path, member) for member in members]
-        self.names: list[str] | None = [member.removesuffix(".npy") for member in members]
-        lengths = {column.n_rows for column in self._columns}
-        if len(lengths) != 1 or any(column.n_columns != 1 for column in self._columns):
-            shapes = ", ".join(
-                f"{name} ({column.n_rows}, {column.n_columns})"
-                for name, column in zip(self.names, self._columns, strict=True)
-            )
-            raise InvalidInputError(
-                f"{path} has arrays of other shapes than (n_rows,): {shapes or 'none'}; "
-                "write one array for each column, all equally long."
-            )
-        self.n_rows: int | None = self._columns[0].n_rows
-        self.n_columns: int = len(self._columns)
-        self.row_bytes: float = sum(column.row_bytes for column in self._columns)
-
-    def column_types(self) -> list[pa.DataType]:
-        """Return the types of the arrays."""
-        import pyarrow as pa
-
-        numbers = [column.dtype for column in self._columns]
-        return [
-            pa.from_numpy_dtype(t) if t is not None and t.kind in "biuf" else pa.string() for t in numbers
-        ]
-
-    def blocks(
-        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
-    ) -> Iterator[Rows]:
-        """Yield slices of ``rows`` rows as columns."""
-        chosen = self._columns if columns is None else [self._columns[c] for c in columns]
-        for parts in zip(*(column.blocks(rows, start, stop) for column in chosen), strict=True):
-            yield [part[0] if isinstance(part, list) else part[:, 0] for part in parts]
-
-
-def sparse_of_npz(path: Path) -> Any | None:
-    """Return the matrix that scipy.sparse.save_npz wrote, in memory; None of an .npz of other arrays."""
-    if not {"indices.npy", "indptr.npy", "format.npy"} <= set(_npz_arrays(path)):
-        return None
-    from scipy.sparse import load_npz
-
-    try:
-        matrix = load_npz(path)
-        matrix.check_format(full_check=True)
-    except Exception:  # of the archive, of its codecs, and of what the arrays say
-        raise InvalidInputError(
-            f"{path} is no sparse matrix in compressed rows or columns, or is damaged; write it by "
-            "scipy.sparse.save_npz(path, x.tocsr())."
-        ) from None
-    return matrix.tocsr()
-
-
-def _npz_member(path: Path, role: str) -> str:
-    """Return the member named ``role``, or the only one, after reading it once to verify its checksum."""
-    arrays = _npz_arrays(path)
-    chosen = [f"{role}.npy"] if f"{role}.npy" in arrays else arrays
-    if len(chosen) != 1:
-        raise InvalidInputError(
-            f"{path} contains {len(chosen)} arrays; keep one, or name the one to read {role!r}."
-        )
-    _check_member(path, chosen[0])
-    return chosen[0]
-
-
-def _npz_arrays(path: Path) -> list[str]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = [entry.filename for entry in archive.infolist()]
-    except Exception:  # damaged archives raise errors of many types
-        raise InvalidInputError(f"{path} is not a .npz archive; write it with numpy.savez.") from None
-    return [name for name in members if name.endswith(".npy")]
-
-
-def _check_member(path: Path, name: str) -> None:
-    """Read a member once: its checksum is verified by sequential reads only."""
-    try:
-        with zipfile.ZipFile(path) as archive, archive.open(name) as member:
-            while member.read(1 << 20):
-                pass
-    except Exception:  # of the archive or of any of its codecs
-        shown = "".join(letter if letter.isprintable() else "?" for letter in name)
-        raise InvalidInputError(f"{path}[{shown}] is damaged; write the file again.") from None
-
-
 class CsvTable(PartedTable):
     """Values separated by commas or tabs, plain or gzipped, read as a stream: seeking parses all before it.
 
@@ -526,10 +406,10 @@ class CsvTable(PartedTable):
         self._threads = not (is_text or whole)
         with path.open("rb") as file:
             begins = file.read(32).removeprefix(b"\xef\xbb\xbf")
-        if path.suffix.lower() not in _COMPRESSED:
-            for magic, what in _OTHER_FORMATS.items():
-                if begins.startswith(magic):
-                    raise InvalidInputError(f"{where} is not CSV but {what}.")
+        if path.suffix.lower() not in _COMPRESSED and begins.startswith(_NO_TEXT):
+            raise InvalidInputError(
+                f"{where} is no CSV, but begins with {begins[:12]!r}; get or save it as CSV or Parquet."
+            )
         cells, n_lines = self._first_line()
         if cells is None:
             raise InvalidInputError(f"{self.where} is empty; write one line per object.")
@@ -538,7 +418,7 @@ class CsvTable(PartedTable):
                 f"{where} has {len(cells):,} columns, more than {most:,}; write it as Zarr."
             )
         self._read_lines(lambda lines, _: _check_delimiter(lines, where, self._delimiter))
-        names = self._read_lines(lambda lines, _: header_names(lines, where, role, how.header, how.named))
+        names = self._read_lines(lambda lines, _: header_names(lines, where, how.header))
         self.names_are_guessed: bool = names is not None and how.header is None
         if names is not None and names[0] == "":
             self.index_position: int | None = 0
@@ -972,69 +852,6 @@ class ParquetTable(Table):
                             yield [batch.column(name)[low:high] for name in names]
             except (pa.ArrowException, OSError, ValueError) as error:
                 raise _broken_parquet(path, error) from None
-
-
-class ObsTable(SlicedTable):
-    """The obs of an .h5ad file, a data frame of AnnData's format 0.2.0, or its index as the only column."""
-
-    def __init__(self, path: str, *, of_index: bool = False) -> None:
-        import h5py
-        import pyarrow as pa
-
-        self._of_index = of_index
-        with h5py.File(path) as file:
-            obs = file["obs"]
-            index = str(obs.attrs["_index"])
-            self._keys = [index] if of_index else [str(name) for name in obs.attrs["column-order"]]
-            shape = _n_rows_of_element(obs[index]), len(self._keys)
-        names = ["index"] if of_index and index == "_index" else self._keys
-        super().__init__(path, shape, names, column_bytes=24.0)
-        self.is_named: bool = True
-        self._types: list[pa.DataType] = [column.type for column in self.slice(0, 1, range(len(names)))]
-        is_number = [pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in self._types]
-        self.measured: frozenset[str] = frozenset(np.array(names, object)[is_number])
-
-    @property
-    def index(self) -> Table | None:
-        """The names of the observations."""
-        return None if self._of_index else ObsTable(self.where, of_index=True)
-
-    def column_types(self) -> list[pa.DataType]:
-        """Return the types of the columns."""
-        return self._types
-
-    def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:
-        """Return some rows as columns."""
-        import h5py
-
-        try:
-            with h5py.File(self.where) as file:
-                return [_rows_of_element(file["obs"][self._keys[c]], start, stop) for c in columns]
-        except (OSError, KeyError) as error:
-            raise DamagedFileError(
-                f"{self.where} is not an AnnData ({first_line(error)}); write it again.", path=self.where
-            ) from None
-
-
-def _n_rows_of_element(element: Any) -> int:
-    """Return the number of rows of an HDF5 column of AnnData."""
-    part = element if hasattr(element, "dtype") else element["codes" if "codes" in element else "mask"]
-    return int(part.shape[0])
-
-
-def _rows_of_element(element: Any, start: int, stop: int | None) -> pa.Array:
-    """Return some rows of an HDF5 column of AnnData: an array, text, a category, or values beside a mask."""
-    import pyarrow as pa
-
-    if not hasattr(element, "dtype") and "codes" in element:
-        codes = element["codes"][start:stop]
-        known = _rows_of_element(element["categories"], 0, None)
-        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), known)
-    if not hasattr(element, "dtype"):
-        values = _rows_of_element(element["values"], start, stop).to_numpy(zero_copy_only=False)
-        return pa.array(values, mask=element["mask"][start:stop])
-    is_text = element.dtype.kind == "O"
-    return pa.array(element.asstr()[start:stop] if is_text else element[start:stop], from_pandas=True)
 
 
 def footer_of(path: Path) -> bytes:

@@ -1,7 +1,7 @@
 """The ids of the rows of a table: whole numbers or text, all different, none missing.
 
-A first pass over their column checks them, before any work; whoever stores them reads it again. What has been
-seen is kept as 64-bit keys, on a disk if there are many, so memory does not grow with the number of rows.
+A first pass over their column checks their types, and one or more passes, in which 64-bit keys are compared,
+that none is repeated; whoever stores them reads it again.
 """
 
 from __future__ import annotations
@@ -10,16 +10,14 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigcons.disk.leftovers import temporary_folder
 from bigcons.disk.schema import MISSING
 from bigcons.errors import InvalidIdsError, InvalidInputError, first_line
 from bigcons.io.codes import unmasked
-from bigcons.memory import BLOCK_ROWS, VALUES_TOGETHER
+from bigcons.memory import BLOCK_ROWS
 from bigcons.progress import progress
 
 if TYPE_CHECKING:
@@ -31,6 +29,8 @@ TEXT = "text"
 NUMBERS = ("int64", "uint64")
 
 _MOST_SUSPECTS = 10_000
+_MOST_KEYS = 1 << 24
+"""Keys of ids that are compared at a time."""
 _WHOLE_NUMBER = r"^(0|-?[1-9][0-9]{0,18})$"
 
 
@@ -230,7 +230,6 @@ def _scanned(table: Table, name: str, is_index: bool) -> TableIds:
     dtype = whole_or_text(table, name)
     digest, n_objects, source_type = Digest(), 0, ""
     with ExitStack() as stack:
-        seen = SeenIds(stack)
         listener = None
         if table.n_rows is not None:
             listener = stack.enter_context(progress("check the ids", table.n_rows))
@@ -239,12 +238,10 @@ def _scanned(table: Table, name: str, is_index: bool) -> TableIds:
             if dtype is None:
                 dtype = TEXT if block.type == "large_string" else str(block.type)
             source_type = source_type or _type_of(raw, block)
-            seen.add(block, name, table, n_objects)
             digest.add(block)
             n_objects += len(block)
             if listener is not None:
                 listener.advance(len(block))
-        suspects = seen.repeated()
     if not n_objects:
         raise InvalidInputError(f"{table.where} has no rows; give at least one object.")
     assert dtype is not None  # noqa: S101 - there was a block
@@ -253,8 +250,7 @@ def _scanned(table: Table, name: str, is_index: bool) -> TableIds:
     n_bytes = digest.n_bytes if dtype == TEXT else 8 * n_objects
     facts = IdFacts(name, source_type, is_index, dtype, n_bytes, digest.value)
     ids = TableIds(table, facts, n_objects)
-    if len(suspects):
-        refuse_repeated(ids.blocks(), suspects, name, table.where)
+    check_distinct_ids(ids.blocks, n_objects, name, table.where)
     return ids
 
 
@@ -271,14 +267,9 @@ def refuse_repeated(blocks: Iterable[Any], suspects: np.ndarray, name: str, wher
         start += len(block)
 
 
-def check_distinct_ids(parts: Callable[[], Iterable[Any]], name: str, where: str) -> None:
+def check_distinct_ids(parts: Callable[[], Iterable[Any]], n_ids: int, name: str, where: str) -> None:
     """Raise InvalidIdsError if an id is repeated in the blocks that ``parts`` gives, each time anew."""
-    with ExitStack() as stack:
-        seen = SeenIds(stack)
-        for block in parts():
-            seen.keep(_keys(block))
-        suspects = seen.repeated()
-    if len(suspects):
+    if len(suspects := repeated_keys(parts, n_ids)):
         refuse_repeated(parts(), suspects, name, where)
 
 
@@ -365,59 +356,18 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 
-class SeenIds:
-    """The keys of the ids seen so far: in memory or, if they are many, in files of equal keys."""
+def repeated_keys(parts: Callable[[], Iterable[Any]], n_ids: int) -> np.ndarray:
+    """Return keys that several of the ids in the blocks of ``parts`` have, at most a few thousand.
 
-    def __init__(self, stack: ExitStack) -> None:
-        self._stack = stack
-        self._folder: Path | None = None
-        self._held: list[np.ndarray] = []
-        self._n_held = 0
-
-    def add(self, ids: Any, name: str, table: Table, start: int) -> None:
-        """Add the ids of a block; raise InvalidIdsError at once if it repeats one of its own."""
-        keys = _keys(ids)
-        ordered = np.sort(keys)
-        if (suspects := ordered[1:][ordered[1:] == ordered[:-1]]).size:
-            rows: dict[Any, int] = {}
-            for row in np.flatnonzero(np.isin(keys, suspects)).tolist():
-                value = ids[row].as_py()
-                if value in rows:
-                    raise _repeated(value, start + rows[value], start + row, name, table.where)
-                rows[value] = row
-        self.keep(keys)
-
-    def keep(self, keys: np.ndarray) -> None:
-        """Add keys of ids."""
-        self._held.append(keys)
-        self._n_held += len(keys)
-        if self._n_held >= VALUES_TOGETHER:
-            self._spill()
-
-    def _spill(self) -> None:
-        if self._folder is None:
-            self._folder = self._stack.enter_context(temporary_folder())
-        keys = np.concatenate(self._held)
-        self._held, self._n_held = [], 0
-        numbers = (keys.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(56)).astype(np.int64)
-        keys = keys[np.argsort(numbers, kind="stable")]
-        ends = np.cumsum(np.bincount(numbers, minlength=256))
-        for number, part in enumerate(np.split(keys, ends[:-1])):
-            with (self._folder / str(number)).open("ab") as file:
-                file.write(part.tobytes())
-
-    def repeated(self) -> np.ndarray:
-        """Return keys that were seen more than once, at most a few thousand of them."""
-        if self._folder is None:
-            return _twice(np.concatenate(self._held)) if self._held else np.empty(0, np.int64)
-        self._spill()
-        found = [_twice(np.fromfile(file, np.int64)) for file in sorted(self._folder.iterdir())]
-        return np.concatenate(found)[:_MOST_SUSPECTS]
-
-
-def _twice(keys: np.ndarray) -> np.ndarray:
-    keys.sort()
-    return np.unique(keys[1:][keys[1:] == keys[:-1]])[:_MOST_SUSPECTS]
+    So many keys are held at a time that they take 128 MB; more ids are read several times.
+    """
+    n_passes = -(-n_ids // _MOST_KEYS)
+    found = []
+    for number in range(n_passes):
+        held = [keys[keys.view(np.uint64) % n_passes == number] for keys in map(_keys, parts())]
+        keys = np.sort(np.concatenate([np.empty(0, np.int64), *held]))
+        found.append(np.unique(keys[1:][keys[1:] == keys[:-1]])[:_MOST_SUSPECTS])
+    return np.concatenate(found)[:_MOST_SUSPECTS]
 
 
 def _keys(ids: Any) -> np.ndarray:

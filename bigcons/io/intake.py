@@ -1,6 +1,6 @@
 """The intake of tables: opens whatever a user holds as a `Table`, for labels, features and pairs alike.
 
-pandas, dask, xarray and AnnData objects are recognized by the module of their type, so none is imported here.
+pandas, dask and AnnData objects are recognized by the module of their type, so none is imported here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from bigcons.io.select import (
     choices_of,
     choose,
     reading_of,
-    row_names,
     source_of,
     with_flat_vectors,
     with_row_names,
@@ -40,11 +39,11 @@ def open_table(
     """Return the table of any supported source; ``role`` is "labels", "features" or "pairs".
 
     ``x`` is an array, a list of rows, a pandas DataFrame, any object with ``__arrow_c_stream__`` or
-    ``__arrow_c_array__`` (polars, pyarrow, DuckDB), a dask array or dataframe, an xarray DataArray, an
-    AnnData (of labels its obs, of features its X), an ensemble, or a path to .npy, .npz, .csv, .tsv (or these
-    compressed), .parquet, .h5ad or .zarr, to a folder of files of one of these kinds, a pattern such as
-    ``data/*.parquet``, or a list of paths; or one of these after `select`. Of labels and features, paths may
-    be URLs of buckets but for .npz and .h5ad.
+    ``__arrow_c_array__`` (polars, pyarrow, DuckDB), a dask array or dataframe, an AnnData (of labels its obs,
+    of features its X), an ensemble, or a path to .npy, .csv, .tsv (or these compressed), .parquet, .h5ad or
+    .zarr, to a folder of files of one of these kinds, a pattern such as ``data/*.parquet``, or a list of
+    paths; or one of these after `select`. Of labels and features, paths may be URLs of buckets but for
+    .h5ad.
 
     ``are_objects``: the caller knows that rows are objects. Without ``with_ids``, names of rows are no ids,
     and stay a column where they are one.
@@ -55,25 +54,18 @@ def open_table(
     for a missing file.
     """
     source, choices = source_of(x), choices_of(x)
-    how = reading_of(choices)
-    if are_objects and how.orientation is None:
-        how = how._replace(orientation="objects")
-    if isinstance(source, (str, os.PathLike)) and os.fspath(source).lower().endswith(".npz"):
-        matrix = files.sparse_of_npz(Path(source)) if Path(source).is_file() else None
-        source = source if matrix is None else matrix
+    how = reading_of(choices)._replace(are_objects=are_objects)
     table = _open(source, role, how)
     measured = table.measured
     is_ensemble = isinstance(table, memory.EnsembleTable)
     if role != "labels" or is_ensemble:
-        for name in (
-            ("orientation",) if role == "features" and not table.is_sparse else ("missing", "orientation")
-        ):
-            if any(getattr(choice, name) is not None for choice in choices):
-                what = "an ensemble, which was read before" if is_ensemble else role
-                what = f"sparse {role}" if table.is_sparse else what
-                raise InvalidInputError(
-                    f"{name}= is for tables of labels, not {what}; leave it out.", parameter=name
-                )
+        is_feature = role == "features" and not table.is_sparse
+        if not is_feature and any(choice.missing is not None for choice in choices):
+            what = "an ensemble, which was read before" if is_ensemble else role
+            what = f"sparse {role}" if table.is_sparse else what
+            raise InvalidInputError(
+                f"missing= is for tables of labels, not {what}; leave it out.", parameter="missing"
+            )
     if role != "features" or table.is_sparse:
         what = "sparse features" if table.is_sparse else role
         for name in ("categorical", "decimal"):
@@ -88,12 +80,9 @@ def open_table(
                     f"{name}= is for files of text, not for {files.describe(source)}; leave it out.",
                     parameter=name,
                 )
-    if how.orientation == "partitions":
-        rest = [c for c in range(table.n_columns) if c != table.index_position]
-        names = None if table.index_position is None else row_names(table)
-        table = memory.TransposedTable(table if names is None else SelectedTable(table, rest), names)
     table.is_given = role == "labels" and not is_ensemble and not isinstance(source, Table)
-    table.may_be_other = table.is_given and how.orientation is None
+    are_chosen = are_objects or any(choice.columns is not None for choice in choices)
+    table.may_be_other = table.is_given and not are_chosen
     if usual_id is not None and all(choice.id is None for choice in choices) and _has_ids(table, usual_id):
         first = choices[0] if choices else Selection(source)
         choices = [replace(first, id=usual_id), *choices[1:]]
@@ -128,11 +117,10 @@ def _refuse_measurements(table: Table, numbers: Collection[str]) -> None:
 
 
 def _open_h5ad(path: str, role: str, how: Reading) -> Table:
-    """Return the table of an AnnData in a file, of which obs and X stay on the disk."""
+    """Return the table of an AnnData in a file, of which X stays on the disk."""
     files.refuse_bucket(path)
     try:
         import anndata
-        import h5py
     except ImportError as error:
         raise MissingDependencyError(
             f"{path} is read by anndata, which is not installed; run pip install anndata."
@@ -140,20 +128,12 @@ def _open_h5ad(path: str, role: str, how: Reading) -> Table:
     files.refuse_missing(path)
     check_file(Path(path))
     try:
-        file = h5py.File(path)
-        if file["obs"].attrs.get("encoding-version") != "0.2.0":  # of an early version of AnnData
-            return _open(anndata.read_h5ad(path, backed="r"), role, how)
-        obs = files.ObsTable(path)
-        if role == "labels":
-            return obs
-        x = file["X"]
-        table = _open(x if hasattr(x, "shape") else anndata.io.sparse_dataset(x), role, how)
+        adata = anndata.read_h5ad(path, backed="r")
+        return _open(adata, role, how)
     except (OSError, KeyError, ValueError) as error:
         raise DamagedFileError(
             f"{path} is not an AnnData ({first_line(error)}); write it again.", path=path
         ) from None
-    table._index, table.is_named = obs.index, True
-    return table
 
 
 def is_sparse(x: Any) -> bool:
@@ -183,9 +163,7 @@ def _open(x: Any, role: str, how: Reading) -> Table:
     if files.is_list_of_paths(x, how.sep is not None):
         return files.open_files([files.file_of(path) for path in x], role, how=how)
     if isinstance(x, (list, tuple)):
-        return memory.table_of_rows(x, role, how.orientation)
-    if package == "xarray":
-        return memory.open_xarray(x, role)
+        return memory.table_of_rows(x, role, how.are_objects)
     if package == "anndata" and hasattr(x, "obs"):
         index = memory.PandasTable(x.obs, "obs")
         table = index if role == "labels" else _open(x.X, role, how)
@@ -223,6 +201,5 @@ def _open(x: Any, role: str, how: Reading) -> Table:
         raise InvalidInputError(f"{role} is a polars LazyFrame, which has no rows yet; pass its collect().")
     raise InvalidInputError(
         f"{role} of type {kind} cannot be read; pass a dense array, a list of rows, a pandas, polars or "
-        "Arrow table, a dask array or dataframe, an xarray DataArray, an AnnData, or a path to "
-        f"{files.KNOWN}."
+        f"Arrow table, a dask array or dataframe, an AnnData, or a path to {files.KNOWN}."
     )

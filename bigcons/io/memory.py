@@ -125,97 +125,40 @@ def release_pages(array: Any) -> None:
         pages.madvise(mmap.MADV_DONTNEED)
 
 
-def table_of_rows(rows: Sequence[Any], role: str, orientation: str | None = None) -> ArrayTable:
+def table_of_rows(rows: Sequence[Any], role: str, are_objects: bool = False) -> ArrayTable:
     """Return the table of a list of rows of equal length.
 
-    Of labels, rows may rather be partitions or communities, which are refused unless `orientation` tells:
-    arrays; fewer rows than columns; rows that each number their labels from 0 or 1, if the columns do not;
-    all numbers from 0, each once.
+    Rows of labels that are arrays, or fewer than their columns, may be partitions and are refused unless they
+    ``are_objects``.
     """
 
     def is_row(row: Any) -> bool:
-        return hasattr(row, "__len__") and not isinstance(row, str)
+        return hasattr(row, "__len__") and not isinstance(row, (str, set, frozenset))
 
-    if role == "labels" and any(is_communities(row) or hasattr(row, "membership") for row in rows):
-        raise InvalidInputError(
-            "labels is a list of communities; pass Ensemble.from_runs(x) if each entry is a partition, a "
-            "list of the sets of its objects, or Ensemble.from_runs([x]) if x is a single one."
-        )
-    if len(rows) and not is_row(rows[0]):
+    if len(rows) and not is_row(rows[0]) and not isinstance(rows[0], (set, frozenset)):
         check_matrix((len(rows),), role)
     n_columns = len(rows[0]) if len(rows) else 0
     for index, row in enumerate(rows):
         if not is_row(row) or len(row) != n_columns:
-            found = f"{len(row)} value(s)" if is_row(row) else "a single value"
+            is_one = not hasattr(row, "__len__") or isinstance(row, str)
+            found = "a single value" if is_one else f"{len(row)} value(s)" * is_row(row) or "a set"
             raise InvalidInputError(
                 f"{role} is ragged: row {index} has {found} but row 0 has {n_columns}; "
                 "pass one value per column, None where missing."
             )
     if role == "features" and n_columns:
         return ArrayTable(np.asarray(rows), role)
-    if role == "labels" and orientation is None and _may_be_runs(rows, n_columns):
+    may_be_runs = len(rows) < n_columns or (len(rows) and hasattr(rows[0], "__array__"))
+    if role == "labels" and may_be_runs and not are_objects:
         raise InvalidInputError(
             f"labels is a list of {len(rows)} rows of {n_columns} labels, which may be partitions or "
-            "objects; pass Ensemble.from_runs(x) if each row is a partition, or "
-            "bigcons.select(x, orientation='objects') if each is an object."
+            "objects; pass Ensemble.from_runs(x) if each row is a partition, or numpy.array(x) if each is an "
+            "object."
         )
     matrix = np.empty((len(rows), n_columns), dtype=object)  # keeps numbers and text apart
     for index, row in enumerate(rows):
         matrix[index] = row
     return ArrayTable(matrix, role)
-
-
-def _may_be_runs(rows: Sequence[Any], n_columns: int) -> bool:
-    if len(rows) < n_columns or (len(rows) and all(hasattr(row, "__array__") for row in rows)):
-        return True
-    numbers = [value for row in rows for value in row]
-    if n_columns < 2 or not all(isinstance(value, int) for value in numbers):
-        return False
-    are_communities = sorted(numbers) == list(range(len(numbers)))
-    return are_communities or (_are_numbered(rows) and not _are_numbered(zip(*rows, strict=True)))
-
-
-def _are_numbered(partitions: Iterable[Sequence[int]]) -> bool:
-    """Return whether each partition has the labels 0 .. k-1, or each 1 .. k; negative ones are missing."""
-    found = [{label for label in labels if label >= 0} for labels in partitions]
-    firsts = {min(labels, default=-1) for labels in found}
-    return firsts in ({0}, {1}) and all(max(labels) - min(labels) < len(labels) for labels in found)
-
-
-def is_communities(x: Any) -> bool:
-    """Return whether ``x`` is a set, or a list of sets or lists: the objects of communities."""
-    if isinstance(x, (set, frozenset)):
-        return True
-    return isinstance(x, (list, tuple)) and any(isinstance(part, (set, frozenset, list, tuple)) for part in x)
-
-
-class TransposedTable(SlicedTable):
-    """A table whose rows are partitions, held in memory with a row for each object; rows may have names."""
-
-    def __init__(self, table: Table, names: Table | None = None) -> None:
-        blocks = [rows if isinstance(rows, np.ndarray) else _stacked(rows) for rows in table.blocks(1024)]
-        self._matrix = np.concatenate(blocks) if blocks else np.empty((0, table.n_columns))
-        found = None
-        if names is not None:
-            found = as_names([row for b in names.blocks(1024) for row in _stacked(b)[:, 0]])
-        super().__init__(table.where, self._matrix.T.shape, found)
-        self.is_text: bool = table.is_text
-        self.fixed_bytes: int = self._matrix.nbytes
-
-    def slice(self, start: int, stop: int, columns: Sequence[int]) -> Rows:
-        """Return some rows as columns."""
-        import pyarrow as pa
-
-        parts = [self._matrix[c, start:stop] for c in columns]
-        return [pa.array(part, pa.large_string()) for part in parts] if self.is_text else parts
-
-
-def _stacked(columns: Sequence[Column]) -> np.ndarray:
-    """Return columns of any types as a matrix of objects, None where there is no value."""
-    matrix = np.empty((len(columns[0]), len(columns)), object)
-    for c, column in enumerate(columns):
-        matrix[:, c] = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
-    return matrix
 
 
 class PandasTable(SlicedTable):
@@ -626,45 +569,6 @@ def _of_chunk(
             "an array of numbers is declared; pass its meta= to from_delayed or map_blocks."
         )
     return len(chunk), task(ArrayTable(chunk, where))
-
-
-def open_xarray(array: Any, role: str) -> Table:
-    """Return the table of a DataArray of two dimensions, objects and columns, or of the labels of a Dataset.
-
-    Without the names of an ensemble, rows are the first dimension. Names of columns and the index are its
-    coordinates.
-    """
-    if not hasattr(array, "to_dataset"):
-        if role != "labels" or "labels" not in array:
-            raise InvalidInputError(
-                f"{role} has type xarray {type(array).__name__}; pass one of its variables, such as "
-                "x['labels'], or x.to_dataframe() if each is a column."
-            )
-        array = array["labels"]
-    check_matrix(array.shape, role)
-    if array.dims[0] == "partition" or array.dims[1] == "object":
-        array = array.transpose()
-    objects, columns = array.dims
-    table: Table = (
-        ArrayTable(_SlicedArray(array), role) if array.chunks is None else DaskArrayTable(array.data, role)
-    )
-    if columns in array.indexes:
-        table.names = as_names(array.indexes[columns])
-    if objects in array.indexes:
-        index = array.indexes[objects]
-        table._index = PandasTable(index_frame(index, role), role)
-        table.is_named = is_names(index)
-    return table
-
-
-class _SlicedArray:
-    """A DataArray that may be on a disk, as an array of which rows are read."""
-
-    def __init__(self, array: Any) -> None:
-        self.shape, self.dtype, self._array = array.shape, array.dtype, array
-
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        return np.asarray(self._array[rows].values)
 
 
 class DaskFrameTable(PartedTable):

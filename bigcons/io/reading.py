@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
-from itertools import islice, pairwise
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,17 +25,6 @@ MISSING_WORDS = (
 
 _NUMBER = re.compile(r"[+-]?(0|[1-9]\d*)(\.\d*([eE][+-]?\d+)?)?")
 """How files write numbers: not 007, 1_2 or 1e5, which are rather names of clusters."""
-
-
-NINES = np.append(-9.0, np.outer([-1.0, 1.0], 10.0 ** np.arange(2, 17) - 1.0))
-"""Numbers by which many tables mean that there is none: -9, -99, 99, -999, 999 and so on."""
-
-
-def is_far(number: float, low: float, high: float) -> bool:
-    """Return whether a number is farther from all others, from ``low`` to ``high``, than these from each
-    other and from 0.
-    """
-    return max(low - number, number - high) > max(high, 0.0) - min(low, 0.0)
 
 
 class MissingRule(NamedTuple):
@@ -145,87 +133,37 @@ def _is_null(value: Any) -> bool:
 # Headers
 
 
-def header_names(
-    lines: Iterator[list[str]], where: str, role: str, header: bool | None, named: Set[str]
-) -> list[str] | None:
-    """Return the names of the columns if the first of the ``lines`` is a header, else None.
+def header_names(lines: Iterator[list[str]], where: str, header: bool | None) -> list[str] | None:
+    """Return the names of the columns in the first of the ``lines``; None with ``header=False``.
 
-    A header has different names. One without a number is a header, as is one that has a column that the call
-    has ``named``, one with a name less than the next line has cells, as R's write.table writes it, and one
-    with a number that cannot be a label. Numbers in order, as a sweep over the number of clusters has, are
-    names if they stand beside text and are greater than all labels in their columns, or if these are text;
-    otherwise they can be read in two ways, which is refused. The first column may have no name, "", if it has
-    the names of the rows.
+    The first column may have no name, "", if it has the names of the rows; it has none where there is a name
+    less than the next line has cells, as write.table of R writes it. A first line with a number may be an
+    object as well: it is refused unless ``header`` says what it is.
     """
-    first = next(lines, [])
-    head = list(islice(lines, 1))
-    is_short = bool(head) and len(head[0]) == len(first) + 1 and head[0][-1] != ""
+    if header is False:
+        return None
+    first, second = next(lines, []), next(lines, [])
+    is_short = len(second) == len(first) + 1 and second[-1] != ""
     names = ["", *first] if is_short else first
-    is_uneven = any(len(line) != len(first) for line in head)
-    if header is None and is_uneven and first[0].startswith("#"):
+    if header is None and second and len(second) != len(first) and first[0].startswith("#"):
         raise InvalidInputError(
             f"{where} begins with a comment, {first[0]!r}; delete such lines, or pass header=True (--header) "
             "if it has names of columns."
         )
-    if header is None:
-        header = is_short or not named.isdisjoint(first)
-        if not header and not _may_be_header(first, role):
-            return None
-        if not header and (header := _is_certain(first, [*head, *islice(lines, 1000)], role)) is None:
-            line = ",".join(first[:4] if len(first) <= 4 else [*first[:4], "..."])
-            raise InvalidInputError(
-                f"{where} begins with the line {line}, which may be a header or an object; pass header=True "
-                "(--header) if these are names of columns, header=False (--no-header) if they are values."
-            )
-    if not header:
-        return None
+    values = [cell for cell in names[1 if names[0] == "" else 0 :] if loose_number(cell) is not None]
+    is_named = names[0] == "" and len(second) > 1 and loose_number(second[0]) is None
+    if header is None and ((values and not is_named) or all(cell in MISSING_WORDS for cell in names)):
+        line = ",".join(first[:4] if len(first) <= 4 else [*first[:4], "..."])
+        raise InvalidInputError(
+            f"{where} begins with the line {line}, which may be a header or an object; pass header=True "
+            "(--header) if these are names of columns, header=False (--no-header) if they are values."
+        )
     if "" in names[1:]:
         raise InvalidInputError(
             f"{where} has no name for column {names.index('', 1)}; name it, or pass header=False "
             "(--no-header) if the first line is an object."
         )
     return list(names)
-
-
-def _may_be_header(cells: Sequence[str], role: str) -> bool:
-    """Return whether the cells of a line may be names of columns."""
-    if all(cell in MISSING_WORDS for cell in cells):
-        return False
-    numbers = [number for cell in cells if (number := loose_number(cell)) is not None]
-    if not numbers:
-        return True
-    if role == "pairs" or len(set(cells)) < len(cells) or any(cell in MISSING_WORDS for cell in cells[1:]):
-        return False
-    if min(numbers) < 0 or (role != "labels" and any(number != int(number) for number in numbers)):
-        return False
-    rises = [second > first for first, second in pairwise(numbers)]
-    return all(rises) or not any(rises)
-
-
-def _is_certain(cells: Sequence[str], head: Sequence[Sequence[str]], role: str) -> bool | None:
-    """Return whether a line that may be a header is one by what follows it; None if nobody knows."""
-    numbers = {c: number for c, cell in enumerate(cells) if (number := loose_number(cell)) is not None}
-    row_names = [line[0] for line in head if line]
-    if cells[0] == "" and len(row_names) > 1 and len(set(row_names)) == len(row_names):
-        return True
-    if cells[0] == "" and numbers:
-        return False
-    if not numbers or any(number != int(number) for number in numbers.values()):
-        return True
-    texts = [(c, cell) for c, cell in enumerate(cells) if c not in numbers and cell]
-    if not head or any(line[c : c + 1] == [cell] for line in head for c, cell in texts):
-        return False
-    if role != "labels":
-        return None
-    below = [
-        (number, loose_number(cell))
-        for c, number in numbers.items()
-        for line in head
-        for cell in line[c : c + 1]
-    ]
-    are_greater = all(label is None or label < number for number, label in below)
-    are_others = all(label is None for _, label in below)
-    return True if are_others or (are_greater and len(numbers) > 1 and texts) else None
 
 
 def loose_number(cell: str) -> float | None:
@@ -258,13 +196,13 @@ def refuse_other_matrices(codes: np.ndarray, n_objects: int | None, where: str) 
         raise InvalidInputError(
             f"{where} may have a column for each cluster, because each object has the second label in "
             f"exactly one of {n_columns}; pass it to Ensemble.from_memberships([x]) (bigcons import "
-            "--memberships), or bigcons.select(x, orientation='objects') if the columns are partitions."
+            "--memberships), or name the columns (columns=, --columns) if they are partitions."
         )
     if codes.shape == (n_objects, n_objects) and np.array_equal(codes, codes.T):
         raise InvalidInputError(
             f"{where} is a symmetric matrix of {n_objects:,} rows, which may tell of each two objects "
-            "whether they belong together; pass the partitions that it was made of, or "
-            "bigcons.select(x, orientation='objects') if its columns are partitions."
+            "whether they belong together; pass the partitions that it was made of, or name the columns "
+            "(columns=, --columns) if they are partitions."
         )
 
 
@@ -300,6 +238,6 @@ def refuse_long(codes: np.ndarray, encodings: Sequence[Any], where: str) -> None
         raise InvalidInputError(
             f"{where} may be a long table, because no two rows have the same {names[thing]!r} and "
             f"{names[voter]!r}; pass it to Ensemble.from_long(table, object={names[thing]!r}, "
-            f"partition={names[voter]!r}, label={names[label]!r}) (bigcons import --long), or pass "
-            f"bigcons.select(x, orientation='objects') if each row is an object in {n_columns} partitions."
+            f"partition={names[voter]!r}, label={names[label]!r}) (bigcons import --long), or name the "
+            f"columns (columns=, --columns) if each row is an object in {n_columns} partitions."
         )

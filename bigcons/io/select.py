@@ -28,9 +28,6 @@ Columns = Column | Sequence[Column]
 INDEX = "index"
 """The id that is the index of a data frame or the names of rows in a file, unless a column has this name."""
 
-ORIENTATIONS = ("objects", "partitions")
-"""What a row of a table of labels may be."""
-
 
 @dataclass(frozen=True)
 class Selection:
@@ -44,7 +41,6 @@ class Selection:
     header: bool | None = None
     sep: str | None = None
     decimal: str | None = None
-    orientation: str | None = None
     categorical: Columns | None = None
 
 
@@ -58,7 +54,6 @@ def select(
     header: bool | None = None,
     sep: str | None = None,
     decimal: str | None = None,
-    orientation: str | None = None,
     categorical: Columns | None = None,
 ) -> Any:
     """Choose which columns of a table to use, the one that identifies its rows, and how it is read.
@@ -96,9 +91,6 @@ def select(
     decimal : {".", ","}, default=None
         What stands before the fractions of features in a file of text. By default a point; numbers such as
         1,5 are then refused.
-    orientation : {"objects", "partitions"}, default=None
-        What a row of labels is. By default an object, but what looks otherwise is refused. A table whose rows
-        are partitions is held in memory.
     categorical : default=None
         Features whose numbers are categories, such as zip codes, and are taken as text is.
 
@@ -114,8 +106,6 @@ def select(
     >>> bc.Ensemble.from_labels(bc.select(pa.table(labels), id="who")).ids.tolist()
     ['eve', 'bob', 'ann']
     """
-    if orientation is not None:
-        check_choice("orientation", orientation, ORIENTATIONS)
     if header not in (None, True, False):
         raise InvalidInputError(
             f"header={header!r} is no choice; use True, False or None.", parameter="header"
@@ -126,7 +116,7 @@ def select(
         )
     if decimal is not None:
         check_choice("decimal", decimal, (".", ","))
-    given = (id, columns, drop, missing, header, sep, decimal, orientation, categorical)
+    given = (id, columns, drop, missing, header, sep, decimal, categorical)
     return source if all(value is None for value in given) else Selection(source, *given)
 
 
@@ -150,24 +140,16 @@ def given_for(x: Any) -> dict[str, Any]:
 
 def reading_of(choices: Sequence[Selection]) -> Reading:
     """Return how the source of some choices is read."""
-    given = [
-        str(c)
-        for choice in choices
-        for part in (choice.id, choice.columns, choice.drop, choice.categorical)
-        for c in _listed(part)
-    ]
     missing = [choice.missing for choice in reversed(choices)]
-    header, sep, decimal, orientation = (
+    header, sep, decimal = (
         next((getattr(c, name) for c in reversed(choices) if getattr(c, name) is not None), None)
-        for name in ("header", "sep", "decimal", "orientation")
+        for name in ("header", "sep", "decimal")
     )
     return Reading(
         header,
         sep,
         decimal,
-        orientation,
-        frozenset(name for name in given if not name.isdecimal()),
-        next(
+        missing=next(
             (missing_rule(m).more_words for m in missing if m is not None and not isinstance(m, Mapping)), ()
         ),
     )

@@ -41,10 +41,8 @@ class Reading(NamedTuple):
     """What separates the columns of a file of text; None if its name says so."""
     decimal: str | None = None
     """What stands before the fractions of numbers in a file of text; None for a point."""
-    orientation: str | None = None
-    """What a row is: "objects" or "partitions"; None if that must be clear."""
-    named: frozenset[str] = frozenset()
-    """Columns that the call names, by which a header is known."""
+    are_objects: bool = False
+    """Whether the caller knows that rows of a list are objects."""
     missing: tuple[str, ...] = ()
     """What is missing in any column, besides what is so by default."""
 

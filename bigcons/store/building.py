@@ -411,7 +411,7 @@ def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:
             column=name,
         )
     both = AppendedIds(known, ids)
-    check_distinct_ids(both.blocks, known.facts.name, f"the ensemble with {where}")
+    check_distinct_ids(both.blocks, both.n_objects, known.facts.name, f"the ensemble with {where}")
     return both
 
 

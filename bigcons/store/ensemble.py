@@ -151,34 +151,29 @@ class Ensemble(Objects):
         drop: Columns | None = None,
         missing: Any = None,
         header: bool | None = None,
-        orientation: str | None = None,
     ) -> Ensemble:
         """Read a label matrix into memory; rows are objects, columns are partitions.
 
         ``x`` is an array of whole numbers or text, a list of rows, a pandas, polars or Arrow table or any
-        object with ``__arrow_c_stream__``, a dask array or dataframe, an ``xarray.DataArray``,
-        an AnnData, whose ``obs`` is read, another ensemble, or a path to one or to .npy, .npz,
-        .csv, .tsv (or these compressed), .parquet, .h5ad (by anndata) or .zarr, a folder of such files, a
-        pattern such as ``labels/*.csv``, or a list of paths, all of which need the columns that are read.
+        object with ``__arrow_c_stream__``, a dask array or dataframe, an AnnData, whose ``obs`` is read,
+        another ensemble, or a path to one or to .npy, .csv, .tsv (or these compressed), .parquet, .h5ad (by
+        anndata) or .zarr, a folder of such files, a pattern such as ``labels/*.csv``, or a list of paths, all
+        of which need the columns that are read.
         ``id`` names the column that identifies the objects, by default the index of a data frame unless it is
         0, 1, ... in order; ``columns`` and ``drop`` those that are partitions, and ``missing`` which labels
         are missing: by default, in every source, empty and blank text, NaN, None, pd.NA, masked entries, the
         words that pandas reads as missing, and negative numbers. See `bigcons.select`. In .csv and .tsv, a
-        column of numbers alone has numbers; elsewhere text stays text, with a warning where two texts, as "2"
-        and "2.0", are the same number.
+        column of numbers alone has numbers; elsewhere text stays text.
 
-        What may be read in two ways is refused unless a parameter tells. ``orientation="objects"``: rows are
-        objects, although they are fewer than the columns of a list, or arrays in a list, or in files of one
-        column, or look like those of a long table; ``"partitions"``: rows are partitions (see also
-        ``from_runs`` and ``from_long``). ``header``: whether the first line of a .csv or .tsv has names. It
-        does if none of them is a number, or if they are numbers in order beside text, as ``cell,2,5,10`` of a
-        sweep over the number of clusters, each greater than the labels in its column.
+        The first line of a .csv or .tsv has the names of the columns unless ``header=False``; with a number
+        in it, ``header`` is needed. A column of text among columns of numbers, and a table that may have a
+        row for each label or a column for each cluster, is refused unless ``columns`` names the partitions.
 
         Raises InvalidInputError for labels that are neither whole numbers nor text, for an empty or ragged
         matrix, and for a partition without any label.
         """
         provenance = {"made_by": "from_labels", "source": describe(x)}
-        how = {"missing": missing, "header": header, "orientation": orientation}
+        how = {"missing": missing, "header": header}
         table = _table_of(select(x, id=id, columns=columns, drop=drop, **how))
         provenance |= as_read(how)
         return _with_warnings(ensemble_of(table, provenance=provenance, names=names))
@@ -205,16 +200,12 @@ class Ensemble(Objects):
         runs
             A list with one entry for each partition, a mapping from names to them, or an array with a row for
             each. An entry is a vector of labels (a list, array, or column of pandas, polars or Arrow), a file
-            or a table with one column of labels, the communities that networkx gives (a list of sets or lists
-            of objects), a mapping from objects to labels, or a clustering of igraph, leidenalg, cdlib or
-            scikit-learn.
+            or a table with one column of labels, or a fitted clusterer of scikit-learn.
         names : default=None
             Names of the partitions; by default the keys of a mapping, or the names of files or columns if
             all have different ones, else ``p0, p1, ...``
         ids : default=None
-            What identifies the objects, in order. By default, communities and mappings have the objects that
-            occur in any of them, ascending, whose names are the ids unless these are 0, 1, 2, ... In the
-            order of the nodes of a graph G of networkx, labels are ``model.to_pandas().label.loc[list(G)]``.
+            What identifies the objects, in order; by default what the runs have.
         id, columns, missing, header
             Of files and tables, the column that identifies the objects and that of the labels, and how they
             are read; see `bigcons.select`.
@@ -223,13 +214,13 @@ class Ensemble(Objects):
 
         Entries with ids, those of a column with an index included, are joined by them, in any order; objects
         that a run does not have are missing in it. Other entries have a label for each object. Raises
-        InvalidInputError for entries of different length, for an object in two communities of a run, and for
-        what may be a single run. Memory: the codes of all runs or, with ``out``, of one at a time.
+        InvalidInputError for entries of different length, and for a single run. Memory: the codes
+        of all runs or, with ``out``, of one at a time.
 
         Examples
         --------
         >>> import bigcons as bc
-        >>> bc.Ensemble.from_runs([[0, 0, 1], [{0}, {1, 2}]]).read(0, 3).tolist()
+        >>> bc.Ensemble.from_runs([[0, 0, 1], ["a", "b", "b"]]).read(0, 3).tolist()
         [[0, 0], [0, 1], [1, 1]]
         """
         how = {"id": id, "columns": columns, "missing": missing, "header": header}
@@ -895,7 +886,6 @@ def import_labels(
     drop: Columns | None = None,
     missing: Any = None,
     header: bool | None = None,
-    orientation: str | None = None,
     overwrite: bool = False,
     memory: int | str = "1GB",
     chunk_rows: int | None = None,
@@ -903,16 +893,15 @@ def import_labels(
     """Store labels as an ensemble at ``out``, block by block; ``source`` as for `Ensemble.from_labels`.
 
     ``id`` names the column that identifies the objects, which is stored with them, ``columns`` and ``drop``
-    those that are partitions, ``missing``, ``header`` and ``orientation`` how they are read: see
-    `bigcons.select`. Reads the source twice, once to find the values and once
-    to write them, in blocks that fit in ``memory``, and ids twice more; a dask collection is computed once,
-    chunk by chunk, and kept in the temporary directory. Workers of an active ``distributed.Client`` that all
-    find ``out`` keep the chunks of a dask array of numbers there, and write those of the store in Zarr, the
+    those that are partitions, ``missing`` and ``header`` how they are read: see `bigcons.select`.
+    Reads the source twice, once to find the values and once to write them, in blocks that fit in ``memory``,
+    and ids twice more; a dask collection is computed once, chunk by chunk, and kept in the temporary
+    directory. Workers of an active ``distributed.Client`` that all find ``out`` keep the chunks of a dask array of numbers there, and write those of the store in Zarr, the
     same; with ids they come to this process. An ensemble at ``out`` that the same call made of
     files that have not changed since is returned as it is. Raises MemoryBudgetError if a chunk of the source
     or the distinct values do not fit.
     """
-    how = {"missing": missing, "header": header, "orientation": orientation}
+    how = {"missing": missing, "header": header}
     given = {"id": id, "columns": columns, "drop": drop, "chunk_rows": chunk_rows, **how}
     provenance = {"made_by": "import_labels", **provenance_of_files(source, given), **as_read(how)}
     if _prepared(out, overwrite, provenance):
@@ -990,8 +979,7 @@ def import_memberships(
 
 
 def _with_warnings(ensemble: Ensemble) -> Ensemble:
-    counts = ensemble.n_clusters, ensemble.n_labeled
-    warn_of_suspects(ensemble.n_objects, ensemble.names, *counts, ensemble.categories)
+    warn_of_suspects(ensemble.n_objects, ensemble.names, ensemble.n_clusters)
     return ensemble
 
 

@@ -14,13 +14,12 @@ import pyarrow as pa
 
 from bigcons.disk.commit import is_store
 from bigcons.errors import InvalidInputError, UnknownColumnError
-from bigcons.io.encode import MISSING_AS_TEXT, NAME_OF_IDS
-from bigcons.io.ids import Ids, SeenIds
+from bigcons.io.ids import Ids
 from bigcons.io.intake import open_table
 from bigcons.io.reading import loose_number
 from bigcons.io.select import Column, Columns, choices_of, given_for, select
 from bigcons.io.table import Rows, Table
-from bigcons.memory import VALUES_TOGETHER, Block, row_blocks
+from bigcons.memory import BLOCK_ROWS, VALUES_TOGETHER, Block, row_blocks
 from bigcons.progress import progress
 from bigcons.store.encoding import (
     BOOLEAN,
@@ -42,17 +41,10 @@ from bigcons.validation import check_rows
 
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?")
 _LIKE_NUMBER = re.compile(
-    r"\(?[+\u2212-]?[$€£]? ?[+\u2212-]?"
-    r"(0|[1-9]\d*)([.,' _\xa0\u202f]\d{3})*([.,]\d*)?([eE][+-]?\d+)? ?[%$€£]?\)?"
+    r"(?i)(?=\D*\d)([^a-z]|jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?"
+    r"|oct(ober)?|nov(ember)?|dec(ember)?|\de[+-]?\d)+"
 )
-_MONTH = (
-    r"(?i:jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?|oct(ober)?"
-    r"|nov(ember)?|dec(ember)?)"
-)
-_OTHER_DATE = re.compile(
-    r"(\d{1,2}[./-]\d{1,2}[./-](\d\d|\d{4})|\d{4}[./-]\d{1,2}[./-]\d{1,2}"
-    rf"|(\d\d?[ .-]+)?{_MONTH}[ .,-]+(\d\d?, ?)?\d{{4}})( .*)?"
-)
+"""Text with a digit and no letters but of months: a number or date in another form, or a code."""
 
 
 def open_features(
@@ -70,9 +62,9 @@ def open_features(
     source
         An array ``(n_objects, n_features)`` (numpy, memory map, Zarr, nested lists, a sparse matrix of
         scipy), a pandas, polars or pyarrow table or any object with ``__arrow_c_stream__``, a dask array or
-        dataframe, or a path to ``.npy``, ``.npz`` (of scipy.sparse, too), ``.zarr``, ``.parquet``, ``.csv``
-        or ``.tsv`` (or these compressed), a folder of files, in the order of the numbers in their names, a
-        pattern such as ``data/*.parquet``, or a list of paths. The same rules apply to labels.
+        dataframe, or a path to ``.npy``, ``.zarr``, ``.parquet``, ``.csv`` or ``.tsv`` (or these compressed),
+        a folder of files, in the order of the numbers in their names, a pattern such as ``data/*.parquet``,
+        or a list of paths. The same rules apply to labels.
     id, columns, drop
         The column that identifies the objects, and those that are features: see `bigcons.select`.
     log
@@ -81,8 +73,9 @@ def open_features(
 
     Numbers and booleans are used unchanged, dates and durations as days; lists of floats, as those of
     embeddings are, become a column for each number; columns of text are one-hot, or hashed if they have many
-    values: see `FeatureEncoding`. Text of which each value is an ISO date is a date,
-    as in a CSV file.
+    values: see `FeatureEncoding`. Text of which each value is an ISO date is a date, as in a CSV file. Text
+    with values of digits and no letters may be numbers, dates or codes and is refused, unless `select` names
+    it as ``categorical``, or all other values as ``missing``.
 
     Cost: only the head of the source is read, except that a first pass reads a source with text, and all of a
     source whose number of rows is unknown (CSV, dask dataframe). Memory: a block, plus what the source
@@ -90,9 +83,9 @@ def open_features(
     column (usually 2.5 MB each), 64 MB of CSV; an Arrow stream is kept in memory.
 
     Raises StoreNotFoundError for a path that does not exist, and InvalidInputError, naming all such columns
-    before any row is read, for types that are no features; after the first pass, for infinite values and for
-    columns that look like ids, because all their values are different whole numbers or texts (of fewer than
-    200 rows only if they are called so), unless ``columns`` names the features. Missing and infinite values
+    before any row is read, for types that are no features; after a first pass, for infinite values and for
+    columns that look like ids, because all values in the first 65,536 rows, of 200 or more, are different
+    whole numbers or texts, unless ``columns`` names the features. Missing and infinite values
     raise InvalidInputError, with row and column, when they are read, but missing ones in `bigcons.generate`,
     which fills them.
     """
@@ -198,8 +191,6 @@ class Features(Objects):
                 f"{self.where} has more than one column {repeated[0]!r}; give each its own name."
             )
         self._types = table.column_types()
-        self._may_be_ids: set[int] | None = None
-        """Columns of numbers that have not been compared with the numbers of rows yet."""
         if encoding is None:
             kinds = [NUMBER] * len(names) if self._types is None else [kind_of(t) for t in self._types]
             codes = [
@@ -212,10 +203,11 @@ class Features(Objects):
                 if codes[c].kind in (NUMBER, BOOLEAN):
                     codes[c] = codes[c]._replace(kind=CATEGORY)
             logged = _positions(log, names, self.where)
-            is_typed = table.dtype is None and not are_chosen
-            self._may_be_ids = {c for c, code in enumerate(codes) if is_typed and code.kind == NUMBER}
+            self._are_chosen: bool = are_chosen or table.dtype is not None
             if table.n_rows is None or any(code.kind == CATEGORY for code in codes):
-                codes = self._look_at(codes, are_chosen)
+                codes = self._look_at(codes)
+            elif not self._are_chosen:
+                self._refuse_ids(next(iter(table.blocks(BLOCK_ROWS)), []), codes)
             for c in logged:
                 if codes[c].kind not in (NUMBER, BOOLEAN):
                     raise InvalidInputError(
@@ -362,22 +354,22 @@ class Features(Objects):
             refuse_columns({remedy: problems}, self.where)
         return [kind or NUMBER for kind in kinds]
 
-    def _look_at(self, codes: list[ColumnCode], are_chosen: bool) -> list[ColumnCode]:
+    def _look_at(self, codes: list[ColumnCode]) -> list[ColumnCode]:
         """Return what the columns become, after a pass that finds all that is wrong with any of them.
 
         The table counts its rows along the way.
         """
         table, n_rows = self._table, 0
         infinite: dict[int, int] = {}
-        are_named = self._table.categorical
-        texts = {c: _Texts(c in are_named) for c, code in enumerate(codes) if code.kind == CATEGORY}
+        texts = {c: _Texts(c in table.categorical) for c, code in enumerate(codes) if code.kind == CATEGORY}
         with ExitStack() as stack:
-            numbers = {c: DistinctNumbers(stack) for c in self._may_be_ids or ()}
             listener = None
             if table.n_rows is not None:
                 listener = stack.enter_context(progress("look at the columns", table.n_rows))
-            for rows in table.blocks(1 << 16):
+            for rows in table.blocks(BLOCK_ROWS):
                 n_here = len(rows[0]) if isinstance(rows, list) else rows.shape[0]
+                if n_rows == 0 and not self._are_chosen:
+                    self._refuse_ids(rows, codes)
                 if isinstance(rows, list) or texts:
                     for c, column in enumerate(rows if isinstance(rows, list) else rows.T):
                         column = self._of_its_type(column, c)
@@ -387,58 +379,48 @@ class Features(Objects):
                         found = numbers_of(column, codes[c], self.where)
                         if c not in infinite and np.isinf(found).any():
                             infinite[c] = n_rows + int(np.argmax(np.isinf(found)))
-                        if c in numbers:
-                            numbers[c].add(found)
                 n_rows += n_here
                 if listener is not None:
                     listener.advance(n_here)
-            like_ids = {c for c, seen in numbers.items() if may_be_ids(seen, n_rows, codes[c].name)}
-        self._may_be_ids = None  # they have been compared
         problems: dict[str, list[tuple[str, str]]] = {}
-        of_ids = ""
         for c, code in enumerate(codes):
             if c in infinite:
-                remedy, what = _INFINITE, f"is infinite at row {infinite[c]} (from 0)"
-            elif c in like_ids:
-                remedy = of_ids = of_ids or self._remedy_of_ids(code.name)
-                what = "has a different whole number in every row"
-            elif c in texts and (date := texts[c].other_date):
-                remedy, what = _DATES, f"has dates such as {date!r}"
-            elif c in texts and (word := texts[c].other_than_numbers):
-                remedy, what = _WORDS, f"has {word} among numbers"
-            elif c in texts and (word := texts[c].number_as_text):
-                remedy, what = _NUMBERS, f"has numbers written as text, such as {word!r}"
-            elif c in texts and not are_chosen and texts[c].are_ids(n_rows, code.name):
-                remedy = of_ids = of_ids or self._remedy_of_ids(code.name)
-                what = "has a different text in every row"
-            else:
-                continue
-            problems.setdefault(remedy, []).append((code.name, what))
+                what = f"is infinite at row {infinite[c]} (from 0)"
+                problems.setdefault(_INFINITE, []).append((code.name, what))
+            elif c in texts and texts[c].like_number and not texts[c].are_numbers_with_gaps:
+                what = f"has text such as {texts[c].like_number!r}"
+                problems.setdefault(_NUMBERS, []).append((code.name, what))
         refuse_columns(problems, self.where)
         return [texts[c].code(code) if c in texts else code for c, code in enumerate(codes)]
 
-    def possible_ids(self) -> list[int]:
-        """Return the columns of numbers that may be ids, which whoever reads all rows compares."""
-        return [int(self.encoding.starts[c]) for c in sorted(self._may_be_ids or ())]
-
-    def refuse_ids(self, columns: list[int]) -> None:
-        """Raise InvalidInputError for columns that have a different whole number in every row."""
-        problems = [(self.names[c], "has a different whole number in every row") for c in columns]
+    def _refuse_ids(self, rows: Rows, codes: list[ColumnCode]) -> None:
+        """Raise InvalidInputError for columns with a different whole number or text in each of the rows."""
+        if not isinstance(rows, list) or not rows or len(rows[0]) < 200:
+            return
+        problems = []
+        for c, (column, code) in enumerate(zip(rows, codes, strict=True)):
+            if c in self._table.categorical or code.kind not in (NUMBER, CATEGORY):
+                continue
+            values = as_arrow(self._of_its_type(column, c), None, code.name, self.where)
+            if code.kind == NUMBER:
+                numbers = numbers_of(values, code, self.where)
+                if not ((np.rint(numbers) == numbers) & np.isfinite(numbers)).all():
+                    continue
+            if values.null_count == 0 and len(values.unique()) == len(values):
+                kind = "whole number" if code.kind == NUMBER else "text"
+                problems.append((code.name, f"has a different {kind} in every row"))
         if problems:
-            refuse_columns({self._remedy_of_ids(problems[0][0]): problems}, self.where)
-
-    def _remedy_of_ids(self, name: str) -> str:
-        """Return what to do about columns that look like ids, of which the first has this name."""
-        first = f"pass id={name!r} (--id {name}) if it names the rows, " if self.ids is None else ""
-        return f"{first}leave it out with drop= (--drop), or name all features in columns= (--columns)"
+            name = problems[0][0]
+            first = f"pass id={name!r} (--id {name}) if it names the rows, " if self.ids is None else ""
+            remedy = f"{first}leave it out with drop= (--drop), or name all features in columns= (--columns)"
+            refuse_columns({remedy: problems}, self.where)
 
 
 _INFINITE = "features must be finite: replace what is infinite"
-_DATES = "write dates as 2024-12-31"
-_WORDS = "correct the cells, or name what is missing in missing= of bigcons.select (--missing)"
 _NUMBERS = (
-    "write numbers alone, as 1234.5, or in files as 1234,5 with decimal=',' of bigcons.select (--decimal ,), "
-    "and names of categories with a letter"
+    "write numbers alone, as 1234.5 (or with decimal=',' of bigcons.select, --decimal ,), and dates as "
+    "2024-12-31, name the column in categorical= (--categorical) if its values are categories, or what is "
+    "missing in missing= (--missing)"
 )
 """What to do about columns that the first pass refuses."""
 
@@ -458,139 +440,47 @@ def _positions(columns: Columns | None, names: list[str], where: str) -> list[in
     return sorted(chosen)
 
 
-class DistinctNumbers:
-    """Whether a column has only whole numbers, all different and none missing, as far as it has been seen."""
-
-    def __init__(self, stack: ExitStack) -> None:
-        self._seen: SeenIds | None = SeenIds(stack)
-
-    def add(self, values: np.ndarray) -> None:
-        """Look at the next values ``(rows,)``; nothing is kept once one is repeated or no whole number."""
-        if self._seen is None:
-            return
-        with np.errstate(invalid="ignore"):
-            is_whole = bool((np.rint(values) == values).all()) and bool((np.abs(values) < 2.0**63).all())
-        keys = values.astype(np.int64) if is_whole else None
-        if keys is None or len(np.unique(keys)) < len(keys):
-            self._seen = None
-        else:
-            self._seen.keep(keys)
-
-    def all_differ(self) -> bool:
-        """Return whether all values seen are different whole numbers."""
-        return self._seen is not None and not self._seen.repeated().size
-
-
-def may_be_ids(seen: DistinctNumbers, n_rows: int, name: str) -> bool:
-    """Return whether a column whose values have been seen is refused as one of ids.
-
-    Of few rows, all numbers of a feature may be different by chance; then its name has to say so, too.
-    """
-    return n_rows > 1 and (n_rows >= 200 or NAME_OF_IDS.fullmatch(name) is not None) and seen.all_differ()
-
-
 class _Texts:
     """What has been seen of a column of text."""
 
     def __init__(self, is_category: bool) -> None:
         self._levels: set[str] = set()
-        self._is_hashed = self._has_gaps = False
-        self._n_rows = 0
-        self._all_differ, self._keys = not is_category, set[int]()
-        self._are_iso = self._are_dates = not is_category
-        self._example = ""
-        self._are_numbers, self._number, self._gap = not is_category, "", ""
-        self._are_plain, self._has_named = True, False
-        self._word, self._n_cells, self._row = "", 0, 0
-        """The only other text among numbers and gaps, in how many rows, and the first of them."""
+        self._is_hashed = self._has_gaps = self._has_named = False
+        self._is_category = is_category
+        self._are_iso = not is_category
+        self._are_numbers = not is_category
+        self.like_number: str = ""
+        """A text that may be a number or date in another form, or a code."""
 
     def add(self, column: Any, missing: tuple[str, ...]) -> None:
         """Look at the next rows, an Arrow array of text."""
         texts, rows = texts_of(column, missing)
         if missing and not self._has_named:
             self._has_named = not set(missing).isdisjoint(texts_of(column, ())[0])
-        first = self._n_rows
-        self._n_rows += len(rows)
         used = np.unique(rows)
         self._has_gaps = self._has_gaps or bool(used.size and used[0] < 0)
         found = [texts[at] for at in used[used >= 0].tolist()]
         known = {text for text in found if text is not None}
         self._has_gaps = self._has_gaps or len(known) < len(set(found))
-        if known:
-            self._are_iso = self._are_iso and all(map(_ISO_DATE.fullmatch, known))
-            self._are_dates = self._are_dates and all(map(_OTHER_DATE.fullmatch, known))
-            self._example = self._example or min(known)
-            if self._are_numbers and not pa.types.is_dictionary(column.type):
-                others = {text for text in known if not _LIKE_NUMBER.fullmatch(text)}
-                gaps = {text for text in others if text.lower() in MISSING_AS_TEXT}
-                words = {self._word, *(others - gaps)} - {""}
-                self._are_numbers = len(words) <= 1
-                for text in sorted(known - others):
-                    if not self._number or self._number.isdigit():
-                        self._number = text
-                self._gap = self._gap or min(gaps, default="")
-                if self._are_numbers and others - gaps:
-                    (self._word,) = words
-                    has_it = np.isin(rows, [at for at, text in enumerate(texts) if text == self._word])
-                    self._row = self._row if self._n_cells else first + int(np.argmax(has_it))
-                    self._n_cells += int(has_it.sum())
-                self._are_plain = self._are_plain and None not in map(loose_number, known - others)
+        self._are_iso = self._are_iso and all(map(_ISO_DATE.fullmatch, known))
+        if not self._is_category and not pa.types.is_dictionary(column.type):
+            self._are_numbers = self._are_numbers and None not in map(loose_number, known)
+            odd = [text for text in known if _LIKE_NUMBER.fullmatch(text) and not _ISO_DATE.fullmatch(text)]
+            self.like_number = self.like_number or min(odd, default="")
         if not self._is_hashed:
             self._levels |= known
             self._is_hashed = len(self._levels) > LEVELS
-        if self._all_differ:
-            keys = set(map(hash, known))
-            self._all_differ = len(keys) == len(rows) and self._keys.isdisjoint(keys)
-            self._keys = self._keys | keys if self._all_differ else set()
-
-    def are_ids(self, n_rows: int, name: str) -> bool:
-        """Return whether all texts differ, in more rows than are few or under the name of ids."""
-        is_many = n_rows >= 200 or NAME_OF_IDS.fullmatch(name) is not None
-        return self._all_differ and is_many and n_rows > 1 and not self._are_iso
 
     @property
-    def other_date(self) -> str:
-        """A date that is not written as in ISO 8601, if all texts are such; else empty."""
-        return self._example if self._are_dates and not self._are_iso else ""
-
-    @property
-    def other_than_numbers(self) -> str:
-        """What stands where a number is missing, such as "?", or the one bad cell of a column of numbers.
-
-        Empty if there is none. A word in several rows, or in one of few rows, may be a category beside codes,
-        unless these are more than digits, and more than categories are.
-        """
-        if not self._are_numbers or not self._number:
-            return ""
-        if not self._word:
-            return f"{self._gap!r}" if self._gap else ""
-        are_codes = self._number.isdigit() or not self._is_hashed
-        is_bad = not are_codes or (self._n_cells == 1 and self._n_rows >= 200)
-        return f"{self._word!r} at row {self._row} (from 0)" if is_bad else ""
-
-    @property
-    def number_as_text(self) -> str:
-        """One of the numbers that all texts are, if it is more than digits, as of codes; else empty."""
-        if not self._are_numbers or self._word or self._number.isdigit() or self._are_numbers_with_gaps:
-            return ""
-        return self._number
-
-    @property
-    def _are_numbers_with_gaps(self) -> bool:
+    def are_numbers_with_gaps(self) -> bool:
         """Whether the column is text only because of what was named as missing in it."""
-        return (
-            self._has_named
-            and self._are_numbers
-            and self._are_plain
-            and not self._word
-            and self._number != ""
-        )
+        return self._are_numbers and self._has_named and self.like_number != ""
 
     def code(self, code: ColumnCode) -> ColumnCode:
         """Return what the column becomes."""
-        if self._example and self._are_iso:
+        if self._levels and self._are_iso:
             return code._replace(kind=DATE)
-        if not self._levels or self._are_numbers_with_gaps:
+        if not self._levels or self.are_numbers_with_gaps:
             return code._replace(kind=NUMBER)
         if self._is_hashed:
             return code._replace(kind=HASHED, may_miss=self._has_gaps)

@@ -174,7 +174,7 @@ class PairTable(Objects):
         """Read a table with one row for each pair into memory.
 
         ``x`` is a pandas, polars or Arrow table, anything else with ``__arrow_c_stream__``, a dask dataframe,
-        or the path of a .parquet (or a folder of them), .csv, .csv.gz or .npz with the integer columns ``i``,
+        or the path of a .parquet (or a folder of them), .csv or .csv.gz with the integer columns ``i``,
         ``j``, ``n_agree`` and ``n_seen`` (see `bigcons.disk.schema.PAIR_COLUMNS`), or those of ``columns``,
         in this order. Rows may be in any order; each pair is given once, with ``i < j``. The number of
         objects, if neither given nor stated in a Parquet file, is one more than the largest of a pair.

@@ -1,11 +1,10 @@
-"""Ensembles from what is no matrix with a row for each object: runs, communities, long tables of votes."""
+"""Ensembles from what is no matrix with a row for each object: runs, and long tables of votes."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from bigcons.io.encode import (
 from bigcons.io.files import is_table_path
 from bigcons.io.ids import TEXT, HeldIds, IdFacts, Ids, are_positions, canonical, whole_or_text
 from bigcons.io.intake import open_table
-from bigcons.io.memory import is_communities, map_npy, release_pages
+from bigcons.io.memory import map_npy, release_pages
 from bigcons.io.select import Column, SelectedTable, select, source_of
 from bigcons.io.table import Table
 from bigcons.memory import BLOCK_ROWS, VALUES_TOGETHER, row_blocks, rows_within
@@ -56,7 +55,7 @@ def read_runs(
     tables = [_table_of_run(run, name, how) for run, name in zip(found, names, strict=True)]
     objects = None if ids is None else ids_of(ids)
     if objects is None:
-        objects = _objects_of(tables, names, is_ordered=not any(map(_has_no_order, found)))
+        objects = _objects_of(tables, names)
     folder = stack.enter_context(temporary_folder()) if on_disk else None
     columns: list[Any] = []
     encodings: list[Encoding] = []
@@ -98,14 +97,13 @@ def _side_by_side(columns: Sequence[np.ndarray], header: Header) -> Iterator[np.
 
 def _listed_runs(runs: Any, names: Sequence[str] | None) -> tuple[list[Any], list[str]]:
     """Return the runs as a list, and their names: given, keys of a mapping, their own, or p0, p1, ..."""
-    wanted = (
-        "pass a list with an entry for each partition: its labels, a file of them, or its communities, lists "
-        "or sets of objects"
-    )
+    wanted = "pass a list with an entry for each partition: its labels, or a file of them"
     if isinstance(runs, Mapping):
         names, runs = list(map(str, runs)) if names is None else names, list(runs.values())
         if any(map(_is_label, runs)):
-            raise InvalidInputError("runs is a mapping from objects to labels, a single run; pass [runs].")
+            raise InvalidInputError(
+                "runs is a mapping from objects to labels, a single run; pass [pandas.Series(runs)]."
+            )
     if isinstance(runs, (str, os.PathLike, set, frozenset)) or not hasattr(runs, "__len__"):
         raise InvalidInputError(f"runs has type {type(runs).__name__}; {wanted}.")
     if hasattr(runs, "columns") or not (hasattr(runs, "__getitem__") and len(runs)):
@@ -114,11 +112,6 @@ def _listed_runs(runs: Any, names: Sequence[str] | None) -> tuple[list[Any], lis
             "for each goes to Ensemble.from_labels."
         )
     found = [runs[r] for r in range(len(runs))]
-    if any(isinstance(run, (set, frozenset)) for run in found) or _are_bare_communities(found):
-        raise InvalidInputError(
-            "runs may be the communities of a single run, or the labels of several; pass [runs] for "
-            "communities, or arrays for labels."
-        )
     if any(map(_is_label, found)):
         raise InvalidInputError(f"runs is a list of {len(found)} labels, a single run; pass [runs].")
     if names is None:
@@ -136,29 +129,11 @@ def _own_name(run: Any) -> str:
     return "" if name is None or not hasattr(run, "to_frame") else str(name)
 
 
-def _are_bare_communities(runs: Sequence[Any]) -> bool:
-    """Return whether lists of labels are rather communities, because no label is in them twice."""
-    if not all(isinstance(run, (list, tuple)) for run in runs) or any(map(is_communities, runs)):
-        return False
-    entries = [entry for run in runs for entry in run]
-    is_split = len(runs) > 1 and len(set(map(_hashable, entries))) == len(entries)
-    return is_split and not any(isinstance(entry, str) and is_table_path(entry) for entry in entries)
-
-
-def _hashable(value: Any) -> Any:
-    return value if isinstance(value, (str, int, float, np.number)) else id(value)
-
-
 def _is_label(run: Any) -> bool:
     """Return whether what should be a run is a single label."""
     if isinstance(run, str):
         return not is_table_path(run) and not Path(run).exists()
     return run is None or isinstance(run, (int, float, np.number, np.bool_))
-
-
-def _has_no_order(run: Any) -> bool:
-    """Return whether objects come in the order of a set or mapping, which means nothing."""
-    return isinstance(run, Mapping) or is_communities(run) or hasattr(run, "communities")
 
 
 def _table_of_run(run: Any, name: str, how: Mapping[str, Any]) -> Table:
@@ -167,27 +142,14 @@ def _table_of_run(run: Any, name: str, how: Mapping[str, Any]) -> Table:
 
     if hasattr(run, "labels_"):  # of scikit-learn
         run = run.labels_
-    if hasattr(run, "as_clustering"):  # of igraph
+    is_nested = isinstance(run, (list, tuple)) and any(
+        hasattr(x, "__len__") and not isinstance(x, str) for x in run
+    )
+    if isinstance(run, (Mapping, set, frozenset)) or is_nested or hasattr(run, "membership"):
         raise InvalidInputError(
-            f"run {name!r} is a dendrogram, which has a clustering for each cut; give its as_clustering()."
+            f"run {name!r} has type {type(run).__name__}; pass a vector with the label of each object, such "
+            "as clustering.membership, or pandas.Series with the objects as its index."
         )
-    if hasattr(run, "membership"):  # of igraph and leidenalg
-        run = list(run.membership)
-        if is_communities(run):
-            raise InvalidInputError(
-                f"run {name!r} is a cover, whose objects are in several clusters; give a partition."
-            )
-    if hasattr(run, "communities"):  # of cdlib
-        run = [list(part) for part in run.communities]
-    if is_communities(run) or isinstance(run, Mapping):
-        objects, labels = _labels_of_communities(run, name)
-        try:
-            source: Any = pa.table({"object": objects, "label": labels})
-        except (pa.ArrowException, OverflowError):
-            raise InvalidInputError(
-                f"run {name!r} has labels that are neither all whole numbers nor all text; recode them."
-            ) from None
-        return open_table(select(source, id="object", missing=how.get("missing")), "labels", are_objects=True)
     if isinstance(run, (list, tuple)) or getattr(run, "ndim", 2) == 1 or _is_column(run):
         how = {"missing": how.get("missing")}
         if hasattr(run, "to_frame"):
@@ -227,38 +189,9 @@ def _is_column(run: Any) -> bool:
     return hasattr(run, "null_count") and not hasattr(run, "columns")
 
 
-def _labels_of_communities(run: Any, name: str) -> tuple[list[Any], list[Any]]:
-    """Return the objects of communities, or of a mapping to labels, ascending, and their labels."""
-    if isinstance(run, Mapping):
-        pairs = list(run.items())
-        if any(isinstance(label, (set, frozenset, list, tuple)) for _, label in pairs):
-            raise InvalidInputError(
-                f"run {name!r} is a mapping to lists; pass its values, list(run.values())."
-            )
-    else:
-        parts = [run] if isinstance(run, (set, frozenset)) else list(run)
-        if not all(isinstance(part, (set, frozenset, list, tuple)) for part in parts):
-            raise InvalidInputError(f"run {name!r} mixes communities and labels; pass either.")
-        pairs = [(member, number) for number, part in enumerate(parts) for member in part]
-    plain = [(getattr(member, "item", lambda member=member: member)(), label) for member, label in pairs]
-    if not any(all(isinstance(member, kind) for member, _ in plain) for kind in (int, str)):
-        raise InvalidInputError(
-            f"run {name!r} has objects that are neither all whole numbers nor all text; rename them."
-        )
-    plain.sort(key=lambda pair: pair[0])
-    for (first, label), (second, other) in pairwise(plain):
-        if first == second and not isinstance(run, Mapping):
-            raise InvalidInputError(
-                f"run {name!r} has object {first!r} in communities {label} and {other}; give a partition, or "
-                "memberships to Ensemble.from_memberships."
-            )
-    return [member for member, _ in plain], [label for _, label in plain]
-
-
-def _objects_of(tables: Sequence[Table], names: Sequence[str], *, is_ordered: bool) -> Ids | None:
-    """Return the ids of all objects, each once: in the order of the runs, or ascending; None without ids."""
+def _objects_of(tables: Sequence[Table], names: Sequence[str]) -> Ids | None:
+    """Return the ids of all objects, each once, in the order of the runs; None without ids."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     given = [table.ids for table in tables if table.ids is not None]
     if not given:
@@ -272,11 +205,9 @@ def _objects_of(tables: Sequence[Table], names: Sequence[str], *, is_ordered: bo
                 "convert them to one type.",
                 column=ids.facts.name,
             )
-    if is_ordered and not lengths and all(ids.facts.digest == first.facts.digest for ids in given):
+    if not lengths and all(ids.facts.digest == first.facts.digest for ids in given):
         return first
     values = pa.concat_arrays([block for ids in given for block in ids.blocks()]).unique()
-    if not is_ordered:
-        values = values.take(pc.array_sort_indices(values))
     objects = HeldIds.of(values, first.facts)
     if lengths and not (lengths == {objects.n_objects} and are_positions(objects)):
         name = next(name for table, name in zip(tables, names, strict=True) if table.ids is None)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import bigcons
 from bigcons import Ensemble
 from bigcons.cli import main
-from bigcons.errors import InvalidInputError, SoftEnsembleError, SuspiciousLabelsWarning
+from bigcons.errors import InvalidInputError, SoftEnsembleError
 from bigcons.store.features import open_features
 
 TEXT = "a,b\nä,x\nö,y\n"
@@ -21,8 +21,8 @@ TEXT = "a,b\nä,x\nö,y\n"
     ("source", "remedy"),
     [
         (pl.DataFrame({"a": [0, 1]}).lazy(), r"collect\(\)"),
-        ([{0, 1}, {2, 3}], r"from_runs\(\[x\]\)"),
-        ([[{0, 1}], [{1, 0}]], r"from_runs\(x\)"),
+        ([{0, 1}, {2, 3}], r"row 0 has a set"),
+        ([[{0, 1}], [{1, 0}]], r"has labels of type list"),
     ],
 )
 def test_types_that_are_no_table(source, remedy):
@@ -96,20 +96,6 @@ def test_soft_clusterings_name_what_takes_them():
     with pytest.raises(AttributeError, match=r"bigcons\.metrics\.trust\(ensemble\.harden\(\), model\)"):
         model.trust_  # noqa: B018
     assert bigcons.metrics.trust(soft.harden(), model).confidence.shape == (60,)
-
-
-@pytest.mark.filterwarnings("ignore::bigcons.errors.ConsensusWarning")
-def test_a_table_that_may_have_partitions_as_rows_names_what_every_method_takes():
-    draws = np.random.default_rng(0).choice([2, 3, 7], (40, 200))
-    draws[:, 0] = 2
-    for fit in (bigcons.LeastLoss().fit, lambda x: bigcons.consensus(x, 2)):
-        with pytest.warns(SuspiciousLabelsWarning, match=r"bigcons\.select\(x, orientation='partitions'\)"):
-            fit(draws[:5])
-        assert len(fit(bigcons.select(draws, orientation="partitions")).labels_) == 200
-    rows = draws[:4, :8].tolist()
-    with pytest.raises(InvalidInputError, match=r"bigcons\.select\(x, orientation='objects'\)"):
-        bigcons.LeastLoss().fit(rows)
-    assert len(bigcons.LeastLoss().fit(bigcons.select(rows, orientation="objects")).labels_) == 4
 
 
 def test_what_is_given_in_the_place_of_another_thing():

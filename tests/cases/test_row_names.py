@@ -9,7 +9,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse
-import xarray
 
 import bigcons as bc
 from bigcons import Ensemble
@@ -80,10 +79,12 @@ def test_text_in_the_index_of_a_data_frame_is_the_ids():
     assert [row[2] for row in values_of(ensemble)] == [1, None, 0]
 
 
-def test_text_that_names_every_row_beside_numbers_is_told():
-    frame = pd.DataFrame({"cell": [f"AAC{i}" for i in range(40)], "a": np.arange(40) % 3})
-    with pytest.warns(SuspiciousLabelsWarning, match="every object has a different label in 'cell'"):
+def test_ids_among_partitions_are_refused_or_told():
+    frame = pd.DataFrame({"cell": [f"AAC{i}" for i in range(240)], "a": np.arange(240) % 3})
+    with pytest.raises(InvalidInputError, match="text in 'cell' beside columns of numbers; pass id='cell'"):
         Ensemble.from_labels(frame)
+    with pytest.warns(SuspiciousLabelsWarning, match="every object has a different label in 'cell'"):
+        Ensemble.from_labels(frame.assign(cell=np.arange(240) * 7))
 
 
 def test_names_of_rows_give_way_to_other_ids(tmp_path):
@@ -431,38 +432,6 @@ def test_h5ad__is_read_by_anndata(tmp_path):
     (tmp_path / "other.h5ad").write_bytes(b"none")
     with pytest.raises(InvalidInputError, match="is not an AnnData"):
         Ensemble.from_labels(tmp_path / "other.h5ad")
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", ["text", "nullable", "category"])
-def test_h5ad__names_of_observations_are_read_in_every_encoding(tmp_path, kind):
-    anndata = pytest.importorskip("anndata")
-    h5py = pytest.importorskip("h5py")
-    path = tmp_path / "x.h5ad"
-    anndata.AnnData(np.eye(3, dtype=np.float32), OBS).write_h5ad(path)
-    names = {
-        "text": OBS.index.to_numpy(object),
-        "nullable": pd.array(OBS.index, "string"),  # as anndata 0.13 writes them with pandas 3
-        "category": pd.Categorical(OBS.index),
-    }[kind]
-    with h5py.File(path, "a") as file, anndata.settings.override(allow_write_nullable_strings=True):
-        index = file["obs"].attrs["_index"]
-        del file["obs"][index]
-        anndata.io.write_elem(file["obs"], index, names)
-        assert hasattr(file["obs"][index], "shape") == (kind == "text")
-    ensemble = import_labels(path, tmp_path / "e.zarr", columns="leiden*")
-    assert ensemble.ids.tolist() == OBS.index.tolist()
-    features = open_features(path)
-    np.testing.assert_array_equal(features.read(0, 3), np.eye(3))
-
-
-def test_text_coordinates_of_xarray_are_the_ids():
-    array = xarray.DataArray(ROWS, dims=("cell", "run"), coords={"cell": list("pqr"), "run": ["u", "v"]})
-    for x in (array, array.rename(cell="object", run="partition").T):
-        ensemble = Ensemble.from_labels(x)
-        assert (ensemble.ids.tolist(), ensemble.names, values_of(ensemble)) == (list("pqr"), ["u", "v"], ROWS)
-    assert Ensemble.from_labels(array.assign_coords(cell=[3, 4, 5])).ids.tolist() == [3, 4, 5]
-    assert Ensemble.from_labels(array.assign_coords(cell=[0, 1, 2])).ids is None
 
 
 # Joins by ids

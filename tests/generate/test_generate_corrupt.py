@@ -70,7 +70,7 @@ def test_mask_labels__does_not_touch_an_ensemble_in_memory(labels):
 
 def test_mask_labels__keeps_names_and_values():
     rows = [["a", 10], ["b", 10], ["a", 30], ["c", 20]] * 50
-    ensemble = Ensemble.from_labels(rows, names=["letters", "tens"])
+    ensemble = Ensemble.from_labels(rows, names=["letters", "tens"], columns=[0, 1])
     spoiled = generate.mask_labels(ensemble, 0.5, random_state=0)
     assert spoiled.names == ["letters", "tens"]
     for found, row in zip(values_of(spoiled), rows, strict=True):

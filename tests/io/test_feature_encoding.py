@@ -222,46 +222,27 @@ def test_features__tell_all_that_is_wrong_before_any_id_is_read():
     )
     with pytest.raises(InvalidInputError) as caught:
         open_features(more)
-    of_ids = "leave it out with drop= (--drop), or name all features in columns= (--columns)"
-    others = (
-        "'when' has dates such as '3/4/2024' (write dates as 2024-12-31); 'far' is infinite at row 0 "
-        "(from 0) (features must be finite: replace what is infinite)."
-    )
     assert str(caught.value) == (
-        "features has 4 columns that are no features: 'row' has a different whole number in every row; "
-        "'mail' has a different text in every row (pass id='row' (--id row) if it names the rows, "
-        f"{of_ids}); {others}"
+        "features has 2 columns that are no features: 'row' has a different whole number in every row; "
+        "'mail' has a different text in every row; pass id='row' (--id row) if it names the rows, leave it "
+        "out with drop= (--drop), or name all features in columns= (--columns)."
     )
     with pytest.raises(InvalidInputError) as caught:
-        open_features(more, id="row")
-    assert str(caught.value) == (
-        "features has 3 columns that are no features: 'mail' has a different text in every row "
-        f"({of_ids}); {others}"
-    )
+        open_features(more, columns="*")
+    assert "2 columns that are no features: 'when' has text such as '3/4/2024' (write " in str(caught.value)
+    assert "'far' is infinite at row 0 (from 0) (features must be finite: replace what" in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("column", "message"),
-    [
-        (
-            ["4", "?", "2.5", "?"],
-            r"x.csv has '\?' among numbers; correct the cells, or name what is missing in missing=",
-        ),
-        ([*map(str, range(80)), "Unknown"], "x.csv has 'Unknown' among numbers"),
-        ([*"123" * 99, "12x", "?"], r"x.csv has '12x' at row 297 \(from 0\) among numbers; correct"),
-        ([*(f"{v}.5" for v in range(80)), "<5", "<5"], r"x.csv has '<5' at row 80 \(from 0\) among numbers"),
-        ([f"{day}/01/2020" for day in range(1, 29)] * 9, "has dates such as '1/01/2020'; write dates as"),
-    ],
+    "column",
+    [["4", "?", "2.5", "?"], [*map(str, range(80)), "Unknown"], ["a", "b", "3/4/2020"] * 70_000],
 )
-def test_features__refuse_text_that_is_meant_as_numbers_or_dates(column, message, tmp_path):
+def test_features__refuse_text_that_may_be_meant_as_numbers_or_dates(column, tmp_path):
     pd.DataFrame({"x": column, "y": np.arange(len(column)) % 3}).to_csv(tmp_path / "x.csv", index=False)
-    with pytest.raises(InvalidInputError, match=message):
+    with pytest.raises(InvalidInputError, match=r"x\.csv has text such as '.*'; write numbers alone"):
         open_features(tmp_path / "x.csv")
-    levels = pd.DataFrame({"x": ["1", "K", "2", "?"]})
-    assert open_features(levels).names == ["x=1", "x=2", "x=?", "x=K"]
-    for several in (["12", *"12K" * 99], [*"12" * 150, "K", "L"]):
-        assert len(open_features(pd.DataFrame({"x": several})).names) == 4
-    open_features(pd.DataFrame({"zip": [*map(str, range(10_000, 10_080)), "abroad", "abroad"]}))
+    kinds = [c.kind for c in open_features(bc.select(tmp_path / "x.csv", categorical="x")).encoding.columns]
+    assert kinds == ["hashed" if len(set(column)) > 64 else "category", "number"]
 
 
 @pytest.mark.parametrize("is_text", [False, True])
@@ -278,8 +259,6 @@ def test_features__refuse_a_column_of_different_whole_numbers_unless_it_is_chose
         assert made.id_name == choice.get("id")
     few = table.slice(0, 50)
     assert bc.generate.kmeans(few, n_partitions=2, n_clusters=2).provenance["columns"] == ["no", "x"]
-    with pytest.raises(InvalidInputError, match="'user_id' of features has a different"):
-        bc.generate.kmeans(few.rename_columns(["user_id", "x"]), n_partitions=2, n_clusters=2)
 
 
 def test_transform__refuses_columns_that_are_missing_or_of_another_kind():

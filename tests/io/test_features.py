@@ -12,12 +12,11 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-import scipy.sparse
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigcons import Ensemble
+from bigcons import select
 from bigcons.datasets import KDD_COLUMNS, kddcup99
 from bigcons.errors import InvalidInputError, StoreNotFoundError
 from bigcons.store.features import open_features
@@ -69,12 +68,11 @@ def in_files(matrix, directory):
         rows = frame[part * 250 : (part + 1) * 250]
         pq.write_table(pa.Table.from_pandas(rows), directory / "parts.parquet" / f"{part}.parquet")
     frame.to_csv(directory / "x.csv", index=False)
-    frame.to_csv(directory / "bare.csv", index=False, header=False)
     frame.to_csv(directory / "x.csv.gz", index=False)
     return [
         directory / name
         for name in (
-            "c.npy fortran.npy x.zarr x.parquet parts.parquet x.csv bare.csv x.csv.gz".split()  # noqa: SIM905
+            "c.npy fortran.npy x.zarr x.parquet parts.parquet x.csv x.csv.gz".split()  # noqa: SIM905
         )
     ]
 
@@ -96,20 +94,6 @@ def in_memory(matrix):
     ]
 
 
-def test_features__of_a_sparse_file_are_those_of_the_matrix(tmp_path):
-    matrix = scipy.sparse.random(50, 7, 0.3, format="csc", random_state=0)
-    scipy.sparse.save_npz(tmp_path / "x.npz", matrix)
-    features = open_features(tmp_path / "x.npz")
-    assert features.is_sparse
-    np.testing.assert_array_equal(np.concatenate([rows for _, rows in features.iterate()]), matrix.toarray())
-    with pytest.raises(InvalidInputError, match="labels is a sparse"):
-        Ensemble.from_labels(tmp_path / "x.npz")
-    arrays = dict(np.load(tmp_path / "x.npz"))
-    np.savez(tmp_path / "bad.npz", **{**arrays, "indices": arrays["indices"] + 100})
-    with pytest.raises(InvalidInputError, match="or is damaged"):
-        open_features(tmp_path / "bad.npz")
-
-
 def test_open_features__every_source_gives_the_same_rows(matrix, tmp_path):
     for source in in_memory(matrix) + in_files(matrix, tmp_path):
         features = open_features(source)
@@ -125,7 +109,7 @@ def test_open_features__keeps_names_and_invents_missing_ones(matrix, tmp_path):
     assert open_features(frame).names == ["a", "b", "c", "d"]
     assert open_features(matrix).names == ["f0", "f1", "f2", "f3"]
     frame.to_csv(tmp_path / "bare.csv", index=False, header=False)
-    assert open_features(tmp_path / "bare.csv").names == ["f0", "f1", "f2", "f3"]
+    assert open_features(select(tmp_path / "bare.csv", header=False)).names == ["f0", "f1", "f2", "f3"]
 
 
 def test_open_features__takes_columns_that_are_numbered(matrix):
@@ -287,7 +271,7 @@ def test_open_features__real_kdd():
 @pytest.mark.parametrize("text", [",a,b\n4,1.5,2\n9,3,4\n", ",0,1,2\n4,1,2,3\n9,4,5,6\n"])
 def test_open_features__takes_a_csv_column_without_a_name_as_the_ids(tmp_path, text):
     (tmp_path / "x.csv").write_text(text)
-    features = open_features(tmp_path / "x.csv")
+    features = open_features(select(tmp_path / "x.csv", header=True))
     assert features.names == text.split("\n")[0].split(",")[1:]
     assert features.ids.hold().values.to_pylist() == [4, 9]
 

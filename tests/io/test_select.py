@@ -120,7 +120,8 @@ def test_ids__of_any_kind_come_as_they_are(values):
     assert [value for block in again for value in block.to_pylist()] == values
 
 
-def test_ids__repeated_far_apart_are_found_on_disk():
+def test_ids__repeated_far_apart_are_found(monkeypatch):
+    monkeypatch.setattr(ids_module, "_MOST_KEYS", 1 << 19)  # in several passes
     values = np.random.default_rng(0).permutation(1_200_000)
     frame = pd.DataFrame({"who": values, "a": 0})
     assert ids_of(open_table(bc.select(frame, id="who"), "labels"), rows=300_000) == values.tolist()

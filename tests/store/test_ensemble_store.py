@@ -16,7 +16,7 @@ from bigcons import Ensemble
 from bigcons.disk import commit
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreExistsError, StoreNotFoundError
 from bigcons.store.ensemble import as_ensemble
-from tests.support.stores import names_in, values_of
+from tests.support.stores import names_in, of_rows, values_of
 from tests.support.strategies import label_matrices, label_tables
 
 SOME = np.array([[0, 5, -1], [1, 5, 2], [-1, 7, 0], [2, 9, 1]])
@@ -24,7 +24,7 @@ SOME = np.array([[0, 5, -1], [1, 5, 2], [-1, 7, 0], [2, 9, 1]])
 
 @given(label_tables(), st.integers(1, 4))
 def test_save__round_trip(rows, chunk_rows):
-    ensemble = Ensemble.from_labels(rows, orientation="objects")
+    ensemble = of_rows(rows)
     with tempfile.TemporaryDirectory() as directory:
         stored = ensemble.save(Path(directory, "e.zarr"), chunk_rows=chunk_rows)
         assert values_of(stored) == rows
@@ -57,7 +57,7 @@ def test_append__to_a_store_equals_append_in_memory(rows, data):
         return
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "e.zarr")
-        memory = Ensemble.from_labels(head, orientation="objects")
+        memory = of_rows(head)
         memory.save(path, chunk_rows=data.draw(st.integers(1, 4)))
         stored = Ensemble.open(path, "a")
         for ensemble in (memory, stored):

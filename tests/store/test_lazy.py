@@ -1,11 +1,10 @@
-"""Ensembles and consensuses as lazy arrays; DataArrays as ensembles."""
+"""Ensembles and consensuses as lazy arrays."""
 
 import numpy as np
 import pytest
 import zarr
 
 from bigcons import Consensus, Ensemble, PairTable, coassociation
-from bigcons.errors import InvalidInputError
 from bigcons.metrics import trust
 
 xarray = pytest.importorskip("xarray")
@@ -59,24 +58,3 @@ def test_stores__open_in_zarr_and_xarray_without_a_warning(tmp_path):  # which w
     grown = Ensemble.open(tmp_path / "e.zarr", mode="a").append_partitions(some_labels()[:, :1], ["again"])
     labels = xarray.open_zarr(tmp_path / "e.zarr")["labels-2"]
     np.testing.assert_array_equal(labels, np.asarray(grown))
-
-
-@pytest.mark.parametrize("chunks", [None, {"x": 20, "y": 2}])
-def test_from_labels__takes_a_data_array(chunks):
-    array = xarray.DataArray(some_labels(), dims=("x", "y"), coords={"y": NAMES})
-    array = array if chunks is None else array.chunk(chunks)
-    found = Ensemble.from_labels(array)
-    assert found.names == NAMES
-    np.testing.assert_array_equal(np.asarray(found), some_labels())
-
-
-def test_from_labels__knows_dimensions_by_their_names():
-    array = xarray.DataArray(some_labels().T, dims=("partition", "object"))
-    assert Ensemble.from_labels(array).shape == (50, 3)
-    gaps = xarray.DataArray(np.where(some_labels() < 0, np.nan, some_labels()), dims=("object", "partition"))
-    np.testing.assert_array_equal(np.asarray(Ensemble.from_labels(gaps)), some_labels())
-
-
-def test_from_labels__asks_for_a_variable_of_a_dataset():
-    with pytest.raises(InvalidInputError, match="one of its variables"):
-        Ensemble.from_labels(xarray.Dataset({"votes": (("object", "partition"), some_labels())}))

@@ -36,7 +36,7 @@ from bigcons.generate import kmeans
 from bigcons.store import parquet_ensemble
 from bigcons.store.ensemble import import_labels
 from bigcons.store.parquet_ensemble import MOST_PARTITIONS
-from tests.support.stores import names_in, values_of
+from tests.support.stores import names_in, of_rows, values_of
 from tests.support.strategies import label_columns
 
 RNG = np.random.default_rng(0)
@@ -85,7 +85,7 @@ def assert_same(found, expected):
 def test_save__is_the_same_ensemble(data, n_objects, chunk_rows, tmp_path_factory):
     folder = tmp_path_factory.mktemp("ensemble")
     columns = data.draw(st.lists(label_columns(n_objects), min_size=1, max_size=3))
-    ensemble = Ensemble.from_labels(list(zip(*columns, strict=True)), orientation="objects")
+    ensemble = of_rows(list(zip(*columns, strict=True)))
     stored = ensemble.save(folder / "e.parquet", chunk_rows=chunk_rows)
     assert_same(stored, ensemble.save(folder / "e.zarr", chunk_rows=chunk_rows))
     assert values_of(Ensemble.open(folder / "e.parquet").load()) == values_of(ensemble)
@@ -355,7 +355,7 @@ def test_given_files__are_opened_lazily(given_files):
 
 def test_given_files__that_change_or_are_damaged(tmp_path):
     path = tmp_path / "given.parquet"
-    table = a_table().drop_columns(["who"])
+    table = a_table().drop_columns(["who", "words"])
     pq.write_table(table, path, row_group_size=50, compression="none", write_page_checksum=True)
     opened = Ensemble.open(path)
     content = bytearray(path.read_bytes())
@@ -446,7 +446,8 @@ def test_commands(tmp_path):
     assert run("import", str(tmp_path / "labels.parquet"), "--id", "who", "-o", out) == made
     assert run("info", out)["id"] == "who"
     assert run("verify", out)["ok"]
-    assert run("info", str(tmp_path / "labels.parquet"))["kind"] == "ensemble"
+    pq.write_table(a_table().drop_columns(["who", "words"]), tmp_path / "numbers.parquet")
+    assert run("info", str(tmp_path / "numbers.parquet"))["kind"] == "ensemble"
     refused = CliRunner().invoke(main, ["export", out, "-o", str(tmp_path / "l.csv")])
     assert refused.exit_code == 1
     assert len(refused.stderr.splitlines()) == 1

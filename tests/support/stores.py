@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from bigcons import Ensemble
 from tests.naive.ensemble import decode
+
+
+def of_rows(rows):
+    """Return the ensemble of a list with a row for each object, its columns of any kinds."""
+    return Ensemble.from_labels(np.array(rows, dtype=object), columns=range(len(rows[0])))
 
 
 def values_of(ensemble):

@@ -84,7 +84,7 @@ def test_trust__of_a_wide_ensemble_is_that_of_its_definition():
     rng = np.random.default_rng(0)
     labels, clusters = rng.integers(-1, 6, (12, 700)), np.arange(12) % 4
     labels[:, 300:] = np.where(labels[:, 300:] >= 0, clusters[:, None], -1)
-    ensemble = Ensemble.from_labels(labels, orientation="objects")
+    ensemble = Ensemble.from_labels(labels)
     codes, found = ensemble.read(0, 12), trust(ensemble, clusters, client="serial")
     assert found.temperature == pytest.approx(naive.temperature(codes, clusters, EXTRA))
     shares = [naive.posterior(codes, clusters, i, found.temperature, EXTRA)[clusters[i]] for i in range(12)]
