@@ -896,10 +896,10 @@ def import_labels(
     those that are partitions, ``missing`` and ``header`` how they are read: see `bigcons.select`.
     Reads the source twice, once to find the values and once to write them, in blocks that fit in ``memory``,
     and ids twice more; a dask collection is computed once, chunk by chunk, and kept in the temporary
-    directory. Workers of an active ``distributed.Client`` that all find ``out`` keep the chunks of a dask array of numbers there, and write those of the store in Zarr, the
-    same; with ids they come to this process. An ensemble at ``out`` that the same call made of
-    files that have not changed since is returned as it is. Raises MemoryBudgetError if a chunk of the source
-    or the distinct values do not fit.
+    directory. Workers of an active ``distributed.Client`` that all find ``out`` keep the chunks of a dask
+    array of numbers there, and write those of the store in Zarr, the same; with ids they come to this
+    process. An ensemble at ``out`` that the same call made of files that have not changed since is returned
+    as it is. Raises MemoryBudgetError if a chunk of the source or the distinct values do not fit.
     """
     how = {"missing": missing, "header": header}
     given = {"id": id, "columns": columns, "drop": drop, "chunk_rows": chunk_rows, **how}
