@@ -398,7 +398,8 @@ def test_report__shows_itself_in_a_notebook(told):
 
 
 def test_select_and_drop__keep_labels_in_memory_and_stored(tmp_path):
-    ensemble = Ensemble.from_labels([["a", 1, 7], [None, 2, 7], ["b", 1, -1]], names=["x", "y", "z"])
+    rows = [["a", 1, 7], [None, 2, 7], ["b", 1, -1]]
+    ensemble = Ensemble.from_labels(rows, names=["x", "y", "z"], columns=[0, 1, 2])
     stored = ensemble.save(tmp_path / "e.zarr")
     chosen = ensemble.select(["z", 0])
     assert chosen.names == ["z", "x"]
