@@ -420,7 +420,7 @@ def test_select_and_drop__keep_labels_in_memory_and_stored(tmp_path):
     frame = ensemble.to_pandas()
     assert frame["x"].tolist()[::2] == ["a", "b"]
     assert frame["z"].isna().tolist() == [False, False, True]
-    again = Ensemble.from_labels(frame)
+    again = Ensemble.from_labels(frame, columns="*")
     assert again.names == ensemble.names
     assert np.asarray(again).tolist() == np.asarray(ensemble).tolist()
     soft = Ensemble.from_memberships([np.eye(3, dtype=np.float32), np.full((3, 2), 0.5)])
