@@ -122,10 +122,10 @@ class FileBlocks:
         with disk_errors(place):
             place.write(content, self._seal(generation, block).of(zlib.crc32(content)))
 
-    def drop(self, generations: Sequence[int], block: Block | None = None) -> None:
-        """Remove generations, or a block of them."""
+    def drop(self, generations: Sequence[int]) -> None:
+        """Remove generations."""
         for generation in generations:
-            (self._folder(generation) if block is None else self._place(generation, block)).remove()
+            self._folder(generation).remove()
 
     def n_kept(self, generation: int) -> int:
         """Return how many blocks of a generation there are."""

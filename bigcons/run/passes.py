@@ -11,14 +11,11 @@ What objects carry from pass to pass is in memory or, for workers and to resume 
 from __future__ import annotations
 
 import logging
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -102,11 +99,12 @@ class PassMethod(Protocol[S, T]):
         """Return the state that `pack` was given."""
 
 
-@dataclass
 class MemoryBlocks:
     """Block arrays in the memory of this process."""
 
-    _rows: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._rows: dict[tuple[int, int], np.ndarray] = {}
+        """By generation and number of the block."""
 
     def read(self, generation: int, block: Block) -> np.ndarray:
         """Return the rows of a block, which must not be modified."""
@@ -116,21 +114,9 @@ class MemoryBlocks:
         """Store the rows of a block."""
         self._rows[generation, block.index] = rows
 
-    def drop(self, generations: Sequence[int], block: Block | None = None) -> None:
-        """Remove generations, or a block of them."""
-        if block is None:
-            self._rows = {key: rows for key, rows in self._rows.items() if key[0] not in generations}
-        else:
-            for generation in generations:
-                self._rows.pop((generation, block.index), None)
-
-    def n_kept(self, generation: int) -> int:  # noqa: ARG002 - as of files
-        """Return how many blocks of a generation outlive this process: none."""
-        return 0
-
-    def fault(self, generation: int, block: Block) -> str | None:  # noqa: ARG002 - as of files
-        """Return what is wrong with a block: nothing."""
-        return None
+    def drop(self, generations: Sequence[int]) -> None:
+        """Remove generations."""
+        self._rows = {key: rows for key, rows in self._rows.items() if key[0] not in generations}
 
 
 BlockArrays = MemoryBlocks | FileBlocks
@@ -248,58 +234,48 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
     """Return the iterate at which the passes end: settled, or after ``run.max_passes`` in all.
 
     With snapshots, the start and every pass are committed, and an existing run is resumed. Generations that
-    no pass reads any more are dropped, block by block in the tasks of the next pass; with snapshots one pass
-    later: should the last pass be damaged, a run resumes from the one before.
+    no pass reads any more are dropped, with snapshots one pass later: should the last pass be damaged, a run
+    resumes from the one before.
     """
-    at = None if run.snapshots is None else _resume(run, run.snapshots, method)
+    at = _resume(run, method)
     if at is None:
         state, start_objectives = method.start(run)
         at = Iterate(state, 0, False, [], start_objectives)
-        if run.snapshots is not None:
-            _commit(run, run.snapshots, method, at)
-    first, dropped, stale = len(at.records) + 1, 0, list[int]()
+        _commit(run, method, at)
+    kept = 0
     with progress(method.name, 0) as step:
-        for number in range(first, run.max_passes + 1):
-            if at.is_settled:
-                break
-            gap = [f"gap {record['gap']:.1e}" for record in at.records[-1:] if "gap" in record]
-            step.note(", ".join([f"pass {number}", *gap]))
+        while not at.is_settled and len(at.records) < run.max_passes:
             began = time.perf_counter()
-            visit = partial(_clear_and_visit, run.arrays, stale, method.visit(run, at))
-            result = method.step(run, at, run.fold(visit, method.add, step))
-            run.arrays.drop(stale)  # what is left are empty folders
-            records = [*at.records, timed(method.name, number, result.record, began)]
+            gap = [f"gap {record['gap']:.1e}" for record in at.records[-1:] if "gap" in record]
+            step.note(", ".join([f"pass {len(at.records) + 1}", *gap]))
+            total = run.fold(method.visit(run, at), method.add, step)
+            result = method.step(run, at, total)
+            records = [*at.records, timed(method.name, len(at.records) + 1, result.record, began)]
             before, generation = at.generation, at.generation + result.n_generations
             at = Iterate(result.state, generation, bool(result.is_settled), records, at.start_objectives)
-            if run.snapshots is not None:
-                _commit(run, run.snapshots, method, at)
-            kept = before if run.snapshots is not None else generation
-            stale = [*range(dropped, kept), *range(kept + 1, generation)]
-            dropped = kept
-    run.arrays.drop(stale)
+            _commit(run, method, at)
+            oldest = generation if run.snapshots is None else before
+            run.arrays.drop([*range(kept, oldest), *range(oldest + 1, generation)])
+            kept = oldest
     return at
 
 
-def _clear_and_visit(
-    arrays: BlockArrays, stale: Sequence[int], visit: Callable[[Block], T], block: Block
-) -> T:
-    arrays.drop(stale, block)
-    return visit(block)
+def _commit(run: Run, method: PassMethod[S, T], at: Iterate[S]) -> None:
+    if run.snapshots is not None and isinstance(run.arrays, FileBlocks):
+        arrays, facts = method.pack(at.state)
+        n_blocks = run.arrays.n_kept(at.generation)
+        run.snapshots.save(arrays, {**at._asdict(), "state": dict(facts), "n_blocks": n_blocks})
 
 
-def _commit(run: Run, snapshots: Snapshots, method: PassMethod[S, T], at: Iterate[S]) -> None:
-    arrays, facts = method.pack(at.state)
-    n_kept = run.arrays.n_kept(at.generation)
-    snapshots.save(arrays, {**at._asdict(), "state": dict(facts), "n_blocks": n_kept})
-
-
-def _resume(run: Run, snapshots: Snapshots, method: PassMethod[S, T]) -> Iterate[S] | None:
+def _resume(run: Run, method: PassMethod[S, T]) -> Iterate[S] | None:
     """Return the iterate after the last complete pass that is whole; None if there is none.
 
     Its blocks are all read, before any pass. If one is lost or damaged, that of the pass before is returned;
     raises CorruptStoreError if that is not whole either.
     """
     lost: CorruptStoreError | None = None
+    if (snapshots := run.snapshots) is None:
+        return None
     for kept in snapshots.kept():
         try:
             at = _whole_iterate(run, snapshots, method, kept)
@@ -330,7 +306,7 @@ def _whole_iterate(run: Run, snapshots: Snapshots, method: PassMethod[S, T], kep
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         damage = f"the snapshot is not one of {method.name} ({first_line(error)})"
         raise snapshots.damaged(damage) from error
-    if n_blocks:
+    if n_blocks and isinstance(run.arrays, FileBlocks):
         for fault in run.engine.map(partial(run.arrays.fault, at.generation), run.blocks):
             if fault is not None:
                 raise snapshots.damaged(fault, n_passes)
@@ -340,19 +316,13 @@ def _whole_iterate(run: Run, snapshots: Snapshots, method: PassMethod[S, T], kep
 def timed(what: str, number: int, record: Record, began: float) -> Record:
     """Return the record of a pass with its number, ``seconds`` since ``began`` and ``memory`` now; log it.
 
-    ``memory`` is what this process holds, in bytes; on systems without /proc, the most it has held.
+    ``memory`` is what this process holds, in bytes.
     """
-    seconds, statm = time.perf_counter() - began, Path("/proc/self/statm")
-    if statm.exists():
-        held = int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    else:
-        import resource  # not on Windows
+    import psutil
 
-        held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    seconds, held = time.perf_counter() - began, psutil.Process().memory_info().rss
     record = {"pass": number, **record, "seconds": seconds, "memory": held}
-    if logger.isEnabledFor(logging.INFO):
-        words = [f"{name} {value:.6g}" for name, value in record.items()]
-        logger.info("%s: %s", what, ", ".join(words))
+    logger.info("%s: %s", what, ", ".join(f"{name} {value:.6g}" for name, value in record.items()))
     return record
 
 

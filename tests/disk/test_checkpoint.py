@@ -71,7 +71,8 @@ def test_file_blocks__reject_whole_blocks_of_others(tmp_path, generation, index,
     assert caught.value.path.endswith("block-2")
 
 
-def test_file_blocks__count_what_is_kept(arrays):
+def test_file_blocks__count_what_is_kept(tmp_path):
+    arrays = FileBlocks(tmp_path, 3)
     arrays.write(3, BLOCK, ROWS)
     is_file = isinstance(arrays, FileBlocks)
     assert (arrays.n_kept(3), arrays.n_kept(4)) == (int(is_file), 0)

@@ -59,25 +59,21 @@ def assert_same(model, expected):
         np.testing.assert_array_equal(np.asarray(model.memberships_), np.asarray(expected.memberships_))
 
 
-def test_passes__drop_what_no_pass_reads_in_their_tasks(stored, tmp_path, monkeypatch):
+def test_passes__drop_what_no_pass_reads(stored, tmp_path, monkeypatch):
     dropped, drop = [], FileBlocks.drop
 
-    def watched(self, generations, block=None):
-        left = [(g, None if block is None else block.index, self.n_kept(g)) for g in generations]
-        drop(self, generations, block)
-        dropped.extend(left)
+    def watched(self, generations):
+        dropped.append([(generation, self.n_kept(generation)) for generation in generations])
+        drop(self, generations)
+        assert not any(self.n_kept(generation) for generation in generations)
 
     monkeypatch.setattr(FileBlocks, "drop", watched)
-    ensemble = Ensemble.open(stored)
     model = METHODS["pcc"](5, random_state=3, max_iter=6, tol=0.0, out=tmp_path / "c.zarr", client="serial")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model.fit(ensemble)
-    in_tasks = [(generation, index) for generation, index, left in dropped if index is not None and left]
-    whole = [(generation, left) for generation, index, left in dropped if index is None]
+        model.fit(Ensemble.open(stored))
     assert model.n_passes_ == 6
-    assert in_tasks == [(g, index) for g in range(4) for index in range(3)]  # the first after the second pass
-    assert whole == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 3)]  # empty ones, and one after the last pass
+    assert dropped == [[], *([(g, 3)] for g in range(5))]  # the one before the last pass stays
 
 
 class StopError(Exception):
