@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from bigcons.errors import (
 from bigcons.io.labels import observed
 from bigcons.memory import Block
 from bigcons.progress import progress
-from bigcons.run.engine import Engine, fold, one_thread
+from bigcons.run.engine import Engine, fold
 from bigcons.seeding import draw_rows
 from bigcons.store.ensemble import Ensemble
 
@@ -77,51 +78,36 @@ def agreements(sample: np.ndarray) -> np.ndarray:
     ``chi^2 / (n sqrt((k - 1) (l - 1)))``, less its mean under independence: 0 if they are independent. It is
     NaN with itself, and for fewer objects than 50 or than ``(k - 1) (l - 1)``. O(m M) time for ``m`` rows.
     """
-    spaced = sample[:: max(len(sample) // 1024, 1)][:1024]
-    columns = np.full(spaced.T.shape, -1)  # codes without gaps
-    for u, column in enumerate(spaced.T):
-        columns[u, column >= 0] = np.unique(column[column >= 0], return_inverse=True)[1]
-    M = len(columns)
-    sizes = columns.max(axis=1, initial=-1) + 1
+    rows = sample[:: max(len(sample) // 1024, 1)][:1024]
+    codes = np.full(rows.T.shape, -1)  # without gaps
+    for u, column in enumerate(rows.T):
+        codes[u, column >= 0] = np.unique(column[column >= 0], return_inverse=True)[1]
+    sizes, M = codes.max(axis=1, initial=-1) + 1, len(codes)
     others = np.unique(np.linspace(0, M - 1, min(M, 17)).astype(np.int64))
-    others = others[np.argsort(sizes[others], kind="stable")]
-    # codes as zeros and ones (rows, codes), of which products are exact
-    marks = np.concatenate([columns[v][:, None] == np.arange(max(sizes[v], 1)) for v in others], axis=1)
-    marks = marks.astype(np.float32)
-    starts = np.cumsum([0, *np.maximum(sizes[others], 1)])
-    found = np.full((M, others.size), np.nan)
-    with one_thread(user_api="blas"):  # on a busy machine, more would wait for each other
-        for u in range(M):
-            n_cells = (sizes[u] - 1) * (sizes[others] - 1)
-            told = np.count_nonzero(n_cells <= len(spaced))  # the first ones, with the fewest clusters
-            if not told:
-                continue
-            own = (np.arange(max(sizes[u], 1))[:, None] == columns[u]).astype(np.float32)
-            tables = (own @ marks[:, : starts[told]]).astype(np.float64)
-            first, width = starts[:told], np.diff(starts[: told + 1])
-            rows, totals = np.add.reduceat(tables, first, axis=1), tables.sum(axis=0)
-            n = rows.sum(axis=0)  # only the objects that both label are counted
-            other = np.add.reduceat((totals > 0).astype(np.int64), first)
-            freedom = ((rows > 0).sum(axis=0) - 1) * (other - 1)
-            expected = np.maximum(np.repeat(rows, width, axis=1) * totals, 1.0)
-            chi = np.add.reduceat((tables**2 / expected).sum(axis=0), first)
-            known = np.flatnonzero((n >= np.maximum(50, n_cells[:told])) & (freedom != 0))
-            d = freedom[known]
-            found[u, known] = (chi[known] - 1.0 - d / (n[known] - 1)) / np.sqrt(d)
-    found[others, np.arange(others.size)] = np.nan
-    return found[:, np.argsort(others)]
+    agreement = np.full((M, others.size), np.nan)
+    for u, (at, v) in product(range(M), enumerate(others)):
+        if u == v or (sizes[u] - 1) * (sizes[v] - 1) > len(rows):
+            continue
+        both = (codes[u] >= 0) & (codes[v] >= 0)
+        pairs = codes[u, both] * sizes[v] + codes[v, both]
+        table = np.bincount(pairs, minlength=sizes[u] * sizes[v]).reshape(sizes[u], sizes[v])
+        in_first, in_second, n = table.sum(axis=1), table.sum(axis=0), pairs.size
+        freedom = (np.count_nonzero(in_first) - 1) * (np.count_nonzero(in_second) - 1)
+        if n >= max(50, (sizes[u] - 1) * (sizes[v] - 1)) and freedom > 0:
+            chi = (table**2 / np.maximum(np.outer(in_first, in_second), 1)).sum() - 1.0
+            agreement[u, at] = (chi - freedom / (n - 1)) / np.sqrt(freedom)
+    return agreement
 
 
 def dissenting(sample: np.ndarray) -> np.ndarray:
-    """Return the partitions that agree with nobody: by less than a tenth of the median, surely."""
-    found = agreements(sample)
-    found = np.where((~np.isnan(found)).sum(axis=1, keepdims=True) >= 4, found, np.nan)
-    judged = np.flatnonzero(~np.isnan(found).all(axis=1))
+    """Return the partitions that agree with no other: surely by less than a tenth of the median."""
+    agreement = agreements(sample)
+    n_others = np.count_nonzero(~np.isnan(agreement), axis=1)
+    judged = np.flatnonzero(n_others >= 4)
     if not judged.size:
         return judged
-    known = found[judged]
-    mean, n_known = np.nanmean(known, axis=1), (~np.isnan(known)).sum(axis=1)
-    error = np.nanstd(known, axis=1) / np.sqrt(n_known)
+    mean = np.nanmean(agreement[judged], axis=1)
+    error = np.nanstd(agreement[judged], axis=1) / np.sqrt(n_others[judged])
     median = float(np.median(mean))
     # Random partitions had less than .02 of the median agreement; the least of partitions by two random
     # features of digits, the most diverse we measured, had .13. Where hardly any agree, no partition stands
@@ -174,14 +160,12 @@ def linked(seen: np.ndarray) -> np.ndarray:
         return group  # the rest can link no more
     group, left = np.arange(M), seen[seen.any(axis=1)]
     while len(left):
-        found = left[np.argmax(left.sum(axis=1))]
-        while True:
-            touching = left[:, found].any(axis=1)
+        members, wider = np.zeros(M, bool), left[np.argmax(left.sum(axis=1))]
+        while (wider != members).any():
+            members = wider
+            touching = left[:, members].any(axis=1)
             wider = left[touching].any(axis=0)
-            if (wider == found).all():
-                break
-            found = wider
-        group[found] = np.flatnonzero(found)[0]
+        group[members] = np.flatnonzero(members)[0]
         left = left[~touching]
     return group
 
