@@ -340,20 +340,29 @@ def leading_by_passes(
     objects of a block. By LOBPCG (Knyazev 2001), a pass an iteration, until no residual ``|A v - value v|``
     is above ``tol``, from a random start that does not depend on the engine.
     """
-    from scipy.sparse.linalg import lobpcg
+    from scipy.sparse.linalg import LinearOperator, eigsh, lobpcg
 
     B, n_passes = scale.size, 0
+    k = min(n_vectors, B)
     groups = groups_of(ensemble, LABELS_PER_BASE_CLUSTER * B)
 
     def product(table: np.ndarray) -> np.ndarray:
         nonlocal n_passes
         n_passes += 1
-        return multiply(ensemble, engine, groups, weigh, scale, table)
+        return multiply(ensemble, engine, groups, weigh, scale, table.reshape(B, -1))
 
-    start = generator(0, "overlaps.range").standard_normal((B, min(n_vectors, B)))
+    start = generator(0, "overlaps.range").standard_normal((B, k))
     with one_thread(user_api="blas"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of what has not converged, and of small matrices
-        values, vectors = lobpcg(product, start, tol=tol, maxiter=max_passes)
+        warnings.simplefilter("ignore", UserWarning)  # of what has not converged
+        if 5 * k >= B:  # LOBPCG would take as many columns
+            values, vectors = np.linalg.eigh(product(np.eye(B)))
+            values, vectors = values[B - k :], vectors[:, B - k :]
+        else:
+            how: dict[str, Any] = {"tol": tol, "maxiter": max_passes, "retResidualNormsHistory": True}
+            values, vectors, residuals = lobpcg(product, start, **how)
+            if np.max(residuals[-1]) > tol and len(residuals) < max_passes:  # its space broke down: a low rank
+                operator = LinearOperator((B, B), matvec=product, matmat=product, dtype=np.float64)
+                values, vectors = eigsh(operator, k, v0=start[:, 0], tol=tol)
     logger.info("%d eigenvectors of %d base clusters: %d passes", values.size, B, n_passes)
     order = np.argsort(-values, kind="stable")
     order = order[values[order] > NEGLIGIBLE * values[order[0]]]
