@@ -360,7 +360,7 @@ def leading_by_passes(
         else:
             how: dict[str, Any] = {"tol": tol, "maxiter": max_passes, "retResidualNormsHistory": True}
             values, vectors, residuals = lobpcg(product, start, **how)
-            if np.max(residuals[-1]) > tol and len(residuals) < max_passes:  # its space broke down: a low rank
+            if np.max(residuals[-1]) > tol and len(residuals) < max_passes:  # its space broke down
                 operator = LinearOperator((B, B), matvec=product, matmat=product, dtype=np.float64)
                 values, vectors = eigsh(operator, k, v0=start[:, 0], tol=tol)
     logger.info("%d eigenvectors of %d base clusters: %d passes", values.size, B, n_passes)
