@@ -57,8 +57,8 @@ from bigcons.errors import (
 )
 from bigcons.federated import ColumnSite, RowSite, fit_columns, fit_rows, fit_rows_in_turn
 from bigcons.generate import mask_labels
-from bigcons.methods.bce import model
-from bigcons.methods.bce.variational import VariationalBCE
+from bigcons.methods import bce as model
+from bigcons.methods.bce import VariationalBCE
 from bigcons.metrics import micro_precision, paired_t_test
 from bigcons.seeding import generator
 
@@ -387,7 +387,7 @@ def run_of(ensemble: Ensemble, n_clusters: int, number: int) -> tuple[float, int
     )
     state, carried, records = problem.start(labels, 0, number)[0], None, []
     while len(records) < 500:
-        stats, carried = problem.visit(state, labels, carried)
+        stats, carried = problem.block_stats(state, labels, carried)
         state, record = problem.finish(state, stats)
         records.append(record)
         if problem.is_settled(records[-2] if len(records) > 1 else None, record, 1e-6):

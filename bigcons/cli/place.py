@@ -23,7 +23,7 @@ from bigcons.cli.output import JSON, amount, emit, facts, reporting
 from bigcons.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from bigcons.methods.estimator import PredictingClusterer
+    from bigcons.methods.base import ConsensusClusterer
     from bigcons.store.consensus import Consensus
 
 
@@ -161,7 +161,7 @@ _PLAIN = (bool, int, float, str)
 """Values of parameters that a store gives back as they were."""
 
 
-def open_placing(folder: str) -> tuple[PredictingClusterer, Consensus]:
+def open_placing(folder: str) -> tuple[ConsensusClusterer, Consensus]:
     """Return the method of a stored consensus, ready to place objects, and the consensus."""
     from bigcons.disk.commit import is_store
     from bigcons.methods import METHODS

@@ -373,7 +373,7 @@ def _facts(method: type[ConsensusClusterer]) -> dict[str, Any]:
         "summary": (inspect.getdoc(method) or "").partition("\n")[0],
         "parameters": list(inspect.signature(method).parameters),
         **method.info._asdict(),
-        "predicts": hasattr(method, "predict"),
+        "predicts": method.places(),
     }
 
 

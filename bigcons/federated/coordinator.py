@@ -20,10 +20,16 @@ from bigcons.federated.sites import (
     problem_of,
 )
 from bigcons.io.encode import label_dtype
-from bigcons.methods.assignment import CERTAINTY, partition_order, spread
-from bigcons.methods.bce.model import further_alpha, log_normalizer, relaxation_of
-from bigcons.methods.bce.variational import SMOOTHING as START_SMOOTHING
-from bigcons.methods.bce.variational import START_ALPHA, VariationalBCE, state_of
+from bigcons.methods.bce import SMOOTHING as START_SMOOTHING
+from bigcons.methods.bce import (
+    START_ALPHA,
+    VariationalBCE,
+    further_alpha,
+    log_normalizer,
+    relaxation_of,
+    state_of,
+)
+from bigcons.methods.first_clusters import CERTAINTY, partition_order, spread
 from bigcons.run.passes import History, Record, State, as_history
 from bigcons.run.results import falling_order, sizes_of
 from bigcons.run.starts import SHORT_PASSES, gains_little
@@ -462,7 +468,7 @@ def _fit_start(
         problem = VariationalBCE(
             np.arange(n_partitions + 1) * n, n_clusters, init="", smoothing=0.0, update_alpha=update_alpha
         )
-        stats, gamma = problem.visit({"alpha": alpha, "beta": beta}, labels, gamma)
+        stats, gamma = problem.block_stats({"alpha": alpha, "beta": beta}, labels, gamma)
         n_labeled = float(stats["n_labeled"])
         log_prior = SMOOTHING * sum(message["log_prior"] for message in messages)
         objective = float(stats["bound"]) + n_labeled * log_normalizer(alpha) + log_prior

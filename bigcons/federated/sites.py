@@ -9,11 +9,9 @@ import numpy as np
 
 from bigcons.errors import EmptyPartitionError, InvalidInputError
 from bigcons.io.encode import label_dtype
-from bigcons.methods.assignment import first_partition
-from bigcons.methods.bce.model import further_probabilities
-from bigcons.methods.bce.variational import NO_STEP, VariationalBCE
-from bigcons.methods.estimator import Recoding, codes_in
-from bigcons.methods.placing import recode
+from bigcons.methods.bce import NO_STEP, VariationalBCE, further_probabilities
+from bigcons.methods.first_clusters import first_partition
+from bigcons.methods.placing import Recoding, codes_in, recode
 from bigcons.run.passes import State, Stats, add_stats
 from bigcons.run.results import sizes_of
 from bigcons.store.ensemble import Ensemble, as_ensemble
@@ -128,7 +126,7 @@ class RowSite(_Answering):
         parts = []
         for number, labels in enumerate(self._blocks()):
             gamma = None if start is None else self._gammas.get((start, number))
-            rows = self._problem.results(state, labels, gamma)[:, self._order]
+            rows = self._problem.place(state, labels, gamma)[:, self._order]
             rows[(labels < 0).all(axis=1)] = 1.0 / rows.shape[1]
             parts.append(rows)
         return np.concatenate(parts)
@@ -186,7 +184,7 @@ class RowSite(_Answering):
             parts = []
             for number, labels in enumerate(self._blocks()):
                 key = int(start), number
-                stats, self._gammas[key] = self._problem.visit(writable, labels, self._gammas.get(key))
+                stats, self._gammas[key] = self._problem.block_stats(writable, labels, self._gammas.get(key))
                 parts.append(stats)
             sums.append(added(parts))
         return {"stats": sums}

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 _REGISTRY = {
     "tree": "tree:ConsensusTree",
     "pcc": "pcc.estimator:PCC",
-    "bce": "bce.variational:BCE",
-    "bce-gibbs": "bce.gibbs:GibbsBCE",
+    "bce": "bce:BCE",
+    "bce-gibbs": "bce_gibbs:GibbsBCE",
     "mixture": "mixture:MixtureModel",
-    "qmi": "qmi:QMI",
-    "kcc": "qmi:KCC",
-    "ivc": "voting:IVC",
-    "ipvc": "voting:IPVC",
-    "ipc": "voting:IPC",
-    "kmeans": "kmeans:LabelKMeans",
+    "qmi": "assignment:QMI",
+    "kcc": "assignment:KCC",
+    "ivc": "assignment:IVC",
+    "ipvc": "assignment:IPVC",
+    "ipc": "assignment:IPC",
+    "kmeans": "assignment:LabelKMeans",
     "cspa": "cspa:CSPA",
     "hgpa": "hgpa:HGPA",
     "mcla": "mcla:MCLA",
@@ -45,16 +45,22 @@ _REGISTRY = {
 """Module (within this package) and class of each method."""
 
 if TYPE_CHECKING:
-    from bigcons.methods.bce.gibbs import GibbsBCE as GibbsBCE
-    from bigcons.methods.bce.variational import BCE as BCE
+    from bigcons.methods.assignment import IPC as IPC
+    from bigcons.methods.assignment import IPVC as IPVC
+    from bigcons.methods.assignment import IVC as IVC
+    from bigcons.methods.assignment import KCC as KCC
+    from bigcons.methods.assignment import QMI as QMI
+    from bigcons.methods.assignment import LabelKMeans as LabelKMeans
+    from bigcons.methods.base import ConsensusClusterer as ConsensusClusterer
+    from bigcons.methods.base import MethodInfo as MethodInfo
+    from bigcons.methods.bce import BCE as BCE
+    from bigcons.methods.bce_gibbs import GibbsBCE as GibbsBCE
     from bigcons.methods.best import BEST as BEST
     from bigcons.methods.correspondence import CCC as CCC
     from bigcons.methods.correspondence import CCSVD as CCSVD
     from bigcons.methods.correspondence import CCU as CCU
     from bigcons.methods.cspa import CSPA as CSPA
     from bigcons.methods.did import DID as DID
-    from bigcons.methods.estimator import ConsensusClusterer as ConsensusClusterer
-    from bigcons.methods.estimator import MethodInfo as MethodInfo
     from bigcons.methods.evidence import EAC as EAC
     from bigcons.methods.evidence import EACAverage as EACAverage
     from bigcons.methods.evidence import EACGroups as EACGroups
@@ -63,23 +69,17 @@ if TYPE_CHECKING:
     from bigcons.methods.greedy import GreedyANMI as GreedyANMI
     from bigcons.methods.hbgf import HBGF as HBGF
     from bigcons.methods.hgpa import HGPA as HGPA
-    from bigcons.methods.kmeans import LabelKMeans as LabelKMeans
     from bigcons.methods.least_loss import LeastLoss as LeastLoss
     from bigcons.methods.mcla import MCLA as MCLA
     from bigcons.methods.mixture import MixtureModel as MixtureModel
     from bigcons.methods.pcc.estimator import PCC as PCC
-    from bigcons.methods.qmi import KCC as KCC
-    from bigcons.methods.qmi import QMI as QMI
     from bigcons.methods.supra import Supra as Supra
     from bigcons.methods.tree import ConsensusTree as ConsensusTree
-    from bigcons.methods.voting import IPC as IPC
-    from bigcons.methods.voting import IPVC as IPVC
-    from bigcons.methods.voting import IVC as IVC
 
 _HOMES = {
     **{home.partition(":")[2]: f"bigcons.methods.{home.partition(':')[0]}" for home in _REGISTRY.values()},
-    "ConsensusClusterer": "bigcons.methods.estimator",
-    "MethodInfo": "bigcons.methods.estimator",
+    "ConsensusClusterer": "bigcons.methods.base",
+    "MethodInfo": "bigcons.methods.base",
 }
 
 if not TYPE_CHECKING:  # type checkers take the names from the imports above

@@ -1,128 +1,758 @@
-"""What scikit-learn asks of an estimator, without importing it.
+"""The estimator of all consensus methods: fit, results and their stores, and the placing of new objects.
 
-Importing scikit-learn takes a second, as long as all else that a first fit waits for. So estimators have a
-base of their own for parameters, copies and text, which becomes a BaseEstimator and ClusterMixin of
-scikit-learn once that is imported.
+A method is a class with its parameters as dataclass fields. It writes `_solve`; if it places new objects,
+also `_placer`. Methods of passes over the labels subclass `PassClusterer` (`methods/pass_clusterer.py`).
 """
 
 from __future__ import annotations
 
-import copy
-import inspect
-import sys
-from collections import defaultdict
-from typing import Any, ClassVar, Self, cast
+import hashlib
+import html
+import logging
+import math
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
-from bigcons.errors import InvalidInputError, nearest
-from bigcons.io.select import Selection
-from bigcons.run.engine import HasClient
+import numpy as np
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from bigcons.disk.checkpoint import differences
+from bigcons.disk.commit import is_store, refuse_existing, refuse_other, refuse_source
+from bigcons.disk.schema import TRUST
+from bigcons.errors import (
+    CorruptStoreError,
+    InvalidInputError,
+    SoftEnsembleError,
+    SurplusClustersWarning,
+    warn_user,
+)
+from bigcons.io.files import is_parquet, origin
+from bigcons.io.ids import Ids
+from bigcons.io.select import Column, Columns, given_for, select
+from bigcons.memory import Block, parse_size
+from bigcons.methods.choosing import choosing
+from bigcons.methods.placing import Placed, PlaceTask, Recoding, place_features, tables_of_generator
+from bigcons.metrics.ensemble import average_criterion
+from bigcons.progress import progress
+from bigcons.run.engine import Engine, HasClient, SerialEngine, open_engine
+from bigcons.run.memory_plan import LabelsNeededError, MemoryPlan, PlannedEnsemble
+from bigcons.run.output import (
+    Output,
+    clear_finished,
+    finished_run,
+    logging_how_to_resume,
+    refuse_conflicting_run,
+    seed_of_run,
+)
+from bigcons.run.results import TINY, Found, Results, Use, count_clusters
+from bigcons.seeding import SeedLike, resolve_seed
+from bigcons.store.clusters import ClusterTree, NClustersChoice, Trust, cluster_rows
+from bigcons.store.consensus import OF_SIZES, Consensus, clusters_in_words, fit_results
+from bigcons.store.display import facts_table, import_pandas
+from bigcons.store.ensemble import Ensemble, as_ensemble, as_read
+from bigcons.store.generator import Generator, NewRows
+from bigcons.store.ids import data_frame, ids_first
+from bigcons.store.pairs import PairTable
+from bigcons.trust import confidence
+from bigcons.trust.placement import ClusterSupport
+from bigcons.validation import check_flag, check_int
+from bigcons.weights import Weights
+
+logger: logging.Logger = logging.getLogger("bigcons")
+
+# n_clusters of the methods that choose the number themselves
+AUTO: Final = "auto"
 
 
-class Estimator(HasClient):
-    """Base of estimators: their parameters, copies and text, as of scikit-learn's BaseEstimator.
+class MethodInfo(NamedTuple):
+    """Facts about a method for `bigcons methods` and the documentation; the defaults hold for most.
 
-    Models are instances of scikit-learn's BaseEstimator and ClusterMixin as soon as, after scikit-learn was
-    imported, any of them is made, unpickled, cloned or asked for its parameters or tags.
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> info = bc.METHODS["hbgf"].info
+    >>> info.paper
+    'Fern and Brodley 2004'
+    >>> info.soft_input, info.out_of_core, info.distributed
+    (True, True, True)
     """
 
-    __signature__: ClassVar[inspect.Signature]
+    paper: str
+    needs: str
+    """Its input: "labels", "base-cluster overlaps", "co-association", "features and labels"."""
+    soft: bool = False
+    """Whether it sets ``memberships_``."""
+    missing: str = "native"
+    """Its treatment of missing labels: "native", "c/N", "c/N or c/M"."""
+    out_of_core: bool = True
+    distributed: bool = True
+    soft_input: bool = False
+    """Whether it takes soft clusterings: `Ensemble.from_memberships`."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        _, *parameters = inspect.signature(cls.__init__).parameters.values()
-        cls.__signature__ = inspect.Signature(parameters)  # or it would be that of __new__
 
-    def __new__(cls, *_: Any, **given: Any) -> Self:
-        """Refuse parameters that there are not."""
-        join_scikit_learn()
-        for name in given:
-            if name not in cls.__signature__.parameters:
-                raise TypeError(_unknown(cls, name))
-        return super().__new__(cls)
+def _predicts(model: ConsensusClusterer) -> bool:
+    return model.places()
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name; ``deep``: also those of estimators in them, as ``outer__inner``."""
-        join_scikit_learn()
-        found: dict[str, Any] = {}
-        for name in self.__signature__.parameters:
-            found[name] = value = getattr(self, name)
-            if deep and hasattr(value, "get_params") and not isinstance(value, type):
-                found |= {f"{name}__{inner}": given for inner, given in value.get_params().items()}
-        return found
 
-    def set_params(self, **parameters: Any) -> Self:
-        """Set parameters, ``outer__inner`` of estimators in them, and return ``self``.
+def _predicts_softly(model: ConsensusClusterer) -> bool:
+    return model.places() and model.info.soft
 
-        Raises InvalidInputError for a name that there is not.
-        """
-        inner: dict[str, dict[str, Any]] = defaultdict(dict)
-        for name, value in parameters.items():
-            outer, nested, rest = name.partition("__")
-            if outer not in self.__signature__.parameters:
-                raise InvalidInputError(_unknown(type(self), outer), parameter=outer)
-            if nested:
-                inner[outer][rest] = value
-            else:
-                setattr(self, outer, value)
-        for outer, given in inner.items():
-            getattr(self, outer).set_params(**given)
-        return self
 
-    def unfitted(self) -> Self:
-        """Return a copy with the same parameters and no results, as scikit-learn's ``clone`` does."""
-        given = self.get_params(deep=False)
-        copied = {
-            name: value.unfitted() if isinstance(value, Estimator) else copy.deepcopy(value)
-            for name, value in given.items()
-            if name != "client"
-        }
-        return type(self)(**(given | copied))
+@dataclass(eq=False, repr=False)
+class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of the methods that combine an ensemble into one clustering.
 
-    def changed_params(self) -> dict[str, Any]:
-        """Return the parameters that are not at their defaults."""
-        return {
-            name: value
-            for name, parameter in self.__signature__.parameters.items()
-            if (value := getattr(self, name)) is not parameter.default
-            and repr(value) != repr(parameter.default)
-        }
+    ``fit`` takes an Ensemble, the path of one, or anything ``Ensemble.from_labels`` takes: rows are objects,
+    columns partitions, so scikit-learn's checks, which pass real-valued features, do not apply.
+    A method sets ``labels_`` (n_objects,) int32, clusters numbered from 0 by decreasing size, with
+    -1 for objects that no partition labeled, ``objective_``, ``history_``, ``n_clusters_``, the number of
+    clusters that win objects, and ``n_tiny_clusters_``, how many of them have less than a tenth of their mean
+    number; if it is soft, ``memberships_`` (n_objects, n_clusters) float32, whose last columns are of
+    clusters that win none; if it has starts, ``start_objectives_``, the objective of every start when the
+    best was chosen (on a sample of the objects if starts run on one).
+
+    Blocks, random draws and sums do not depend on the number of workers: one seed gives the same bits on any
+    engine. ``memory`` bounds this process or, on the machine with the most of them, the Dask workers; the
+    data held and the blocks being processed must fit. ``client="threads"`` uses all cores of this machine.
+    With ``out``, passes are committed to ``<out>.partial``, from which the same call continues after an
+    interrupt, and the result of a finished call is found; ``resume=False`` discards both.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> method = bc.METHODS["mcla"]
+    >>> issubclass(method, bc.ConsensusClusterer)
+    True
+    >>> method(n_clusters=2, random_state=0).fit_predict([[0, 0], [0, 0], [0, 1], [1, 2], [1, 2]])
+    array([0, 0, 0, 1, 1], dtype=int32)
+    """
+
+    info: ClassVar[MethodInfo]
+    chooses: ClassVar[bool] = False
+    """Whether the method takes ``n_clusters="auto"``."""
+
+    n_clusters: int | Any = 8
+    _: KW_ONLY
+    random_state: SeedLike = None
+    memory: str | float | None = None
+    out: str | os.PathLike[str] | None = None
+    client: object = None
+    resume: bool = True
 
     def __repr__(self) -> str:
-        changed = ", ".join(f"{name}={value!r}" for name, value in self.changed_params().items())
-        return f"{type(self).__name__}({' '.join(changed.split())})"  # on one line, arrays too
+        return " ".join(super().__repr__().split())  # on one line, arrays too
 
     def __sklearn_tags__(self) -> Any:
-        """Return scikit-learn's tags."""
-        join_scikit_learn()
-        return cast("Any", super()).__sklearn_tags__()
+        """Return scikit-learn's tags: features are labels, numbers or text, and may be missing."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
+        return tags
+
+    # Fitting
+
+    def fit(
+        self,
+        x: Any,
+        y: object = None,  # noqa: ARG002 - scikit-learn's signature
+        *,
+        out: str | os.PathLike[str] | None = None,
+        overwrite: bool = False,
+        id: Column | None = None,
+        columns: Columns | None = None,
+        drop: Columns | None = None,
+    ) -> Self:
+        """Find the consensus of ``x``; ``y`` is ignored, for scikit-learn's signature.
+
+        Of a table, ``id`` names the column that identifies the objects, which goes into the store, and
+        ``columns`` and ``drop`` choose those that are partitions: see `bigcons.select`.
+
+        With ``out``, here or as a parameter, the result is written to a Consensus store block by block, and
+        ``memberships_`` is a dask array that reads it. Repeating the call continues an interrupted run and
+        finds the result of a finished one; with other parameters or labels it is refused. ``overwrite``
+        starts anew and replaces the store once the new one is complete.
+        """
+        path = out if out is not None else self.out
+        check_flag("overwrite", overwrite)
+        resume = check_flag("resume", self.resume) and not overwrite
+        finished = finished_run(path) if path is not None and resume else None
+        if path is not None and finished is None:
+            refuse_existing(path, overwrite, "consensus")
+        with (
+            nullcontext() if path is None else logging_how_to_resume(path, overwrite),
+            open_engine(self.client) as engine,
+        ):
+            x = select(x, id=id, columns=columns, drop=drop)
+            ensemble, output = as_ensemble(x, soft=True), None
+            if ensemble.is_soft and not self.info.soft_input:
+                raise SoftEnsembleError(
+                    type(self).__name__,
+                    "a method that takes memberships, such as the default, ConsensusTree (soft input in "
+                    "bigcons methods)",
+                )
+            self._check_n_clusters(self.n_clusters, ensemble.n_objects)
+            for name in [name for name in vars(self) if name.endswith("_")]:
+                delattr(self, name)  # results of an earlier fit
+            self._begin(ensemble)
+            seed = resolve_seed(self.random_state)
+            if path is not None:
+                for source in (ensemble.path, self._stored_pairs()):
+                    refuse_source(path, source)
+                if self.random_state is None and resume:
+                    seed = seed_of_run(path, finished) or seed
+                source = ensemble.path or origin(x)
+                fingerprint = self._fingerprint(ensemble, seed)
+                output = Output(path, overwrite, resume, fingerprint, source, as_read(given_for(x)))
+                if resume and finished is None:
+                    refuse_conflicting_run(output)
+            if finished is not None and output is not None:
+                self._take_finished(finished, output)
+                if finished.has_placing and self.places():
+                    self.take_placing(finished, ensemble)
+            else:
+                with self._n_clusters_chosen(ensemble, engine, seed):
+                    self._solve(ensemble, engine, seed, output)
+        return self
+
+    def _begin(self, ensemble: Ensemble) -> None:
+        """Set what a fit starts with, and what depends on the ensemble alone."""
+        self._weights: Weights | None = None
+        self._is_limit = False  # whether n_clusters is a limit, below which the method finds the number
+        self._judged: confidence.Judged | None = None  # a sample that halves of the partitions have grouped
+        self._found: Any = None  # what has chosen the number of clusters
+        self._trust: Trust | Consensus | None = None
+        self._found_at: str | None = None
+        self._ids: Ids | None = ensemble.id_column
+        self.n_features_in_: int = ensemble.n_partitions
+        self._recoding = Recoding(ensemble)
+        if self._recoding.is_named:
+            self.feature_names_in_: np.ndarray = np.array(ensemble.names, dtype=object)
+        self._generator: Generator | None = ensemble.generator
+
+    def fit_predict(self, x: Any, y: object = None, **options: Any) -> np.ndarray:
+        """Return ``labels_`` of `fit`, which takes the options."""
+        return self.fit(x, y, **options).labels_
+
+    def check_plan(self, ensemble: PlannedEnsemble, out: str | os.PathLike[str]) -> None:
+        """Raise what ``fit(out=out)`` of an ensemble of this shape would raise before it reads a label.
+
+        That is MemoryBudgetError if its plan exceeds ``memory``, of methods that plan before they read.
+        """
+        self._check_n_clusters(self.n_clusters, ensemble.n_objects)
+        self._begin(ensemble)
+        with (
+            suppress(LabelsNeededError),
+            open_engine(self.client) as engine,
+            self._n_clusters_chosen(ensemble, engine, 0),
+        ):
+            self._solve(ensemble, engine, 0, Output(out, overwrite=False, resume=True, fingerprint={}))
+
+    @abstractmethod
+    def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
+        """Check the method's own parameters, solve, set the method's own results and call `_publish`."""
+
+    def _n_clusters_chosen(
+        self, ensemble: Ensemble, engine: Engine, seed: int
+    ) -> AbstractContextManager[None]:
+        """Return a context in which ``n_clusters`` is a number, should it be "auto"."""
+        return choosing(self, ensemble, engine, seed) if self.chooses else nullcontext()
+
+    def _check_n_clusters(self, given: Any, n_objects: int) -> None:
+        """Refuse a number that is not from 1 to that of the objects; "auto", unless the method chooses."""
+        if isinstance(given, str) and (given == AUTO or self.chooses):
+            if given == AUTO and self.chooses:
+                return
+            raise InvalidInputError(
+                f"n_clusters={given!r} is unknown; use an integer >= 1 or 'auto'."
+                if self.chooses
+                else f"{type(self).__name__} does not choose n_clusters; give a number, such as that of "
+                "bigcons.choose_n_clusters.",
+                parameter="n_clusters",
+            )
+        if check_int("n_clusters", given, or_auto=self.chooses) > n_objects:
+            raise InvalidInputError(
+                f"n_clusters={given} but there are n_objects={n_objects}; use at most {n_objects} clusters."
+            )
+
+    def _check_memory_plan(
+        self,
+        plan: Callable[..., MemoryPlan],
+        ensemble: Ensemble,
+        engine: Engine,
+        out: Output | None,
+        memory: str | float | None,
+        remedy: Callable[..., str] | None = None,
+    ) -> None:
+        """Check what a solve needs, ``plan(ensemble, engine, in_memory=)``: see `MemoryPlan.check`.
+
+        ``in_memory``: whether results are held rather than stored. Nothing is planned without a budget,
+        worker processes or a log. Over a budget, ``remedy(ensemble, engine, budget, in_memory=)`` says
+        what else to use.
+        """
+        if memory is None and engine.shares_memory and not logger.isEnabledFor(logging.INFO):
+            return
+        in_memory = out is None and engine.shares_memory
+        needed = plan(ensemble, engine, in_memory=in_memory)
+        stored = plan(ensemble, engine, in_memory=False) if in_memory else None
+        instead = ""
+        if remedy is not None and memory is not None:
+            budget = parse_size(memory)
+            if needed.n_bytes(engine, ensemble) > budget:
+                instead = remedy(ensemble, engine, budget, in_memory=in_memory)
+        needed.check(type(self).__name__, engine, ensemble, memory, instead, stored)
+
+    def _partition_weights(self) -> np.ndarray | None:
+        """Return the weights (n_partitions,) by which partitions count, None where all count the same."""
+        return None if self._weights is None else self._weights.partitions
+
+    # Runs: what identifies one, and the result of a finished one
+
+    def _fingerprint(self, ensemble: Ensemble, seed: int) -> dict[str, Any]:
+        """Return the facts that a resumed solve must share with the interrupted one."""
+        free = ("max_iter", "memory", "client", "out", "resume", "random_state")
+        given = {name: value for name, value in self.get_params(deep=False).items() if name not in free}
+        words = {name: _in_words(value) for name, value in given.items()}
+        if (pairs := self._given_pairs()) is not None:
+            words["pairs"] += f", {pairs.digest()}"
+        ids = ensemble.id_column
+        return {
+            "method": type(self).__name__,
+            **words,
+            "seed": seed,
+            "labels": ensemble.digest(),
+            **({} if ids is None else {"ids": ids.facts.in_words}),
+        }
+
+    def _provenance(self, output: Output) -> dict[str, Any]:
+        """Return all that determines a stored result, with the seed listed separately."""
+        run = {**output.fingerprint, "max_iter": repr(getattr(self, "max_iter", None))}
+        return {"seed": run["seed"], "run": run}
+
+    def _take_finished(self, finished: Consensus, output: Output) -> None:
+        """Set the stored results of a finished run of the same parameters and labels; refuse any other."""
+        asked = self._provenance(output)["run"]
+        refuse_other(output.path, differences(finished.provenance.get("run", {}), asked))
+        logger.info("%s holds the finished result of this run: nothing to solve", output.path)
+        clear_finished(output)
+        self.labels_: np.ndarray = finished.labels
+        self.history_: dict[str, list[Any]] = finished.history
+        self._memberships: np.ndarray | Consensus | None = finished if finished.has_memberships else None
+        self._trust = finished if finished.has_trust else None
+        for name, value in finished.results.items():
+            setattr(self, f"{name}_", value)
+        if (tree := finished.tree) is not None:
+            self.tree_: ClusterTree = tree
+            self.n_clusters_choice_: NClustersChoice = tree.choice
+        self._found_at = str(output.path)
+
+    def _given_pairs(self) -> PairTable | None:
+        """Return the table of pairs that the method works on, if it is one or the path of one."""
+        pairs = getattr(self, "pairs", None)
+        if isinstance(pairs, PairTable):
+            return pairs
+        if not isinstance(pairs, (str, os.PathLike)) or pairs == "dense":
+            return None
+        return PairTable.open(pairs) if is_store(pairs) or is_parquet(pairs) else None
+
+    def _stored_pairs(self) -> str | os.PathLike[str] | None:
+        """Return the path of the stored pairs that the method works on; None without any."""
+        pairs = getattr(self, "pairs", None)
+        if isinstance(pairs, (str, os.PathLike)):
+            return pairs if is_store(pairs) else None
+        return getattr(pairs, "path", None)
+
+    # Results
+
+    def _publish(
+        self,
+        ensemble: Ensemble,
+        read: Callable[[Block], Found | np.ndarray],
+        unlabeled: np.ndarray,
+        out: Output | None,
+        engine: Engine | None = None,
+        n_clusters: int | None = None,
+        trust: Engine | None = None,
+        *,
+        judged: confidence.Judged | None = None,
+        tables: Callable[[Results], tuple[Any, Any, float]] | None = None,
+        order: np.ndarray | None = None,
+        add: Callable[[Any, Any], Any] | None = None,
+    ) -> None:
+        """Set labels, number of clusters and, if the method is soft, memberships; store them at ``out``.
+
+        ``read`` gives the memberships of a block or, if the method is not soft, its labels; -1 stays.
+        It is mapped on ``engine``, by default in this thread. ``unlabeled`` are the sorted indices of the
+        objects that get label -1 and uniform memberships. Labels are below ``n_clusters``, by default the
+        parameter of that name. ``order`` is that of the clusters, largest first, as far as it is known, and
+        ``add`` as in `Results`. Which labels to trust is found on the engine ``trust``, if given, with
+        the support of clusters by a sample ``judged``; or it is found by ``read``, and ``tables`` gives the
+        rest of `Trust`.
+
+        Clusters are published largest first: see `Results`. Cluster k is number ``self._order[k]`` of the
+        method, which brings what else it shows by cluster into this order.
+        """
+        self._n_columns: int = n_clusters or self.n_clusters
+        results = Results(
+            *(ensemble, unlabeled, self._n_columns, self.info.soft, read, engine or SerialEngine()),
+            np.arange(self._n_columns) if order is None else order,
+            trusted=tables is not None,
+            add=add,
+        )
+        if out is None:
+            self.labels_, self._memberships, rows = results.hold()
+            self._note(results)
+            if tables is not None and rows is not None:
+                sure, second, second_sure = (np.ascontiguousarray(rows[name]) for name in TRUST)
+                self._trust = Trust(sure, second, second_sure, *tables(results))
+            elif trust is not None:
+                codes, values = results.codes_of(self.labels_)
+                self._trust = confidence.Evidence(ensemble, codes, values, trust, judged=judged).trust()
+            return
+        with (
+            ExitStack() as committing,
+            Consensus.create(
+                out.path,
+                n_objects=ensemble.n_objects,
+                n_clusters=results.n_clusters,
+                chunk_rows=ensemble.chunk_rows,
+                overwrite=out.overwrite,
+                memberships=results.soft,
+                ids=ensemble.id_column,
+            ) as writer,
+        ):
+            labels = results.write(writer)
+            self._note(results)
+            if tables is not None:
+                writer.describe_trust(*tables(results))
+            elif trust is not None:
+                codes, values = results.codes_of(writer.rows.label_rows)
+                confidence.Evidence(ensemble, codes, values, trust, judged=judged).write(writer)
+            writer.describe(
+                history=getattr(self, "history_", None),
+                parameters={"method": type(self).__name__, **self.get_params(deep=False)},
+                results=fit_results(self),
+                provenance={"ensemble": out.source, **out.read, **self._provenance(out)},
+            )
+            if self.places() and (parts := self._placing_parts()) is not None:
+                facts = {"method": type(self).__name__, "labels": out.fingerprint["labels"]}
+                weights = self._partition_weights()
+                counted = {} if weights is None else {"counted": weights}
+                writer.write_placing(facts, {**parts, "order": self._order, **counted})
+            if (tree := getattr(self, "tree_", None)) is not None:
+                writer.write_tree(tree)
+            committing.enter_context(progress("write to disk", ensemble.n_objects))
+        consensus = Consensus.open(out.path)
+        self.labels_ = consensus.labels if labels is None else labels
+        self._memberships = consensus if results.soft else None
+        self._trust = consensus if consensus.has_trust else None
+
+    def _note(self, results: Results) -> None:
+        """Set the number of clusters, and the order in which they are published.
+
+        Warn if a third of the clusters asked for, and at least two, hold next to nothing. That is less than a
+        tenth of an equal share, if this is at least two objects.
+        """
+        self._order: np.ndarray = results.order
+        counted = count_clusters(results.sizes)
+        self.n_clusters_: int = counted["n_clusters"]
+        self.n_tiny_clusters_: int = counted["n_tiny_clusters"]
+        K: Any = self.n_clusters  # of some methods None or several
+        n_objects = int(results.sizes.sum())
+        if self._is_limit or not isinstance(K, (int, np.integer)):
+            return
+        least = TINY * n_objects / K
+        surplus = K - int(np.count_nonzero(results.sizes >= least))
+        if least >= 2 and surplus >= max(2, K / 3):
+            warn_user(
+                f"{surplus:,} of {K:,} clusters hold fewer than {math.ceil(least):,} of {n_objects:,} "
+                f"objects each; {self._remedy_of_surplus(K - surplus)}.",
+                SurplusClustersWarning,
+            )
+
+    def _remedy_of_surplus(self, n_large: int) -> str:
+        """Return what to do if only ``n_large`` clusters have a fair share of the objects."""
+        return f"n_clusters={n_large} may be enough" + (", 'auto' chooses the number" * self.chooses)
+
+    @property
+    def memberships_(self) -> Any:
+        """Memberships (n_objects, n_clusters) float32 of a soft method, once fitted.
+
+        For a stored result, a dask array that reads them.
+        """
+        found = getattr(self, "_memberships", None)
+        if found is None:
+            raise AttributeError(
+                f"{type(self).__name__} has no memberships_; only soft methods have them, once fitted.",
+                name="memberships_",  # without an object, of which Python would suggest a private attribute
+            )
+        return found.dask_memberships() if isinstance(found, Consensus) else found
+
+    @property
+    def n_iter_(self) -> int:
+        """Number of passes over the objects of the best start: ``n_passes_``, by scikit-learn's name."""
+        return int(self.n_passes_)  # type: ignore[attr-defined]
+
+    @property
+    def trust_(self) -> Trust:
+        """Which labels to trust, of a fitted tree or PCC: `bigcons.metrics.trust` finds it for any method.
+
+        For a stored result, it is read from the store.
+        """
+        check_is_fitted(self, "labels_")
+        if self._trust is None:
+            why, x = "only ConsensusTree and PCC find it in fit, unless of too many base clusters", "x"
+            if self._recoding.is_soft:
+                why, x = "fits of soft clusterings do not find it", "ensemble.harden()"
+            raise AttributeError(
+                f"this {type(self).__name__} has no trust_: {why}; compute it with "
+                f"bigcons.metrics.trust({x}, model).",
+                name="trust_",
+            )
+        return self._trust.trust if isinstance(self._trust, Consensus) else self._trust
+
+    def to_pandas(self, *, memberships: bool = False) -> Any:
+        """Return the results as a pandas data frame with a row for each object, as `Consensus.to_pandas`.
+
+        Columns are the ids, if known, under the name that they came with, or they are the index if they were
+        one; ``label`` and, where ``trust_`` is known, ``confidence``, ``second_labels`` and
+        ``second_confidence``; with ``memberships``, also ``cluster_0``, ``cluster_1``, ....
+        """
+        check_is_fitted(self, "labels_")
+        import_pandas()
+        import pyarrow as pa
+
+        columns = {"label": self.labels_}
+        if self._trust is not None:
+            columns |= {name: getattr(self.trust_, name) for name in TRUST}
+        if memberships:
+            columns |= {f"cluster_{k}": column for k, column in enumerate(np.asarray(self.memberships_).T)}
+        if self._ids is not None:
+            columns = ids_first(columns, self._ids, self._ids.hold().values)
+        return data_frame(pa.table(columns), self._ids)
+
+    def _repr_html_(self) -> str:
+        """Show the parameters and, once fitted, the results."""
+        if not hasattr(self, "labels_"):
+            return f"<pre>{html.escape(repr(self))}</pre>"
+        n_missing, results = int((self.labels_ < 0).sum()), fit_results(self)
+        n_found, n_tiny = (results.pop(name, None) for name in OF_SIZES)
+        facts = {
+            "objects": f"{self.labels_.size:,}",
+            "objects without any label": f"{n_missing:,}" if n_missing else None,
+            "clusters": clusters_in_words(n_found, n_tiny, self._n_columns),
+            **{name.replace("_", " "): value for name, value in results.items()},
+        }
+        found, clusters = self._trust, None
+        if found is not None:
+            clusters = found.trust_tables[0] if isinstance(found, Consensus) else found.clusters
+        sizes = np.bincount(self.labels_[self.labels_ >= 0])
+        return facts_table(repr(self), facts) + cluster_rows(sizes.tolist(), clusters)
+
+    def _repr_mimebundle_(self, **_options: Any) -> dict[str, str]:
+        """Show the results, once fitted, where scikit-learn would show a diagram of the parameters."""
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+    # New objects
+
+    @classmethod
+    def places(cls) -> bool:
+        """Return whether the method places new objects, and so has ``predict``."""
+        return cls._placer is not ConsensusClusterer._placer
+
+    def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
+        """Return a function from labels (rows, M) in the fitted codes to clusters or, if soft, memberships.
+
+        Clusters are numbered as by ``read`` of `_publish`, not by size. The function may be sent to other
+        machines, so it should hold no more than it needs.
+        """
+        raise NotImplementedError
+
+    @available_if(_predicts)  # type: ignore[untyped-decorator]
+    def predict(self, x: Any, *, out: str | os.PathLike[str] | None = None) -> np.ndarray:
+        """Return labels (n_objects,) int32 of objects given by their base labels, -1 where none is known.
+
+        ``x`` as in ``fit``, with the same partitions in the same order, some of which may be all missing;
+        labels that were not seen in ``fit`` count as missing. After a fit of soft clusterings, ``x`` may be
+        the list of their memberships, with the same clusters. Of the objects of the fit itself, a few on a
+        border may get other labels than ``labels_``: there, `ConsensusTree` leaves out an object's own vote.
+        With ``out``, the result also goes to a Consensus store there, block by block.
+        """
+        check_is_fitted(self, "labels_")
+        ensemble = self._labels_of(x, with_ids=out is not None)
+        if out is None:
+            return np.concatenate(list(self._placed(ensemble, lambda _, labels, __: labels)))
+        with Consensus.create(
+            out,
+            n_objects=ensemble.n_objects,
+            n_clusters=self._n_columns,
+            chunk_rows=ensemble.chunk_rows,
+            memberships=self.info.soft,
+            ids=ensemble.id_column,
+        ) as writer:
+            rows = writer.rows
+            for written in self._placed(ensemble, lambda block, *found: rows.write(block.start, *found)):
+                writer.note(written)
+            source = ensemble.path or origin(x)
+            writer.describe(provenance={"ensemble": source, "predicted_by": repr(self)})
+        return Consensus.open(out).labels
+
+    @available_if(_predicts_softly)  # type: ignore[untyped-decorator]
+    def predict_proba(self, x: Any) -> np.ndarray:
+        """Return memberships (n_objects, n_clusters) float32 of objects given by their base labels.
+
+        See `predict`; objects without any label get uniform memberships.
+        """
+        check_is_fitted(self, "labels_")
+        return np.concatenate(list(self._placed(self._labels_of(x), lambda _, __, memberships: memberships)))
+
+    @available_if(_predicts)  # type: ignore[untyped-decorator]
+    def score(self, x: Any, y: object = None) -> float:  # noqa: ARG002 - scikit-learn's signature
+        """Return how far the labels that `predict` gives the objects of ``x`` agree with their partitions.
+
+        That is the mean adjusted Rand index with each partition, weighted as in the fit and by the objects
+        compared: higher is better, 0 is chance. GridSearchCV compares it without ``scoring``; ``y`` is
+        ignored. Cost: that of `predict`, and a pass.
+        """
+        ensemble = self._labels_of(x)
+        labels = self.predict(ensemble)
+        weights = self._partition_weights()
+        return average_criterion(
+            "adjusted_rand", ensemble, labels, weighted=True, weights=weights, client=self.client
+        )
+
+    @available_if(_predicts)  # type: ignore[untyped-decorator]
+    def predict_features(self, features: Any, *, id: Column | None = None) -> Placed:
+        """Return labels, memberships and confidence of new objects, given by their features.
+
+        After a fit of an ensemble that `bigcons.generate.mixed`, or another function there, made of
+        features: the new ones are encoded and scaled as they were, get the nearest center of every partition,
+        and are placed by these base labels as by ``predict``. ``features`` is any table with the same
+        columns, in any order if they have names; ``id`` names the one that identifies the objects, by default
+        that of the same name as in the first table.
+
+        The result also tells which objects are farther from their centers than 99 % of the objects that the
+        centers were made of; a share far above 0.01 means that the data have changed, and that an ensemble
+        of newer data is due. Warnings name the columns with text that did not occur, and count the objects
+        without a known value in any feature, which get no label (-1). Features are read block by block, CSV
+        twice; memory for the result.
+
+        Raises InvalidInputError for columns that are missing or of another kind, and if the ensemble was not
+        generated.
+        """
+        check_is_fitted(self, "labels_")
+        self._refuse_found()
+        if self._generator is None:
+            raise InvalidInputError(
+                "the ensemble was not generated from features, or by an older version; fit one of "
+                "bigcons.generate.kmeans, or pass base labels to predict."
+            )
+        data = self._generator.open(features, id=id)
+        place = self._place_task(tables_of_generator(self._generator, self._recoding.values))
+        with open_engine(self.client) as engine:
+            rows = NewRows(data, self._generator.encoding.scaling)
+            parts = [*place_features(self._generator, place, rows, engine)]
+        labels, memberships, is_far = zip(*parts, strict=True)
+        soft = np.concatenate(memberships) if self.info.soft else None
+        support = None
+        if self._trust is not None:
+            numbers = np.arange(self._n_columns)
+            support = ClusterSupport.of_table(self.trust_.clusters, numbers).clusters
+        return Placed(np.concatenate(labels), soft, np.concatenate(is_far), data.ids, support)
+
+    def _labels_of(self, x: Any, *, with_ids: bool = False) -> Ensemble:
+        """Return base labels of new objects; what cannot be such may be features."""
+        check_is_fitted(self, "labels_")
+        try:
+            return self._recoding.ensemble(x, with_ids=with_ids)
+        except InvalidInputError as error:
+            if self._generator is None or type(error) is not InvalidInputError:
+                raise
+            raise InvalidInputError(f"{error} Of features, call predict_features(x).") from None
+
+    def _placed(
+        self, ensemble: Ensemble, use: Callable[[Block, np.ndarray, np.ndarray | None], Use]
+    ) -> Iterator[Use]:
+        """Yield ``use(block, labels, memberships)`` of new objects, block by block; it runs in the tasks.
+
+        Memberships are None for a method that is not soft.
+        """
+        self._refuse_found()
+        place = self._place_task(self._recoding.tables(ensemble))
+
+        def place_block(block: Block) -> Use:
+            return use(block, *place(ensemble.read(block.start, block.stop)))
+
+        with open_engine(self.client) as engine:
+            yield from engine.map(place_block, ensemble.blocks())
+
+    def _place_task(self, tables: list[np.ndarray]) -> PlaceTask:
+        """Return what places blocks of new objects, given `Recoding.tables` of their labels."""
+        return PlaceTask(
+            *(self._placer(), tables, self._recoding.offsets, self._order[: self._n_columns]),
+            *(self._partition_weights(), self.info.soft),
+        )
+
+    def _refuse_found(self) -> None:
+        """Raise InvalidInputError if the results are of a store that does not have what predict needs."""
+        if self._found_at is not None:
+            raise InvalidInputError(
+                f"the result was read from {self._found_at}, which does not store what predict needs; "
+                "fit with overwrite=True, or without out."
+            )
+
+    # What predict needs, in a store
+
+    _placed_by: ClassVar[tuple[str, ...]] = ()
+    """The fitted arrays that `_placer` needs besides parameters, of methods that store nothing else."""
+
+    def _placing_parts(self) -> dict[str, np.ndarray] | None:
+        """Return the arrays of which `_restore_placing` makes this method place objects; None without any."""
+        return {name: getattr(self, name) for name in self._placed_by} or None
+
+    def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:  # noqa: ARG002
+        """Take the arrays of `_placing_parts`; raises KeyError or ValueError for any others."""
+        for name in self._placed_by:
+            setattr(self, name, parts[name])
+
+    def take_placing(self, consensus: Consensus, ensemble: Ensemble) -> None:
+        """Place new objects by what is in the store of a consensus of ``ensemble``, as if it had been fitted.
+
+        Raises InvalidInputError if the store does not have it, or is of another ensemble.
+        """
+        facts, parts = consensus.read_placing()
+        if facts["labels"] != ensemble.digest() or facts["method"] != type(self).__name__:
+            raise InvalidInputError(
+                f"{consensus.path} is of another ensemble than {ensemble.path or 'the one in memory'}; give "
+                "the one that it was solved from or, where that has grown since, a consensus solved anew."
+            )
+        self._recoding, self._generator = Recoding(ensemble), ensemble.generator
+        self._n_columns, self._found_at = consensus.n_clusters, None
+        try:
+            self._order, counted = parts.pop("order"), parts.pop("counted", None)
+            if sorted(self._order.tolist()) != list(range(self._n_columns)):
+                raise ValueError("the order of clusters")
+            self._weights = Weights.given(counted, ensemble.offsets)
+            self._restore_placing(parts, ensemble, self._n_columns)
+        except (KeyError, ValueError, TypeError) as error:
+            raise CorruptStoreError(
+                f"{consensus.path} cannot place objects ({error}); solve again with overwrite=True.",
+                path=consensus.path,
+            ) from None
 
 
-def _unknown(cls: type[Estimator], name: str) -> str:
-    known = list(cls.__signature__.parameters)
-    if name in Selection.__dataclass_fields__:
-        return f"{cls.__name__} has no parameter {name!r}; pass bigcons.select(x, {name}=...) in place of x."
-    near = nearest(name, known)
-    meant = f"it has {', '.join(known)}." if near is None else f"did you mean {near}?"
-    return f"{cls.__name__} has no parameter {name!r}; {meant}"
-
-
-def join_scikit_learn() -> None:
-    """Give `Estimator` the bases of scikit-learn, once that is imported."""
-    if len(Estimator.__bases__) > 1 or "sklearn.base" not in sys.modules:
-        return
-    from sklearn.base import BaseEstimator, ClusterMixin
-
-    Estimator.__bases__ = (HasClient, ClusterMixin, BaseEstimator)  # Python adds none to `object` alone
-    below: list[Any] = [Estimator]
-    while below:  # what scikit-learn adds to a class when that is defined
-        cls = below.pop()
-        super(Estimator, cls).__init_subclass__()
-        below += cls.__subclasses__()
-
-
-def check_is_fitted(model: Any) -> None:
-    """Raise scikit-learn's NotFittedError if the model has no ``labels_``."""
-    if not hasattr(model, "labels_"):
-        from sklearn.exceptions import NotFittedError
-
-        raise NotFittedError(f"this {type(model).__name__} is not fitted yet; call fit first.")
+def _in_words(value: Any) -> str:
+    """Return a text that identifies a parameter: its repr or, for an array, a digest."""
+    if isinstance(value, ConsensusClusterer):
+        given = (f"{name}={_in_words(given)}" for name, given in value.get_params(deep=False).items())
+        return f"{type(value).__name__}({', '.join(given)})"
+    if isinstance(value, (list, tuple)) and any(isinstance(item, ConsensusClusterer) for item in value):
+        return f"[{', '.join(map(_in_words, value))}]"
+    if not hasattr(value, "__array__"):
+        return repr(value)
+    values = np.ascontiguousarray(value)
+    return f"array {values.shape} {hashlib.sha256(values.tobytes()).hexdigest()[:16]}"

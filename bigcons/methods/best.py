@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import Block
-from bigcons.methods.estimator import ConsensusClusterer, MethodInfo
+from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.methods.incidence import (
     check_overlaps_plan,
     fold_overlaps,
@@ -20,7 +20,6 @@ from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS, Criterion
 from bigcons.run.engine import Engine
 from bigcons.run.output import Output
 from bigcons.run.survey import take_survey
-from bigcons.seeding import SeedLike
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag
 
@@ -28,6 +27,7 @@ DISTANCES = ("van_dongen", "variation_of_information")
 """The criteria that are minimized."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BEST(ConsensusClusterer):
     """Return the base clustering that agrees best with all, by a consensus criterion.
 
@@ -46,6 +46,8 @@ class BEST(ConsensusClusterer):
         What happens to objects that other partitions label but the winner does not: "nearest" assigns them to
         the nearest cluster center, over the partitions that label them, "missing" leaves them -1. The
         center of a cluster holds the share of its objects in every base cluster.
+    resume : bool, default=True
+        Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
         Not used: nothing is random.
     memory : str, int or None, default=None
@@ -84,25 +86,13 @@ class BEST(ConsensusClusterer):
 
     info: ClassVar[MethodInfo] = MethodInfo("Gionis et al. 2007", "base-cluster overlaps")
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        criterion: str = "nmi",
-        weighted: bool = True,
-        unlabeled: str = "nearest",
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
-        self.criterion = criterion
-        self.weighted = weighted
-        self.unlabeled = unlabeled
+    criterion: str = "nmi"
+    weighted: bool = True
+    unlabeled: str = "nearest"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("criterion", self.criterion, tuple(OF_TWO_CLUSTERINGS))
+        self._is_limit = True
         check_flag("weighted", self.weighted)
         check_choice("unlabeled", self.unlabeled, ("nearest", "missing"))
         candidates = np.flatnonzero(ensemble.n_clusters <= self.n_clusters)
@@ -123,8 +113,6 @@ class BEST(ConsensusClusterer):
         self.n_passes_ = 1
         self.history_: dict[str, list[Any]] = {"pass": [1], "objective": [self.objective_]}
         self._publish_winner(ensemble, engine, overlaps, survey.unlabeled, out)
-
-    _is_limit = True
 
     def _publish_winner(
         self,

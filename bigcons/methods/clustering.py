@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from bigcons.errors import InvalidInputError
 from bigcons.generate.transformer import EnsembleGenerator
 from bigcons.methods import METHODS
-from bigcons.methods.estimator import ConsensusClusterer
+from bigcons.methods.base import ConsensusClusterer
 from bigcons.seeding import SeedLike, resolve_seed
 
 

@@ -6,8 +6,10 @@ import inspect
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from bigcons.errors import nearest
+from bigcons.io.select import Selection
 from bigcons.methods import METHODS
-from bigcons.methods.estimator import ConsensusClusterer
+from bigcons.methods.base import ConsensusClusterer
 from bigcons.metrics.clusterings import micro_precision
 from bigcons.validation import check_choice
 
@@ -98,7 +100,18 @@ def consensus(x: Any, n_clusters: Any, method: str = "tree", **parameters: Any) 
     chosen = METHODS[method]
     own, of_fit = (inspect.signature(function).parameters for function in (chosen, chosen.fit))
     fitting = {name: parameters.pop(name) for name in of_fit if name in parameters and name not in own}
+    for name in parameters:
+        if name not in own:
+            raise TypeError(_unknown(chosen.__name__, name, [*own]))
     return chosen(n_clusters, **parameters).fit(x, **fitting)
+
+
+def _unknown(method: str, name: str, parameters: list[str]) -> str:
+    if name in Selection.__dataclass_fields__:
+        return f"{method} has no parameter {name!r}; pass bigcons.select(x, {name}=...) in place of x."
+    near = nearest(name, parameters)
+    meant = f"it has {', '.join(parameters)}." if near is None else f"did you mean {near}?"
+    return f"{method} has no parameter {name!r}; {meant}"
 
 
 def as_in_paper(name: str, *arguments: Any, **parameters: Any) -> Any:

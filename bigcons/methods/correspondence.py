@@ -6,11 +6,11 @@ and from descriptions by others; the docstrings say what was filled in.
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import closing
 from copy import copy
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from bigcons.errors import ConvergenceWarning, warn_user
 from bigcons.memory import Block
-from bigcons.methods.estimator import MethodInfo, SoftPredictingClusterer
+from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.methods.incidence import (
     check_overlaps_plan,
     clear_own_partitions,
@@ -34,14 +34,15 @@ from bigcons.run.output import Output
 from bigcons.run.results import renumbered
 from bigcons.run.starts import best_start
 from bigcons.run.survey import take_survey
-from bigcons.seeding import SeedLike, generator
+from bigcons.seeding import generator
 from bigcons.spectra import group_rows, leading_eigenvectors
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice, check_int
 from bigcons.weights import Weights
 
 
-class Correspondence(SoftPredictingClusterer):
+@dataclass(eq=False, repr=False, kw_only=True)
+class Correspondence(ConsensusClusterer):
     """Base of the methods that group corresponding base clusters and let these vote for the objects.
 
     The similarity of base clusters of different partitions is the cosine of their indicator vectors; the
@@ -53,20 +54,8 @@ class Correspondence(SoftPredictingClusterer):
         "Boulis and Ostendorf 2004", "base-cluster overlaps", soft=True, soft_input=True
     )
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        n_init: int = 10,
-        weights: Any = None,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
-        self.n_init = n_init
-        self.weights = weights
+    n_init: int = 10
+    weights: Any = None
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()
@@ -137,33 +126,13 @@ class Correspondence(SoftPredictingClusterer):
         return place
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Alternating(Correspondence):
     """Base of CCC and CCU: from the clusters of one partition, regroup those of the others in turn."""
 
     _one_to_one: ClassVar[bool]
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        max_iter: int = 100,
-        n_init: int = 10,
-        weights: Any = None,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            n_init=n_init,
-            weights=weights,
-            random_state=random_state,
-            memory=memory,
-            out=out,
-            client=client,
-        )
-        self.max_iter = max_iter
+    max_iter: int = 100
 
     def _check(self) -> None:
         check_int("n_init", self.n_init)
@@ -201,6 +170,8 @@ class CCC(Alternating):
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts in the votes and in the mean similarities; 0 leaves it
         out. None: all count the same.
+    resume : bool, default=True
+        Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the order of the starts.
     memory : str, int or None, default=None
@@ -263,6 +234,8 @@ class CCU(Alternating):
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts in the votes and in the mean similarities; 0 leaves it
         out. None: all count the same.
+    resume : bool, default=True
+        Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the order of the starts.
     memory : str, int or None, default=None
@@ -297,6 +270,7 @@ class CCU(Alternating):
     _one_to_one = False
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class CCSVD(Correspondence):
     """Group base clusters by the singular vectors of the incidence matrix; they vote for the objects.
 
@@ -313,6 +287,8 @@ class CCSVD(Correspondence):
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts as if it occurred that many times; 0 leaves it
         out. None: all count the same.
+    resume : bool, default=True
+        Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
         Seed of k-means.
     memory : str, int or None, default=None
@@ -347,28 +323,7 @@ class CCSVD(Correspondence):
     array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        grouping: str = "kmeans",
-        n_init: int = 10,
-        weights: Any = None,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            n_init=n_init,
-            weights=weights,
-            random_state=random_state,
-            memory=memory,
-            out=out,
-            client=client,
-        )
-        self.grouping = grouping
+    grouping: str = "kmeans"
 
     def _check(self) -> None:
         check_choice("grouping", self.grouping, ("kmeans", "argmax"))

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from bigcons.coassociation.counts import dense
 from bigcons.errors import InvalidInputError
+from bigcons.methods.base import MethodInfo
 from bigcons.methods.embedding import Embedding, cut_embedding
-from bigcons.methods.estimator import MethodInfo
 from bigcons.methods.graph_clusterer import GraphClusterer
 from bigcons.partitioners import BYTES_PER_ENTRY, graph_of, partition_graph
 from bigcons.run.engine import Engine
 from bigcons.run.output import Output
 from bigcons.run.survey import take_survey
-from bigcons.seeding import SeedLike
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice
 from bigcons.weights import Weights
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class CSPA(GraphClusterer):
     """Partition the graph of objects weighted by co-association.
 
@@ -52,6 +52,8 @@ class CSPA(GraphClusterer):
         With the spectral embedding, maximum number of k-means passes over all objects.
     tol : float, default=0.0001
         With the spectral embedding, squared move of the centers, relative to the variance, at which to stop.
+    resume : bool, default=True
+        Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -96,36 +98,7 @@ class CSPA(GraphClusterer):
         "Strehl and Ghosh 2002", "base-cluster overlaps", missing="c/N or c/M", soft_input=True
     )
 
-    def __init__(
-        self,
-        n_clusters: int | Literal["auto"] = 8,
-        *,
-        partitioner: str = "spectral",
-        normalize: str = "observed",
-        weights: Any = None,
-        imbalance: float | None = None,
-        n_init: int = 1,
-        max_iter: int = 100,
-        tol: float = 0.0001,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            partitioner=partitioner,
-            weights=weights,
-            imbalance=imbalance,
-            n_init=n_init,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-            memory=memory,
-            out=out,
-            client=client,
-        )
-        self.normalize = normalize
+    normalize: str = "observed"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("partitioner", self.partitioner, ("spectral", "metis"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from bigcons.coassociation.counts import NORMALIZATIONS
 from bigcons.errors import InvalidInputError
 from bigcons.memory import DataBudget
-from bigcons.methods.estimator import ConsensusClusterer, MethodInfo
+from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.methods.increments import (
     IncrementModel,
     PairModel,
@@ -27,7 +28,7 @@ from bigcons.run.engine import Engine, one_thread
 from bigcons.run.memory_plan import data_budget
 from bigcons.run.output import Output
 from bigcons.run.survey import take_survey
-from bigcons.seeding import SeedLike, generator
+from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.store.pairs import PairTable, pairs_of
 from bigcons.validation import check_choice
@@ -36,6 +37,7 @@ SYMMETRIES = ("mean", "max")
 LINKAGES = ("average", "single", "spectral")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DID(ConsensusClusterer):
     """Consensus by dissimilarity increments, PCC_DID (Aidos and Fred).
 
@@ -71,6 +73,8 @@ class DID(ConsensusClusterer):
         As for `bigcons.coassociation.did_matrix`.
     weights : array of shape (n_partitions,) or None, default=None
         As for `bigcons.coassociation.did_matrix`.
+    resume : bool, default=True
+        Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the eigensolver for linkage="spectral"; nothing else is random.
     memory : str, int or None, default=None
@@ -117,34 +121,15 @@ class DID(ConsensusClusterer):
         "Aidos and Fred, DID-based probabilistic consensus", "features and labels", out_of_core=False
     )
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        features: Any = None,
-        pairs: str | os.PathLike[str] | PairTable = "all",
-        symmetrize: str = "mean",
-        linkage: str = "average",
-        exclude_self: bool = False,
-        increments: str = "vertex",
-        pair_model: str | PairModel = "increments",
-        normalize: str = "all",
-        weights: Any = None,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
-        self.features = features
-        self.pairs = pairs
-        self.symmetrize = symmetrize
-        self.linkage = linkage
-        self.exclude_self = exclude_self
-        self.increments = increments
-        self.pair_model = pair_model
-        self.normalize = normalize
-        self.weights = weights
+    features: Any = None
+    pairs: str | os.PathLike[str] | PairTable = "all"
+    symmetrize: str = "mean"
+    linkage: str = "average"
+    exclude_self: bool = False
+    increments: str = "vertex"
+    pair_model: str | PairModel = "increments"
+    normalize: str = "all"
+    weights: Any = None
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from bigcons.coassociation.counts import NORMALIZATIONS, condensed_bytes, condensed_distances, distance
 from bigcons.errors import InvalidInputError
 from bigcons.memory import DataBudget
-from bigcons.methods.estimator import ConsensusClusterer, MethodInfo
+from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.methods.incidence import weights_of
 from bigcons.methods.linkage import (
     LINKAGES,
@@ -42,6 +43,7 @@ CRITERIA = ("n_clusters", "lifetime")
 LIFETIME_TIES = ("more", "fewer")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class EAC(ConsensusClusterer):
     """Evidence accumulation clustering (Fred and Jain 2005): agglomerative, on the co-association.
 
@@ -78,6 +80,8 @@ class EAC(ConsensusClusterer):
         order), which are those of the largest base clusters, whatever the order of objects and partitions;
         "random" puts the rows in random order. Distances take few values, so ties are common; several seeds
         show how much depends on them.
+    resume : bool, default=True
+        Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
         Seed of random ties; nothing else is random.
     memory : str, int or None, default=None
@@ -129,38 +133,13 @@ class EAC(ConsensusClusterer):
         "Fred and Jain 2005", "co-association", missing="c/N", out_of_core=False
     )
 
-    n_clusters: int | None  # type: ignore[assignment]
-
-    def __init__(
-        self,
-        n_clusters: int | None = 8,
-        *,
-        linkage: str = "average",
-        normalize: str = "observed",
-        weights: Any = None,
-        criterion: str = "n_clusters",
-        allow_single_cluster: bool = False,
-        lifetime_ties: str = "more",
-        ties: str = "lowest",
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,  # type: ignore[arg-type]
-            random_state=random_state,
-            memory=memory,
-            out=out,
-            client=client,
-        )
-        self.linkage = linkage
-        self.normalize = normalize
-        self.weights = weights
-        self.criterion = criterion
-        self.allow_single_cluster = allow_single_cluster
-        self.lifetime_ties = lifetime_ties
-        self.ties = ties
+    linkage: str = "average"
+    normalize: str = "observed"
+    weights: Any = None
+    criterion: str = "n_clusters"
+    allow_single_cluster: bool = False
+    lifetime_ties: str = "more"
+    ties: str = "lowest"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()
@@ -286,6 +265,8 @@ class EACSingle(EAC):
         For criterion="lifetime", whether ties go to "more" or to "fewer" clusters.
     ties : {"lowest", "random"}, default="lowest"
         How to break ties between pairs at equal distance, as for `EAC`.
+    resume : bool, default=True
+        Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
         Seed of random ties; nothing else is random.
     memory : str, int or None, default=None
@@ -334,6 +315,7 @@ class EACSingle(EAC):
         memory: str | float | None = None,
         out: str | os.PathLike[str] | None = None,
         client: object = None,
+        resume: bool = True,
     ) -> None:
         super().__init__(
             n_clusters,
@@ -348,6 +330,7 @@ class EACSingle(EAC):
             memory=memory,
             out=out,
             client=client,
+            resume=resume,
         )
 
 
@@ -370,6 +353,8 @@ class EACAverage(EAC):
         For criterion="lifetime", whether ties go to "more" or to "fewer" clusters.
     ties : {"lowest", "random"}, default="lowest"
         How to break ties between pairs at equal distance, as for `EAC`.
+    resume : bool, default=True
+        Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
         Seed of random ties; nothing else is random.
     memory : str, int or None, default=None
@@ -419,6 +404,7 @@ class EACAverage(EAC):
         memory: str | float | None = None,
         out: str | os.PathLike[str] | None = None,
         client: object = None,
+        resume: bool = True,
     ) -> None:
         super().__init__(
             n_clusters,
@@ -433,6 +419,7 @@ class EACAverage(EAC):
             memory=memory,
             out=out,
             client=client,
+            resume=resume,
         )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -11,14 +11,14 @@ import numpy as np
 
 from bigcons.coassociation.counts import similarity
 from bigcons.memory import N_SAMPLED, TILE_ROWS, Block, DataBudget, row_blocks
-from bigcons.methods.estimator import ConsensusClusterer, MethodInfo
+from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.methods.linkage import unique_rows
 from bigcons.progress import progress
 from bigcons.run.engine import Engine
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, data_budget
 from bigcons.run.output import Output
 from bigcons.run.survey import take_survey
-from bigcons.seeding import SeedLike, generator
+from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice
 from bigcons.weights import counts_of
@@ -27,6 +27,7 @@ STARTS = ("exact", "sampled")
 CRITERIA = ("fixed", "disagreement")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Furthest(ConsensusClusterer):
     """Furthest consensus: clusters around objects that are as dissimilar as possible.
 
@@ -46,6 +47,8 @@ class Furthest(ConsensusClusterer):
         "fixed", or "disagreement": add centers as long as the disagreements fall, beginning with one cluster.
         A disagreement is a pair of objects that the consensus joins and a partition separates, or vice versa,
         summed over all partitions and the pairs that each labels.
+    resume : bool, default=True
+        Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the sample.
     memory : str, int or None, default=None
@@ -85,20 +88,8 @@ class Furthest(ConsensusClusterer):
 
     info: ClassVar[MethodInfo] = MethodInfo("Nguyen and Caruana 2007", "labels", missing="c/N")
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: str = "exact",
-        criterion: str = "fixed",
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
-        self.init = init
-        self.criterion = criterion
+    init: str = "exact"
+    criterion: str = "fixed"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("init", self.init, STARTS)

@@ -3,61 +3,46 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError, SoftEnsembleError
 from bigcons.memory import Block
-from bigcons.methods.choosing import ChoosingClusterer
+from bigcons.methods.base import ConsensusClusterer
 from bigcons.methods.embedding import Centers, Embedding, KMeansSettings, check_embedding_plan, find_centers
-from bigcons.methods.estimator import ConsensusClusterer, PredictingClusterer
 from bigcons.methods.incidence import weights_of
 from bigcons.run.engine import Engine
 from bigcons.run.memory_plan import check_held_plan
 from bigcons.run.output import Output
 from bigcons.run.survey import Survey, start_rows, take_survey
-from bigcons.seeding import SeedLike
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
 from bigcons.weights import Weights
 
 
-class GraphClusterer(ChoosingClusterer, PredictingClusterer):
+@dataclass(eq=False, repr=False, kw_only=True)
+class GraphClusterer(ConsensusClusterer):
     """Base of the methods that partition a graph of the objects; they give labels without memberships.
 
     ``predict`` places new objects in the spectral embedding; a balanced cut has no place for them.
     """
+
+    chooses: ClassVar[bool] = True
 
     _choice: ClassVar[str] = "partitioner"
     """The parameter that chooses between cuts and the embedding."""
     _embedded: ClassVar[str] = "spectral"
     """Its value that chooses the embedding."""
 
-    def __init__(
-        self,
-        n_clusters: int | Literal["auto"] = 8,
-        *,
-        partitioner: str = "spectral",
-        weights: Any = None,
-        imbalance: float | None = None,
-        n_init: int = 1,
-        max_iter: int = 100,
-        tol: float = 0.0001,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
-        self.partitioner = partitioner
-        self.weights = weights
-        self.imbalance = imbalance
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
+    partitioner: str = "spectral"
+    weights: Any = None
+    imbalance: float | None = None
+    n_init: int = 1
+    max_iter: int = 100
+    tol: float = 0.0001
 
     def _checked_imbalance(self, chosen: str) -> float:
         """Return the imbalance allowed; refuse parameters that do not apply to the embedding, or to cuts."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,9 +12,9 @@ import numpy as np
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.kernels.greedy import sweep, weighted_nmi
 from bigcons.memory import Block
-from bigcons.methods.assignment import given_clusters
+from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.methods.best import average_criteria, closeness_to_centers
-from bigcons.methods.estimator import ConsensusClusterer, MethodInfo
+from bigcons.methods.first_clusters import given_clusters
 from bigcons.methods.incidence import check_overlaps_plan, fold_overlaps, votes_of
 from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS
 from bigcons.metrics.ensemble import average_of_tables
@@ -24,12 +24,13 @@ from bigcons.run.output import Output
 from bigcons.run.passes import as_history, timed
 from bigcons.run.starts import best_start
 from bigcons.run.survey import take_survey
-from bigcons.seeding import SeedLike, generator
+from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_choice, check_int, check_number
 from bigcons.weights import counts_of
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GreedyANMI(ConsensusClusterer):
     """Greedy search for the clustering of highest average normalized mutual information (ANMI).
 
@@ -56,6 +57,8 @@ class GreedyANMI(ConsensusClusterer):
         Number of sweeps with T above 0, fewer than ``max_iter``; None is 20. Needs a temperature.
     max_iter : int, default=100
         Maximum number of sweeps.
+    resume : bool, default=True
+        Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
         Seed of annealing; nothing else is random.
     memory : str, int or None, default=None
@@ -97,26 +100,11 @@ class GreedyANMI(ConsensusClusterer):
 
     info: ClassVar[MethodInfo] = MethodInfo("Strehl and Ghosh 2002", "labels", distributed=False)
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        n_init: int = 1,
-        init: Any = "best",
-        temperature: float = 0.0,
-        n_annealed: int | None = None,
-        max_iter: int = 100,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
-        self.n_init = n_init
-        self.init = init
-        self.temperature = temperature
-        self.n_annealed = n_annealed
-        self.max_iter = max_iter
+    n_init: int = 1
+    init: Any = "best"
+    temperature: float = 0.0
+    n_annealed: int | None = None
+    max_iter: int = 100
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_int("n_init", self.n_init)

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from bigcons.methods.base import MethodInfo
 from bigcons.methods.embedding import bipartite_embedding
-from bigcons.methods.estimator import MethodInfo
 from bigcons.methods.graph_clusterer import GraphClusterer
 from bigcons.partitioners import BYTES_PER_ENTRY, Graph, partition_graph
 from bigcons.run.engine import Engine
@@ -44,6 +44,8 @@ class HBGF(GraphClusterer):
         With the spectral embedding, maximum number of k-means passes over all objects.
     tol : float, default=0.0001
         With the spectral embedding, squared move of the centers, relative to the variance, at which to stop.
+    resume : bool, default=True
+        Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None

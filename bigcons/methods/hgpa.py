@@ -9,9 +9,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from bigcons.errors import MissingDependencyWarning, warn_user
-from bigcons.methods.assignment import row_keys
+from bigcons.methods.base import MethodInfo
 from bigcons.methods.embedding import bipartite_embedding, cut_embedding
-from bigcons.methods.estimator import MethodInfo
 from bigcons.methods.graph_clusterer import GraphClusterer
 from bigcons.partitioners import has_mtkahypar, partition_hypergraph
 from bigcons.run.engine import Engine
@@ -52,6 +51,8 @@ class HGPA(GraphClusterer):
         With "laplacian", maximum number of k-means passes over all objects.
     tol : float, default=0.0001
         With "laplacian", squared move of the centers, relative to the variance, at which to stop.
+    resume : bool, default=True
+        Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -118,6 +119,7 @@ class HGPA(GraphClusterer):
         memory: str | float | None = None,
         out: str | os.PathLike[str] | None = None,
         client: object = None,
+        resume: bool = True,
     ) -> None:
         super().__init__(
             n_clusters,
@@ -130,6 +132,7 @@ class HGPA(GraphClusterer):
             memory=memory,
             out=out,
             client=client,
+            resume=resume,
         )
         self.objective = objective
         self.edge_weight = edge_weight
@@ -181,7 +184,9 @@ def joined_rows(labels: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray, 
 
     These (V,), the vertex (rows,) of each object, and the sizes (V,) of the vertices.
     """
-    n, keys = len(labels), row_keys(labels)
+    n, labels = len(labels), np.ascontiguousarray(labels)
+    # the bytes of each row as one sortable item
+    keys = labels.view(np.dtype((np.void, labels.dtype.itemsize * labels.shape[1])))[:, 0]
     order = np.argsort(keys, kind="stable")
     is_new = np.append(True, keys[order[1:]] != keys[order[:-1]])
     begins = np.flatnonzero(is_new)[is_new.cumsum() - 1]

@@ -13,9 +13,8 @@ import numpy as np
 from bigcons.errors import ConsensusWarning, warn_user
 from bigcons.kernels.cluster_tables import in_whole_vectors, padded, summed_rows
 from bigcons.kernels.least_loss import N_LEVELS, merge_costs, propose
-from bigcons.methods.choosing import ChoosingClusterer
+from bigcons.methods.base import AUTO, MethodInfo
 from bigcons.methods.embedding import check_embedding_plan
-from bigcons.methods.estimator import AUTO, MethodInfo
 from bigcons.methods.pass_clusterer import PassClusterer
 from bigcons.methods.tree import cut_of_all, survey_for_tree
 from bigcons.metrics.ensemble import check_loss
@@ -23,7 +22,7 @@ from bigcons.run.engine import Engine
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.run.output import Output
 from bigcons.run.passes import Iterate, Record, Run, State, Stats
-from bigcons.run.starts import BestOfStarts, Trial, Winner
+from bigcons.run.starts import BestOfStarts, Method, Trial, Winner
 from bigcons.run.survey import start_rows
 from bigcons.seeding import SeedLike
 from bigcons.store.ensemble import Ensemble
@@ -36,6 +35,7 @@ from bigcons.trust.groups import (
     plan_bytes,
     rows_for,
 )
+from bigcons.validation import check_int
 from bigcons.weights import Weights, by_partition, counts_of
 
 ROUNDING = 1e-12
@@ -45,7 +45,7 @@ NEVER, NOT_NOW, NOW = -1, 0, 1
 """When objects may move to a cluster of their own."""
 
 
-class LossProblem:
+class LossProblem(Method):
     """Moves in batches: a pass finds the best cluster of every object under fixed counts, a `Problem`.
 
     Moves that lower the loss one by one need not do so together. A pass therefore counts what nested shares
@@ -164,7 +164,7 @@ class LossProblem:
         found = np.where(moved, moves // N_LEVELS, before)
         return np.append(state["renamed"], -1).astype(np.int32)[found]
 
-    def visit(
+    def block_stats(
         self, state: State, labels: np.ndarray, carried: np.ndarray | None = None
     ) -> tuple[Stats, np.ndarray]:
         """Propose moves of the objects of a block, and count what they change."""
@@ -232,7 +232,7 @@ class LossProblem:
         """Return whether no move and no merge is left to try."""
         return not record["left"]
 
-    def results(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
+    def place(self, state: State, labels: np.ndarray, carried: np.ndarray | None = None) -> np.ndarray:
         """Return the clusters of a block; new objects join those where they raise the loss least."""
         if carried is not None:
             return self.clusters(state, carried)
@@ -266,7 +266,7 @@ class LossStart(BestOfStarts):
 
     def start(self, run: Run) -> tuple[Trial, list[float]]:
         """Return the clusters of the sample, or of groups of all objects where it says too little."""
-        problem: Any = self.problem
+        problem: Any = self.method
         if self.fine:
             (T, sizes), _ = cut_of_all(run, problem.n_clusters, problem.weights)
             return Trial({}, problem.state(T, sizes), [], carries=False), []
@@ -280,7 +280,7 @@ class LossStart(BestOfStarts):
         return super().winner(run, at)._replace(state=at.state.following)
 
 
-class LeastLoss(ChoosingClusterer, PassClusterer):
+class LeastLoss(PassClusterer):
     """Search for the clustering of least expected loss, as if the partitions were draws of the true one.
 
     The point estimate of Bayesian cluster analysis: of the variation of information or of Binder's loss, to
@@ -397,13 +397,11 @@ class LeastLoss(ChoosingClusterer, PassClusterer):
         finally:
             self.n_clusters = asked
 
-    _is_limit = True
-
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        self._check()
-        self.__dict__.pop("_problem", None)
+        check_int("max_iter", self.max_iter)
+        self._solved, self._is_limit = None, True
         self._weights = Weights.given(self.weights, ensemble.offsets)
-        problem, counted = self._make_problem(ensemble), self._partition_weights()
+        problem, counted = self._method(ensemble), self._partition_weights()
         plan = partial(self._memory_plan, LossStart(problem, fine=False))
         self._check_memory_plan(plan, ensemble, engine, out, self.memory)
         survey, fine = survey_for_tree(
@@ -427,7 +425,7 @@ class LeastLoss(ChoosingClusterer, PassClusterer):
                 ConsensusWarning,
             )
 
-    def _make_problem(self, ensemble: Ensemble) -> LossProblem:
+    def _method(self, ensemble: Ensemble) -> LossProblem:
         loss, split_cost = check_loss(self.loss, self.split_cost)
         return LossProblem(ensemble.offsets, self.n_clusters, loss, split_cost, self._weights)
 

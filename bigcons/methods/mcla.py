@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.spatial.distance import squareform
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import Block
-from bigcons.methods.choosing import ChoosingClusterer
-from bigcons.methods.estimator import MethodInfo, SoftPredictingClusterer
+from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.methods.graph_clusterer import checked_imbalance, refuse_unused
 from bigcons.methods.incidence import (
     check_overlaps_plan,
@@ -30,14 +29,15 @@ from bigcons.run.engine import Engine, one_thread
 from bigcons.run.output import Output
 from bigcons.run.results import renumbered
 from bigcons.run.survey import take_survey
-from bigcons.seeding import SeedLike, generator
+from bigcons.seeding import generator
 from bigcons.spectra import group_rows, leading_eigenvectors
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice
 from bigcons.weights import Weights
 
 
-class MCLA(ChoosingClusterer, SoftPredictingClusterer):
+@dataclass(eq=False, repr=False, kw_only=True)
+class MCLA(ConsensusClusterer):
     """Group base clusters by their Jaccard similarity; objects join the group they are most associated with.
 
     Parameters
@@ -65,6 +65,8 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
         times; 0 leaves it out. None: all count the same.
     imbalance : float or None, default=None
         With "metis", the share by which meta-clusters may exceed their equal share; None is 0.05.
+    resume : bool, default=True
+        Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
         Seed of METIS, of k-means and of random ties.
     memory : str, int or None, default=None
@@ -106,30 +108,17 @@ class MCLA(ChoosingClusterer, SoftPredictingClusterer):
     array([1., 0.], dtype=float32)
     """
 
+    chooses: ClassVar[bool] = True
+
     info: ClassVar[MethodInfo] = MethodInfo(
         "Strehl and Ghosh 2002", "base-cluster overlaps", soft=True, soft_input=True
     )
 
-    def __init__(
-        self,
-        n_clusters: int | Literal["auto"] = 8,
-        *,
-        partitioner: str = "spectral",
-        union: str = "all",
-        ties: str = "lowest",
-        weights: Any = None,
-        imbalance: float | None = None,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
-        self.partitioner = partitioner
-        self.union = union
-        self.ties = ties
-        self.weights = weights
-        self.imbalance = imbalance
+    partitioner: str = "spectral"
+    union: str = "all"
+    ties: str = "lowest"
+    weights: Any = None
+    imbalance: float | None = None
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("partitioner", self.partitioner, ("spectral", "average", "metis"))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from bigcons.kernels.cluster_tables import count_shares, padded, respond, responsibilities
-from bigcons.methods.assignment import CERTAINTY, first_partition, spread
-from bigcons.methods.choosing import ChoosingClusterer
-from bigcons.methods.estimator import MethodInfo
-from bigcons.methods.pass_clusterer import SoftPassClusterer
-from bigcons.methods.spectral_start import SpectrallyStarted
+from bigcons.methods.base import MethodInfo
+from bigcons.methods.first_clusters import CERTAINTY, first_partition, spread
+from bigcons.methods.pass_clusterer import PassClusterer
 from bigcons.run.passes import Record, State, Stats
-from bigcons.run.starts import gains_little
-from bigcons.seeding import SeedLike, generator
+from bigcons.run.starts import Method
+from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag
 
@@ -23,7 +21,7 @@ from bigcons.validation import check_choice, check_flag
 SMOOTHING = 1e-6
 
 
-class MixtureProblem:
+class MixtureProblem(Method):
     """Objects drawn from ``K`` clusters, each with its own distribution over the labels of each partition.
 
     ``P(y_i) = sum_k a_k prod_j theta_kj(y_ij)`` over the observed labels. A state is ``log theta`` (B,
@@ -32,9 +30,6 @@ class MixtureProblem:
     """
 
     name = "mixture"
-    n_carried = 0
-    carried_dtype = "<f4"
-    lower_is_better = False
 
     def __init__(self, offsets: np.ndarray, n_clusters: int, init: str, *, background: bool) -> None:
         self.offsets = offsets
@@ -59,12 +54,11 @@ class MixtureProblem:
         count_shares(labels, self.offsets, r, T)
         return self.state(T, sizes), None
 
-    def for_all(self, state: State) -> State:
-        """Return the state itself."""
-        return state
-
-    def visit(
-        self, state: State, labels: np.ndarray, _carried: np.ndarray | None = None
+    def block_stats(
+        self,
+        state: State,
+        labels: np.ndarray,
+        carried: np.ndarray | None = None,  # noqa: ARG002
     ) -> tuple[Stats, None]:
         """Take the E-step of a block."""
         T, sizes = self._zeros()
@@ -72,14 +66,10 @@ class MixtureProblem:
         respond(labels, self.offsets, state["table"], state["bias"], T, sizes, totals)
         return {"T": T, "sizes": sizes, "totals": totals}, None
 
-    def finish(self, _state: State, stats: Stats) -> tuple[State, Record]:
+    def finish(self, state: State, stats: Stats) -> tuple[State, Record]:  # noqa: ARG002
         """Take the M-step; the record is of the state before it."""
         record = {"objective": float(stats["totals"][0])}
         return self.state(stats["T"], stats["sizes"]), record
-
-    def is_settled(self, previous: Record | None, record: Record, tol: float) -> bool:
-        """Return whether the log-likelihood gained less than a share ``tol`` of itself."""
-        return gains_little(previous, record, tol)
 
     def state(self, T: np.ndarray, sizes: np.ndarray) -> State:
         """Return the smoothed estimates from expected counts: T (B, padded columns) and sizes (columns,)."""
@@ -108,7 +98,7 @@ class MixtureProblem:
         T[:, : self.n_clusters] = expected
         return self.state(T, sizes)
 
-    def results(self, state: State, labels: np.ndarray, _carried: np.ndarray | None) -> np.ndarray:
+    def place(self, state: State, labels: np.ndarray, carried: np.ndarray | None = None) -> np.ndarray:  # noqa: ARG002
         """Return the responsibilities of the clusters, given that the object is not in the background."""
         K = self.n_clusters
         memberships = np.empty((labels.shape[0], K), np.float32)
@@ -123,7 +113,8 @@ class MixtureProblem:
         return np.zeros((self.offsets[-1], padded(self.n_columns))), np.zeros(self.n_columns)
 
 
-class MixtureModel(ChoosingClusterer, SpectrallyStarted, SoftPassClusterer):
+@dataclass(eq=False, repr=False, kw_only=True)
+class MixtureModel(PassClusterer):
     """Mixture of multinomials: each cluster has its own distribution over the labels of each partition.
 
     Parameters
@@ -190,37 +181,13 @@ class MixtureModel(ChoosingClusterer, SpectrallyStarted, SoftPassClusterer):
     """
 
     info: ClassVar[MethodInfo] = MethodInfo("Topchy, Jain and Punch 2004", "labels", soft=True)
+    chooses: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        n_clusters: int | Literal["auto"] = 8,
-        *,
-        init: str = "partition",
-        background: bool = True,
-        max_iter: int = 500,
-        n_init: int = 10,
-        tol: float = 1e-6,
-        resume: bool = True,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            n_init=n_init,
-            max_iter=max_iter,
-            tol=tol,
-            resume=resume,
-            random_state=random_state,
-            memory=memory,
-            out=out,
-            client=client,
-        )
-        self.init = init
-        self.background = background
+    init: str = "partition"
+    background: bool = True
+    max_iter: int = 500
 
-    def _make_problem(self, ensemble: Ensemble) -> MixtureProblem:
+    def _method(self, ensemble: Ensemble) -> MixtureProblem:
         check_choice("init", self.init, ("partition", "dirichlet"))
         background = check_flag("background", self.background)
         return MixtureProblem(ensemble.offsets, self.n_clusters, self.init, background=background)
@@ -228,4 +195,4 @@ class MixtureModel(ChoosingClusterer, SpectrallyStarted, SoftPassClusterer):
     def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:
         super()._set_results(records, start_objectives, converged=converged)
         if self.background:
-            self.background_share_: float = float(np.exp(self._state["bias"][-1]))
+            self.background_share_: float = float(np.exp(self._solved[1]["bias"][-1]))

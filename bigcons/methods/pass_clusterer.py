@@ -1,63 +1,54 @@
-"""Estimators whose method is a `Problem` of passes: parameters, memory plan, results and new objects."""
+"""Estimators whose method is passes over the labels: parameters, memory plan, starts and new objects."""
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.memory import Block
-from bigcons.methods.estimator import ResumingClusterer, SoftPredictingClusterer
+from bigcons.methods.base import ConsensusClusterer
+from bigcons.methods.embedding import check_embedding_plan
+from bigcons.methods.spectral_start import count_spectral, starts_spectrally
 from bigcons.run.engine import Engine
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.run.output import Output
 from bigcons.run.passes import Record, Run, as_history, open_workspace, run_passes
-from bigcons.run.starts import BestOfStarts, Problem, Winner
+from bigcons.run.starts import BestOfStarts, CountedStart, Method
 from bigcons.run.survey import Survey, start_rows, take_survey, warn_of_dissent
-from bigcons.seeding import SeedLike
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
 from bigcons.weights import Weights
 
 
-class PassClusterer(ResumingClusterer):
+@dataclass(eq=False, repr=False, kw_only=True)
+class PassClusterer(ConsensusClusterer):
     """Base of the methods that repeat passes over the labels until nothing changes.
 
-    A subclass gives its `Problem`; ``info.soft`` says whether results are memberships.
+    A subclass gives its `Method`; ``info.soft`` says whether it gives memberships. Starts run on a sample,
+    and the best continues on all objects. Where a sample says too little of the base clusters, methods that
+    start from base partitions start from the spectral embedding of all objects: see `spectral_start`.
     """
 
-    def __init__(
-        self,
-        n_clusters: int | Literal["auto"] = 8,
-        *,
-        n_init: int = 10,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        resume: bool = True,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(
-            n_clusters, resume=resume, random_state=random_state, memory=memory, out=out, client=client
-        )
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
+    n_init: int = 10
+    max_iter: int = 100
+    tol: float = 1e-6
 
     @abstractmethod
-    def _make_problem(self, ensemble: Ensemble) -> Problem:
-        """Check the method's own parameters and return its problem on this ensemble."""
+    def _method(self, ensemble: Ensemble) -> Method:
+        """Check the method's own parameters and return it for this ensemble."""
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        self._check()
-        self.__dict__.pop("_problem", None)
+        check_int("n_init", self.n_init)
+        check_int("max_iter", self.max_iter)
+        check_number("tol", self.tol, at_least=0.0)
+        self._solved: tuple[Method, Mapping[str, np.ndarray]] | None = None
         self._weights = Weights.given(getattr(self, "weights", None), ensemble.offsets)
         n_rows = start_rows(ensemble, self.n_clusters)
         survey = take_survey(ensemble, engine, seed, n_rows, self._partition_weights())
@@ -68,10 +59,18 @@ class PassClusterer(ResumingClusterer):
     def _solve_surveyed(
         self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, survey: Survey
     ) -> None:
-        problem = self._make_problem(ensemble)
-        method = self._starts(problem, ensemble, engine, survey)
-        self._check_memory_plan(partial(self._memory_plan, method), ensemble, engine, out, self.memory)
-        self._run_passes(ensemble, engine, seed, out, survey, method)
+        starts = self._starts(self._method(ensemble), ensemble, engine, survey)
+        self._check_memory_plan(partial(self._memory_plan, starts), ensemble, engine, out, self.memory)
+        self._run_passes(ensemble, engine, seed, out, survey, starts)
+
+    def _starts(self, method: Method, ensemble: Ensemble, engine: Engine, survey: Survey) -> BestOfStarts:
+        """Return the passes from the best start on the sample, or from the embedding of all objects."""
+        ways = {"init": "partition", "encode": "onehot"}  # by which methods start from base partitions
+        from_partitions = all(getattr(self, name, way) == way for name, way in ways.items())
+        if not (from_partitions and starts_spectrally(ensemble, survey, self.n_clusters)):
+            return BestOfStarts(method)
+        check_embedding_plan(type(self).__name__, ensemble, engine, self.memory, columns=self.n_clusters)
+        return CountedStart(method, partial(count_spectral, self.n_clusters, self._weights))
 
     def _run_passes(
         self,
@@ -80,34 +79,22 @@ class PassClusterer(ResumingClusterer):
         seed: int,
         out: Output | None,
         survey: Survey,
-        method: BestOfStarts,
+        starts: BestOfStarts,
     ) -> None:
         """Run the passes and publish their result; their memory has been checked."""
-        problem = method.problem
-        with open_workspace(out, engine, problem.n_carried, problem.carried_dtype) as workspace:
+        method = starts.method
+        with open_workspace(out, engine, method.n_carried, method.carried_dtype) as workspace:
             run = Run(ensemble, engine, seed, self.max_iter, self.tol, survey.sample, *workspace, self.n_init)
-            at = run_passes(run, method)
-            winner = method.winner(run, at)
-            self._problem, self._state = problem, winner.state
+            at = run_passes(run, starts)
+            winner = starts.winner(run, at)
+            self._solved = method, winner.state
             self._set_results(winner.records, at.start_objectives, converged=at.is_settled)
-            self._publish_winner(ensemble, engine, winner, survey, out)
 
-    def _starts(
-        self, problem: Problem, _ensemble: Ensemble, _engine: Engine, _survey: Survey
-    ) -> BestOfStarts:
-        """Return the passes from the best of the starts on the sample."""
-        return BestOfStarts(problem)
+            def read(block: Block) -> np.ndarray:
+                labels = ensemble.read(block.start, block.stop)
+                return method.place(winner.state, labels, winner.carried(block))
 
-    def _publish_winner(
-        self, ensemble: Ensemble, engine: Engine, winner: Winner, survey: Survey, out: Output | None
-    ) -> None:
-        problem = self._problem
-
-        def read(block: Block) -> np.ndarray:
-            labels = ensemble.read(block.start, block.stop)
-            return problem.results(winner.state, labels, winner.carried(block))
-
-        self._publish(ensemble, read, survey.unlabeled, out, engine)
+            self._publish(ensemble, read, survey.unlabeled, out, engine)
 
     def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:
         """Set the fitted attributes that follow from the starts and the records of the passes."""
@@ -126,37 +113,32 @@ class PassClusterer(ResumingClusterer):
         )
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
-        if not hasattr(self, "_problem"):
+        if self._solved is None:
             raise InvalidInputError(
                 f"{type(self).__name__} was solved from the co-association and cannot place new objects; "
                 "predict with another method."
             )
-        problem, state = self._problem, self._state
-        return lambda labels: problem.results(state, labels, None)
+        method, state = self._solved
+        return lambda labels: method.place(state, labels)
 
     def _placing_parts(self) -> dict[str, np.ndarray] | None:
-        return dict(self._state) if hasattr(self, "_problem") else None
+        return None if self._solved is None else dict(self._solved[1])
 
     def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
-        solved = self.unfitted()
-        solved.n_clusters, solved._weights = n_clusters, self._weights
-        self._problem, self._state = solved._make_problem(ensemble), parts
-
-    def _check(self) -> None:
-        check_int("n_init", self.n_init)
-        check_int("max_iter", self.max_iter)
-        check_number("tol", self.tol, at_least=0.0)
+        model = clone(self).set_params(n_clusters=n_clusters)
+        model._weights = self._weights
+        self._solved = model._method(ensemble), parts
 
     def _memory_plan(
-        self, method: BestOfStarts, ensemble: Ensemble, engine: Engine, *, in_memory: bool
+        self, starts: BestOfStarts, ensemble: Ensemble, engine: Engine, *, in_memory: bool
     ) -> MemoryPlan:
-        plans = self._memory_plans(ensemble, method, in_memory=in_memory)
+        plans = self._memory_plans(ensemble, starts, in_memory=in_memory)
         return max(plans, key=lambda plan: plan.n_bytes(engine, ensemble))
 
-    def _memory_plans(self, ensemble: Ensemble, method: BestOfStarts, *, in_memory: bool) -> list[MemoryPlan]:
+    def _memory_plans(self, ensemble: Ensemble, starts: BestOfStarts, *, in_memory: bool) -> list[MemoryPlan]:
         """Return what the passes need, and what the starts on the sample need if there are any."""
-        n, K, rows, problem = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows, method.problem
-        carried = problem.n_carried * np.dtype(problem.carried_dtype).itemsize
+        n, K, rows, method = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows, starts.method
+        carried = method.n_carried * np.dtype(method.carried_dtype).itemsize
         results = 4 * K if self.info.soft else 0
         state = 8 * ensemble.n_base_clusters * (K + 8)
         n_sampled = start_rows(ensemble, K)
@@ -169,13 +151,9 @@ class PassClusterer(ResumingClusterer):
         rows_after = n_sampled * carried
         start = 2 * state + rows_after
         first_rows = 8 * n_sampled * (2 * K + 8 if self.info.soft else 3 * ensemble.n_partitions)
-        starts = MemoryPlan(
-            held=4 * n + sample + method.n_held(self.n_init) * start,
+        on_sample = MemoryPlan(
+            held=4 * n + sample + starts.n_held(self.n_init) * start,
             per_block=5 * state + 2 * rows_after + first_rows,
             per_result=start,
         )
-        return [passes, starts] if method.n_held(self.n_init) else [passes]
-
-
-class SoftPassClusterer(PassClusterer, SoftPredictingClusterer):
-    """Base of the methods of passes that give every object memberships."""
+        return [passes, on_sample] if starts.n_held(self.n_init) else [passes]

@@ -9,15 +9,11 @@ sample costs as much as on all objects. Both kinds of ensembles start from k-mea
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
-from bigcons.methods.embedding import Centers, Embedding, bipartite_embedding, check_embedding_plan
-from bigcons.methods.pass_clusterer import PassClusterer
-from bigcons.run.engine import Engine
+from bigcons.methods.embedding import Centers, Embedding, bipartite_embedding
 from bigcons.run.passes import Run, Stats, add_stats
-from bigcons.run.starts import BestOfStarts, CountedProblem, CountedStart, Counts, Problem
+from bigcons.run.starts import Counts
 from bigcons.run.survey import Survey
 from bigcons.seeding import generator
 from bigcons.spectra import kmeans_of_unit_rows, n_distinct_rows
@@ -34,9 +30,6 @@ FEWEST_LABELS = 64
 # 200,000 objects in 20 partitions of 50,000 base clusters, half of the labels missing, had an adjusted Rand
 # index of .03 (8 planted classes), with one more object .84. Of larger base clusters hardly anything changes.
 MORE_OBJECTS = 1.0
-
-# Parameters by which methods choose how to start, and the value that means base partitions.
-FROM_PARTITIONS = {"init": "partition", "encode": "onehot"}
 
 
 def starts_spectrally(ensemble: Ensemble, survey: Survey, n_clusters: int) -> bool:
@@ -67,18 +60,3 @@ def count_nearest(
 
     stats = run.fold(run.visit(of_block, reads=[]), add_stats)
     return stats["counts"], stats["sizes"]
-
-
-class SpectrallyStarted(PassClusterer):
-    """Base of the methods that start from the embedding where a sample says too little."""
-
-    def _starts(self, problem: Problem, ensemble: Ensemble, engine: Engine, survey: Survey) -> BestOfStarts:
-        from_partitions = all(getattr(self, name, way) == way for name, way in FROM_PARTITIONS.items())
-        if not (
-            isinstance(problem, CountedProblem)
-            and from_partitions
-            and starts_spectrally(ensemble, survey, self.n_clusters)
-        ):
-            return super()._starts(problem, ensemble, engine, survey)
-        check_embedding_plan(type(self).__name__, ensemble, engine, self.memory, columns=self.n_clusters)
-        return CountedStart(problem, partial(count_spectral, self.n_clusters, self._weights))

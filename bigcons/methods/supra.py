@@ -5,29 +5,30 @@ from __future__ import annotations
 import ast
 import inspect
 import logging
-import os
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.base import clone
 
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
-from bigcons.methods.estimator import ConsensusClusterer, MethodInfo
+from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.metrics.ensemble import anmi
 from bigcons.run.engine import Engine
 from bigcons.run.output import Output
 from bigcons.run.survey import take_survey
-from bigcons.seeding import SeedLike
 from bigcons.store.ensemble import Ensemble
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
 # The parameters of a member that the supra-consensus sets.
-SHARED = ("n_clusters", "random_state", "memory", "out", "client")
+SHARED = ("n_clusters", "random_state", "memory", "out", "client", "resume")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Supra(ConsensusClusterer):
     """Supra-consensus: solve by several methods and keep the result of highest ANMI.
 
@@ -40,6 +41,8 @@ class Supra(ConsensusClusterer):
         sequence or separated by commas; or estimators, such as ``CSPA(partitioner="metis")``, which are
         cloned. All take the ``n_clusters``, ``random_state``, ``memory`` and ``client`` given here. The
         paper's own are "cspa(partitioner=metis), hgpa, mcla(partitioner=metis)".
+    resume : bool, default=True
+        Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -84,26 +87,7 @@ class Supra(ConsensusClusterer):
 
     info: ClassVar[MethodInfo] = MethodInfo("Strehl and Ghosh 2002", "labels", out_of_core=False)
 
-    n_clusters: int | Sequence[int]  # type: ignore[assignment]
-
-    def __init__(
-        self,
-        n_clusters: int | Sequence[int] = 8,
-        *,
-        members: str | Sequence[str | ConsensusClusterer] = ("cspa", "hgpa", "mcla"),
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,  # type: ignore[arg-type]
-            random_state=random_state,
-            memory=memory,
-            out=out,
-            client=client,
-        )
-        self.members = members
+    members: str | Sequence[str | ConsensusClusterer] = ("cspa", "hgpa", "mcla")
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         members = self._members()
@@ -149,7 +133,7 @@ class Supra(ConsensusClusterer):
         """Return the members by name."""
         given: Any = self.members
         if isinstance(given, str):
-            given = list(_split(given))
+            given = re.split(r",(?![^(]*\))", given)
         if not isinstance(given, (list, tuple)) or not given:
             raise InvalidInputError(
                 f"members={given!r} names no method; name one or more, such as ('cspa', 'mcla').",
@@ -173,25 +157,12 @@ class Supra(ConsensusClusterer):
         self, member: ConsensusClusterer, n_clusters: int, ensemble: Ensemble, engine: Engine, seed: int
     ) -> np.ndarray:
         """Return the labels that a member finds, without repeating the warning of unlabeled objects."""
-        model: ConsensusClusterer = member.unfitted().set_params(
+        model: ConsensusClusterer = clone(member).set_params(
             n_clusters=n_clusters, random_state=seed, memory=self.memory, out=None, client=engine
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnlabeledObjectsWarning)
             return np.asarray(model.fit(ensemble).labels_)
-
-
-def _split(text: str) -> Iterator[str]:
-    """Yield the parts of a text between commas that are not within parentheses or brackets."""
-    depth, part = 0, ""
-    for letter in text:
-        depth += (letter in "([") - (letter in ")]")
-        if letter == "," and depth == 0:
-            yield part.strip()
-            part = ""
-        else:
-            part += letter
-    yield part.strip()
 
 
 def _parsed(text: str) -> ConsensusClusterer:
@@ -208,7 +179,7 @@ def _parsed(text: str) -> ConsensusClusterer:
         )
     method, parameters = METHODS[form[1]], {}
     own = [name for name in inspect.signature(method).parameters if name not in SHARED]
-    for assignment in _split(form[2]) if form[2] else ():
+    for assignment in form[2].split(",") if form[2] else ():
         name, equals, value = (part.strip() for part in assignment.partition("="))
         if not equals or name not in own:
             raise InvalidInputError(
@@ -216,17 +187,12 @@ def _parsed(text: str) -> ConsensusClusterer:
                 f"{', '.join(own) or 'none'}.",
                 parameter="members",
             )
-        parameters[name] = _value_of(value)
+        words: dict[str, Any] = {"true": True, "false": False, "none": None}
+        try:
+            parameters[name] = ast.literal_eval(value)
+        except (SyntaxError, ValueError):
+            parameters[name] = words.get(value.lower(), value)
     return method(**parameters)
-
-
-def _value_of(text: str) -> Any:
-    """Return the value that a text stands for: a Python literal, true, false or none, or the text itself."""
-    words: dict[str, Any] = {"true": True, "false": False, "none": None}
-    try:
-        return ast.literal_eval(text)
-    except (SyntaxError, ValueError):
-        return words.get(text.lower(), text)
 
 
 def _name_of(member: ConsensusClusterer) -> str:
@@ -235,9 +201,9 @@ def _name_of(member: ConsensusClusterer) -> str:
 
     method = type(member)
     name = next((name for name in METHODS if METHODS[name] is method), method.__name__)
-    own = [
-        f"{parameter}={value}"
-        for parameter, value in member.changed_params().items()
-        if parameter not in SHARED
-    ]
-    return f"{name}({', '.join(own)})" if own else name
+    changed = ", ".join(
+        f"{parameter.name}={getattr(member, parameter.name)}"
+        for parameter in inspect.signature(method).parameters.values()
+        if parameter.name not in SHARED and repr(getattr(member, parameter.name)) != repr(parameter.default)
+    )
+    return f"{name}({changed})" if changed else name

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError, SurplusClustersWarning, warn_user
 from bigcons.kernels.cluster_tables import padded
 from bigcons.memory import Block
-from bigcons.methods.choosing import ChoosingClusterer
+from bigcons.methods.base import ConsensusClusterer, MethodInfo
+from bigcons.methods.choosing import judge_sample
 from bigcons.methods.embedding import bipartite_embedding, check_embedding_plan
-from bigcons.methods.estimator import (
-    MethodInfo,
-    ResumingClusterer,
-    SoftPredictingClusterer,
-)
 from bigcons.methods.incidence import one_hot
 from bigcons.methods.spectral_start import (
     MORE_OBJECTS,
@@ -32,7 +27,6 @@ from bigcons.run.passes import Iterate, Run, Stats, Step, add_stats, open_worksp
 from bigcons.run.results import Found, Results, by_size
 from bigcons.run.starts import Counts
 from bigcons.run.survey import Survey, take_survey, warn_of_dissent
-from bigcons.seeding import SeedLike
 from bigcons.store.clusters import TRUST_ROW, least_objects
 from bigcons.store.ensemble import Ensemble
 from bigcons.trust.confidence import Judged, Told, can_weigh
@@ -225,7 +219,8 @@ def survey_for_tree(
     return survey, survey.is_fine(ensemble, n_clusters, FEWEST_LABELS)
 
 
-class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
+@dataclass(eq=False, repr=False, kw_only=True)
+class ConsensusTree(ConsensusClusterer):
     """Merge small groups of objects into a tree, cut it, and place all objects by their labels.
 
     The default method: it has no start to choose, and gives the same answer for every seed as long as the
@@ -299,23 +294,13 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
     array([0, 0, 0, 0, 1, 1, 1, 1], dtype=int32)
     """
 
+    chooses: ClassVar[bool] = True
+    _trees: ClassVar[tuple[str, ...]] = TREES
+    """The trees that may be cut."""
+
     info: ClassVar[MethodInfo] = MethodInfo("Huang et al. 2018", "labels", soft=True, soft_input=True)
 
-    def __init__(
-        self,
-        n_clusters: int | Literal["auto"] = 8,
-        *,
-        weights: Any = None,
-        resume: bool = True,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(
-            n_clusters, resume=resume, random_state=random_state, memory=memory, out=out, client=client
-        )
-        self.weights = weights
+    weights: Any = None
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         K, offsets = self.n_clusters, ensemble.offsets
@@ -324,7 +309,7 @@ class ConsensusTree(ChoosingClusterer, ResumingClusterer, SoftPredictingClustere
         counts = None if weights is None else weights.partitions
         survey, is_too_fine = survey_for_tree(ensemble, engine, seed, rows_for(n_groups_for(K)), K, counts)
         sample = None if is_too_fine else Sample(survey.sample, offsets, counts, n_groups=n_groups_for(K))
-        choice = self._judge_sample(survey.rows, sample, max(n_groups_for(K), MOST_GROUPS))
+        choice = judge_sample(self, survey.rows, sample, max(n_groups_for(K), MOST_GROUPS))
         first: Callable[[Run], First]
         if sample is None:
             name, columns = type(self).__name__, GROUPS_PER_CLUSTER * K

@@ -1,13 +1,14 @@
 """Methods with several starts: all run on a sample, and the best of them on all objects.
 
-Such a method is a `Problem`, which `BestOfStarts` turns into a `PassMethod` of `bigcons.run.passes`.
+Such a method is a `Method`, which `BestOfStarts` turns into a `PassMethod` of `bigcons.run.passes`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,26 +23,29 @@ Start = TypeVar("Start")
 SHORT_PASSES = 20
 
 
-class Problem(Protocol):
-    """A method whose next state follows from sums over the objects, from any of several starts."""
+class Method(ABC):
+    """A method: what it adds up over a block, and what it does with the sum.
+
+    Its next state follows from sums over the objects, from any of several starts. Starts, resuming, memory
+    and engines wrap it and know nothing of it.
+    """
 
     name: str
-    n_carried: int
+    n_carried: int = 0
     """Numbers that an object carries from pass to pass, such as its cluster; 0 if none."""
-    carried_dtype: str
-    lower_is_better: bool
+    carried_dtype: str = "<f4"
+    lower_is_better: bool = False
     """Whether the objective is minimized."""
 
+    @abstractmethod
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, np.ndarray | None]:
         """Return the first state of start ``number``, and the objects' rows if they matter.
 
         ``labels`` (rows, M) is the sample to start from, or all objects if these are few.
         """
 
-    def for_all(self, state: State) -> State:
-        """Return the state from which passes over all objects start, given the solved sample's."""
-
-    def visit(
+    @abstractmethod
+    def block_stats(
         self, state: State, labels: np.ndarray, carried: np.ndarray | None = None
     ) -> tuple[Stats, np.ndarray | None]:
         """Return the statistics of a block under ``state``, and its objects' next rows (rows, n_carried).
@@ -49,27 +53,31 @@ class Problem(Protocol):
         ``carried`` is None in the first pass over objects that were not in the sample.
         """
 
+    @abstractmethod
     def finish(self, state: State, stats: Stats) -> tuple[State, Record]:
         """Return the next state, and the record of ``state``: at least its "objective"."""
 
-    def is_settled(self, previous: Record | None, record: Record, tol: float) -> bool:
-        """Return whether to stop after the pass of ``record``."""
-
-    def results(self, state: State, labels: np.ndarray, carried: np.ndarray | None) -> np.ndarray:
+    @abstractmethod
+    def place(self, state: State, labels: np.ndarray, carried: np.ndarray | None = None) -> np.ndarray:
         """Return memberships (rows, K) float32 of a block, or clusters (rows,) of a method that is not soft.
 
         ``carried`` is None for objects that were in no pass.
         """
 
-
-@runtime_checkable
-class CountedProblem(Problem, Protocol):
-    """A `Problem` that can start from all objects in given clusters."""
+    def for_all(self, state: State) -> State:
+        """Return the state from which passes over all objects start, given the solved sample's."""
+        return state
 
     def state_of_counts(self, counts: np.ndarray, sizes: np.ndarray) -> State:
-        """Return the first state from the objects of each base cluster in each cluster (B, K), and the sizes
-        of the clusters (K,).
+        """Return the first state of all objects in given clusters.
+
+        By the objects of each base cluster in each cluster (B, K), and the sizes of the clusters (K,).
         """
+        raise NotImplementedError
+
+    def is_settled(self, previous: Record | None, record: Record, tol: float) -> bool:
+        """Return whether to stop after the pass of ``record``: it gained at most ``tol`` of the objective."""
+        return gains_little(previous, record, tol)
 
 
 class Trial(NamedTuple):
@@ -105,11 +113,11 @@ class Winner(NamedTuple):
 
 
 class BestOfStarts:
-    """A `Problem` from several starts: all on the sample, the best of them on all objects."""
+    """A `Method` from several starts: all on the sample, the best of them on all objects."""
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.name: str = problem.name
+    def __init__(self, method: Method) -> None:
+        self.method = method
+        self.name: str = method.name
 
     def n_held(self, n_init: int) -> int:
         """Return the most starts on the sample that are held at once."""
@@ -120,8 +128,8 @@ class BestOfStarts:
 
         Every start makes a few passes; the best quarter continues until it settles.
         """
-        problem, max_passes = self.problem, run.max_passes
-        first = SampleStart(problem, run.sample, run.seed, run.tol, min(SHORT_PASSES, max_passes))
+        method, max_passes = self.method, run.max_passes
+        first = SampleStart(method, run.sample, run.seed, run.tol, min(SHORT_PASSES, max_passes))
         further = replace(first, max_passes=max_passes - SHORT_PASSES)
         n_kept = _n_continued(run.n_init)
         starts: dict[int, OnSample] = {}
@@ -129,7 +137,7 @@ class BestOfStarts:
 
         def rank(number: int) -> float:
             objective = starts[number].trial.objective
-            return objective if problem.lower_is_better else -objective
+            return objective if method.lower_is_better else -objective
 
         for number, start in enumerate(run.engine.map(first, range(run.n_init))):
             starts[number] = start
@@ -148,12 +156,12 @@ class BestOfStarts:
         if best.carried is not None and carries:
             for block in run.blocks:
                 run.arrays.write(0, block, best.carried[block.start : block.stop])
-        return Trial({}, problem.for_all(state) if is_sample else state, [], carries), objectives
+        return Trial({}, method.for_all(state) if is_sample else state, [], carries), objectives
 
     def visit(self, run: Run, at: Iterate[Trial]) -> Callable[[Block], Stats]:
         """Return the task that visits a block."""
         reads = [at.generation] if at.state.carries else []
-        return run.visit(self.problem.visit, at.state.following, reads=reads, writes=at.generation + 1)
+        return run.visit(self.method.block_stats, at.state.following, reads=reads, writes=at.generation + 1)
 
     @staticmethod
     def add(total: Stats, part: Stats) -> Stats:
@@ -162,13 +170,13 @@ class BestOfStarts:
 
     def step(self, run: Run, at: Iterate[Trial], total: Stats) -> Step[Trial]:
         """Take the step that follows from the sums."""
-        trial, is_settled = following(self.problem, at.state, total, run.tol)
+        trial, is_settled = following(self.method, at.state, total, run.tol)
         return Step(trial, trial.records[-1], is_settled)
 
     def winner(self, run: Run, at: Iterate[Trial]) -> Winner:
         """Return the start where its passes ended."""
         trial = at.state
-        return Winner(trial.judged, trial.records, run.arrays, at.generation, self.problem.n_carried)
+        return Winner(trial.judged, trial.records, run.arrays, at.generation, self.method.n_carried)
 
     def pack(self, state: Trial) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return a trial as arrays and facts."""
@@ -196,11 +204,8 @@ Counts = tuple[np.ndarray, np.ndarray]
 class CountedStart(BestOfStarts):
     """Passes that start from all objects in given clusters, which are counted; nothing else is tried."""
 
-    def __init__(
-        self, problem: CountedProblem, counts: Callable[[Run], Counts], *, carries: bool = False
-    ) -> None:
-        super().__init__(problem)
-        self.counted = problem
+    def __init__(self, method: Method, counts: Callable[[Run], Counts], *, carries: bool = False) -> None:
+        super().__init__(method)
         self.counts = counts
         self.carries = carries
         """Whether ``counts`` writes the first rows of the objects."""
@@ -211,7 +216,7 @@ class CountedStart(BestOfStarts):
 
     def start(self, run: Run) -> tuple[Trial, list[float]]:
         """Return the state that follows from the counts."""
-        return Trial({}, self.counted.state_of_counts(*self.counts(run)), [], self.carries), []
+        return Trial({}, self.method.state_of_counts(*self.counts(run)), [], self.carries), []
 
 
 class OnSample(NamedTuple):
@@ -226,7 +231,7 @@ class OnSample(NamedTuple):
 class SampleStart:
     """A task: run one start on the sample, for a limited number of passes."""
 
-    problem: Problem
+    method: Method
     sample: np.ndarray
     seed: int
     tol: float
@@ -234,7 +239,7 @@ class SampleStart:
 
     def __call__(self, number: int) -> OnSample:
         """Run start ``number``."""
-        state, carried = self.problem.start(self.sample, self.seed, number)
+        state, carried = self.method.start(self.sample, self.seed, number)
         return self.resume(OnSample(Trial({}, state, [], carries=False), carried, False))
 
     def resume(self, start: OnSample) -> OnSample:
@@ -243,21 +248,21 @@ class SampleStart:
             stop_if_cancelled()
             if start.is_settled:
                 break
-            stats, carried = self.problem.visit(start.trial.following, self.sample, start.carried)
-            trial, is_settled = following(self.problem, start.trial, stats, self.tol)
+            stats, carried = self.method.block_stats(start.trial.following, self.sample, start.carried)
+            trial, is_settled = following(self.method, start.trial, stats, self.tol)
             start = OnSample(trial, carried, is_settled)
         return start
 
 
-def following(problem: Problem, trial: Trial, stats: Stats, tol: float) -> tuple[Trial, bool]:
+def following(method: Method, trial: Trial, stats: Stats, tol: float) -> tuple[Trial, bool]:
     """Return a trial after a pass with these statistics, and whether it is settled."""
-    state, record = problem.finish(trial.following, stats)
-    is_settled = problem.is_settled(trial.records[-1] if trial.records else None, record, tol)
-    return Trial(trial.following, state, [*trial.records, record], problem.n_carried > 0), is_settled
+    state, record = method.finish(trial.following, stats)
+    is_settled = method.is_settled(trial.records[-1] if trial.records else None, record, tol)
+    return Trial(trial.following, state, [*trial.records, record], method.n_carried > 0), is_settled
 
 
 def gains_little(previous: Record | None, record: Record, tol: float) -> bool:
-    """Return whether the objective rose by at most ``tol`` of itself: a rule for `Problem.is_settled`."""
+    """Return whether the objective rose by at most ``tol`` of itself: a rule for `Method.is_settled`."""
     if previous is None:
         return False
     return record["objective"] - previous["objective"] <= tol * abs(record["objective"])

@@ -479,7 +479,7 @@ def test_resume__that_fails_says_once_how_to_go_on(
     elif failure == "full disk":
         monkeypatch.setattr(DiskPlace, "write", full_disk)
     else:
-        monkeypatch.setattr("bigcons.methods.estimator.Recoding", Mock(side_effect=KeyboardInterrupt))
+        monkeypatch.setattr("bigcons.methods.base.Recoding", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises((KeyboardInterrupt, StoreError, InvalidInputError)):
         model.fit(stored, out=out)
     assert kept(caplog) == 1

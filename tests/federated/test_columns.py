@@ -11,8 +11,8 @@ from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConvergenceWarning, InvalidInputError
 from bigcons.federated import ColumnSite, fit_columns
-from bigcons.methods.assignment import expected_counts, first_partition
-from bigcons.methods.bce.variational import state_of
+from bigcons.methods.bce import state_of
+from bigcons.methods.first_clusters import expected_counts, first_partition
 from bigcons.metrics import adjusted_rand
 from tests.federated.test_rows import bce, central, order_of, parameters_of
 from tests.support.strategies import label_matrices
@@ -31,7 +31,7 @@ def central_run(ensemble, labels, n_own, n_clusters, seed, **limits):
     expected, _ = expected_counts(labels, ensemble.offsets, clusters, n_clusters)
     start = state_of(expected, ensemble.offsets)
     state, records, carried = central(problem, labels, start, **limits)
-    memberships = problem.results(state, labels, carried)
+    memberships = problem.place(state, labels, carried)
     memberships[(labels < 0).all(axis=1)] = 1 / n_clusters
     return parameters_of(state), records, memberships
 

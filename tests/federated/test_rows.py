@@ -14,7 +14,7 @@ from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConvergenceWarning, InvalidInputError
 from bigcons.federated import RowSite, fit_rows, fit_rows_in_turn
-from bigcons.methods.bce.variational import NO_STEP, VariationalBCE
+from bigcons.methods.bce import NO_STEP, VariationalBCE
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import SerialEngine, fold
 from bigcons.run.passes import add_stats
@@ -32,7 +32,7 @@ def central(problem, labels, state, max_iter=500, tol=1e-6):
     records, carried = [], None
     for _ in range(max_iter):
         judged = state
-        stats, carried = problem.visit(state, labels, carried)
+        stats, carried = problem.block_stats(state, labels, carried)
         state, record = problem.finish(state, stats)
         settled = problem.is_settled(records[-1] if records else None, record, tol)
         records.append(record)
@@ -88,7 +88,7 @@ def test_fit_rows__is_the_central_run(planted, n_sites):
     assert fit.converged
     order = assert_same_run(fit, parameters_of(state), records)
     memberships = np.concatenate([site.memberships() for site in sites])
-    expected = problem.results(state, labels, carried)[:, order]
+    expected = problem.place(state, labels, carried)[:, order]
     np.testing.assert_allclose(memberships, expected, rtol=1e-4, atol=1e-6)
     clusters = np.concatenate([site.labels() for site in sites])
     assert (np.diff(np.bincount(clusters, minlength=K)) < 0).all()
@@ -122,7 +122,7 @@ def test_fit_rows__has_the_bits_of_a_fold_over_blocks_where_every_site_is_one(pl
         judged = state
 
         def visit(block, state=state):
-            stats, carried[block] = problem.visit(
+            stats, carried[block] = problem.block_stats(
                 state, labels[cuts[block] : cuts[block + 1]], carried[block]
             )
             return stats

@@ -9,7 +9,7 @@ from bigcons import Ensemble
 from bigcons.datasets import ce_8d5k, planted_ensemble
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.generate import feature_views, mask_labels
-from bigcons.methods.bce.variational import BCE
+from bigcons.methods.bce import BCE
 from bigcons.metrics import adjusted_rand, micro_precision, nmi
 
 SIX_CLASSES = 6

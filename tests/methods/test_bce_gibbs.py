@@ -12,7 +12,7 @@ from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError
 from bigcons.kernels import gibbs as kernel
 from bigcons.kernels.draws import uniform
-from bigcons.methods.bce.gibbs import GibbsBCE, Sampler
+from bigcons.methods.bce_gibbs import GibbsBCE, Sampler
 from bigcons.metrics import adjusted_rand
 from tests.naive import bce as naive
 from tests.support.strategies import label_matrices
@@ -56,7 +56,7 @@ def test_log_likelihood__is_the_product_of_the_predictive_probabilities(labels, 
     labels, offsets = ensemble.read(0, ensemble.n_objects), ensemble.offsets
     z = np.random.default_rng(seed).integers(K, size=labels.shape, dtype=np.uint8)
     sampler = Sampler(K, 0, 1, 0.7, 0.4, "random", 0)
-    tables = sampler.tables_of(labels, offsets, z)
+    tables = counts_of(labels, offsets, z, K)
     found = sampler.log_proportions(labels, z) + sampler.log_probabilities(offsets, *tables)
     assert found == pytest.approx(naive.log_joint(labels, z, K, ensemble.n_clusters, 0.7, 0.4))
 

@@ -7,14 +7,16 @@ from hypothesis import strategies as st
 from scipy.special import digamma
 
 from bigcons import Ensemble
-from bigcons.methods.bce.model import (
+from bigcons.methods.bce import (
     ALPHA_FLOOR,
+    NO_STEP,
+    UNSEEN,
     Parameters,
+    VariationalBCE,
     best_alpha,
     label_probabilities,
     m_step,
 )
-from bigcons.methods.bce.variational import NO_STEP, UNSEEN, VariationalBCE
 from tests.naive import bce as naive
 from tests.support.strategies import label_matrices
 
@@ -101,7 +103,7 @@ def test_passes__never_lower_the_objective(labels, n_clusters, init, seed):
     state, carried = problem.start(labels, seed, 0)
     values = []
     for _ in range(12):
-        stats, carried = problem.visit(state, labels, carried)
+        stats, carried = problem.block_stats(state, labels, carried)
         judged, (state, record) = state, problem.finish(state, stats)
         values.append(record["objective"])
         tables = np.split(judged["beta"], ensemble.offsets[1:-1])

@@ -9,7 +9,7 @@ from sklearn.cluster import KMeans
 from bigcons import HBGF
 from bigcons.datasets import planted_ensemble
 from bigcons.methods import embedding
-from bigcons.methods.kmeans import best_kmeans
+from bigcons.methods.assignment import best_kmeans
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import one_thread
 from bigcons.spectra import kmeans_of_unit_rows

@@ -54,7 +54,7 @@ def test_a_pass__is_the_naive_e_and_m_step(labels, k, background, init):
     assert sum(shares) == pytest.approx(1)
     assert all(sum(own) == pytest.approx(1) for cluster in theta for own in cluster)
     expected, log_likelihood = naive.posteriors(codes.tolist(), shares, theta)
-    stats, _ = problem.visit(state, codes, None)
+    stats, _ = problem.block_stats(state, codes, None)
     following, record = problem.finish(state, stats)
     assert record["objective"] == pytest.approx(log_likelihood, rel=1e-9, abs=1e-9)
     r = np.array([row for row in expected if row is not None])

@@ -3,8 +3,6 @@
 import copy
 import datetime
 import pickle
-import subprocess
-import sys
 import warnings
 from types import SimpleNamespace
 
@@ -24,7 +22,6 @@ from sklearn.utils.estimator_checks import check_estimator
 from bigcons import (
     METHODS,
     PCC,
-    ConsensusClusterer,
     ConsensusClustering,
     Ensemble,
     EnsembleGenerator,
@@ -120,24 +117,6 @@ def test_methods__draw_from_numpy_s_global_state_without_a_seed(table):
     assert found[0] == found[1] != found[2]
 
 
-def test_estimators__are_of_scikit_learn_once_it_is_imported():
-    code = """
-import sys
-import bigcons as bc
-before = bc.PCC(2, random_state=0).fit([[0, 0], [0, 0], [1, 1]])
-print(before, bc.ConsensusTree(2).fit([[0, 0], [0, 0], [1, 1]]), bc.MCLA(2)._repr_mimebundle_().keys())
-assert "sklearn" not in sys.modules and "scipy.stats" not in sys.modules
-from sklearn.base import BaseEstimator, ClusterMixin, clone, is_clusterer
-assert not isinstance(before, BaseEstimator)
-after = bc.PCC(2)
-for model in (before, after):
-    assert isinstance(model, BaseEstimator) and isinstance(model, ClusterMixin)
-assert is_clusterer(before) and clone(before).random_state == 0 and not hasattr(clone(before), "labels_")
-assert hasattr(bc.PCC, "set_fit_request")
-"""
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
-
-
 # A client, which lives in its process
 
 
@@ -170,7 +149,6 @@ def test_estimators__share_their_client_with_copies_and_leave_it_out_of_pickles(
     model = clone(ESTIMATORS[name])
     model.set_params(**dict.fromkeys(clients_of(model), client))
     copies = [clone(model), copy.copy(model), copy.deepcopy(model)]
-    copies += [model.unfitted()] if isinstance(model, ConsensusClusterer) else []
     for copied in copies:
         assert set(clients_of(copied).values()) == {client}
     assert set(clients_of(pickle.loads(pickle.dumps(model))).values()) == {None}

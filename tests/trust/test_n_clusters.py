@@ -17,8 +17,7 @@ from bigcons import (
     consensus_tree,
 )
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.methods.choosing import ChoosingClusterer
-from bigcons.methods.estimator import ConsensusClusterer
+from bigcons.methods.base import ConsensusClusterer
 from bigcons.metrics import adjusted_rand
 from bigcons.progress import Progress, report_progress_to
 from bigcons.spectra import spectrum
@@ -357,7 +356,7 @@ def test_auto__is_restored_when_the_solve_fails(five, monkeypatch):
 
 def test_auto__is_refused_by_methods_that_do_not_choose(five):
     for method in METHODS.values():
-        if not issubclass(method, ChoosingClusterer):
+        if not method.chooses:
             model = method("auto")
             assert isinstance(model, ConsensusClusterer)
             with pytest.raises(InvalidInputError):

@@ -1,17 +1,17 @@
-"""The PCC estimator: from parameters to a variant, and from its solution to results.
+"""The PCC estimator: from parameters to a solver, and from its solution to results.
 
 All pairs by the squared divergence are solved exactly by sums (`all_pairs`), by other divergences pair by
-pair (`every_pair`); listed pairs by a heap in memory, or block by block (`pairs`). `TAKES`
-has which parameter applies to which.
+pair (`every_pair`); listed pairs by a heap in memory, or block by block (`pairs`).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from numbers import Real
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,17 +25,9 @@ from bigcons.errors import (
     warn_user,
 )
 from bigcons.memory import DEFAULT_DATA_BYTES, N_SAMPLED, enough_for, format_size, parse_size
-from bigcons.methods.choosing import ChoosingClusterer
-from bigcons.methods.estimator import (
-    MethodInfo,
-    ResumingClusterer,
-    SoftPredictingClusterer,
-)
+from bigcons.methods.base import ConsensusClusterer, MethodInfo
+from bigcons.methods.choosing import judge_sample
 from bigcons.methods.pcc.all_pairs import (
-    BLOCKED,
-    DIVERGENCES,
-    HEAP,
-    SQUARES,
     BySquares,
     Squares,
     Variant,
@@ -50,7 +42,7 @@ from bigcons.run.engine import Engine, local_engine
 from bigcons.run.output import Output
 from bigcons.run.passes import Run, as_history, open_workspace
 from bigcons.run.survey import Survey, take_survey, warn_of_dissent
-from bigcons.seeding import SeedLike, draw_rows
+from bigcons.seeding import draw_rows
 from bigcons.store.ensemble import Ensemble
 from bigcons.store.pairs import PairTable, pairs_of
 from bigcons.trust.confidence import can_weigh
@@ -59,7 +51,8 @@ from bigcons.validation import check_choice, check_int, check_number
 from bigcons.weights import Weights
 
 
-class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
+@dataclass(eq=False, repr=False, kw_only=True)
+class PCC(ConsensusClusterer):
     """Probabilistic consensus clustering using evidence accumulation.
 
     Every object gets a membership ``y_i`` on the simplex such that ``y_i.y_j`` explains how often objects
@@ -165,34 +158,15 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
     """
 
     info: ClassVar[MethodInfo] = MethodInfo("Lourenço et al. 2015", "labels, or sampled pairs", soft=True)
+    chooses: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        n_clusters: int | Literal["auto"] = 8,
-        *,
-        divergence: str | Divergence = "l2",
-        pairs: str | float | os.PathLike[str] | PairTable = "all",
-        solver: str = "auto",
-        max_iter: int | str | None = None,
-        tol: float = 3e-4,
-        n_init: int | str = "auto",
-        weights: Any = None,
-        resume: bool = True,
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(
-            n_clusters, resume=resume, random_state=random_state, memory=memory, out=out, client=client
-        )
-        self.divergence = divergence
-        self.pairs = pairs
-        self.solver = solver
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_init = n_init
-        self.weights = weights
+    divergence: str | Divergence = "l2"
+    pairs: str | float | os.PathLike[str] | PairTable = "all"
+    solver: str = "auto"
+    max_iter: int | str | None = None
+    tol: float = 3e-4
+    n_init: int | str = "auto"
+    weights: Any = None
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         variant = choose_variant(self, ensemble, engine)
@@ -208,14 +182,13 @@ class PCC(ChoosingClusterer, ResumingClusterer, SoftPredictingClusterer):
         if isinstance(weights, str):
             weights = entropy_weights(survey.sample, ensemble.offsets)
         self._weights = weights
-        self._is_limit = False
         warn_of_fine_labels(survey, K, weights)
         self._is_limit = warn_of_coarse_labels(ensemble, K, weights)
         warn_of_dissent(survey, ensemble, given, "leave them out")
         counts = None if weights is None else weights.partitions
         sample = Sample(survey.sample, ensemble.offsets, counts, n_groups=n_groups_for(K))
         judged = None if survey.is_fine(ensemble, K, FEWEST_LABELS) else sample
-        self._judge_sample(survey.rows, judged, n_groups_for(K))
+        judge_sample(self, survey.rows, judged, n_groups_for(K))
         with open_workspace(out, engine, K) as workspace:
             run = Run(labels, engine, seed, variant.n_passes(n), self.tol, survey.sample, *workspace)
             solution = variant.solve(run, survey, partial(variant.begin, sample, weights, more), out)
@@ -316,28 +289,6 @@ def least_joined_share(n_clusters: int, n_objects: float) -> float:
 # Which parameters apply, and what solves
 
 
-ALL, ENTROPY = "all", "entropy"
-
-
-class Takes(NamedTuple):
-    """The variants that a parameter applies to, and what it requires."""
-
-    of: dict[str, str]
-    """By kind of variant, in words: the default, or what it is; the others refuse it."""
-    needs: str
-
-
-EVERY, ON_PAIRS = (SQUARES, DIVERGENCES, HEAP, BLOCKED), (HEAP, BLOCKED)
-
-TAKES: dict[str, Takes] = {
-    "n_init": Takes(dict.fromkeys(EVERY, "8"), "a start other than that of max_iter='paper'"),
-    "max_iter": Takes({**dict.fromkeys(EVERY, "100 passes"), HEAP: "10 n K steps"}, ""),
-    "max_iter='paper'": Takes({HEAP: "n K steps"}, "solver='heap'"),
-    "weights": Takes({SQUARES: "yes"}, "pairs='all' and divergence='l2'"),
-}
-"""Which parameters apply to which variants; "PCC in depth" in the documentation shows it."""
-
-
 def choose_variant(model: Any, ensemble: Ensemble, engine: Engine) -> Variant:
     """Check the parameters of a `PCC`, refuse those that do not apply, and return the variant.
 
@@ -349,52 +300,39 @@ def choose_variant(model: Any, ensemble: Ensemble, engine: Engine) -> Variant:
     if max_iter not in (None, PAPER):
         max_iter = check_int("max_iter", max_iter)
     n_starts = 8 if n_init == "auto" else check_int("n_init", n_init, or_auto=True)
-    if isinstance(weights, str) and weights != ENTROPY:
+    if isinstance(weights, str) and weights != "entropy":
         raise InvalidInputError(f"weights={weights!r} is unknown; use 'entropy', numbers or None.")
     counted = weights if isinstance(weights, str) else Weights.given(weights, ensemble.offsets)
     kind, pairs = _choose_class(model, divergence, ensemble)
     if kind is Heap and memory is None and pairs == DENSE:
         memory = DEFAULT_DATA_BYTES  # all pairs as a list
-    asked = (divergence, pairs, max_iter, model.tol, n_starts, counted, memory)
-    variant = kind(model.n_clusters, *asked)
-    if (
-        kind is Heap
-        and model.solver == "auto"
-        and max_iter != PAPER
-        and getattr(pairs, "path", None) is not None
-    ):
+    asked = (model.n_clusters, divergence, pairs, max_iter, model.tol, n_starts, counted, memory)
+    variant = kind(*asked)
+    is_stored = getattr(pairs, "path", None) is not None
+    if kind is Heap and model.solver == "auto" and max_iter != PAPER and is_stored and memory is not None:
         # at most: with memberships in memory
         needed = variant.plan(ensemble, engine, in_memory=True).n_bytes(engine, ensemble)
-        if memory is not None and needed > parse_size(memory):
-            variant = Blocked(model.n_clusters, *asked)
-    given = {
-        "n_init": n_init != "auto",
-        "max_iter='paper'": max_iter == PAPER,
-        "weights": weights is not None,
+        if needed > parse_size(memory):
+            variant = Blocked(*asked)
+    refused = {
+        "max_iter='paper'": (max_iter == PAPER and not isinstance(variant, Heap), "solver='heap'"),
+        "n_init": (max_iter == PAPER and n_init != "auto", "a start other than that of max_iter='paper'"),
+        "weights": (weights is not None and kind is not Squares, "pairs='all' and divergence='l2'"),
     }
-    _refuse_others(variant, given)
-    of_tables = variant.statistics_bytes(ensemble)
-    if memory is None and of_tables > DEFAULT_DATA_BYTES:
+    for name, (is_refused, needs) in refused.items():
+        if is_refused:
+            raise InvalidInputError(
+                f"{name} with pairs={pairs!r}, divergence={divergence.label!r}; it requires {needs}."
+            )
+    n_bytes = variant.statistics_bytes(ensemble)
+    if memory is None and n_bytes > DEFAULT_DATA_BYTES:
         raise MemoryBudgetError(
-            f"PCC of {variant.n_clusters:,} clusters needs tables of {format_size(of_tables)} a block; "
-            f"pass memory='{enough_for(8 * of_tables)}' to allow it, or use ConsensusTree.",
-            needed=of_tables,
+            f"PCC of {variant.n_clusters:,} clusters needs tables of {format_size(n_bytes)} a block; "
+            f"pass memory='{enough_for(8 * n_bytes)}' to allow it, or use ConsensusTree.",
+            needed=n_bytes,
             budget=DEFAULT_DATA_BYTES,
         )
     return variant
-
-
-def _refuse_others(variant: Variant, given: dict[str, bool]) -> None:
-    """Refuse parameters that are given but do not apply to the variant, or to each other, by `TAKES`."""
-    is_paper = variant.max_iter == PAPER
-    for name in (name for name, is_given in given.items() if is_given):
-        takes = TAKES[name]
-        applies = variant.kind in takes.of and not (is_paper and name == "n_init")
-        if not applies:
-            raise InvalidInputError(
-                f"{name} with pairs={variant.pairs!r}, divergence={variant.divergence.label!r}; it requires "
-                f"{takes.needs}."
-            )
 
 
 def _choose_class(model: Any, divergence: Divergence, ensemble: Ensemble) -> tuple[type[Variant], Any]:
@@ -407,7 +345,7 @@ def _choose_class(model: Any, divergence: Divergence, ensemble: Ensemble) -> tup
     pairs: Any = model.pairs
     asked, n = model.solver, ensemble.n_objects
     is_share = isinstance(pairs, Real) and pairs is not True and 0 < float(pairs) <= 1  # not NaN
-    if not (is_share or (isinstance(pairs, str) and pairs in (ALL, DENSE))):
+    if not (is_share or (isinstance(pairs, str) and pairs in ("all", DENSE))):
         if not isinstance(pairs, (str, os.PathLike, PairTable)):
             raise InvalidInputError(
                 f"pairs={pairs!r}; use 'all', 'dense', a share of the pairs in (0, 1], a PairTable or a path."
@@ -418,13 +356,13 @@ def _choose_class(model: Any, divergence: Divergence, ensemble: Ensemble) -> tup
                 f"pairs are of n_objects={pairs.n_objects} but the ensemble has n_objects={n}; "
                 "sample pairs of this ensemble."
             )
-    check_choice("solver", asked, ("auto", ALL, HEAP, BLOCKED))
-    if asked in ((HEAP, BLOCKED) if pairs == ALL else (ALL,)):
+    check_choice("solver", asked, ("auto", "all", "heap", "blocked"))
+    if asked in (("heap", "blocked") if pairs == "all" else ("all",)):
         raise InvalidInputError(
             f"solver={asked!r} is incompatible with pairs={pairs!r}; "
             "use solver='all' with pairs='all', and 'heap' or 'blocked' with sampled or dense pairs."
         )
-    if pairs == ALL:
+    if pairs == "all":
         if divergence.label != "l2" and n > N_SAMPLED:
             share = min(10 * model.n_clusters / n, 1.0)
             raise InvalidInputError(
@@ -434,7 +372,7 @@ def _choose_class(model: Any, divergence: Divergence, ensemble: Ensemble) -> tup
             )
         return (Squares if divergence.label == "l2" else EveryPair), pairs
     if asked != "auto":
-        return (Heap if asked == HEAP else Blocked), pairs
+        return (Heap if asked == "heap" else Blocked), pairs
     if model.max_iter == PAPER or pairs == DENSE:
         return Heap, pairs
     is_tiled = getattr(pairs, "path", None) is not None and pairs.rows_per_block is not None

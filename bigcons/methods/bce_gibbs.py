@@ -1,34 +1,31 @@
-"""G-BCE: Bayesian cluster ensembles by collapsed Gibbs sampling."""
+"""Bayesian cluster ensembles by collapsed Gibbs sampling (Wang, Shan and Banerjee 2009)."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Generator, Iterator
 from contextlib import closing
-from typing import Any, ClassVar, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from bigcons.errors import MemoryBudgetError
 from bigcons.kernels import gibbs as kernel
 from bigcons.memory import DEFAULT_DATA_BYTES, format_size
-from bigcons.methods.assignment import PartitionRule, clusters_by, partition_rule
-from bigcons.methods.choosing import ChoosingClusterer
-from bigcons.methods.estimator import ConsensusClusterer, MethodInfo
+from bigcons.methods.base import ConsensusClusterer, MethodInfo
+from bigcons.methods.first_clusters import first_partition
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, stop_if_cancelled
 from bigcons.run.memory_plan import MemoryPlan, label_bytes
 from bigcons.run.output import Output
 from bigcons.run.starts import best_start
-from bigcons.run.survey import Survey, take_survey
-from bigcons.seeding import SeedLike, generator
+from bigcons.run.survey import take_survey
+from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice, check_int, check_number
 
-STARTS = ("partition", "random")
 
-
-class GibbsBCE(ChoosingClusterer, ConsensusClusterer):
+@dataclass(eq=False, repr=False, kw_only=True)
+class GibbsBCE(ConsensusClusterer):
     """Bayesian cluster ensembles by collapsed Gibbs sampling.
 
     The model of `BCE` with fixed symmetric priors: proportions and label probabilities are integrated out,
@@ -55,6 +52,8 @@ class GibbsBCE(ChoosingClusterer, ConsensusClusterer):
     init : {"partition", "random"}, default="partition"
         "partition": all labels of an object begin in its cluster in one base partition (intersected with
         others until there are enough clusters). "random": every label begins in a random cluster.
+    resume : bool, default=True
+        Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
         Seed; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -97,77 +96,56 @@ class GibbsBCE(ChoosingClusterer, ConsensusClusterer):
     info: ClassVar[MethodInfo] = MethodInfo(
         "Wang, Shan and Banerjee 2009", "labels", soft=True, out_of_core=False
     )
+    chooses: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        n_clusters: int | Literal["auto"] = 8,
-        *,
-        n_init: int = 4,
-        burn_in: int = 100,
-        n_samples: int = 100,
-        alpha: float | str = "auto",
-        omega: float | str = "auto",
-        init: str = "partition",
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(n_clusters, random_state=random_state, memory=memory, out=out, client=client)
-        self.n_init = n_init
-        self.burn_in = burn_in
-        self.n_samples = n_samples
-        self.alpha = alpha
-        self.omega = omega
-        self.init = init
+    n_init: int = 4
+    burn_in: int = 100
+    n_samples: int = 100
+    alpha: float | str = "auto"
+    omega: float | str = "auto"
+    init: str = "partition"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        sampler = self._sampler(seed)
-        self._check_memory(ensemble, engine)
-        survey = take_survey(ensemble, engine, sampler.seed, 0)
-        sampler = self._choose_priors(sampler, ensemble, survey)
-        n = ensemble.n_objects
-
-        def run(number: int) -> Chain:
-            return sampler.run(ensemble.read(0, n), ensemble.offsets, number)
-
-        chains = engine.map(run, range(self.n_init))
-        best, objectives = _best_chain(chains, self.n_init, n)
-        self._set_results(sampler, best.log_likelihoods, objectives)
-        self._publish(ensemble, lambda b: best.memberships[b.start : b.stop], survey.unlabeled, out)
-
-    def _choose_priors(self, sampler: Sampler, ensemble: Ensemble, survey: Survey) -> Sampler:
-        """Return the sampler with the priors that "auto" stands for, and keep those used."""
-        n_labels, n_labeled = int(survey.n_seen.sum()), ensemble.n_objects - survey.unlabeled.size
-        if self.alpha == "auto":
-            sampler = sampler._replace(alpha=auto_prior(n_labels, n_labeled * self.n_clusters))
-        if self.omega == "auto":
-            n_cells = ensemble.n_base_clusters * self.n_clusters
-            sampler = sampler._replace(omega=auto_prior(n_labels, n_cells))
-        self.alpha_: float = sampler.alpha
-        self.omega_: float = sampler.omega
-        return sampler
-
-    def _set_results(self, sampler: Sampler, log_likelihoods: list[float], objectives: list[float]) -> None:
-        """Set the results of the chain that is kept, and the objectives of all."""
-        self.start_objectives_ = objectives
-        self.objective_: float = sampler.objective(log_likelihoods)
-        self.history_: dict[str, list[Any]] = {
-            "sweep": [float(number) for number in range(1, len(log_likelihoods) + 1)],
-            "objective": log_likelihoods,
-        }
-
-    def _sampler(self, seed: int) -> Sampler:
         check_int("n_init", self.n_init)
-        return Sampler(
+        sampler = Sampler(
             check_int("n_clusters", self.n_clusters, at_most=256),  # stored in a byte
             check_int("burn_in", self.burn_in, at_least=0),
             check_int("n_samples", self.n_samples),
             1.0 if self.alpha == "auto" else check_number("alpha", self.alpha, above=0.0),
             1.0 if self.omega == "auto" else check_number("omega", self.omega, above=0.0),
-            check_choice("init", self.init, STARTS),
+            check_choice("init", self.init, ("partition", "random")),
             seed,
         )
+        self._check_memory(ensemble, engine)
+        survey = take_survey(ensemble, engine, seed, 0)
+        n, n_labels = ensemble.n_objects, int(survey.n_seen.sum())
+        if self.alpha == "auto":
+            n_labeled = n - survey.unlabeled.size
+            sampler = sampler._replace(alpha=auto_prior(n_labels, n_labeled * self.n_clusters))
+        if self.omega == "auto":
+            sampler = sampler._replace(omega=auto_prior(n_labels, ensemble.n_base_clusters * self.n_clusters))
+        self.alpha_: float = sampler.alpha
+        self.omega_: float = sampler.omega
+
+        def run(number: int) -> Chain:
+            return sampler.run(ensemble.read(0, n), ensemble.offsets, number)
+
+        with (
+            progress("GibbsBCE", self.n_init, "chains") as listener,
+            closing(engine.map(run, range(self.n_init))) as chains,
+        ):
+
+            def objective(chain: Chain) -> float:
+                listener.advance(1)
+                return chain.objective
+
+            best, self.start_objectives_ = best_start(chains, objective, lower_is_better=False)
+        self.objective_: float = best.objective
+        self.history_: dict[str, list[Any]] = {
+            "sweep": [float(number) for number in range(1, len(best.log_likelihoods) + 1)],
+            "objective": best.log_likelihoods,
+        }
+        self._publish(ensemble, lambda b: best.memberships[b.start : b.stop], survey.unlabeled, out)
 
     def _check_memory(self, ensemble: Ensemble, engine: Engine) -> None:
         n, K = ensemble.n_objects, self.n_clusters
@@ -213,50 +191,29 @@ class Sampler(NamedTuple):
     init: str
     seed: int
 
-    @property
-    def n_sweeps(self) -> int:
-        """Sweeps of a chain."""
-        return self.burn_in + self.n_samples
-
     def run(self, labels: np.ndarray, offsets: np.ndarray, number: int) -> Chain:
         """Run chain ``number`` on labels (n, M) by exact sweeps."""
         draw = generator(self.seed, "bce.gibbs", number)
-        z = self.start(labels, draw, self.rule(labels, number))
-        random = draw.integers(2**64, size=1, dtype=np.uint64)
-        tables = self.tables_of(labels, offsets, z)
-        sums = np.zeros((len(labels), self.n_clusters), np.float32)
-        log_likelihoods = []
-        for sweep in range(self.n_sweeps):
-            stop_if_cancelled()
-            priors, keep = (self.alpha, self.omega), sweep >= self.burn_in
-            kernel.sweep(labels, offsets, z, *tables, *priors, sums, keep, random)
-            of_tables = self.log_probabilities(offsets, *tables)
-            log_likelihoods.append(self.log_proportions(labels, z) + of_tables)
-        return Chain(log_likelihoods, self.objective(log_likelihoods), shares(sums))
-
-    def rule(self, labels: np.ndarray, number: int) -> PartitionRule | None:
-        """Return the partition that chain ``number`` starts from, found on ``labels``; None for none."""
         if self.init == "random":
-            return None
-        return partition_rule(labels, self.n_clusters, self.seed, number)
-
-    def start(self, labels: np.ndarray, draw: np.random.Generator, rule: PartitionRule | None) -> np.ndarray:
-        """Return the first cluster of every label, (n, M) uint8: that of its object, or any if no rule."""
-        if rule is None:
-            return draw.integers(self.n_clusters, size=labels.shape, dtype=np.uint8)
-        cluster = clusters_by(labels, rule)
-        undecided = cluster < 0
-        cluster[undecided] = draw.integers(self.n_clusters, size=np.count_nonzero(undecided))
-        return np.repeat(cluster.astype(np.uint8)[:, None], labels.shape[1], axis=1)
-
-    def tables_of(
-        self, labels: np.ndarray, offsets: np.ndarray, z: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers of labels in each cluster by base cluster (B, K) and by partition (M, K)."""
+            z = draw.integers(self.n_clusters, size=labels.shape, dtype=np.uint8)
+        else:  # every label begins in the cluster of its object in a base partition
+            clusters = first_partition(labels, self.n_clusters, self.seed, number)
+            undecided = clusters < 0
+            clusters[undecided] = draw.integers(self.n_clusters, size=np.count_nonzero(undecided))
+            z = np.repeat(clusters.astype(np.uint8)[:, None], labels.shape[1], axis=1)
+        random = draw.integers(2**64, size=1, dtype=np.uint64)
         by_label = np.zeros((int(offsets[-1]), self.n_clusters))
         by_partition = np.zeros((labels.shape[1], self.n_clusters))
         kernel.count(labels, offsets, z, by_label, by_partition)
-        return by_label, by_partition
+        sums = np.zeros((len(labels), self.n_clusters), np.float32)
+        log_likelihoods = []
+        for sweep in range(self.burn_in + self.n_samples):
+            stop_if_cancelled()
+            tables, keep = (by_label, by_partition), sweep >= self.burn_in
+            kernel.sweep(labels, offsets, z, *tables, self.alpha, self.omega, sums, keep, random)
+            log_likelihoods.append(self.log_proportions(labels, z) + self.log_probabilities(offsets, *tables))
+        shares = np.divide(sums, np.maximum(sums.sum(axis=1, keepdims=True), 1), out=sums)
+        return Chain(log_likelihoods, float(np.mean(log_likelihoods[self.burn_in :])), shares)
 
     def log_proportions(self, labels: np.ndarray, z: np.ndarray) -> float:
         """Return ``log p(z)``, proportions integrated out; ``log p(labels, z)`` has a second term."""
@@ -274,26 +231,3 @@ class Sampler(NamedTuple):
         sizes = np.diff(offsets)[:, None] * self.omega
         probabilities = (gammaln(sizes) - gammaln(sizes + by_partition)).sum()
         return float(probabilities + (gammaln(self.omega + by_label) - gammaln(self.omega)).sum())
-
-    def objective(self, log_likelihoods: list[float]) -> float:
-        """Return the mean log-likelihood of the samples of a chain."""
-        return float(np.mean(log_likelihoods[self.burn_in :]))
-
-
-def shares(sums: np.ndarray) -> np.ndarray:
-    """Turn sums (rows, K), how often the labels of each object were in each cluster, into shares of them."""
-    return np.divide(sums, np.maximum(sums.sum(axis=1, keepdims=True), 1), out=sums)
-
-
-def _best_chain(
-    chains: Generator[Chain, None, None], n_chains: int, n_objects: int
-) -> tuple[Chain, list[float]]:
-    """Return the most likely chain, the first on ties, and the objectives of all chains."""
-    with progress("GibbsBCE", n_chains * n_objects) as listener, closing(chains):
-
-        def counted() -> Iterator[Chain]:
-            for chain in chains:
-                listener.advance(n_objects)
-                yield chain
-
-        return best_start(counted(), lambda chain: chain.objective, lower_is_better=False)

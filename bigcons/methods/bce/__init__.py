@@ -1,1 +1,0 @@
-"""Bayesian cluster ensembles (Wang, Shan, Banerjee 2009)."""
