@@ -30,25 +30,6 @@ def over_tile(labels, rows, start, stop, tile, value, parameter):
     return total
 
 
-@jit
-def over_votes(labels, rows, value, parameter):
-    """Return ``sum c_ij d(1, p_ij) + (N_ij - c_ij) d(0, p_ij)`` over all pairs of a few objects.
-
-    Each partition that labels both objects casts a vote, together or apart; the sum over the votes differs
-    from that over the pairs by a constant.
-
-    labels (r, M), rows (r, K) float64. O(r^2 (M + K)).
-    """
-    total = 0.0
-    for i in range(labels.shape[0]):
-        for j in range(i + 1, labels.shape[0]):
-            c, n = compare_rows(labels[i], labels[j])
-            if n > 0:
-                p = probability(rows, i, j)
-                total += c * value(1.0, p, parameter) + (n - c) * value(0.0, p, parameter)
-    return total
-
-
 @leaf
 def probability(rows, i, j):
     """Return the co-membership probability of two objects."""

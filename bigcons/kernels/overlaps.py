@@ -7,14 +7,11 @@ clusters that most bits would be zero. Both fill the upper triangle only, with t
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from bigcons.kernels._jit import jit, leaf
 from bigcons.kernels._vector import count_bits, empty, flat, zeros
 from bigcons.kernels.cluster_tables import add_to_rows, find_rows, sum_rows
-from bigcons.kernels.soft import list_memberships
 
 
 def mirror(table: np.ndarray) -> None:
@@ -163,20 +160,30 @@ def add_products(labels, offsets, weights, table, product):
 
 
 @jit
-def add_soft_products(memberships, weights, table, product):
-    """Add the same for a block of memberships (rows, B)."""
-    B, width = memberships.shape[1], table.shape[1]
-    codes, values, total = empty(B, np.int64), empty(B, np.float64), empty(width, np.float64)
+def add_soft_overlaps(memberships, weights, table):
+    """Add ``weights[i] h_i h_i^T`` of all memberships (rows, B) float32 to ``table``, as `add_overlaps`.
+
+    O(b_i^2) for an object with memberships in b_i base clusters.
+    """
+    B = memberships.shape[1]
+    codes, values = empty(B, np.int64), empty(B, np.float64)
     for i in range(memberships.shape[0]):
         m = list_memberships(memberships, i, codes, values)
-        total[:] = 0.0
-        for p in range(m):
-            for k in range(width):
-                total[k] += values[p] * table[codes[p], k]
         for p in range(m):
             weighted = weights[i] * values[p]
-            for k in range(width):
-                product[codes[p], k] += weighted * total[k]
+            for q in range(p, m):
+                table[codes[p], codes[q]] += weighted * values[q]
+
+
+@leaf
+def list_memberships(memberships, i, codes, values):
+    """List the base clusters of object ``i`` in ``codes`` (B,), with ``values`` (B,), and return how many."""
+    m = 0
+    for b in range(memberships.shape[1]):
+        codes[m] = b  # overwritten by the next if there is no membership
+        values[m] = memberships[i, b]
+        m += memberships[i, b] > 0
+    return m
 
 
 # Overlaps of the clusters of any two partitions
@@ -188,22 +195,12 @@ def compare_partitions(columns, offsets, others, together, in_first, in_second, 
 
     columns (M, n_rows): a partition in each row. Over the objects that both label: pairs that both join, that
     the first joins, that the other joins, and all pairs. Two of the ``others`` are compared once, the lower
-    first. O(M R n_rows) time; partitions of few clusters are compared 64 objects at a time, by bits.
+    first. O(M R n_rows) time.
     """
     M, n_rows = columns.shape
-    n_words = (n_rows + 63) // 64
-    widest, n_other_bits = 0, 0
+    widest = 0
     for u in range(M):
         widest = max(widest, offsets[u + 1] - offsets[u])
-    starts = empty(others.shape[0], np.int64)
-    for r in range(others.shape[0]):
-        starts[r] = n_other_bits
-        n_other_bits += offsets[others[r] + 1] - offsets[others[r]]
-    bits, other_bits = empty((widest, n_words), np.uint64), empty((n_other_bits, n_words), np.uint64)
-    for r in range(others.shape[0]):
-        v = others[r]
-        pack_column(columns[v], other_bits[starts[r] : starts[r] + offsets[v + 1] - offsets[v]])
-    in_columns = empty(widest, np.int64)
     ends, order = empty(widest + 1, np.int64), empty(n_rows, np.int64)
     in_group, in_column = zeros(widest, np.int64), zeros(widest, np.int64)
     is_other = zeros(M, np.bool_)
@@ -211,7 +208,6 @@ def compare_partitions(columns, offsets, others, together, in_first, in_second, 
         is_other[others[r]] = True
     for u in range(M):
         width = offsets[u + 1] - offsets[u]
-        pack_column(columns[u], bits[:width])
         for b in range(width + 1):
             ends[b] = 0
         for i in range(n_rows):
@@ -227,13 +223,7 @@ def compare_partitions(columns, offsets, others, together, in_first, in_second, 
             v = others[r]
             if v == u or (v < u and is_other[u]):
                 continue
-            other_width = offsets[v + 1] - offsets[v]
-            if width * other_width * n_words <= 4 * n_rows:  # up to so many operations on words an object
-                together[u, r], in_first[u, r], in_second[u, r], in_all[u, r] = compare_bits(
-                    bits[:width], other_bits[starts[r] : starts[r] + other_width], in_columns
-                )
-                continue
-            for c in range(other_width):
+            for c in range(offsets[v + 1] - offsets[v]):
                 in_column[c] = 0
             start, n_both, n_together, n_first, n_second = 0, 0, 0, 0, 0
             for b in range(width):
@@ -255,34 +245,3 @@ def compare_partitions(columns, offsets, others, together, in_first, in_second, 
                 start = ends[b]
             together[u, r], in_first[u, r], in_second[u, r] = n_together, n_first, n_second
             in_all[u, r] = n_both * (n_both - 1) // 2
-
-
-@leaf
-def pack_column(column, bits):
-    """Set bit ``i`` of the row of ``bits`` (width, words) of each base cluster of a partition that has i."""
-    bits[:] = np.uint64(0)
-    for i in range(column.shape[0]):
-        if column[i] >= 0:
-            bits[column[i], i >> 6] |= np.uint64(1) << np.uint64(i & 63)
-
-
-@leaf
-def compare_bits(bits, other_bits, in_columns):
-    """Return the four counts of `compare_partitions` of two partitions."""
-    n_both = n_together = n_first = n_second = np.int64(0)
-    in_columns[:] = 0
-    for a in range(bits.shape[0]):
-        in_row: Any = np.int64(0)
-        for b in range(other_bits.shape[0]):
-            n = np.uint64(0)
-            for w in range(bits.shape[1]):
-                n += count_bits(bits[a, w] & other_bits[b, w])
-            common: Any = np.int64(n)
-            n_together += common * (common - 1) // 2
-            in_row += common
-            in_columns[b] += common
-        n_first += in_row * (in_row - 1) // 2
-        n_both += in_row
-    for b in range(other_bits.shape[0]):
-        n_second += in_columns[b] * (in_columns[b] - 1) // 2
-    return n_together, n_first, n_second, n_both * (n_both - 1) // 2

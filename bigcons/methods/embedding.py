@@ -378,8 +378,10 @@ def multiply(
     table: np.ndarray,
 ) -> np.ndarray:
     """Return the product (B, columns) of the scaled overlaps and a ``table``, in one pass over the labels."""
+    from scipy.sparse import csr_array
+
     from bigcons.kernels.cluster_tables import in_whole_vectors
-    from bigcons.kernels.overlaps import add_products, add_soft_products
+    from bigcons.kernels.overlaps import add_products
 
     offsets, columns = ensemble.offsets, table.shape[1]
     scaled = in_whole_vectors(table * scale[:, None])
@@ -389,7 +391,8 @@ def multiply(
         for block in group:
             labels = ensemble.read(block.start, block.stop)
             if labels.dtype.kind == "f":
-                add_soft_products(labels, weigh(labels), scaled, product)
+                memberships = csr_array(labels)
+                product += memberships.T @ (weigh(labels)[:, None] * (memberships @ scaled))
             else:
                 add_products(labels, offsets, weigh(labels), scaled, product)
         return product

@@ -82,14 +82,12 @@ def fold_overlaps(ensemble: Ensemble, engine: Engine, weigh: Weigh | None = None
 
 def block_overlaps(labels: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """Return the upper triangle of the overlaps of one block: see `fold_overlaps`."""
-    from bigcons.kernels.overlaps import add_overlaps, count_overlaps
+    from bigcons.kernels.overlaps import add_overlaps, add_soft_overlaps, count_overlaps
 
     n_base_clusters = int(offsets[-1])
     table = np.zeros((n_base_clusters, n_base_clusters))
     weights = np.ones(len(labels)) if weights is None else weights
     if labels.dtype.kind == "f":
-        from bigcons.kernels.soft import add_soft_overlaps
-
         add_soft_overlaps(labels, weights, table)
         return table
     n_labels = np.count_nonzero(labels >= 0, axis=1)
@@ -133,10 +131,9 @@ def votes_of(
     """
     K = table.shape[1] if n_columns is None else n_columns
     if labels.dtype.kind == "f":
-        from bigcons.kernels.soft import sum_soft_votes
+        from scipy.sparse import csr_array
 
-        scores = np.empty((len(labels), K))
-        sum_soft_votes(labels, np.ascontiguousarray(table, np.float64), scores)
+        scores = csr_array(labels) @ table[:, :K].astype(np.float64)
         return scores, np.count_nonzero(observed(labels, offsets), axis=1)
     from bigcons.kernels.cluster_tables import summed_rows
 

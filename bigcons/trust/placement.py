@@ -141,16 +141,13 @@ class Placement:
         stats = {"T": T, "sizes": sizes, "totals": totals, "confidence": confidence, "agreed": agreed}
         temperature = self.temperature if soft else 1.0
         if labels.dtype.kind == "f":
-            from bigcons.kernels.soft import sum_soft_votes
+            from scipy.sparse import csr_array
 
             labels = labels if self.weights is None else self.weights.counted(labels)
             counted = np.flatnonzero(current >= 0)
-            own_k, own = current[counted], np.empty((counted.size, K))
-            scores = np.empty((rows, K))
-            sum_soft_votes(labels, self.rates, scores)
-            # of a part of an object, that part is left out
-            sum_soft_votes(labels[counted] ** 2, self.without, own)
-            scores += self.prior
+            own_k = current[counted]
+            scores = csr_array(labels) @ self.rates[:, :K] + self.prior
+            own = csr_array(labels[counted] ** 2) @ self.without[:, :K]  # of an object's part, it is left out
             scores[counted, own_k] += self.own_prior[own_k] - self.prior[own_k]
             scores[counted, own_k] += own[np.arange(counted.size), own_k]
             scores *= temperature

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from bigcons import METHODS, Ensemble
 from bigcons.errors import InvalidInputError, SoftEnsembleError
-from bigcons.kernels.soft import add_soft_overlaps, sum_soft_votes
-from bigcons.methods.incidence import cluster_sizes, fold_overlaps
+from bigcons.methods.incidence import block_overlaps, cluster_sizes, fold_overlaps, votes_of
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import SerialEngine, ThreadsEngine
 from tests.naive import hypergraph as noisy
@@ -72,12 +71,11 @@ def test_kernels__are_products_with_the_real_incidence_matrix(tables, seed):
     memberships = ensemble.read(0, ensemble.n_objects)
     tables = [table.tolist() for table in np.split(memberships.astype(float), ensemble.offsets[1:-1], axis=1)]
     weights, size = rng.random(len(memberships)), ensemble.n_base_clusters
-    found = np.zeros((size, size))
-    add_soft_overlaps(memberships, weights, found)
+    found = block_overlaps(memberships, ensemble.offsets, weights)
     expected = np.array(naive.overlaps(tables, weights))
     np.testing.assert_allclose(np.triu(found), np.triu(expected), atol=1e-12)
-    table, scores = rng.random((size, 3)), np.empty((len(memberships), 3))
-    sum_soft_votes(memberships, table, scores)
+    table = rng.random((size, 3))
+    scores, _ = votes_of(memberships, ensemble.offsets, table)
     votes = [naive.votes(tables, table.tolist(), i) for i in range(len(memberships))]
     np.testing.assert_allclose(scores, votes, atol=1e-12)
     overlaps = fold_overlaps(ensemble, SerialEngine())
