@@ -52,7 +52,7 @@ from benchmarks import system_calls
 from bigcons import METHODS, Consensus, Ensemble, PairTable, generate
 from bigcons.coassociation import sample
 from bigcons.datasets import planted_ensemble
-from bigcons.disk.commit import read_manifest
+from bigcons.disk.commit import read_head
 from bigcons.errors import BigconsError
 
 RESULTS = Path(__file__).parent / "results" / "faults.json"
@@ -419,7 +419,7 @@ def bits_of(path: Path) -> bytes:
         return path.read_bytes()
     if path.suffix != ".zarr":
         return b"".join(bits_of(found) for found in sorted(path.iterdir()))
-    kind = read_manifest(path)["kind"]
+    kind = read_head(path).kind
     return {"ensemble": read_ensemble, "pairs": read_pairs, "consensus": read_consensus}[kind](path)
 
 

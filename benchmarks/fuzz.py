@@ -54,7 +54,7 @@ from bigcons import METHODS, Consensus, Ensemble, PairTable
 from bigcons.coassociation import sample
 from bigcons.datasets import planted_ensemble
 from bigcons.disk.checkpoint import Seal, Snapshots
-from bigcons.disk.commit import read_manifest
+from bigcons.disk.commit import read_head
 from bigcons.errors import BigconsError
 from bigcons.store.ensemble import as_ensemble
 from bigcons.store.features import open_features
@@ -275,7 +275,7 @@ def _mutated_array(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def read_ensemble(folder: Path) -> None:
     path = folder / "e.zarr"
     with suppress(BigconsError):  # whatever `info` of the command line asks first
-        read_manifest(path)
+        read_head(path)
     ensemble = Ensemble.open(path)
     repr(ensemble), ensemble._repr_html_(), ensemble.digest(), json.dumps(ensemble.info())
     ensemble.read(0, ensemble.n_objects)

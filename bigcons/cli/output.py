@@ -179,9 +179,8 @@ def telling_finished(out: str, what: str, overwrite: bool) -> Iterator[bool]:
     What a fit warned of when it was solved is said again.
     """
     from bigcons.disk.commit import is_store
-    from bigcons.io.files import is_parquet
 
-    is_there = not overwrite and (is_store(out) or is_parquet(out))
+    is_there = not overwrite and is_store(out)
     yield is_there
     if is_there:
         click.echo(f"{out} already holds the result of this {what}.", err=True)

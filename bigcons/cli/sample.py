@@ -29,7 +29,7 @@ def _tile_count(value: str) -> int | str | None:
 
 @click.command()
 @click.argument("ensemble", type=TABLE)
-@output_option("Store for the pairs: .zarr, or .parquet, which other programs read too.")
+@output_option("Store for the pairs (.zarr).")
 @click.option(
     "--per-object",
     type=click.FloatRange(0, min_open=True),

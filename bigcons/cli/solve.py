@@ -153,16 +153,11 @@ def solve(
         ensemble = read_standard_input(click.get_current_context())
 
     from bigcons.disk.commit import is_store
-    from bigcons.io.files import is_parquet
     from bigcons.io.select import select
     from bigcons.methods import METHODS
     from bigcons.run.output import can_resume
 
     model = METHODS[method](**parameters)
-    if isinstance(pairs := getattr(model, "pairs", None), str) and is_parquet(pairs):
-        click.echo(
-            f"{pairs}: converting to rows; bigcons import --pairs keeps them for other solves.", err=True
-        )
     began = time.perf_counter()
     try:
         with telling_finished(out, "solve", overwrite) as is_there:

@@ -24,13 +24,12 @@ import numpy as np
 
 from bigcons.coassociation.counts import count, count_rows
 from bigcons.disk.checkpoint import differences
-from bigcons.disk.commit import refuse_other, refuse_source
+from bigcons.disk.commit import provenance_at, refuse_existing, refuse_other, refuse_source
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.memory import Block, enough_for, format_size, parse_size, rows_within
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, open_engine
 from bigcons.seeding import SeedLike, generator, resolve_seed
-from bigcons.store.pair_parquet import provenance_of_pairs, refuse_existing_pairs
 from bigcons.store.pair_rows import (
     MAX_OBJECTS,
     OBJECT_BYTES,
@@ -109,7 +108,7 @@ def sample(
         made["labels"] = ensemble.digest()
         if not overwrite and _is_finished(out, {**made, **asked}, None if random_state is None else seed):
             return PairTable.open(out)
-        refuse_existing_pairs(out, overwrite)
+        refuse_existing(out, overwrite, "pairs")
         refuse_source(out, ensemble.path)
     made |= {**given, "random_state": seed}
     if tiles is not None:
@@ -136,8 +135,8 @@ def _is_finished(out: str | os.PathLike[str], asked: Mapping[str, Any], seed: in
 
     A call without a seed may have any.
     """
-    made = provenance_of_pairs(out)
-    if made is None or "sampled" not in made or "imported" in made:
+    made = provenance_at(out, "pairs")
+    if made is None or "sampled" not in made:
         return False
     refuse_other(out, differences(made, asked if seed is None else {**asked, "random_state": seed}))
     logger.info("%s holds the finished result of this call: nothing is left to draw", out)

@@ -1,55 +1,93 @@
-"""Zarr arrays of stores: created from the schema, validated before they are read, with shared chunks.
+"""Zarr arrays: those of stores, as the head determines them, and those of others, checked before they are
+read.
 
-Only Zarr version 3 and a short list of codecs are accepted, and both are checked before any codec runs. What
-decompresses to more than a chunk is not decompressed.
+Of the arrays of a store, nothing but chunks is read: their metadata follow from the head. Of others, only
+Zarr version 3 and a short list of codecs are accepted. What decompresses to more than a chunk is not
+decompressed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+import zlib
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigcons.disk.interface import Place
 from bigcons.disk.reading import corrupt, read_json
-from bigcons.disk.schema import ArraySpec
-from bigcons.errors import CorruptStoreError, StoreError, StoreNotFoundError, first_line
+from bigcons.disk.schema import Array
+from bigcons.errors import StoreNotFoundError, first_line
 
 if TYPE_CHECKING:
     import zarr
 
-CODECS = ("bytes", "zstd", "crc32c", "blosc", "gzip", "transpose", "sharding_indexed")
+CODECS = ("bytes", "zstd", "crc32c", "blosc", "transpose", "sharding_indexed")
 """The codecs an array may use; none of them executes code from the data."""
-COMPRESSORS = ("zstd", "blosc", "gzip")
 MAX_CHUNK_BYTES = 1 << 31
 METADATA = "zarr.json"
-_LINK = ("is a link that may leave the store", "replace it with the data.")
 
 
-def create_array(
-    place: Place, spec: ArraySpec, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: np.dtype | str
-) -> zarr.Array[Any]:
-    """Create an empty array at ``place``: compressed as the schema says, then crc32c over the result."""
-    import zarr
-    from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
+class StoredArray:
+    """An array of a store, opened when it is first used; picklable and thread-safe."""
 
-    dtype = np.dtype(dtype)
-    fast = BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=dtype.itemsize)
-    return zarr.create_array(
-        store=place.for_zarr(read_only=False),
-        shape=shape,
-        chunks=chunks,
-        dtype=dtype.name,
-        fill_value=spec.fill_value(dtype),
-        compressors=[fast if spec.codec == "lz4" else ZstdCodec(level=1), Crc32cCodec()],
-        dimension_names=spec.dims,
-        zarr_format=3,
-        config={"write_empty_chunks": True},
-    )
+    def __init__(self, place: Place, array: Array, *, is_writable: bool = False) -> None:
+        self.place = place
+        self.array = array
+        self.shape: tuple[int, ...] = array.shape
+        self.dtype: np.dtype = np.dtype(array.dtype)
+        self._is_writable = is_writable
+
+    @classmethod
+    def create(cls, place: Place, array: Array) -> StoredArray:
+        """Return a new array at ``place``, to be written."""
+        (place / METADATA).write(json.dumps(array.metadata(), indent=1).encode())
+        return cls(place, array, is_writable=True)
+
+    @cached_property
+    def _chunks(self) -> zarr.Array[Any]:
+        import zarr
+        from zarr.storage import StorePath
+
+        from bigcons.disk.chunks import CheckedStore, Chunks
+
+        store = self.place.for_zarr(read_only=not self._is_writable)
+        if not self._is_writable:
+            refuse_link(self.place)
+            n_bytes = int(np.prod(self.array.chunks, dtype=object)) * self.dtype.itemsize
+            compressor = "zstd" if self.array.compressor == "zstd" else "blosc"
+            store = CheckedStore(store, self.place, Chunks(n_bytes + 4, compressor, are_complete=True))
+        found = zarr.Array.from_dict(StorePath(store), self.array.metadata())
+        return found.with_config({"write_empty_chunks": True})
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return entries, or rows; raises an error of any type for chunks that are damaged or missing."""
+        return np.ascontiguousarray(self._chunks[start:stop])
+
+    def write(self, start: int, values: np.ndarray) -> None:
+        """Write entries, or rows, from ``start`` on."""
+        self._chunks[start : start + len(values)] = values
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_chunks"}
+
+
+def chunk_digest(name: str, position: tuple[int, ...], values: np.ndarray) -> int:
+    """Return a number of 64 bits that depends on a chunk of an array, and on its place in the store.
+
+    The digest of a store is the sum over its chunks modulo 2^64, so that blocks may be written in any order.
+    """
+    crc = zlib.crc32(np.ascontiguousarray(values, values.dtype.newbyteorder("<")).data.cast("B"))
+    text = f"{name} {position} {values.shape} {values.dtype.name} {crc}"
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def digest_text(total: int) -> str:
+    """Return a digest of a store as the head has it."""
+    return f"{total % 2**64:016x}"
 
 
 def bytes_kept_by_decoding(chunk_bytes: int) -> int:
@@ -64,115 +102,54 @@ def bytes_kept_by_decoding(chunk_bytes: int) -> int:
     return int(n_threads) * chunk_bytes * 3 // 2
 
 
-def create_group(place: Place, names: Iterable[str]) -> None:
-    """Make ``place`` a Zarr group that lists its arrays ``names``, for other tools.
-
-    With their metadata in it, nobody lists the folder, where the manifest is no part of the hierarchy.
-    """
-    (place / METADATA).write(json.dumps(_group_of(place, names), indent=1).encode(), durable=True)
+def refuse_link(place: Place) -> None:
+    """Raise CorruptStoreError for a symbolic link."""
+    if place.is_link():
+        raise corrupt(place, "is a link that may leave the store", "replace it with the data.")
 
 
-def check_group(place: Place, remedy: str) -> None:
-    """Raise CorruptStoreError unless ``place`` is a Zarr group whose listed arrays are there as it says.
-
-    Older arrays may be listed, of an append that was killed before it removed them. Attributes may be any.
-    """
-    try:
-        found = read_metadata(place)
-        as_made = _group_of(place, listed_arrays(place))
-    except (StoreError, FileNotFoundError):
-        found, as_made = {}, None
-    if not isinstance(found.get("attributes"), dict) or {**found, "attributes": {}} != as_made:
-        raise corrupt(place / METADATA, "is missing, or does not list the arrays as they are", remedy)
+# Arrays of others
 
 
-def _group_of(place: Place, names: Iterable[str]) -> dict[str, Any]:
-    arrays = {name: read_json(place / name / METADATA) for name in sorted(names)}
-    return {
-        "zarr_format": 3,
-        "node_type": "group",
-        "attributes": {},
-        "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": arrays},
-    }
-
-
-def listed_arrays(place: Place) -> list[str]:
-    """Return the arrays that the group at ``place`` lists, sorted; none if it is no group or is damaged."""
-    with suppress(StoreError):
-        group = read_metadata(place)
-        with suppress(KeyError, TypeError):
-            return sorted(group["consolidated_metadata"]["metadata"])
-    return []
-
-
-def open_array(
-    place: Place, elsewhere: Mapping[str, Place] | None = None, *, read_only: bool = True
-) -> zarr.Array[Any]:
-    """Open the array at ``place``; ``elsewhere`` maps keys of chunks to the other arrays that hold them.
+def open_array(place: Place) -> zarr.Array[Any]:
+    """Open an array that was not written by bigcons, for reading.
 
     Raises StoreNotFoundError, and CorruptStoreError for damaged metadata, symbolic links, codecs outside
     ``CODECS`` and chunks above 2 GiB.
     """
     import zarr
 
-    from bigcons.disk.chunks import Bound, BoundedStore, SharingStore
+    from bigcons.disk.chunks import CheckedStore, Chunks
 
     metadata = read_metadata(place)
     codecs = _codec_names(metadata.get("codecs", []))
     if unknown := sorted(set(codecs) - set(CODECS)) or metadata.get("storage_transformers"):
         raise corrupt(place, f"uses unsupported codecs: {unknown}", "rewrite it with zstd.")
-    compressors = [name for name in codecs if name in COMPRESSORS]
+    compressors = [name for name in codecs if name in ("zstd", "blosc")]
     if len(compressors) > 1:
         what = f"is compressed more than once ({', '.join(compressors)})"
         raise corrupt(place, what, "rewrite it with zstd.")
-    compressor = None if "sharding_indexed" in codecs else next(iter(compressors), "")
-    bound = Bound(place, compressor, MAX_CHUNK_BYTES)
     try:
-        store = place.for_zarr(read_only=read_only)
-        if elsewhere:
-            others = {key: other.for_zarr(read_only=True) for key, other in elsewhere.items()}
-            store = SharingStore(store, others)
-        if read_only:
-            store = BoundedStore(store, bound)
-        array = zarr.open_array(store=store, mode="r" if read_only else "r+", zarr_format=3)
-    except StoreError:
-        raise
+        array = zarr.open_array(store=place.for_zarr(read_only=True), mode="r", zarr_format=3)
     except Exception as error:  # damaged metadata surfaces as an error of almost any type
-        raise damaged(place, error) from None
+        raise corrupt(place, f"is damaged ({first_line(error)})") from None
     chunk_bytes = int(np.prod(array.chunks, dtype=object)) * array.dtype.itemsize
     if chunk_bytes > MAX_CHUNK_BYTES or 0 in array.chunks:
         what = f"has chunks of {array.chunks}, of no size or above 2 GiB"
         raise corrupt(place, what, "use others, or restore it from a copy.")
     if array.dtype.hasobject:
         raise corrupt(place, "holds objects, not numbers", "rewrite it as numbers.")
-    if bound.compressor is not None:
-        bound.n_bytes = chunk_bytes + 4  # a crc32c, before the compression
-    return array
-
-
-def open_declared(
-    place: Place,
-    shape: tuple[int, ...],
-    dtype: np.dtype | str,
-    remedy: str,
-    elsewhere: Mapping[str, Place] | None = None,
-) -> zarr.Array[Any]:
-    """Open an array; raise CorruptStoreError unless it has the shape and type that the manifest declares."""
-    try:
-        array = open_array(place, elsewhere)
-    except StoreNotFoundError as error:
-        raise corrupt(place, "is missing", remedy) from error
-    if (array.shape, array.dtype) != (shape, np.dtype(dtype)):
-        what = f"is {array.dtype} {array.shape} but the manifest says {dtype} {shape}"
-        raise corrupt(place, what, remedy)
-    return array
+    compressor = "" if "sharding_indexed" in codecs else "".join(compressors)
+    chunks = Chunks(chunk_bytes + 4 if compressor else MAX_CHUNK_BYTES, compressor, are_complete=False)
+    store = CheckedStore(place.for_zarr(read_only=True), place, chunks)
+    return zarr.open_array(store=store, mode="r", zarr_format=3)
 
 
 def read_metadata(place: Place) -> dict[str, Any]:
     """Return the metadata of the array or group at ``place``; only its format is checked."""
     file = place / METADATA
-    if place.is_link() or file.is_link():
-        raise corrupt(place, *_LINK)
+    refuse_link(place)
+    refuse_link(file)
     try:
         metadata = read_json(file, 1 << 20)
     except (FileNotFoundError, NotADirectoryError):
@@ -195,69 +172,3 @@ def _codec_names(codecs: Any) -> list[str]:
             if isinstance(inner, dict) and key in inner:
                 names += _codec_names(inner[key])
     return names
-
-
-def refuse_links(place: Place) -> None:
-    """Raise CorruptStoreError if there is a symbolic link anywhere in the store at ``place``."""
-    for link in place.links():
-        raise corrupt(link, *_LINK)
-
-
-def damaged(place: Place, error: Exception) -> CorruptStoreError:
-    """Return the error for data at ``place`` that cannot be read, in one line."""
-    return corrupt(place, f"is damaged ({first_line(error)})")
-
-
-class SharedChunks(NamedTuple):
-    """Where each chunk of one generation of a label matrix in a bucket is stored.
-
-    On a disk, unchanged chunks are hard-linked into the next generation. Buckets have no links, and copying
-    costs as much as writing all labels, so the manifest records the folder of every chunk.
-    """
-
-    folders: list[Place]
-    """Data folders of earlier generations."""
-    generations: list[int]
-    """Numbers of these generations."""
-    grid: np.ndarray
-    """``(rows, columns)`` of chunks: 0 for the generation's own folder, ``i`` for ``folders[i - 1]``."""
-
-    @classmethod
-    def none(cls, shape: tuple[int, ...]) -> SharedChunks:
-        """Return the record of a generation that shares nothing; ``shape`` counts chunks."""
-        return cls([], [], np.zeros(shape, np.int64))
-
-    @classmethod
-    def from_manifest(cls, entry: Any, folders: list[Place], shape: tuple[int, ...]) -> SharedChunks:
-        """Parse a manifest's entry; raises ValueError, TypeError or KeyError if it is invalid."""
-        if entry is None:
-            return cls.none(shape)
-        generations, grid = list(entry["generations"]), np.array(entry["chunks"], np.int64)
-        fits = len(generations) == len(folders) and all(isinstance(number, int) for number in generations)
-        if not fits or grid.shape != shape or np.min(grid) < 0 or np.max(grid) > len(folders):
-            raise ValueError("invalid shared chunks")
-        return cls(folders, generations, grid)
-
-    def as_entry(self) -> dict[str, Any] | None:
-        """Return the manifest's entry."""
-        return {"generations": self.generations, "chunks": self.grid.tolist()} if self.folders else None
-
-    def grown(
-        self, own: Place, generation: int, shape: tuple[int, ...], kept_rows: int, kept_columns: int
-    ) -> SharedChunks:
-        """Return the record of the next generation, which keeps chunks of this one, stored in ``own``."""
-        grid = np.zeros(shape, np.int64)
-        grid[:kept_rows, :kept_columns] = 1 + self.grid[:kept_rows, :kept_columns]
-        folders, generations = [own, *self.folders], [generation, *self.generations]
-        used = np.unique(grid[grid > 0])
-        numbers = np.zeros(len(folders) + 1, np.int64)
-        numbers[used] = np.arange(1, len(used) + 1)
-        return SharedChunks([folders[i - 1] for i in used], [generations[i - 1] for i in used], numbers[grid])
-
-    def arrays(self, array_name: Callable[[int], str]) -> dict[str, Place]:
-        """Return the array of each shared chunk, by key; ``array_name`` is called with generations."""
-        arrays = [
-            folder / array_name(number) for folder, number in zip(self.folders, self.generations, strict=True)
-        ]
-        chunks = np.argwhere(self.grid).tolist()
-        return {f"c/{row}/{column}": arrays[self.grid[row, column] - 1] for row, column in chunks}

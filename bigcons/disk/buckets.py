@@ -146,6 +146,14 @@ class BucketPlace(Place):
         """Put the object."""
         self.put(b"".join(parts) if len(parts) > 1 else bytes(*parts))
 
+    def copy_to(self, other: Place) -> None:
+        """Make ``other`` a copy of the object, in the server; raises FileNotFoundError."""
+        import obstore
+
+        assert isinstance(other, BucketPlace)  # noqa: S101 - they are in one folder
+        with bucket_errors(self):
+            obstore.copy(self.bucket, self.key, other.key)
+
     def flush(self) -> None:
         """Do nothing: every put is durable."""
 

@@ -1,13 +1,11 @@
-"""Atomic commits: stores and files are written under temporary names and published in the last step.
+"""Atomic commits: stores and files are written aside and published in the last step.
 
-A store is what its manifest names, and the manifest is written after everything else is durable. A process
-killed at any moment leaves the old state or the new one, never a mixture.
-
-Disks and buckets publish differently. On a disk, a new store is written to a hidden folder next to its path
-and renamed, so that an incomplete store never appears at the path; an append hard-links unchanged chunks, and
-the new manifest replaces the old one. Buckets can neither rename nor link: the data go to a folder with a
-unique name inside the store, and the manifest, a single object, names that folder and those it shares chunks
-with.
+A store is a Zarr group whose attributes are its head, or a folder of Parquet files with a head beside them.
+It is written to a folder aside, head last. On a disk that is a hidden folder next to the path, which is
+renamed to it once everything in it is durable; a store that is there is exchanged for it in one step. Buckets
+cannot rename: the folder has a unique name inside the store, and a single object at the path, which is put
+last, names it. A process killed at any moment leaves the old state or the new one, never a mixture. An append
+writes a new folder, too, with links to the files that stay, or copies in a bucket.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ import shutil
 import sys
 import uuid
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -30,21 +28,14 @@ import numpy as np
 
 from bigcons.disk.checkpoint import differences
 from bigcons.disk.interface import Place, StorePath
-from bigcons.disk.leftovers import (
-    is_left,
-    is_running,
-    is_temporary_left,
-    partials_of,
-    sweep_partials,
-    sweep_temporary,
-    temporary_in,
-)
+from bigcons.disk.leftovers import sweep_partials, sweep_temporary
 from bigcons.disk.locks import writer_lock
 from bigcons.disk.places import DiskPlace, atomic_file, disk_errors, local_path, place_of, sync
-from bigcons.disk.reading import corrupt, read_json
+from bigcons.disk.reading import MOST_JSON_BYTES, corrupt, parse_json, read_json
 from bigcons.disk.schema import FORMAT_VERSION, KINDS
 from bigcons.errors import (
     CorruptStoreError,
+    DamagedFileError,
     InvalidInputError,
     StoreError,
     StoreExistsError,
@@ -53,128 +44,142 @@ from bigcons.errors import (
 from bigcons.validation import check_flag
 from bigcons.version import __version__
 
-MANIFEST = "manifest.json"
-PARQUET_MANIFEST = "_manifest.json"
-"""The manifest of a folder of Parquet files, whose readers pass over names that begin so."""
+HEAD = "zarr.json"
+PARQUET_HEAD = "_bigcons.json"
+"""The head of a folder of Parquet files, whose readers pass over names that begin so."""
+_OLD_HEADS = ("manifest.json", "_manifest.json")
 
 PARQUET = (".parquet", ".pq")
 _FILES = (*PARQUET, ".csv", ".tsv", ".gz", ".npy", ".npz", ".h5ad")
 """Suffixes of files with a table."""
 
 _DATA_FOLDER = re.compile(r"data-[0-9a-f]{32}")
+_RESTORE = "restore the store from a copy."
 
 
-class Manifest(NamedTuple):
-    """A manifest, with its folders as places."""
+# Heads
 
-    data: Place
-    """Where the arrays are."""
+
+class Head(NamedTuple):
+    """The head of a store."""
+
+    kind: str
     body: dict[str, Any]
     """The entries of its kind of store; see `bigcons.disk.schema`."""
-    shared: list[Place]
-    """Earlier data folders that still hold chunks of this store."""
+    data: Place
+    """The folder with its arrays and files."""
+    is_parquet: bool
 
 
-# Manifests
-
-
-def write_manifest(
-    path: StorePath | Place,
-    kind: str,
-    body: dict[str, Any],
-    *,
-    data: str | None = None,
-    shared: Sequence[str] = (),
-    name: str = MANIFEST,
+def write_head(
+    folder: Place, kind: str, body: dict[str, Any], arrays: Iterable[str] = (), *, parquet: bool = False
 ) -> None:
-    """Commit: make ``body`` the manifest of the store at ``path``, atomically and durably.
+    """Write the head of a new store to its folder, after everything else.
 
-    All files of the store are flushed first. ``data`` names the data folder if the arrays are not next to
-    the manifest, ``shared`` the earlier folders that still hold chunks. ``name`` is that of the manifest.
+    The metadata of its ``arrays`` are listed for other tools, which then need not list the folder.
     """
-    content = {
-        "format": "bigcons",
+    head = {
         "format_version": FORMAT_VERSION,
         "kind": kind,
         "created_by": f"bigcons {__version__}",
         "body": json.loads(json.dumps(body, default=_plain)),
     }
-    _publish(place_of(path), content, data, shared, name)
+    content: dict[str, Any] = {"attributes": {"bigcons": head}}
+    if not parquet:
+        metadata = {name: read_json(folder / name / "zarr.json") for name in arrays}
+        listed = {"kind": "inline", "must_understand": False, "metadata": metadata}
+        content |= {"zarr_format": 3, "node_type": "group", "consolidated_metadata": listed}
+    head["checksum"] = _checksum(content)
+    text = json.dumps(content, indent=1).encode()
+    (folder / (PARQUET_HEAD if parquet else HEAD)).write(text, durable=True)
 
 
-def _publish(
-    place: Place,
-    content: dict[str, Any],
-    data: str | None,
-    shared: Sequence[str] = (),
-    name: str = MANIFEST,
-) -> None:
-    if data is not None:
-        content = {**content, "data": data, "shared": list(shared)}
-    content["checksum"] = _checksum(content)
-    place.flush()
-    (place / name).write(json.dumps(content, indent=1).encode(), durable=True)
-
-
-def manifest_of(path: StorePath | Place) -> Place:
-    """Return the manifest of the store at ``path``, which need not exist."""
+def head_of(path: StorePath | Place) -> Place:
+    """Return the file with the head of the store at ``path``, which need not exist."""
     place = place_of(path)
-    if isinstance(place, DiskPlace) and (place / PARQUET_MANIFEST).is_file():
-        return place / PARQUET_MANIFEST
-    return place / MANIFEST
-
-
-def load_manifest(path: StorePath | Place, kind: str) -> Manifest:
-    """Return the manifest of the store of ``kind`` at ``path``.
-
-    Raises StoreNotFoundError if there is no store of this kind, CorruptStoreError if the manifest is damaged
-    and StoreError if its format is newer than this version of bigcons.
-    """
-    place = place_of(path)
-    content = read_manifest(place)
-    if content["kind"] != kind:
-        found = KINDS.get(content["kind"], "a store of another kind")
-        raise StoreNotFoundError(f"{place} is {found}; {KINDS[kind]} is needed here.", path=place)
-    data = content.get("data")
-    shared = [place / name for name in content.get("shared", [])]
-    return Manifest(place if data is None else place / data, content["body"], shared)
-
-
-def read_manifest(path: StorePath | Place) -> dict[str, Any]:
-    """Return the full manifest of a store of any kind: kind, format_version, created_by, body, ..."""
-    place = place_of(path)
-    file = manifest_of(place)
-    try:
-        content = read_json(file)
-    except (FileNotFoundError, NotADirectoryError):
-        what, remedy = "does not exist", "check the path"
-        if place.exists():
-            what = "is not a bigcons store (no manifest.json)"
-            names = [] if place.is_file() else sorted(place.names())[:20]  # a bucket is asked for each
-            inside = [name for name in names if is_store(place / name)]
-            remedy = f"give {' or '.join(inside)} in it" if inside else remedy
-        raise StoreNotFoundError(f"{place} {what}; {remedy}.", path=place) from None
-    try:
-        intact = isinstance(content, dict) and content.pop("checksum", None) == _checksum(content)
-    except (ValueError, RecursionError):  # text that is no Unicode, lists nested too deep to be written
-        intact = False
-    wanted = {"format_version": int, "kind": str, "body": dict}
-    whole = intact and all(isinstance(content.get(name), kind) for name, kind in wanted.items())
-    if not whole or content.get("format") != "bigcons":
-        raise corrupt(file, "is damaged or not written by bigcons", "restore the store from a copy.")
-    if content["format_version"] > FORMAT_VERSION:
-        raise StoreError(
-            f"{place} has format {content['format_version']}, newer than {FORMAT_VERSION}; upgrade bigcons.",
-            path=place,
-        )
-    if not all(_is_data_folder(name) for name in _folders_named(content)):
-        raise corrupt(file, "names data outside the store", "restore the store from a copy.")
-    return content
+    is_parquet = isinstance(place, DiskPlace) and (place / PARQUET_HEAD).is_file()
+    return place / (PARQUET_HEAD if is_parquet else HEAD)
 
 
 def is_store(path: StorePath | Place) -> bool:
-    """Return whether ``path`` is a store of any kind."""
-    return manifest_of(path).is_file()
+    """Return whether ``path`` is a store of any kind, also a damaged one or one of an earlier bigcons."""
+    place = place_of(path)
+    with suppress(FileNotFoundError, NotADirectoryError, DamagedFileError):
+        if b'"bigcons"' in head_of(place).read(MOST_JSON_BYTES):
+            return True
+    return any((place / name).is_file() for name in _OLD_HEADS)
+
+
+def stored_kind(path: StorePath | Place) -> str | None:
+    """Return the kind of the store at ``path``; None if there is none."""
+    return read_head(path).kind if is_store(path) else None
+
+
+def read_head(path: StorePath | Place, kind: str | None = None) -> Head:
+    """Return the head of the store, of this ``kind``, at ``path``.
+
+    Raises StoreNotFoundError if there is no store of this kind, CorruptStoreError if the head is damaged and
+    StoreError if its format is of another version of bigcons.
+    """
+    place = place_of(path)
+    file = head_of(place)
+    try:
+        head = _bigcons_in(parse_json(file.read(MOST_JSON_BYTES), file), file)
+        data = place
+        if head is not None and _is_data_folder(head.get("data")):
+            data = place / head["data"]
+            file = data / HEAD
+            head = _bigcons_in(read_json(file), file)
+    except (FileNotFoundError, NotADirectoryError):
+        head = None
+    if head is None:
+        raise _no_store(place)
+    version, body = head.get("format_version"), head.get("body")
+    if not isinstance(version, int) or not isinstance(head.get("kind"), str) or not isinstance(body, dict):
+        raise corrupt(file, "is damaged or not written by bigcons", _RESTORE)
+    if version > FORMAT_VERSION:
+        raise StoreError(
+            f"{place} has format {version}, newer than {FORMAT_VERSION}; upgrade bigcons.", path=place
+        )
+    if kind not in (None, head["kind"]):
+        found = KINDS.get(head["kind"], "a store of another kind")
+        raise StoreNotFoundError(f"{place} is {found}; {KINDS[str(kind)]} is needed here.", path=place)
+    return Head(head["kind"], body, data, file.name == PARQUET_HEAD)
+
+
+def _bigcons_in(content: Any, file: Place) -> dict[str, Any] | None:
+    """Return the head in the metadata of a group, once its checksum was compared; None without one."""
+    try:
+        head = content["attributes"]["bigcons"]
+    except (KeyError, TypeError, IndexError):
+        return None
+    if isinstance(head, dict) and "data" in head:  # at the path of a store in a bucket
+        return head
+    try:
+        intact = isinstance(head, dict) and head.pop("checksum", None) == _checksum(content)
+    except (ValueError, RecursionError):  # text that is no Unicode, lists nested too deep to be written
+        intact = False
+    if not intact:
+        raise corrupt(file, "is damaged or not written by bigcons", _RESTORE)
+    found: dict[str, Any] = head
+    return found
+
+
+def _no_store(place: Place) -> StoreError:
+    """Return the error that there is no store at ``place`` that this version reads."""
+    if any((place / name).is_file() for name in _OLD_HEADS):
+        return StoreError(
+            f"{place} was stored by an earlier version of bigcons, in a format that this one does not read; "
+            "import or compute it again, elsewhere or once it is removed.",
+            path=place,
+        )
+    what, remedy = "does not exist", "check the path"
+    if place.exists():
+        what = "is not a bigcons store, or its head is damaged"
+        names = [] if place.is_file() else sorted(place.names())[:20]  # a bucket is asked for each
+        inside = [name for name in names if is_store(place / name)]
+        remedy = f"give {' or '.join(inside)} in it" if inside else remedy
+    return StoreNotFoundError(f"{place} {what}; {remedy}.", path=place)
 
 
 def _checksum(content: dict[str, Any]) -> int:
@@ -186,11 +191,9 @@ def _plain(value: object) -> Any:
         return value.item()
     if isinstance(value, np.ndarray):
         return value.tolist()
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, Place):
+    if isinstance(value, (os.PathLike, Place)):
         return str(value)
-    raise TypeError(f"a manifest holds JSON values, not {type(value).__name__}")
+    raise TypeError(f"a head holds JSON values, not {type(value).__name__}")
 
 
 # Stores
@@ -200,8 +203,8 @@ def _plain(value: object) -> Any:
 def new_store(path: StorePath | Place, overwrite: bool = False, kind: str | None = None) -> Iterator[Place]:
     """Yield an empty folder that becomes the store at ``path`` when the ``with`` block succeeds.
 
-    The block writes into the folder and finally calls `write_manifest` on it. If it fails, the folder is
-    removed and ``path`` is left unchanged. Raises StoreExistsError, also for a store of another ``kind``,
+    The block writes into the folder and finally calls `write_head` on it. If it fails, the folder is removed
+    and ``path`` is left unchanged. Raises StoreExistsError, also for a store of another ``kind``,
     StoreLockedError, and StoreError if the disk is full.
     """
     place = place_of(path)
@@ -210,21 +213,104 @@ def new_store(path: StorePath | Place, overwrite: bool = False, kind: str | None
         if isinstance(place, DiskPlace):
             _restore_previous(place.path)
         refuse_existing(place, overwrite, kind)
-        if isinstance(place, DiskPlace):
-            with _renamed_folder(place.path) as folder:
-                yield folder
-                read_manifest(folder)
+        how = (
+            _renamed_folder(place.path) if isinstance(place, DiskPlace) else _named_folder(place, check_lock)
+        )
+        with how as folder:
+            yield folder
+            read_head(folder)
+            folder.flush()
+
+
+@contextmanager
+def _renamed_folder(path: Path) -> Iterator[DiskPlace]:
+    """Yield a hidden folder next to ``path`` that is renamed to it at the end."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sweep_temporary(path.parent)
+    abandoned = re.compile(rf"\.{re.escape(path.name)}\.[0-9]+\.partial")
+    for entry in path.parent.iterdir():
+        if abandoned.fullmatch(entry.name):
+            shutil.rmtree(entry, ignore_errors=True)
+    partial = path.parent / f".{path.name}.{os.getpid()}.partial"
+    try:
+        partial.mkdir()
+        yield DiskPlace(partial)
+        if not path.exists():
+            partial.rename(path)
+        elif not _exchange(partial, path):  # without an exchange, neither store is at the path for a moment
+            previous = partial.with_suffix(".previous")
+            path.rename(previous)
+            partial.rename(path)
+            previous.rename(partial)
+        sync(path.parent)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _restore_previous(path: Path) -> None:
+    """Put back the store that a writer moved aside, if it was killed before the new one was in its place."""
+    for aside in sorted(path.parent.glob(f".{glob.escape(path.name)}.*.previous")):
+        if path.exists():
+            shutil.rmtree(aside, ignore_errors=True)
         else:
-            with _named_folder(place, check_lock) as folder:
-                yield folder
+            aside.rename(path)
+
+
+def _exchange(a: Path, b: Path) -> bool:
+    """Exchange two folders atomically; return False if the system cannot (Linux can, since 2014)."""
+    if not sys.platform.startswith("linux"):
+        return False
+    at_cwd, rename_exchange = -100, 2
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    return renameat2(at_cwd, os.fsencode(a), at_cwd, os.fsencode(b), rename_exchange) == 0
+
+
+@contextmanager
+def _named_folder(place: Place, check_lock: Callable[[], None]) -> Iterator[Place]:
+    """Yield a folder inside ``place``, which the object at ``place`` names at the end."""
+    _sweep_folders(place)
+    folder = place / f"data-{uuid.uuid4().hex}"
+    try:
+        yield folder
+        check_lock()
+        head = {"bigcons": {"data": folder.name}}
+        content = {"zarr_format": 3, "node_type": "group", "attributes": head}
+        (place / HEAD).write(json.dumps(content).encode())
+    except BaseException:
+        if _named_by(place) != folder.name:
+            folder.remove()
+        raise
+    _sweep_folders(place)
+
+
+def _sweep_folders(place: Place) -> None:
+    """Remove data folders that the head does not name: older ones, and those of killed writers."""
+    named = _named_by(place)
+    for name in place.names():
+        if _is_data_folder(name) and name != named:
+            (place / name).remove()
+
+
+def _named_by(place: Place) -> Any:
+    """Return the name of the folder of a store in a bucket, None without one."""
+    with suppress(FileNotFoundError, CorruptStoreError, LookupError, TypeError):
+        return read_json(place / HEAD)["attributes"]["bigcons"]["data"]
+    return None
+
+
+def _is_data_folder(name: object) -> bool:
+    return isinstance(name, str) and _DATA_FOLDER.fullmatch(name) is not None
+
+
+# What is there already
 
 
 def provenance_at(path: StorePath | Place, kind: str) -> Mapping[str, Any] | None:
     """Return what the store at ``path`` was made with; None if there is none of this ``kind``."""
-    if not is_store(path) or (found := read_manifest(path)).get("kind") != kind:
-        return None
-    body = found.get("body")
-    made = body.get("provenance") if isinstance(body, dict) else None
+    made = read_head(path).body.get("provenance") if stored_kind(path) == kind else None
     return made if isinstance(made, dict) else None
 
 
@@ -262,8 +348,8 @@ def _refuse_taken(is_taken: bool, path: StorePath | Place, told: str = "") -> No
 def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str | None = None) -> None:
     """Raise StoreExistsError if a store must not be written at ``path``; call it before any work.
 
-    Only a store is overwritten, of the same ``kind`` if that is given, or one whose manifest is damaged.
-    Raises InvalidInputError for the suffix of a file, which a store of this ``kind`` cannot be.
+    Only a store is overwritten, of the same ``kind`` if that is given, or one whose head is damaged. Raises
+    InvalidInputError for the suffix of a file, which a store of this ``kind`` cannot be.
     """
     check_flag("overwrite", overwrite)
     place = place_of(path)
@@ -278,9 +364,9 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str 
     if not is_store(place):
         raise StoreExistsError(f"{place} exists and is not a bigcons store; choose another path.", path=place)
     with suppress(CorruptStoreError):
-        found = read_manifest(place).get("kind")
-        if kind is not None and found != kind:
-            what = KINDS.get(str(found), "a store of another kind")
+        found = read_head(place).kind
+        if kind not in (None, found):
+            what = KINDS.get(found, "a store of another kind")
             raise StoreExistsError(
                 f"{place} exists and is {what}, which would be lost; choose another path or remove it.",
                 path=place,
@@ -298,36 +384,32 @@ def _refuse_suffix(place: Place, kind: str | None) -> None:
     if suffix is None or (kind == "ensemble" and names_parquet(place)):
         return
     what = KINDS.get(kind or "", "a store")
-    choices = ".zarr"
-    if kind in ("ensemble", "pairs"):
-        choices += " or, on a disk, .parquet"
-    by_export = "; export() writes its labels to a file" if kind == "consensus" else ""
-    raise InvalidInputError(f"{place} has suffix {suffix!r}, but {what} is stored as {choices}{by_export}.")
+    choices = {
+        "ensemble": ".zarr or, on a disk, .parquet",
+        "consensus": ".zarr; export() writes its labels to a file",
+        "pairs": ".zarr; to_parquet() writes it for other programs",
+    }.get(kind or "", ".zarr")
+    raise InvalidInputError(f"{place} has suffix {suffix!r}, but {what} is stored as {choices}.")
 
 
 def _refuse_inside_store(place: Place) -> None:
     """Raise StoreExistsError for an output inside a store, which is lost when that is replaced."""
     if isinstance(place, DiskPlace):
-        for parent in place.path.resolve().parents:
-            if any((parent / name).is_file() for name in (MANIFEST, PARQUET_MANIFEST)):
-                raise _inside(place, parent)
-        return
-    scheme, _, rest = str(place).partition("://")
-    bucket, *parts, _ = rest.split("/")
-    for n in range(len(parts), 0, -1):
-        folder = "/".join([f"{scheme}://{bucket}", *parts[:n]])
-        found = False
+        parents: list[Any] = [*place.path.resolve().parents]
+    else:
+        scheme, _, rest = str(place).partition("://")
+        bucket, *parts, _ = rest.split("/")
+        parents = ["/".join([f"{scheme}://{bucket}", *parts[:n]]) for n in range(len(parts), 0, -1)]
+    for parent in parents:
+        is_inside = False
         with suppress(StoreError):  # of a folder that these credentials cannot look into
-            found = is_store(folder)
-        if found:
-            raise _inside(place, folder)
-
-
-def _inside(place: Place, store: object) -> StoreExistsError:
-    return StoreExistsError(
-        f"{place} is inside the store {store}, with which it would be replaced; choose another path.",
-        path=place,
-    )
+            is_inside = is_store(parent)
+        if is_inside:
+            raise StoreExistsError(
+                f"{place} is inside the store {parent}, with which it would be replaced; "
+                "choose another path.",
+                path=place,
+            )
 
 
 def refuse_source(out: StorePath | Place, source: StorePath | Place | None) -> None:
@@ -346,98 +428,11 @@ def refuse_source(out: StorePath | Place, source: StorePath | Place | None) -> N
         raise StoreExistsError(f"{target} is the input and would be lost; choose another path.", path=target)
 
 
-def _restore_previous(path: Path) -> None:
-    """Put back the store that a writer moved aside, if it was killed before the new one was in its place."""
-    for aside in sorted(path.parent.glob(f".{glob.escape(path.name)}.*.previous")):
-        if path.exists():
-            shutil.rmtree(aside, ignore_errors=True)
-        else:
-            aside.rename(path)
-
-
-@contextmanager
-def _renamed_folder(path: Path) -> Iterator[DiskPlace]:
-    """Yield a hidden folder next to ``path`` that is renamed to it at the end."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    sweep_temporary(path.parent)
-    abandoned = re.compile(rf"\.{re.escape(path.name)}\.[0-9]+\.partial")
-    for entry in path.parent.iterdir():
-        if abandoned.fullmatch(entry.name):
-            shutil.rmtree(entry, ignore_errors=True)
-    partial = path.parent / f".{path.name}.{os.getpid()}.partial"
-    try:
-        partial.mkdir()
-        yield DiskPlace(partial)
-        if not path.exists():
-            partial.rename(path)
-        elif not _exchange(partial, path):  # without an exchange, neither store is at the path for a moment
-            previous = partial.with_suffix(".previous")
-            path.rename(previous)
-            partial.rename(path)
-            previous.rename(partial)
-        sync(path.parent)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-def _exchange(a: Path, b: Path) -> bool:
-    """Exchange two folders atomically; return False if the system cannot (Linux can, since 2014)."""
-    if not sys.platform.startswith("linux"):
-        return False
-    at_cwd, rename_exchange = -100, 2
-    try:
-        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError):
-        return False
-    return renameat2(at_cwd, os.fsencode(a), at_cwd, os.fsencode(b), rename_exchange) == 0
-
-
-@contextmanager
-def _named_folder(place: Place, check_lock: Callable[[], None]) -> Iterator[Place]:
-    """Yield a data folder inside ``place``; the manifest of ``place`` names it at the end."""
-    sweep_folders(place)
-    with discarded_on_failure(new_folder(place), place) as folder:
-        yield folder
-        content = read_manifest(folder)
-        check_lock()
-        _publish(place, content, folder.name)
-    (folder / MANIFEST).remove()
-    sweep_folders(place)
-
-
-@contextmanager
-def discarded_on_failure(folder: Place, place: Place) -> Iterator[Place]:
-    """Yield ``folder``; if the ``with`` block fails, remove it unless the manifest at ``place`` names it."""
-    try:
-        yield folder
-    except BaseException:
-        if not (is_store(place) and folder.name in _folders_named(read_manifest(place))):
-            folder.remove()
-        raise
-
-
-def new_folder(place: Place) -> Place:
-    """Return a data folder inside ``place`` with a unique name."""
-    return place / f"data-{uuid.uuid4().hex}"
-
-
-def sweep_folders(place: Place) -> None:
-    """Remove data folders that the manifest does not name: older ones, and those of killed writers."""
-    named = _folders_named(read_manifest(place)) if is_store(place) else []
-    for name in place.names():
-        if _is_data_folder(name) and name not in named:
-            (place / name).remove()
-
-
-def _folders_named(content: dict[str, Any]) -> list[Any]:
-    """Return the data folders that a manifest names; none if the arrays are next to it."""
-    shared = content.get("shared", [])
-    own = [content["data"]] if "data" in content else []
-    return [*own, *(shared if isinstance(shared, list) else [None])]
-
-
-def _is_data_folder(name: object) -> bool:
-    return isinstance(name, str) and _DATA_FOLDER.fullmatch(name) is not None
+def unless_overwriting(out: StorePath | Place, overwrite: bool) -> str:
+    """Return how a call must differ from the one that was interrupted to resume it, as words to insert."""
+    if not overwrite:
+        return ""
+    return " without overwrite" + (f", once {out} is moved away," if is_store(out) else "")
 
 
 # Single files
@@ -456,32 +451,6 @@ def new_file(path: StorePath, *, overwrite: bool) -> Iterator[IO[bytes]]:
         yield file
 
 
-@contextmanager
-def new_folder_of_files(path: StorePath, pattern: str, *, overwrite: bool) -> Iterator[Path]:
-    """Yield a folder, on a disk, that becomes ``path`` if the ``with`` block succeeds; else it is removed.
-
-    Only a folder that contains nothing but files like ``pattern`` is replaced. Raises StoreExistsError, and
-    StoreError if the disk is full.
-    """
-    target = local_path(path)
-    _refuse_inside_store(DiskPlace(target))
-    _refuse_taken(target.exists() and not overwrite, path)
-    if target.exists() and not (target.is_dir() and all(e.match(pattern) for e in target.iterdir())):
-        raise StoreExistsError(
-            f"{path} exists and is not a folder of {pattern} only; choose another path.", path=path
-        )
-    with writer_lock(DiskPlace(target)), disk_errors(target), _renamed_folder(target) as folder:
-        yield folder.path
-        folder.flush()
-
-
-def unless_overwriting(out: StorePath | Place, overwrite: bool) -> str:
-    """Return how a call must differ from the one that was interrupted to resume it, as words to insert."""
-    if not overwrite:
-        return ""
-    return " without overwrite" + (f", once {out} is moved away," if is_store(out) else "")
-
-
 def refuse_existing_file(path: StorePath, overwrite: bool) -> Path:
     """Return ``path`` as a Path; raise StoreExistsError if a file must not be written there."""
     target = local_path(path)
@@ -490,66 +459,3 @@ def refuse_existing_file(path: StorePath, overwrite: bool) -> Path:
         raise StoreExistsError(f"{path} exists and is a folder; choose another path.", path=path)
     _refuse_taken(target.exists() and not overwrite, path)
     return target
-
-
-# What killed writers left
-
-
-class Leftover(NamedTuple):
-    """Something next to an output that a writer, running or killed, has there."""
-
-    path: str
-    what: str
-    """What it is, and what becomes of it."""
-    n_bytes: int
-
-
-def leftovers_of(path: StorePath | Place) -> list[Leftover]:
-    """Return what unfinished and killed writers of the store or file at ``path`` have left next to it."""
-    place = place_of(path)
-    found: list[tuple[Place, str]] = []
-    unfinished = place.sibling(f"{place.name}.partial")
-    if unfinished.exists():
-        found.append((unfinished, "an unfinished run: the same call resumes it, overwrite removes it"))
-    for locked in (place, unfinished):
-        lock = locked.sibling(f".{locked.name}.lock")
-        if lock.is_file():
-            found.append((lock, _lock_state(lock)))
-    if isinstance(place, DiskPlace):
-        inside = [DiskPlace(entry) for entry in place.path.glob(".*.partial")] if place.path.is_dir() else []
-        found += [(entry, "of a killed writer: the next append removes it") for entry in inside]
-        for partial in partials_of(place.path):
-            process = partial.name.split(".")[-2]  # the name of a folder has the process alone
-            left = not is_running(int(process)) if process.isdigit() else is_left(partial)
-            state = "of a killed writer: the next writer removes it" if left else "of a writer, maybe running"
-            found.append((DiskPlace(partial), state))
-        for aside in place.path.parent.glob(f".{glob.escape(place.name)}.*.previous"):
-            found.append((DiskPlace(aside), "a store moved aside: the next writer puts it back"))
-        if found or place.exists():  # temporary folders are of some output in the same folder
-            left_folders = filter(is_temporary_left, temporary_in(place.path.parent))
-            state = "scratch of a killed process: the next writer here removes it"
-            found += [(DiskPlace(folder), state) for folder in left_folders]
-    elif place.exists():
-        named = _folders_named(read_manifest(place)) if is_store(place) else []
-        unnamed = [name for name in place.names() if _is_data_folder(name) and name not in named]
-        found += [(place / name, "of a writer, maybe killed: the next writer removes it") for name in unnamed]
-    return [Leftover(str(entry), what, _size(entry)) for entry, what in found]
-
-
-def _lock_state(lock: Place) -> str:
-    """Describe the holder of a lock, from its file; a lease in a bucket may have expired."""
-    try:
-        text = lock.read(1 << 12).decode("ascii", "replace").strip()
-    except (FileNotFoundError, ValueError):
-        text = ""
-    if not isinstance(lock, DiskPlace):
-        return "the lock of a writer; it expires a minute after the writer is killed"
-    if text.isdigit() and is_running(int(text)):
-        return f"the lock of process {text}, if that is a writer"
-    return "the lock of a killed writer, which locks nothing: the next writer removes it"
-
-
-def _size(place: Place) -> int:
-    if isinstance(place, DiskPlace) and place.path.is_file():
-        return place.path.stat().st_size
-    return place.n_bytes()

@@ -81,7 +81,7 @@ class Place(ABC):
         """
 
     def copy_to(self, other: Place) -> None:
-        """Make ``other``, in the same folder, a copy of this file; a reader sees its old content or the new.
+        """Make ``other``, in the same store, a copy of this file; a reader sees its old content or the new.
 
         The copy is durable as soon as something else in the folder is. Raises FileNotFoundError.
         """

@@ -101,6 +101,7 @@ class DiskPlace(Place):
     def copy_to(self, other: Place) -> None:
         """Make ``other`` a copy: a hard link if the file system has them, as files are never changed."""
         assert isinstance(other, DiskPlace)  # noqa: S101 - they are in one folder
+        other.path.parent.mkdir(parents=True, exist_ok=True)
         partial = other.path.with_name(partial_name(other.path.name))
         try:
             os.link(self.path, partial)
@@ -190,16 +191,6 @@ def atomic_file(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
         partial.unlink(missing_ok=True)
     if durable:
         sync(path.parent)
-
-
-def link(source: Path, target: Path) -> None:
-    """Make ``target`` the same file, which is never modified; a copy if the file system has no hard links."""
-    try:
-        os.link(source, target)
-    except FileNotFoundError:
-        raise
-    except OSError:
-        shutil.copyfile(source, target)
 
 
 def sync(path: Path) -> None:

@@ -21,11 +21,10 @@ import numpy as np
 
 from bigcons.disk.checkpoint import differences, key_of
 from bigcons.disk.commit import (
-    is_store,
     names_parquet,
-    read_manifest,
     refuse_existing,
     refuse_other,
+    stored_kind,
     unless_overwriting,
 )
 from bigcons.disk.interface import StorePath
@@ -89,7 +88,7 @@ def find_finished(out: StorePath | None, asked: Mapping[str, Any], *, overwrite:
     if out is None:
         return None
     place = place_of(out)
-    if not overwrite and is_store(place) and read_manifest(place).get("kind") == "ensemble":
+    if not overwrite and stored_kind(place) == "ensemble":
         from bigcons.store.ensemble import Ensemble
 
         finished = Ensemble.open(str(place))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.disk.schema import ENSEMBLE, MISSING
+from bigcons.disk.schema import LABEL_TYPES, MISSING
 from bigcons.errors import InvalidInputError, MemoryBudgetError, SuspiciousLabelsWarning, shown, warn_user
 from bigcons.io.codes import Encoding, EncodingBuilder, unmasked
 from bigcons.io.reading import DEFAULT_RULE, refuse_long, refuse_other_matrices
@@ -226,7 +226,7 @@ def rechunk(blocks: Iterable[np.ndarray], rows: int) -> Iterator[np.ndarray]:
 def label_dtype(n_clusters: Iterable[int]) -> np.dtype:
     """Return the smallest type for -1 and the codes of partitions with ``n_clusters`` clusters."""
     largest = max(n_clusters) - 1
-    return next(np.dtype(name) for name in ENSEMBLE["labels"].dtypes if np.iinfo(name).max >= largest)
+    return next(np.dtype(name) for name in LABEL_TYPES if np.iinfo(name).max >= largest)
 
 
 def default_chunk_rows(n_objects: int, n_columns: int) -> int:

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.disk.arrays import METADATA, open_array, read_metadata
-from bigcons.disk.commit import PARQUET, is_store, manifest_of, names_parquet
+from bigcons.disk.commit import PARQUET, head_of, is_store, names_parquet
 from bigcons.disk.interface import READ_AHEAD, Place, StorePath
 from bigcons.disk.places import DiskPlace, place_of
 from bigcons.disk.reading import check_file, open_file
@@ -205,7 +205,7 @@ def _files_of(source: Any) -> list[Any]:
     elif not place.exists():
         files = _matching(place)
     else:
-        files = [file_of(str(manifest_of(place)))] if is_store(place) else _files_in(path)
+        files = [file_of(str(head_of(place)))] if is_store(place) else _files_in(path)
         if isinstance(path, Path) and not files:
             files = [*sorted(file for file in path.rglob("*") if file.is_file())]
     return [(str(file), *_version(file)) for file in files] if all(file.is_file() for file in files) else []
@@ -749,8 +749,8 @@ def _names_or_numbers(table: Table) -> list[str]:
     return [str(c) for c in range(table.n_columns)] if table.names is None else table.names
 
 
-MADE_FOR_ENSEMBLE = {b"bigcons.ensemble": b"_manifest.json"}
-"""The metadata of the files of an ensemble in Parquet, which names its manifest."""
+MADE_FOR_ENSEMBLE = {b"bigcons.ensemble": b"_bigcons.json"}
+"""The metadata of the files of an ensemble in Parquet, which names its head."""
 
 
 class ParquetTable(Table):

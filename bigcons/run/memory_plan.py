@@ -20,9 +20,9 @@ from bigcons.memory import (
     parse_size,
 )
 from bigcons.run.engine import Engine, beside_processes
-from bigcons.store import zarr_ensemble
 from bigcons.store.ensemble import Ensemble
 from bigcons.store.ensemble_store import Header
+from bigcons.store.ensemble_store import reading_bytes as rows_reading_bytes
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
@@ -70,7 +70,6 @@ class MemoryPlan(NamedTuple):
         if memory is not None and needed > parse_size(memory):
             if stored is not None and stored.n_bytes(engine, ensemble) <= parse_size(memory):
                 remedy = f" or write the result to a store with out={',' if remedy else ''}{remedy}"
-            remedy += "" if ensemble.stored is None else ensemble.stored.remedy
             raise MemoryBudgetError(
                 f"{name} needs {format_size(needed)}, over memory={format_size(parse_size(memory))}; "
                 f"raise it to {enough_for(needed)}{remedy}.",
@@ -181,7 +180,7 @@ def _reading_bytes(ensemble: Ensemble, n_processes: int, n_workers: int, *, is_s
     n_readers = max(n_processes - 1, 1) if is_sent else 1
     if ensemble.stored is not None:
         return ensemble.stored.reading_bytes(n_readers, n_workers)
-    return zarr_ensemble.reading_bytes(ensemble.chunk_rows, ensemble.row_bytes, ensemble.dtype, n_readers)
+    return rows_reading_bytes(ensemble.chunk_rows, ensemble.row_bytes, ensemble.dtype, n_readers)
 
 
 def block_label_bytes(ensemble: Ensemble) -> int:

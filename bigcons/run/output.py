@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bigcons.disk.checkpoint import Snapshots
-from bigcons.disk.commit import is_store, read_manifest, unless_overwriting
+from bigcons.disk.commit import stored_kind, unless_overwriting
 from bigcons.disk.interface import Place
 from bigcons.disk.leftovers import temporary_folder
 from bigcons.disk.locks import sweep_locks, writer_lock
@@ -89,7 +89,7 @@ def can_resume(out: str | os.PathLike[str]) -> bool:
 
 def finished_run(out: str | os.PathLike[str]) -> Consensus | None:
     """Return the result that a finished ``fit`` stored at ``out``, None if there is none."""
-    if not is_store(out) or read_manifest(out).get("kind") != KIND:
+    if stored_kind(out) != KIND:
         return None
     consensus = Consensus.open(out)
     return consensus if "run" in consensus.provenance else None

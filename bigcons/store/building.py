@@ -9,18 +9,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.disk.arrays import open_array
-from bigcons.disk.commit import PARQUET_MANIFEST, manifest_of, names_parquet, new_store
+from bigcons.disk.arrays import StoredArray
+from bigcons.disk.commit import names_parquet, new_store
 from bigcons.disk.interface import Place, StorePath
 from bigcons.disk.schema import MISSING
-from bigcons.errors import CorruptStoreError, InvalidIdsError, InvalidInputError, shown
+from bigcons.errors import InvalidIdsError, InvalidInputError, shown
 from bigcons.io.codes import Encoding
 from bigcons.io.encode import (
     MIN_CHUNK_ROWS,
@@ -42,17 +41,16 @@ from bigcons.io.select import SelectedTable
 from bigcons.io.table import Table
 from bigcons.memory import BLOCK_ROWS, Block, row_blocks, rows_within
 from bigcons.progress import progress
-from bigcons.store import parquet_ensemble, zarr_ensemble
+from bigcons.store import parquet_ensemble
 from bigcons.store.ensemble_store import (
     KIND,
-    Appending,
+    ArrayWriter,
     Categories,
     Content,
     Header,
     RowsWriter,
     StoredRows,
-    stamp_of,
-    tile_checksums,
+    block_digest,
 )
 from bigcons.store.generator import Generator
 from bigcons.store.ids import AppendedIds
@@ -60,19 +58,6 @@ from bigcons.store.soft_sources import SoftSources
 from bigcons.validation import check_int
 
 # Stores
-
-
-def open_labels(path: Place) -> StoredRows:
-    """Open the store at ``path``, even while another process appends to it."""
-    while True:
-        stamp = stamp_of(path)
-        try:
-            if manifest_of(path).name == PARQUET_MANIFEST:
-                return parquet_ensemble.ParquetRows(path)
-            return zarr_ensemble.ZarrRows(path)
-        except CorruptStoreError:
-            if stamp_of(path) == stamp:
-                raise
 
 
 def write_store(path: StorePath, content: Content, overwrite: bool) -> None:
@@ -84,12 +69,8 @@ def write_store(path: StorePath, content: Content, overwrite: bool) -> None:
 
 def _write(folder: Place, content: Content, *, in_parquet: bool) -> None:
     header, dtype = content.header, content.header.dtype
-    described = (None, header, content.categories)
-    writer: RowsWriter
-    if in_parquet:
-        writer = parquet_ensemble.ParquetWriter(folder, *described)
-    else:
-        writer = zarr_ensemble.ArrayWriter(folder, folder, lambda: None, *described)
+    kind: type[RowsWriter] = parquet_ensemble.ParquetWriter if in_parquet else ArrayWriter
+    writer = kind(folder, header, content.categories)
     with progress("labels to the store", header.n_objects) as listener:
         for block in rechunk(content.blocks, header.chunk_rows):
             writer.write(block.astype(dtype, copy=False))
@@ -122,29 +103,29 @@ def write_store_on_workers(
             return
         # refuses what are no labels by the first block
         next(encode_labels(table, read.encodings, header.dtype, rows_per_read(table, budget)))
-        writer = zarr_ensemble.ArrayWriter(folder, folder, lambda: None, None, header, read.categories)
-        write = partial(_write_rows, table, read.encodings, header._replace(provenance={}), writer.rows)
+        writer = ArrayWriter(folder, header, read.categories)
+        write = partial(_write_rows, table, read.encodings, header._replace(provenance={}), writer.array)
         rows = max(table.least_rows // header.chunk_rows, 1) * header.chunk_rows  # about a part of the table
         parts = row_blocks(header.n_objects, rows)
         with progress("labels to the store", header.n_objects) as listener:
-            for part, checksums in zip(parts, workers.map((write, part) for part in parts), strict=True):
-                writer.note(checksums, part.n_rows)
+            for part, digest in zip(parts, workers.map((write, part) for part in parts), strict=True):
+                writer.note(digest, part.n_rows)
                 listener.advance(part.n_rows)
         kept.remove()
         writer.commit()
 
 
 def _write_rows(
-    table: Table, encodings: Sequence[Encoding], header: Header, rows: Place, block: Block
-) -> list[list[int]]:
-    """Write some chunks of the rows of a new store, and return their checksums."""
-    array, start, checksums = open_array(rows, read_only=False), block.start, []
+    table: Table, encodings: Sequence[Encoding], header: Header, rows: StoredArray, block: Block
+) -> int:
+    """Write some chunks of the rows of a new store, and return their part in its digest."""
+    start, digest = block.start, 0
     found = codes_of(table, encodings, header.dtype, header.chunk_rows, block.start, block.stop)
     for codes in rechunk((np.ascontiguousarray(part.T) for part in found), header.chunk_rows):
-        array[start : start + len(codes)] = codes
+        rows.write(start, codes)
+        digest += block_digest(header, start, codes)
         start += len(codes)
-        checksums.append(tile_checksums(codes, array.chunks[1]))
-    return checksums
+    return digest
 
 
 def hold(content: Content) -> tuple[np.ndarray, Header, Categories]:
@@ -161,12 +142,6 @@ def hold(content: Content) -> tuple[np.ndarray, Header, Categories]:
 def held(header: Header) -> Header:
     """Return a header with its ids in memory."""
     return header if header.ids is None else header._replace(ids=header.ids.hold())
-
-
-def appending(place: Place) -> AbstractContextManager[Appending]:
-    """Lock the store at ``place`` for an append; if the ``with`` block fails, the store stays as it was."""
-    is_parquet = manifest_of(place).name == PARQUET_MANIFEST
-    return (parquet_ensemble if is_parquet else zarr_ensemble).appending(place)
 
 
 # New ensembles
@@ -362,12 +337,17 @@ def append_in_memory(
     return rows, header._replace(chunk_rows=_chunk_rows(header)), grown.categories
 
 
-def append_to_store(append: Appending, grown: Content, *, partitions: bool) -> None:
-    """Write a grown store; full rows, or columns, of chunks are shared unless the type grows."""
-    header, dtype, stored = grown.header, grown.header.dtype, append.stored
-    if partitions:
+def append_to_store(folder: Place, stored: StoredRows, grown: Content, *, partitions: bool) -> None:
+    """Write a grown store to ``folder``; full rows of chunks are shared if objects are appended.
+
+    With more partitions, all labels are written anew.
+    """
+    header, dtype = grown.header, grown.header.dtype
+    in_parquet = isinstance(stored, parquet_ensemble.ParquetRows)
+    if partitions and in_parquet:
         parquet_ensemble.refuse_wide(stored.path, len(header.names))
-    writer = append.writer(header, grown.categories)
+    kind: type[RowsWriter] = parquet_ensemble.ParquetWriter if in_parquet else ArrayWriter
+    writer = kind(folder, header, grown.categories, None if partitions else stored)
     blocks: Iterable[np.ndarray] = (block.astype(dtype, copy=False) for block in grown.blocks)
     if not partitions:
         old = row_blocks(stored.header.n_objects - writer.n_kept, header.chunk_rows)
@@ -376,7 +356,7 @@ def append_to_store(append: Appending, grown: Content, *, partitions: bool) -> N
     start = 0
     for block in rechunk(blocks, header.chunk_rows):
         if partitions:
-            columns = stored.read(start, start + len(block), writer.first_column)
+            columns = stored.read(start, start + len(block))
             block = np.hstack([columns.astype(dtype, copy=False), block])
         writer.write(block)
         start += len(block)

@@ -31,7 +31,7 @@ QUALITY = 1 / 8
 HALF_WAY = 0.5
 """Agreement, adjusted for chance, half-way between chance and identity: below it, others would not agree."""
 
-TRUST_ROW = np.dtype([(name, spec.dtypes[0]) for name, spec in TRUST.items()])
+TRUST_ROW = np.dtype([*TRUST.items()])
 """What is known of every object."""
 
 
@@ -532,7 +532,7 @@ def cluster_rows(sizes: Sequence[int], clusters: Any = None) -> str:
     return first_rows("Clusters", columns)
 
 
-def arrow_table(types: Mapping[str, tuple[str, str]], columns: Mapping[str, Any]) -> pa.Table:
+def arrow_table(types: Mapping[str, str], columns: Mapping[str, Any]) -> pa.Table:
     """Return a table of these types, `CLUSTER_COLUMNS` or `PARTITION_COLUMNS`; NaN and None become null.
 
     Raises ValueError or TypeError for other columns, and for values of other types. Nothing is taken by
@@ -543,7 +543,7 @@ def arrow_table(types: Mapping[str, tuple[str, str]], columns: Mapping[str, Any]
     if set(columns) != set(types):
         raise ValueError(f"the columns {sorted(columns)}")
     arrays = []
-    for name, (kind, _) in types.items():
+    for name, kind in types.items():
         if kind == "string":
             texts = pa.lib.StringBuilder()
             texts.append_values(list(columns[name]))

@@ -1,8 +1,7 @@
 """Consensus: a stored result, with labels, memberships, history, parameters and provenance.
 
 A Zarr group of arrays with the same row chunks: labels, memberships if the method has them, and if known how
-far the labels can be trusted. Every byte is covered by two checksums: the crc32c of its chunk, and that of
-its rows in the manifest, which is committed last.
+far the labels can be trusted.
 """
 
 from __future__ import annotations
@@ -15,20 +14,12 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from bigcons.disk.arrays import open_array
-from bigcons.disk.commit import new_store
+from bigcons.disk.arrays import StoredArray, digest_text
+from bigcons.disk.commit import new_store, write_head
 from bigcons.disk.interface import Place, StorePath
 from bigcons.disk.places import place_of
-from bigcons.disk.schema import (
-    CLUSTER_COLUMNS,
-    GROUPS,
-    PARTITION_COLUMNS,
-    TRUST,
-    Group,
-    arrays_of,
-    checksum_of,
-)
-from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.disk.schema import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST, arrays_of
+from bigcons.errors import InvalidInputError
 from bigcons.io.ids import Ids
 from bigcons.memory import BLOCK_ROWS, Block, format_size, row_blocks
 from bigcons.store.clusters import TRUST_ROW, ClusterTree, Trust, arrow_table, cluster_rows
@@ -40,19 +31,17 @@ from bigcons.store.store import (
     Column,
     Objects,
     Store,
-    commit,
     consistent,
-    create_arrays,
     packed_parts,
     reopened,
-    write_file,
+    rows_digest,
+    write_files,
 )
 from bigcons.validation import check_int, check_number, check_rows
 
 KIND = "consensus"
 PLACING, TREE = "placing.npz", "tree.npz"
 """The files of what places new objects, and of the tree of clusters."""
-OF_ROWS, OF_TRUST = GROUPS[KIND]
 
 _RESTORE = "compute it again or restore the store from a copy."
 
@@ -92,8 +81,7 @@ class Consensus(Objects):
         self.provenance: dict[str, Any] = body["provenance"]
         self.has_trust: bool = body["trust"] is not None
         self._trust: dict[str, Any] | None = body["trust"]
-        self.has_placing: bool = body["placing_checksum"] is not None
-        self._has_tree: bool = body["tree_checksum"] is not None
+        self.has_placing: bool = PLACING in body["files"]
         self._store = store
         self.id_column: StoredIds | None = store.ids
 
@@ -101,8 +89,7 @@ class Consensus(Objects):
     def open(cls, path: StorePath) -> Consensus:
         """Open the consensus at ``path`` for reading.
 
-        Raises StoreNotFoundError if it does not exist, CorruptStoreError if its arrays do not match the
-        manifest.
+        Raises StoreNotFoundError if it does not exist, CorruptStoreError if it is damaged.
         """
         store = Store(place_of(path), KIND, _RESTORE)
         if (trust := store.body["trust"]) is not None:
@@ -226,9 +213,11 @@ class Consensus(Objects):
             )
         with new_store(path, overwrite, KIND) as folder:
             writer = ConsensusWriter(ConsensusRows(folder, n_objects, n_clusters, chunk_rows, memberships))
-            entry = None if ids is None else write_ids(folder, "", ids, n_objects, writer.rows.chunk_rows)
+            entry, names = None, list[str]()
+            if ids is not None:
+                entry, names = write_ids(folder, ids, n_objects, writer.rows.chunk_rows)
             yield writer
-            commit(folder, KIND, {**writer.body(), "ids": entry}, writer.rows.arrays)
+            write_head(folder, KIND, {**writer.body(), "ids": entry}, [*writer.rows.arrays, *names])
 
     @property
     def labels(self) -> np.ndarray:
@@ -430,7 +419,9 @@ class Consensus(Objects):
         None where it was not chosen; without what places objects. Reads a file, and raises CorruptStoreError
         if that is damaged.
         """
-        return self._store.read_parts(TREE, ClusterTree.of_parts) if self._has_tree else None
+        return (
+            self._store.read_parts(TREE, ClusterTree.of_parts) if TREE in self._store.body["files"] else None
+        )
 
     def dask_labels(self) -> Any:
         """Return the labels as a dask array ``(n_objects,)`` int32, one chunk per block."""
@@ -445,7 +436,7 @@ class Consensus(Objects):
         return row_blocks(self.n_objects, rows or self.chunk_rows)
 
     def info(self) -> dict[str, Any]:
-        """Return what the manifest says about the consensus, as JSON values."""
+        """Return what the head says about the consensus, as JSON values."""
         return {
             "kind": KIND,
             "path": self.path,
@@ -462,23 +453,25 @@ class Consensus(Objects):
         }
 
     def verify(self) -> dict[str, Any]:
-        """Read every row and check its checksum and its values.
+        """Read every row and compare it with what was written.
 
-        Returns ``{"kind", "path", "n_objects", "n_blocks", "n_unlabeled"}``; raises CorruptStoreError at
-        the first block that differs from what was written, or whose memberships are not on the simplex.
+        Returns ``{"kind", "path", "n_objects", "n_blocks", "n_unlabeled"}``; raises CorruptStoreError for a
+        block that differs from what was written, or whose memberships are not on the simplex.
         """
         n_unlabeled = 0
-        for piece, values in self._store.proven():
-            if piece.arrays[0] != "labels":
-                continue
-            labels, *memberships = values
-            start, labeled = piece.part[0].start, labels >= 0
-            if (labels >= self.n_clusters).any():
-                raise self._broken(start, len(labels), f"have labels above {self.n_clusters - 1}")
-            if not all(_on_simplex(rows[labeled]) for rows in memberships):
-                raise self._broken(start, len(labels), "have memberships off the simplex")
-            n_unlabeled += int(np.count_nonzero(~labeled))
-        self._store.check_rest()
+        for name, start, rows in self._store.checked_chunks():
+            if name == "labels":
+                if (rows >= self.n_clusters).any():
+                    raise self._store.broken(
+                        name, start, start + len(rows), f"have labels above {self.n_clusters - 1}"
+                    )
+                n_unlabeled += int(np.count_nonzero(rows < 0))
+            elif name == "memberships":
+                labeled = self.read_labels(start, start + len(rows)) >= 0
+                if not _on_simplex(rows[labeled]):
+                    raise self._store.broken(
+                        name, start, start + len(rows), "have memberships off the simplex"
+                    )
         if self.has_placing:
             self.read_placing()
         _ = self.tree
@@ -494,9 +487,6 @@ class Consensus(Objects):
         """Return a range of rows of one of the arrays."""
         check_rows(start, stop, self.n_objects)
         return self._store.read(name, start, stop)
-
-    def _broken(self, start: int, n_rows: int, what: str) -> CorruptStoreError:
-        return self._store.broken("labels", start, start + n_rows, what)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return reopened, (Consensus, self.path)
@@ -536,12 +526,12 @@ def _on_simplex(memberships: np.ndarray) -> bool:
 
 
 class Written(NamedTuple):
-    """The checksums of rows that were written, for the manifest."""
+    """The digests of rows that were written, for the head."""
 
     name: str
-    """The first of the arrays that the checksums cover."""
+    """The first of the arrays that were written."""
     first_chunk: int
-    checksums: list[int]
+    digests: list[int]
 
 
 class ConsensusRows:
@@ -558,26 +548,28 @@ class ConsensusRows:
         self.has_memberships = memberships
         self.chunk_rows: int = min(chunk_rows, n_objects)
         self.folder = folder
-        self.arrays: dict[str, Any] = {}
-        self._create(OF_ROWS)
+        self.arrays: dict[str, StoredArray] = {}
+        self._create(None)
 
-    def _create(self, group: Group) -> None:
+    def _create(self, trust: Any) -> None:
         body = {
             "n_objects": self.n_objects,
             "n_clusters": self.n_clusters,
             "chunk_rows": self.chunk_rows,
             "has_memberships": self.has_memberships,
-            "trust": True,
+            "trust": trust,
         }
-        self.arrays |= create_arrays(self.folder, arrays_of(KIND, group, body))
+        for name, array in arrays_of(KIND, body).items():
+            if name not in self.arrays:
+                self.arrays[name] = StoredArray.create(self.folder / name, array)
 
     def add_trust(self) -> None:
         """Create the arrays that `write_trust` fills."""
-        self._create(OF_TRUST)
+        self._create(True)
 
     def read(self, name: str, start: int, stop: int) -> np.ndarray:
         """Return rows of an array that have been written."""
-        return np.asarray(self.arrays[name][start:stop])
+        return self.arrays[name].read(start, stop)
 
     @property
     def label_rows(self) -> Column:
@@ -599,14 +591,16 @@ class ConsensusRows:
             for name, column in columns.items()
             if column is not None
         }
-        n_rows = len(next(iter(values.values())))
+        n_rows, first = len(next(iter(values.values()))), start // self.chunk_rows
+        digests = [0] * len(blocks := row_blocks(n_rows, self.chunk_rows))
         for name, column in values.items():
-            self.arrays[name][start : start + n_rows] = column
-        checksums = [
-            checksum_of(*(column[part.start : part.stop] for column in values.values()))
-            for part in row_blocks(n_rows, self.chunk_rows)
-        ]
-        return Written(next(iter(values)), start // self.chunk_rows, checksums)
+            array = self.arrays[name]
+            array.write(start, column)
+            for b in blocks:
+                digests[b.index] += rows_digest(
+                    name, first + b.index, column[b.start : b.stop], array.array.chunks
+                )
+        return Written(next(iter(values)), first, digests)
 
     def _check(self, start: int, labels: np.ndarray, memberships: np.ndarray | None) -> None:
         stop = start + len(labels)
@@ -626,13 +620,6 @@ class ConsensusRows:
                 f"from 0 to {self.n_clusters - 1}, -1 where missing."
             )
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "arrays": list(self.arrays)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.arrays = {name: open_array(self.folder / name, read_only=False) for name in state["arrays"]}
-
 
 class ConsensusWriter:
     """Writes a consensus block by block, in any order; made by `Consensus.create`."""
@@ -640,10 +627,11 @@ class ConsensusWriter:
     def __init__(self, rows: ConsensusRows) -> None:
         self.rows = rows
         n_chunks = math.ceil(rows.n_objects / rows.chunk_rows)
-        self._checksums: dict[str, list[int | None]] = {
-            group.arrays[0]: [None] * n_chunks for group in (OF_ROWS, OF_TRUST)
+        self._digests: dict[str, list[int | None]] = {
+            name: [None] * n_chunks for name in ("labels", "confidence")
         }
         self._trust: dict[str, Any] | None = None
+        self._files: dict[str, int] = {}
         self._description: dict[str, Any] = {}
 
     def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> None:
@@ -656,8 +644,8 @@ class ConsensusWriter:
 
     def note(self, written: Written) -> None:
         """Record rows that ``rows`` wrote, in this process or another."""
-        last = written.first_chunk + len(written.checksums)
-        self._checksums[written.name][written.first_chunk : last] = written.checksums
+        last = written.first_chunk + len(written.digests)
+        self._digests[written.name][written.first_chunk : last] = written.digests
 
     def write_trust(self, trust: Trust) -> None:
         """Write which labels to trust, of all rows."""
@@ -673,21 +661,17 @@ class ConsensusWriter:
         """Set the tables that go with the rows."""
         self._trust = {
             "temperature": temperature,
-            "checksums": self._checksums[OF_TRUST.arrays[0]],
             "clusters": clusters.to_pydict(),
             "partitions": partitions.to_pydict(),
         }
 
     def write_placing(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Write what places new objects; see `Consensus.read_placing`."""
-        self._write_parts(PLACING, "placing_checksum", facts, arrays)
+        self._files |= write_files(self.rows.folder, {PLACING: packed_parts(facts, arrays)})
 
     def write_tree(self, tree: ClusterTree) -> None:
         """Write the tree in which the number of clusters was chosen."""
-        self._write_parts(TREE, "tree_checksum", *tree.parts())
-
-    def _write_parts(self, name: str, entry: str, facts: Any, arrays: dict[str, np.ndarray]) -> None:
-        self._description[entry] = write_file(self.rows.folder / name, packed_parts(facts, arrays))
+        self._files |= write_files(self.rows.folder, {TREE: packed_parts(*tree.parts())})
 
     def describe(
         self,
@@ -697,30 +681,27 @@ class ConsensusWriter:
         results: Mapping[str, Any] | None = None,
         provenance: Mapping[str, Any] | None = None,
     ) -> None:
-        """Set the manifest's description of the solve; values that JSON cannot represent become text."""
+        """Set the description of the solve in the head; values that JSON cannot represent become text."""
         if history is not None:
             self._description["history"] = _as_json({name: list(values) for name, values in history.items()})
         parts = {"parameters": parameters, "results": results, "provenance": provenance}
         self._description |= {name: _as_json(value) for name, value in parts.items() if value is not None}
 
     def body(self) -> dict[str, Any]:
-        """Return the manifest's body; raises InvalidInputError if rows are missing."""
-        checksums = self._checksums["labels"]
-        of_trust = [] if self._trust is None else self._trust["checksums"]
-        if n_missing := max(checksums.count(None), of_trust.count(None)):
+        """Return the body of the head, without ids; raises InvalidInputError if rows are missing."""
+        parts = self._digests["labels"], [] if self._trust is None else self._digests["confidence"]
+        if n_missing := max(part.count(None) for part in parts):
             raise InvalidInputError(
-                f"{n_missing} of {len(checksums)} blocks were not written; write every row."
+                f"{n_missing} of {len(parts[0])} blocks were not written; write every row."
             )
         return {
             "n_objects": self.rows.n_objects,
             "n_clusters": self.rows.n_clusters,
             "has_memberships": self.rows.has_memberships,
             "chunk_rows": self.rows.chunk_rows,
-            "checksums": checksums,
+            "digest": digest_text(sum(digest or 0 for part in parts for digest in part)),
             "trust": self._trust,
-            "ids": None,
-            "placing_checksum": None,
-            "tree_checksum": None,
+            "files": self._files,
             "history": {},
             "parameters": {},
             "results": {},

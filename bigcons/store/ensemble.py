@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -14,11 +13,13 @@ from typing import Any
 import numpy as np
 import psutil
 
+from bigcons.disk.arrays import digest_text
 from bigcons.disk.commit import (
-    PARQUET_MANIFEST,
+    PARQUET_HEAD,
     is_finished_import,
     is_store,
     names_parquet,
+    new_store,
     provenance_at,
     refuse_existing,
 )
@@ -41,28 +42,25 @@ from bigcons.io.ids import Ids
 from bigcons.io.intake import open_table
 from bigcons.io.labels import names_of_rows, observed, refuse_other_rows
 from bigcons.io.memory import HardenedTable
-from bigcons.io.select import Column, Columns, SelectedTable, Selection, choices_of, select, source_of
+from bigcons.io.select import Column, Columns, SelectedTable, Selection, select
 from bigcons.io.table import Table
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.progress import Progress, progress
 from bigcons.store import building
 from bigcons.store.aligning import align
-from bigcons.store.building import appending, open_labels, write_store
+from bigcons.store.building import write_store
 from bigcons.store.display import facts_table, first_rows, import_pandas
 from bigcons.store.ensemble_store import (
     KIND,
-    MAX_CHUNK_COLUMNS,
     Categories,
     Content,
     Header,
     StoredRows,
-    tile_checksums,
 )
 from bigcons.store.generator import Generator, StoredGenerator
 from bigcons.store.ids import as_index, id_array, ids_at, ids_of
 from bigcons.store.lazy import dask_rows
-from bigcons.store.pair_parquet import holds_pairs
-from bigcons.store.parquet_ensemble import GivenRows, given_rows, refuse_wide
+from bigcons.store.parquet_ensemble import open_rows, refuse_wide
 from bigcons.store.reshaping import read_long, read_runs
 from bigcons.store.soft_sources import SoftSources, listed
 from bigcons.store.store import Objects, reopened
@@ -312,33 +310,17 @@ class Ensemble(Objects):
     def open(cls, path: Any, mode: str = "r") -> Ensemble:
         """Open a stored ensemble for reading (``mode="r"``) or for reading and appending (``"a"``).
 
-        Parquet files of others, a file or a folder, after `bigcons.select` too, are opened as they are: read
-        once to find the values of their labels, and then block by block. Nothing is appended to them.
-
         Raises StoreNotFoundError if it does not exist, CorruptStoreError if it is damaged.
         """
         check_choice("mode", mode, ("r", "a"))
-        source = source_of(path)
-        if isinstance(path, Selection) or (isinstance(path, (str, os.PathLike)) and is_parquet(path)):
-            if mode == "a":
-                raise InvalidInputError(
-                    f"{describe(path)} was not written by bigcons, which appends nothing to it; store it by "
-                    "import_labels (bigcons import) first.",
-                    parameter="mode",
-                )
-            if path is source and holds_pairs(path):
-                raise StoreNotFoundError(
-                    f"{path} is a table of pairs; an ensemble of partitions is needed here.", path=path
-                )
-            table = _table_of(path)
-            given = _given(table, path)
-            if given is None:
-                raise InvalidInputError(
-                    f"{table.where} is neither an ensemble nor Parquet; pass it to Ensemble.from_labels or "
-                    "import_labels."
-                )
-            return given
-        stored = open_labels(place_of(source))
+        place = place_of(path)
+        if not is_store(place) and is_parquet(path):
+            raise StoreNotFoundError(
+                f"{place} is not an ensemble of bigcons; pass it to Ensemble.from_labels, or store it by "
+                "import_labels (bigcons import) first.",
+                path=place,
+            )
+        stored = open_rows(place)
         ensemble = cls(stored, stored.header, None)
         ensemble._mode = mode
         return ensemble
@@ -723,15 +705,17 @@ class Ensemble(Objects):
             return self
         if self._mode != "a":
             raise InvalidInputError(f"{self.path} is open for reading; open it with mode='a' to append.")
-        with appending(place_of(self._labels.path)) as append:
-            grown = grow(append.stored.header, append.stored.categories())
-            building.append_to_store(append, grown, partitions=partitions)
-        stored = open_labels(append.stored.path)
+        place = self._labels.path
+        with new_store(place, overwrite=True, kind=KIND) as folder:
+            stored = open_rows(place)
+            grown = grow(stored.header, stored.categories())
+            building.append_to_store(folder, stored, grown, partitions=partitions)
+        stored = open_rows(place)
         self._take(stored, stored.header, None)
         return self
 
     def verify(self) -> dict[str, Any]:
-        """Read every label and compare it with the manifest.
+        """Read every label and compare it with the head.
 
         Returns ``{"ok", "path", "n_objects", "n_chunks"}``; raises CorruptStoreError at the first difference.
         An ensemble in memory has nothing to verify.
@@ -742,17 +726,15 @@ class Ensemble(Objects):
     def digest(self) -> str:
         """Return a text that identifies the labels and their chunks, the same in memory and stored.
 
-        A stored ensemble takes it from the manifest; in memory, all labels are read.
+        A stored ensemble takes it from its head; in memory, all labels are read.
         """
-        labels = self._labels
-        checksums = (
-            labels.checksums
-            if isinstance(labels, StoredRows)
-            else [tile_checksums(labels[b.start : b.stop], MAX_CHUNK_COLUMNS) for b in self.blocks()]
-        )
-        crc = zlib.crc32(np.asarray(checksums, "<i8").tobytes())
+        labels, header = self._labels, self._header
+        if isinstance(labels, StoredRows):
+            digest = labels.store.body["digest"]
+        else:
+            digest = digest_text(sum(header.digest(b, labels[b.start : b.stop]) for b in self.blocks()))
         soft = f" of {self.n_clusters.tolist()} clusters" if self.is_soft else ""
-        return f"{self.n_objects} x {self.n_partitions}{soft}, chunks of {self.chunk_rows}, crc {crc:08x}"
+        return f"{self.n_objects} x {self.n_partitions}{soft}, chunks of {self.chunk_rows}, crc {digest}"
 
     def info(self) -> dict[str, Any]:
         """Return a summary as JSON values, without reading labels."""
@@ -783,10 +765,9 @@ class Ensemble(Objects):
         return self._labels if isinstance(self._labels, StoredRows) else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.path is not None and not isinstance(self._labels, GivenRows):
+        if self.path is not None:
             return reopened, (Ensemble, self.path, self._mode)
-        categories = None if isinstance(self._labels, GivenRows) else self._categories
-        return Ensemble, (self._labels, self._header, categories)
+        return Ensemble, (self._labels, self._header, self._categories)
 
     def __repr__(self) -> str:
         low, high = int(self.n_clusters.min()), int(self.n_clusters.max())
@@ -843,7 +824,7 @@ def as_ensemble(
     if known is None:
         table = _table_of(x)
         provenance = {"made_by": "from_labels", "source": describe(x)}
-        return _given(table, x) or _with_warnings(ensemble_of(table, provenance=provenance))
+        return _with_warnings(ensemble_of(table, provenance=provenance))
     table = _table_of(x, are_objects=True, with_ids=with_ids)
     if table.n_columns != len(known):
         raise InvalidInputError(
@@ -852,15 +833,6 @@ def as_ensemble(
         )
     provenance = {"made_by": "from_labels", "source": describe(x)}
     return ensemble_of(table, provenance=provenance, known=known)
-
-
-def _given(table: Table, x: Any) -> Ensemble | None:
-    """Return the ensemble of a table that is in Parquet files, opened lazily; None of another table."""
-    provenance: dict[str, Any] = {"made_by": "from_labels", "source": describe(x)}
-    for choice in choices_of(x):
-        provenance |= as_read({"missing": choice.missing})
-    rows = given_rows(table, provenance)
-    return None if rows is None else _with_warnings(Ensemble(rows, rows.header, None))
 
 
 def as_soft_ensemble(x: Any) -> Ensemble:
@@ -1032,7 +1004,7 @@ def _table_of(
     )
     if isinstance(table, ParquetTable) and table.is_part:
         raise CorruptStoreError(
-            f"{table.where} was written as an ensemble, but its {PARQUET_MANIFEST} is not there; restore it "
+            f"{table.where} was written as an ensemble, but its {PARQUET_HEAD} is not there; restore it "
             "from a copy, or name the columns that are partitions by bigcons.select (--columns).",
             path=table.where,
         )

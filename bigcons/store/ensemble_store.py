@@ -1,36 +1,32 @@
-"""What every stored ensemble is: rows of labels or memberships that are read block by block, and a header.
+"""A stored ensemble: a header, and rows of labels or memberships that are read block by block.
 
-`zarr_ensemble` stores them as a Zarr array, `parquet_ensemble` as Parquet files.
+Here the rows are an array of Zarr; `parquet_ensemble` has those in files of Parquet.
 """
 
 from __future__ import annotations
 
 import json
-import math
-import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.disk.arrays import MAX_CHUNK_BYTES, damaged
-from bigcons.disk.commit import manifest_of
+from bigcons.disk.arrays import StoredArray, bytes_kept_by_decoding, digest_text
+from bigcons.disk.commit import write_head
 from bigcons.disk.interface import Place
-from bigcons.disk.places import link
-from bigcons.disk.reading import MOST_JSON_BYTES, corrupt, decoding, parse_json
-from bigcons.disk.schema import ENSEMBLE, MISSING, file_names
-from bigcons.errors import InvalidInputError, StoreError
+from bigcons.disk.reading import MOST_JSON_BYTES, corrupt, parse_json
+from bigcons.disk.schema import MISSING, arrays_of, chunk_columns
+from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.io.encode import label_dtype
 from bigcons.io.ids import Ids
 from bigcons.io.labels import observed
-from bigcons.memory import row_blocks
+from bigcons.memory import Block, row_blocks
 from bigcons.store.generator import Generator, StoredGenerator
-from bigcons.store.store import Store, consistent, write_file
+from bigcons.store.ids import write_ids
+from bigcons.store.store import Store, consistent, rows_digest, write_files
 
 KIND = "ensemble"
-MAX_CHUNK_COLUMNS = 128
 SUM_TOLERANCE = 1e-3
 """How far from 1 memberships of an object in a partition may sum."""
 RESTORE = "restore the store from a copy."
@@ -73,6 +69,11 @@ class Header(NamedTuple):
         """First base cluster of each partition: ``(n_partitions + 1,)`` int64."""
         return np.concatenate([[0], np.cumsum(self.n_clusters)])
 
+    def digest(self, block: Block, rows: np.ndarray) -> int:
+        """Return the part of a block of ``chunk_rows`` rows in the digest of the store, which is the sum."""
+        name = "memberships" if self.is_soft else "labels"
+        return rows_digest(name, block.index, rows, (self.chunk_rows, chunk_columns(self.n_columns)))
+
 
 class Content(NamedTuple):
     """An ensemble that is ready to be held or stored, or what is appended to one."""
@@ -91,68 +92,38 @@ class Content(NamedTuple):
 class StoredRows(ABC):
     """The rows of a store, open for reading; thread-safe."""
 
-    path: Place
-    header: Header
-    dtype: np.dtype
-    chunk_columns: int
-    """Columns that a checksum covers."""
-    remedy: str = ""
-    """How else than by more memory reading would fit into a budget; continues "raise it to X"."""
-    store: Store
-    _stamp: Hashable = None
-    _checksums: np.ndarray | None = None
-
-    def __init__(self, path: Place) -> None:
-        self.path = path
-        self._stamp = stamp_of(path)
-        store = self.store = Store(path, KIND, RESTORE)
-        self._files = file_names(store.manifest.kind, store.layout.suffix)
-        with consistent(path, RESTORE):
-            self._take(store.body)
-
-    @property
-    def n_bytes(self) -> int:
-        """What the store takes: labels, ids, original values and all else."""
-        return self.path.n_bytes()
-
-    def _take(self, body: dict[str, Any]) -> None:
-        """Set what the body of a manifest says; raises KeyError, TypeError or ValueError if inconsistent."""
-        n_objects, chunk_rows, names = body["n_objects"], body["chunk_rows"], list(map(str, body["names"]))
-        n_clusters, n_labeled = (np.array(body[name], np.int64) for name in ("n_clusters", "n_labeled"))
-        require(n_clusters.shape == n_labeled.shape == (len(names),) != (0,), "the number of names")
-        require(body["n_partitions"] == len(names), "the number of names")
-        require(bool((n_clusters >= 1).all() and (n_labeled >= 1).all()), "the number of clusters")
-        require(bool((n_labeled <= n_objects).all()), "the number of labels")
-        soft, hard = ENSEMBLE["memberships"].dtypes, ENSEMBLE["labels"].dtypes
-        require(body["dtype"] in (*soft, *hard), f"dtype {body['dtype']!r}")
-        self.dtype = np.dtype(body["dtype"])
-        self.chunk_columns = body["chunk_columns"]
-        generator = self._files["generator_checksum"]
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.path: Place = store.place
+        body = store.body
+        with consistent(store.place, RESTORE):
+            n_objects, names = body["n_objects"], list(map(str, body["names"]))
+            n_clusters, n_labeled = (np.array(body[name], np.int64) for name in ("n_clusters", "n_labeled"))
+            require(n_clusters.shape == n_labeled.shape == (len(names),) != (0,), "the number of names")
+            require(bool((n_clusters >= 1).all() and (n_labeled >= 1).all()), "the number of clusters")
+            require(bool((n_labeled <= n_objects).all()), "the number of labels")
+            is_soft = body["dtype"] == "float32"
+            if not is_soft:
+                require(int(np.max(n_clusters)) - 1 <= np.iinfo(body["dtype"]).max, "the type")
+        name = self.file_name("generator.npz")
+        self.dtype: np.dtype = np.dtype(body["dtype"])
         self.header = Header(
-            *(n_objects, names, n_clusters, n_labeled, chunk_rows, body["provenance"]),
-            *(body["dtype"] in soft, self.store.ids),
-            None if body["generator_checksum"] is None else StoredGenerator(self.store, generator),
+            *(n_objects, names, n_clusters, n_labeled, body["chunk_rows"], body["provenance"], is_soft),
+            *(store.ids, StoredGenerator(store, name) if name in body["files"] else None),
         )
-        self._checksums = np.array(body["checksums"], np.int64)
-        grid = (math.ceil(n_objects / chunk_rows), math.ceil(self.header.n_columns / self.chunk_columns))
-        require(self.checksums.shape == grid, "the number of chunks")
-        chunk_bytes = chunk_rows * self.chunk_columns * self.dtype.itemsize
-        require(chunk_bytes <= MAX_CHUNK_BYTES, "the size of chunks")
-        if not self.header.is_soft:
-            require(int(np.max(n_clusters)) - 1 <= np.iinfo(self.dtype).max, "the type")
 
-    @property
-    def checksums(self) -> np.ndarray:
-        """The CRC-32 of the values of each chunk ``(rows of chunks, columns of chunks)`` int64."""
-        if self._checksums is None:
-            blocks = row_blocks(self.header.n_objects, self.header.chunk_rows)
-            found = [tile_checksums(self.read(b.start, b.stop), self.chunk_columns) for b in blocks]
-            self._checksums = np.array(found, np.int64)
-        return self._checksums
+    @classmethod
+    @abstractmethod
+    def file_name(cls, name: str) -> str:
+        """Return under which name a file besides the rows is stored."""
 
     @abstractmethod
-    def decoded(self, start: int, stop: int, first_column: int) -> np.ndarray:
-        """Return rows ``start`` to ``stop``, not empty, from ``first_column`` on, as they are stored."""
+    def files_of(self, number: int) -> list[str]:
+        """Return the files of a chunk of rows."""
+
+    @abstractmethod
+    def decoded(self, start: int, stop: int) -> np.ndarray:
+        """Return rows ``start`` to ``stop``, not empty, as they are stored."""
 
     @abstractmethod
     def reading_bytes(self, n_processes: int, n_threads: int) -> int:
@@ -161,96 +132,112 @@ class StoredRows(ABC):
         ``n_threads`` threads, in all of ``n_processes`` processes, read at a time.
         """
 
+    @property
+    def n_bytes(self) -> int:
+        """What the store takes: labels, ids, original values and all else."""
+        return self.path.n_bytes()
+
     def categories(self) -> Categories:
         """Return the original label values of every partition; None where values and labels are the same."""
-        n_clusters, name = self.header.n_clusters, self._files["categories_checksum"]
-        if self.store.layout.files[name] is None:
+        n_clusters, name = self.header.n_clusters, self.file_name("categories.json")
+        if name not in self.store.body["files"]:
             return [None] * len(n_clusters)
         file = self.store.data / name
-        try:
-            entries = parse_json(self.store.read_file(name, MOST_JSON_BYTES), file)
+        entries = parse_json(self.store.read_file(name, MOST_JSON_BYTES), file)
+        with consistent(file, RESTORE):
             values = [None if entry is None else _category_array(entry) for entry in entries]
             fits = len(values) == len(n_clusters) and all(
                 entry is None or entry.shape == (k,) for entry, k in zip(values, n_clusters, strict=True)
             )
-            require(fits, "inconsistent with the manifest")
-        except (ValueError, TypeError, RecursionError) as error:
-            raise damaged(file, error) from None
+            require(fits, "other numbers of values than of clusters")
         return values
 
-    def check_files(self) -> None:
-        """Raise CorruptStoreError if ids and files are not those of the manifest."""
-        self.store.check_rest()
-
-    def read(self, start: int, stop: int, first_column: int = 0) -> np.ndarray:
-        """Return rows ``start`` to ``stop`` from ``first_column`` on.
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return rows ``start`` to ``stop``.
 
         Raises CorruptStoreError for a chunk that is damaged, missing or has an invalid label, and StoreError
         if the store has changed since it was opened.
         """
-        shape = (stop - start, self.header.n_columns - first_column)
-        if 0 in shape:
-            return np.empty(shape, self.dtype)
-        with decoding(lambda reason: self.broken(start, stop, reason)):
-            block = self.decoded(start, stop, first_column)
-        self._check_unchanged()
+        if start == stop:
+            return np.empty((0, self.header.n_columns), self.dtype)
+        block = self.decoded(start, stop)
         if self.header.is_soft:
             if not (block.min() >= 0 and block.max() <= 1):  # NaN fails too
-                raise self.broken(start, stop, "a chunk is missing, or a membership is not from 0 to 1")
+                raise self.broken(start, stop, "a membership is not from 0 to 1")
             return block
         if block.min() < MISSING:
-            raise self.broken(start, stop, "a chunk is missing")
-        if (_column_maxima(block) >= self.header.n_clusters[first_column:]).any():
+            raise self.broken(start, stop, "a label is negative")
+        if (_column_maxima(block) >= self.header.n_clusters).any():
             raise self.broken(start, stop, "a label exceeds the number of clusters")
         return block
 
     def verify(self) -> int:
-        """Read everything and compare it with the manifest; return the number of chunks."""
-        header = self.header
+        """Read everything and compare it with the head; return the number of chunks."""
+        header, total = self.header, 0
         self.categories()
         n_labeled = np.zeros(len(header.names), np.int64)
         present = [np.zeros(k, bool) for k in header.n_clusters]
-        for row, start in enumerate(range(0, header.n_objects, header.chunk_rows)):
-            block = self.read(start, min(start + header.chunk_rows, header.n_objects))
-            if tile_checksums(block, self.chunk_columns) != self.checksums[row].tolist():
-                raise self.broken(start, start + len(block), "a chunk differs from its checksum")
+        blocks = row_blocks(header.n_objects, header.chunk_rows)
+        for block in blocks:
+            rows = self.read(block.start, block.stop)
+            total += header.digest(block, rows)
+            n_labeled += np.count_nonzero(observed(rows, header.offsets), axis=0)
             if header.is_soft:
-                n_labeled += np.count_nonzero(observed(block, header.offsets), axis=0)
-                self._check_sums(start, block)
+                sums = np.add.reduceat(rows, header.offsets[:-1], axis=1, dtype=np.float64)
+                if (np.minimum(np.abs(sums - 1.0), np.abs(sums)) > SUM_TOLERANCE).any():
+                    raise self.broken(block.start, block.stop, "memberships of a partition do not sum to 1")
                 continue
-            n_labeled += np.count_nonzero(block != MISSING, axis=0)
             for u, found in enumerate(present):
-                found[block[:, u][block[:, u] >= 0]] = True
+                found[rows[:, u][rows[:, u] >= 0]] = True
         if not np.array_equal(n_labeled, header.n_labeled) or not (
             header.is_soft or all(found.all() for found in present)
         ):
-            raise corrupt(self.path, "has labels that do not match the counts in the manifest", RESTORE)
+            raise corrupt(self.path, "has labels that do not match the counts in its head", RESTORE)
         if isinstance(header.generator, StoredGenerator):
             header.generator.load()
-        self.check_files()
-        return int(self.checksums.size)
+        self.store.check_digest(total)
+        return len(blocks) * -(-header.n_columns // chunk_columns(header.n_columns))
 
-    def _check_sums(self, start: int, block: np.ndarray) -> None:
-        """Raise CorruptStoreError unless the memberships of every object sum to 1 or 0 in every partition."""
-        sums = np.add.reduceat(block, self.header.offsets[:-1], axis=1, dtype=np.float64)
-        if (np.minimum(np.abs(sums - 1.0), np.abs(sums)) > SUM_TOLERANCE).any():
-            raise self.broken(start, start + len(block), "memberships of a partition do not sum to 1")
-
-    def _check_unchanged(self) -> None:
-        """Raise StoreError if the store has changed since it was opened: rows read may be old or new."""
-        if stamp_of(self.path) != self._stamp:
-            raise StoreError(f"{self.path} has changed since it was opened; open it again.", path=self.path)
-
-    def broken(self, start: int, stop: int, reason: str) -> StoreError:
-        """Return the error of damaged rows, or that of a store that has changed since it was opened."""
-        self._check_unchanged()
+    def broken(self, start: int, stop: int, reason: str) -> CorruptStoreError:
+        """Return the error of damaged rows; raises StoreError if the store has changed since it was
+        opened."""
+        self.store.check_unchanged()
         return corrupt(self.path, f"is damaged in rows {start} to {stop} ({reason})", RESTORE)
 
 
-def tile_checksums(block: np.ndarray, columns: int) -> list[int]:
-    """Return the CRC-32 of the values of each chunk in a row of chunks."""
-    tiles = (block[:, first : first + columns] for first in range(0, block.shape[1], columns))
-    return [zlib.crc32(np.ascontiguousarray(tile).data) for tile in tiles]
+class ZarrRows(StoredRows):
+    """Rows in an array of Zarr."""
+
+    @classmethod
+    def file_name(cls, name: str) -> str:
+        """Return the name as it is."""
+        return name
+
+    def files_of(self, number: int) -> list[str]:
+        """Return the names of the chunks in a row of chunks."""
+        ((name, array),) = arrays_of(KIND, self.store.body).items()
+        return [f"{name}/c/{number}/{column}" for column in range(-(-array.shape[1] // array.chunks[1]))]
+
+    def decoded(self, start: int, stop: int) -> np.ndarray:
+        """Return rows from the array."""
+        return self.store.read("memberships" if self.header.is_soft else "labels", start, stop)
+
+    def reading_bytes(self, n_processes: int, n_threads: int) -> int:  # noqa: ARG002 - Zarr has its own
+        """Return the buffers that reading leaves in the processes."""
+        row_bytes = self.header.n_columns * self.dtype.itemsize
+        return reading_bytes(self.header.chunk_rows, row_bytes, self.dtype, n_processes)
+
+
+def reading_bytes(chunk_rows: int, row_bytes: int, dtype: np.dtype, n_processes: int) -> int:
+    """Return the buffers that reading an array of such rows leaves in as many processes.
+
+    Where rows span several chunks, these are read together, and a thread holds one while it decodes the next.
+    """
+    columns = row_bytes // dtype.itemsize
+    at_once = min(-(-columns // chunk_columns(columns)), 2)
+    return (
+        n_processes * at_once * bytes_kept_by_decoding(chunk_rows * chunk_columns(columns) * dtype.itemsize)
+    )
 
 
 def _column_maxima(block: np.ndarray) -> np.ndarray:
@@ -263,9 +250,10 @@ def _column_maxima(block: np.ndarray) -> np.ndarray:
     return np.maximum(folded.max(axis=0), block[whole:].max(axis=0, initial=MISSING))
 
 
-def stamp_of(path: Place) -> Hashable:
-    """Return a value that changes with every commit, because each makes a new manifest file."""
-    return manifest_of(path).stamp()
+def _category_array(entry: list[Any]) -> np.ndarray:
+    if all(isinstance(value, str) for value in entry):
+        return np.array(entry, dtype=object)
+    return np.array(entry, dtype=np.int64)
 
 
 def require(condition: bool, what: str) -> None:
@@ -274,66 +262,71 @@ def require(condition: bool, what: str) -> None:
         raise ValueError(what)
 
 
-# The original values of labels
-
-
-def _category_array(entry: list[Any]) -> np.ndarray:
-    if all(isinstance(value, str) for value in entry):
-        return np.array(entry, dtype=object)
-    return np.array(entry, dtype=np.int64)
-
-
 # Writing
 
 
 class RowsWriter(ABC):
-    """Writes the rows of a new store, or of a grown one, chunk by chunk."""
+    """Writes the rows of a store to an empty ``folder``, chunk by chunk.
 
-    n_kept: int = 0
-    """Objects whose rows are taken from the store before, if objects are appended."""
-    first_column: int = 0
-    """Columns before it are taken from the store before, if partitions are appended."""
+    ``kept`` is the store before more objects are appended: its full chunks are linked, or copied in a bucket,
+    unless a column changes its type.
+    """
+
+    rows_of: type[StoredRows]
 
     def __init__(
-        self, folder: Place, header: Header, categories: Categories, files: dict[str, str], columns: int
+        self, folder: Place, header: Header, categories: Categories, kept: StoredRows | None = None
     ) -> None:
-        """Prepare to write to ``folder``; ``files`` has the names of those besides the rows, by their entry.
+        self.folder, self.header, self._categories = folder, header, categories
+        self.n_kept: int = 0
+        """Objects whose rows are those of the store before."""
+        self._next_row = self._total = 0
+        if kept is None or not self.shares(kept):
+            return
+        n_chunks = kept.header.n_objects // header.chunk_rows
+        for name in (name for number in range(n_chunks) for name in kept.files_of(number)):
+            try:
+                (kept.store.data / name).copy_to(folder / name)
+            except FileNotFoundError:
+                raise corrupt(kept.store.data / name, "is missing", RESTORE) from None
+        self.n_kept = self._next_row = n_chunks * header.chunk_rows
+        last = Block(n_chunks, self.n_kept, kept.header.n_objects)
+        self._total = int(kept.store.body["digest"], 16)
+        if last.n_rows:
+            self._total -= kept.header.digest(last, kept.read(last.start, last.stop))
 
-        A checksum covers ``columns`` columns.
-        """
-        self._folder, self._header, self._categories, self._files = folder, header, categories, files
-        self._chunk_columns = columns
-        self._checksums: list[list[int]] = []
-        self._kept_checksums: list[list[int]] = []
-        """Of the columns of chunks that are kept, by rows of chunks."""
-        self._next_row = 0
+    @abstractmethod
+    def shares(self, kept: StoredRows) -> bool:
+        """Return whether full chunks of a store have the same content in this one."""
 
     @abstractmethod
     def put(self, start: int, block: np.ndarray) -> None:
         """Write the rows from ``start`` on."""
 
-    def write(self, block: np.ndarray) -> None:
-        """Write the next ``chunk_rows`` rows, fewer at the end, from ``first_column`` on."""
-        stop = self._next_row + len(block)
-        if stop > self._header.n_objects:
-            refuse_other_length(stop, self._header.n_objects)
-        self.put(self._next_row, block)
-        kept = self._kept_checksums[len(self._checksums)] if self.first_column else []
-        self._checksums.append([*kept, *tile_checksums(block, self._chunk_columns)])
-        self._next_row = stop
-
-    def note(self, checksums: list[list[int]], n_rows: int) -> None:
-        """Record the checksums of the next rows, which another process has written."""
-        self._checksums += checksums
-        self._next_row += n_rows
-
     @abstractmethod
     def commit(self) -> None:
-        """Write what belongs to the rows, and make all of it valid by the manifest."""
+        """Write what belongs to the rows, and the head."""
 
-    def body(self, own: dict[str, Any]) -> dict[str, Any]:
-        """Write the files besides the rows; return all entries of the manifest, with the ``own`` ones."""
-        header = self._header
+    def write(self, block: np.ndarray) -> None:
+        """Write the next ``chunk_rows`` rows, fewer at the end."""
+        if self._next_row + len(block) > self.header.n_objects:
+            refuse_other_length(self._next_row + len(block), self.header.n_objects)
+        self.put(self._next_row, block)
+        self.note(block_digest(self.header, self._next_row, block), len(block))
+
+    def note(self, digest: int, n_rows: int) -> None:
+        """Record the digest of the next rows, which may have been written by another process."""
+        self._total += digest
+        self._next_row += n_rows
+
+    def body(self, ids: dict[str, Any] | None, footers: list[int] | None = None) -> dict[str, Any]:
+        """Write the files besides the rows; return the body of the head.
+
+        Raises InvalidInputError unless all rows were written.
+        """
+        header = self.header
+        if self._next_row != header.n_objects:
+            refuse_other_length(self._next_row, header.n_objects)
         values = [None if known is None else known.tolist() for known in self._categories]
         data = b"" if all(known is None for known in values) else json.dumps(values).encode()
         if len(data) > MOST_JSON_BYTES:
@@ -341,55 +334,69 @@ class RowsWriter(ABC):
                 f"the names of the base clusters take {len(data):,} bytes, more than the "
                 f"{MOST_JSON_BYTES:,} that are read again; use shorter labels, such as numbers."
             )
-        contents = {
-            "categories_checksum": data,
-            "generator_checksum": b"" if header.generator is None else header.generator.to_bytes(),
-        }
+        generator = b"" if header.generator is None else header.generator.to_bytes()
+        files = {"categories.json": data, "generator.npz": generator}
         return {
-            **base_body(header, self._chunk_columns),
-            **own,
-            **{
-                entry: write_file(self._folder / self._files[entry], content) if content else None
-                for entry, content in contents.items()
-            },
-            "checksums": self._checksums,
+            "n_objects": header.n_objects,
+            "names": header.names,
+            "n_clusters": header.n_clusters,
+            "n_labeled": header.n_labeled,
+            "dtype": header.dtype.name,
+            "chunk_rows": header.chunk_rows,
+            "provenance": header.provenance,
+            "ids": ids,
+            "files": write_files(
+                self.folder, {self.rows_of.file_name(name): data for name, data in files.items()}
+            ),
+            "digest": digest_text(self._total),
+            "footers": footers,
         }
 
-    def refuse_missing(self) -> None:
-        """Raise InvalidInputError unless all rows were written."""
-        if self._next_row != self._header.n_objects:
-            refuse_other_length(self._next_row, self._header.n_objects)
+
+def block_digest(header: Header, start: int, block: np.ndarray) -> int:
+    """Return the part of a chunk of rows in the digest of the store."""
+    return header.digest(Block(start // header.chunk_rows, start, start + len(block)), block)
 
 
-def link_kept(source: Path, target: Path) -> None:
-    """Link a file of the store before into the grown one; raises CorruptStoreError if it is missing."""
-    try:
-        link(source, target)
-    except FileNotFoundError:
-        raise corrupt(source, "is missing", RESTORE) from None
+class ArrayWriter(RowsWriter):
+    """Writes rows to an array of Zarr."""
 
+    rows_of = ZarrRows
 
-class Appending(NamedTuple):
-    """A store locked for an append."""
+    def __init__(
+        self, folder: Place, header: Header, categories: Categories, kept: StoredRows | None = None
+    ) -> None:
+        body = {
+            "n_objects": header.n_objects,
+            "names": header.names,
+            "n_clusters": header.n_clusters.tolist(),
+            "dtype": header.dtype.name,
+            "chunk_rows": header.chunk_rows,
+        }
+        ((self._name, array),) = arrays_of(KIND, body).items()
+        self.array: StoredArray = StoredArray.create(folder / self._name, array)
+        super().__init__(folder, header, categories, kept)
 
-    stored: StoredRows
-    writer: Callable[[Header, Categories], RowsWriter]
-    """Returns the writer of a grown header with its categories."""
+    def shares(self, kept: StoredRows) -> bool:
+        """Return whether the array has the same columns and type; chunks have as many rows."""
+        same_columns = kept.header.n_columns == self.header.n_columns
+        return (
+            same_columns
+            and kept.header.chunk_rows == self.header.chunk_rows
+            and kept.dtype == self.array.dtype
+        )
 
+    def put(self, start: int, block: np.ndarray) -> None:
+        """Write rows to the array."""
+        self.array.write(start, block)
 
-def base_body(header: Header, chunk_columns: int) -> dict[str, Any]:
-    """Return the entries of a manifest that follow from the header."""
-    return {
-        "n_objects": header.n_objects,
-        "n_partitions": len(header.names),
-        "names": header.names,
-        "n_clusters": header.n_clusters,
-        "n_labeled": header.n_labeled,
-        "provenance": header.provenance,
-        "dtype": header.dtype.name,
-        "chunk_rows": header.chunk_rows,
-        "chunk_columns": chunk_columns,
-    }
+    def commit(self) -> None:
+        """Write ids, files and the head."""
+        header, entry, names = self.header, None, [self._name]
+        if header.ids is not None:
+            entry, of_ids = write_ids(self.folder, header.ids, header.n_objects, header.chunk_rows)
+            names += of_ids
+        write_head(self.folder, KIND, self.body(entry), names)
 
 
 def refuse_other_length(n_rows: int, n_objects: int) -> None:

@@ -1,23 +1,17 @@
-"""Ids in a store: an array of numbers, or the text of all ids and where each of them ends.
-
-Rows have the chunks of the store's other arrays. Whole chunks are read, each of which is compared with its
-checksum in the manifest.
-"""
+"""Ids in a store: an array of numbers, or the text of all ids and where each of them ends."""
 
 from __future__ import annotations
 
-import math
-import zlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigcons.disk.arrays import create_array, open_declared
+from bigcons.disk.arrays import StoredArray
 from bigcons.disk.interface import Place
-from bigcons.disk.reading import decoding
-from bigcons.disk.schema import IDS
-from bigcons.errors import CorruptStoreError, InvalidIdsError
+from bigcons.disk.reading import corrupt, decoding
+from bigcons.disk.schema import TEXT_CHUNK, id_arrays
+from bigcons.errors import InvalidIdsError
 from bigcons.io.ids import (
     NUMBERS,
     TEXT,
@@ -32,12 +26,12 @@ from bigcons.io.ids import (
 from bigcons.io.intake import open_table
 from bigcons.io.memory import ColumnsTable, index_frame
 from bigcons.io.select import INDEX
-from bigcons.memory import BLOCK_ROWS
+from bigcons.memory import BLOCK_ROWS, row_blocks
 from bigcons.store.display import import_pandas
 from bigcons.validation import check_int
 
-_TEXT_CHUNK = 1 << 20
-_RESTORE = "restore the store from a copy."
+if TYPE_CHECKING:
+    from bigcons.store.store import Store
 
 
 def ids_of(source: Any) -> Ids | None:
@@ -104,66 +98,43 @@ def ids_at(ids: Ids, rows: np.ndarray) -> HeldIds:
     return HeldIds.of(pa.concat_arrays(parts).take(pa.array(np.argsort(order))), ids.facts)
 
 
-def array_names(dtype: str, suffix: str) -> dict[str, str]:
-    """Return the arrays that ids of a type have, and their names in a store."""
-    return {name: name + suffix for name in (("id_ends", "id_text") if dtype == TEXT else ("ids",))}
-
-
-def write_ids(folder: Place, suffix: str, ids: Ids, n_objects: int, chunk_rows: int) -> dict[str, Any]:
-    """Write ids block by block and return their entry of the manifest; arrays are named with a suffix."""
+def write_ids(folder: Place, ids: Ids, n_objects: int, chunk_rows: int) -> tuple[dict[str, Any], list[str]]:
+    """Write ids block by block; return their entry of the head, and the names of their arrays."""
     facts = ids.facts
     if ids.n_objects != n_objects:
         raise InvalidIdsError(
             f"there are {ids.n_objects:,} ids {facts.name!r} but {n_objects:,} objects; pass one for each.",
             column=facts.name,
         )
-    is_text = facts.dtype == TEXT
-    sizes = {"n_objects": n_objects, "n_id_bytes": facts.n_bytes}
-    arrays = {}
-    for name, stored_name in array_names(facts.dtype, suffix).items():
-        spec = IDS[name]
-        chunks = (min(_TEXT_CHUNK, facts.n_bytes) if name == "id_text" else min(chunk_rows, n_objects),)
-        dtype = facts.dtype if name == "ids" else spec.dtypes[0]
-        arrays[name] = create_array(folder / stored_name, spec, spec.shape_in(sizes), chunks, dtype)
+    arrays = {
+        name: StoredArray.create(folder / name, array)
+        for name, array in id_arrays(facts.dtype, facts.n_bytes, n_objects, chunk_rows).items()
+    }
     start = n_text = n_written = 0
     text = bytearray()
-    checksums = []
     for block in ids.blocks(chunk_rows):
         values, content = parts_of(block, n_text)
-        arrays["id_ends" if is_text else "ids"][start : start + len(block)] = values
-        checksums.append(zlib.crc32(content.data, zlib.crc32(values.data)))
+        next(iter(arrays.values())).write(start, values)
         start += len(block)
         n_text += len(content)
         text += content.tobytes()
-        if is_text and (whole := len(text) if start == n_objects else len(text) - len(text) % _TEXT_CHUNK):
-            arrays["id_text"][n_written : n_written + whole] = np.frombuffer(bytes(text[:whole]), np.uint8)
+        whole = len(text) if start == n_objects else len(text) - len(text) % TEXT_CHUNK
+        if facts.dtype == TEXT and whole:
+            arrays["id_text"].write(n_written, np.frombuffer(bytes(text[:whole]), np.uint8))
             n_written += whole
             del text[:whole]
-    return {**facts._asdict(), "checksums": checksums}
+    return facts._asdict(), list(arrays)
 
 
 class StoredIds(Ids):
-    """The ids of a store."""
+    """The ids of a store: arrays of it, or a column of its Parquet files."""
 
-    def __init__(
-        self, data: Place, suffix: str, entry: Mapping[str, Any], n_objects: int, chunk_rows: int
-    ) -> None:
-        """Open the arrays; raises KeyError, TypeError or ValueError for an entry that is inconsistent."""
-        self._opened_with = (data, suffix, entry, n_objects, chunk_rows)
-        self.take(data, entry, n_objects, chunk_rows)
-        sizes = {"n_objects": n_objects, "n_id_bytes": self.facts.n_bytes}
-        self._arrays = {
-            name: open_declared(
-                data / stored_name,
-                IDS[name].shape_in(sizes),
-                self.facts.dtype if name == "ids" else IDS[name].dtypes[0],
-                _RESTORE,
-            )
-            for name, stored_name in array_names(self.facts.dtype, suffix).items()
-        }
-
-    def take(self, data: Place, entry: Mapping[str, Any], n_objects: int, chunk_rows: int) -> None:
-        """Set what the entry of a manifest says; raises KeyError, TypeError or ValueError if inconsistent."""
+    def __init__(self, store: Store) -> None:
+        """Take what the head says; raises KeyError, TypeError or ValueError if that is inconsistent."""
+        entry = store.body["ids"]
+        self._store = store
+        self.n_objects: int = store.body["n_objects"]
+        self.chunk_rows: int = store.body["chunk_rows"]
         self.facts: IdFacts = IdFacts(
             str(entry["name"]),
             str(entry["type"]),
@@ -172,81 +143,43 @@ class StoredIds(Ids):
             check_int("n_bytes", entry["n_bytes"]),
             str(entry["digest"]),
         )
-        self.n_objects: int = n_objects
-        self.chunk_rows: int = chunk_rows
-        self._place = data
-        self._entry = entry
-        self._checksums = [int(checksum) for checksum in entry["checksums"]]
         if self.facts.dtype not in (TEXT, *NUMBERS):
             raise ValueError(f"ids of type {self.facts.dtype!r}")
-        if len(self._checksums) != math.ceil(n_objects / chunk_rows):
-            raise ValueError("the number of checksums of the ids")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return StoredIds, self._opened_with
 
     def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[Any]:
         """Yield the ids chunk by chunk, regrouped."""
-        chunks = (self._chunk(number) for number in range(len(self._checksums)))
+        chunks = (self.read(b.start, b.stop) for b in row_blocks(self.n_objects, self.chunk_rows))
         yield from regrouped(chunks, rows)
 
     def read(self, start: int, stop: int) -> Any:
-        """Return the ids of a range of rows."""
+        """Return the ids of a range of rows; raises CorruptStoreError if they are damaged."""
         import pyarrow as pa
 
-        kind = pa.large_string() if self.facts.dtype == TEXT else pa.type_for_alias(self.facts.dtype)
+        if self.facts.dtype != TEXT:
+            return pa.array(self._store.read("ids", start, stop))
         if start == stop:
-            return pa.array([], kind)
-        first, last = start // self.chunk_rows, (stop - 1) // self.chunk_rows
-        chunks = pa.concat_arrays([self._chunk(number) for number in range(first, last + 1)])
-        return chunks.slice(start - first * self.chunk_rows, stop - start)
+            return pa.array([], pa.large_string())
+        ends = self._store.read("id_ends", max(start - 1, 0), stop)
+        if start == 0:
+            ends = np.concatenate([np.zeros(1, np.int64), ends])
+        with decoding(
+            lambda reason: self._store.broken("id_ends", start, stop, f"have damaged ids ({reason})")
+        ):
+            if ends[0] < 0 or ends[-1] > self.facts.n_bytes or (np.diff(ends) < 1).any():
+                raise ValueError("their ends do not ascend")
+            content = self._store.read("id_text", int(ends[0]), int(ends[-1]))
+            buffers = [pa.py_buffer(np.ascontiguousarray(ends - ends[0])), pa.py_buffer(content)]
+            found = pa.LargeStringArray.from_buffers(stop - start, *buffers)
+            found.validate(full=True)
+        return found
 
     def verify(self) -> None:
-        """Read all ids and compare them with the manifest."""
+        """Read all ids and compare them with the head."""
         digest = Digest()
         for block in self.blocks():
             digest.add(block)
         if digest.value != self.facts.digest:
-            raise self._broken(0, self.n_objects, "differ from their digest")
-
-    def _chunk(self, number: int) -> Any:
-        """Return the ids of one chunk of rows, which have been checked."""
-        start = number * self.chunk_rows
-        stop = min(start + self.chunk_rows, self.n_objects)
-        with decoding(lambda reason: self._broken(start, stop, f"cannot be read ({reason})")):
-            return self._decoded(number, start, stop)
-
-    def _decoded(self, number: int, start: int, stop: int) -> Any:
-        """Return the ids of one chunk and compare them with its checksum."""
-        import pyarrow as pa
-
-        if self.facts.dtype != TEXT:
-            values = np.ascontiguousarray(self._arrays["ids"][start:stop])
-            self._check(number, values, np.empty(0, np.uint8))
-            return pa.array(values)
-        ends = np.ascontiguousarray(self._arrays["id_ends"][max(start - 1, 0) : stop])
-        if start == 0:
-            ends = np.concatenate([np.zeros(1, np.int64), ends])
-        if ends[0] < 0 or ends[-1] > self.facts.n_bytes or (np.diff(ends) < 1).any():
-            raise ValueError("ends of ids that do not ascend")
-        content = np.ascontiguousarray(self._arrays["id_text"][int(ends[0]) : int(ends[-1])])
-        self._check(number, np.ascontiguousarray(ends[1:]), content)
-        buffers = [pa.py_buffer(np.ascontiguousarray(ends - ends[0])), pa.py_buffer(content)]
-        found = pa.LargeStringArray.from_buffers(stop - start, *buffers)
-        found.validate(full=True)
-        return found
-
-    def _check(self, number: int, values: np.ndarray, text: np.ndarray) -> None:
-        if zlib.crc32(text.data, zlib.crc32(values.data)) != self._checksums[number]:
-            start = number * self.chunk_rows
-            raise self._broken(
-                start, min(start + self.chunk_rows, self.n_objects), "differ from their checksum"
-            )
-
-    def _broken(self, start: int, stop: int, what: str) -> CorruptStoreError:
-        return CorruptStoreError(
-            f"{self._place}: the ids of rows {start} to {stop} {what}; {_RESTORE}", path=self._place
-        )
+            raise corrupt(self._store.place, "has ids that differ from their digest", self._store.remedy)
 
 
 class AppendedIds(Ids):

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from bigcons.disk.checkpoint import Snapshots
-from bigcons.disk.commit import is_store, read_manifest
+from bigcons.disk.commit import is_store, read_head
 from bigcons.disk.interface import Place, StorePath
 from bigcons.disk.places import place_of
-from bigcons.errors import CorruptStoreError, InvalidInputError, StoreNotFoundError
+from bigcons.errors import InvalidPairsError
 from bigcons.io.files import is_parquet
 from bigcons.store.consensus import Consensus
 from bigcons.store.ensemble import Ensemble
-from bigcons.store.pair_parquet import holds_pairs
 from bigcons.store.pairs import PairTable
 
 
 def open_store(path: StorePath) -> Ensemble | PairTable | Consensus:
     """Open the store at ``path`` with the class for its kind."""
     if is_parquet(path):
-        if holds_pairs(path):
+        with suppress(InvalidPairsError):
             return PairTable.open(path)
-        try:
-            return Ensemble.open(path)
-        except CorruptStoreError:
-            raise
-        except InvalidInputError as error:
-            reason = str(error).partition(";")[0]
-            raise StoreNotFoundError(
-                f"{path} is not a bigcons store, nor a table of labels or pairs ({reason}); check the path.",
-                path=path,
-            ) from None
-    kind = read_manifest(path)["kind"]
+    kind = read_head(path).kind
     if kind == "ensemble":
         return Ensemble.open(path)
     return PairTable.open(path) if kind == "pairs" else Consensus.open(path)

@@ -34,8 +34,8 @@ from bigcons.store.pair_rows import (
     Rows,
     counts_dtype,
     rows_of_entries,
+    write_pairs,
 )
-from bigcons.store.pair_store import write_pairs
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
@@ -55,8 +55,6 @@ class Scan(NamedTuple):
     """Rows with ``n_seen > 0``."""
     n_objects: int
     largest_seen: int
-    is_soft: bool
-    """Whether ``n_agree`` is float32, the expected number of partitions of soft clusterings."""
     is_sorted: bool
     """Whether pairs ascend strictly by i, then j, so that none is listed twice."""
     ends: np.ndarray
@@ -67,7 +65,7 @@ class Scan(NamedTuple):
 class PairList:
     """A table with one row for each pair, in any order, in the columns of `bigcons.disk.schema.PAIR_COLUMNS`.
 
-    All are integers, except that ``n_agree`` may be float32: of soft clusterings it is an expected number.
+    All are integers.
     ``columns`` are other names of these four, in their order. ``n_objects`` is None if it is unknown.
     """
 
@@ -92,7 +90,7 @@ class PairList:
     def _find(self) -> list[int]:
         """Return the positions of the four columns; they must be integers if the table states types."""
         names, types = self.table.names, self.table.column_types()
-        needed = f"the integer columns {', '.join(self.columns)} ({self.columns[2]} may be float32)"
+        needed = f"the integer columns {', '.join(self.columns)}"
         if names is None:
             raise InvalidPairsError(
                 f"{self.table.where} has no column names; it needs {needed}.", path=self.table.where
@@ -100,7 +98,7 @@ class PairList:
         once = all(names.count(name) == 1 for name in self.columns)
         positions = [names.index(name) for name in self.columns] if once else []
         kinds = () if types is None else [types[c] for c in positions]
-        if not once or not all(map(self._may_be, self.columns, kinds)):
+        if not once or not all(map(_is_integer, kinds)):
             stated = names if types is None else [f"{n}: {t}" for n, t in zip(names, types, strict=True)]
             raise InvalidPairsError(
                 f"{self.table.where} has the columns {', '.join(stated)}; it needs {needed}.",
@@ -124,7 +122,7 @@ class PairList:
         return min(rows, max(MAX_CHUNK_ROWS, self.table.least_rows))
 
     def chunks(self, rows: int) -> Iterator[Edges]:
-        """Yield the rows about ``rows`` at a time: int32 objects, uint16 or float32 counts, checked.
+        """Yield the rows about ``rows`` at a time: int32 objects, uint16 counts, checked.
 
         Raises InvalidPairsError, with the file and row, for the first that breaks a rule. Pairs listed twice
         are not found here.
@@ -141,7 +139,7 @@ class PairList:
             yield Edges(
                 part.i.astype(np.int32, copy=False),
                 part.j.astype(np.int32, copy=False),
-                part.n_agree.astype(np.float32 if part.n_agree.dtype.kind == "f" else np.uint16, copy=False),
+                part.n_agree.astype(np.uint16, copy=False),
                 part.n_seen.astype(np.uint16, copy=False),
             )
             del part, columns  # before the table makes the next ones
@@ -151,22 +149,12 @@ class PairList:
                 path=self.table.where,
             )
 
-    def _may_be(self, name: str, kind: Any) -> bool:
-        """Return whether a column may have this Arrow type."""
-        import pyarrow as pa
-
-        is_float = name == self.columns[2] and pa.types.is_float32(kind)
-        return bool(pa.types.is_integer(kind) or is_float)
-
     def _numbers(self, name: str, column: Column, first: int) -> np.ndarray:
         is_array = isinstance(column, np.ndarray)
         if not is_array and column.null_count:
             nulls = np.asarray(column.is_null())
             raise self._invalid(first + int(np.argmax(nulls)), f"no {name} (null)", "every pair needs one")
-        if is_array:
-            fits = column.dtype.kind in "iu" or (name == self.columns[2] and column.dtype == np.float32)
-        else:
-            fits = self._may_be(name, column.type)
+        fits = column.dtype.kind in "iu" if is_array else _is_integer(column.type)
         if not fits:
             kind = column.dtype if is_array else column.type
             path, row = self.table.file_and_row(first)
@@ -179,7 +167,7 @@ class PairList:
         i, j, n_agree, n_seen = part
         n_objects = MAX_OBJECTS if self.n_objects is None else self.n_objects
         bad = (i < 0) | (i >= j) | (j >= n_objects)
-        bad |= ~((n_agree >= 0) & (n_agree <= n_seen)) | (n_seen > MAX_SEEN)  # NaN is bad
+        bad |= (n_agree < 0) | (n_agree > n_seen) | (n_seen > MAX_SEEN)
         if not bad.any():
             return
         at = int(np.argmax(bad))
@@ -225,13 +213,11 @@ class PairList:
         """Read and check all rows, ``rows`` at a time."""
         ends, width = np.zeros(RANGES, np.int64), 1
         n_rows = n_pairs = largest = 0
-        is_soft = False
         last = -1  # object, as the largest of the list so far
         previous, is_sorted = -1, True
         with progress("check pairs", self.table.n_rows or 0, "pairs") as listener:
             for part in self.chunks(rows):
                 n_rows += len(part.i)
-                is_soft |= part.n_agree.dtype.kind == "f"
                 listener.advance(len(part.i))
                 if is_sorted and len(part.i):
                     number = _pair_numbers(part.i, part.j)
@@ -247,9 +233,7 @@ class PairList:
         _release_arrow()
         n_objects = self._n_objects(last, n_rows)
         ends, width = _widened(ends, width, n_objects)  # the last may be in no pair
-        return Scan(
-            n_rows, n_pairs, n_objects, largest, is_soft, is_sorted, ends[: -(-n_objects // width)], width
-        )
+        return Scan(n_rows, n_pairs, n_objects, largest, is_sorted, ends[: -(-n_objects // width)], width)
 
     def load(self) -> Edges:
         """Return the pairs with ``n_seen > 0``, ascending by i, then j, each once.
@@ -289,6 +273,13 @@ class PairList:
         return last + 1
 
 
+def _is_integer(kind: Any) -> bool:
+    """Return whether an Arrow type is one of integers."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind))
+
+
 def _widened(ends: np.ndarray, width: int, n_objects: int) -> tuple[np.ndarray, int]:
     """Return the counts of ends in ranges so wide that they cover so many objects, and their width."""
     while n_objects > width * RANGES:
@@ -318,7 +309,6 @@ def _release_arrow() -> None:
 
 # An end of a pair in the file of a range.
 _END = np.dtype([("row", "<i4"), ("column", "<i4"), ("n_agree", "<u2"), ("n_seen", "<u2")])
-_END_OF_SOFT = np.dtype([("row", "<i4"), ("column", "<i4"), ("n_agree", "<f4"), ("n_seen", "<u2")])
 
 
 def store_list(
@@ -343,8 +333,7 @@ def store_list(
         parts = sorted_rows(pairs, scan, blocks, rows, folder)
         all_facts = {**facts, "n_objects": scan.n_objects}
         dtype = counts_dtype(scan.largest_seen)
-        agree = np.dtype(np.float32) if scan.is_soft else dtype
-        write_pairs(out, parts, dtype, agree, chunk_entries, all_facts, overwrite=overwrite)
+        write_pairs(out, parts, dtype, chunk_entries, all_facts, overwrite=overwrite)
 
 
 @contextmanager
@@ -366,19 +355,18 @@ def sorted_rows(pairs: PairList, scan: Scan, blocks: list[Block], rows: int, fol
     """Yield the symmetric rows of each of the ``blocks`` of objects, in order.
 
     ``blocks`` from `blocks_within`; every pair is written twice to files in ``folder``, 12 bytes each time
-    (14 with float32), which are removed as they are read. ``rows`` of the table are read at a time. Raises
+    which are removed as they are read. ``rows`` of the table are read at a time. Raises
     InvalidPairsError if a pair is listed twice.
     """
     with disk_errors(folder):
         _distribute(pairs, scan, blocks, rows, folder)
     dtype = counts_dtype(scan.largest_seen)
-    agree, end = (np.dtype(np.float32), _END_OF_SOFT) if scan.is_soft else (dtype, _END)
     for block in blocks:
         file = folder / str(block.index)
-        ends = np.fromfile(file, end) if file.exists() else np.empty(0, end)
+        ends = np.fromfile(file, _END) if file.exists() else np.empty(0, _END)
         file.unlink(missing_ok=True)
         row = ends["row"] - np.int32(block.start)
-        columns = (ends["column"], ends["n_agree"].astype(agree), ends["n_seen"].astype(dtype))
+        columns = (ends["column"], ends["n_agree"].astype(dtype), ends["n_seen"].astype(dtype))
         part = rows_of_entries(row, *columns, n_rows=block.n_rows, n_objects=scan.n_objects)
         if len(part.indices) < len(ends):  # equal entries were added up
             raise pairs.repeated(_first_repeated(ends), rows)
@@ -420,7 +408,7 @@ def _distribute(pairs: PairList, scan: Scan, blocks: list[Block], rows: int, fol
             listener.advance(len(part.i))
             part = _seen(part)
             n = len(part.i)
-            ends = np.empty(2 * n, _END_OF_SOFT if scan.is_soft else _END)
+            ends = np.empty(2 * n, _END)
             ends["row"][:n], ends["row"][n:] = part.i, part.j
             ends["column"][:n], ends["column"][n:] = part.j, part.i
             for name in ("n_agree", "n_seen"):

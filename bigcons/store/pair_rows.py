@@ -1,13 +1,21 @@
-"""Pairs as columns and as symmetric compressed sparse rows: validation and conversion."""
+"""Pairs as columns and as symmetric compressed sparse rows: validation, conversion and stores of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Iterable, Mapping, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigcons.disk.arrays import StoredArray, digest_text
+from bigcons.disk.commit import new_store, write_head
+from bigcons.disk.interface import Place, StorePath
+from bigcons.disk.schema import Array, arrays_of
 from bigcons.errors import InvalidInputError
+from bigcons.store.store import rows_digest
+
+KIND = "pairs"
+RESTORE = "sample or import the pairs again, or restore the store from a copy."
 
 MAX_OBJECTS = 2**31 - 1
 MAX_SEEN = 2**16 - 2
@@ -64,16 +72,10 @@ def ascending_pairs(i: Any, j: Any, n_objects: int) -> tuple[np.ndarray, np.ndar
 
 
 def checked_counts(n_agree: Any, n_seen: Any, n_pairs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the counts of ``n_pairs`` pairs: integers, or float32 for the expected number that agree.
-
-    Raises InvalidInputError if they are invalid.
-    """
-    n_seen = _integers("n_seen", n_seen)
-    n_agree = np.asarray(n_agree)
-    if n_agree.ndim != 1 or n_agree.dtype != np.float32:
-        n_agree = _integers("n_agree", n_agree)
+    """Return the counts of ``n_pairs`` pairs, integers; raises InvalidInputError if they are invalid."""
+    n_agree, n_seen = _integers("n_agree", n_agree), _integers("n_seen", n_seen)
     _refuse_unequal_lengths(i=range(n_pairs), n_agree=n_agree, n_seen=n_seen)
-    bad = ~((n_agree >= 0) & (n_agree <= n_seen)) | (n_seen > MAX_SEEN)  # NaN is bad
+    bad = (n_agree < 0) | (n_agree > n_seen) | (n_seen > MAX_SEEN)
     _refuse(bad, f"0 <= n_agree <= n_seen <= {MAX_SEEN} must hold", n_agree=n_agree, n_seen=n_seen)
     return n_agree, n_seen
 
@@ -107,8 +109,7 @@ def symmetric_rows(edges: Edges, n_objects: int) -> Rows:
     """Return ascending ``edges`` as ascending rows with every pair in the rows of both objects.
 
     Pairs with ``n_seen = 0`` are omitted. Both counts pass through SciPy's transpose and addition packed into
-    one number, which is never 0. Working memory: 42 bytes per pair (54 if agreement is float32) and 40 per
-    object.
+    one number, which is never 0. Working memory: 42 bytes per pair and 40 per object.
     """
     from scipy.sparse import csr_array
 
@@ -116,9 +117,8 @@ def symmetric_rows(edges: Edges, n_objects: int) -> Rows:
     if not seen.all():
         edges = Edges(*(column[seen] for column in edges))
     if not len(edges.i):
-        agree = np.empty(0, edges.n_agree.dtype if edges.n_agree.dtype.kind == "f" else np.uint8)
-        indptr = np.zeros(n_objects + 1, dtype=np.int64)
-        return Rows(indptr, np.empty(0, dtype=np.int32), agree, np.empty(0, dtype=np.uint8))
+        indptr, none = np.zeros(n_objects + 1, np.int64), np.empty(0, np.uint8)
+        return Rows(indptr, np.empty(0, np.int32), none, none)
     counts = _packed(edges.n_agree, edges.n_seen)
     # SciPy gives all index arrays the type of indptr: int64 would double the memory
     narrow = 2 * len(edges.i) <= np.iinfo(np.int32).max
@@ -153,9 +153,7 @@ def rows_of_entries(
 
 
 def _packed(n_agree: np.ndarray, n_seen: np.ndarray) -> np.ndarray:
-    """Return both counts in one number: 16 bits each, or the number seen above the bits of a float32."""
-    if n_agree.dtype.kind == "f":
-        return n_seen.astype(np.uint64) << np.uint64(32) | _bits(n_agree)
+    """Return both counts in one number, 16 bits each."""
     counts = n_seen.astype(np.uint32)
     counts <<= np.uint32(16)
     counts |= n_agree.astype(np.uint32)
@@ -163,22 +161,11 @@ def _packed(n_agree: np.ndarray, n_seen: np.ndarray) -> np.ndarray:
 
 
 def _unpacked(rows: Any, dtype: np.dtype) -> Rows:
-    """Unpack the counts of the matrix ``rows``, which is overwritten, to ``dtype`` or float32."""
+    """Unpack the counts of the matrix ``rows``, which is overwritten, to ``dtype``."""
     indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32, copy=False)
-    if rows.data.dtype == np.uint64:
-        n_agree = rows.data.astype(np.uint32).view(np.float32)
-        return Rows(indptr, indices, n_agree, (rows.data >> np.uint64(32)).astype(dtype))
     n_agree = rows.data.astype(np.uint16).astype(dtype, copy=False)
     rows.data >>= np.uint32(16)
-    n_seen = rows.data.astype(dtype)
-    return Rows(indptr, indices, n_agree, n_seen)
-
-
-def _bits(n_agree: np.ndarray) -> np.ndarray:
-    """Return counts as uint64, those in float32 as their bits."""
-    if n_agree.dtype.kind == "f":
-        n_agree = np.ascontiguousarray(n_agree, np.float32).view(np.uint32)
-    return n_agree.astype(np.uint64)
+    return Rows(indptr, indices, n_agree, rows.data.astype(dtype))
 
 
 def counts_dtype(largest: int) -> np.dtype:
@@ -212,7 +199,7 @@ def imbalance(i: np.ndarray, rows: Rows, n_objects: int) -> int:
     never otherwise. ``i`` from `row_of_entries`.
     """
     number = np.minimum(i, rows.indices) * np.int64(n_objects) + np.maximum(i, rows.indices)
-    counts = _bits(rows.n_agree) << np.uint64(16) | rows.n_seen.astype(np.uint64)
+    counts = rows.n_agree.astype(np.uint64) << np.uint64(16) | rows.n_seen.astype(np.uint64)
     marks = _scramble(_scramble(number.astype(np.uint64)) ^ counts)
     above = i < rows.indices
     return int(marks[above].sum(dtype=np.uint64)) - int(marks[~above].sum(dtype=np.uint64))
@@ -223,3 +210,80 @@ def _scramble(x: np.ndarray) -> np.ndarray:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
+
+
+# Stores
+
+
+def write_pairs(
+    path: StorePath,
+    parts: Iterable[Rows],
+    counts_dtype: np.dtype,
+    chunk_entries: int,
+    facts: Mapping[str, Any],
+    *,
+    overwrite: bool,
+) -> None:
+    """Write consecutive blocks of rows, all or nothing, with ``facts`` in the manifest."""
+    with new_store(path, overwrite, KIND) as folder:
+        counts = np.dtype(counts_dtype).name
+        dtypes = {"indptr": "int64", "indices": "int32", "n_agree": counts, "n_seen": counts}
+        columns = {
+            name: ColumnWriter(name, np.dtype(dtype), chunk_entries, folder) for name, dtype in dtypes.items()
+        }
+        n_entries = 0
+        columns["indptr"].append(np.zeros(1, np.int64))
+        for part in parts:
+            columns["indptr"].append(part.indptr[1:] + n_entries)
+            for name in ("indices", "n_agree", "n_seen"):
+                columns[name].append(getattr(part, name))
+            n_entries += len(part.indices)
+        if columns["indptr"].n_appended != facts["n_objects"] + 1 or n_entries % 2:
+            raise ValueError("the parts are not the rows of a symmetric table of n_objects objects")
+        body = {
+            **facts,
+            "n_pairs": n_entries // 2,
+            "counts_dtype": counts,
+            "chunk_entries": chunk_entries,
+        }
+        for name, array in arrays_of(KIND, body).items():
+            columns[name].close(array)
+        digest = digest_text(sum(column.digest for column in columns.values()))
+        write_head(folder, KIND, {**body, "digest": digest}, columns)
+
+
+class ColumnWriter:
+    """Appends to one array, whose length is known at the end; keeps the last part and one chunk in memory."""
+
+    def __init__(self, name: str, dtype: np.dtype, chunk_entries: int, folder: Place) -> None:
+        self._name, self._chunk_entries = name, chunk_entries
+        self._place = folder / name
+        self._whole = Array((2**62,), (chunk_entries,), dtype.name, (name,), "lz4")
+        """The array while chunks are written: chunks do not depend on its length."""
+        self._pending: list[np.ndarray] = []
+        self.n_appended: int = 0
+        self._n_written = 0
+        self.digest: int = 0
+
+    def append(self, part: np.ndarray) -> None:
+        """Write complete chunks and keep the rest."""
+        self._pending.append(part)
+        self.n_appended += len(part)
+        if self.n_appended - self._n_written >= self._chunk_entries:
+            self._write(self._whole, self.n_appended - self.n_appended % self._chunk_entries)
+
+    def close(self, array: Array) -> None:
+        """Write the rest of an array, and its metadata."""
+        StoredArray.create(self._place, array)
+        self._write(array, self.n_appended)
+
+    def _write(self, array: Array, stop: int) -> None:
+        """Write the entries before ``stop``, whole chunks or the last ones."""
+        stored = StoredArray(self._place, array, is_writable=True)
+        pending = np.concatenate([np.empty(0, array.dtype), *self._pending], dtype=array.dtype)
+        first = self._n_written
+        for start in range(first, stop, self._chunk_entries):
+            chunk = pending[start - first : min(start + self._chunk_entries, stop) - first]
+            stored.write(start, chunk)
+            self.digest += rows_digest(self._name, start // self._chunk_entries, chunk, array.chunks)
+        self._pending, self._n_written = [pending[stop - first :].copy()], stop

@@ -1,110 +1,90 @@
-"""A store of any kind: its arrays, files and ids are opened, read, verified and written as declared.
-
-`bigcons.disk.schema` has the declarations.
-"""
+"""A store of any kind, open for reading: its head, arrays, files and ids."""
 
 from __future__ import annotations
 
 import io
 import json
+import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from bigcons.disk.arrays import (
-    SharedChunks,
-    check_group,
-    create_array,
-    create_group,
-    open_declared,
-    refuse_links,
+    MAX_CHUNK_BYTES,
+    METADATA,
+    StoredArray,
+    chunk_digest,
+    digest_text,
+    read_metadata,
+    refuse_link,
 )
-from bigcons.disk.commit import PARQUET_MANIFEST, load_manifest, manifest_of, write_manifest
+from bigcons.disk.commit import Head, head_of, read_head
 from bigcons.disk.interface import Place
 from bigcons.disk.reading import MOST_BYTES, corrupt, decoding
-from bigcons.disk.schema import PARQUET, Array, Layout, Piece, layout_of
-from bigcons.errors import CorruptStoreError
+from bigcons.disk.schema import Array, arrays_of, check_body, id_arrays
+from bigcons.errors import CorruptStoreError, StoreError, StoreNotFoundError
 from bigcons.io.ids import Ids
-from bigcons.store.ids import StoredIds, array_names
+from bigcons.memory import row_blocks
+from bigcons.store.ids import StoredIds
 
 INCONSISTENT = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
-"""What reading the body of a manifest raises that is not consistent."""
+"""What reading a body raises that is not consistent."""
 
+MAX_CHUNKS = 1 << 24
 
 Made = TypeVar("Made")
 
 
 @contextmanager
 def consistent(place: Place, remedy: str) -> Iterator[None]:
-    """Raise CorruptStoreError for what is inconsistent in a manifest."""
+    """Raise CorruptStoreError for what is inconsistent in a head."""
     try:
         yield
     except INCONSISTENT as error:
-        raise corrupt(place, f"has an inconsistent manifest ({error})", remedy) from error
-
-
-class Manifested(NamedTuple):
-    """What the manifest of a store says."""
-
-    kind: str
-    """Also ``PARQUET``, of an ensemble."""
-    place: Place
-    data: Place
-    body: dict[str, Any]
-    layout: Layout
-    shared: SharedChunks
-    """Chunks of the first array that are in earlier data folders."""
-
-    def elsewhere(self) -> dict[str, Place]:
-        """Return the arrays that hold chunks of earlier generations, by key."""
-        name = next(iter(self.layout.arrays), "")
-        return self.shared.arrays(lambda generation: f"{name.removesuffix(self.layout.suffix)}-{generation}")
-
-
-def read_layout(place: Place, kind: str, remedy: str) -> Manifested:
-    """Return what the manifest of a store of this kind says; raises CorruptStoreError if inconsistent."""
-    data, body, folders = load_manifest(place, kind)
-    if manifest_of(place).name == PARQUET_MANIFEST:
-        kind = PARQUET
-    with consistent(place, remedy):
-        layout = layout_of(kind, body)
-        grid = layout.covered[0].checksums.shape if layout.covered else (0, 0)
-        shared = SharedChunks.from_manifest(body.get("shared"), folders, grid)
-    return Manifested(kind, place, data, body, layout, shared)
+        raise corrupt(place, f"has an inconsistent head ({error})", remedy) from error
 
 
 class Store:
-    """A store that is open for reading; thread-safe.
+    """A store that is open for reading; thread-safe, and pickled as its path.
 
-    Attributes: ``place``, ``data`` (where its arrays are), ``body`` (of its manifest), ``layout``, ``ids``.
+    Attributes: ``place``, ``data`` (the folder of its arrays and files), ``body`` (of its head), ``ids``.
     """
 
     def __init__(self, place: Place, kind: str, remedy: str) -> None:
         """Open the store at ``place``; ``remedy`` says what to do if it is damaged.
 
-        Raises StoreNotFoundError if there is none of this kind, CorruptStoreError if its arrays are not those
-        of its manifest.
+        Raises StoreNotFoundError if there is none of this kind, CorruptStoreError if its head is damaged.
         """
         self._opened_with = (place, kind, remedy)
         self.place: Place = place
         self.remedy: str = remedy
-        self.manifest: Manifested = read_layout(place, kind, remedy)
-        self.data: Place = self.manifest.data
-        self.body: dict[str, Any] = self.manifest.body
-        self.layout: Layout = self.manifest.layout
+        self._file = head_of(place)
+        self._stamp: Hashable = self._file.stamp()
+        head = read_head(place, kind)
+        self.head: Head = head
+        self.data: Place = head.data
+        self.body: dict[str, Any] = head.body
         self.ids: StoredIds | None = None
-        if self.layout.arrays and self.body.get("ids") is not None:  # files of Parquet hold their ids
-            with consistent(place, remedy):
-                sizes = (self.body["n_objects"], self.body["chunk_rows"])
-                self.ids = StoredIds(self.data, self.layout.suffix, self.body["ids"], *sizes)
-        elsewhere = self.manifest.elsewhere()
-        self.arrays: dict[str, Any] = {
-            name: open_declared(self.data / name, array.shape, array.dtype, remedy, elsewhere)
-            for name, array in self.layout.arrays.items()
+        with consistent(place, remedy):
+            check_body(kind, head.body)
+            arrays = {} if head.is_parquet else arrays_of(kind, head.body)
+            for name, array in arrays.items():
+                if _chunk_bytes(array) > MAX_CHUNK_BYTES or array.shape[0] > MAX_CHUNKS * array.chunks[0]:
+                    raise ValueError(f"the size or number of chunks of {name}")
+            self._names = list(arrays)
+            if any("/" in name for name in head.body.get("files", {})):
+                raise ValueError("files outside the store")
+            if (ids := head.body.get("ids")) is not None:
+                self.ids = StoredIds(self)
+                if not head.is_parquet:
+                    sizes = (ids["n_bytes"], head.body["n_objects"], head.body["chunk_rows"])
+                    arrays |= id_arrays(ids["dtype"], *sizes)
+        self.arrays: dict[str, StoredArray] = {
+            name: StoredArray(self.data / name, array) for name, array in arrays.items()
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -112,53 +92,81 @@ class Store:
 
     def column(self, name: str) -> Column:
         """Return an array that is read when sliced."""
-        array = self.layout.arrays[name]
-        return Column(self, name, array.shape, array.dtype)
+        return Column(self, name, self.arrays[name].shape, self.arrays[name].dtype)
 
     def read(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Return entries, or rows, of an array; raises CorruptStoreError for the first that are damaged."""
+        """Return entries, or rows, of an array.
+
+        Raises CorruptStoreError for the first chunk that is damaged or missing, and StoreError if the store
+        has changed since it was opened.
+        """
         try:
-            return self._read(name, start, stop)
+            found = self._read(name, start, stop)
         except CorruptStoreError:
-            at_once = self.arrays[name].chunks[0]
+            self.check_unchanged()
+            at_once = self.arrays[name].array.chunks[0]
             for first in range(start - start % at_once, stop, at_once):
                 self._read(name, max(first, start), min(first + at_once, stop))
             raise
+        self.check_unchanged()
+        return found
 
     def _read(self, name: str, start: int, stop: int) -> np.ndarray:
-        with decoding(lambda reason: self.broken(name, start, stop, f"cannot be decoded ({reason})")):
-            found = np.ascontiguousarray(self.arrays[name][start:stop])
-        if found.size:
-            spec = self.layout.arrays[name].spec
-            extreme = found.max() if spec.fill == "maximum" and found.dtype.kind != "f" else found.min()
-            if extreme == spec.fill_value(found.dtype):
-                raise self.broken(name, start, stop, "are missing a chunk")
-        return found
+        with decoding(lambda reason: self.broken(name, start, stop, f"cannot be read ({reason})")):
+            return self.arrays[name].read(start, stop)
+
+    def check_unchanged(self) -> None:
+        """Raise StoreError if the store has changed since it was opened: what was read may be old or new."""
+        if self._file.stamp() != self._stamp:
+            raise StoreError(f"{self.place} has changed since it was opened; open it again.", path=self.place)
 
     def broken(self, name: str, start: int, stop: int, what: str) -> CorruptStoreError:
         """Return the error of damaged entries of an array, or of all arrays of the same objects."""
-        of = "rows" if "object" in self.layout.arrays[name].spec.dims else f"{name}"
+        part = "rows" if "object" in self.arrays[name].array.dims else name
         return CorruptStoreError(
-            f"{self.place}: {of} {start} to {stop} {what}; {self.remedy}", path=self.place
+            f"{self.place}: {part} {start} to {stop} {what}; {self.remedy}", path=self.place
         )
 
-    def proven(self) -> Iterator[tuple[Piece, list[np.ndarray]]]:
-        """Yield every piece of the arrays with its values; raises CorruptStoreError for a wrong checksum."""
-        for piece in self.layout.pieces():
-            start, stop = piece.part[0].start, piece.part[0].stop
-            values = [self.read(name, start, stop) for name in piece.arrays]
-            if not piece.is_proven_by(values):
-                raise self.broken(piece.arrays[0], start, stop, "differ from their checksum")
-            yield piece, values
+    def checked_chunks(self) -> Iterator[tuple[str, int, np.ndarray]]:
+        """Yield the rows of chunks of all arrays: name, first row and values.
+
+        Afterwards everything has been read, and is what was written; raises CorruptStoreError if it is not.
+        """
+        total = 0
+        for name in self._names:
+            stored = self.arrays[name]
+            for block in row_blocks(stored.shape[0], stored.array.chunks[0]):
+                values = self.read(name, block.start, block.stop)
+                total += rows_digest(name, block.index, values, stored.array.chunks)
+                yield name, block.start, values
+        self.check_digest(total)
+
+    def check_digest(self, total: int) -> None:
+        """Compare a digest of all arrays, and what is besides them, with the head; refuse symbolic links."""
+        if digest_text(total) != self.body["digest"]:
+            raise corrupt(self.place, "has a chunk that is not the one that was written there", self.remedy)
+        if self.ids is not None:
+            self.ids.verify()
+        for stored in self.arrays.values():  # which other tools read
+            with suppress(StoreNotFoundError):
+                if read_metadata(stored.place) == stored.array.metadata():
+                    continue
+            raise corrupt(stored.place / METADATA, "is not as the head says", self.remedy)
+        for name in self.body.get("files", {}):
+            self.read_file(name)
+        for link in self.place.links():
+            refuse_link(link)
 
     def read_file(self, name: str, at_most: int = MOST_BYTES) -> bytes:
         """Return a file besides the arrays; raises CorruptStoreError if it does not have its checksum."""
-        file, checksum = self.data / name, self.layout.files[name]
+        file = self.data / name
         try:
             content = bytes(file.read(at_most))
         except FileNotFoundError:
+            self.check_unchanged()
             raise corrupt(file, "is missing", self.remedy) from None
-        if zlib.crc32(content) != checksum:
+        if zlib.crc32(content) != self.body["files"].get(name):
+            self.check_unchanged()
             raise corrupt(file, "is damaged (wrong checksum)", self.remedy)
         return content
 
@@ -170,16 +178,20 @@ class Store:
         except (*INCONSISTENT, EOFError, RecursionError) as error:
             raise corrupt(self.data / name, f"is damaged ({error})", self.remedy) from None
 
-    def check_rest(self) -> None:
-        """Read what is besides the arrays, and compare it with the manifest; refuse symbolic links."""
-        if self.ids is not None:
-            self.ids.verify()
-        if self.layout.arrays:
-            check_group(self.data, self.remedy)
-        for name, checksum in self.layout.files.items():
-            if checksum is not None:
-                self.read_file(name)
-        refuse_links(self.place)
+
+def _chunk_bytes(array: Array) -> int:
+    return int(np.prod(array.chunks, dtype=object)) * np.dtype(array.dtype).itemsize
+
+
+def rows_digest(name: str, row: int, values: np.ndarray, chunks: tuple[int, ...]) -> int:
+    """Return the digest of the chunks in a row of chunks of an array, side by side."""
+    if values.ndim == 1:
+        return chunk_digest(name, (row,), values)
+    columns = chunks[1]
+    return sum(
+        chunk_digest(name, (row, first // columns), values[:, first : first + columns])
+        for first in range(0, values.shape[1], columns)
+    )
 
 
 def packed_parts(facts: Any, arrays: dict[str, np.ndarray]) -> bytes:
@@ -192,14 +204,20 @@ def packed_parts(facts: Any, arrays: dict[str, np.ndarray]) -> bytes:
 
 def unpacked_parts(data: bytes) -> tuple[Any, dict[str, np.ndarray]]:
     """Return what `packed_parts` packed; raises KeyError or ValueError for anything else. No pickles."""
-    import zipfile
-
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (OSError, zipfile.BadZipFile, NotImplementedError, zlib.error) as error:
         raise ValueError(str(error)) from None
     return json.loads(arrays.pop("facts").tobytes()), arrays
+
+
+def write_files(folder: Place, files: Mapping[str, bytes]) -> dict[str, int]:
+    """Write files besides the arrays, but empty ones; return their checksums, as the head has them."""
+    for name, data in files.items():
+        if data:
+            (folder / name).write(data)
+    return {name: zlib.crc32(data) for name, data in files.items() if data}
 
 
 class Objects:
@@ -218,32 +236,6 @@ class Objects:
 def reopened(kind: Any, *given: Any) -> Any:
     """Open a store where it is unpickled: a class method would be pickled as its bytecode."""
     return kind.open(*given)
-
-
-# Writing
-
-
-def create_arrays(folder: Place, arrays: Mapping[str, Array]) -> dict[str, Any]:
-    """Create declared arrays in a folder, empty."""
-    return {name: create_array(folder / name, *array) for name, array in arrays.items()}
-
-
-def write_file(file: Place, data: bytes) -> int:
-    """Write a file besides the arrays; return its checksum."""
-    file.write(data)
-    return zlib.crc32(data)
-
-
-def commit(folder: Place, kind: str, body: dict[str, Any], arrays: Iterable[str], suffix: str = "") -> None:
-    """List the arrays of a new store, and those of its ids, for other tools, and write its manifest."""
-    list_arrays(folder, body, arrays, suffix)
-    write_manifest(folder, kind, body)
-
-
-def list_arrays(folder: Place, body: Mapping[str, Any], arrays: Iterable[str], suffix: str = "") -> None:
-    """Make a folder a group of Zarr that lists the arrays, and those of the ids in the body."""
-    ids = body.get("ids")
-    create_group(folder, [*arrays, *(array_names(ids["dtype"], suffix).values() if ids else ())])
 
 
 # Arrays that are read when sliced

@@ -1,13 +1,13 @@
-"""Whole stores or none, and manifests committed last."""
+"""Whole stores or none, and heads written last."""
 
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bigcons import Ensemble
 from bigcons.disk import commit
+from bigcons.disk.places import place_of
 from bigcons.errors import (
     CorruptStoreError,
     StoreError,
@@ -20,15 +20,15 @@ from tests.support.stores import names_in
 def make_store(path, value, overwrite=False):
     with commit.new_store(path, overwrite) as directory:
         (directory / "data").write(str(value).encode())
-        commit.write_manifest(directory, "pairs", {"value": value})
+        commit.write_head(directory, "pairs", {"value": value})
 
 
 def test_new_store__appears_when_it_is_complete(tmp_path):
     with commit.new_store(tmp_path / "s") as directory:
         assert not (tmp_path / "s").exists()
         assert directory.path.parent == tmp_path
-        commit.write_manifest(directory, "pairs", {"value": 1})
-    assert commit.load_manifest(tmp_path / "s", "pairs").body == {"value": 1}
+        commit.write_head(directory, "pairs", {"value": 1})
+    assert commit.read_head(tmp_path / "s", "pairs").body == {"value": 1}
     assert names_in(tmp_path) == ["s"]
 
 
@@ -37,7 +37,7 @@ def test_new_store__replaces_in_one_step(tmp_path):
     with pytest.raises(StoreExistsError, match="pass overwrite=True"):
         make_store(tmp_path / "s", 2)
     make_store(tmp_path / "s", 2, overwrite=True)
-    assert commit.load_manifest(tmp_path / "s", "pairs").body == {"value": 2}
+    assert commit.read_head(tmp_path / "s", "pairs").body == {"value": 2}
     assert (tmp_path / "s/data").read_text() == "2"
     assert names_in(tmp_path) == ["s"]
 
@@ -49,11 +49,11 @@ def test_new_store__overwrites_its_own_kind_only(tmp_path):
         commit.new_store(tmp_path / "s", True, "consensus"),
     ):
         pass
-    manifest = tmp_path / "s" / commit.MANIFEST
-    manifest.write_bytes(manifest.read_bytes()[:-9])  # whatever it was, it is lost
+    head = tmp_path / "s" / commit.HEAD
+    head.write_bytes(head.read_bytes()[:-9])  # whatever it was, it is lost
     with commit.new_store(tmp_path / "s", True, "consensus") as folder:
-        commit.write_manifest(folder, "consensus", {"value": 2})
-    assert commit.load_manifest(tmp_path / "s", "consensus").body == {"value": 2}
+        commit.write_head(folder, "consensus", {"value": 2})
+    assert commit.read_head(tmp_path / "s", "consensus").body == {"value": 2}
 
 
 def test_outputs__inside_another_store_are_refused(tmp_path):
@@ -67,11 +67,6 @@ def test_outputs__inside_another_store_are_refused(tmp_path):
                 make_store(path, 2, overwrite=overwrite)
         with pytest.raises(StoreExistsError, match="is inside"), commit.new_file(path, overwrite=False):
             pass
-        with (
-            pytest.raises(StoreExistsError, match="is inside"),
-            commit.new_folder_of_files(path, "*", overwrite=False),
-        ):
-            pass
     make_store(tmp_path / "s", 2, overwrite=True)
     assert not (tmp_path / "s/lost").exists()
     make_store(tmp_path / "s.partial/t", 1)  # a name that begins alike
@@ -81,7 +76,7 @@ def test_new_store__replaces_where_the_system_cannot_swap(tmp_path, monkeypatch)
     monkeypatch.setattr(commit, "_exchange", lambda a, b: False)
     make_store(tmp_path / "s", 1)
     make_store(tmp_path / "s", 2, overwrite=True)
-    assert commit.load_manifest(tmp_path / "s", "pairs").body == {"value": 2}
+    assert commit.read_head(tmp_path / "s", "pairs").body == {"value": 2}
     assert names_in(tmp_path) == ["s"]
 
 
@@ -94,7 +89,7 @@ def test_new_store__leaves_nothing_after_a_failure(tmp_path, overwrite):
         raise ZeroDivisionError
     assert names_in(tmp_path) == (["s"] if overwrite else [])
     if overwrite:
-        assert commit.load_manifest(path, "pairs").body == {"value": 1}
+        assert commit.read_head(path, "pairs").body == {"value": 1}
 
 
 def test_new_store__names_itself_where_a_file_may_not_grow_so_large(tmp_path):
@@ -109,7 +104,7 @@ def test_new_store__names_itself_where_a_file_may_not_grow_so_large(tmp_path):
     assert not names_in(tmp_path)
 
 
-def test_new_store__needs_a_manifest(tmp_path):
+def test_new_store__needs_a_head(tmp_path):
     with pytest.raises(StoreNotFoundError), commit.new_store(tmp_path / "s"):
         pass
     assert not names_in(tmp_path)
@@ -129,38 +124,21 @@ def test_new_store__leaves_the_work_of_others_alone(tmp_path):
     assert names_in(tmp_path) == [".s.zarr.123.partial", "s"]
 
 
-def test_commit__flushes_the_data_before_the_manifest_is_renamed(tmp_path, monkeypatch):
-    events = []
-    fsync, replace = os.fsync, os.replace
-    monkeypatch.setattr(
-        os, "fsync", lambda fd: (events.append(str(Path(f"/proc/self/fd/{fd}").readlink())), fsync(fd))
-    )
-    monkeypatch.setattr(os, "replace", lambda a, b: (events.append("rename"), replace(a, b)))
-    (tmp_path / "labels").mkdir()
-    (tmp_path / "labels/chunk").write_text("data")
-    commit.write_manifest(tmp_path, "pairs", {})
-    assert set(events[: events.index("rename")]) >= {
-        str(tmp_path / "labels/chunk"),
-        str(tmp_path / "labels"),
-    }
-    assert Path(events[events.index("rename") - 1]).name.startswith(".manifest.json.")
-    assert events[-1] == str(tmp_path)
-
-
 def test_commit__takes_numpy_values(tmp_path):
-    commit.write_manifest(tmp_path, "pairs", {"a": np.int64(3), "b": np.arange(2), "c": tmp_path})
-    assert commit.load_manifest(tmp_path, "pairs").body == {"a": 3, "b": [0, 1], "c": str(tmp_path)}
+    made = {"a": np.int64(3), "b": np.arange(2), "c": tmp_path}
+    commit.write_head(place_of(tmp_path), "pairs", made)
+    assert commit.read_head(tmp_path).body == {"a": 3, "b": [0, 1], "c": str(tmp_path)}
 
 
-def test_load__distinguishes_kinds(tmp_path):
+def test_read_head__distinguishes_kinds(tmp_path):
     make_store(tmp_path / "s", 1)
     with pytest.raises(StoreNotFoundError, match="is a table of pairs; an ensemble of partitions is needed"):
-        commit.load_manifest(tmp_path / "s", "ensemble")
+        commit.read_head(tmp_path / "s", "ensemble")
 
 
-def test_load__rejects_every_changed_byte(tmp_path):
+def test_read_head__rejects_every_changed_byte(tmp_path):
     make_store(tmp_path / "s", 1)
-    file = tmp_path / "s/manifest.json"
+    file = tmp_path / "s/zarr.json"
     data = file.read_bytes()
     meaning = json.loads(data)
     for place in range(len(data)):
@@ -171,32 +149,48 @@ def test_load__rejects_every_changed_byte(tmp_path):
         except ValueError:
             same = False
         if not same:
-            with pytest.raises(CorruptStoreError, match="damaged"):
-                commit.load_manifest(tmp_path / "s", "pairs")
+            with pytest.raises(StoreError, match="damaged") as caught:
+                commit.read_head(tmp_path / "s", "pairs")
+            assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"kind": "pairs"}', "[" * 100_000, "\xff"])
-def test_load__rejects_broken_and_foreign_json(tmp_path, text):
-    (tmp_path / "manifest.json").write_text(text, encoding="latin-1")
-    with pytest.raises(CorruptStoreError, match="damaged") as caught:
-        commit.load_manifest(tmp_path, "pairs")
+def test_read_head__rejects_broken_and_foreign_json(tmp_path, text):
+    (tmp_path / "zarr.json").write_text(text, encoding="latin-1")
+    with pytest.raises(StoreError, match="damaged") as caught:
+        commit.read_head(tmp_path, "pairs")
     assert "\n" not in str(caught.value)
 
 
+def change(path, **entries):
+    """Change entries of a head under a right checksum."""
+    file = path / "zarr.json"
+    content = json.loads(file.read_text())
+    head = content["attributes"]["bigcons"]
+    del head["checksum"]
+    head |= entries
+    head["checksum"] = commit._checksum(content)
+    file.write_text(json.dumps(content))
+
+
 @pytest.mark.parametrize(
-    "change", [{"format_version": None}, {"format_version": "1"}, {"kind": []}, {"body": 0}]
+    "entries", [{"format_version": None}, {"format_version": "2"}, {"kind": []}, {"body": 0}]
 )
-def test_load__rejects_entries_of_other_types_under_a_right_checksum(tmp_path, change):
+def test_read_head__rejects_entries_of_other_types(tmp_path, entries):
     make_store(tmp_path / "s", 1)
-    content = {**commit.read_manifest(tmp_path / "s"), **change}
-    commit._publish(commit.place_of(tmp_path / "s"), content, None)
+    change(tmp_path / "s", **entries)
     with pytest.raises(CorruptStoreError, match="damaged"):
-        commit.load_manifest(tmp_path / "s", "pairs")
+        commit.read_head(tmp_path / "s", "pairs")
 
 
-def test_load__rejects_a_later_format(tmp_path):
+def test_read_head__rejects_other_formats(tmp_path):
     make_store(tmp_path / "s", 1)
-    content = commit.read_manifest(tmp_path / "s") | {"format_version": 99}
-    commit._publish(commit.place_of(tmp_path / "s"), content, None)
+    change(tmp_path / "s", format_version=99)
     with pytest.raises(StoreError, match="upgrade bigcons"):
-        commit.load_manifest(tmp_path / "s", "pairs")
+        commit.read_head(tmp_path / "s", "pairs")
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old/manifest.json").write_text("{}")
+    (tmp_path / "old/zarr.json").write_text('{"zarr_format": 3, "node_type": "group", "attributes": {}}')
+    for read in (Ensemble.open, Ensemble.from_labels, lambda path: make_store(path, 1, overwrite=True)):
+        with pytest.raises(StoreError, match=r"earlier version of bigcons.*import or compute it again"):
+            read(tmp_path / "old")

@@ -1,20 +1,16 @@
-"""What killed processes leave is removed by the next writer, and listed until then; what others use stays."""
+"""What killed processes leave is removed by the next writer; what others use stays."""
 
-import json
 import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from bigcons import Ensemble
-from bigcons.cli.group import main
 from bigcons.disk import commit, leftovers
-from bigcons.disk.commit import leftovers_of, new_file
+from bigcons.disk.commit import new_file
 from bigcons.disk.leftovers import is_left, owner, partial_name, temporary_folder
 from tests.support.stores import names_in
 
@@ -59,7 +55,6 @@ def test_export__killed_in_the_middle_is_cleared_by_the_next(tmp_path):
     process = subprocess.run([sys.executable, "-c", child], check=False)
     assert process.returncode == -9
     assert len(names_in(tmp_path)) == 1  # the kill left something
-    assert "of a killed writer" in leftovers_of(tmp_path / "o.csv")[0].what
     with new_file(tmp_path / "o.csv", overwrite=False) as file:
         file.write(b"whole")
     assert names_in(tmp_path) == ["o.csv"]
@@ -85,8 +80,6 @@ def test_new_store__removes_the_scratch_that_a_killed_process_left_beside(tmp_pa
     left.mkdir()
     running.mkdir()
     (tmp_path / "o.csv").touch()
-    assert [entry.what[:7] for entry in leftovers_of(tmp_path / "o.csv")] == ["scratch"]
-    assert leftovers_of(tmp_path / "typo.csv") == []
     Ensemble.from_labels(LABELS).save(tmp_path / "e.zarr")
     assert names_in(tmp_path) == sorted([running.name, "e.zarr", "o.csv"])
 
@@ -104,36 +97,11 @@ def test_new_store__puts_back_a_store_that_a_killed_writer_moved_aside(tmp_path,
     Ensemble.from_labels(LABELS).save(path)
     path.rename(tmp_path / ".e.zarr.123.previous")
     monkeypatch.setattr(commit, "_exchange", lambda *_: False)
-    assert "puts it back" in leftovers_of(path)[0].what
     with pytest.raises(commit.StoreExistsError):
         Ensemble.from_labels(LABELS[:5]).save(path)
     np.testing.assert_array_equal(Ensemble.open(path).read(0, 20), LABELS)
     Ensemble.from_labels(LABELS[:5]).save(path, overwrite=True)
     assert names_in(tmp_path) == ["e.zarr"]
-
-
-def test_info__lists_leftovers_of_a_store_and_of_one_that_is_not_there(tmp_path, dead):
-    path = tmp_path / "c.zarr"
-    runner = CliRunner()
-    assert runner.invoke(main, ["info", str(path)]).exit_code == 1
-    (tmp_path / "c.zarr.partial").mkdir()
-    (tmp_path / "c.zarr.partial" / "snapshot.npz").write_bytes(b"0" * 1000)
-    (tmp_path / ".c.zarr.partial.lock").write_text(str(dead))
-    (tmp_path / f".c.zarr.{dead}.partial").mkdir()
-    told = runner.invoke(main, ["info", str(path)])
-    assert told.exit_code == 0
-    assert "c.zarr.partial (1 kB), an unfinished run: the same call resumes it" in told.output
-    found = json.loads(runner.invoke(main, ["info", str(path), "--json"]).output)["leftovers"]
-    assert [(Path(entry["path"]).name, entry["n_bytes"]) for entry in found] == [
-        ("c.zarr.partial", 1000),
-        (".c.zarr.partial.lock", len(str(dead))),
-        (f".c.zarr.{dead}.partial", 0),
-    ]
-    assert all("killed" in entry["what"] for entry in found[1:])
-    Ensemble.from_labels(LABELS).save(path)
-    (path / ".manifest.json.0123456789ab.partial").write_text("{")
-    names = [Path(entry.path).name for entry in leftovers_of(path)]
-    assert names == ["c.zarr.partial", ".c.zarr.partial.lock", ".manifest.json.0123456789ab.partial"]
 
 
 def test_is_running__no_process_is_signaled(monkeypatch):

@@ -53,11 +53,9 @@ class Recorder:
 
     def check(self, source, target):
         """Note what is not on the disk as it is, of what ``target`` will name if it is a commit."""
-        if target.name not in (commit.MANIFEST, "snapshot.npz") and target.parent != self.folder:
+        if target.name != "snapshot.npz" and target.parent != self.folder:
             return
         files = [source] if source.is_file() else [path for path in source.rglob("*") if path.is_file()]
-        if target.name == commit.MANIFEST:
-            files += [path for path in target.parent.rglob("*") if path.is_file() and path != target]
         self.missed += [str(path) for path in files if self.flushed.get(path.stat().st_ino) != state_of(path)]
 
 
@@ -89,8 +87,8 @@ COMMITS = {
     "appended objects": (stored, lambda f, ensemble: ensemble.append_objects(LABELS)),
     "appended partitions": (stored, lambda f, ensemble: ensemble.append_partitions(LABELS[:, :1])),
     "pairs": (lambda f: None, lambda f, _: pairs().save(f / "x")),
-    "pairs in Parquet": (lambda f: None, lambda f, _: pairs().save(f / "x.parquet")),
-    "parts of Parquet": (lambda f: None, lambda f, _: pairs().to_parquet(f / "x", pairs_per_file=2)),
+    "pairs in Parquet": (lambda f: None, lambda f, _: pairs().to_parquet(f / "x.parquet")),
+    "ensemble in Parquet": (lambda f: None, lambda f, _: Ensemble.from_labels(LABELS).save(f / "x.parquet")),
     "consensus": (lambda f: None, lambda f, _: consensus(f)),
     "replaced consensus": (
         consensus,

@@ -1,15 +1,16 @@
 """Damage to a stored table of pairs ends in an error, never in numbers."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
 
 from bigcons import PairTable
 from bigcons.disk import commit
+from bigcons.disk.places import place_of
 from bigcons.errors import BigconsError, CorruptStoreError, StoreNotFoundError
-from bigcons.store.pair_store import ColumnWriter
+from bigcons.store.pair_rows import ColumnWriter
+from tests.support.stores import change_head
 
 N_OBJECTS = 40
 COLUMNS = ("indptr", "indices", "n_agree", "n_seen")
@@ -79,29 +80,6 @@ def test_verify__chunks_exchanged(store, name):
         PairTable.open(store).verify()
 
 
-@pytest.mark.parametrize("name", COLUMNS)
-@pytest.mark.parametrize("damage", ["lost", "cut", "reshaped"])
-def test_open__damaged_metadata(store, name, damage):
-    path = store / name / "zarr.json"
-    if damage == "lost":
-        shutil.rmtree(store / name)
-    elif damage == "cut":
-        path.write_text(path.read_text()[:40])
-    else:
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"shape": [10**12]}))
-    with pytest.raises(CorruptStoreError, match=name):
-        PairTable.open(store)
-
-
-def test_open__codec_outside_the_list(store):
-    path = store / "indices" / "zarr.json"
-    metadata = json.loads(path.read_text())
-    metadata["codecs"].append({"name": "numcodecs.pickle", "configuration": {}})
-    path.write_text(json.dumps(metadata))
-    with pytest.raises(CorruptStoreError, match=r"numcodecs\.pickle"):
-        PairTable.open(store)
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -110,22 +88,21 @@ def test_open__codec_outside_the_list(store):
         {"n_pairs": "many"},
         {"counts_dtype": "object"},
         {"chunk_entries": 0},
-        {"chunk_entries": 1000},
-        {"checksums": {}},
+        {"digest": {}},
         {"provenance": None},
     ],
     ids=str,
 )
-def test_open__inconsistent_manifest(store, change):
-    commit.write_manifest(store, "pairs", commit.load_manifest(store, "pairs").body | change)
-    with pytest.raises(CorruptStoreError, match="manifest"):
+def test_open__inconsistent_head(store, change):
+    change_head(store, **change)
+    with pytest.raises(CorruptStoreError, match="inconsistent head"):
         PairTable.open(store)
 
 
 def test_open__another_kind_of_store(store):
     with pytest.raises(StoreNotFoundError):
         PairTable.open(store.parent)
-    commit.write_manifest(store, "ensemble", commit.load_manifest(store, "pairs").body)
+    commit.write_head(place_of(store), "ensemble", commit.read_head(store).body)
     with pytest.raises(StoreNotFoundError, match="an ensemble of partitions; a table of pairs is needed"):
         PairTable.open(store)
 
@@ -183,3 +160,19 @@ def test_parquet__truncated(store):
         path.write_bytes(content[:length])
         with pytest.raises(CorruptStoreError, match="is truncated or not Parquet"):
             PairTable.open(path)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("damage", ["lost", "cut", "reshaped"])
+def test_verify__damaged_metadata_which_nobody_needs_to_read(store, name, damage):
+    path = store / name / "zarr.json"
+    before = PairTable.open(store).edges()
+    if damage == "lost":
+        path.unlink()
+    elif damage == "cut":
+        path.write_text(path.read_text()[:40])
+    else:
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"shape": [10**12]}))
+    np.testing.assert_array_equal(PairTable.open(store).edges(), before)
+    with pytest.raises(CorruptStoreError, match=name):
+        PairTable.open(store).verify()

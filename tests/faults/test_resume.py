@@ -251,11 +251,11 @@ def test_fit__finds_the_result_of_a_finished_run(
     out = tmp_path / "consensus.zarr"
     asked = {"n_clusters": 5, "random_state": None}
     model = METHODS[method](**asked).fit(stored, out=out)
-    before = (out / "manifest.json").read_bytes()
+    before = (out / "zarr.json").read_bytes()
     with caplog.at_level(logging.INFO, "bigcons"):
         again = METHODS[method](**asked).fit(stored, out=out)
     assert "holds the finished result of this run" in caplog.text
-    assert (out / "manifest.json").read_bytes() == before
+    assert (out / "zarr.json").read_bytes() == before
     np.testing.assert_array_equal(again.labels_, model.labels_)
     assert again.history_ == model.history_
     assert fit_results(again) == fit_results(model)
@@ -273,7 +273,7 @@ def test_fit__finds_the_result_of_a_finished_run(
         with pytest.raises(StoreExistsError, match=named) as refusal:
             METHODS[method](**{**asked, **other}).fit(labels, out=out)
         assert "\n" not in str(refusal.value)
-    assert (out / "manifest.json").read_bytes() == before
+    assert (out / "zarr.json").read_bytes() == before
     METHODS[method](n_clusters=4, random_state=0).fit(stored, out=out, overwrite=True)
     assert Consensus.open(out).parameters["n_clusters"] == 4
 

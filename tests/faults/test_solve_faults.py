@@ -97,7 +97,7 @@ def test_solve__whose_disk_fails_in_a_pass_keeps_those_before(
     assert_resumes(ensemble, out, quiet)
 
 
-@pytest.mark.parametrize("what", ["labels-1/c", "."], ids=["chunks", "store"])
+@pytest.mark.parametrize("what", ["labels/c", "."], ids=["chunks", "store"])
 def test_solve__whose_ensemble_is_removed_stops_and_resumes_when_it_is_back(
     ensemble: Path, quiet: Any, tmp_path: Path, what: str
 ) -> None:

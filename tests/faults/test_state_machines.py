@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from bigcons import METHODS, Consensus, Ensemble, PairTable
-from bigcons.disk import commit
 from bigcons.disk.checkpoint import FileBlocks, Snapshots
 from bigcons.disk.places import DiskPlace
 from bigcons.errors import InvalidInputError
+from bigcons.store import consensus, ensemble_store, pair_rows
 from tests.support.strategies import label_matrices
 
 FEW = settings(max_examples=8, stateful_step_count=8)
@@ -72,7 +72,7 @@ class EnsembleMachine(Machine):
             write()
             self.labels = new
             return
-        with killed(commit, "_publish", after=kill == "after"):
+        with killed(ensemble_store, "write_head", after=kill == "after"):
             write()
         found = decoded(Ensemble.open(self.path))
         if not np.array_equal(found, self.labels):
@@ -152,20 +152,21 @@ class PairsMachine(Machine):
     @rule(table=tables, suffix=st.sampled_from(["zarr", "parquet"]), kill=st.booleans())
     def save(self, table, suffix, kill):
         path = self.folder / f"p.{suffix}"
-        if not kill:
-            table[0].save(path, overwrite=True)
-            self.stored[suffix] = table[1]
-        elif suffix == "zarr":
-            with killed(commit, "_publish", after=True):  # in the hidden folder, which is not renamed
+        if suffix == "parquet":
+            table[0].to_parquet(path, overwrite=True)
+        elif kill:
+            with killed(pair_rows, "write_head", after=True):  # in the hidden folder, which is not renamed
                 table[0].save(path, overwrite=True)
+            return
+        else:
+            table[0].save(path, overwrite=True)
+        self.stored[suffix] = table[1]
 
-    @precondition(lambda self: getattr(self, "stored", None))
-    @rule(suffix=st.sampled_from(["zarr", "parquet"]))
-    def convert(self, suffix):
-        if suffix in self.stored:
-            other = {"zarr": "parquet", "parquet": "zarr"}[suffix]
-            PairTable.open(self.folder / f"p.{suffix}").save(self.folder / f"p.{other}", overwrite=True)
-            self.stored[other] = self.stored[suffix]
+    @precondition(lambda self: "parquet" in getattr(self, "stored", ()))
+    @rule()
+    def convert(self):
+        PairTable.open(self.folder / "p.parquet").save(self.folder / "p.zarr", overwrite=True)
+        self.stored["zarr"] = self.stored["parquet"]
 
     @invariant()
     def holds_its_pairs(self):
@@ -196,7 +197,7 @@ class SolveMachine(Machine):
         return model.labels_.tobytes(), model.objective_
 
     @rule(
-        what=st.sampled_from([(Snapshots, "save"), (FileBlocks, "write"), (commit, "_publish")]),
+        what=st.sampled_from([(Snapshots, "save"), (FileBlocks, "write"), (consensus, "write_head")]),
         after=st.booleans(),
     )
     def kill(self, what, after):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import os
 import shutil
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 
 from bigcons import Ensemble, datasets, generate, select
+from bigcons.disk.commit import read_head
 from bigcons.disk.locks import writer_lock
 from bigcons.errors import (
     CorruptStoreError,
@@ -213,7 +213,7 @@ def test_kmeans__leaves_a_store_with_provenance_and_no_scratch(points, tmp_path)
     assert ensemble.n_objects == N_OBJECTS
     assert ensemble.n_partitions == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["e.zarr"]
-    provenance = json.loads((tmp_path / "e.zarr" / "manifest.json").read_text())["body"]["provenance"]
+    provenance = read_head(tmp_path / "e.zarr").body["provenance"]
     assert provenance["generator"] == "kmeans"
     assert provenance["seed"] == 7
     assert (provenance["train"], provenance["sample_rows"]) == ("auto", N_OBJECTS // 2)

@@ -89,18 +89,18 @@ def test_generator__stays_with_its_partitions_through_appends_and_choices(table,
     chosen = again.select(["mine", "p2", "p0"]).generator.assign(few).labels
     np.testing.assert_array_equal(chosen[:, 1:], expected[:, [2, 0]])
     assert again.select(["mine"]).generator is None
-    assert sorted(path.name for path in (tmp_path / "e.zarr").glob("generator*")) == ["generator-2.npz"]
+    assert sorted(path.name for path in (tmp_path / "e.zarr").glob("generator*")) == ["generator.npz"]
     assert diverse(np.arange(20.0).reshape(10, 2), algorithms="ward", n_clusters=2).generator is None
 
 
 def test_generator__that_is_damaged_is_found(table, tmp_path):
     kmeans(table.slice(0, 500), id="who", n_partitions=3, random_state=0, out=tmp_path / "e.zarr")
-    file = tmp_path / "e.zarr" / "generator-1.npz"
+    file = tmp_path / "e.zarr" / "generator.npz"
     data = file.read_bytes()
     for broken in (data[:-9], data[:2000] + b"!" + data[2001:], None):
         file.unlink(missing_ok=True) if broken is None else file.write_bytes(broken)
         ensemble = bc.Ensemble.open(tmp_path / "e.zarr")
-        with pytest.raises(CorruptStoreError, match=r"generator-1.npz is (damaged|missing)"):
+        with pytest.raises(CorruptStoreError, match=r"generator.npz is (damaged|missing)"):
             _ = ensemble.generator
         with pytest.raises(CorruptStoreError):
             ensemble.verify()

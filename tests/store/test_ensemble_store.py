@@ -77,7 +77,7 @@ def test_read__checks_every_row_against_its_partition(tmp_path, n_rows):
     labels = np.random.default_rng(0).integers(0, 4, (n_rows, 3))
     labels[0] = 3
     stored = Ensemble.from_labels(labels, names=["a", "b", "c"]).save(tmp_path / "e", chunk_rows=n_rows)
-    array = zarr.open_array(str(tmp_path / "e/labels-1"), mode="r+")
+    array = zarr.open_array(str(tmp_path / "e/labels"), mode="r+")
     for row in {0, n_rows // 2, n_rows - 1}:
         good = array[row, 1]
         array[row, 1] = stored.n_clusters[1]
@@ -102,17 +102,17 @@ def test_append_partitions__beyond_one_chunk_of_columns(tmp_path, n_before):
 def test_append_objects__shares_the_chunks_that_are_full(tmp_path):
     labels = np.tile([[0], [1]], (20, 3))
     Ensemble.from_labels(labels).save(tmp_path / "e", chunk_rows=16)
-    inode = (tmp_path / "e/labels-1/c/0/0").stat().st_ino
+    inode = (tmp_path / "e/labels/c/0/0").stat().st_ino
     stored = Ensemble.open(tmp_path / "e", "a").append_objects(labels)
-    assert (tmp_path / "e/labels-2/c/0/0").stat().st_ino == inode
+    assert (tmp_path / "e/labels/c/0/0").stat().st_ino == inode
     assert np.array_equal(stored.read(0, 80), np.vstack([labels, labels]))
 
 
-def test_append__leaves_one_generation(tmp_path):
+def test_append__leaves_nothing_else(tmp_path):
     Ensemble.from_labels([["a"], ["b"]]).save(tmp_path / "e")
     Ensemble.open(tmp_path / "e", "a").append_objects([["c"]]).append_partitions([0, 1, 0])
     names = names_in(tmp_path / "e")
-    assert names == ["categories-3.json", "labels-3", "manifest.json", "zarr.json"]
+    assert names == ["categories.json", "labels", "zarr.json"]
     assert names_in(tmp_path) == ["e"]
 
 
@@ -124,16 +124,15 @@ def test_append__needs_mode_a(tmp_path):
 
 def test_append__of_bad_labels_changes_nothing(tmp_path):
     Ensemble.from_labels(SOME).save(tmp_path / "e")
-    before = (tmp_path / "e/manifest.json").read_bytes()
+    before = (tmp_path / "e/zarr.json").read_bytes()
     stored = Ensemble.open(tmp_path / "e", "a")
     for append in (stored.append_objects, stored.append_partitions):
         with pytest.raises(InvalidInputError):
             append([[1.5, 0, 0]] * 4)
-    assert (tmp_path / "e/manifest.json").read_bytes() == before
+    assert (tmp_path / "e/zarr.json").read_bytes() == before
     assert names_in(tmp_path / "e") == [
-        "categories-1.json",
-        "labels-1",
-        "manifest.json",
+        "categories.json",
+        "labels",
         "zarr.json",
     ]
     assert stored.verify()["ok"]
@@ -192,7 +191,7 @@ def test_open__says_what_is_wrong(tmp_path):
     with pytest.raises(StoreNotFoundError, match=r"not a bigcons store"):
         Ensemble.open(tmp_path)
     with commit.new_store(tmp_path / "p") as directory:
-        commit.write_manifest(directory, "pairs", {})
+        commit.write_head(directory, "pairs", {})
     with pytest.raises(StoreNotFoundError, match="give p in it"):
         Ensemble.open(tmp_path)
     with pytest.raises(StoreNotFoundError, match="is a table of pairs"):
@@ -213,7 +212,7 @@ def test_open__reads_from_many_threads(tmp_path):
 
 def test_store__is_zarr_that_others_can_read(tmp_path):
     stored = Ensemble.from_labels(SOME).save(tmp_path / "e")
-    array = zarr.open_group(str(tmp_path / "e"), mode="r", zarr_format=3)["labels-1"]
+    array = zarr.open_group(str(tmp_path / "e"), mode="r", zarr_format=3)["labels"]
     assert np.array_equal(array[:], stored.read(0, 4))
     assert array.fill_value == np.iinfo(array.dtype).min
     assert array.metadata.dimension_names == ("object", "partition")
@@ -228,7 +227,7 @@ def test_pickle__of_a_stored_ensemble_opens_it_again(tmp_path):
 
 def test_info__is_json_and_reads_no_labels(tmp_path):
     stored = Ensemble.from_labels(SOME).save(tmp_path / "e", chunk_rows=2)
-    for chunk in (tmp_path / "e/labels-1/c").rglob("0"):
+    for chunk in (tmp_path / "e/labels/c").rglob("0"):
         if chunk.is_file():
             chunk.unlink()
     info = json.loads(json.dumps(stored.info()))

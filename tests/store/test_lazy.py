@@ -56,5 +56,5 @@ def test_stores__open_in_zarr_and_xarray_without_a_warning(tmp_path):  # which w
         assert set(xarray.open_zarr(tmp_path / name).sizes) == wanted
         assert len(list(zarr.open(tmp_path / name, mode="r").arrays())) >= 2
     grown = Ensemble.open(tmp_path / "e.zarr", mode="a").append_partitions(some_labels()[:, :1], ["again"])
-    labels = xarray.open_zarr(tmp_path / "e.zarr")["labels-2"]
+    labels = xarray.open_zarr(tmp_path / "e.zarr")["labels"]
     np.testing.assert_array_equal(labels, np.asarray(grown))

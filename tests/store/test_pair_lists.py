@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from dask import dataframe as dd
 from hypothesis import given
@@ -150,25 +149,6 @@ def test_import_pairs__other_names(tmp_path):
         PairTable.from_table(frame, columns=[*names[:3], "i"])
 
 
-def test_import_pairs__of_soft_clusterings(tmp_path):
-    columns, _ = a_list()
-    columns["n_agree"] = np.linspace(0, 1, len(columns["i"]), dtype=np.float32) * columns["n_seen"]
-    columns["n_agree"] = columns["n_agree"].astype(np.float32)
-    expected = PairTable.from_arrays(*columns.values(), n_objects=13)
-    pq.write_table(pa.table(columns), tmp_path / "pairs.parquet")
-    stored = import_pairs(tmp_path / "pairs.parquet", tmp_path / "pairs.zarr")
-    for table in (
-        PairTable.open(tmp_path / "pairs.parquet"),
-        stored,
-        PairTable.from_table(pd.DataFrame(columns)),
-    ):
-        table.verify()
-        table.provenance = {}
-        assert_same_table(table, expected)
-    columns["n_agree"][3] = np.nan
-    assert_refused(pd.DataFrame(columns), tmp_path, "n_agree=nan, n_seen=2", row=3)
-
-
 # Refused
 
 
@@ -309,7 +289,7 @@ def test_nothing_there(tmp_path):
 
 def test_import_pairs__into_itself_or_over_another(tmp_path):
     a_table().save(tmp_path / "pairs.zarr")
-    a_table().to_parquet(tmp_path / "pairs", pairs_per_file=10)
+    a_table().to_parquet(tmp_path / "pairs")
     with pytest.raises(StoreExistsError, match="overwrite=True"):
         import_pairs(tmp_path / "pairs", tmp_path / "pairs.zarr")
     with pytest.raises(StoreExistsError):
@@ -317,7 +297,8 @@ def test_import_pairs__into_itself_or_over_another(tmp_path):
     with pytest.raises(StoreError, match="open it with"):
         import_pairs(tmp_path / "pairs.zarr", tmp_path / "again.zarr")
     again = import_pairs(tmp_path / "pairs", tmp_path / "pairs.zarr", overwrite=True)
-    assert again.provenance.pop("imported")["source"] == str(tmp_path / "pairs")
+    assert again.provenance["source"] == str(tmp_path / "pairs")
+    again.provenance = a_table().provenance
     assert_same_table(again, a_table())
 
 

@@ -177,7 +177,7 @@ def test_save__never_replaces_without_overwrite(tmp_path):
     with pytest.raises(StoreExistsError, match="overwrite=True"):
         other.to_parquet(tmp_path / "pairs.parquet")
     assert_same_table(PairTable.open(tmp_path / "pairs.zarr"), table)
-    assert_same_table(PairTable.open(tmp_path / "pairs.parquet"), table)
+    assert PairTable.open(tmp_path / "pairs.parquet").digest() == table.digest()
     other.to_parquet(tmp_path / "pairs.parquet", overwrite=True)
     assert PairTable.open(tmp_path / "pairs.parquet").n_pairs == 1
 

@@ -25,9 +25,7 @@ from bigcons.cli import main
 from bigcons.errors import (
     BigconsError,
     CorruptStoreError,
-    DamagedFileError,
     InvalidInputError,
-    MemoryBudgetError,
     StoreError,
     StoreExistsError,
     StoreNotFoundError,
@@ -180,7 +178,7 @@ def test_failed_writes__leave_what_was(stored, tmp_path, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(parquet_ensemble, "write_manifest", interrupt)
+    monkeypatch.setattr(parquet_ensemble, "write_head", interrupt)
     with pytest.raises(KeyboardInterrupt):
         stored.save(tmp_path / "new.parquet")
     with pytest.raises(KeyboardInterrupt):
@@ -234,7 +232,7 @@ def test_killed_writer__leaves_what_was_and_is_repeated_with_the_same_bits(what,
     files = sorted(file.name for file in quiet.iterdir())
     assert len(files) > 3
     assert files == sorted(file.name for file in found.iterdir())
-    parts = [name for name in files if name != "_manifest.json"]
+    parts = [name for name in files if name != "_bigcons.json"]
     assert all((found / name).read_bytes() == (quiet / name).read_bytes() for name in parts)
     assert names_in(tmp_path) == sorted({*before, "found.parquet", "quiet.parquet"})
 
@@ -253,15 +251,19 @@ def test_alterations__are_found(tmp_path):
         damaged = bytearray(content)
         damaged[place] ^= 1 << int(RNG.integers(8))
         file.write_bytes(damaged)
-        with pytest.raises(BigconsError):
+        refused = None
+        try:
             Ensemble.open(path).verify()
-        try:  # what is read without the checksum of the file is right or refused
+        except BigconsError as error:
+            refused = error
+        try:  # what is read is right or refused, by verify at the latest
             found = Ensemble.open(path)
-            np.testing.assert_array_equal(found.read(0, 60), values)
-            np.testing.assert_array_equal(found.ids, ids)
+            same = np.array_equal(found.read(0, 60), values) and np.array_equal(found.ids, ids)
+            assert same or refused is not None
         except BigconsError as error:
             told.append(str(error))
         file.write_bytes(content)
+    assert len(told) > 50
     assert all(len(text.splitlines()) == 1 for text in told)
     assert Ensemble.open(path).verify()["ok"]
 
@@ -283,12 +285,13 @@ def test_damage__is_named(stored, tmp_path):
         stored.read(0, 64)
 
 
-def test_files_without_their_manifest__are_not_taken_for_those_of_others(stored, tmp_path):
+def test_files_without_their_head__are_not_taken_for_those_of_others(stored, tmp_path):
     path = tmp_path / "e.parquet"
-    (path / "_manifest.json").unlink()
-    for read in (Ensemble.open, Ensemble.from_labels):
-        with pytest.raises(CorruptStoreError, match=r"its _manifest.json is not there.*select"):
-            read(path)
+    (path / "_bigcons.json").unlink()
+    with pytest.raises(StoreNotFoundError, match="is not an ensemble of bigcons"):
+        Ensemble.open(path)
+    with pytest.raises(CorruptStoreError, match=r"its _bigcons.json is not there.*select"):
+        Ensemble.from_labels(path)
     names = stored.names[:2]
     assert Ensemble.from_labels(path, columns=names).names == names
 
@@ -321,64 +324,11 @@ def test_unfit__is_refused(stored, tmp_path):
     assert names_in(tmp_path) == ["e.parquet"]
 
 
-# The files of others
-
-
-@pytest.fixture(params=["a file of pandas", "a file of polars", "files of dask"])
-def given_files(request, tmp_path):
-    """The path of labels as others write them, and the ensemble in memory."""
-    table, path = a_table(), tmp_path / "given.parquet"
-    frame = table.to_pandas()
-    if request.param == "files of dask":
-        frame["words"] = frame["words"].astype("category")
-        dd.from_pandas(frame, npartitions=3).to_parquet(path, write_index=False)
-    elif request.param == "a file of polars":
-        pl.from_arrow(table).write_parquet(path, row_group_size=70)
-    else:
-        frame.to_parquet(path, index=False, row_group_size=1_000)
-    return path, Ensemble.from_labels(table, id="who")
-
-
-def test_given_files__are_opened_lazily(given_files):
-    path, expected = given_files
-    opened = Ensemble.open(select(path, id="who"))
-    assert opened.stored is not None
-    for each in (opened, pickle.loads(pickle.dumps(opened))):
-        assert_same(each, expected)
-        for start, stop in ((0, 0), (5, 71), (69, 70), (140, 300)):
-            np.testing.assert_array_equal(each.read(start, stop), expected.read(start, stop))
-    labels = Ensemble.open(select(path, columns=["a.b", "dense"], drop="who"))
-    assert labels.names == ["a.b", "dense"]
-    with pytest.raises(InvalidInputError, match=r"import_labels \(bigcons import\)"):
-        Ensemble.open(path, "a")
-
-
-def test_given_files__that_change_or_are_damaged(tmp_path):
-    path = tmp_path / "given.parquet"
-    table = a_table().drop_columns(["who", "words"])
-    pq.write_table(table, path, row_group_size=50, compression="none", write_page_checksum=True)
-    opened = Ensemble.open(path)
-    content = bytearray(path.read_bytes())
-    content[40:60] = bytes(20)
-    path.write_bytes(content)
-    with pytest.raises(StoreError, match="has changed since it was opened"):
-        opened.read(0, 50)
-    with pytest.raises(DamagedFileError):
-        Ensemble.open(path)
-    pq.write_table(table[:290], path)
-    with pytest.raises(StoreError, match="has changed since it was opened"):
-        opened.read(0, 300)
-
-
-def test_given_files__of_pairs_or_of_nothing_are_refused(tmp_path):
-    PairTable.from_arrays([0], [1], [1], [1], n_objects=2).save(tmp_path / "pairs.parquet")
-    with pytest.raises(StoreNotFoundError, match="is a table of pairs"):
-        Ensemble.open(tmp_path / "pairs.parquet")
-    (tmp_path / "labels.csv").write_text("a,b\n1,2\n2,2\n")
-    with pytest.raises(InvalidInputError, match=r"neither an ensemble nor Parquet; .*from_labels"):
-        Ensemble.open(select(tmp_path / "labels.csv", columns="a"))
-    with pytest.raises(StoreNotFoundError):
-        Ensemble.open(tmp_path / "nothing.parquet")
+def test_files_of_others__are_read_into_memory(tmp_path):
+    pq.write_table(a_table(), tmp_path / "given.parquet")
+    with pytest.raises(StoreNotFoundError, match=r"from_labels, or store it by import_labels"):
+        Ensemble.open(tmp_path / "given.parquet")
+    assert Ensemble.from_labels(select(tmp_path / "given.parquet", id="who")).path is None
 
 
 # Solving
@@ -408,20 +358,6 @@ def test_fit__has_the_same_bits_from_every_store(tmp_path):
     assert len(set(found)) == len(set(placed)) == 1
 
 
-def test_plan__counts_row_groups_of_others(tmp_path):
-    labels = np.arange(1 << 17) % 3
-    pq.write_table(pa.table({"a": labels, "b": labels}), tmp_path / "given.parquet", row_group_size=1 << 17)
-    opened = Ensemble.open(tmp_path / "given.parquet")
-    stored = opened.save(tmp_path / "e.parquet")
-    told = []
-    for ensemble in (stored, opened):
-        with pytest.raises(MemoryBudgetError) as refused:
-            PCC(3, memory="1MB").fit(ensemble, out=tmp_path / "c.zarr")
-        told.append(str(refused.value))
-    assert "bigcons import" not in told[0]
-    assert "bigcons import, in smaller chunks than its row groups of 131,072 rows" in told[1]
-
-
 def test_generate__stores_parquet_and_finds_it_again(tmp_path):
     points = RNG.random((400, 3))
     made = {"n_partitions": 4, "n_clusters": 3, "random_state": 0}
@@ -446,8 +382,6 @@ def test_commands(tmp_path):
     assert run("import", str(tmp_path / "labels.parquet"), "--id", "who", "-o", out) == made
     assert run("info", out)["id"] == "who"
     assert run("verify", out)["ok"]
-    pq.write_table(a_table().drop_columns(["who", "words"]), tmp_path / "numbers.parquet")
-    assert run("info", str(tmp_path / "numbers.parquet"))["kind"] == "ensemble"
     refused = CliRunner().invoke(main, ["export", out, "-o", str(tmp_path / "l.csv")])
     assert refused.exit_code == 1
     assert len(refused.stderr.splitlines()) == 1

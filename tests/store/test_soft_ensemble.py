@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from bigcons import Consensus, Ensemble
-from bigcons.coassociation import dense, sample
 from bigcons.errors import CorruptStoreError, EmptyPartitionError, InvalidInputError, SoftEnsembleError
 from bigcons.metrics import anmi
 from bigcons.store.ensemble import import_memberships
@@ -120,7 +119,7 @@ def test_append__is_the_same_in_memory_and_stored(tables, ensemble, path):
     assert stored.names == ensemble.names == ["p0", "p1", "p2", "p3", "last"]
     assert stored.missing_share == ensemble.missing_share
     stored.verify()
-    assert sorted(file.name for file in path.iterdir()) == ["manifest.json", "memberships-3", "zarr.json"]
+    assert sorted(file.name for file in path.iterdir()) == ["memberships", "zarr.json"]
     with pytest.raises(InvalidInputError, match="'p1'"):
         stored.append_objects([more[0], more[0], *more[2:], further[:70]])
     with pytest.raises(InvalidInputError, match="70 objects"):
@@ -129,7 +128,7 @@ def test_append__is_the_same_in_memory_and_stored(tables, ensemble, path):
 
 
 def test_store__that_is_damaged_is_refused(path):
-    chunk = path / "memberships-1" / "c" / "1" / "1"
+    chunk = path / "memberships" / "c" / "1" / "1"
     kept = chunk.read_bytes()
     chunk.unlink()
     with pytest.raises(CorruptStoreError, match="rows 64 to 128"):
@@ -137,7 +136,7 @@ def test_store__that_is_damaged_is_refused(path):
     chunk.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
     with pytest.raises(CorruptStoreError):
         Ensemble.open(path).verify()
-    shutil.copyfile(path / "memberships-1" / "c" / "2" / "1", chunk)  # valid, but another chunk
+    shutil.copyfile(path / "memberships" / "c" / "2" / "1", chunk)  # valid, but another chunk
     with pytest.raises(CorruptStoreError):
         Ensemble.open(path).verify()
 
@@ -184,18 +183,3 @@ def test_functions_of_labels__refuse_soft_clusterings(ensemble, path):
             work()
         assert "\n" not in str(refusal.value)
         assert pickle.loads(pickle.dumps(refusal.value)).args == refusal.value.args
-
-
-def test_pairs__of_soft_clusterings_are_stored_with_fractions(ensemble, path, tmp_path):
-    n_agree, n_seen = dense(ensemble)
-    table = sample(ensemble, per_object=20, random_state=0)
-    tiled = sample(path, per_object=20, tiles=2, out=tmp_path / "tiles.zarr", random_state=0)
-    for found in (table, table.save(tmp_path / "pairs.zarr"), tiled):
-        found.verify()
-        i, j, agree, seen = found.edges()
-        assert agree.dtype == np.float32
-        np.testing.assert_array_equal(agree, n_agree[i, j])
-        np.testing.assert_array_equal(seen, n_seen[i, j])
-    table.to_parquet(tmp_path / "pairs.parquet")
-    again = type(table).open(tmp_path / "pairs.parquet")
-    np.testing.assert_array_equal(again.n_agree, table.n_agree)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigcons import Ensemble
+from bigcons.disk import commit
 from tests.naive.ensemble import decode
 
 
@@ -26,3 +27,10 @@ def values_of(ensemble):
 def names_in(directory):
     """Return the names in a directory in ascending order."""
     return sorted(entry.name for entry in directory.iterdir())
+
+
+def change_head(path, **changes):
+    """Write a head that is whole but says something else; entries that become ``...`` are left out."""
+    head = commit.read_head(path)
+    body = {name: value for name, value in {**head.body, **changes}.items() if value is not ...}
+    commit.write_head(head.data, head.kind, body, parquet=head.is_parquet)

@@ -36,7 +36,7 @@ from bigcons.divergences import Divergence
 from bigcons.errors import ConsensusWarning, MemoryBudgetError, warn_user
 from bigcons.kernels import pair_descent
 from bigcons.kernels.divergences import l2_slope
-from bigcons.memory import Block, enough_for, format_size, parse_size, row_blocks
+from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.methods.pcc.all_pairs import (
     BLOCKED,
     HEAP,
@@ -59,7 +59,7 @@ from bigcons.run.passes import BlockArrays, Iterate, Run, Step, run_passes
 from bigcons.run.survey import Survey
 from bigcons.store.ensemble import Ensemble
 from bigcons.store.pair_rows import PAIR_BYTES, Rows
-from bigcons.store.pairs import PairTable, ParquetPairTable
+from bigcons.store.pairs import PairTable
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
@@ -597,7 +597,7 @@ class Heap(Listed):
 
     def ready(self, pairs: PairTable, engine: Engine, scratch: Place) -> tuple[PairTable, Engine]:  # noqa: ARG002
         """Return the pairs in memory."""
-        return pairs.load() if isinstance(pairs, ParquetPairTable) else pairs, local_engine(engine)
+        return pairs, local_engine(engine)
 
     def first(self, run: Run, begin: Begin) -> FirstRows:
         """Return the first memberships: by the limit of the paper, its uniform ones, perturbed."""
@@ -622,27 +622,9 @@ class Blocked(Listed):
         return cut_blocks(pairs)
 
     def ready(self, pairs: PairTable, engine: Engine, scratch: Place) -> tuple[PairTable, Engine]:
-        """Return the pairs in a store, if they are in Parquet or in memory that workers do not share."""
-        if not isinstance(pairs, ParquetPairTable):
-            is_sent = pairs.path is None and not engine.shares_memory
-            return pairs.save(str(scratch)) if is_sent else pairs, engine
-        if self.memory is None:
-            return pairs.save(str(scratch)), engine
-        budget = parse_size(self.memory)
-        left = max(budget - process_bytes(engine), 0)
-        try:
-            return pairs.save(str(scratch), memory=f"{left} B"), engine
-        except MemoryBudgetError as error:
-            if error.needed is None:
-                raise
-            needed = budget - left + error.needed
-            raise MemoryBudgetError(
-                f"converting {pairs.path} to rows needs {format_size(error.needed)}, over the "
-                f"{format_size(left)} that memory={format_size(budget)} leaves; raise it to "
-                f"{enough_for(needed)}, or store the pairs with bigcons import --pairs first.",
-                needed=needed,
-                budget=budget,
-            ) from error
+        """Return the pairs, in a store if they are in memory that workers do not share."""
+        is_sent = pairs.path is None and not engine.shares_memory
+        return pairs.save(str(scratch)) if is_sent else pairs, engine
 
 
 def n_pair_ends(pairs: Any, n_objects: int) -> int:
