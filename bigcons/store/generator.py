@@ -210,35 +210,17 @@ class Generator:
 
     @classmethod
     def of_parts(cls, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Generator:
-        """Return the generator of `to_bytes`; raises KeyError, TypeError or ValueError for others."""
+        """Return the generator of `to_bytes`, whose file has a checksum."""
         from bigcons.store.encoding import FeatureEncoding
 
         encoding = FeatureEncoding.from_dict(facts["encoding"])
-        names = [str(name) for name in facts["names"]]
-        centers, sizes, sets, clusters, squares = (
-            arrays[name] for name in ("centers", "sizes", "sets", "clusters", "squares")
+        names, sizes, sets = [str(name) for name in facts["names"]], arrays["sizes"], arrays["sets"]
+        ends = np.cumsum(np.append(sizes, 0)[sets])
+        clusters = np.split(arrays["clusters"], ends[:-1])
+        centers = np.split(arrays["centers"], np.cumsum(sizes)[:-1])
+        return cls(
+            encoding, names, Centers.of(centers, sets, clusters, arrays["squares"]), float(facts["reach"])
         )
-        width = 0 if encoding.scaling is None else encoding.scaling.width
-        are_sound = (
-            centers.dtype == squares.dtype == np.float64
-            and centers.ndim == squares.ndim == 2
-            and centers.shape[1] == width + 1 == squares.shape[1] + 1
-            and np.isfinite(centers).all()
-            and sizes.dtype == sets.dtype == np.int64
-            and sizes.ndim == 1
-            and (sizes > 0).all()
-            and sizes.sum() == len(centers)
-            and sets.shape == (len(names),)
-            and ((sets >= -1) & (sets < sizes.size)).all()
-            and (sets >= 0).any()
-            and clusters.dtype == np.int32
-            and len(squares) in (1, sizes.size)
-        )
-        ends = np.cumsum(np.append(sizes, 0)[sets]) if are_sound else None
-        if ends is None or clusters.shape != (ends[-1],) or (clusters < 0).any():
-            raise ValueError("arrays of other shapes")
-        parts, made = np.split(clusters, ends[:-1]), np.split(centers, np.cumsum(sizes)[:-1])
-        return cls(encoding, names, Centers.of(made, sets, parts, squares), float(facts["reach"]))
 
 
 class StoredGenerator(NamedTuple):
@@ -271,17 +253,16 @@ class NewRows:
         assert scaling is not None  # noqa: S101 - labels are of scaled numbers
         self._features = features
         self._of_text: list[tuple[str, slice]] = []
-        counted = np.union1d(scaling.kept, scaling.gaps)
-        numbers: list[int] = []
-        levels: list[int] = []
+        is_counted, is_level = np.zeros((2, features.n_features), bool)
+        is_counted[scaling.kept] = is_counted[scaling.gaps] = True
         for code, start in zip(features.encoding.columns, features.encoding.starts.tolist(), strict=False):
             if code.kind == CATEGORY:
                 self._of_text.append((code.name, slice(start, start + code.width)))
             if code.kind in (CATEGORY, HASHED):
-                levels += range(start, start + code.width - code.may_miss)
-            else:
-                numbers.append(start)
-        self._numbers, self._levels = (counted[np.isin(counted, of)] for of in (numbers, levels))
+                is_level[start : start + code.width] = True
+                is_counted[start + code.width - code.may_miss : start + code.width] = False
+        self._numbers = np.flatnonzero(is_counted & ~is_level)
+        self._levels = np.flatnonzero(is_counted & is_level)
         self.n_unseen: dict[str, int] = {}
         """How many rows have text that did not occur, of each column that has some."""
         self.n_unknown: int = 0
@@ -303,7 +284,7 @@ class NewRows:
         """Warn of what has been counted."""
         where = self._features.where
         if self.n_unseen:
-            found = ", ".join(f"{name!r} in {_rows(n)}" for name, n in self.n_unseen.items())
+            found = ", ".join(f"{name!r} in {n:,} row{'s' * (n > 1)}" for name, n in self.n_unseen.items())
             warn_user(
                 f"{where} has values of text that did not occur where the ensemble was made: {found}; they "
                 "count as none of those that did. If many rows have some, make an ensemble of newer rows.",
@@ -311,14 +292,10 @@ class NewRows:
             )
         if self.n_unknown:
             warn_user(
-                f"{where} has {_rows(self.n_unknown)} without a known value in any feature, and so without a "
-                "label (-1); leave such rows out.",
+                f"{where} has {self.n_unknown:,} row{'s' * (self.n_unknown > 1)} without a known value in "
+                "any feature, and so without a label (-1); leave such rows out.",
                 UnlabeledObjectsWarning,
             )
-
-
-def _rows(n: int) -> str:
-    return f"{n:,} row{'s' if n > 1 else ''}"
 
 
 @dataclass(frozen=True)

@@ -106,50 +106,6 @@ def test_generator__that_is_damaged_is_found(table, tmp_path):
             ensemble.verify()
 
 
-DAMAGE = {
-    "names": lambda facts, _: {"names": facts["names"][:1]},
-    "no names": lambda *_: {"names": []},
-    "centers of one column less": lambda _, a: {"centers": a["centers"][:, :-1]},
-    "one center less": lambda _, a: {"centers": a["centers"][:-1]},
-    "float32": lambda _, a: {"centers": a["centers"].astype(np.float32)},
-    "centers not finite": lambda _, a: {"centers": a["centers"] * [*[np.nan] * 3, 1]},
-    "squares of one column less": lambda _, a: {"squares": a["squares"][:, :-1]},
-    "squares of other sets": lambda _, a: {"squares": np.repeat(a["squares"], len(a["sizes"]) + 1, axis=0)},
-    "no squares": lambda _, a: {"squares": a["squares"][:0]},
-    "sizes of more": lambda _, a: {"sizes": a["sizes"] + 1},
-    "sizes of types": lambda _, a: {"sizes": a["sizes"].astype(float)},
-    "an empty set": lambda _, a: {"sizes": np.append(a["sizes"], 0)},
-    "a size below 0": lambda _, a: {"sizes": np.append(a["sizes"], [-1, 1])},
-    "sizes of two dimensions": lambda _, a: {"sizes": a["sizes"][None]},
-    "a set that is not there": lambda _, a: {"sets": a["sets"] + len(a["sizes"])},
-    "a set below -1": lambda _, a: {"sets": a["sets"] - 2 - len(a["sizes"])},
-    "fewer sets": lambda _, a: {"sets": a["sets"][:-1]},
-    "no partition of a set": lambda _, a: {"sets": np.full_like(a["sets"], -1)},
-    "sets of types": lambda _, a: {"sets": a["sets"].astype(np.int32)},
-    "other sets": lambda _, a: {"sets": np.append(a["sets"][1:], -1)},
-    "fewer clusters": lambda _, a: {"clusters": a["clusters"][:-1]},
-    "a cluster below 0": lambda _, a: {"clusters": a["clusters"] - 1},
-    "clusters of types": lambda _, a: {"clusters": a["clusters"].astype(np.int64)},
-    "clusters of two dimensions": lambda _, a: {"clusters": a["clusters"][:, None]},
-    "no reach": lambda *_: {"reach": None},
-    "no array of sets": lambda *_: {"sets": None},
-    "no array of centers": lambda *_: {"centers": None},
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_of_parts__refuses_arrays_that_do_not_fit(damage):
-    points = np.random.default_rng(0).normal(size=(50, 3))
-    facts, arrays = unpacked_parts(mixed(points, n_partitions=4, random_state=0).generator.to_bytes())
-    for name, value in DAMAGE[damage](facts, arrays).items():
-        into = facts if name in facts else arrays
-        into[name] = value
-        if value is None:
-            del into[name]
-    with pytest.raises((KeyError, TypeError, ValueError)):
-        Generator.of_parts(facts, arrays)
-
-
 def test_of_parts__is_the_generator_again():
     made = mixed(np.random.default_rng(0).normal(size=(50, 3)), n_partitions=4, random_state=0).generator
     again = Generator.of_parts(*unpacked_parts(made.to_bytes()))
