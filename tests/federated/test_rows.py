@@ -14,7 +14,7 @@ from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConvergenceWarning, InvalidInputError
 from bigcons.federated import RowSite, fit_rows, fit_rows_in_turn
-from bigcons.methods.bce import NO_STEP, VariationalBCE
+from bigcons.methods.bce import VariationalBCE
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import SerialEngine, fold
 from bigcons.run.passes import add_stats
@@ -176,20 +176,6 @@ def test_fit_rows__no_message_grows_with_the_number_of_objects():
     assert sizes_of_messages(400) == sizes_of_messages(4000)
 
 
-def test_fit_rows__messages_are_what_the_documentation_lists(planted):
-    ensemble, labels, _ = planted
-    sites = sites_of(labels, 3, ensemble, Listening)
-    with pytest.warns(ConvergenceWarning):
-        fit_rows(sites, K, n_init=1, max_iter=4, tol=0.0, random_state=0)
-    B = ensemble.n_base_clusters
-    for site in sites:
-        assert [ask for ask, _ in site.asked].count("visit") == 4  # one exchange an iteration
-        for ask, _, answer in site.told:
-            if ask == "visit":
-                shapes = {name: values.shape for name, values in answer["stats"][0].items()}
-                assert shapes == {"counts": (B, K), "log_means": (K,), "n_labeled": (), "bound": ()}
-
-
 def test_fit_rows__reads_text_and_stored_labels_and_the_sites_need_not_agree_before(planted, tmp_path):
     _, labels, _ = planted
     words = np.array([None, *"abcdefghijklmn"], object)[labels + 1]
@@ -199,13 +185,6 @@ def test_fit_rows__reads_text_and_stored_labels_and_the_sites_need_not_agree_bef
     expected = fit_rows([RowSite(labels)], K, n_init=2, random_state=0)
     assert fit.values[0].tolist() == [*"abcdefghijklmn"][: len(expected.values[0])]
     np.testing.assert_allclose(fit.parameters["beta"], expected.parameters["beta"], rtol=1e-4, atol=1e-9)
-
-
-def test_fit_rows__begins_anew(planted):
-    ensemble, labels, _ = planted
-    sites = sites_of(labels, 2, ensemble)
-    fits = [fit_rows(sites, K, n_init=2, random_state=0) for _ in range(2)]
-    assert fits[0].history == fits[1].history
 
 
 def test_fit_rows__refuses_sites_that_do_not_fit_together(planted):
@@ -241,24 +220,6 @@ def test_fit_rows_in_turn__settles_within_ten_cycles_as_published(n_sites):
     with pytest.warns(ConvergenceWarning):
         fit_rows_in_turn(sites, K, max_cycles=30, tol=0, random_state=0)
     assert adjusted_rand(found, np.concatenate([site.labels() for site in sites])) > 0.99
-
-
-class PlainBCE(VariationalBCE):
-    """Without the relaxation, which needs the objective of all objects."""
-
-    def finish(self, state, stats):
-        return super().finish({**state, "step": np.array(NO_STEP)}, stats)
-
-
-def test_fit_rows_in_turn__of_one_site_is_the_central_run(planted):
-    ensemble, labels, _ = planted
-    problem = PlainBCE(ensemble.offsets, K, init="partition", smoothing=1e-6, update_alpha=True)
-    with pytest.warns(ConvergenceWarning):
-        fit = fit_rows_in_turn(
-            sites_of(labels, 1, ensemble), K, n_init=1, max_cycles=5, tol=0.0, random_state=0
-        )
-    state, records, _ = central(problem, labels, problem.start(labels, 0, 0)[0], 6, tol=0.0)
-    assert_same_run(fit, parameters_of(state), records[:5])
 
 
 def test_fit_rows_in_turn__sends_parameters_and_no_sums(planted):

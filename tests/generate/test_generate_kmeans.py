@@ -6,7 +6,6 @@ import os
 import shutil
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -67,20 +66,10 @@ def make(features, **kwargs):
 # Determinism
 
 
-def test_kmeans__same_seed_same_labels(points):
-    np.testing.assert_array_equal(make(points), make(points))
-    assert not np.array_equal(make(points), make(points, random_state=1))
-
-
 def test_kmeans__labels_depend_neither_on_workers_nor_budget_nor_store(points, tmp_path):
     expected = make(points, n_partitions=2)
     for other in ({"client": "serial"}, {"memory": "380MB"}, {"out": tmp_path / "e.zarr"}):
         np.testing.assert_array_equal(make(points, n_partitions=2, **other), expected)
-
-
-def test_kmeans__partitions_do_not_depend_on_how_many_there_are(points):
-    few, many = (make(points, n_partitions=n) for n in (2, 5))
-    np.testing.assert_array_equal(few, many[:, :2])
 
 
 def test_kmeans__every_kind_of_source_gives_the_same_labels(points, tmp_path):
@@ -122,12 +111,6 @@ def test_subset__has_its_size_and_reads_the_same_in_parts(n, share, segment_rows
     np.testing.assert_array_equal(np.concatenate(masks), subset.mask(0, n))
 
 
-def test_subset__takes_every_row_equally_often():
-    draws = [Subset(1000, 0.3, 256, seed=0, stream="test", index=u).rows(0, 1000) for u in range(2000)]
-    counts = np.bincount(np.concatenate(draws), minlength=1000)
-    assert abs(counts / 2000 - 0.3).max() < 0.06  # more than five standard deviations
-
-
 # Clusters
 
 
@@ -139,12 +122,6 @@ def test_kmeans__finds_clusters_that_are_there_even_in_sorted_data(train, wide):
         assert matching_accuracy(truth, column) > 0.999
 
 
-def test_kmeans__numbers_of_clusters_span_the_range(points):
-    labels = make(points, n_clusters=(2, 4), n_partitions=20)
-    assert set(labels.max(axis=0) + 1) == {2, 3, 4}
-    assert set(make(points, n_clusters=5).max(axis=0) + 1) == {5}
-
-
 def test_kmeans__fewer_distinct_points_than_clusters_gives_dense_labels_in_silence():
     three = np.repeat(np.eye(3), 500, axis=0)
     labels = make(three, n_clusters=8)
@@ -152,16 +129,6 @@ def test_kmeans__fewer_distinct_points_than_clusters_gives_dense_labels_in_silen
         seen = np.unique(column[column >= 0])
         np.testing.assert_array_equal(seen, np.arange(len(seen)))
         assert len(seen) <= 3
-
-
-def test_kmeans__a_category_counts_as_much_as_a_number():
-    rng = np.random.default_rng(0)
-    text, number = rng.choice(["a", "b", "c"], size=500), rng.normal(size=500)
-    table = pa.table({"text": text.tolist(), "number": number})
-    one_hot = (text[:, None] == ["a", "b", "c"]).astype(float)
-    one_hot = (one_hot - one_hot.mean(axis=0)) / np.sqrt(one_hot.var(axis=0).sum())
-    matrix = np.column_stack([one_hot, StandardScaler().fit_transform(number[:, None])])
-    np.testing.assert_array_equal(make(table), make(matrix, standardize=False))
 
 
 # Scaling
@@ -182,27 +149,6 @@ def test_measure__is_scikit_learns_standard_scaler(seed, n, shift, scale):
     scaling = measure(features, standardize=True)[0]
     unit = np.abs(shift / scale) * 1e-12 + 1e-5  # what is left of the digits, and float32
     np.testing.assert_allclose(scaling.apply(values), expected[:, scaling.kept], atol=unit, rtol=unit)
-
-
-def test_measure__drops_constant_columns():
-    values = np.random.default_rng(0).normal(size=(100, 4))
-    values[:, 1] = 0.1
-    values[:, 3] = 1e9
-    assert measure(open_features(values), standardize=True)[0].kept.tolist() == [0, 2]
-
-
-def test_measure__without_standardization_keeps_units_and_loses_only_the_mean():
-    values = np.random.default_rng(0).normal(size=(100, 2)) * [1, 50] + 1e9
-    scaled = measure(open_features(values), standardize=False)[0].apply(values)
-    np.testing.assert_allclose(scaled, values - values.mean(axis=0), atol=1e-5)
-
-
-def test_kmeans__standardization_makes_units_irrelevant(points):
-    units = points.astype(float) * 2.0 ** np.arange(6) + 16
-    np.testing.assert_array_equal(make(units) >= 0, make(points) >= 0)
-    agreement = [matching_accuracy(a, b) for a, b in zip(make(units).T, make(points).T, strict=True)]
-    assert min(agreement) > 0.99
-    assert not np.array_equal(make(points, standardize=False), make(points))
 
 
 # Stores and restarts
@@ -242,11 +188,6 @@ def interrupted(points, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         make(points, n_partitions=5, out=out, client=DiesAfter(2, KeyboardInterrupt()))
     return out
-
-
-def test_kmeans__an_interrupt_leaves_the_finished_partitions(interrupted):
-    assert not interrupted.exists()
-    assert len(list(interrupted.with_name("e.zarr.partial").glob("centers-*.npy"))) == 2
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "full")])
@@ -332,18 +273,6 @@ def test_kmeans__mixes_no_runs_where_parameters_are_damaged(points, interrupted)
     np.testing.assert_array_equal(labels, make(points, n_partitions=5, random_state=1))
 
 
-def test_kmeans__rejects_resuming_with_other_data(points, interrupted):
-    with pytest.raises(StoreError, match="made with other features;"):
-        make(points[::-1] * 2 + 1, n_partitions=5, out=interrupted)
-
-
-@pytest.mark.parametrize("anew", [{"overwrite": True}])
-def test_kmeans__starts_over_with_overwrite(points, interrupted, anew):
-    engine = CountingEngine()
-    make(points, n_partitions=5, out=interrupted, n_clusters=3, client=engine, **anew)
-    assert engine.n_tasks == [5, 1]
-
-
 @pytest.mark.parametrize("seed", [{}, {"random_state": None}], ids=["same seed", "no seed"])
 def test_kmeans__finds_the_result_of_a_finished_call(points, tmp_path, caplog, seed):
     labels = make(points, out=tmp_path / "e.zarr")
@@ -373,18 +302,6 @@ def test_kmeans__rejects_to_replace_a_result_of_other_parameters(points, tmp_pat
     with pytest.raises(StoreExistsError, match=rf"was made with {named}; pass overwrite=True"):
         make(x, out=tmp_path / "e.zarr", **other)
     np.testing.assert_array_equal(labels_of(Ensemble.open(tmp_path / "e.zarr")), labels)
-
-
-def test_kmeans__rejects_to_replace_an_ensemble_it_did_not_make(points, tmp_path):
-    Ensemble.from_labels([[0], [1]]).save(tmp_path / "e.zarr")
-    with pytest.raises(StoreExistsError, match="overwrite=True"):
-        make(points, out=tmp_path / "e.zarr")
-
-
-def test_kmeans__logs_which_engine_runs(points, caplog):
-    with caplog.at_level(logging.INFO, logger="bigcons"):
-        make(points, client="serial")
-    assert "kmeans runs on the engine 'serial' (workers: 1)" in caplog.text
 
 
 class Counted(SerialEngine):
@@ -508,18 +425,6 @@ def test_kmeans__rejects_features_it_cannot_cluster(tmp_path, column, kwargs, me
     with pytest.raises(InvalidInputError, match=message):
         make(np.array([column]).T, out=tmp_path / "e.zarr", **kwargs)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ({"a": ["x"] * 50}, "has 1 column, all text of one value; give"),
-        ({"a": ["x"] * 50, "b": [1.0] * 50}, r"has 2 columns, all constant \(1 of them text\); give"),
-    ],
-)
-def test_kmeans__says_that_a_constant_column_is_text(tmp_path, columns, message):
-    with pytest.raises(InvalidInputError, match=message):
-        make(pa.table(columns), out=tmp_path / "e.zarr")
 
 
 # Real data

@@ -9,11 +9,10 @@ from sklearn.cluster import KMeans
 from sklearn.preprocessing import StandardScaler
 
 from bigcons import datasets, generate
-from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreError, StoreExistsError
+from bigcons.errors import InvalidInputError
 from bigcons.generate.scheme import Scheme
 from bigcons.methods import CSPA, MCLA, MixtureModel
 from bigcons.metrics import matching_accuracy, relative_nmi
-from bigcons.run.engine import SerialEngine
 
 N_OBJECTS = 9000
 
@@ -43,62 +42,9 @@ def make(request):
 # What they share
 
 
-def test_views__labels_depend_neither_on_workers_nor_budget_nor_store(points, make, tmp_path):
-    expected = make(points)
-    for other in ({"client": "serial"}, {"memory": "380MB"}, {"out": tmp_path / "e.zarr"}):
-        np.testing.assert_array_equal(make(points, **other), expected)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["e.zarr"]
-    assert not np.array_equal(make(points, random_state=1), expected)
-
-
-class StopError(Exception):
-    pass
-
-
-class StopsAfterTwo(SerialEngine):
-    """An engine that fails after two tasks."""
-
-    name = "dying"
-
-    def map(self, task, items):
-        for done, item in enumerate(items):
-            if done == 2:
-                raise StopError
-            yield task(item)
-
-
-def test_views__go_on_with_what_is_unfinished(points, make, tmp_path):
-    out = tmp_path / "e.zarr"
-    with pytest.raises(StopError):
-        make(points, out=out, client=StopsAfterTwo())
-    assert not out.exists()
-    assert len(list((tmp_path / "e.zarr.partial").glob("centers-*.npy"))) == 2
-    with pytest.raises(StoreError, match=r"n_clusters=\[4, 4\], not \[3, 3\]"):
-        make(points, out=out, n_clusters=3)
-    np.testing.assert_array_equal(make(points, out=out), make(points))
-
-
-def test_views__reject_what_exists_before_any_work(points, make, tmp_path):
-    make(points, out=tmp_path / "e.zarr")
-    with pytest.raises(StoreExistsError, match="overwrite=True"):
-        make("features that are never read", out=tmp_path / "e.zarr", n_clusters=2)
-
-
-def test_views__reject_a_budget_that_holds_nothing(points, make, tmp_path):
-    with pytest.raises(MemoryBudgetError, match="raise it to"):
-        make(points, memory="100kB", out=tmp_path / "e.zarr")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_views__take_no_unknown_option(points, make):
     with pytest.raises(TypeError, match="n_jobs"):
         make(points, n_jobs=2)
-
-
-def test_views__say_in_memory_what_made_them(points):
-    provenance = generate.feature_views(points, n_clusters=3, n_features=2, random_state=7).provenance
-    assert provenance["generator"] == "feature_views"
-    assert (provenance["n_features"], provenance["seed"]) == (2, 7)
 
 
 # Weighted k-means
@@ -125,15 +71,6 @@ def test_weighted_kmeans__weights_decide_which_of_two_groupings_is_found():
             assert matching_accuracy(bits[:, weights.argmax()], column) > 0.99
 
 
-def test_kmeans__fixed_k_restarts_see_everything_and_differ(points):
-    labels = generate.kmeans(points, n_clusters=7, sample=1.0, n_partitions=5, random_state=0).read(
-        0, N_OBJECTS
-    )
-    assert (labels >= 0).all()
-    assert set(labels.max(axis=0) + 1) == {7}
-    assert len(np.unique(labels, axis=1).T) == 5
-
-
 def test_kmeans__split_cuts_into_micro_blocks():
     points = np.random.default_rng(0).normal(size=(2500, 2))
     ensemble = generate.kmeans(points, n_clusters="split", sample=1.0, n_partitions=6, random_state=0)
@@ -156,11 +93,6 @@ def test_feature_views__each_partition_is_k_means_on_its_columns():
         assert matching_accuracy(bits[:, seen] @ [1, 2], column) > 0.99
 
 
-def test_feature_views__leaves_no_label_out(points):
-    ensemble = generate.feature_views(points, n_clusters=3, n_features=2, n_partitions=5, random_state=0)
-    assert ensemble.missing_share == 0
-
-
 @pytest.mark.parametrize("train", ["auto", "all"])
 def test_feature_views__see_all_numbers_of_a_category_or_none(train):
     rng = np.random.default_rng(0)
@@ -172,12 +104,6 @@ def test_feature_views__see_all_numbers_of_a_category_or_none(train):
     assert seen == {(0, 1, 2, 3), (4,), (5, 6)}
     with pytest.raises(InvalidInputError, match="n_features=4 but only 3 features vary"):
         generate.feature_views(frame, **{**how, "n_features": 4})
-
-
-def test_feature_views__counts_only_columns_that_vary(points):
-    flat = np.column_stack([points[:, :2], np.ones(N_OBJECTS)])
-    with pytest.raises(InvalidInputError, match="n_features=3 but only 2 features vary"):
-        generate.feature_views(flat, n_clusters=2, n_features=3)
 
 
 # Object views

@@ -11,7 +11,7 @@ import pytest
 from scipy.sparse import csc_matrix, csr_array, random_array
 
 import bigcons as bc
-from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.errors import CorruptStoreError
 from bigcons.generate import diverse, feature_views, kmeans, landmarks, mixed, object_views, weighted_kmeans
 from bigcons.store.generator import Generator
 from bigcons.store.store import unpacked_parts
@@ -185,12 +185,3 @@ def test_kmeans__never_makes_all_sparse_rows_dense():
     finally:
         tracemalloc.stop()
     assert peak < 30e6 < 4 * 4000 * 5000
-
-
-def test_features__sparse_ones_are_finite_and_of_features_only():
-    sparse = texts(30, 4, 0.5)
-    sparse.data[7] = np.nan
-    with pytest.raises(InvalidInputError, match=r"features has nan at row \d+"):
-        kmeans(sparse, n_partitions=2, n_clusters=2)
-    with pytest.raises(InvalidInputError, match="labels is a sparse csr_array"):
-        bc.Ensemble.from_labels(sparse)

@@ -10,7 +10,6 @@ import time
 import warnings
 from pathlib import Path
 
-import distributed
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -24,7 +23,6 @@ import bigcons as bc
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreError, StoreExistsError
 from bigcons.generate import kmeans, landmarks, mixed
 from bigcons.generate.kmeans import drawn_clusters
-from bigcons.memory import PROCESS_BYTES
 from tests.support.engines import CountingEngine, RepeatedTasks
 
 N_OBJECTS = 9000  # two whole segments and a part of one
@@ -44,15 +42,6 @@ def make(request):
         return MAKES[request.param](features, **{"n_partitions": 7, "train": 900, "random_state": 0, **how})
 
     return ensemble
-
-
-@pytest.fixture(scope="module")
-def client():
-    with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
 
 
 def check(ensemble, features):
@@ -98,12 +87,6 @@ def test_make__changes_bits_with_the_seed_alone(make, points, tmp_path):
     assert sorted(path.name for path in tmp_path.glob("*.partial")) == []
 
 
-def test_make__has_the_same_bits_on_a_dask_worker(make, points, client):
-    found = make(points, client=client)
-    np.testing.assert_array_equal(np.asarray(found), np.asarray(make(points)), strict=True)
-    assert found.generator.to_bytes() == make(points).generator.to_bytes()
-
-
 @given(n_partitions=st.integers(1, 9))
 def test_make__has_partitions_that_do_not_depend_on_how_many_there_are(n_partitions):
     points = np.random.default_rng(0).normal(size=(150, 2))
@@ -139,12 +122,6 @@ def test_drawn_clusters__are_the_most_that_there_are(n_objects):
         np.testing.assert_array_equal(found, drawn)
 
 
-def test_landmarks__take_a_number_of_clusters(points):
-    assert set(landmarks(points, n_partitions=5, n_clusters=4, random_state=0).n_clusters) == {4}
-    few = landmarks(points[:12], n_partitions=5, n_clusters=6, random_state=0)
-    assert set(few.n_clusters) == {5}  # as many as there are landmarks
-
-
 @pytest.mark.parametrize(
     "option",
     [{"n_clusters": 3}, {"sample": 0.5}, {"n_init": 2}, {"algorithm": "lloyd"}],
@@ -175,29 +152,6 @@ def test_ensemble_generator__is_the_function_of_its_scheme(points):
     )
     with pytest.raises(InvalidInputError, match="scheme='spectral'"):
         bc.EnsembleGenerator(scheme="spectral").fit(points)
-
-
-def test_generator__stays_with_its_partitions_through_stores_appends_and_choices(make, points, tmp_path):
-    few, more = points[:500], points[500:600]
-    expected = np.asarray(make(few, out=tmp_path / "e.zarr"))
-    ensemble = bc.Ensemble.open(tmp_path / "e.zarr", "a")
-    ensemble.append_objects(ensemble.generator.assign(more).labels)
-    ensemble.append_partitions(np.arange(600) % 3, names=["mine"])
-    again = bc.Ensemble.open(tmp_path / "e.zarr")
-    assert again.verify()["ok"]
-    found = again.generator.assign(points[:600]).labels
-    np.testing.assert_array_equal(found[:, :7], np.asarray(again)[:, :7])
-    np.testing.assert_array_equal(found[:500, :7], expected)
-    assert (found[:, 7] == -1).all()
-    names = ["p6", "mine", "p1", "p0"]
-    chosen = again.select(names).save(tmp_path / "chosen.zarr").generator
-    assert chosen.names == names
-    np.testing.assert_array_equal(chosen.assign(few).labels[:, [0, 2, 3]], expected[:, [6, 1, 0]])
-    assert chosen.centers.n_clusters.tolist()[1] == 0
-    assert again.select(["mine"]).generator is None
-    again_chosen = chosen.of_partitions(["p1", "other"])
-    np.testing.assert_array_equal(again_chosen.assign(few).labels[:, 0], expected[:, 1])
-    assert chosen.of_partitions(["other", "mine"]) is None
 
 
 def test_assign__of_new_rows_does_not_depend_on_the_rows_around(make, points):
@@ -411,11 +365,3 @@ def test_mixed__after_kill_9_only_what_is_unfinished_is_made(tmp_path, stage):
 
 
 # Memory
-
-
-def test_make__refuses_too_small_a_budget(make, points, tmp_path):
-    with pytest.raises(MemoryBudgetError, match="samples of 900 objects") as refusal:
-        make(points, memory="100kB", out=tmp_path / "e.zarr")
-    assert refusal.value.needed > PROCESS_BYTES > refusal.value.budget == 100_000
-    assert list(tmp_path.iterdir()) == []
-    make(points, memory=refusal.value.needed, out=tmp_path / "e.zarr")

@@ -1,7 +1,5 @@
 """Criteria of labels: against their plain definitions, scikit-learn and invariance under renaming."""
 
-import pkgutil
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -54,19 +52,6 @@ def test_criteria__equal_scikit_learn(pair):
 
 
 @settings(deadline=None)
-@given(pair=clusterings(), seed=st.integers(0, 1000))
-def test_criteria__names_do_not_matter(pair, seed):
-    rng = np.random.default_rng(seed)
-    renamed = np.where(pair >= 0, rng.permutation(1000)[pair], -1)
-    texts = [[None if label < 0 else f"cluster {label}" for label in column] for column in renamed]
-    for criterion in CRITERIA:
-        value = criterion(*pair)
-        assert criterion(*renamed) == pytest.approx(value, abs=1e-12)
-        assert criterion(*texts) == pytest.approx(value, abs=1e-12)
-        assert 0 <= value <= 1 or criterion is adjusted_rand
-
-
-@settings(deadline=None)
 @given(pair=clusterings())
 def test_criteria__perfect_if_equal(pair):
     labels = pair[0] if (pair[0] >= 0).any() else pair[1]
@@ -113,11 +98,6 @@ def test_contingency__takes_labels_of_any_make(make, labels):
     np.testing.assert_array_equal(contingency(make(labels), [0, 1, 0, 0, 1, -1]), [[0, 2], [2, 0]])
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8, np.uint64, np.float32, bool])
-def test_contingency__takes_numbers_of_any_type(dtype):
-    np.testing.assert_array_equal(contingency(np.array([1, 0, 1], dtype), [3, 3, 4]), [[1, 0], [1, 1]])
-
-
 def test_contingency__takes_zarr_and_memory_maps(tmp_path):
     labels = np.array([0, 1, 1, 2], dtype=np.int32)
     np.save(tmp_path / "labels.npy", labels)
@@ -154,11 +134,6 @@ def test_adjusted_rand__of_many_objects_does_not_overflow(monkeypatch):
     table = np.array([[2**40, 0], [0, 2**40]])
     monkeypatch.setattr("bigcons.metrics.clusterings.truth_table", lambda truth, labels: table)
     assert adjusted_rand(None, None) == pytest.approx(1.0)
-
-
-def test_metrics__no_module_hides_a_function():
-    modules = {module.name for module in pkgutil.iter_modules(metrics.__path__)}
-    assert modules.isdisjoint(metrics.__all__)
 
 
 def test_metrics__unknown_name():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bigcons import Ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.metrics import anmi, average_criterion, contingency, van_dongen
+from bigcons.metrics import average_criterion
 from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS
 from tests.naive import metrics as naive
 from tests.support.strategies import label_matrices
@@ -45,31 +45,6 @@ def test_average__equals_naive(data, labels, weighted):
         expected = naive.average(criterion, columns(labels), known, weighted=weighted)
         found = average_criterion(name, labels, consensus, weighted=weighted)
         assert found == pytest.approx(expected, abs=1e-12)
-
-
-@settings(deadline=None)
-@given(labels=label_matrices(min_objects=2, min_partitions=2, gaps=False), seed=st.integers(0, 99))
-def test_average__of_complete_labels_needs_no_weights(labels, seed):
-    consensus = np.random.default_rng(seed).integers(0, 3, len(labels))
-    plain = average_criterion("nmi", labels, consensus)
-    assert plain == pytest.approx(anmi(labels, consensus), abs=1e-12)
-
-
-def test_average__of_the_six_items_by_hand():
-    truth = [1, 1, 1, 2, 2, 2]
-    # objects outside the largest part of their class, and of their cluster: 1 + 1, 1 + 1, 2 + 3, 2 + 2
-    values = [2 / 12, 2 / 12, 5 / 12, 4 / 12]
-    assert [van_dongen(truth, column) for column in SIX_ITEMS.T] == pytest.approx(values)
-    assert average_criterion("van_dongen", SIX_ITEMS, truth) == pytest.approx(13 / 48)
-
-
-def test_average__takes_a_function_of_the_table():
-    labels = np.array([[0, -1], [0, 0], [1, 1], [-1, 2]])
-    seen = []
-    average_criterion(lambda table: seen.append(table.tolist()) or 0.0, labels, [7, 7, 7, -1])
-    assert (
-        seen == [contingency([7, 7, 7, -1], column).tolist() for column in labels.T] == [[[2, 1]], [[1, 1]]]
-    )
 
 
 def test_average__leaves_out_partitions_without_a_shared_object():

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import entropy
 from sklearn.cluster import KMeans
-from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import mutual_info_score, rand_score
-from sklearn.metrics.cluster import contingency_matrix, pair_confusion_matrix
+from sklearn.metrics.cluster import contingency_matrix
 
 from bigcons import metrics
 from bigcons.errors import InvalidInputError
@@ -78,16 +77,6 @@ def test_criteria__equal_scikit_learn(pair):
     np.testing.assert_array_equal(contingency(*pair), contingency_matrix(a, b))
 
 
-@pytest.mark.peers
-@settings(deadline=None)
-@given(pair=clusterings())
-def test_rand_index__counts_the_pairs_that_scikit_learn_counts(pair):
-    a, b = pair[:, (pair >= 0).all(axis=0)]
-    (apart, only_b), (only_a, together) = pair_confusion_matrix(a, b)
-    distance = (only_a + only_b) / max(1, apart + only_b + only_a + together)
-    assert 1 - rand_index(*pair) == pytest.approx(distance, abs=1e-12)
-
-
 @settings(deadline=None)
 @given(pair=clusterings())
 def test_distances__symmetric_bounded_and_zero_only_if_equal(pair):
@@ -105,23 +94,6 @@ def test_distances__symmetric_bounded_and_zero_only_if_equal(pair):
 
 
 @settings(deadline=None)
-@given(labels=label_matrices(min_objects=2, max_objects=20, min_partitions=3, max_partitions=3, gaps=False))
-def test_distances__keep_the_triangle_inequality(labels):
-    a, b, c = labels.T
-    for distance in [*DISTANCES, lambda x, y: 1 - rand_index(x, y)]:
-        assert distance(a, c) <= distance(a, b) + distance(b, c) + 1e-12
-
-
-@settings(deadline=None)
-@given(pair=clusterings(), seed=st.integers(0, 1000))
-def test_distances__names_do_not_matter(pair, seed):
-    rng = np.random.default_rng(seed)
-    renamed = np.where(pair >= 0, rng.permutation(1000)[pair], -1)
-    for criterion in [*DISTANCES, rand_index]:
-        assert criterion(*renamed) == pytest.approx(criterion(*pair), abs=1e-12)
-
-
-@settings(deadline=None)
 @given(pair=clusterings())
 def test_matchings__greedy_at_most_hungarian_at_most_majority(pair):
     greedy, hungarian, majority = (
@@ -131,17 +103,6 @@ def test_matchings__greedy_at_most_hungarian_at_most_majority(pair):
     largest_class = contingency(*pair).sum(axis=1).max() / contingency(*pair).sum()
     assert majority >= largest_class
     assert greedy >= hungarian / 2 - 1e-12  # a greedy matching is at least half of the best
-
-
-@settings(deadline=None)
-@given(pair=clusterings())
-def test_matchings__by_majority_are_no_worse_than_one_cluster(pair):
-    """Hence the published values below the share of the largest class are of another matching."""
-    table = contingency(*map(with_none, pair))
-    largest = table.sum(axis=1).max() / table.sum()
-    assert micro_precision(*map(with_none, pair), mode="majority") >= largest - 1e-12
-    if table.shape == (2, 2):
-        assert micro_precision(*map(with_none, pair), mode="hungarian") >= 0.5
 
 
 @settings(deadline=None)
@@ -179,35 +140,9 @@ def test_tables__of_symmetric_criteria_may_be_stacked(pair, seed):
 # Worked examples
 
 
-def test_micro_precision__cells_that_tell_the_matchings_apart():
-    classes, clusters = labels_of_table([[110, 90], [90, 55]])
-    assert micro_precision(classes, clusters, mode="greedy") == 165 / 345
-    assert micro_precision(classes, clusters, mode="hungarian") == 180 / 345
-    assert micro_precision(classes, clusters, mode="majority") == 200 / 345
-
-
 def test_micro_precision__ties_go_to_the_first_class_and_cluster():
     assert greedy_accuracy_of_table(np.array([[2, 2], [2, 0]])) == 2 / 6
     assert greedy_accuracy_of_table(np.array([[0, 2], [2, 2]])) == 4 / 6
-
-
-def test_distances__of_six_items_by_hand():
-    truth, found = [1, 1, 1, 2, 2, 2], [1, 1, 1, 2, 2, 1]
-    assert van_dongen(truth, found) == pytest.approx(1 / 6)
-    # item 6 is parted from 4 and 5, and joined to 1, 2 and 3
-    assert rand_index(truth, found) == pytest.approx(1 - 5 / 15)
-    # given the found cluster of four the truth is 3 : 1, given the second class what is found is 2 : 1
-    expected = 4 / 6 * entropy([3, 1]) + 3 / 6 * entropy([2, 1])
-    assert variation_of_information(truth, found) == pytest.approx(expected)
-
-
-def test_distances__of_all_together_from_all_apart():
-    together, apart = [0] * 8, range(8)
-    assert van_dongen(together, list(apart)) == pytest.approx(7 / 16)
-    assert variation_of_information(together, list(apart)) == pytest.approx(math.log(8))
-    assert rand_index(together, list(apart)) == 0
-    assert rand_index([0], [0]) == 1
-    assert variation_of_information([0], [0]) == van_dongen([0], [0]) == 0
 
 
 def test_relative_nmi__is_a_ratio():
@@ -238,11 +173,6 @@ def test_criteria__refuse_in_one_line(call, words):
 def best_k_means(features):
     """The clustering that k-means of two clusters converges to from any start."""
     return KMeans(2, n_init=3, random_state=0).fit_predict(features)
-
-
-def test_micro_precision__of_k_means_on_wdbc_is_the_published_maximum():
-    features, classes = load_breast_cancer(return_X_y=True)
-    assert round(micro_precision(classes, best_k_means(features)), 4) == 0.8541
 
 
 @pytest.mark.data

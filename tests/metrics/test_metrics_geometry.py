@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 from scipy.spatial.distance import pdist
-from sklearn.metrics import pairwise_distances
 
 from bigcons.errors import InvalidInputError
 from bigcons.metrics import compactness
 from bigcons.metrics.geometry import METRICS
-from bigcons.store.features import Features, open_features
+from bigcons.store.features import open_features
 from tests.naive import metrics as naive
 
 
@@ -55,49 +54,11 @@ def test_compactness__equals_naive(metric, data):
     assert compactness(features, labels, metric=metric) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.peers
-@pytest.mark.parametrize("metric", METRICS)
-def test_compactness__equals_scikit_learn_distances(metric, planted):
-    features, labels = planted
-    expected = 0.0
-    for cluster in range(4):
-        distances = pairwise_distances(features[labels == cluster].astype(np.float64), metric=metric)
-        n = len(distances)
-        expected += n * distances[np.triu_indices(n, 1)].mean() / (labels >= 0).sum()
-    assert compactness(features, labels, metric=metric) == pytest.approx(expected, rel=1e-9)
-
-
 @pytest.mark.parametrize("metric", METRICS)
 def test_compactness__of_a_cluster_larger_than_a_tile(metric):
     features = np.random.default_rng(0).normal(size=(1500, 2))
     expected = pdist(features, metric).mean()
     assert compactness(features, np.zeros(1500, int), metric=metric) == pytest.approx(expected)
-
-
-def test_compactness__by_hand():
-    features = [[0, 0], [3, 4], [10, 0], [10, 0], [10, 6], [50, 50], [99, 0]]
-    labels = ["a", "a", "b", "b", "b", "alone", None]
-    assert compactness(features, labels) == pytest.approx((2 * 5 + 3 * 12 / 3 + 0) / 6)
-    assert compactness(features, labels, metric="cityblock") == pytest.approx((2 * 7 + 3 * 12 / 3) / 6)
-    assert compactness(features, labels, metric="sqeuclidean") == pytest.approx((2 * 25 + 3 * 72 / 3) / 6)
-    assert compactness(features, range(7)) == 0
-
-
-@settings(deadline=None)
-@given(data=clustered_features(), shift=st.floats(-1e3, 1e3), scale=st.floats(0.1, 10))
-def test_compactness__moves_and_scales_with_the_features(data, shift, scale):
-    features, labels = data
-    for metric, power in (("euclidean", 1), ("cityblock", 1), ("sqeuclidean", 2)):
-        value = compactness(features, labels, metric=metric)
-        moved = compactness(features * scale + shift, labels, metric=metric)
-        assert moved == pytest.approx(value * scale**power, rel=1e-6, abs=1e-6)
-
-
-def test_compactness__of_squares_far_from_the_origin_keeps_its_digits():
-    near = np.random.default_rng(0).normal(size=(60, 2))
-    labels = np.arange(60) % 3
-    value = compactness(near, labels, metric="sqeuclidean")
-    assert compactness(near + 1e7, labels, metric="sqeuclidean") == pytest.approx(value, rel=1e-7)
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -116,21 +77,6 @@ def test_compactness__out_of_core_equals_memory_for_any_engine(metric, planted, 
     assert len(set(values)) == 1
     whole = naive.compactness(features.tolist(), [None if x < 0 else x for x in labels.tolist()], metric)
     assert values[0] == pytest.approx(whole, rel=1e-9)
-
-
-def test_compactness__holds_two_blocks_at_a_time(planted, monkeypatch):
-    features, labels = planted
-    asked = []
-    read = Features.read
-
-    def spy(self, start, stop):
-        asked.append(stop - start)
-        return read(self, start, stop)
-
-    monkeypatch.setattr(Features, "read", spy)
-    compactness(in_blocks(features), labels, client="serial")
-    assert max(asked) == 32
-    assert len(asked) == 5 * 6 / 2  # every block with itself and with those behind it
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from bigcons import Consensus
 from bigcons.errors import InvalidInputError
 from bigcons.metrics import cluster_centroids, cluster_overlap
-from bigcons.store.features import open_features
 from tests.naive import metrics as naive
 
 
@@ -38,27 +37,6 @@ def test_overlap__equals_naive(n_objects, n_clusters, threshold, seed):
 
 
 @settings(deadline=None)
-@given(n_clusters=st.integers(1, 6), seed=st.integers(0, 1000))
-def test_overlap__shares_of_a_cluster_and_mass_in_common(n_clusters, seed):
-    rows = memberships(np.random.default_rng(seed), 30, n_clusters)
-    overlap, sizes = cluster_overlap(rows), rows.sum(axis=0)
-    assert (np.diag(overlap) == 1).all()
-    assert (overlap >= 0).all()
-    assert (overlap <= 1 + 1e-12).all()
-    in_common = overlap * sizes[:, None]  # what two clusters share is the same seen from either
-    np.testing.assert_allclose(in_common, in_common.T, atol=1e-12)
-
-
-def test_overlap__by_hand():
-    rows = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.08, 0.92, 0.0]])
-    shared = 0.5 * 0.5 + 0.08 * 0.92
-    expected = [[1, shared / 1.58, 0], [shared / 1.42, 1, 0], [0, 0, 1]]
-    np.testing.assert_allclose(cluster_overlap(rows), expected, atol=1e-12)
-    np.testing.assert_allclose(cluster_overlap(rows, 0.1)[:2, :2], [[1, 0.25 / 1.5], [0.25 / 1.5, 1]])
-    np.testing.assert_array_equal(cluster_overlap(rows, 0.95), np.eye(3))
-
-
-@settings(deadline=None)
 @given(n_clusters=st.integers(1, 5), seed=st.integers(0, 1000))
 def test_centroids__equal_naive_and_average_to_the_mean(n_clusters, seed):
     rng = np.random.default_rng(seed)
@@ -76,34 +54,6 @@ def test_centroids__drop_small_memberships_as_overlaps_do():
     features = np.array([[0.0], [6.0], [9.0]])
     np.testing.assert_allclose(cluster_centroids(features, rows, 0.2), [[2.0], [8.0]])
     np.testing.assert_array_equal(cluster_centroids(features, rows, 0.95), [[0.0], [np.nan]])
-
-
-def test_centroids__of_a_cluster_without_members_is_nan():
-    centroids = cluster_centroids([[1.0, 2.0], [3.0, 4.0]], [[1.0, 0.0], [1.0, 0.0]])
-    np.testing.assert_array_equal(centroids, [[2.0, 3.0], [np.nan, np.nan]])
-
-
-def test_both__read_a_consensus_block_by_block(tmp_path, monkeypatch):
-    rng = np.random.default_rng(0)
-    rows = memberships(rng, 100, 4).astype(np.float32)
-    features = rng.normal(size=(100, 3))
-    np.save(tmp_path / "features.npy", features)
-    consensus = stored(tmp_path / "c.zarr", rows)
-    data = open_features(tmp_path / "features.npy")
-    data.chunk_rows = 32
-    asked = []
-    read = Consensus.read_memberships
-
-    def spy(self, start, stop):
-        asked.append(stop - start)
-        return read(self, start, stop)
-
-    monkeypatch.setattr(Consensus, "read_memberships", spy)
-    np.testing.assert_allclose(cluster_overlap(consensus, 0.1), cluster_overlap(rows, 0.1), atol=1e-12)
-    np.testing.assert_allclose(
-        cluster_centroids(data, consensus), cluster_centroids(features, rows), atol=1e-12
-    )
-    assert max(asked) == 32
 
 
 def test_overlap__blocks_and_engines():

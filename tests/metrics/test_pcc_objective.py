@@ -74,18 +74,6 @@ def test_pcc_objective__has_the_same_bits_on_any_engine():
         assert len(values) == 1
 
 
-def test_pcc_objective__of_perfect_memberships_is_zero():
-    labels = np.repeat([[0], [1], [2]], 5, axis=0).repeat(4, axis=1)
-    assert pcc_objective(labels, np.eye(3)[labels[:, 0]]) == 0
-    assert pcc_objective(labels, np.eye(3)[labels[:, 0]], divergence="kl") == pytest.approx(0, abs=1e-9)
-
-
-def test_pcc_objective__leaves_pairs_that_no_partition_sees_out():
-    labels = np.array([[0, -1], [-1, 0], [0, 0]])
-    Y = np.array([[1.0, 0], [0, 1], [0.5, 0.5]])
-    assert pcc_objective(labels, Y) == pytest.approx(0.5)
-
-
 def test_pcc_objective__refuses_what_does_not_fit():
     labels = np.zeros((4, 2), int)
     Y = np.full((4, 2), 0.5)
