@@ -16,8 +16,6 @@ from bigcons.errors import ConvergenceWarning, InvalidInputError
 from bigcons.federated import RowSite, fit_rows, fit_rows_in_turn
 from bigcons.methods.bce import VariationalBCE
 from bigcons.metrics import adjusted_rand
-from bigcons.run.engine import SerialEngine, fold
-from bigcons.run.passes import add_stats
 from tests.support.strategies import label_matrices
 
 K = 3
@@ -109,31 +107,6 @@ def test_fit_rows__is_the_central_run_on_any_labels(labels, n_clusters, n_sites,
     assert_same_run(fit, parameters_of(state), records)
     unlabeled = (labels < 0).all(axis=1)
     assert (np.concatenate([site.labels() for site in sites])[unlabeled] == -1).all()
-
-
-def test_fit_rows__has_the_bits_of_a_fold_over_blocks_where_every_site_is_one(planted):
-    ensemble, labels, _ = planted
-    problem, cuts = bce(ensemble), [0, 200, 400, 600]
-    sites = sites_of(labels, 3, ensemble)
-    with pytest.warns(ConvergenceWarning):
-        fit = fit_rows(sites, K, n_init=1, max_iter=4, tol=0.0, random_state=0)
-    state, carried = problem.start(labels, 0, 0)[0], [None] * 3
-    for _ in range(4):
-        judged = state
-
-        def visit(block, state=state):
-            stats, carried[block] = problem.block_stats(
-                state, labels[cuts[block] : cuts[block + 1]], carried[block]
-            )
-            return stats
-
-        total = fold(SerialEngine(), range(3), visit, add_stats)
-        state, record = problem.finish(state, total)
-    assert fit.objective == record["objective"]
-    judged = parameters_of(judged)
-    order = order_of(fit.parameters, judged)
-    for name, values in judged.items():
-        assert fit.parameters[name].tobytes() == np.take(values, order, axis=-1).tobytes()
 
 
 def test_fit_rows__finds_what_bce_finds_at_one_place(planted):

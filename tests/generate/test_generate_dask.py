@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import sys
 import uuid
 from pathlib import Path
 
@@ -16,7 +14,6 @@ import pytest
 
 from bigcons import ConsensusTree, datasets, generate
 from bigcons.errors import MemoryBudgetError
-from bigcons.memory import PROCESS_BYTES
 
 N_OBJECTS = 5000  # a whole segment and a part of one
 
@@ -81,20 +78,3 @@ def test_generate__refuses_workers_whose_own_limit_is_too_small(points):
         for train in ("auto", "all"):
             with pytest.raises(MemoryBudgetError, match=refusal):
                 generate.kmeans(points, client=client, train=train, **options)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
-def test_generate__a_worker_grows_no_more_than_is_planned():
-    def peak():
-        return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
-
-    points = np.random.default_rng(0).normal(size=(70_000, 4))
-    with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        for train in ("auto", "all"):
-            generate.kmeans(points, n_clusters=3, n_partitions=2, train=train, client=client, random_state=0)
-        (after,) = client.run(peak).values()
-    assert after < PROCESS_BYTES + 40e6  # and what there is of data, planned besides

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 
-from bigcons import Ensemble, datasets, generate, select
-from bigcons.disk.commit import read_head
+from bigcons import Ensemble, datasets, generate
 from bigcons.disk.locks import writer_lock
 from bigcons.errors import (
     CorruptStoreError,
@@ -27,11 +26,8 @@ from bigcons.generate.scaling import measure
 from bigcons.generate.scheme import Subset
 from bigcons.memory import PROCESS_BYTES
 from bigcons.metrics import matching_accuracy
-from bigcons.progress import report_progress_to
 from bigcons.run.engine import SerialEngine
 from bigcons.store.features import open_features
-from tests.support.engines import CountingEngine
-from tests.support.listening import Recorder
 
 N_OBJECTS = 9000  # two whole segments and a part of one
 
@@ -39,11 +35,6 @@ N_OBJECTS = 9000  # two whole segments and a part of one
 @pytest.fixture(scope="module")
 def points():
     return datasets.planted_features(N_OBJECTS, 6, separation=12)[0]
-
-
-@pytest.fixture(scope="module")
-def truth():
-    return datasets.planted_features(N_OBJECTS, 6, separation=12)[1]
 
 
 @pytest.fixture(scope="module")
@@ -61,23 +52,6 @@ def labels_of(ensemble):
 def make(features, **kwargs):
     kwargs = {"n_partitions": 4, "random_state": 0, **kwargs}
     return labels_of(generate.kmeans(features, **kwargs))
-
-
-# Determinism
-
-
-def test_kmeans__labels_depend_neither_on_workers_nor_budget_nor_store(points, tmp_path):
-    expected = make(points, n_partitions=2)
-    for other in ({"client": "serial"}, {"memory": "380MB"}, {"out": tmp_path / "e.zarr"}):
-        np.testing.assert_array_equal(make(points, n_partitions=2, **other), expected)
-
-
-def test_kmeans__every_kind_of_source_gives_the_same_labels(points, tmp_path):
-    np.save(tmp_path / "x.npy", points)
-    np.savetxt(tmp_path / "x.csv", points, delimiter=",", fmt="%.9g")
-    expected = make(points)
-    for source in (tmp_path / "x.npy", select(tmp_path / "x.csv", header=False), points.tolist()):
-        np.testing.assert_array_equal(make(source), expected)
 
 
 # Subsets
@@ -122,15 +96,6 @@ def test_kmeans__finds_clusters_that_are_there_even_in_sorted_data(train, wide):
         assert matching_accuracy(truth, column) > 0.999
 
 
-def test_kmeans__fewer_distinct_points_than_clusters_gives_dense_labels_in_silence():
-    three = np.repeat(np.eye(3), 500, axis=0)
-    labels = make(three, n_clusters=8)
-    for column in labels.T:
-        seen = np.unique(column[column >= 0])
-        np.testing.assert_array_equal(seen, np.arange(len(seen)))
-        assert len(seen) <= 3
-
-
 # Scaling
 
 
@@ -152,18 +117,6 @@ def test_measure__is_scikit_learns_standard_scaler(seed, n, shift, scale):
 
 
 # Stores and restarts
-
-
-def test_kmeans__leaves_a_store_with_provenance_and_no_scratch(points, tmp_path):
-    ensemble = generate.kmeans(points, n_partitions=3, out=tmp_path / "e.zarr", random_state=7)
-    assert ensemble.n_objects == N_OBJECTS
-    assert ensemble.n_partitions == 3
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["e.zarr"]
-    provenance = read_head(tmp_path / "e.zarr").body["provenance"]
-    assert provenance["generator"] == "kmeans"
-    assert provenance["seed"] == 7
-    assert (provenance["train"], provenance["sample_rows"]) == ("auto", N_OBJECTS // 2)
-    assert "algorithm" not in provenance
 
 
 class DiesAfter(SerialEngine):
@@ -201,56 +154,6 @@ def test_kmeans__that_fails_says_what_is_kept(points, tmp_path, caplog, error, n
     assert told == ([expected] if n_finished else [])
 
 
-@pytest.mark.parametrize("seed", [{}, {"random_state": None}], ids=["same seed", "no seed"])
-def test_kmeans__resumes_unfinished_partitions(points, interrupted, seed, caplog):
-    recorder, engine = Recorder(), CountingEngine()
-    caplog.clear()
-    with report_progress_to(lambda: recorder):
-        labels = make(points, n_partitions=5, out=interrupted, client=engine, **seed)
-    assert engine.n_tasks == [3, 1]  # and one block of labels
-    assert recorder.work["train partitions"] == [5, 5]
-    assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
-        "Resuming: 2 of 5 partitions were trained."
-    ]
-    np.testing.assert_array_equal(labels, make(points, n_partitions=5))
-    assert not interrupted.with_name("e.zarr.partial").exists()
-
-
-@pytest.mark.parametrize(
-    ("other", "named"),
-    [
-        ({"n_clusters": 3}, "n_clusters="),
-        ({"sample": 0.4}, "sample="),
-        ({"random_state": 1}, "seed="),
-        ({"train": "all"}, "train="),
-        ({"standardize": False}, "standardize="),
-    ],
-)
-def test_kmeans__rejects_resuming_with_other_parameters(points, interrupted, other, named):
-    with pytest.raises(StoreError, match=rf"holds partitions made with {named}.*overwrite=True"):
-        make(points, n_partitions=5, out=interrupted, **other)
-    assert len(list(interrupted.with_name("e.zarr.partial").glob("centers-*.npy"))) == 2
-
-
-@pytest.mark.parametrize("damage", ["flip a bit", "cut", "exchange", "of another run"])
-def test_kmeans__makes_damaged_partitions_again(points, interrupted, tmp_path, caplog, damage):
-    first, second = sorted(interrupted.with_name("e.zarr.partial").glob("centers-*.npy"))
-    content = first.read_bytes()
-    if damage == "exchange":
-        first.write_bytes(second.read_bytes())
-        second.write_bytes(content)
-    elif damage == "of another run":
-        other = DiesAfter(2, KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            make(points, n_partitions=5, out=tmp_path / "o.zarr", client=other, random_state=1)
-        (tmp_path / "o.zarr.partial" / first.name).replace(first)
-    else:
-        first.write_bytes(content[:-9] if damage == "cut" else content[:200] + b"\7" + content[201:])
-    labels = make(points, n_partitions=5, out=interrupted)
-    assert caplog.text.count("it is made again") == (2 if damage == "exchange" else 1)
-    np.testing.assert_array_equal(labels, make(points, n_partitions=5))
-
-
 def test_kmeans__clears_what_a_call_left_that_was_killed_after_its_commit(points, interrupted, tmp_path):
     shutil.copytree(tmp_path / "e.zarr.partial", tmp_path / "kept")
     make(points, n_partitions=5, out=interrupted)
@@ -271,16 +174,6 @@ def test_kmeans__mixes_no_runs_where_parameters_are_damaged(points, interrupted)
     record.write_text(content.replace('"seed": 0', '"seed": 1'))  # then what is kept is of another run
     labels = make(points, n_partitions=5, out=interrupted, random_state=None)
     np.testing.assert_array_equal(labels, make(points, n_partitions=5, random_state=1))
-
-
-@pytest.mark.parametrize("seed", [{}, {"random_state": None}], ids=["same seed", "no seed"])
-def test_kmeans__finds_the_result_of_a_finished_call(points, tmp_path, caplog, seed):
-    labels = make(points, out=tmp_path / "e.zarr")
-    recorder = Recorder()
-    with report_progress_to(lambda: recorder), caplog.at_level(logging.INFO, logger="bigcons"):
-        np.testing.assert_array_equal(make(points, out=tmp_path / "e.zarr", memory="2GB", **seed), labels)
-    assert "train partitions" not in recorder.work
-    assert f"{tmp_path / 'e.zarr'} holds the finished result of this call" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -361,11 +254,6 @@ def test_kmeans__a_full_disk_is_one_line_and_keeps_what_is_finished(points, tmp_
     monkeypatch.undo()
     finished = sorted(path.name for path in (tmp_path / "e.zarr.partial").glob("*.npy"))
     assert finished == ["centers-000000.npy", "centers-000001.npy"]
-
-
-@pytest.mark.parametrize("n_clusters", [[2, 9], range(2, 10), (np.int64(2), np.int64(9))])
-def test_kmeans__takes_a_range_in_any_form(points, n_clusters):
-    np.testing.assert_array_equal(make(points, n_clusters=n_clusters), make(points, n_clusters=(2, 9)))
 
 
 # Errors

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from bigcons import datasets, generate
-from bigcons.errors import InvalidInputError
 from bigcons.generate.scaling import measure
 from bigcons.generate.scheme import Scheme
 from bigcons.generate.training import choose_pool_rows, choose_sample_rows
@@ -97,20 +96,6 @@ def test_samples__every_object_is_in_the_cluster_of_the_nearest_center(points, g
         np.testing.assert_array_equal(column, naive.label(seen, found, offsets, column))
 
 
-def test_samples__cost_little_inertia(points):
-    def inertia(labels):
-        scaled = measure(open_features(points), standardize=True)[0].apply(points)
-        return sum(
-            ((scaled[column == k] - scaled[column == k].mean(axis=0)) ** 2).sum()
-            for column in labels.T
-            for k in range(column.max() + 1)
-        )
-
-    options = {"n_init": 5, "n_clusters": 3}  # so that both find the best
-    trained_on_all = inertia(make(points, train="all", **options))
-    assert inertia(make(points, **options)) < 1.02 * trained_on_all  # 100 objects per cluster
-
-
 def test_samples__read_the_features_twice(points, monkeypatch):
     passes = []
     stream = Features._stream
@@ -135,8 +120,3 @@ generate.kmeans(sys.argv[1], n_partitions=40, n_clusters=4, train=300, out=sys.a
 
 
 # Errors
-
-
-def test_kmeans__rejects_an_unknown_train(points):
-    with pytest.raises(InvalidInputError, match="train='some'"):
-        generate.kmeans(points, train="some")

@@ -70,11 +70,6 @@ def test_from_memberships__frequencies_are_the_memberships():
     np.testing.assert_allclose(frequencies, soft, atol=0.02)  # more than five standard deviations
 
 
-def test_from_memberships__crisp_memberships_give_the_labels():
-    truth = np.random.default_rng(0).integers(4, size=N_OBJECTS)
-    np.testing.assert_array_equal(make(np.eye(4)[truth]), np.repeat(truth[:, None], 6, axis=1))
-
-
 def test_from_memberships__the_same_however_stored_and_run(memberships, tmp_path):
     expected = make(memberships)
     np.save(tmp_path / "z.npy", memberships)

@@ -120,13 +120,6 @@ def test_object_views__see_every_object_in_equal_parts(points, p, v):
     assert (~seen).mean() == pytest.approx(1 - v / p, abs=1e-9)
 
 
-def test_object_views__find_the_clusters_of_8d5k():
-    features, classes = datasets.ce_8d5k(0)
-    ensemble = generate.object_views(features, n_clusters=5, n_partitions=8, random_state=0, n_init=20)
-    for column in ensemble.read(0, 1000).T:
-        assert matching_accuracy(classes[column >= 0], column[column >= 0]) > 0.97
-
-
 # Strehl and Ghosh (2002) state that 16 partitions of an eighth of the objects each keep 90 % of the quality.
 @pytest.mark.parametrize("method", [MCLA, CSPA, MixtureModel])
 @pytest.mark.parametrize("make", [datasets.ce_2d2k, datasets.ce_8d5k])

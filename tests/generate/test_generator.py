@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,6 @@ from bigcons.errors import CorruptStoreError
 from bigcons.generate import diverse, feature_views, kmeans, landmarks, mixed, object_views, weighted_kmeans
 from bigcons.store.generator import Generator
 from bigcons.store.store import unpacked_parts
-from tests.support.engines import CountingEngine
 
 N = 81_000  # half of which are more than a sample
 
@@ -68,14 +66,6 @@ def test_assign__gives_the_first_rows_their_labels_again(table, tmp_path, scheme
     assert repr(stored.generator) == repr(held.generator)
 
 
-def test_assign__tells_rows_that_are_far_from_all_that_was_seen(table):
-    made = kmeans(table.slice(0, 5000), id="who", n_partitions=10, random_state=0).generator
-    fresh = table.slice(5000, 2000)
-    assert made.assign(fresh).far_share == pytest.approx(0.01, abs=0.01)
-    far = fresh.set_column(2, "age", pa.array(np.full(2000, 200.0)))
-    assert made.assign(far).far_share > 0.9
-
-
 def test_generator__stays_with_its_partitions_through_appends_and_choices(table, tmp_path):
     few = table.slice(0, 500)
     kmeans(few, id="who", n_partitions=3, random_state=0, out=tmp_path / "e.zarr")
@@ -118,28 +108,6 @@ def test_of_parts__is_the_generator_again():
     assert again.to_bytes() == made.to_bytes()
     with pytest.raises(ValueError):  # noqa: PT011 - whatever zip says
         unpacked_parts(b"PK nothing")
-
-
-@pytest.mark.parametrize("make", [kmeans, mixed])
-def test_generate__resumes_without_the_centers_of_a_set(table, tmp_path, make):
-    """Labels are kept only with the centers that go with them."""
-    few, out = table.slice(0, 500), tmp_path / "e.zarr"
-    whole = make(few, id="who", n_partitions=3, random_state=0)
-    with pytest.raises(KeyboardInterrupt):
-        make(few, id="who", n_partitions=3, random_state=0, out=out, client=StopsBeforeLabels())
-    Path(f"{out}.partial/centers-000001.npy").unlink()
-    again = make(few, id="who", n_partitions=3, random_state=0, out=out)
-    np.testing.assert_array_equal(np.asarray(again), np.asarray(whole))
-    np.testing.assert_array_equal(again.generator.assign(few).labels, whole.generator.assign(few).labels)
-
-
-class StopsBeforeLabels(CountingEngine):
-    """An engine that is interrupted where it would label the first block."""
-
-    def map(self, task, items):
-        if self.n_tasks:
-            raise KeyboardInterrupt
-        yield from super().map(task, items)
 
 
 # Sparse features

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -67,23 +65,6 @@ def test_embedding__of_groups_apart_has_a_vector_of_each():
     )  # which are constant in every group
 
 
-def test_embedding__does_not_depend_on_how_many_distances_are_held(monkeypatch):
-    points = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
-    landmarks = points[::4].astype(float)
-    expected, _ = embedding(points, landmarks, 6)
-    monkeypatch.setattr(import_module("bigcons.generate.training"), "AT_ONCE", 500)
-    found, _ = embedding(points, landmarks, 6)
-    np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-9)
-
-
-def test_embedding__of_one_landmark_or_points_all_on_landmarks():
-    points = np.zeros((4, 2), np.float32)
-    vectors, degrees = embedding(points, points[:1].astype(float), 3)
-    assert (vectors.shape, degrees.tolist()) == ((1, 1), [4.0])
-    two = np.repeat(np.eye(2, dtype=np.float32), 3, axis=0)
-    assert embedding(two, np.eye(2), 1)[0].shape == (2, 1)
-
-
 def test_n_landmarks__of_few_objects_many_and_many_features():
     assert n_landmarks(1, 3) == 1
     assert n_landmarks(3, 3) == 3
@@ -122,14 +103,6 @@ def test_landmarks__follow_curved_shapes_that_k_means_cuts(shape):
     }
     assert scores["landmarks"] > 0.99
     assert scores["kmeans"] < 0.9
-
-
-@pytest.mark.filterwarnings("ignore::bigcons.errors.SurplusClustersWarning")
-@pytest.mark.parametrize("shape", SHAPES)
-def test_consensus_clustering__follows_them_by_itself(shape):
-    points, truth = SHAPES[shape]()
-    model = bc.ConsensusClustering(len(np.unique(truth)), random_state=0).fit(points)
-    assert bc.metrics.adjusted_rand(truth, model.labels_) > 0.99
 
 
 def test_landmarks__share_three_sets():

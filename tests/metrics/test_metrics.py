@@ -53,31 +53,12 @@ def test_criteria__equal_scikit_learn(pair):
 
 @settings(deadline=None)
 @given(pair=clusterings())
-def test_criteria__perfect_if_equal(pair):
-    labels = pair[0] if (pair[0] >= 0).any() else pair[1]
-    several = len(set(labels[labels >= 0].tolist())) > 1
-    for criterion in CRITERIA:
-        assert criterion(labels, labels) == pytest.approx(1.0 if several or criterion is not nmi else 0.0)
-
-
-@settings(deadline=None)
-@given(pair=clusterings())
 def test_contingency__counts_objects_labeled_in_both(pair):
     table = contingency(*pair)
     known = naive.known(*map(with_none, pair))
     rows, columns = sorted({a for a, _ in known}), sorted({b for _, b in known})
     np.testing.assert_array_equal(table, [[known.count((a, b)) for b in columns] for a in rows])
     np.testing.assert_array_equal(contingency(*pair[::-1]), table.T)
-
-
-def test_contingency__of_many_blocks():
-    rng, n = np.random.default_rng(0), 150_000
-    numbers, codes = rng.integers(-1, 5, n), rng.integers(-1, 2, n)
-    texts = np.array(["x", "y", None], object)[codes]
-    both = (numbers >= 0) & (codes >= 0)
-    expected = np.zeros((5, 2), int)
-    np.add.at(expected, (numbers[both], codes[both]), 1)
-    np.testing.assert_array_equal(contingency(numbers, texts), expected)
 
 
 @pytest.mark.parametrize(
@@ -128,12 +109,6 @@ def test_contingency__refuses_a_table_beyond_memory():
     labels = np.arange(20_000)
     with pytest.raises(MemoryBudgetError, match=r"20,000 by 20,000 clusters needs 3\.2 GB"):
         contingency(labels, labels)
-
-
-def test_adjusted_rand__of_many_objects_does_not_overflow(monkeypatch):
-    table = np.array([[2**40, 0], [0, 2**40]])
-    monkeypatch.setattr("bigcons.metrics.clusterings.truth_table", lambda truth, labels: table)
-    assert adjusted_rand(None, None) == pytest.approx(1.0)
 
 
 def test_metrics__unknown_name():

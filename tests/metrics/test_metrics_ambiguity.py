@@ -2,7 +2,6 @@
 
 from itertools import combinations
 
-import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -28,10 +27,3 @@ def test_pac__is_the_share_of_pairs_that_some_but_not_most_partitions_join(label
         return
     expected = sum(lower < share <= upper for share in shares) / len(shares)
     assert pac(labels, lower=lower, upper=upper) == pytest.approx(expected)
-
-
-def test_pac__of_a_sample_is_near_that_of_all():
-    labels = np.random.default_rng(0).integers(3, size=(1500, 12))
-    assert pac(labels, n_objects=500) == pytest.approx(pac(labels, n_objects=1500), abs=0.02)
-    with pytest.raises(InvalidInputError):
-        pac(labels, lower=0.8, upper=0.2)

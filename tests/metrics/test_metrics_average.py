@@ -47,13 +47,6 @@ def test_average__equals_naive(data, labels, weighted):
         assert found == pytest.approx(expected, abs=1e-12)
 
 
-def test_average__leaves_out_partitions_without_a_shared_object():
-    labels = np.array([[0, -1], [1, -1], [-1, 0]])
-    assert average_criterion("van_dongen", labels, [0, 1, -1]) == 0
-    with pytest.raises(InvalidInputError, match="no object is labeled both in labels and in a partition"):
-        average_criterion("van_dongen", labels[:, 1:], [0, 1, -1])
-
-
 @pytest.mark.parametrize("name", OF_TWO_CLUSTERINGS)
 def test_average__stored_equals_memory_for_any_engine(name, tmp_path):
     rng = np.random.default_rng(0)

@@ -29,7 +29,7 @@ from bigcons.metrics import (
     van_dongen,
     variation_of_information,
 )
-from bigcons.metrics.clusterings import OF_TRUTH, OF_TWO_CLUSTERINGS, greedy_accuracy_of_table
+from bigcons.metrics.clusterings import OF_TRUTH, OF_TWO_CLUSTERINGS
 from tests.naive import metrics as naive
 from tests.support.strategies import label_matrices
 
@@ -138,11 +138,6 @@ def test_tables__of_symmetric_criteria_may_be_stacked(pair, seed):
 
 
 # Worked examples
-
-
-def test_micro_precision__ties_go_to_the_first_class_and_cluster():
-    assert greedy_accuracy_of_table(np.array([[2, 2], [2, 0]])) == 2 / 6
-    assert greedy_accuracy_of_table(np.array([[0, 2], [2, 2]])) == 4 / 6
 
 
 def test_relative_nmi__is_a_ratio():

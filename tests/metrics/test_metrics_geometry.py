@@ -7,7 +7,6 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
-from scipy.spatial.distance import pdist
 
 from bigcons.errors import InvalidInputError
 from bigcons.metrics import compactness
@@ -52,13 +51,6 @@ def test_compactness__equals_naive(metric, data):
         features.tolist(), [None if label < 0 else label for label in labels], metric
     )
     assert compactness(features, labels, metric=metric) == pytest.approx(expected, rel=1e-9, abs=1e-9)
-
-
-@pytest.mark.parametrize("metric", METRICS)
-def test_compactness__of_a_cluster_larger_than_a_tile(metric):
-    features = np.random.default_rng(0).normal(size=(1500, 2))
-    expected = pdist(features, metric).mean()
-    assert compactness(features, np.zeros(1500, int), metric=metric) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("metric", METRICS)

@@ -32,15 +32,6 @@ def test_expected_loss__is_the_mean_by_objects_compared_and_weights(case, loss, 
     assert found == pytest.approx(naive.expected(x, labels, loss, split_cost, weights), abs=1e-12)
 
 
-@given(x=label_matrices(min_objects=2, gaps=False))
-def test_expected_loss__of_complete_labels_is_the_mean_of_the_usual_losses(x):
-    labels = x[:, 0]
-    vi = np.mean([metrics.variation_of_information(labels, column) for column in x.T])
-    rand = np.mean([metrics.rand_index(labels, column) for column in x.T])
-    assert metrics.expected_loss(x, labels) == pytest.approx(vi, abs=1e-12)
-    assert metrics.expected_loss(x, labels, loss="binder") == pytest.approx(1 - rand, abs=1e-12)
-
-
 def test_expected_loss__has_the_same_bits_on_every_engine_and_is_zero_of_copies():
     x = np.random.default_rng(0).integers(-1, 5, (500, 7))
     labels = np.abs(x[:, 0])

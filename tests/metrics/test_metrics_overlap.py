@@ -79,15 +79,6 @@ def test_both__leave_out_objects_without_a_label(tmp_path):
     )
 
 
-def test_both__take_labels_alone_as_memberships_of_0_and_1(tmp_path):
-    labels, features = np.array([0, 2, -1, 0], np.int32), np.array([[1.0], [5.0], [9.0], [3.0]])
-    with Consensus.create(tmp_path / "c.zarr", n_objects=4, n_clusters=3, memberships=False) as writer:
-        writer.write(0, labels)
-    consensus = Consensus.open(tmp_path / "c.zarr")
-    np.testing.assert_array_equal(cluster_overlap(consensus), np.eye(3))
-    np.testing.assert_array_equal(cluster_centroids(features, consensus), [[2.0], [np.nan], [5.0]])
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
