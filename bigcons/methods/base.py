@@ -105,7 +105,7 @@ def _predicts_softly(model: ConsensusClusterer) -> bool:
 
 
 @dataclass(eq=False, repr=False)
-class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):  # type: ignore[misc]
+class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     """Base of the methods that combine an ensemble into one clustering.
 
     ``fit`` takes an Ensemble, the path of one, or anything ``Ensemble.from_labels`` takes: rows are objects,
@@ -145,8 +145,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):  # type: ignor
     client: object = None
     resume: bool = True
 
-    def __repr__(self) -> str:
-        return " ".join(super().__repr__().split())  # on one line, arrays too
+    def __repr__(self, *options: Any) -> str:
+        return " ".join(super().__repr__(*options).split())  # on one line, arrays too
 
     def __sklearn_tags__(self) -> Any:
         """Return scikit-learn's tags: features are labels, numbers or text, and may be missing."""
@@ -233,10 +233,6 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):  # type: ignor
         if self._recoding.is_named:
             self.feature_names_in_: np.ndarray = np.array(ensemble.names, dtype=object)
         self._generator: Generator | None = ensemble.generator
-
-    def fit_predict(self, x: Any, y: object = None, **options: Any) -> np.ndarray:
-        """Return ``labels_`` of `fit`, which takes the options."""
-        return self.fit(x, y, **options).labels_
 
     def check_plan(self, ensemble: PlannedEnsemble, out: str | os.PathLike[str]) -> None:
         """Raise what ``fit(out=out)`` of an ensemble of this shape would raise before it reads a label.

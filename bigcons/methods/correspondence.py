@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import closing
-from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
@@ -141,12 +140,12 @@ class Alternating(Correspondence):
     def _group(self, base: BaseClusters, seed: int, engine: Engine) -> tuple[Grouping, list[float]]:
         overlaps, similarity, offsets, times = base
         sizes = cluster_sizes(overlaps, offsets)
-        sums = SummedSimilarity(similarity, offsets, times)
+        rows = rounded(similarity * times[:, None])
 
         def start(u: int) -> Grouping:
             groups = first_groups(similarity, offsets, sizes, u, self.n_clusters)
             return alternate(
-                *(copy(sums), offsets, groups, self.n_clusters, times, self.max_iter),
+                *(rows, offsets, groups, self.n_clusters, times, self.max_iter),
                 one_to_one=self._one_to_one,
             )
 
@@ -405,8 +404,15 @@ def first_groups(
     return groups
 
 
+def rounded(rows: np.ndarray) -> np.ndarray:
+    """Return rows of similarities in multiples of a power of two of which sums are exact, in any order."""
+    # sums take 51 bits of the 53 of a double
+    unit = 2.0 ** (np.ceil(np.log2(max(rows.sum(axis=0).max(), 1.0))) - 51)
+    return np.asarray(np.rint(rows / unit) * unit)
+
+
 def alternate(
-    sums: SummedSimilarity,
+    similarity: np.ndarray,
     offsets: np.ndarray,
     groups: np.ndarray,
     n_groups: int,
@@ -417,46 +423,33 @@ def alternate(
 ) -> Grouping:
     """Regroup the base clusters of one partition after another until none moves.
 
+    ``similarity`` (B, B): that of base clusters (columns) to others, times the weights of these, `rounded`.
     If none of ``max_iter`` sweeps settles (a sweep need not raise the objective), the best one is kept.
     """
     from scipy.optimize import linear_sum_assignment
 
     def objective(groups: np.ndarray) -> float:
-        summed = np.concatenate([sums.of(u) for u in range(offsets.size - 1)])
-        return mean_similarity(summed, offsets, groups, times)
+        return mean_similarity(similarity.T @ one_hot(groups, n_groups), offsets, groups, times)
 
-    sums.begin(groups, n_groups)
-    sizes = weights_of_groups(groups, n_groups, times)
     sweeps = [groups]
     for _ in range(max_iter):
         groups = groups.copy()
-        for u, (first, last) in enumerate(pairwise(offsets)):
-            before, weights = groups[first:last].copy(), times[first:last]
-            without = sizes - weights_of_groups(before, n_groups, weights)
-            resemblance = sums.of(u) / over_zero(without)
+        for first, last in pairwise(offsets):
+            others = one_hot(groups, n_groups)
+            others[first:last] = 0.0
+            resemblance = (similarity[:, first:last].T @ others) / over_zero(times @ others)
             if one_to_one:
                 cluster, group = linear_sum_assignment(resemblance, maximize=True)
                 groups[first:last] = -1
                 groups[first + cluster] = group
             else:
                 groups[first:last] = resemblance.argmax(axis=1)
-            if (groups[first:last] != before).any():
-                sums.move(u, before, groups[first:last])
-                sizes = without + weights_of_groups(groups[first:last], n_groups, weights)
         if (groups == sweeps[-1]).all():
             return Grouping(groups, objective(groups))
         sweeps.append(groups)
-    objectives = []
-    for groups in sweeps[1:]:
-        sums.begin(groups, n_groups)
-        objectives.append(objective(groups))
+    objectives = [objective(groups) for groups in sweeps[1:]]
     best = int(np.argmax(objectives))
     return Grouping(sweeps[1 + best], objectives[best], is_settled=False)
-
-
-def weights_of_groups(groups: np.ndarray, n_groups: int, weights: np.ndarray) -> np.ndarray:
-    """Return the summed weights (n_groups,) of the base clusters in each group, -1 for none."""
-    return np.bincount(groups + 1, weights, n_groups + 1)[1:]
 
 
 def mean_similarity(
@@ -481,45 +474,3 @@ def nearest_groups(
     table = one_hot(groups, n_groups, times)
     resemblance = (similarity @ table) / over_zero(table.sum(axis=0))
     return np.where(groups >= 0, groups, resemblance.argmax(axis=1))
-
-
-# How similar base clusters are to groups of others, which members join and leave
-
-
-class SummedSimilarity:
-    """The summed similarities of the base clusters of a partition to the members of each group.
-
-    Whoever joins or leaves a group adds or takes a row of the similarities (B, B). These are rounded to
-    multiples of a power of two of which sums are exact: base clusters that leave a group leave no rounding
-    errors behind.
-    """
-
-    def __init__(self, similarity: np.ndarray, offsets: np.ndarray, times: np.ndarray) -> None:
-        self.offsets: np.ndarray = offsets
-        self.rows: np.ndarray = similarity * times[:, None]
-        # sums of rounded similarities take 51 bits of the 53 of a double
-        unit = 2.0 ** (np.ceil(np.log2(max(self.rows.sum(axis=0).max(), 1.0))) - 51)
-        self.rows /= unit
-        np.rint(self.rows, out=self.rows)
-        self.rows *= unit
-        self.sums: np.ndarray = np.empty((0, 0))
-
-    def begin(self, groups: np.ndarray, n_groups: int) -> None:
-        """Take the groups (B,) of all base clusters, -1 for none."""
-        self.sums = np.zeros((n_groups, groups.size))
-        self._move(0, np.full(groups.size, -1), groups)
-
-    def move(self, u: int, before: np.ndarray, after: np.ndarray) -> None:
-        """Move the base clusters (k,) of partition ``u`` to other groups."""
-        self._move(int(self.offsets[u]), before, after)
-
-    def _move(self, first: int, before: np.ndarray, after: np.ndarray) -> None:
-        for e in np.flatnonzero(before != after):
-            if before[e] >= 0:
-                self.sums[before[e]] -= self.rows[first + e]
-            if after[e] >= 0:
-                self.sums[after[e]] += self.rows[first + e]
-
-    def of(self, u: int) -> np.ndarray:
-        """Return the sums (k, K) of partition ``u``."""
-        return self.sums[:, self.offsets[u] : self.offsets[u + 1]].T

@@ -194,5 +194,5 @@ class MixtureModel(PassClusterer):
 
     def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:
         super()._set_results(records, start_objectives, converged=converged)
-        if self.background:
+        if self.background and self._solved is not None:
             self.background_share_: float = float(np.exp(self._solved[1]["bias"][-1]))

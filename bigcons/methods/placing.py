@@ -65,7 +65,8 @@ class Placed(NamedTuple):
         return data_frame(self.to_arrow(), self.ids)
 
     def __repr__(self) -> str:
-        sure = "" if self.memberships is None else f"mean confidence {np.mean(self.confidence):.2f}, "
+        confidence = self.confidence
+        sure = "" if confidence is None else f"mean confidence {float(confidence.mean()):.2f}, "
         return f"Placed({len(self.labels):,} objects, {sure}{self.far_share:.1%} far from the centers)"
 
 

@@ -43,9 +43,6 @@ from bigcons.store.ensemble import Ensemble
 from bigcons.trust.groups import Sample, n_groups_for, plan_bytes
 from bigcons.weights import Weights
 
-SQUARES, DIVERGENCES, HEAP, BLOCKED = "squares", "divergences", "heap", "blocked"
-"""The kinds of variants."""
-
 SAMPLE, SHARE = 16_384, 64
 """The best start is extended to so many objects before all, or to one in so many: passes over these then cost
 little beside those that they save.
@@ -302,27 +299,17 @@ class AllPairs:
 
 def packed_sums(sums: AgreementSums) -> dict[str, np.ndarray]:
     """Return sums, and how partitions count in them, as arrays."""
-    parts = sums._asdict()
-    weights = parts.pop("weights")
-    parts |= {} if weights is None else weights._asdict()
-    return {name: np.asarray(value) for name, value in parts.items()}
+    parts = {name: np.asarray(getattr(sums, name)) for name in ("S", "T", "squares", "quartics")}
+    return parts if sums.weights is None else {**parts, "weights": sums.weights.partitions}
 
 
 def unpacked_sums(parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int) -> AgreementSums:
-    """Return the sums of `packed_sums`; raises TypeError, KeyError or ValueError for anything else."""
-    given: dict[str, Any] = {name: of.item() if of.ndim == 0 else of for name, of in parts.items()}
-    weights = None
-    if "partitions" in given:
-        weights = Weights(**{name: given.pop(name) for name in Weights._fields})
-    sums = AgreementSums(**given, weights=weights)
-    expected = no_sums(offsets, n_clusters, weights)
-    sizes = expected.S.shape, expected.T.shape, n_clusters
-    if (sums.S.shape, sums.T.shape, sums.n_clusters) != sizes or (
-        weights is not None
-        and (len(weights.partitions), len(weights.base_clusters)) != (offsets.size - 1, len(expected.S))
-    ):
+    """Return the sums of `packed_sums`; raises KeyError or ValueError for anything else."""
+    weights = None if "weights" not in parts else Weights.of(parts["weights"], offsets)
+    sums, S, T = no_sums(offsets, n_clusters, weights), parts["S"], parts["T"]
+    if (S.shape, T.shape) != (sums.S.shape, sums.T.shape):
         raise ValueError("arrays of other shapes")
-    return sums
+    return sums._replace(S=S, T=T, squares=float(parts["squares"]), quartics=float(parts["quartics"]))
 
 
 @dataclass(frozen=True)
@@ -480,12 +467,8 @@ class Solution(NamedTuple):
     """Gives the memberships (rows, K) float32 of a block, read-only."""
     at: Iterate[Any]
     """Where the passes ended."""
-    gap: float
-    converged: bool
     placer: BySquares
     """Gives the memberships of new objects."""
-    attributes: dict[str, Any]
-    """Further results of the fit."""
 
 
 @dataclass(frozen=True)
@@ -501,7 +484,6 @@ class Variant(ABC):
     weights: Weights | str | None
     memory: str | float | None
 
-    kind: ClassVar[str]
     instead: ClassVar[str | None] = None
     """What takes less memory; None: ConsensusTree, if its plan fits."""
     n_generations: ClassVar[int] = 3
@@ -565,7 +547,6 @@ class Variant(ABC):
 class Squares(Variant):
     """All pairs by the squared divergence, exactly."""
 
-    kind = SQUARES
     n_generations = 2
 
     def n_sampled(self, ensemble: Ensemble) -> int:
@@ -576,12 +557,8 @@ class Squares(Variant):
     def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
         """Solve, given a run over the labels."""
         at = run_passes(run, AllPairs(run.data.offsets, self.n_clusters, survey.n_seen, begin))
-        counted, gap = at.state.weights, at.records[-1]["gap"]
-        weights = np.ones(len(survey.n_seen)) if counted is None else counted.partitions
-        attributes: dict[str, Any] = {"weights_": weights}
-        place = BySquares(at.state, run.data.offsets)
         read = partial(run.arrays.read, at.generation)
-        return Solution(read, at, gap, gap <= self.tol, place, attributes)
+        return Solution(read, at, BySquares(at.state, run.data.offsets))
 
 
 def keeps_labels(ensemble: Ensemble, engine: Engine) -> bool:

@@ -193,23 +193,23 @@ class PCC(ConsensusClusterer):
             run = Run(labels, engine, seed, variant.n_passes(n), self.tol, survey.sample, *workspace)
             solution = variant.solve(run, survey, partial(variant.begin, sample, weights, more), out)
             at = solution.at
-            if self.tol > 0 and not solution.converged:
-                told = (
-                    f"no step lowers the objective of PCC any more, with a KKT gap of {solution.gap:.2g} > "
-                    f"tol={self.tol:g}; raise tol."
-                    if at.is_settled
-                    else f"PCC stopped at max_iter before it settled, with a KKT gap of {solution.gap:.2g}; "
-                    "raise max_iter or tol if the labels still change."
-                )
-                warn_user(told, ConvergenceWarning)
             self.objective_: float = at.records[-1]["objective"]
-            self.gap_: float = solution.gap
+            self.gap_: float = at.records[-1]["gap"]
+            self.converged_: bool = self.gap_ <= self.tol
             self.n_passes_: int = len(at.records)
-            self.converged_: bool = solution.converged
             self.history_: dict[str, list[Any]] = as_history(at.records)
             self.start_objectives_: list[float] = at.start_objectives or [self.objective_]
-            for name, value in solution.attributes.items():
-                setattr(self, name, value)
+            if isinstance(variant, Squares):
+                self.weights_: np.ndarray = np.ones(ensemble.n_partitions) if counts is None else counts
+            if self.tol > 0 and not self.converged_:
+                warn_user(
+                    f"no step lowers the objective of PCC any more, with a KKT gap of {self.gap_:.2g} > "
+                    f"tol={self.tol:g}; raise tol."
+                    if at.is_settled
+                    else f"PCC stopped at max_iter before it settled, with a KKT gap of {self.gap_:.2g}; "
+                    "raise max_iter or tol if the labels still change.",
+                    ConvergenceWarning,
+                )
             self._placing: BySquares = solution.placer
             share = engine if out is not None else local_engine(engine)  # rows in memory need no workers
             trust = engine if trusts else None

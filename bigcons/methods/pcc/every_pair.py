@@ -20,7 +20,6 @@ from bigcons.kernels import pairwise
 from bigcons.kernels.line_search import newton_search, sampling_search
 from bigcons.memory import Block
 from bigcons.methods.pcc.all_pairs import (
-    DIVERGENCES,
     MOVING,
     Begin,
     Solution,
@@ -158,8 +157,6 @@ def exactly(memberships: np.ndarray) -> np.ndarray:
 class EveryPair(Variant):
     """All pairs of a few thousand objects by any divergence, pair by pair."""
 
-    kind = DIVERGENCES
-
     def statistics_bytes(self, ensemble: Ensemble) -> int:
         """Return the size of labels and memberships of all objects, and of the terms of one of them."""
         n = ensemble.n_objects
@@ -168,6 +165,5 @@ class EveryPair(Variant):
     def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
         """Solve, given a run over the labels."""
         at = run_passes(run, Pairwise(self.n_clusters, self.divergence, survey.mean_weight, begin))
-        gap, read = at.records[-1]["gap"], partial(run.arrays.read, at.generation)
-        place = placer_of(run, read)
-        return Solution(read, at, gap, gap <= self.tol, place, {})
+        read = partial(run.arrays.read, at.generation)
+        return Solution(read, at, placer_of(run, read))

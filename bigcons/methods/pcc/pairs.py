@@ -38,8 +38,6 @@ from bigcons.kernels import pair_descent
 from bigcons.kernels.divergences import l2_slope
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.methods.pcc.all_pairs import (
-    BLOCKED,
-    HEAP,
     MOVING,
     Begin,
     BySquares,
@@ -545,20 +543,21 @@ class Listed(Variant):
         with scratch_place(out) as scratch:
             pairs, engine = self.ready(pairs, run.engine, scratch)
             near = Neighborhoods.of(pairs, self.blocks(pairs), engine, self.divergence)
-            budget = self.memory if self.kind == BLOCKED else None
-            left = None if budget is None else max(parse_size(budget) - process_bytes(run.engine), 0)
+            left = None
+            if isinstance(self, Blocked) and self.memory is not None:
+                left = max(parse_size(self.memory) - process_bytes(run.engine), 0)
             check_tasks(near, K, engine, left)
             over_pairs = replace(run, data=pairs, engine=engine, rounds=near.in_rounds())
             method = BlockedPairs(near, partial(self.first, run, begin), self.max_steps(n))
             at = run_passes(over_pairs, method)
             generation = at.generation
             read = partial(read_across, run.arrays, generation, near.blocks)
-            gap, isolated = at.records[-1]["gap"], isolated_objects(pairs)
+            isolated = isolated_objects(pairs)
             if isolated.size:
                 logger.info("%d objects in no sampled pair are placed over all pairs", isolated.size)
                 place_isolated(run, read, generation + 1, isolated, placer_of(run, read, isolated))
                 read = partial(run.arrays.read, generation + 1)
-            return Solution(read, at, gap, gap <= self.tol, placer_of(run, read), {})
+            return Solution(read, at, placer_of(run, read))
 
     @abstractmethod
     def ready(self, pairs: PairTable, engine: Engine, scratch: Place) -> tuple[PairTable, Engine]:
@@ -572,7 +571,6 @@ class Listed(Variant):
 class Heap(Listed):
     """Algorithm 1 of the paper: one block of all objects, in memory, on one core."""
 
-    kind = HEAP
     instead: ClassVar[str | None] = "solver='blocked', pairs='all' or a smaller share"
 
     def held_bytes(self, ensemble: Ensemble) -> int:
@@ -608,8 +606,6 @@ class Heap(Listed):
 
 class Blocked(Listed):
     """Algorithm 1 within blocks of objects, on all cores or workers; pairs are read from their store."""
-
-    kind = BLOCKED
 
     def held_bytes(self, ensemble: Ensemble) -> int:
         """Return the size of pairs that are yet to be counted."""
