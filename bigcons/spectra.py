@@ -7,12 +7,12 @@ after those wanted: a handful where there are clusters.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigcons.run.engine import one_thread
-from bigcons.run.starts import best_start
 from bigcons.seeding import generator
 
 # Above this many base clusters the leading eigenvectors of a table are found by Lanczos iterations, and those
@@ -101,19 +101,7 @@ def with_signs(vectors: np.ndarray) -> np.ndarray:
     return np.asarray(vectors * np.where(largest < 0, -1.0, 1.0))
 
 
-# K-means of unit rows in memory
-
-
-class RowClusters(NamedTuple):
-    """The result of k-means of rows in memory."""
-
-    centers: np.ndarray
-    """(K, columns) float64."""
-    labels: np.ndarray
-    """(rows,) int32."""
-    objective: float
-    """Sum of the squared distances of all rows to their centers."""
-    n_iter: int
+# Spherical k-means of rows of unit length
 
 
 class RowSums(NamedTuple):
@@ -130,18 +118,12 @@ class RowSums(NamedTuple):
         """Return the sums of both."""
         return RowSums(self.rows + other.rows, self.sizes + other.sizes, self.inertia + other.inertia)
 
-    def means(self, centers: np.ndarray) -> np.ndarray:
-        """Return the next centers, of unit length; clusters that lose all rows keep theirs."""
-        from bigcons.kernels.nearest import normalize_rows
-
-        found, kept = centers.copy(), self.sizes > 0
-        found[kept] = self.rows[kept] / self.sizes[kept, None]
-        normalize_rows(found)
-        return found
-
 
 def assign(rows: np.ndarray, counted: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, RowSums]:
-    """Return the nearest centers of rows and their sums, rows ``counted`` by weights or, as flags, or not."""
+    """Return the nearest centers (rows,) int32, -1 of rows of weight 0, and the sums of the rows.
+
+    ``counted`` (rows,): weights, or flags.
+    """
     from bigcons.kernels.nearest import nearest_centers
 
     assigned = np.empty(len(rows), np.int32)
@@ -150,9 +132,39 @@ def assign(rows: np.ndarray, counted: np.ndarray, centers: np.ndarray) -> tuple[
     return assigned, RowSums(sums, sizes, inertia)
 
 
-def n_distinct_rows(rows: np.ndarray) -> int:
-    """Return the number of rows distinct up to rounding errors: the most clusters k-means can find."""
-    return len(np.unique(rows.round(8), axis=0))
+def move_centers(
+    centers: np.ndarray, sums_of: Callable[[np.ndarray], RowSums], max_iter: int, threshold: float
+) -> tuple[np.ndarray, list[dict[str, float]]]:
+    """Move centers (K, columns) to the means of their rows, of unit length; those without rows stay.
+
+    Until the summed squared moves are at most the threshold. Returns the centers last evaluated by
+    ``sums_of``, and the ``objective`` and ``move`` of every iteration.
+    """
+    from bigcons.kernels.nearest import normalize_rows
+
+    records: list[dict[str, float]] = []
+    while True:
+        sums = sums_of(centers)
+        moved, kept = centers.copy(), sums.sizes > 0
+        moved[kept] = sums.rows[kept] / sums.sizes[kept, None]
+        normalize_rows(moved)
+        move = float(((moved - centers) ** 2).sum())
+        records.append({"objective": sums.inertia, "move": move})
+        if move <= threshold or len(records) >= max_iter:
+            return centers, records
+        centers = moved
+
+
+class RowClusters(NamedTuple):
+    """The result of k-means of rows in memory, numbered by their first rows."""
+
+    centers: np.ndarray
+    """(K, columns) float64."""
+    labels: np.ndarray
+    """(rows,) int32."""
+    records: list[dict[str, float]]
+    """See `move_centers`."""
+    start_objectives: list[float]
 
 
 def kmeans_of_unit_rows(
@@ -164,51 +176,38 @@ def kmeans_of_unit_rows(
     *,
     max_iter: int = 300,
     tol: float = 1e-4,
-) -> tuple[RowClusters, list[float]]:
-    """Return the clusters of rows of unit length, and the squared distances of every start.
+) -> RowClusters:
+    """Return clusters of rows of unit length by spherical k-means, no more than rows that differ.
 
-    Spherical k-means, first from rows that are as orthogonal as possible, by QR with pivots (Damle, Minden
-    and Ying 2019); where there are more clusters than columns, and in further starts, by k-means++. Clusters
-    are numbered by their first rows. O(rows K columns) time for an iteration of a start.
+    The first start is from rows that are as orthogonal as possible, by QR with pivots (Damle, Minden and Ying
+    2019); where there are more clusters than columns, and in further starts, it is by k-means++. O(rows K
+    columns) time for an iteration of a start.
     """
     import scipy.linalg
     from sklearn.cluster import kmeans_plusplus
     from sklearn.utils import check_random_state
 
     counted = np.ones(len(rows)) if weights is None else weights
+    K = min(n_clusters, len(np.unique(rows.round(8), axis=0)))
     threshold = tol * float(np.var(rows, axis=0).mean())
-    stream = check_random_state(draw)
-
-    def start(number: int) -> RowClusters:
-        if number == 0 and n_clusters <= rows.shape[1]:
-            _, pivots = scipy.linalg.qr(rows.T, mode="r", pivoting=True)
-            centers = rows[pivots[:n_clusters]]
-        else:
-            centers, _ = kmeans_plusplus(rows, n_clusters, sample_weight=counted, random_state=stream)
-        return spherical_kmeans(rows, counted, centers, max_iter, threshold)
-
+    stream, found, objectives = check_random_state(draw), None, []
     with one_thread():
-        best, objectives = best_start(map(start, range(n_init)), lambda found: found.objective)
-    members, first = np.unique(best.labels, return_index=True)
-    ranks = np.full(n_clusters, len(rows))
-    ranks[members] = first
-    order = np.argsort(ranks, kind="stable")
-    labels = np.argsort(order)[best.labels].astype(best.labels.dtype)
-    return best._replace(centers=best.centers[order], labels=labels), objectives
-
-
-def spherical_kmeans(
-    rows: np.ndarray, weights: np.ndarray, centers: np.ndarray, max_iter: int, threshold: float
-) -> RowClusters:
-    """Iterate until the summed squared moves of the centers are at most the threshold."""
-    for n_iter in range(1, max_iter + 1):
-        labels, sums = assign(rows, weights, centers)
-        moved = sums.means(centers)
-        if ((moved - centers) ** 2).sum() <= threshold:
-            break
-        if n_iter < max_iter:
-            centers = moved
-    return RowClusters(centers, labels, sums.inertia, n_iter)
+        for number in range(n_init):
+            if number == 0 and rows.shape[1] >= K:
+                _, pivots = scipy.linalg.qr(rows.T, mode="r", pivoting=True)
+                centers = rows[pivots[:K]]
+            else:
+                centers, _ = kmeans_plusplus(rows, K, sample_weight=counted, random_state=stream)
+            moved = move_centers(centers, lambda at: assign(rows, counted, at)[1], max_iter, threshold)
+            objectives.append(moved[1][-1]["objective"])
+            if objectives[-1] == min(objectives):
+                found = moved
+    centers, records = found or moved
+    labels, _ = assign(rows, counted, centers)
+    first = np.full(K, len(rows))
+    np.minimum.at(first, labels, np.arange(len(rows)))
+    order = np.argsort(first, kind="stable")
+    return RowClusters(centers[order], np.argsort(order)[labels].astype(np.int32), records, objectives)
 
 
 def group_rows(
@@ -222,6 +221,5 @@ def group_rows(
     rows = np.array(rows, order="C")
     normalize_rows(rows)
     draw = int(generator(seed, "base_clusters.kmeans").integers(2**31))
-    n_groups = min(n_groups, n_distinct_rows(rows))
-    found, objectives = kmeans_of_unit_rows(rows, n_groups, n_init, draw, weights)
-    return found.labels.astype(np.int64), objectives
+    found = kmeans_of_unit_rows(rows, n_groups, n_init, draw, weights)
+    return found.labels.astype(np.int64), found.start_objectives

@@ -24,10 +24,10 @@ _REGISTRY = {
     "ipvc": "assignment:IPVC",
     "ipc": "assignment:IPC",
     "kmeans": "assignment:LabelKMeans",
-    "cspa": "cspa:CSPA",
-    "hgpa": "hgpa:HGPA",
+    "cspa": "hypergraph:CSPA",
+    "hgpa": "hypergraph:HGPA",
     "mcla": "mcla:MCLA",
-    "hbgf": "hbgf:HBGF",
+    "hbgf": "hypergraph:HBGF",
     "ccc": "correspondence:CCC",
     "ccu": "correspondence:CCU",
     "ccsvd": "correspondence:CCSVD",
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from bigcons.methods.correspondence import CCC as CCC
     from bigcons.methods.correspondence import CCSVD as CCSVD
     from bigcons.methods.correspondence import CCU as CCU
-    from bigcons.methods.cspa import CSPA as CSPA
     from bigcons.methods.did import DID as DID
     from bigcons.methods.evidence import EAC as EAC
     from bigcons.methods.evidence import EACAverage as EACAverage
@@ -67,8 +66,9 @@ if TYPE_CHECKING:
     from bigcons.methods.evidence import EACSingle as EACSingle
     from bigcons.methods.furthest import Furthest as Furthest
     from bigcons.methods.greedy import GreedyANMI as GreedyANMI
-    from bigcons.methods.hbgf import HBGF as HBGF
-    from bigcons.methods.hgpa import HGPA as HGPA
+    from bigcons.methods.hypergraph import CSPA as CSPA
+    from bigcons.methods.hypergraph import HBGF as HBGF
+    from bigcons.methods.hypergraph import HGPA as HGPA
     from bigcons.methods.least_loss import LeastLoss as LeastLoss
     from bigcons.methods.mcla import MCLA as MCLA
     from bigcons.methods.mixture import MixtureModel as MixtureModel

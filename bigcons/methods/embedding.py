@@ -17,7 +17,6 @@ too (Dhillon and Modha 2001), for an index of .91, as by the centers of the clas
 from __future__ import annotations
 
 import logging
-import time
 import warnings
 from collections.abc import Sequence
 from contextlib import closing
@@ -39,7 +38,7 @@ from bigcons.methods.incidence import (
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold, one_thread
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes
-from bigcons.run.passes import History, as_history, timed
+from bigcons.run.passes import History, as_history
 from bigcons.seeding import generator
 from bigcons.spectra import (
     MOST_FOR_DENSE,
@@ -48,7 +47,7 @@ from bigcons.spectra import (
     assign,
     kmeans_of_unit_rows,
     leading_eigenvectors,
-    n_distinct_rows,
+    move_centers,
     with_signs,
 )
 from bigcons.store.ensemble import Ensemble
@@ -170,27 +169,12 @@ def _embedding(
 # K-means of all objects
 
 
-class KMeansSettings(NamedTuple):
-    """The parameters of k-means in an embedding."""
-
-    n_clusters: int
-    n_init: int
-    max_iter: int
-    tol: float
-
-
 class Centers(NamedTuple):
-    """The result of k-means in an embedding."""
+    """Centers of clusters in an embedding."""
 
     embedding: Embedding
     centers: np.ndarray
-    """(K, columns) float64."""
-    objective: float
-    """Sum of the squared distances of all rows to their centers."""
-    history: History
-    n_passes: int
-    start_objectives: list[float]
-    """The squared distances of every start, on the sample."""
+    """(K, columns) float64, of unit length."""
 
     def labels_of(self, labels: np.ndarray) -> np.ndarray:
         """Return the clusters (rows,) int32 of objects by their base labels, -1 without any."""
@@ -202,74 +186,54 @@ def find_centers(
     ensemble: Ensemble,
     sample: np.ndarray,
     extra: tuple[np.ndarray, np.ndarray],
-    settings: KMeansSettings,
     seed: int,
     engine: Engine,
-) -> Centers:
+    *,
+    n_clusters: int,
+    n_init: int,
+    max_iter: int,
+    tol: float,
+) -> tuple[np.ndarray, History, list[float]]:
     """Return the centers of k-means over all objects with a label and ``extra`` rows with their weights.
 
-    K-means starts on the ``sample`` of label rows. If these are not all objects, it starts on no more extra
-    rows than these, and Lloyd passes over the blocks continue until the summed squared moves of the centers
-    are at most ``tol`` times the mean variance of the columns.
+    Also the history, and the squared distances of every start. K-means starts on the ``sample`` of label
+    rows. If these are not all objects, it starts on no more extra rows than these, and passes over the blocks
+    continue until the summed squared moves of the centers are at most ``tol`` times the mean variance of the
+    columns.
     """
     rows, labeled = embedding.rows_of(sample)
-    n_sampled, further = len(sample), extra
-    share = ensemble.n_objects / n_sampled
+    n_sampled, further, what = len(sample), extra, "k-means of the embedding"
     if len(extra[0]) > n_sampled < ensemble.n_objects:
         draw = generator(seed, "embedding.base_clusters")
         chosen = np.sort(draw.choice(len(extra[0]), n_sampled, replace=False, shuffle=False))
         further = extra[0][chosen], extra[1][chosen] * (len(extra[0]) / n_sampled)
+    share = np.full(np.count_nonzero(labeled), ensemble.n_objects / n_sampled)
     rows = np.concatenate([rows[labeled], further[0]])
-    weights = np.concatenate([np.full(np.count_nonzero(labeled), share), further[1]])
-    first, objectives = kmeans_of_unit_rows(
-        rows,
-        min(settings.n_clusters, n_distinct_rows(rows)),
-        settings.n_init,
-        int(generator(seed, "embedding.kmeans").integers(2**31)),
-        weights,
-        max_iter=settings.max_iter,
-        tol=settings.tol,
-    )
+    drawn = int(generator(seed, "embedding.kmeans").integers(2**31))
+    counted = np.concatenate([share, further[1]])
+    found = kmeans_of_unit_rows(rows, n_clusters, n_init, drawn, counted, max_iter=max_iter, tol=tol)
     if n_sampled == ensemble.n_objects:
-        history: History = {"pass": [first.n_iter], "objective": [first.objective]}
-        return Centers(embedding, first.centers, first.objective, history, 0, objectives)
-    threshold = settings.tol * float(np.var(rows, axis=0).mean())
-    found = _lloyd_passes(embedding, ensemble, extra, first.centers, threshold, settings, engine)
-    return found._replace(start_objectives=objectives)
+        history: History = {"pass": [len(found.records)], "objective": [found.records[-1]["objective"]]}
+        return found.centers, history, found.start_objectives
 
+    def sums_of(centers: np.ndarray) -> RowSums:
+        def visit(block: Block) -> RowSums:
+            return assign(*embedding.rows_of(ensemble.read(block.start, block.stop)), centers)[1]
 
-def _lloyd_passes(
-    embedding: Embedding,
-    ensemble: Ensemble,
-    extra: tuple[np.ndarray, np.ndarray],
-    centers: np.ndarray,
-    threshold: float,
-    settings: KMeansSettings,
-    engine: Engine,
-) -> Centers:
-    """Make Lloyd passes from the given centers; the result has the centers that the last pass evaluated."""
-    what, evaluated, records = "k-means of the embedding", centers, []
-
-    def visit(block: Block) -> RowSums:
-        return assign(*embedding.rows_of(ensemble.read(block.start, block.stop)), evaluated)[1]
-
-    for number in range(1, settings.max_iter + 1):
-        began, evaluated = time.perf_counter(), centers
         with progress(what, ensemble.n_objects) as listener:
-            found = fold(engine, ensemble.blocks(), visit, RowSums.plus, progress=listener)
-        found = found.plus(assign(*extra, evaluated)[1])
-        centers = found.means(evaluated)
-        move = float(((centers - evaluated) ** 2).sum())
-        records.append(timed(what, number, {"objective": found.inertia, "move": move}, began))
-        if move <= threshold:
-            break
-    else:
+            sums = fold(engine, ensemble.blocks(), visit, RowSums.plus, progress=listener)
+        return sums.plus(assign(*extra, centers)[1])
+
+    threshold = tol * float(np.var(rows, axis=0).mean())
+    centers, records = move_centers(found.centers, sums_of, max_iter, threshold)
+    if records[-1]["move"] > threshold:
         warn_user(
-            f"k-means stopped at max_iter={settings.max_iter} while its centers still moved; raise max_iter "
+            f"k-means stopped at max_iter={max_iter} while its centers still moved; raise max_iter "
             "or tol if the labels still change.",
             ConvergenceWarning,
         )
-    return Centers(embedding, evaluated, records[-1]["objective"], as_history(records), len(records), [])
+    history = {"pass": list(range(1, len(records) + 1)), **as_history(records)}
+    return centers, history, found.start_objectives
 
 
 # Eigenvectors by passes

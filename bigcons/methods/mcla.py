@@ -12,7 +12,7 @@ from scipy.spatial.distance import squareform
 from bigcons.errors import InvalidInputError
 from bigcons.memory import Block
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
-from bigcons.methods.graph_clusterer import checked_imbalance, refuse_unused
+from bigcons.methods.hypergraph import checked_imbalance, refuse_unused
 from bigcons.methods.incidence import (
     check_overlaps_plan,
     clear_own_partitions,

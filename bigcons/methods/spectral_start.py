@@ -16,7 +16,7 @@ from bigcons.run.passes import Run, Stats, add_stats
 from bigcons.run.starts import Counts
 from bigcons.run.survey import Survey
 from bigcons.seeding import generator
-from bigcons.spectra import kmeans_of_unit_rows, n_distinct_rows
+from bigcons.spectra import kmeans_of_unit_rows
 from bigcons.store.ensemble import Ensemble
 from bigcons.weights import Weights, counts_of
 
@@ -42,9 +42,8 @@ def count_spectral(n_clusters: int, weights: Weights | None, run: Run) -> Counts
     """Return the counts of the clusters of k-means of the sample in the spectral embedding of all objects."""
     embedding = bipartite_embedding(run.data, run.engine, n_clusters, weights, more_objects=MORE_OBJECTS)
     rows, labeled = embedding.rows_of(run.sample)
-    rows = rows[labeled]
     draw = int(generator(run.seed, "spectral_start.kmeans").integers(2**31))
-    found, _ = kmeans_of_unit_rows(rows, min(n_clusters, n_distinct_rows(rows)), 1, draw)
+    found = kmeans_of_unit_rows(rows[labeled], n_clusters, 1, draw)
     return count_nearest(run, embedding, found.centers, n_clusters, weights)
 
 
@@ -52,7 +51,7 @@ def count_nearest(
     run: Run, embedding: Embedding, centers: np.ndarray, n_clusters: int, weights: Weights | None
 ) -> Counts:
     """Return the counts of the clusters of all objects, of the nearest of the centers (K, columns)."""
-    offsets, nearest = run.data.offsets, Centers(embedding, centers, 0.0, {}, 0, [])
+    offsets, nearest = run.data.offsets, Centers(embedding, centers)
 
     def of_block(labels: np.ndarray) -> Stats:
         counts, sizes = counts_of(labels, offsets, nearest.labels_of(labels), n_clusters, weights)

@@ -278,7 +278,7 @@ class Sample:
         None where there are not as many, since groups were found without it.
         """
         from bigcons.kernels.nearest import normalize_rows
-        from bigcons.spectra import spherical_kmeans
+        from bigcons.spectra import assign, move_centers
 
         rows = self._vectors[:, :n_clusters].copy()
         if not 1 < n_clusters <= min(rows.shape):
@@ -289,9 +289,11 @@ class Sample:
         np.add.at(centers, starts, rows)
         normalize_rows(centers)
         with one_thread(user_api="blas"):
-            found = spherical_kmeans(rows, np.ones(len(rows)), centers, ROUNDS, 0.0)
+            counted = np.ones(len(rows))
+            centers, _ = move_centers(centers, lambda at: assign(rows, counted, at)[1], ROUNDS, 0.0)
+            found, _ = assign(rows, counted, centers)
         of_objects = np.full(self._labeled.size, -1)
-        of_objects[self._labeled] = np.unique(found.labels, return_inverse=True)[1]
+        of_objects[self._labeled] = np.unique(found, return_inverse=True)[1]
         T, sizes = counts_of(self.labels, self.offsets, of_objects, int(of_objects.max()) + 1)
         return Cut(of_objects, SPECTRUM, *quality(T.T.copy(), sizes, self.offsets, self.counts), of_objects)
 

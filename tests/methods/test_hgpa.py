@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bigcons import Ensemble, partitioners
 from bigcons.errors import MemoryBudgetError, MissingDependencyError, MissingDependencyWarning
 from bigcons.methods import HGPA
-from bigcons.methods.hgpa import hyperedges, joined_rows
+from bigcons.methods.hypergraph import hyperedges, joined_rows
 from bigcons.metrics import adjusted_rand
 from tests.naive import hypergraph as naive
 from tests.naive.overlaps import base_clusters
@@ -159,7 +159,7 @@ def test_mtkahypar__that_is_not_installed_is_named(monkeypatch):
 
 
 def test_hgpa__by_default_falls_back_to_the_laplacian_and_says_so(monkeypatch):
-    monkeypatch.setattr("bigcons.methods.hgpa.has_mtkahypar", lambda: False)
+    monkeypatch.setattr("bigcons.methods.hypergraph.has_mtkahypar", lambda: False)
     labels = np.tile((np.arange(60) % 3)[:, None], 4)
     with pytest.warns(MissingDependencyWarning, match="objective='laplacian'") as warned:
         model = HGPA(3, random_state=0).fit(labels)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
 from bigcons import METHODS, Ensemble, spectra
+from bigcons.coassociation import dense
 from bigcons.datasets import ce_8d5k
 from bigcons.errors import (
     ConsensusWarning,
@@ -23,10 +24,8 @@ from bigcons.errors import (
 from bigcons.kernels.nearest import nearest_centers
 from bigcons.kernels.overlaps import add_overlaps, count_overlaps, mirror
 from bigcons.methods import incidence
-from bigcons.methods.cspa import CSPA, similarity_matrix
-from bigcons.methods.embedding import KMeansSettings, bipartite_embedding, cut_embedding, find_centers
-from bigcons.methods.hbgf import HBGF
-from bigcons.methods.hgpa import HGPA, hyperedges
+from bigcons.methods.embedding import Centers, bipartite_embedding, cut_embedding, find_centers
+from bigcons.methods.hypergraph import CSPA, HBGF, HGPA, hyperedges
 from bigcons.methods.incidence import block_overlaps, fold_overlaps, observed_pairs, votes_of
 from bigcons.methods.mcla import MCLA, jaccard_weights
 from bigcons.metrics import adjusted_rand, nmi
@@ -165,8 +164,8 @@ def test_seven_objects__have_eleven_hyperedges():
 
 
 def test_seven_objects__have_the_papers_similarities():
-    first = similarity_matrix(Ensemble.from_labels(SEVEN), SERIAL, observed=False)[0]
-    np.testing.assert_array_equal(first, [0, 0.75, 0.5, 0.25, 0, 0, 0])  # 1 on the diagonal is left out
+    n_agree, _ = dense(SEVEN)
+    np.testing.assert_array_equal(n_agree[0] / 4, [1, 0.75, 0.5, 0.25, 0, 0, 0])
 
 
 def test_seven_objects__have_the_papers_jaccard_measure():
@@ -284,10 +283,11 @@ def test_passes__find_what_kmeans_of_everything_finds(method, chunk_rows, plante
     embedding = found._centers.embedding
     extra = tuple(part[: None if method == "hbgf" else 0] for part in embedding.rows_of_base_clusters())
     every = stored.read(0, len(labels))
-    expected = find_centers(embedding, stored, every, extra, KMeansSettings(5, 1, 100, 0.0), 0, SERIAL)
-    assert expected.n_passes == 0
-    assert found.objective_ == pytest.approx(expected.objective, rel=1e-4)
-    assert adjusted_rand(found.labels_, expected.labels_of(every)) > 0.99
+    how = {"n_clusters": 5, "n_init": 1, "max_iter": 100, "tol": 0.0}
+    centers, history, _ = find_centers(embedding, stored, every, extra, 0, SERIAL, **how)
+    assert "move" not in history
+    assert found.objective_ == pytest.approx(history["objective"][-1], rel=1e-4)
+    assert adjusted_rand(found.labels_, Centers(embedding, centers).labels_of(every)) > 0.99
     objective = np.array(found.history_["objective"])
     assert (np.diff(objective) <= 1e-9 * objective[0]).all()
 

@@ -12,7 +12,7 @@ from bigcons import METHODS, Ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.methods.embedding import bipartite_embedding, cut_embedding
 from bigcons.methods.evidence import EAC, EACAverage
-from bigcons.methods.hbgf import HBGF
+from bigcons.methods.hypergraph import HBGF
 from bigcons.methods.incidence import reliability, weights_of
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import SerialEngine, ThreadsEngine
