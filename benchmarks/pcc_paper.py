@@ -186,6 +186,14 @@ THRESHOLD = 0.05
 """Memberships below it count as none in the graph of clusters."""
 
 
+def draw_strokes(axes: Any, centroid: np.ndarray) -> None:
+    """Draw features x, y, x, y, ... as the path of a pen, which starts at the dot."""
+    path = centroid.reshape(-1, 2)
+    axes.plot(*path.T, color="black", linewidth=1.6, solid_joinstyle="round", clip_on=False)
+    axes.plot(*path[0], "o", color="black", markersize=4.5, clip_on=False)
+    axes.set(xlim=(0, 100), ylim=(0, 100))
+
+
 def digit(name: str, of: str, K: int, folder: Path | None) -> dict[str, Any]:
     """Return how the clusters of the objects of one class overlap, and draw it if there is a folder."""
     X, y = load(name, raw=True)
@@ -211,7 +219,7 @@ def digit(name: str, of: str, K: int, folder: Path | None) -> dict[str, Any]:
         print(divergence, found[divergence], flush=True)
         if folder and divergence == "kl":
             centroids = cluster_centroids(rows, model.memberships_, threshold=THRESHOLD)
-            graph = plots.cluster_graph(model, centroids=centroids, glyph="strokes", threshold=THRESHOLD)
+            graph = plots.cluster_graph(model, centroids=centroids, glyph=draw_strokes, threshold=THRESHOLD)
             graph.savefig(folder / "pcc_paper_graph.png", dpi=110)
             plots.coassociation(ensemble, n_objects=len(rows)).savefig(
                 folder / "pcc_paper_pairs.png", dpi=110

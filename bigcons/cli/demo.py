@@ -149,10 +149,9 @@ def _run(
     )
     labels = ensemble.read(0, ensemble.n_objects)
     base = [metrics.matching_accuracy(truth, labels[:, u]) for u in range(ensemble.n_partitions)]
-    shown = {numbers["name"]: numbers["accuracy"] for numbers in solves}
     left_out = None
     try:
-        plots.overview(ensemble, model, base, shown).savefig(folder / "demo.png")
+        plots.memberships(model).savefig(folder / "demo.png")
     except MissingDependencyError as error:
         (folder / "demo.png").unlink(missing_ok=True)  # of an earlier demo
         left_out = f"The figure is left out: {error}"

@@ -6,12 +6,9 @@ save it with ``figure.savefig``. The palette is safe for color-blind readers and
 
 from __future__ import annotations
 
-from bigcons.plots.clusters import memberships, overview, scatter
-from bigcons.plots.confidence import reliability, trust
-from bigcons.plots.curves import consensus_cdf, convergence, n_clusters
-from bigcons.plots.dendrogram import tree
-from bigcons.plots.graph import cluster_graph
-from bigcons.plots.pairs import coassociation, partitions
+from bigcons.plots.curves import consensus_cdf, convergence, n_clusters, reliability, scatter, trust
+from bigcons.plots.graphs import cluster_graph, tree
+from bigcons.plots.matrices import coassociation, memberships, partitions
 
 __all__ = [
     "cluster_graph",
@@ -20,7 +17,6 @@ __all__ = [
     "convergence",
     "memberships",
     "n_clusters",
-    "overview",
     "partitions",
     "reliability",
     "scatter",

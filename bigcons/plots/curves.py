@@ -1,22 +1,23 @@
-"""Curves: convergence of a solve, evidence for numbers of clusters."""
+"""Curves and points: convergence, numbers of clusters, the consensus CDF, trust, reliability, scatter."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.plots.drawing import GUIDE, PALETTE, ensemble_of, new_figure, refuse_ensemble
+from bigcons.plots import drawing
 from bigcons.seeding import SeedLike
 from bigcons.store.clusters import count_in_words, evidence, merit
+from bigcons.io.labels import labels_of, names_of_rows, refuse_other_rows
+from bigcons.validation import check_int
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.ticker import ScalarFormatter
+
 ROUNDING = 1e-8
 """Relative distance at which objectives are equal: memberships are kept in single precision."""
 
@@ -25,8 +26,7 @@ def convergence(consensus: Any) -> Figure:
     """Draw the objective and the optimality gap of a solve against its passes or steps, on log axes.
 
     The objective is drawn as its distance from the best one, relative to that; the best itself, and what
-    equals it within rounding, has no point. Where there are fewer than two points, the objectives themselves
-    are drawn, and where these do not change, or there is a single pass, a sentence says so.
+    equals it within rounding, has no point. Where that leaves no curve, a sentence tells the objectives.
 
     ``consensus`` is a ``Consensus``, a fitted clusterer, or the history of one: a mapping of lists named
     ``pass`` or ``step``, ``objective`` and, if the method has one, ``gap``.
@@ -38,7 +38,7 @@ def convergence(consensus: Any) -> Figure:
     >>> figure = bc.plots.convergence(bc.IVC(6, random_state=0).fit(ensemble))
     >>> figure.savefig("convergence.png")
     """
-    refuse_ensemble(consensus)
+    drawing.refuse_ensemble(consensus)
     history = getattr(consensus, "history_", getattr(consensus, "history", consensus))
     if not isinstance(history, Mapping):
         raise InvalidInputError(
@@ -52,36 +52,38 @@ def convergence(consensus: Any) -> Figure:
         )
     objective = np.asarray(history["objective"], float)
     distance, best = _from_best(objective)
-    names = [name for name in ("objective", "gap") if history.get(name) and len(objective) > 1]
-    n_apart = np.count_nonzero(distance > 0)
-    told = f"{best:,.0f}" if abs(best) >= 1e9 else f"{best:,.10g}"
-    if not n_apart:
-        names = [name for name in names if name != "objective"]
-    with new_figure(4.8, 0.7 + 1.3 * len(names)) as figure:
-        if not n_apart:
-            n, words = len(objective), {"pass": "passes", "step": "steps"}[unit]
-            once = f"There is a single {unit}, so no curve: its objective is {told}."
-            figure.suptitle(
-                once if n == 1 else f"The objective is {best:,.8g} in each of {n:,} {words}.", fontsize=9
-            )
-        if not names:
+    curves = {"objective, relative\ndistance to the best": np.where(distance > 0, distance, np.nan)}
+    if np.count_nonzero(distance > 0) < 2:
+        curves = {}
+    if history.get("gap") and len(objective) > 1:
+        curves["optimality gap"] = np.asarray(history["gap"], float)
+    with drawing.new_figure(4.8, 0.7 + 1.3 * len(curves)) as figure:
+        from matplotlib.ticker import MaxNLocator
+
+        words = f"{best:,.0f}" if abs(best) >= 1e9 else f"{best:,.10g}"
+        if len(objective) == 1:
+            words = f"There is a single {unit}, so no curve: its objective is {words}."
+        elif not distance.any():
+            n_units = f"{len(objective):,} {'passes' if unit == 'pass' else 'steps'}"
+            words = f"The objective is {best:,.8g} in each of {n_units}."
+        else:
+            words = f"best objective: {words}"
+        figure.suptitle(words, fontsize=9)
+        if not curves:
             figure.subplots().set_axis_off()
             return figure
-        panels: Any = np.atleast_1d(figure.subplots(len(names), sharex=True))
-        if n_apart >= 2:
-            _draw_curve(panels[0], history[unit], np.where(distance > 0, distance, np.nan), PALETTE[0])
-            _set_log(panels[0])
-            panels[0].set_ylabel("objective, relative\ndistance to the best")
-            panels[0].set_title(f"best: {told}", loc="right", fontsize=8)
-        elif n_apart:
-            _draw_curve(panels[0], history[unit], objective, PALETTE[0])
-            panels[0].set_ylabel("objective")
-            panels[0].yaxis.set_major_formatter(_plain_numbers())
-        if "gap" in names:
-            _draw_curve(panels[-1], history[unit], history["gap"], PALETTE[1])
-            panels[-1].set_ylabel("optimality gap")
-            _set_log(panels[-1])
-        panels[-1].set_xlabel({"pass": "pass over the data", "step": "single-object step"}[unit])
+        panels = figure.subplots(len(curves), sharex=True, squeeze=False)[:, 0]
+        for axes, (name, y), color in zip(panels, curves.items(), drawing.PALETTE, strict=False):
+            marker = "o" if len(y) <= 40 else None
+            axes.plot(history[unit], y, color=color, marker=marker, markersize=3.5, linewidth=1.4)
+            axes.grid(axis="y", color=drawing.UNKNOWN, linewidth=0.6)
+            axes.set(ylabel=name, yscale="log")
+            decades = np.log10(y[y > 0])
+            if decades.size:
+                axes.set_ylim(10 ** np.floor(decades.min()), 10 ** np.ceil(decades.max() + 1e-9))
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.set_xlabel("pass over the data" if unit == "pass" else "single-object step")
         figure.align_ylabels()
     return figure
 
@@ -125,25 +127,24 @@ def n_clusters(choice: Any) -> Figure:
             f"choice has type {type(choice).__name__}; pass bigcons.choose_n_clusters(ensemble), or a "
             "consensus with n_clusters='auto'."
         )
-    table, k = choice.table, choice.table["n_clusters"]
-    table = table | {"evidence": evidence(table), "merit": merit(table)}
+    table = choice.table | {"evidence": evidence(choice.table), "merit": merit(choice.table)}
     panels = (
         {"distinctness": "distinctness of the least distinct two", "agreement": "agreement of halves"},
         {"lifetime": "lifetime", "evidence": "evidence", "merit": "with quality, which decides"},
     )
-    with new_figure(5.6, 4.6) as figure:
+    with drawing.new_figure(5.6, 4.6) as figure:
         for axes, curves in zip(figure.subplots(2, sharex=True), panels, strict=True):
-            for (name, words), color, line in zip(curves.items(), PALETTE, (":", "-", "--"), strict=False):
-                axes.plot(
-                    k, table[name], line, color=color, marker="o", markersize=3, linewidth=1.2, label=words
-                )
-            axes.axvline(choice.n_clusters, color=GUIDE, linewidth=0.8, zorder=0)
+            lines = zip(curves.items(), drawing.PALETTE, (":", "-", "--"), strict=False)
+            for (name, words), color, line in lines:
+                x, y = table["n_clusters"], table[name]
+                axes.plot(x, y, line, color=color, marker="o", markersize=3, linewidth=1.2, label=words)
+            axes.axvline(choice.n_clusters, color=drawing.GUIDE, linewidth=0.8, zorder=0)
             if choice.runner_up is not None:
-                axes.axvline(choice.runner_up, color=GUIDE, linewidth=0.8, linestyle="--", zorder=0)
-            axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
+                axes.axvline(choice.runner_up, color=drawing.GUIDE, linewidth=0.8, linestyle="--", zorder=0)
+            axes.grid(axis="y", color=drawing.UNKNOWN, linewidth=0.6)
             axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
         figure.axes[0].set_ylim(0, 1.05)
-        axes.axhline(choice.lifetime_of_one, color=GUIDE, linewidth=0.8, linestyle=":", zorder=0)
+        axes.axhline(choice.lifetime_of_one, color=drawing.GUIDE, linewidth=0.8, linestyle=":", zorder=0)
         second = "" if choice.runner_up is None else f"; runner-up {choice.runner_up} (dashed)"
         doubt = "" if choice.is_clear else ", but none stands out"
         figure.suptitle(f"{count_in_words(choice.n_clusters)} recommended{doubt}{second}", fontsize=10)
@@ -166,56 +167,188 @@ def consensus_cdf(ensembles: Any, *, n_objects: int = 1000, random_state: SeedLi
     >>> figure = bc.plots.consensus_cdf(ensemble)
     >>> figure.savefig("cdf.png")
     """
-    from bigcons.metrics.ensemble import pair_shares
+    from bigcons.metrics.ambiguity import pair_shares
 
     named = ensembles if isinstance(ensembles, Mapping) else {"": ensembles}
-    with new_figure(4.6, 3.4) as figure:
+    with drawing.new_figure(4.6, 3.4) as figure:
         axes = figure.subplots()
-        for (name, ensemble), color in zip(named.items(), itertools.cycle(PALETTE), strict=False):
-            shares = pair_shares(ensemble_of(ensemble), n_objects, random_state)
+        for (name, ensemble), color in zip(named.items(), itertools.cycle(drawing.PALETTE), strict=False):
+            shares = pair_shares(drawing.ensemble_of(ensemble), n_objects, random_state)
             values, first = np.unique(shares, return_index=True)
-            below = np.append(first[1:], shares.size) / shares.size
-            ambiguous = float(((shares > 0.1) & (shares <= 0.9)).mean())
-            axes.step([0.0, *values, 1.0], [0.0, *below, 1.0], where="post", color=color, linewidth=1.3,
-                      label=f"{name}{': ' if str(name) else ''}PAC {ambiguous:.2f}")  # fmt: skip
+            x, y = [0.0, *values, 1.0], [0.0, *first[1:] / shares.size, 1.0, 1.0]
+            pac = float(((shares > 0.1) & (shares <= 0.9)).mean())
+            words = f"{name}{': ' if str(name) else ''}PAC {pac:.2f}"
+            axes.step(x, y, where="post", color=color, linewidth=1.3, label=words)
         axes.axvspan(0.1, 0.9, color="#EEEEEE", zorder=0)
-        axes.set(xlabel="share of partitions that join a pair", ylabel="share of pairs", xlim=(0, 1),
-                 ylim=(0, 1.02))  # fmt: skip
+        axes.set(xlim=(0, 1), ylim=(0, 1.02))
+        axes.set(xlabel="share of partitions that join a pair", ylabel="share of pairs")
         axes.legend(loc="lower right", fontsize=8)
     return figure
 
 
-def _draw_curve(axes: Axes, x: Sequence[float], y: Any, color: str) -> None:
-    from matplotlib.ticker import FixedLocator, MaxNLocator, StrMethodFormatter
+def trust(found: Any, *, n_clusters: int = 40) -> Figure:
+    """Draw how far clusters and objects can be trusted.
 
-    marker = "o" if len(x) <= 40 else None
-    axes.xaxis.set_major_locator(FixedLocator(x) if len(x) < 3 else MaxNLocator(6, integer=True))
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axes.plot(x, np.asarray(y, dtype=float), color=color, marker=marker, markersize=3.5, linewidth=1.4)
-    axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
+    On the left, for each cluster with its number of objects, the mean confidence of its objects, its
+    stability under halves of the partitions, its cohesion and, where known, its support, see
+    `bigcons.metrics.trust`; of more than ``n_clusters``, the largest. On the right, the share of the objects
+    below each confidence, on a logarithmic axis.
 
+    ``found`` is what `bigcons.metrics.trust` returned, a fitted clusterer, or a `Consensus` with it, which
+    is read block by block.
 
-def _set_log(axes: Axes) -> None:
-    """Make the vertical axis logarithmic, from power of ten to power of ten."""
-    axes.set_yscale("log")
-    drawn = np.asarray(axes.lines[0].get_ydata(), float)
-    seen = drawn[np.isfinite(drawn) & (drawn > 0)]
-    if seen.size:
-        axes.set_ylim(10 ** np.floor(np.log10(seen.min())), 10 ** np.ceil(np.log10(seen.max()) + 1e-9))
-
-
-def _plain_numbers() -> ScalarFormatter:
-    """Return a formatter that writes numbers in full, such as -73,656,120,000, without offset or exponent.
-
-    Objectives are large sums that change little, which matplotlib would abbreviate to an offset.
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
+    >>> model = bc.MCLA(6, random_state=0).fit(ensemble)
+    >>> figure = bc.plots.trust(bc.metrics.trust(ensemble, model))
+    >>> figure.savefig("trust.png")
     """
-    from matplotlib.ticker import ScalarFormatter
+    drawing.refuse_ensemble(found)
+    check_int("n_clusters", n_clusters)
+    if hasattr(type(found), "trust_"):  # a clusterer
+        found = drawing.trust_of(found)
+    if hasattr(found, "read_trust"):
+        clusters = found.trust_tables[0]
+        parts = [found.read_trust(block.start, block.stop)["confidence"] for block in found.blocks()]
+    elif hasattr(found, "confidence") and hasattr(found, "clusters"):
+        clusters, parts = found.clusters, [found.confidence]
+    else:
+        raise InvalidInputError(
+            f"found has type {type(found).__name__}; pass what bigcons.metrics.trust returned, a fitted "
+            "clusterer, or a Consensus."
+        )
+    edges = np.linspace(0, 1, 51)
+    below = np.cumsum(sum(np.histogram(part[part > 0], edges)[0] for part in parts)).astype(float)
+    below /= max(below[-1], 1.0)
+    measures = {"confidence": "mean confidence"} | {m: m for m in ("stability", "cohesion", "support")}
+    table = {name: clusters[name].to_numpy() for name in ("cluster", "size", *measures)}
+    shown = np.argsort(-table["size"], kind="stable")[:n_clusters]
+    height = 1.1 + (0.28 if len(shown) <= 10 else 0.2) * max(len(shown), 6)
+    with drawing.new_figure(6.8, height) as figure:
+        left, right = figure.subplots(1, 2, width_ratios=[1.4, 1])
+        rows = np.arange(len(shown))
+        known = [name for name in measures if not np.isnan(table[name]).all()]
+        for at, (name, marker) in enumerate(zip(known, "oDx|", strict=False)):
+            y = rows + 0.18 * (at - (len(known) - 1) / 2)  # so that none hides another
+            color, x = drawing.PALETTE[at], table[name][shown]
+            left.plot(x, y, marker, color=color, markersize=4.0, label=measures[name])
+        left.hlines(rows, 0, 1, color=drawing.UNKNOWN, linewidth=0.6, zorder=0.5)
+        names = [f"{table['cluster'][k]}: {table['size'][k]:,}" for k in shown.tolist()]
+        left.set_yticks(rows, names, fontsize=9 if len(shown) <= 10 else 7)
+        left.set(xlim=(min(0.0, *left.get_xlim()), 1.02), ylim=(len(shown) - 0.4, -0.6))
+        largest = "" if len(shown) == len(clusters) else f", the {len(shown)} largest of {len(clusters):,}"
+        left.set_ylabel(f"cluster: number of objects{largest}")
+        figure.legend(loc="outside upper left", ncols=4, handletextpad=0.1, columnspacing=1.0)
+        right.stairs(below, edges, color=drawing.PALETTE[0], linewidth=1.4, baseline=None)
+        right.set_yscale("log")
+        some = below > 0
+        lowest = min(0.1, 10 ** np.floor(np.log10(below[some].min())))
+        right.set(xlim=(np.floor(edges[:-1][some][0] * 10) / 10, 1), ylim=(lowest, 1))
+        right.yaxis.set_major_formatter("{x:g}")
+        right.grid(color=drawing.UNKNOWN, linewidth=0.6)
+        right.set(xlabel="confidence", ylabel="share of objects below it")
+    return figure
 
-    class PlainNumbers(ScalarFormatter):
-        def __call__(self, x: float, pos: int | None = None) -> str:
-            decimals = len(super().__call__(x, pos).partition(".")[2])
-            return self.fix_minus(f"{x:,.{decimals}f}")
 
-    formatter = PlainNumbers(useOffset=False)
-    formatter.set_scientific(False)
-    return formatter
+def reliability(found: Any, truth: Any = None) -> Figure:
+    """Draw how often labels of a stated confidence are right, against the confidence.
+
+    ``found`` is what `bigcons.metrics.reliability` returns, or several of these by name, or, with the
+    ``truth``, one class for each object, a fitted clusterer or a Consensus with confidences. Points on the
+    diagonal are calibrated, those below it overconfident. Below is the share of the objects in each bin, and
+    the area of a point grows with it.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> found = bc.metrics.reliability([0, 0, 1, 1], [0, 0, 1, 0], [0.9, 0.9, 0.8, 0.4])
+    >>> figure = bc.plots.reliability(found)
+    >>> figure.savefig("reliability.png")
+    """
+    drawing.refuse_ensemble(found)
+    if drawing.is_consensus(found):
+        from bigcons.metrics.confidence import reliability as judge
+
+        if truth is None:
+            raise InvalidInputError("truth is missing; pass reliability(model, truth).")
+        found = judge(truth, found, drawing.trust_of(found).confidence)
+    curves: Mapping[str, Any] = found if isinstance(found, Mapping) else {"": found}
+    for curve in curves.values():
+        if not hasattr(curve, "accuracy"):
+            raise InvalidInputError(
+                f"found has type {type(curve).__name__}; pass what bigcons.metrics.reliability returned, or "
+                "a model with its confidence, and the truth."
+            )
+    with drawing.new_figure(4.0 if len(curves) == 1 else 5.6, 4.6) as figure:
+        from matplotlib.ticker import PercentFormatter
+
+        axes, below = figure.subplots(2, sharex=True, height_ratios=[4, 1])
+        axes.plot([0, 1], [0, 1], color=drawing.GUIDE, linewidth=0.8, zorder=0.5)
+        lowest = 1.0
+        for (name, curve), color in zip(curves.items(), itertools.cycle(drawing.PALETTE), strict=False):
+            some, share = curve.n_objects > 0, curve.n_objects / curve.n_objects.sum()
+            x, y, edges = curve.confidence[some], curve.accuracy[some], np.linspace(0, 1, len(share) + 1)
+            words = f"{name}: {curve.error:.3f}"
+            axes.plot(x, y, color=color, linewidth=1.2, marker=".", markersize=3, label=words)
+            axes.scatter(x, y, 120 * share[some], color=color, alpha=0.4)
+            below.stairs(share, edges, color=color, fill=len(curves) == 1, alpha=0.6)
+            lowest = min(lowest, float(edges[:-1][some][0]))
+        axes.set(xlim=(np.floor(10 * lowest) / 10, 1.01), ylim=(0, 1.02))
+        axes.set_ylabel("share of labels that are right")
+        axes.grid(color=drawing.UNKNOWN, linewidth=0.6)
+        below.set(xlabel="confidence", ylabel="objects")
+        below.yaxis.set_major_formatter(PercentFormatter(1.0, 0))
+        if len(curves) == 1:
+            axes.set_title(f"calibration error {curve.error:.3f}", loc="right", fontsize=9)
+        else:
+            figure.legend(loc="outside right upper", title="calibration error")
+    return figure
+
+
+def scatter(
+    coordinates: Any, consensus: Any, *, n_objects: int = 20_000, random_state: SeedLike = 0
+) -> Figure:
+    """Draw objects at given coordinates, such as those of UMAP or PCA, colored by cluster.
+
+    ``coordinates (n_objects, 2)`` are in the order of the objects. ``consensus`` is a fitted clusterer, a
+    `Consensus`, or labels. Objects of low confidence, where it is known, are pale, and those without a label
+    gray. Of more than ``n_objects``, a random sample is drawn.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> features, truth = bc.datasets.planted_features(300, 5)
+    >>> model = bc.consensus(bc.generate.kmeans(features, random_state=0), 3, random_state=0)
+    >>> figure = bc.plots.scatter(features[:, :2], model)
+    >>> figure.savefig("scatter.png")
+    """
+    points, labels = np.asarray(coordinates), labels_of(consensus)
+    labels = np.asarray(labels[0 : labels.shape[0]] if hasattr(labels, "shape") else labels)
+    if points.shape != (*labels.shape, 2):
+        raise InvalidInputError(
+            f"coordinates has shape {points.shape}; pass ({labels.shape[0]}, 2), a row for each object."
+        )
+    refuse_other_rows("coordinates", names_of_rows(coordinates), "consensus", names_of_rows(consensus))
+    rows = drawing.sample_rows(len(points), n_objects, random_state)
+    has_trust = getattr(consensus, "has_trust", hasattr(consensus, "trust_"))
+    confidence = np.asarray(drawing.trust_of(consensus).confidence) if has_trust else np.ones(len(points))
+    points, labels, alpha = points[rows], labels[rows], 0.15 + 0.85 * confidence[rows]
+    size = max(2.0, min(16.0, 20_000 / len(rows)))
+    with drawing.new_figure(5.6, 4.4) as figure:
+        from matplotlib.lines import Line2D
+
+        axes = figure.subplots()
+        marks = []
+        for k in np.unique(labels).tolist():
+            members, name = labels == k, str(k) if k >= 0 else "none"
+            color, alpha_k = drawing.color_of(k), alpha[members]
+            x, y = points[members].T
+            axes.scatter(x, y, s=size, linewidths=0, color=color, alpha=alpha_k)
+            marks.append(Line2D([], [], color=drawing.color_of(k), marker="o", linestyle="", label=name))
+        words = drawing.sample_words(len(rows), len(confidence), "pale: low confidence")
+        axes.set(xticks=[], yticks=[], xlabel=words)
+        if len(marks) <= 2 * len(drawing.PALETTE):
+            figure.legend(handles=marks, loc="outside right upper", title="cluster")
+    return figure

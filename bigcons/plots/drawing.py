@@ -9,21 +9,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError, MissingDependencyError
-from bigcons.io.labels import labels_of
+from bigcons.memory import BLOCK_ROWS, row_blocks
 from bigcons.seeding import SeedLike, generator, resolve_seed
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from bigcons.plots.picture import Picture
-    from bigcons.store.clusters import ClusterTree
 
 # Okabe and Ito (2008), ordered so that consecutive colors differ most, then four of Tol's muted colors
 PALETTE = (
     *("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000"),
     *("#999999", "#882255", "#44AA99", "#332288"),
 )
-HEAT = "Blues"
-NEVER_SEEN = "#DDDDDD"
+UNKNOWN = "#DDDDDD"
 GUIDE = "#888888"
+
+
+def color_of(cluster: int) -> str:
+    """Return the color of a cluster, gray for none, -1."""
+    return UNKNOWN if cluster < 0 else PALETTE[cluster % len(PALETTE)]
 
 
 @contextmanager
@@ -41,6 +46,15 @@ def new_figure(width: float, height: float) -> Iterator[Picture]:
         yield Picture(figsize=(width, height), dpi=150, layout="constrained")
 
 
+def draw_heat_map(axes: Axes, values: np.ndarray, words: str, **colorbar: Any) -> None:
+    """Draw numbers from 0 to 1 as a heat map, gray where they are not known, and its scale."""
+    image = axes.imshow(values, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    axes.figure.colorbar(image, ax=axes, label=words, pad=0.02, **colorbar)
+    axes.set_facecolor(UNKNOWN)
+    axes.spines[:].set_visible(True)
+    axes.set_xticks([])
+
+
 def sample_rows(n_total: int, n_objects: int, random_state: SeedLike) -> np.ndarray:
     """Return at most ``n_objects`` sorted row indices."""
     if n_objects < 2:
@@ -51,14 +65,28 @@ def sample_rows(n_total: int, n_objects: int, random_state: SeedLike) -> np.ndar
     return np.sort(rng.choice(n_total, n_objects, replace=False))
 
 
+def take_rows(column: Any, rows: np.ndarray) -> np.ndarray:
+    """Return ascending rows of what can be sliced; blocks without one are not read."""
+    blocks = [block for block in row_blocks(column.shape[0], BLOCK_ROWS) if block.rows_of(rows).size]
+    return np.concatenate(
+        [np.asarray(column[block.start : block.stop])[block.rows_of(rows)] for block in blocks]
+    )
+
+
+def sample_words(n_shown: int, n_total: int, order: str) -> str:
+    """Return how many objects are drawn of how many, and in which order."""
+    objects = f"{n_total:,} objects" if n_shown == n_total else f"{n_shown:,} of {n_total:,} objects"
+    return f"{objects}, {order}"
+
+
 def shortened(name: str) -> str:
     """Return a name that fits on an axis, with its beginning and its end."""
     return name if len(name) <= 16 else f"{name[:8]}…{name[-7:]}"
 
 
-def is_consensus(found: Any) -> bool:
+def is_consensus(given: Any) -> bool:
     """Return whether something is a clusterer or a Consensus, which keep no partitions."""
-    return hasattr(found, "fit") or hasattr(found, "read_labels")
+    return hasattr(given, "fit") or hasattr(given, "read_labels")
 
 
 def ensemble_of(ensemble: Any) -> Any:
@@ -73,46 +101,18 @@ def ensemble_of(ensemble: Any) -> Any:
     return as_ensemble(ensemble)
 
 
-def refuse_ensemble(found: Any) -> None:
+def refuse_ensemble(given: Any) -> None:
     """Raise InvalidInputError for an ensemble in place of what was found in it."""
-    if hasattr(found, "n_partitions") and not is_consensus(found):
+    if hasattr(given, "n_partitions") and not is_consensus(given):
         raise InvalidInputError(
-            f"an {type(found).__name__} has no consensus to draw; pass one that was made of it, such as "
+            f"an {type(given).__name__} has no consensus to draw; pass one that was made of it, such as "
             "bigcons.consensus(ensemble, n_clusters)."
         )
 
 
-def tree_of(found: Any) -> ClusterTree:
-    """Return a tree of clusters, or the one that a fit or a store has kept."""
-    if is_consensus(found):
-        kept = getattr(found, "tree_", getattr(found, "tree", None))
-        if kept is None:
-            raise InvalidInputError(
-                f"this {type(found).__name__} has kept no tree, because its number of clusters was given; "
-                "pass bigcons.consensus_tree(ensemble), or a consensus with n_clusters='auto'."
-            )
-        found = kept
-    if not hasattr(found, "merges"):
-        raise InvalidInputError(
-            f"tree has type {type(found).__name__}; pass bigcons.consensus_tree(ensemble), or a "
-            "consensus with n_clusters='auto'."
-        )
-    tree: ClusterTree = found
-    return tree
-
-
-def labels_to_draw(consensus: Any) -> Any:
-    """Return the labels (n_objects,) of a fitted clusterer, a Consensus (lazily) or an array."""
-    found = labels_of(consensus)
-    return found if hasattr(found, "shape") else np.asarray(found)
-
-
-def in_percent(share: float) -> str:
-    """Return a share as a whole percentage, or that it is below one."""
-    return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
-
-
-def sample_words(n_shown: int, n_total: int, order: str) -> str:
-    """Return how many objects are drawn of how many, and in which order."""
-    objects = f"{n_total:,} objects" if n_shown == n_total else f"{n_shown:,} of {n_total:,} objects"
-    return f"{objects}, {order}"
+def trust_of(given: Any) -> Any:
+    """Return the `Trust` of a clusterer or of a Consensus; raise InvalidInputError if there is none."""
+    try:
+        return given.trust if hasattr(given, "read_trust") else given.trust_
+    except AttributeError as error:
+        raise InvalidInputError(str(error)) from None

@@ -518,7 +518,7 @@ def _some(words: list[str], most: int) -> str:
 def _pictures(consensus: Any, report: Report, ensemble: Any) -> dict[str, bytes]:
     """Return the pictures of the page as SVG, by name; none without matplotlib."""
     from bigcons import plots
-    from bigcons.plots.graph import LEAST_OVERLAP
+    from bigcons.plots.graphs import LEAST_OVERLAP
 
     source, tree = report._source, report.tree
     figures: dict[str, Any] = {}

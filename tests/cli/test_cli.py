@@ -476,7 +476,7 @@ def test_demo__resumes_when_it_was_interrupted_and_shows_a_table(run, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(plots, "overview", interrupt)
+        patch.setattr(plots, "memberships", interrupt)
         assert run("demo --size 500").exit_code == 130
     made = Path("bigcons-demo/ensemble.zarr/zarr.json").stat().st_mtime_ns
     text = run("demo --size 500").stdout
