@@ -382,7 +382,7 @@ FINDS_ITS_RESULT = ("generate", "solve", "solve pairs", "run")
 
 def run_command(text: str) -> int:
     """Run a command of bigcons, or an append, in this process; return its exit code."""
-    from bigcons.cli.group import main
+    from bigcons.cli import main
 
     if text.startswith("append"):
         _, table, _, path = text.split()[:4]

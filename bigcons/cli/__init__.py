@@ -1,5 +1,5 @@
 """The command line: each command parses, calls the library and prints."""
 
-from bigcons.cli.group import main
+from bigcons.cli.main import main
 
 __all__ = ["main"]

@@ -1,16 +1,22 @@
-"""The options that several commands share."""
+"""The options of the command line.
+
+`SHARED` has those that several commands take, each once. The options of a method or of a scheme of `generate`
+are its parameters: `parse_further` makes them of its signature.
+"""
 
 from __future__ import annotations
 
 import csv
+import inspect
 import sys
 import zlib
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from bigcons.cli.output import OPTIONS, WORDS, did_you_mean
 from bigcons.errors import InvalidInputError
 
 PATH = click.Path(readable=False)
@@ -23,58 +29,13 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class TablePath(click.Path):
-    """The path of an input; "-" is standard input, kept in a temporary file because tables are read twice.
-
-    What comes in is told by how it begins: Parquet, .npy, or text, with commas or tabs, also gzipped.
-    """
+    """The path of an input; "-" is standard input, kept in a temporary file because tables are read twice."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path, of standard input that of a temporary file."""
         if value != STANDARD:
             return super().convert(value, param, ctx)
-        return read_standard_input(ctx or click.get_current_context())
-
-
-TABLE = TablePath(readable=False, allow_dash=True)
-
-
-def read_standard_input(ctx: click.Context) -> str:
-    """Copy standard input to a file that is removed when the command ends, and return its path."""
-    from bigcons.disk.leftovers import temporary_folder
-    from bigcons.disk.places import disk_errors
-    from bigcons.io.files import StandardInput
-
-    found: str | None = ctx.meta.get("bigcons.stdin")
-    if found is not None:
-        raise click.UsageError("Standard input, -, can be read once only; give another path.", ctx)
-    if sys.stdin is None:
-        raise click.UsageError("Standard input, -, is closed; give a path, or direct a file to it.", ctx)
-    file = sys.stdin.buffer
-    part = file.read(1 << 16)
-    path = ctx.with_resource(temporary_folder()) / f"standard-input{_suffix(part)}"
-    checksum = 0
-    with disk_errors(path), path.open("wb") as copy:
-        while part:
-            copy.write(part)
-            checksum = zlib.crc32(part, checksum)
-            part = file.read(1 << 20)
-    ctx.meta["bigcons.stdin"] = str(path)
-    copied = StandardInput(path)
-    copied.checksum = checksum
-    return copied
-
-
-def _suffix(head: bytes) -> str:
-    """Return the suffix of a file that begins with ``head``."""
-    magic = {b"PAR1": ".parquet", b"\x93NUMPY": ".npy"}
-    for start, suffix in magic.items():
-        if head.startswith(start):
-            return suffix
-    gz = ""
-    if head.startswith(b"\x1f\x8b"):
-        gz, head = ".gz", zlib.decompressobj(31).decompress(head, 1 << 16)
-    line = head.partition(b"\n")[0]
-    return (".tsv" if line.count(b"\t") > line.count(b",") else ".csv") + gz
+        return read_standard_input((ctx or click.get_current_context()).find_root())
 
 
 class StorePath(click.Path):
@@ -87,132 +48,118 @@ class StorePath(click.Path):
         return super().convert(value, param, ctx)
 
 
-def output_option(help_text: str, *, name: str = "STORE", may_stream: bool = False) -> Decorator:
-    """Return the required option ``-o``, the destination of the result."""
-    kind = PATH if may_stream else StorePath(readable=False)
-    return click.option("-o", "--out", required=True, type=kind, metavar=name, help=help_text)
+TABLE = TablePath(readable=False, allow_dash=True)
 
 
-def column_names(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
-    """Parse names of columns, separated by commas; one with a comma stands in double quotes."""
-    return None if value is None else column_list(value)
+def read_standard_input(ctx: click.Context) -> str:
+    """Copy standard input, a .csv, to a file that is removed when the command ends, and return its path."""
+    from bigcons.disk.leftovers import temporary_folder
+    from bigcons.disk.places import disk_errors
+    from bigcons.io.files import StandardInput
+
+    if ctx.meta.get("bigcons.stdin"):
+        raise click.UsageError("Standard input, -, can be read once only; give another path.", ctx)
+    if sys.stdin is None:
+        raise click.UsageError("Standard input, -, is closed; give a path, or direct a file to it.", ctx)
+    ctx.meta["bigcons.stdin"] = True
+    path = ctx.with_resource(temporary_folder()) / "standard-input.csv"
+    checksum = 0
+    with disk_errors(path), path.open("wb") as copy:
+        while part := sys.stdin.buffer.read(1 << 20):
+            copy.write(part)
+            checksum = zlib.crc32(part, checksum)
+    copied = StandardInput(path)
+    copied.checksum = checksum
+    return copied
 
 
-def column_list(text: str) -> list[str]:
+# Values
+
+
+def name_list(text: str) -> list[str]:
     """Split text at its commas, but those in double quotes."""
     return next(csv.reader([text]), [])
 
 
-def column_words(names: Sequence[str]) -> str:
-    """Return names as `column_list` reads them."""
-    return ",".join(f'"{name}"' if "," in name else name for name in names)
+def memory_size(text: str) -> str:
+    """Return text that is an amount of memory."""
+    from bigcons.memory import parse_size
+
+    try:
+        parse_size(text)
+    except InvalidInputError as error:
+        raise click.BadParameter(str(error)) from None
+    return text
 
 
-def columns_option(help_text: str) -> Decorator:
-    """Return the option that names the columns of a table to use."""
-    return click.option("--columns", callback=column_names, metavar="NAME,...", help=help_text)
+def cluster_count(text: str) -> int | range | str:
+    """Parse the clusters of a consensus: a number, a range, or auto."""
+    if text == "auto":
+        return text
+    low, colon, high = text.partition(":")
+    numbers = [int(part) if part.isdigit() else 0 for part in (low, high if colon else low)]
+    if not 1 <= numbers[0] <= numbers[1]:
+        raise click.BadParameter(f"{text!r} is not a number of clusters; use one such as 5, or auto.")
+    return range(numbers[0], numbers[1] + 1) if colon else numbers[0]
 
 
-def drop_option(help_text: str) -> Decorator:
-    """Return the option that names the columns of a table to leave out."""
-    return click.option("--drop", callback=column_names, metavar="NAME,...", help=help_text)
+def known_method(name: str) -> str:
+    """Return the name of a method in lower case."""
+    from bigcons.methods import METHODS
+
+    if name.lower() not in METHODS:
+        raise click.UsageError(
+            f"Unknown method {name!r}; choose one of {', '.join(METHODS)}.{did_you_mean(name, METHODS)}"
+        )
+    return name.lower()
 
 
-header_option: Decorator = click.option(
-    "--header/--no-header",
-    default=None,
-    help="Whether the first line of a .csv or .tsv has names of columns.  [default: if that is clear]",
-)
+def _complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    from bigcons.methods import METHODS
+
+    return [name for name in METHODS if name.startswith(incomplete)]
 
 
-def _separator(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    return "\t" if value == "\\t" else value
+class Literal(click.ParamType[Any]):
+    """A value of a parameter as it looks: a number, a range of numbers, none, true, false, or text."""
+
+    name = "value"
+
+    def __init__(self, default: Any, *, is_list: bool = False) -> None:
+        self.default, self.is_list = default, is_list
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value; one in the place of a number must be one."""
+        words = {"none": None, "true": True, "false": False}
+        if not isinstance(value, str) or value.lower() in words:
+            return words[value.lower()] if isinstance(value, str) else value
+        kinds = (float,) if isinstance(self.default, float) else (int, float)
+        for kind in kinds:
+            try:
+                numbers = tuple(kind(part) for part in value.split(":"))
+            except ValueError:
+                continue
+            return numbers[0] if len(numbers) == 1 else numbers
+        if isinstance(self.default, (int, float)):
+            self.fail(f"{value!r} is not a number; use one such as {self.default}.", param, ctx)
+        return value.split(",") if self.is_list and "," in value else value
 
 
-sep_option: Decorator = click.option(
-    "--sep",
-    callback=_separator,
-    metavar="CHARACTER",
-    help="What separates the columns of a file of text, such as ';' or '\\t', whatever its suffix.  "
-    "[default: a comma or, in .tsv, a tab]",
-)
-
-
-decimal_option: Decorator = click.option(
-    "--decimal",
-    type=click.Choice([".", ","]),
-    help="What stands before the fractions of numbers in a file of text.  [default: a point]",
-)
-
-
-def as_one(parameter: str, options: dict[str, Decorator]) -> Decorator:
-    """Return what adds options to a command, which takes their values as one mapping, its ``parameter``."""
-
-    def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(function)
-        def with_mapping(**given: Any) -> Any:
-            values = {name: given.pop(name) for name in options}
-            return function(**{parameter: values}, **given)
-
-        command: Callable[..., Any] = with_mapping
-        for option in reversed(options.values()):
-            command = option(command)
-        return command
-
-    return add
-
-
-def table_options(what: str) -> Decorator:
-    """Return the options that choose the columns of a table, all as ``chosen``; ``what`` they are, in the
-    plural.
-    """
-    options: dict[str, Decorator] = {
-        "id": click.option(
-            "--id",
-            metavar="NAME",
-            help="Column that identifies the objects; it comes back with every export, to join by.  "
-            "[default: the names of rows that pandas, R or AnnData keep]",
-        ),
-        "columns": columns_option(
-            f'Columns that are {what}, or a pattern, such as "leiden*".  [default: all but the id]'
-        ),
-        "drop": drop_option(f"Columns that are not {what}."),
-    }
-    return as_one("chosen", options)
-
-
-categorical_option: Decorator = click.option(
-    "--categorical",
-    callback=column_names,
-    metavar="NAME,...",
-    help="Columns whose numbers are categories, such as zip codes.",
-)
-
-log_option: Decorator = click.option(
-    "--log",
-    callback=column_names,
-    metavar="NAME,...",
-    help="Columns of numbers with heavy tails, x, which become sign(x) log(1 + |x|).",
-)
-
-
-def missing_labels(
-    _: click.Context, __: click.Parameter, given: tuple[str, ...]
-) -> list[str] | dict[str, list[str]] | None:
+def _missing(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Any:
     """Parse the labels that are missing, of all columns or of one."""
     if not given:
         return None
     of_all: list[str] = []
     by_column: dict[str, list[str]] = {}
     for text in given:
-        name, mark, values = text.partition("=")
+        column, mark, values = text.partition("=")
         if mark:
-            by_column.setdefault(name, [])
-        for value in column_list(values if mark else text):
+            by_column.setdefault(column, [])
+        for value in next(csv.reader([values if mark else text]), []):
             before, is_next, after = value.partition("=")
             if mark and is_next:  # such as -99 in age=unknown,visits=-99
-                name, value = before, after
-            (by_column.setdefault(name, []) if mark else of_all).append(value)
+                column, value = before, after
+            (by_column.setdefault(column, []) if mark else of_all).append(value)
     if by_column and (of_all or any("=" not in text for text in given)):
         raise click.BadParameter(
             f"{', '.join(given)} mixes what is missing in all columns, as VALUE,..., with what is so in one, "
@@ -221,56 +168,80 @@ def missing_labels(
     return by_column or of_all
 
 
-def missing_words(missing: list[str] | dict[str, list[str]] | None) -> list[str]:
-    """Return the words of a command line that `missing_labels` parses to this."""
-    if missing is None:
-        return []
-    of_columns = missing if isinstance(missing, dict) else {"": missing}
-    return [
-        word
-        for name, values in of_columns.items()
-        for word in ("--missing", (f"{name}=" if name else "") + column_words(values))
-    ]
+# The options
 
 
-missing_option: Decorator = click.option(
-    "--missing",
-    multiple=True,
-    callback=missing_labels,
-    metavar="[NAME=]VALUE,...",
-    help="What is missing, in all columns or in one: text in addition to the default, numbers, of labels, in "
-    "place of the negative ones; '' counts only empty cells.  [default: empty cells, NA and the like, "
-    "negative labels]",
-)
+option = click.option
+
+CHOSEN = ("id", "columns", "drop")
+"""Options that choose the columns of a table."""
+
+READING = ("sep", "header", "decimal", "missing", "categorical")
+"""Options that say how a table is read, for `bigcons.select`."""
+
+SHARED = {
+    "id": option("--id", metavar="NAME", help="Column that identifies the objects; it comes back with every "
+                 "export.  [default: the names of rows that pandas, R or AnnData keep]"),
+    "columns": option("--columns", type=name_list, metavar="NAME,...",
+                      help='Columns to use, or a pattern, such as "leiden*".  [default: all but the id]'),
+    "drop": option("--drop", type=name_list, metavar="NAME,...", help="Columns to leave out."),
+    "sep": option("--sep", callback=lambda _, __, value: "\t" if value == "\\t" else value,
+                  metavar="CHARACTER", help="What separates the columns of a file of text, such as ';' or "
+                  "'\\t', whatever its suffix.  [default: a comma or, in .tsv, a tab]"),
+    "header": option("--header/--no-header", default=None, help="Whether the first line of a .csv or .tsv "
+                     "has names of columns.  [default: if that is clear]"),
+    "decimal": option("--decimal", type=click.Choice([".", ","]),
+                      help="What stands before the fractions of numbers in text.  [default: a point]"),
+    "missing": option("--missing", multiple=True, callback=_missing, metavar="[NAME=]VALUE,...",
+                      help="What is missing, in all columns or in one: text in addition to the default, "
+                      "numbers, of labels, in place of the negative ones; '' counts only empty cells.  "
+                      "[default: empty cells, NA and the like, negative labels]"),
+    "categorical": option("--categorical", type=name_list, metavar="NAME,...",
+                          help="Columns whose numbers are categories, such as zip codes."),
+    "log": option("--log", type=name_list, metavar="NAME,...",
+                  help="Columns of numbers with heavy tails, x, which become sign(x) log(1 + |x|)."),
+    "n_clusters": option("-k", "--n-clusters", type=cluster_count, metavar="K|auto",
+                         help="Maximum number of clusters. auto: the method chooses it, tree and most others "
+                         "from the labels, eac by lifetime. -m supra also takes LOW:HIGH."),
+    "method": option("-m", "--method", type=known_method, shell_complete=_complete_method, default="tree",
+                     show_default=True, help="Method, one of those listed by `bigcons methods`."),
+    "memory": option("--memory", type=memory_size, default="2GB", show_default=True, metavar="SIZE",
+                     help="Memory budget, such as 512MB or 2GB."),
+    "random_state": option("--random-state", type=click.IntRange(min=0), default=0, show_default=True,
+                           metavar="SEED", help="Random seed; any number of cores gives the same result."),
+    "client": option("--scheduler", "client", metavar="ADDRESS",
+                     help="Dask scheduler, such as tcp://host:8786; or threads or serial."),
+    "overwrite": option("--overwrite", is_flag=True, help="Replace an existing output, which stays in place "
+                        "until the new one is complete."),
+    "ensemble": option("--ensemble", type=PATH, metavar="STORE", help="The ensemble of the consensus."),
+}  # fmt: skip
 
 
-READING = {
-    "sep": sep_option,
-    "header": header_option,
-    "decimal": decimal_option,
-    "missing": missing_option,
-    "categorical": categorical_option,
-}
+def shared(*names: str) -> Decorator:
+    """Return the options of these names of `SHARED`."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        for name in reversed(names):
+            function = SHARED[name](function)
+        return function
+
+    return add
 
 
-def reading_options(*names: str) -> Decorator:
-    """Return the options of these names that say how a table is read, all as ``reading``, for `select`."""
-    return as_one("reading", {name: READING[name] for name in names})
+def output_option(help_text: str, *, name: str = "STORE", may_stream: bool = False) -> Decorator:
+    """Return the required option ``-o``, the destination of the result."""
+    kind = PATH if may_stream else StorePath(readable=False)
+    return click.option("-o", "--out", required=True, type=kind, metavar=name, help=help_text)
 
 
-label_reading: Decorator = reading_options("sep", "header", "missing")
-feature_reading: Decorator = reading_options(*READING)
+def taken(options: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Remove the options of these names and return them."""
+    return {name: options.pop(name) for name in names if name in options}
 
 
-def reading_words(reading: dict[str, Any]) -> list[str]:
-    """Return the words of a command line that `feature_reading` parses to this."""
-    header, sep = reading["header"], reading["sep"]
-    words = [] if header is None else ["--header" if header else "--no-header"]
-    words += [] if sep is None else ["--sep", "\\t" if sep == "\t" else sep]
-    words += [] if reading["decimal"] is None else ["--decimal", reading["decimal"]]
-    if reading["categorical"] is not None:
-        words += ["--categorical", column_words(reading["categorical"])]
-    return words + missing_words(reading["missing"])
+def option_name(parameter: str) -> str:
+    """Return the option that sets a parameter."""
+    return f"--{parameter.replace('_', '-')}"
 
 
 def refuse_alone(needed: str, value: object, **options: object) -> None:
@@ -282,54 +253,59 @@ def refuse_alone(needed: str, value: object, **options: object) -> None:
             )
 
 
-def one_or_many(paths: tuple[str, ...]) -> str | list[str]:
-    """Return the only path, or the list of all."""
-    return paths[0] if len(paths) == 1 else list(paths)
+def words_of(names: Iterable[str]) -> list[str]:
+    """Return those words of the command line that give the options of these names."""
+    words: list[str] = list(click.get_current_context().meta[WORDS])
+    kept = []
+    while words:
+        word = words.pop(0)
+        flag, has_value, _ = word.partition("=")
+        if flag.removeprefix("--").removeprefix("no-").replace("-", "_") in names and flag.startswith("--"):
+            is_alone = has_value or flag in ("--header", "--no-header")
+            kept += [word] if is_alone else [word, words.pop(0)]
+    return kept
 
 
-overwrite_option: Decorator = click.option(
-    "--overwrite",
-    is_flag=True,
-    help="Replace an existing output, which stays in place until the new one is complete.",
-)
+# The options of a method or a scheme
 
 
-def memory_size(value: str) -> str:
-    """Return ``value`` if it is a size; raise BadParameter otherwise."""
-    from bigcons.memory import parse_size
+def parameters_of(function: Callable[..., Any], *, without: Sequence[str]) -> dict[str, inspect.Parameter]:
+    """Return the keyword parameters of a function or class that are options of its own."""
+    parameters = inspect.signature(function).parameters
+    return {
+        name: parameter
+        for name, parameter in parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY and name not in without
+    }
 
+
+def parse_further(
+    what: str, words: Sequence[str], argument: click.Argument, parameters: Mapping[str, inspect.Parameter]
+) -> tuple[Any, dict[str, Any]]:
+    """Return the value of an argument, and those parameters that words such as ``--name value`` set.
+
+    A parameter that is boolean by default is a flag, ``--name`` or ``--no-name``.
+    """
+    options = []
+    for name, parameter in parameters.items():
+        flag, is_list = option_name(name), "Sequence[str]" in str(parameter.annotation)
+        if isinstance(parameter.default, bool):
+            options.append(click.Option([f"{flag}/--no-{flag[2:]}"], default=None))
+        else:
+            options.append(click.Option([flag], type=Literal(parameter.default, is_list=is_list)))
+    outer = click.get_current_context()
+    outer.meta[OPTIONS] += options
+    command = click.Command(outer.info_name, params=[argument, *options], add_help_option=False)
     try:
-        parse_size(value)
-    except InvalidInputError as error:
-        raise click.BadParameter(str(error)) from None
-    return value
-
-
-memory_option: Decorator = click.option(
-    "--memory",
-    type=memory_size,
-    default="2GB",
-    show_default=True,
-    metavar="SIZE",
-    help="Memory budget, such as 512MB or 2GB.",
-)
-random_state_option: Decorator = click.option(
-    "--random-state",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    metavar="SEED",
-    help="Random seed; the result is the same on any number of cores.",
-)
-
-scheduler_option: Decorator = click.option(
-    "--scheduler",
-    "client",
-    metavar="ADDRESS",
-    help="Dask scheduler, such as tcp://host:8786; or threads or serial.",
-)
-
-
-def option_name(parameter: str) -> str:
-    """Return the option that sets a parameter."""
-    return f"--{parameter.replace('_', '-')}"
+        ctx = command.make_context(outer.info_name, list(words), parent=outer)
+    except click.NoSuchOption as error:
+        flags = [flag for other in (*options, *outer.command.params) for flag in other.opts]
+        own = ", ".join(option.opts[0] for option in options) or "no options of its own"
+        raise click.UsageError(
+            f"{what} takes no {error.option_name}; it takes {own}.{did_you_mean(error.option_name, flags)}"
+        ) from None
+    value = ctx.params[argument.name or ""]
+    sources = {name: ctx.get_parameter_source(name) for name in parameters}
+    return value, {
+        name: ctx.params[name] for name, source in sources.items() if source is ParameterSource.COMMANDLINE
+    }

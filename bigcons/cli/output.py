@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import json
 import logging
@@ -10,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,9 @@ import click
 from bigcons.errors import nearest
 from bigcons.progress import ProgressBar
 
-JSON = "bigcons.json"
-STANDARD_OUTPUT = "standard output"
+JSON, OPTIONS, WORDS = "bigcons.json", "bigcons.options", "bigcons.words"
+"""Keys of what a context carries: whether to print JSON, the options of the command, and its words."""
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """All but tabs and ends of lines, and what turns the direction of writing."""
 
@@ -44,15 +44,10 @@ def _remember_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 def _set_verbosity(_: click.Context, __: click.Parameter, count: int) -> None:
     if count:
-        log_to_stderr(logging.INFO if count == 1 else logging.DEBUG)
-
-
-def log_to_stderr(level: int) -> None:
-    """Let the library log to standard error from ``level`` on."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Escaped("%(asctime)s %(name)s: %(message)s", "%H:%M:%S"))
-    logging.basicConfig(handlers=[handler])
-    logging.getLogger("bigcons").setLevel(level)
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(_Escaped("%(asctime)s %(name)s: %(message)s", "%H:%M:%S"))
+        logging.basicConfig(handlers=[handler])
+        logging.getLogger("bigcons").setLevel(logging.INFO if count == 1 else logging.DEBUG)
 
 
 class _Escaped(logging.Formatter):
@@ -69,6 +64,26 @@ def emit(result: Mapping[str, Any], text: str) -> None:
     click.echo(json.dumps(result, allow_nan=False) if is_json else shown(text))
 
 
+def emit_ensemble(ensemble: Any, path: str) -> None:
+    """Print a description of the ensemble that was stored at ``path``."""
+    emit(
+        ensemble.info(),
+        f"{path}: {amount(ensemble.n_objects, 'object')} in {amount(ensemble.n_partitions, 'partition')} "
+        f"with {amount(ensemble.n_base_clusters, 'cluster')} in total.",
+    )
+
+
+def emit_error(ctx: click.Context, reason: str) -> None:
+    """With ``--json``, print ``{"error": reason}`` to standard output."""
+    if ctx.meta.get(JSON):
+        click.echo(json.dumps({"error": reason}))
+
+
+def shown(text: str) -> str:
+    """Return text with its control characters as escapes: names in a file shall not steer the terminal."""
+    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
 class _Stream(io.FileIO):
     """Standard output, whose errors name it, or standard error, which loses the lines it does not take."""
 
@@ -77,14 +92,13 @@ class _Stream(io.FileIO):
         try:
             return super().write(content)
         except OSError as error:
-            if self.fileno() == 2:
-                return int(memoryview(content).nbytes)
-            if isinstance(error, BrokenPipeError):
+            if self.fileno() != 2:
                 # the buffer still holds the rest, which is flushed at the end: to nowhere
-                with open(os.devnull, "wb") as nowhere:  # noqa: PTH123
-                    os.dup2(nowhere.fileno(), self.fileno())
-                raise
-            raise OSError(error.errno, error.strerror, STANDARD_OUTPUT) from None
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+                if isinstance(error, BrokenPipeError):
+                    raise
+                raise OSError(error.errno, error.strerror, "standard output") from None
+            return int(memoryview(content).nbytes)
 
 
 def open_streams() -> None:
@@ -99,38 +113,7 @@ def open_streams() -> None:
             setattr(sys, name, io.TextIOWrapper(raw, **how, line_buffering=stream.line_buffering))
 
 
-def fault_of_standard_output(error: BaseException | None = None) -> str | None:
-    """Return why standard output does not take what was printed; None if it does, or if its reader has ended.
-
-    ``error`` is what came of printing, if anything. What standard output still holds is dropped: Python would
-    write it at the end, and fail.
-    """
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        return None
-    except OSError as of_rest:
-        error = of_rest
-    if not isinstance(error, OSError) or error.filename != STANDARD_OUTPUT:
-        return None
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return f"{STANDARD_OUTPUT}: {error.strerror}; direct it elsewhere."
-
-
-def shown(text: str) -> str:
-    """Return text with its control characters as escapes: names in a file shall not steer the terminal."""
-    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
-
-
-def emit_ensemble(ensemble: Any, path: str) -> None:
-    """Print a description of the ensemble that was stored at ``path``."""
-    emit(
-        ensemble.info(),
-        f"{path}: {amount(ensemble.n_objects, 'object')} in {amount(ensemble.n_partitions, 'partition')} "
-        f"with {amount(ensemble.n_base_clusters, 'cluster')} in total.",
-    )
-
+# Messages of the library
 
 _OPTION = re.compile(
     r"(?<![\w/])(?:bigcons\.select(?:\([^)]*\))?|\w+=(?:'[^']*'|\[[^]]*\]|\w+)?(?: of bigcons\.select)?)"
@@ -141,16 +124,16 @@ _VALUE = r"('[^']*'|\[[^]]*\]|\{[^}]*\}|[\w.:/-]*\w)"
 _PARAMETER = re.compile(rf"(?<![\w/])(\w+)={_VALUE}(?:, not {_VALUE})?")
 
 
-def with_options(message: str, command: click.Command | None) -> str:
-    """Return a message of the library with the options of a command in the place of parameters."""
+def with_options(message: str, known: Iterable[click.Parameter]) -> str:
+    """Return a message of the library with the ``known`` options of a command in the place of parameters."""
     message = _OPTION.sub(r"\1", message)
-    known = {option.name: option for option in command.params} if command is not None else {}
+    options = {option.name: option for option in known}
 
-    def as_option(found: re.Match[str]) -> str:
-        option, value = known.get(found[1]), _in_words(found[2])
+    def as_option(match: re.Match[str]) -> str:
+        option, value = options.get(match[1]), _in_words(match[2])
         if not isinstance(option, click.Option):
-            return found[0]
-        rest = "" if found[3] is None else f", not {_in_words(found[3])}"
+            return match[0]
+        rest = "" if match[3] is None else f", not {_in_words(match[3])}"
         if value == "None":
             return f"no {option.opts[0]}{rest}"
         if option.is_flag:
@@ -161,15 +144,12 @@ def with_options(message: str, command: click.Command | None) -> str:
 
 
 def _in_words(value: str) -> str:
-    """Return a value in a message of the library as the words of a command line."""
-    with suppress(ValueError, SyntaxError):
-        read = ast.literal_eval(value)
-        if isinstance(read, list):
-            is_range = all(isinstance(each, (int, float)) for each in read)
-            return (":" if is_range else ",").join("..." if each is ... else str(each) for each in read)
-        if isinstance(read, dict):
-            return " ".join(f"{name}={_in_words(str(values))}" for name, values in read.items())
-    return value.strip("'")
+    """Return a value in a message of the library as it is on a command line: lists, ranges, a mapping."""
+    if re.fullmatch(r"\[[\d., ]+\]", value):
+        value = value.replace(", ", ":")
+    elif value.startswith("{"):
+        value = value.replace(": ", "=")
+    return re.sub(r"[\[\]{}']|(?<=,) ", "", value)
 
 
 @contextmanager
@@ -183,25 +163,19 @@ def telling_finished(out: str, what: str, overwrite: bool) -> Iterator[bool]:
     is_there = not overwrite and is_store(out)
     yield is_there
     if is_there:
-        click.echo(f"{out} already holds the result of this {what}.", err=True)
         from bigcons.store.consensus import Consensus, cautions
         from bigcons.store.opening import open_store
 
-        if isinstance(found := open_store(out), Consensus):
-            for caution in cautions(found.results, found.n_clusters):
+        click.echo(f"{out} already holds the result of this {what}.", err=True)
+        if isinstance(solved := open_store(out), Consensus):
+            for caution in cautions(solved.results, solved.n_clusters):
                 click.echo(f"Warning: {caution}", err=True)
 
 
-def emit_error(ctx: click.Context, reason: str) -> None:
-    """With ``--json``, print ``{"error": reason}`` to standard output."""
-    if ctx.meta.get(JSON):
-        click.echo(json.dumps({"error": reason}))
-
-
-def emit_constant(ensemble: Any) -> None:
-    """Name, on standard error, the features that an ensemble was generated without, as they do not vary."""
-    if ensemble.generator is not None and (names := ensemble.generator.encoding.constant()):
-        click.echo(f"Constant or empty, without effect: {some(names)}.", err=True)
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a sentence that suggests the ``known`` word closest to ``word``; empty if none is close."""
+    near = nearest(word, known)
+    return "" if near is None else f" Did you mean {near}?"
 
 
 # Layout
@@ -216,22 +190,11 @@ def facts(items: Mapping[str, Any], *, indent: int = 0) -> str:
         if isinstance(value, Mapping):
             lines += [f"{margin}{name}", *facts(value, indent=indent + 2).splitlines()]
         else:
-            lines.append(f"{margin}{str(name).ljust(width)}  {_text(str(name), value)}")
+            lines.append(f"{margin}{str(name).ljust(width)}  {cell(value, str(name))}")
     return "\n".join(lines)
 
 
-def with_clusters(items: Mapping[str, Any], words: str) -> dict[str, Any]:
-    """Return items with "clusters", the number found in words, in the place of the numbers of clusters."""
-    found: dict[str, Any] = {}
-    for name, value in items.items():
-        if name == "n_clusters":
-            found["clusters"] = words
-        elif name != "n_tiny_clusters":
-            found[name] = value
-    return found
-
-
-def _text(name: str, value: Any) -> str:
+def cell(value: Any, name: str = "") -> str:
     """Return a value for people: thousands are separated, except in checksums and seeds."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "-"}[value]
@@ -240,11 +203,20 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.2f}" if name == "seconds" else f"{value:.6g}"
     if isinstance(value, (list, tuple)):
-        words = [_text("", item) for item in value]
-        if len(words) > 2 and len(set(words)) == 1:
-            return f"{words[0]} ({len(words)} times)"
-        return ", ".join(words)
+        words = [cell(item) for item in value]
+        is_same = len(words) > 2 and len(set(words)) == 1
+        return f"{words[0]} ({len(words)} times)" if is_same else ", ".join(words)
     return str(value)
+
+
+def with_clusters(items: Mapping[str, Any], words: str) -> dict[str, Any]:
+    """Return items with "clusters", the number found in words, in the place of the numbers of clusters."""
+    renamed = {"clusters" if name == "n_clusters" else name: value for name, value in items.items()}
+    return {
+        name: words if name == "clusters" else value
+        for name, value in renamed.items()
+        if name != "n_tiny_clusters"
+    }
 
 
 def table(columns: Sequence[str], rows: Sequence[Mapping[str, str]], *, text: Sequence[str] = ()) -> str:
@@ -264,20 +236,13 @@ def amount(n: int, what: str) -> str:
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a sentence that suggests the ``known`` word closest to ``word``; empty if none is close."""
-    near = nearest(word, known)
-    return "" if near is None else f" Did you mean {near}?"
+def some(names: Sequence[str]) -> str:
+    """Return the first few names and, if there are more, their number."""
+    more = f", ... ({len(names):,} in total)" if len(names) > 12 else ""
+    return ", ".join(names[:12]) + more
 
 
 # Progress
-
-
-def some(names: Sequence[str]) -> str:
-    """Return the first few names and, if there are more, their number."""
-    if len(names) <= 12:
-        return ", ".join(names)
-    return f"{', '.join(names[:12])}, ... ({len(names):,} in total)"
 
 
 def progress_on_terminal(after: float = 1.0) -> AbstractContextManager[object]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
+from bigcons.io.labels import labels_of, names_of_rows, refuse_other_rows
 from bigcons.plots import drawing
 from bigcons.seeding import SeedLike
 from bigcons.store.clusters import count_in_words, evidence, merit
-from bigcons.io.labels import labels_of, names_of_rows, refuse_other_rows
 from bigcons.validation import check_int
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import scipy.sparse
 
 import bigcons as bc
 from bigcons import Ensemble
-from bigcons.cli.run import read_classes
+from bigcons.cli.making import read_classes
 from bigcons.errors import (
     InvalidIdsError,
     InvalidInputError,

@@ -73,12 +73,9 @@ def test_walk__from_a_folder_of_customers_to_a_join(run, ok):
 def test_standard_streams__are_read_and_written(run, ok, tmp_path):
     paths = [f"customers/part-{number}.parquet" for number in range(3)]
     wanted = Ensemble.open(expected(ok, f"generate {' '.join(paths)} -o e.zarr --columns x,y {GENERATE}"))
-    for name, text in (
-        ("csv", CUSTOMERS.to_csv(index=False).encode()),
-        ("tsv", CUSTOMERS.to_csv(index=False, sep="\t").encode()),
-        ("parquet", CUSTOMERS.to_parquet(index=False)),
-    ):
-        ok(f"generate - -o {name}.zarr --columns x,y {GENERATE}", input=text)
+    for name, sep in (("commas", ","), ("tabs", "\\t")):
+        text = CUSTOMERS.to_csv(index=False, sep=sep.replace("\\t", "\t"))
+        ok(f"generate - -o {name}.zarr --columns x,y --sep {sep} {GENERATE}", input=text)
         found = Ensemble.open(f"{name}.zarr")
         assert found.ids.tolist() == wanted.ids.tolist() == NAMES
         assert np.array_equal(np.asarray(found), np.asarray(wanted))

@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 import shutil
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from pyarrow import parquet
 
 from bigcons import Consensus, Ensemble, datasets, generate, metrics
 from bigcons.cli import main
-from bigcons.cli.run import read_classes
+from bigcons.cli.making import read_classes
 from bigcons.errors import InvalidIdsError, InvalidInputError, UnknownColumnError
 from bigcons.methods import ConsensusTree
 
@@ -36,13 +35,6 @@ def run(tmp_path, monkeypatch):
         return CliRunner().invoke(main, f"run features.npy -k 3 -o out/ --n-partitions 16 {options}".split())
 
     return invoke
-
-
-@pytest.fixture
-def here(monkeypatch):
-    """Generate in this process: one of its own, which other tests have, takes seconds to start."""
-    called = import_module("bigcons.cli.run")
-    monkeypatch.setattr(called, "_in_a_process", lambda function, *arguments: function(*arguments))
 
 
 def test_run__generates_solves_and_scores(run):
@@ -75,7 +67,6 @@ def test_run__interrupted_in_its_solve_says_what_is_kept_and_goes_on(run, monkey
     assert run().exit_code == 0
 
 
-@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("k", ["auto", "6"])
 @pytest.mark.parametrize("of", ["classes", "noise"])
 def test_run__ends_with_the_column_that_the_clusters_follow(tmp_path, monkeypatch, of, k):
@@ -98,7 +89,6 @@ def test_run__ends_with_the_column_that_the_clusters_follow(tmp_path, monkeypatc
     assert last.startswith("The clusters follow 'member': ") == (of == "classes")
 
 
-@pytest.mark.usefixtures("here")
 def test_run__shows_the_number_of_clusters_it_chose(run):
     result = CliRunner().invoke(
         main, ["run", "features.npy", "-k", "auto", "-o", "out", "--n-partitions", "16", "--json"]
@@ -110,7 +100,6 @@ def test_run__shows_the_number_of_clusters_it_chose(run):
     assert int(chosen) == len(np.unique(Consensus.open("out/consensus.zarr").labels)) in (3, 4)
 
 
-@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("missing", "truth"),
     [
@@ -143,7 +132,6 @@ def test_run__the_report_that_it_names_reads_the_features_as_it_did(run, tmp_pat
     assert ">10115<" in page
 
 
-@pytest.mark.usefixtures("here")
 def test_run__again_finds_its_results_and_other_parameters_are_refused(run, tmp_path):
     assert run().exit_code == 0
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
@@ -168,7 +156,6 @@ def test_run__again_finds_its_results_and_other_parameters_are_refused(run, tmp_
     assert "is used as it is" not in other.stderr
 
 
-@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("made", ["-k auto", "-k 9"])
 def test_run__with_another_k_uses_the_ensemble_that_is_there(run, tmp_path, made):
     def call(words):
@@ -189,7 +176,6 @@ def test_run__with_another_k_uses_the_ensemble_that_is_there(run, tmp_path, made
     assert "was made with --n-partitions 8, not 9" in call("-k 6 --n-partitions 9").stderr
 
 
-@pytest.mark.usefixtures("here")
 def test_run__another_store_in_the_place_of_its_ensemble_is_refused_as_what_it_is(run, tmp_path):
     assert run().exit_code == 0
     (tmp_path / "out" / "ensemble.zarr").rename(tmp_path / "kept.zarr")

@@ -22,7 +22,7 @@ import pytest
 from click.testing import CliRunner
 
 from bigcons import METHODS, PCC, Consensus, Ensemble, PairTable
-from bigcons.cli.group import main
+from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.disk.checkpoint import FileBlocks, Snapshots
 from bigcons.disk.locks import lock_path

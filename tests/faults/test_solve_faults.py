@@ -21,7 +21,7 @@ import pytest
 from click.testing import CliRunner
 
 from bigcons import PCC, Consensus
-from bigcons.cli.group import main
+from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.disk.checkpoint import FileBlocks
 from bigcons.disk.places import DiskPlace

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import bigcons as bc
-from bigcons.cli.place import open_placing
+from bigcons.cli.solving import open_placing
 from bigcons.errors import (
     CorruptStoreError,
     InvalidInputError,

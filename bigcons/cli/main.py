@@ -16,9 +16,10 @@ import click
 
 import bigcons
 from bigcons.cli.output import (
+    OPTIONS,
+    WORDS,
     did_you_mean,
     emit_error,
-    fault_of_standard_output,
     open_streams,
     progress_on_terminal,
     shown,
@@ -33,15 +34,11 @@ from bigcons.errors import (
     UnlabeledObjectsWarning,
 )
 
-# fmt: off
 COMMANDS = {
-    "demo": "demo", "sample-data": "sample_data", "run": "run",
-    "generate": "generate", "import": "import_", "append": "append",
-    "sample": "sample", "solve": "solve", "place": "place",
-    "tree": "tree", "report": "report", "plot": "plot",
-    "export": "stores", "info": "stores", "verify": "stores", "methods": "solve",
+    **dict.fromkeys(("demo", "sample-data", "run", "generate", "import", "append", "sample"), "making"),
+    **dict.fromkeys(("solve", "methods", "place", "tree"), "solving"),
+    **dict.fromkeys(("report", "plot", "export", "info", "verify"), "showing"),
 }
-# fmt: on
 """Commands in the order of a typical run, and the module of each."""
 
 OWN_WARNINGS = (
@@ -66,9 +63,7 @@ class LazyGroup(click.Group):
         try:
             return super().main(*args, **kwargs)
         except OSError as error:
-            if (fault := fault_of_standard_output(error)) is None:
-                raise
-            click.echo(f"Error: {fault}", err=True)
+            click.echo(f"Error: {_reason(error)}", err=True)
             sys.exit(1)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -89,13 +84,16 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that ``args`` start with; suggest the closest if there is none."""
         try:
-            return super().resolve_command(ctx, args)
+            name, command, words = super().resolve_command(ctx, args)
         except click.UsageError as error:
             raise click.UsageError(error.message + did_you_mean(args[0], COMMANDS), error.ctx) from error
+        ctx.meta[WORDS] = list(words)
+        ctx.meta[OPTIONS] = [] if command is None else list(command.params)
+        return name, command, words
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; progress, warnings and errors go to standard error, one line each."""
-        with at_a_terminal():
+        with progress_on_terminal(), _one_line_warnings(), _quiet_dask_client(), _sigterm_interrupts():
             try:
                 return super().invoke(ctx)
             except click.UsageError as error:
@@ -104,35 +102,27 @@ class LazyGroup(click.Group):
             except BrokenPipeError:  # the reader has closed the pipe; click exits silently
                 raise
             except (BigconsError, OSError, MemoryError) as error:
-                command = self.get_command(ctx, ctx.invoked_subcommand or "")
-                reason = " ".join(with_options(_reason(error), command).split())
-                reason = fault_of_standard_output(error) or reason
+                reason = " ".join(with_options(_reason(error), ctx.meta[OPTIONS]).split())
                 emit_error(ctx, reason)
                 raise click.ClickException(shown(reason)) from error
-            except Terminated:
+            except KeyboardInterrupt as error:
+                word, status = ("Terminated", 143) if isinstance(error, Terminated) else ("Interrupted", 130)
                 click.echo(
-                    "Terminated before the output was complete; repeat the command to finish it.", err=True
+                    f"{word} before the output was complete; repeat the command to finish it.", err=True
                 )
-                ctx.exit(143)  # 128 and SIGTERM
-            except KeyboardInterrupt:
-                click.echo(
-                    "Interrupted before the output was complete; repeat the command to finish it.", err=True
-                )
-                ctx.exit(130)  # 128 and SIGINT
+                ctx.exit(status)  # 128 and the number of the signal
 
 
 def _reason(error: BaseException) -> str:
     """Return the message of an error; of an operating system error, with its file and a remedy."""
     if isinstance(error, OSError) and not isinstance(error, BigconsError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}; check the path or choose another."
+        remedy = (
+            "direct it elsewhere"
+            if error.filename == "standard output"
+            else "check the path or choose another"
+        )
+        return f"{error.filename}: {error.strerror}; {remedy}."
     return str(error)
-
-
-@contextmanager
-def at_a_terminal() -> Iterator[None]:
-    """Show progress and warnings as commands do, and let SIGTERM interrupt."""
-    with progress_on_terminal(), _one_line_warnings(), _quiet_dask_client(), _sigterm_interrupts():
-        yield
 
 
 @contextmanager
@@ -142,7 +132,7 @@ def _one_line_warnings() -> Iterator[None]:
 
     def show(message: Warning | str, *_: Any) -> None:
         ctx = click.get_current_context(silent=True)
-        text = with_options(str(message), None if ctx is None else ctx.command)
+        text = with_options(str(message), [] if ctx is None else ctx.meta.get(OPTIONS, ()))
         if text not in told:
             told.add(text)
             click.echo(f"Warning: {shown(text)}", err=True)

@@ -1,0 +1,606 @@
+"""The commands that make an ensemble, or pairs of it: demo, run, generate, import, append, sample, ..."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from contextlib import suppress
+from pathlib import Path
+from shlex import join, quote
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bigcons.cli.options import (
+    CHOSEN,
+    PATH,
+    READING,
+    TABLE,
+    name_list,
+    option,
+    option_name,
+    output_option,
+    parameters_of,
+    parse_further,
+    refuse_alone,
+    shared,
+    taken,
+    words_of,
+)
+from bigcons.cli.output import (
+    amount,
+    cell,
+    emit,
+    emit_ensemble,
+    facts,
+    reporting,
+    some,
+    table,
+    telling_finished,
+)
+from bigcons.errors import InvalidIdsError, InvalidInputError, MemoryBudgetError, StoreExistsError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bigcons.io.ids import Ids
+
+
+@click.command()
+@option("--size", type=click.IntRange(min=100), default=120_000, show_default=True, help="Objects.")
+@option("-k", "--n-clusters", type=click.IntRange(min=2), default=3, show_default=True,
+        help="Maximum number of clusters.")  # fmt: skip
+@option("-o", "--out", default="bigcons-demo", show_default=True, metavar="FOLDER",
+        help="Folder for the results.")  # fmt: skip
+@option("--overwrite", is_flag=True, help="Write to a folder that holds other files.")
+@shared("random_state")
+@reporting
+def demo(size: int, n_clusters: int, out: str, overwrite: bool, random_state: int) -> None:
+    """Solve simulated data of the shape of the PCC paper's large experiment.
+
+    This is the one of Lourenço et al. 2015: 100 k-means partitions of random halves of 120,000 objects of
+    three classes, each into 2 to 10 clusters. Their consensus is found by PCC over all pairs of objects, and
+    by the consensus tree, the default of the other commands. A table has the accuracy and the time of both. A
+    demo that was interrupted resumes.
+    """
+    import numpy as np
+
+    from bigcons import PCC, Consensus, ConsensusTree, datasets, generate, metrics, plots
+    from bigcons.errors import MissingDependencyError
+
+    folder = Path(out)
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "truth.npy").exists() and not overwrite:
+        raise StoreExistsError(
+            f"{folder} holds other files; choose another folder or pass --overwrite.", path=folder
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    features, truth = datasets.planted_features(size, random_state=random_state)
+    np.save(folder / "truth.npy", truth)
+    began = time.perf_counter()
+    ensemble = generate.kmeans(
+        features, n_partitions=100, n_clusters=(2, 10), sample=0.5, out=folder / "ensemble.zarr",
+        random_state=random_state, overwrite=overwrite,
+    )  # fmt: skip
+    rows: list[dict[str, Any]] = [{"step": "100 partitions", "seconds": time.perf_counter() - began}]
+    for method in (PCC, ConsensusTree):
+        began = time.perf_counter()
+        model = method(n_clusters, random_state=random_state).fit(ensemble)
+        rows.append({
+            "step": method.__name__,
+            "seconds": time.perf_counter() - began,
+            "accuracy": metrics.matching_accuracy(truth, model),
+            "adjusted_rand": metrics.adjusted_rand(truth, model),
+            "n_clusters": model.n_clusters_,
+        })  # fmt: skip
+    provenance = {"ensemble": "ensemble.zarr"}
+    Consensus.from_estimator(folder / "consensus.zarr", model, provenance=provenance, overwrite=True)
+    figure = f"Figure: {folder / 'demo.png'}."
+    try:
+        plots.memberships(model).savefig(folder / "demo.png")
+    except MissingDependencyError as error:
+        figure = f"The figure is left out: {error}"
+    setting = f"{size:,} objects, at most {n_clusters} clusters; accuracy: share of objects in the right one."
+    cells = [{name: cell(value, name) for name, value in row.items()} for row in rows]
+    following = (
+        f"{figure} To continue, for example:\n"
+        f"  bigcons report {folder / 'consensus.zarr'} --ensemble {folder / 'ensemble.zarr'} -o demo.html\n"
+        f"  bigcons solve {folder / 'ensemble.zarr'} -m hbgf -k {n_clusters} -o {folder / 'hbgf.zarr'}"
+    )
+    result = {"folder": out, "n_objects": size, "n_clusters": n_clusters, "random_state": random_state}
+    emit({**result, "steps": rows}, "\n\n".join([setting, table(list(rows[-1]), cells), following]))
+
+
+N_FEATURES = 10
+"""Features of `bigcons sample-data`."""
+
+
+@click.command()
+@click.argument("file", type=PATH)
+@option("--size", type=click.IntRange(min=10), default=2000, show_default=True, help="Objects.")
+@option("--truth", type=PATH, metavar="FILE", help="Write the true classes, too (.csv or .parquet).")
+@shared("random_state", "overwrite")
+@reporting
+def sample_data(file: str, size: int, truth: str | None, random_state: int, overwrite: bool) -> None:
+    """Write simulated features to FILE (.csv, .parquet).
+
+    Its objects have an id and ten features, and belong to three overlapping classes of unequal size: 60, 25
+    and 15 percent. The largest class is one cloud of points, the second is two and the smallest is three, so
+    that -k auto finds more than three clusters.
+    """
+    import numpy as np
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    from bigcons.datasets import planted_features
+    from bigcons.disk.commit import refuse_existing_file
+
+    write = {".csv": csv.write_csv, ".parquet": parquet.write_table}
+    paths = [file] if truth is None else [file, truth]
+    for path in paths:
+        if not path.endswith(tuple(write)):
+            raise InvalidInputError(f"{path} is no .csv or .parquet file; choose one of these suffixes.")
+        refuse_existing_file(path, overwrite)
+    features, classes = planted_features(size, N_FEATURES, random_state=random_state)
+    ids = [f"object-{i:0{len(str(size))}}" for i in range(size)]
+    columns = {f"feature_{j}": np.round(features[:, j], 4) for j in range(N_FEATURES)}
+    tables = [pa.table({"id": ids, **columns}), pa.table({"id": ids, "class": classes})]
+    for path, rows in zip(paths, tables, strict=False):
+        write[Path(path).suffix](rows, path)
+    scored = "" if truth is None else f" --truth {quote(truth)} --column class"
+    emit(
+        {"path": file, "truth": truth, "n_objects": size, "n_features": N_FEATURES},
+        f"{file}: {amount(size, 'object')} with {N_FEATURES} features. To continue, for example:\n"
+        f"  bigcons run {quote(file)} --id id -k 3 -o out/{scored}",
+    )
+
+
+# From features to an ensemble, and to a consensus
+
+SCHEMES = {
+    "mixed": "mixed",
+    "landmarks": "landmarks",
+    "kmeans": "kmeans",
+    "zipf": "weighted_kmeans",
+    "feature-views": "feature_views",
+    "object-views": "object_views",
+}
+"""Schemes and their functions in `bigcons.generate`."""
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="FEATURES... [OPTIONS OF THE SCHEME]")
+@output_option("Store for the ensemble (.zarr or .parquet).")
+@shared(*CHOSEN, *READING, "log")
+@option(
+    "--scheme", type=click.Choice(list(SCHEMES)), default="mixed", show_default=True,
+    help="half of the partitions by landmarks and half by k-means, of all objects; spectral clusterings on "
+    "landmarks, which follow curved shapes; k-means on random samples; "
+    "k-means on features with Zipf weights; k-means on subsets of the features; k-means on overlapping "
+    "subsets that cover all objects.",
+)  # fmt: skip
+@option("--fixed", type=click.IntRange(min=1), metavar="K", help="kmeans and zipf: K clusters and all "
+        "objects in every partition; short for --n-clusters K --sample 1.")  # fmt: skip
+@shared("random_state", "memory", "client", "overwrite")
+@reporting
+def generate(
+    words: tuple[str, ...],
+    out: str,
+    log: list[str] | None,
+    scheme: str,
+    fixed: int | None,
+    overwrite: bool,
+    **options: Any,
+) -> None:
+    """Cluster FEATURES many times.
+
+    The partitions are stored as an ensemble. FEATURES is a .parquet, .csv, .tsv (or these compressed), .npy
+    or .zarr with one row per object, a folder of files, a pattern such as "data/*.parquet", several files, a
+    URL of these such as s3://bucket/data.parquet, or -, standard input; it is read in blocks and need not fit
+    in memory. Repeating the command resumes an interrupted run and finds the result of a finished one.
+
+    Each parameter of the function of the scheme, such as bigcons.generate.kmeans, is a further option:
+    --n-partitions, --n-clusters K, MIN:MAX or split, --standardize or --no-standardize, --train auto, all or
+    N; of kmeans and zipf --sample SHARE; of zipf --alpha-range MIN:MAX and --largest-weight; of feature-views
+    --n-features; of object-views --repetition.
+    """
+    from bigcons import generate as generators
+    from bigcons.io.select import select
+    from bigcons.store.features import open_features
+
+    function = getattr(generators, SCHEMES[scheme])
+    chosen, reading = taken(options, CHOSEN), taken(options, READING)
+    parameters = parameters_of(function, without=(*CHOSEN, "log", "out", "overwrite", "resume", *options))
+    if any(p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values()):
+        parameters |= {
+            name: inspect.signature(generators.kmeans).parameters[name] for name in ("standardize", "train")
+        }
+    argument = click.Argument(["features"], nargs=-1, required=True, type=TABLE)
+    features, given = parse_further(f"Scheme {scheme!r}", words, argument, parameters)
+    if fixed is not None:
+        if scheme not in ("kmeans", "zipf"):
+            raise click.UsageError(f"Scheme {scheme!r} takes no --fixed; use --n-clusters.")
+        if twice := given.keys() & {"n_clusters", "sample"}:
+            names = ", ".join(map(option_name, sorted(twice)))
+            raise click.UsageError(f"Give either --fixed or {names}, not both.")
+        given |= {"n_clusters": fixed, "sample": 1.0}
+    needed = {name for name, p in parameters.items() if p.default is p.empty} - given.keys()
+    if needed:
+        names = ", ".join(map(option_name, sorted(needed)))
+        raise click.UsageError(f"Scheme {scheme!r} needs {names}.")
+    with telling_finished(out, "call", overwrite):
+        data = open_features(select(_one_or_many(features), **reading), **chosen, log=log)
+        if data.encoding.is_named:
+            click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
+        ensemble = function(data, **given, **options, out=out, overwrite=overwrite)
+    _tell_constant(ensemble)
+    emit_ensemble(ensemble, out)
+
+
+def _one_or_many(paths: tuple[str, ...]) -> str | list[str]:
+    return paths[0] if len(paths) == 1 else list(paths)
+
+
+def _tell_constant(ensemble: Any) -> None:
+    """Name, on standard error, the features that an ensemble was generated without, as they do not vary."""
+    if ensemble.generator is not None and (names := ensemble.generator.encoding.constant()):
+        click.echo(f"Constant or empty, without effect: {some(names)}.", err=True)
+
+
+@click.command()
+@click.argument("features", nargs=-1, required=True, type=TABLE)
+@output_option("Folder or bucket for ensemble.zarr and consensus.zarr.", name="FOLDER")
+@shared(*CHOSEN, *READING, "log", "n_clusters", "method")
+@option("--n-partitions", type=click.IntRange(min=1), help="Number of partitions.  [default: 100]")
+@option("--truth", type=TABLE, metavar="FILE", help="True classes, one row per object, to score against; "
+        "--sep and --header are for it, too.")  # fmt: skip
+@option("--column", help="Column of the truth file.  [default: its only column]")
+@shared("memory", "client", "random_state", "overwrite")
+@reporting
+def run(
+    features: tuple[str, ...],
+    out: str,
+    log: list[str] | None,
+    n_clusters: int | range | str | None,
+    method: str,
+    n_partitions: int | None,
+    truth: str | None,
+    column: str | None,
+    overwrite: bool,
+    **options: Any,
+) -> None:
+    """Cluster FEATURES many times and find the consensus.
+
+    Short for `bigcons generate` and `bigcons solve`; with a truth, the consensus is scored against it.
+    FEATURES is one table or several, as for `bigcons generate`, and need not fit in memory; each step keeps
+    to the memory budget. A budget that is too small for the method is refused before generating, with -k auto
+    once the number is known. Repeating the command resumes an interrupted run and finds the result of a
+    finished one; an ensemble that is there is used for another -k, too, unless --n-partitions asks for
+    others. What was chosen is printed, with the time of each step, and at the end the columns of few values,
+    if any, of which each cluster has only one.
+    """
+    from bigcons.io.files import StandardInput, is_text_path, refuse_missing
+
+    for path in (*features, *([] if truth is None else [truth])):
+        refuse_missing(path)  # methods take seconds to import
+    if n_clusters is None:
+        raise click.UsageError("Give the number of clusters with -k, or -k auto to have it chosen.")
+    refuse_alone("--truth", truth, column=column)
+
+    from bigcons import generate as generators
+    from bigcons.cli.solving import check_n_clusters, ending, results_of, shown_results
+    from bigcons.disk.commit import is_store, provenance_at
+    from bigcons.generate.kmeans import drawn_clusters
+    from bigcons.io.select import select
+    from bigcons.memory import PROCESS_BYTES, parse_size
+    from bigcons.methods import METHODS
+    from bigcons.metrics.clusterings import OF_TRUTH, truth_table
+    from bigcons.metrics.description import cluster_profiles
+    from bigcons.run.memory_plan import PlannedEnsemble
+    from bigcons.store.consensus import Consensus
+    from bigcons.store.ensemble import Ensemble
+    from bigcons.store.features import open_features
+
+    ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}.zarr" for name in ("ensemble", "consensus"))
+    chosen, reading = taken(options, CHOSEN), taken(options, READING)
+    settings = {name: value for name, value in options.items() if value is not None}
+    model = METHODS[method](check_n_clusters(method, n_clusters), **settings)
+    source, classes = select(_one_or_many(features), **reading), None
+    data = open_features(source, **chosen, log=log)
+    if data.encoding.is_named:
+        click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
+    made = None if overwrite else provenance_at(ensemble_path, "ensemble")
+    if made is not None and n_partitions is None and made.get("generator") == "mixed":
+        n_partitions = Ensemble.open(ensemble_path).n_partitions
+        if n_partitions != 100:
+            click.echo(
+                f"{ensemble_path} is used as it is, with {n_partitions:,} partitions; for others pass "
+                "--n-partitions with --overwrite, or choose another folder.",
+                err=True,
+            )
+    if truth is not None:
+        of_text = ("sep", "header") if is_text_path(truth) else ()
+        classes = select(truth, **{name: reading[name] for name in of_text})
+        read_classes(classes, column, data.n_objects, data.ids)
+    n_partitions = n_partitions or 100
+    if overwrite or not is_store(consensus_path):
+        drawn = drawn_clusters(data.n_objects, n_partitions, options["random_state"])
+        model.check_plan(PlannedEnsemble(ensemble_path, data.n_objects, drawn), consensus_path)
+    began = time.perf_counter()
+    making = {**options, "out": ensemble_path, "overwrite": overwrite}
+    ensemble = generators.mixed(data, n_partitions=n_partitions, **making)
+    generating = None if made is not None else time.perf_counter() - began
+    _tell_constant(ensemble)
+    began = time.perf_counter()
+    try:
+        with telling_finished(consensus_path, "run", overwrite) as is_there:
+            model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
+    except StoreExistsError as error:
+        k = f"{n_clusters[0]}:{n_clusters[-1]}" if isinstance(n_clusters, range) else str(n_clusters)
+        solve = ["bigcons", "solve", ensemble_path, "-m", method, "-k", k, *words_of(["random_state"])]
+        raise StoreExistsError(
+            f"{error} Solve the ensemble that is there by `{join([*solve, '-o', 'OTHER'])}`.",
+            path=error.path,
+        ) from None
+    except KeyboardInterrupt:
+        click.echo(f"{ensemble_path} is complete and kept; repeat the command to resume.", err=True)
+        raise
+    solved, provenance = Consensus.open(consensus_path), ensemble.provenance
+    low, high = int(ensemble.n_clusters.min()), int(ensemble.n_clusters.max())
+    is_sampled = provenance["sample_rows"] < ensemble.n_objects
+    of_ensemble = {
+        "path": ensemble_path,
+        "n_objects": ensemble.n_objects,
+        "n_features": len(provenance.get("columns", provenance["features"])),
+        "n_partitions": ensemble.n_partitions,
+        "clusters_per_partition": [low, high],
+        "trained_on": f"a sample of {provenance['sample_rows']:,}" if is_sampled else "all objects",
+        "seconds": generating,
+    }
+    of_consensus = {
+        "path": consensus_path,
+        "method": method,
+        "memory": options["memory"],
+        "random_state": options["random_state"],
+        "seconds": None if is_there else time.perf_counter() - began,
+        **results_of(model),
+    }
+    result: dict[str, Any] = {"kind": "run", "ensemble": of_ensemble, "consensus": of_consensus}
+    if truth is not None:
+        judged, joined = read_classes(classes, column, ensemble.n_objects, ensemble.id_column)
+        counts = truth_table(judged, solved.label_rows)
+        scores = {name: criterion(counts) for name, criterion in OF_TRUTH.items()}
+        result["scores"] = {"truth_rows": joined, "n_judged": int(counts.sum()), **scores}
+    result["followed"], followed = None, ""
+    if not data.is_sparse:  # else of very many columns, none of which stands out
+        # what the process may hold of data; where no block of them fits, it remains unknown
+        left = max(parse_size(options["memory"]) - PROCESS_BYTES, 1000)
+        with suppress(MemoryBudgetError):
+            profiles = cluster_profiles(select(source, **chosen), solved, memory=left)
+            result["followed"], followed = profiles.followed, profiles.followed_in_words()
+    layout = {**result, "consensus": shown_results(of_consensus, solved)}
+    report = ["bigcons", "report", consensus_path, "--ensemble", ensemble_path]
+    if len(features) == 1 and not isinstance(features[0], StandardInput):
+        report += ["--features", features[0], *words_of(["columns", "drop", *READING])]
+    report += ["-o", f"{out.rstrip('/')}.html"]
+    export = ["bigcons", "export", consensus_path, "-o", f"{out.rstrip('/')}-labels.csv"]
+    shown: dict[str, Any] = {n: layout[n] for n in ("ensemble", "consensus", "scores") if n in layout}
+    emit(result, "\n\n".join([facts(shown), ending(solved, [report, export])]))
+    if followed:
+        click.echo(followed, err=True)
+
+
+def read_classes(
+    source: Any, column: str | None, n_objects: int, ids: Ids | None = None
+) -> tuple[np.ndarray, str]:
+    """Return the classes of a truth file as integers, -1 where missing, and how its rows were joined.
+
+    Only their column is read. Where the objects have ids and the file has them, in a column of their name,
+    rows are matched by them.
+    """
+    import numpy as np
+    import pyarrow.compute as pc
+
+    from bigcons.io.intake import open_table
+    from bigcons.io.select import select, source_of
+    from bigcons.store.ensemble import Ensemble
+
+    path = source_of(source)
+    is_anndata = path.lower().endswith(".h5ad")  # whose columns may be measurements, and are only looked at
+    rows = open_table(select(source, columns="*") if is_anndata else source, "labels")
+    columns, id = rows.names or [str(c) for c in range(rows.n_columns)], None
+    if ids is not None and ids.facts.name in columns and ids.facts.name != column:
+        id = ids.facts.name
+    others = [name for name in columns if name != id]
+    if column is None and len(others) != 1:
+        raise InvalidInputError(f"{path} has the columns {some(others)}; choose one with --column.")
+    truth = Ensemble.from_labels(source, id=id, columns=others[0] if column is None else column)
+    classes = truth.read(0, truth.n_objects)[:, 0]
+    if ids is None or id is None or truth.id_column is None:
+        if truth.n_objects != n_objects:
+            raise InvalidInputError(
+                f"{path} has {truth.n_objects:,} rows but the consensus has {n_objects:,} objects; "
+                "give one class per object, in order."
+            )
+        return classes, "in order"
+    of_truth, of_objects = truth.id_column.hold().values, ids.hold().values
+    places = pc.index_in(of_objects, value_set=of_truth) if of_truth.type == of_objects.type else None
+    if places is None or places.null_count == len(places):
+        raise InvalidIdsError(
+            f"{path} has none of the objects by {id}; check the column and its type.", column=id
+        )
+    return np.append(classes, classes.dtype.type(-1))[pc.fill_null(places, -1).to_numpy()], f"by {id}"
+
+
+# From labels or memberships to an ensemble
+
+
+@click.command("import")
+@click.argument("tables", nargs=-1, required=True, type=TABLE)
+@output_option("Store for the ensemble or the pairs (.zarr or .parquet).")
+@shared(*CHOSEN, "sep", "header", "missing")
+@option("--orientation", type=click.Choice(["objects", "partitions"]),
+        help="What a row is.  [default: an object, if that is clear]")  # fmt: skip
+@option("--runs", is_flag=True, help="Each of the TABLES is a partition, with a column of labels.")
+@option("--long", type=name_list, metavar="OBJECT,PARTITION,LABEL", help="A row of the table is one label; "
+        "names of the columns with its object, partition and label.")  # fmt: skip
+@option("--memberships", is_flag=True,
+        help="TABLES are memberships, one for each partition, with a column for each cluster.")  # fmt: skip
+@option("--pairs", is_flag=True, help="TABLES has pairs of objects, for `bigcons solve --pairs`; --columns "
+        "are then its four columns.  [default: i,j,n_agree,n_seen]")  # fmt: skip
+@option("--n-objects", type=click.IntRange(min=1), help="Number of objects in --pairs.  [default: as a "
+        ".parquet of bigcons states, else the largest in a pair, plus 1]")  # fmt: skip
+@option("--chunk-rows", type=click.IntRange(min=1),
+        help="Rows per chunk of the store.  [default: chosen by size]")  # fmt: skip
+@shared("memory", "overwrite")
+@reporting
+def import_(
+    tables: tuple[str, ...],
+    out: str,
+    runs: bool,
+    long: list[str] | None,
+    memberships: bool,
+    pairs: bool,
+    memory: str,
+    overwrite: bool,
+    **options: Any,
+) -> None:
+    """Store a table of labels, or of memberships, as an ensemble, or a table of pairs.
+
+    The table is a .parquet, .csv, .tsv (or these compressed), .npy or .zarr with one row per object and one
+    column per partition, a folder of files, a pattern such as "labels/*.parquet", a URL of these such as
+    s3://bucket/labels.parquet, or -, standard input; missing labels are empty, NaN or negative. The table is
+    streamed and need not fit in memory. What may be read in two ways, such as a first line of numbers in a
+    .csv, is refused unless an option tells.
+
+    With --runs, each of the TABLES is one partition. With --long, the table has a row for each label, such as
+    the votes of workers on tasks. With --memberships, each of the TABLES, in these forms or a consensus with
+    memberships, is a soft clustering; its rows sum to 1, and are NaN or 0 where an object is missing.
+
+    With --pairs, the table has a row for each pair, in any order, with integer columns i < j, objects
+    numbered from 0; n_agree, the number of partitions that cluster both together; n_seen, of those that label
+    both. It is sorted on disk and need not fit in memory.
+    """
+    from bigcons.io.select import select
+    from bigcons.store.ensemble import Ensemble, import_labels, import_memberships
+    from bigcons.store.pairs import import_pairs
+
+    kinds = {"--runs": runs, "--long": long, "--memberships": memberships, "--pairs": pairs}
+    given = [name for name, value in kinds.items() if value]
+    kind = given[0] if given else "an import"
+    unused = [option_name(name) for name in NOT_OF[kind] if options[name] is not None]
+    if unused or given[1:]:
+        raise click.UsageError(f"{kind} takes no {(unused or given[1:])[0]}; leave it out.")
+    if len(tables) > 1 and not (runs or memberships):
+        raise click.UsageError(
+            f"Got {len(tables)} tables of labels; pass one, with a column for each partition, a pattern in "
+            "quotes for files that have its rows, or --runs if each is a partition."
+        )
+    if long is not None and len(long) != 3:
+        raise click.UsageError(
+            f"--long has {len(long)} columns; name three: of the object, the partition, the label."
+        )
+    header, sep = options["header"], options.pop("sep")
+    settings: dict[str, Any] = {name: options[name] for name in options if name not in NOT_OF[kind]}
+    settings |= {"out": out, "overwrite": overwrite, "memory": memory}
+    parts = [select(part, sep=sep) for part in tables]
+    with telling_finished(out, "import", overwrite):
+        if pairs:
+            stored = import_pairs(tables[0], **settings)
+            words = f"{out}: {amount(stored.n_pairs, 'pair')} of {amount(stored.n_objects, 'object')}."
+        elif memberships:
+            del settings["header"]
+            ensemble = import_memberships([select(part, header=header) for part in parts], **settings)
+        elif runs:
+            ensemble = Ensemble.from_runs(parts, **settings)
+        elif long is not None:
+            columns: dict[str, Any] = dict(zip(("object", "partition", "label"), long, strict=True))
+            ensemble = Ensemble.from_long(parts[0], **columns, **settings)
+        else:
+            ensemble = import_labels(parts[0], **settings)
+    if pairs:
+        emit(stored.info(), words)
+    else:
+        emit_ensemble(ensemble, out)
+
+
+NOT_OF = {
+    "an import": ("n_objects",),
+    "--runs": ("drop", "orientation", "chunk_rows", "n_objects"),
+    "--long": ("id", "columns", "drop", "orientation", "chunk_rows", "n_objects"),
+    "--memberships": ("columns", "drop", "orientation", "missing", "n_objects"),
+    "--pairs": ("id", "drop", "sep", "header", "missing", "orientation", "chunk_rows"),
+}
+"""Options that an import of each kind does not take."""
+
+
+@click.command()
+@click.argument("ensemble", type=PATH)
+@click.argument("tables", nargs=-1, required=True, type=TABLE)
+@option("--objects", "what", flag_value="objects", help="Rows of TABLES are further objects.")
+@option("--partitions", "what", flag_value="partitions", help="Columns of TABLES are further partitions.")
+@shared(*CHOSEN, "sep", "header", "missing")
+@reporting
+def append(ensemble: str, tables: tuple[str, ...], what: str | None, sep: str | None, **options: Any) -> None:
+    """Append objects or partitions to the store ENSEMBLE.
+
+    With --partitions, rows are joined by ids, in any order; objects that have no row are missing. With
+    --objects, columns are the partitions, by their names or in their order; ids must be new. Of soft
+    clusterings, TABLES are memberships, one for each partition; else there is one table, or a pattern in
+    quotes. An append that is killed leaves the ensemble as it was.
+    """
+    from bigcons.io.select import select
+    from bigcons.store.ensemble import Ensemble
+
+    if what is None:
+        raise click.UsageError("Say what to append: --objects, whose rows are new, or --partitions.")
+    opened = Ensemble.open(ensemble, "a")
+    if not opened.is_soft and len(tables) > 1:
+        raise click.UsageError(f"Got {len(tables)} tables of labels; pass one, or a pattern in quotes.")
+    add = opened.append_objects if what == "objects" else opened.append_partitions
+    parts = [select(part, sep=sep) for part in tables]
+    source: Any = parts if opened.is_soft else parts[0]
+    add(source, **options)
+    emit_ensemble(opened, ensemble)
+
+
+# From an ensemble to pairs
+
+
+def tile_count(text: str) -> int | str | None:
+    """Parse a number of tiles, auto or none."""
+    if text in ("auto", "none"):
+        return None if text == "none" else text
+    if not text.isdigit() or int(text) < 2:
+        raise click.BadParameter(f"{text!r} is not a number of tiles; use 2 or more, auto or none.")
+    return int(text)
+
+
+@click.command()
+@click.argument("ensemble", type=TABLE)
+@output_option("Store for the pairs: .zarr, or .parquet, which other programs read too.")
+@option("--per-object", type=click.FloatRange(0, min_open=True),
+        help="Mean number of pairs per object.  [default: 30]")  # fmt: skip
+@option("--share", type=click.FloatRange(0, 1, min_open=True), help="Instead: fraction of all pairs.")
+@option("--n-pairs", type=click.IntRange(min=1), help="Instead: number of pairs.")
+@option("--tiles", type=tile_count, default="auto", show_default=True, metavar="N|auto|none",
+        help="Draw block by block, each block of objects with itself and N others; none: from all pairs; "
+        "auto: block by block if the pairs exceed the memory budget.")  # fmt: skip
+@shared("random_state", "memory", "client", "overwrite")
+@reporting
+def sample(ensemble: str, out: str, overwrite: bool, **options: Any) -> None:
+    """Draw random pairs of objects and count their agreements.
+
+    For each pair, counts the partitions of ENSEMBLE that label both objects and those that put them in the
+    same cluster, for use with `bigcons solve --pairs`. Pairs that are drawn block by block, as with --tiles,
+    go directly to disk.
+    """
+    from bigcons import coassociation
+
+    sizes = taken(options, ("per_object", "share", "n_pairs"))
+    asked = {name: value for name, value in sizes.items() if value is not None} or {"per_object": 30.0}
+    if len(asked) > 1:
+        raise click.UsageError("Give only one of --per-object, --share and --n-pairs.")
+    with telling_finished(out, "call", overwrite):
+        pairs = coassociation.sample(ensemble, **asked, **options, out=out, overwrite=overwrite)
+    result = {"kind": "pairs", "path": out, "n_objects": pairs.n_objects, "n_pairs": pairs.n_pairs, **asked}
+    emit(result, f"{out}: {amount(pairs.n_pairs, 'pair')} of {amount(pairs.n_objects, 'object')}.")

@@ -1,0 +1,462 @@
+"""The commands that find a consensus and use it: solve, methods, place, tree."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from shlex import join
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from bigcons.cli.options import (
+    CHOSEN,
+    PATH,
+    STANDARD,
+    TABLE,
+    known_method,
+    memory_size,
+    option,
+    option_name,
+    output_option,
+    parameters_of,
+    parse_further,
+    read_standard_input,
+    shared,
+    taken,
+)
+from bigcons.cli.output import (
+    JSON,
+    amount,
+    emit,
+    facts,
+    reporting,
+    table,
+    telling_finished,
+    with_clusters,
+)
+from bigcons.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from bigcons.methods import ConsensusClusterer
+    from bigcons.store.consensus import Consensus
+
+
+def _complete_path(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="file")]
+
+
+COMMON = ("n_clusters", "random_state", "out", "client", "memory", "resume")
+"""Parameters of methods that `solve` has as options, or that a command line cannot give."""
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="ENSEMBLE [METHOD OPTIONS]",
+                shell_complete=_complete_path)  # fmt: skip
+@shared("method", "n_clusters")
+@output_option("Store for the consensus (.zarr).")
+@shared(*CHOSEN, "sep", "header", "missing")
+@option("--memory", type=memory_size, metavar="SIZE", help="Memory budget, such as 512MB or 2GB.")
+@option("--resume/--no-resume", default=None,
+        help="Resume an interrupted solve of this output (the default), or start over.")  # fmt: skip
+@shared("client", "random_state", "overwrite")
+@reporting
+def solve(
+    words: tuple[str, ...],
+    method: str,
+    n_clusters: int | range | str | None,
+    out: str,
+    overwrite: bool,
+    **options: Any,
+) -> None:
+    """Find the consensus of ENSEMBLE.
+
+    The store holds its labels and, for soft methods, memberships. ENSEMBLE is an ensemble store, or any table
+    that `bigcons import` accepts, of which --id, --columns and --drop choose the columns. An interrupted
+    solve resumes when the command is repeated; a completed one is reported as such.
+
+    Each parameter of the method is a further option; `bigcons methods NAME` lists them. For -m pcc:
+    --divergence l2|kl|power:P, --pairs all|dense|SHARE|PATH, --solver, --n-init, --max-iter, --tol. Options
+    not given take the method's defaults; those it does not have are refused.
+    """
+    from bigcons.io.files import refuse_missing
+
+    if words and not words[0].startswith("-"):
+        refuse_missing(words[0])  # methods take seconds to import
+
+    from bigcons.disk.commit import is_store
+    from bigcons.io.files import is_parquet
+    from bigcons.io.select import select
+    from bigcons.methods import METHODS
+    from bigcons.run.output import can_resume
+    from bigcons.store.consensus import Consensus
+
+    chosen, reading = taken(options, CHOSEN), taken(options, ("sep", "header", "missing"))
+    what = f"Method {method!r}"
+    argument = click.Argument(["ensemble"])
+    ensemble, given = parse_further(what, words, argument, parameters_of(METHODS[method], without=COMMON))
+    given |= {name: value for name, value in options.items() if value is not None}
+    if n_clusters is not None or "n_clusters" not in given:
+        given["n_clusters"] = check_n_clusters(method, n_clusters)
+    if foreign := given.keys() - inspect.signature(METHODS[method]).parameters.keys():
+        names = ", ".join(map(option_name, sorted(foreign)))
+        raise click.UsageError(f"{what} takes no {names}; leave it out.")
+    model = METHODS[method](**given)
+    if ensemble == STANDARD:
+        ensemble = read_standard_input(click.get_current_context().find_root())
+    if isinstance(pairs := given.get("pairs"), str) and is_parquet(pairs):
+        click.echo(
+            f"{pairs}: converting to rows; bigcons import --pairs keeps them for other solves.", err=True
+        )
+    began = time.perf_counter()
+    try:
+        with telling_finished(out, "solve", overwrite) as is_there:
+            _warn_of_stored(ensemble)
+            labels = select(select(ensemble, **reading), **chosen)
+            model.fit(labels, out=out, overwrite=overwrite)
+    except KeyboardInterrupt:
+        if not can_resume(out):
+            click.echo("No checkpoint was reached; the solve will start from the beginning.", err=True)
+        raise
+    solved = Consensus.open(out)
+    results = {"seconds": None if is_there else time.perf_counter() - began, **results_of(model)}
+    parts = [facts(shown_results({"consensus": out, **results}, solved))]
+    of_ensemble = ["--ensemble", ensemble] if is_store(ensemble) else []
+    report = ["bigcons", "report", out, *of_ensemble, "-o", Path(out).with_suffix(".html").name]
+    export = ["bigcons", "export", out, "-o", f"{Path(out).stem}-labels.csv"]
+    parts.append(ending(solved, [report, export]))
+    emit({"kind": "consensus", "path": out, **results}, "\n\n".join(parts))
+
+
+def check_n_clusters(method: str, n_clusters: int | range | str | None) -> Any:
+    """Return the number of clusters as a method takes it; raise UsageError if it takes none such."""
+    from bigcons.methods import METHODS
+
+    parameter = inspect.signature(METHODS[method]).parameters["n_clusters"]
+    accepted = str(parameter.annotation)
+    if n_clusters is None:
+        if parameter.default in (None, "auto"):
+            return parameter.default
+        auto = ", or auto to have it chosen" if "auto" in accepted else ""
+        raise click.UsageError(f"Method {method!r} needs -k, the number of clusters{auto}.")
+    if n_clusters == "auto" and "None" in accepted:
+        return None
+    if n_clusters == "auto" and "auto" not in accepted:
+        raise click.UsageError(f"Method {method!r} does not choose the number of clusters; give it with -k.")
+    if isinstance(n_clusters, range) and "Sequence" not in accepted:
+        raise click.UsageError(
+            f"Method {method!r} takes no range such as -k {n_clusters[0]}:{n_clusters[-1]}, which is of "
+            "supra; give a number, or auto."
+        )
+    return n_clusters
+
+
+def _warn_of_stored(path: str) -> None:
+    """Warn again of what an ensemble was imported with that looks like no partition."""
+    from bigcons.disk.commit import is_store
+    from bigcons.io.encode import warn_of_suspects
+    from bigcons.store.ensemble import Ensemble
+
+    if is_store(path) and not (stored := Ensemble.open(path)).is_soft:
+        warn_of_suspects(
+            *(stored.n_objects, stored.names, stored.n_clusters, stored.n_labeled, stored.categories)
+        )
+
+
+def results_of(model: ConsensusClusterer) -> dict[str, Any]:
+    """Return the scalar results of a fit, and how the number of clusters was chosen."""
+    from bigcons.store.consensus import fit_results
+
+    choice = getattr(model, "n_clusters_choice_", None)
+    return fit_results(model) | ({} if choice is None else {"n_clusters_choice": repr(choice)})
+
+
+OF_THE_SOLVER = ("coassociation", "objective", "start_objectives", "gap", "n_passes", "n_steps", "converged")
+"""Results that say how a method came to its result, and nothing of the result."""
+
+
+def shown_results(results: Mapping[str, Any], solved: Consensus) -> dict[str, Any]:
+    """Return the results that are shown: the clusters in words, and what concerns the solver with ``-v``."""
+    from bigcons.report.page import name_of
+    from bigcons.store.clusters import choice_in_words
+    from bigcons.store.consensus import stored_clusters_in_words
+
+    is_verbose = logging.getLogger("bigcons").isEnabledFor(logging.INFO)
+    shown = {name: value for name, value in results.items() if is_verbose or name not in OF_THE_SOLVER}
+    if shown.pop("n_clusters_choice", None) and (tree := solved.tree) is not None:
+        shown["why this number"] = choice_in_words(tree.choice)
+    worded = with_clusters(shown, stored_clusters_in_words(solved))
+    return {name_of(name) if name in solved.results else name: value for name, value in worded.items()}
+
+
+def ending(solved: Consensus, commands: Sequence[Sequence[str]]) -> str:
+    """Return the end of a solve: its largest clusters, with confidence and support, and the commands."""
+    sizes = solved.cluster_sizes()
+    rows = [
+        {"cluster": str(k), "objects": f"{size:,}", "share": f"{size / max(sizes.sum(), 1):.1%}"}
+        for k, size in enumerate(sizes.tolist())
+        if size
+    ]
+    for name in ("confidence", "support") if solved.has_trust else ():
+        values = solved.trust_tables[0][name].to_pylist()
+        if any(value is not None for value in values):
+            for row, value in zip(rows, values, strict=True):
+                row[name] = "-" if value is None else f"{value:.3f}"
+    listed = rows if len(rows) <= 12 else rows[:8]
+    more = len(rows) - len(listed)
+    rest = f"\n... and {amount(more, 'smaller cluster')}" if more > 0 else ""
+    columns = list(rows[0]) if rows else ["cluster", "objects", "share"]
+    following = "\n".join(["Next:", *(f"  {join(words)}" for words in commands)])
+    return f"{table(columns, listed)}{rest}\n\n{following}"
+
+
+@click.command()
+@click.argument("name", required=False, type=known_method)
+@reporting
+def methods(name: str | None) -> None:
+    """List the consensus methods, or describe the method NAME."""
+    from bigcons.methods import METHODS
+
+    if name is not None:
+        method = METHODS[name]
+        options = "\n".join(
+            f"  {option_name(own)}  (default: {'none' if parameter.default is None else parameter.default})"
+            for own, parameter in parameters_of(method, without=COMMON).items()
+        )
+        text = f"{name}: {inspect.getdoc(method)}\n\nOptions of `bigcons solve -m {name}`:\n{options}"
+        emit(_facts_of(method), text)
+        return
+    described = {key: _facts_of(method) for key, method in METHODS.items()}
+    columns = {"soft": "soft", "soft input": "soft_input", "predict": "predicts", "missing labels": "missing",
+               "out of core": "out_of_core", "distributed": "distributed", "needs": "needs",
+               "paper": "paper"}  # fmt: skip
+    flags: dict[Any, str] = {True: "yes", False: "-"}
+    rows = [
+        {"method": key} | {column: flags.get(entry[name], entry[name]) for column, name in columns.items()}
+        for key, entry in described.items()
+    ]
+    emit({"methods": described}, table(list(rows[0]), rows, text=("missing labels", "needs", "paper")))
+
+
+def _facts_of(method: type[ConsensusClusterer]) -> dict[str, Any]:
+    return {
+        "class": method.__name__,
+        "summary": (inspect.getdoc(method) or "").partition("\n")[0],
+        "parameters": list(inspect.signature(method).parameters),
+        **method.info._asdict(),
+        "predicts": hasattr(method, "predict"),
+    }
+
+
+# New rows
+
+
+@click.command()
+@click.argument("features", nargs=-1, required=True, type=TABLE)
+@option("--with", "folder", required=True, type=PATH, metavar="FOLDER",
+        help="Output of `bigcons run`, or the store of a consensus.")  # fmt: skip
+@output_option("File for the labels: .parquet, .csv (or this with .gz) or .npy; or - for CSV to standard "
+               "output.", name="FILE", may_stream=True)  # fmt: skip
+@shared("id", "header", "sep", "decimal")
+@option("--memberships", is_flag=True, help="Also write the memberships: cluster_0, cluster_1, ...")
+@shared("client", "overwrite")
+@reporting
+def place(
+    features: tuple[str, ...],
+    folder: str,
+    out: str,
+    id: str | None,
+    memberships: bool,
+    client: str | None,
+    overwrite: bool,
+    **reading: Any,
+) -> None:
+    """Place the rows of FEATURES in the clusters of a consensus.
+
+    FEATURES is a table, or several, with the columns that the ensemble was made of by `bigcons run` or
+    `bigcons generate`, as they were then, in any order; other columns are not read. They are encoded and
+    scaled as they were, labeled by the centers of all partitions, and placed by these labels. They are read
+    block by block; the result is held in memory.
+
+    The file has a row for each of them: its id, if it has one, its label, of a method with memberships the
+    confidence in it, and whether the row is farther from its centers than 99 % of the rows that the centers
+    were made of. If that is so of far more than 1 % of the rows, the data have changed. Warnings say
+    so if most are far, and name the columns with text that did not occur. A row without a known value in any
+    column has no label: -1.
+    """
+    import numpy as np
+
+    from bigcons.io.select import select
+    from bigcons.methods.placing import Placed, place_features, tables_of_generator
+    from bigcons.metrics.confidence import ClusterSupport
+    from bigcons.run.engine import open_engine
+    from bigcons.store.export import export_to
+    from bigcons.store.generator import NewRows
+
+    to_stream = out == STANDARD
+    if to_stream and click.get_current_context().meta.get(JSON):
+        raise click.UsageError("--json prints to standard output, too; give a path with -o.")
+    model, consensus = open_placing(folder)
+    generator, K, is_soft = model._generator, consensus.n_clusters, model.info.soft
+    if generator is None:
+        raise InvalidInputError(
+            f"the ensemble of {consensus.path} was not generated from features, or by an older version; "
+            "generate it by bigcons generate or run."
+        )
+    if memberships and not is_soft:
+        consensus.read_memberships(0, 0)  # raises
+    support = None
+    if consensus.has_trust:
+        support = ClusterSupport.of_table(consensus.trust_tables[0], np.arange(K)).clusters
+    data = generator.open(select(features[0] if len(features) == 1 else list(features), **reading), id=id)
+    new_rows = NewRows(data, generator.encoding.scaling)
+    task = model._place_task(tables_of_generator(generator, model._recoding.values))
+    with open_engine(client) as engine:
+        labels, soft, is_far = zip(*place_features(generator, task, new_rows, engine), strict=True)
+    shares = np.concatenate(soft) if is_soft else None
+    placed = Placed(np.concatenate(labels), shares, np.concatenate(is_far), data.ids, support)
+    columns: dict[str, Any] = {"label": placed.labels}
+    if shares is not None:
+        columns["confidence"] = placed.confidence
+    columns["is_far"] = placed.is_far
+    if memberships and shares is not None:
+        columns |= {f"cluster_{k}": np.ascontiguousarray(shares[:, k]) for k in range(K)}
+    types = {name: values.dtype for name, values in columns.items()}
+    if data.ids is not None and not out.lower().endswith(".npy"):
+        name = "id" if data.ids.facts.name in types else data.ids.facts.name
+        columns = {name: data.ids.as_they_came(data.ids.hold().values), **columns}
+        types = {name: data.ids.type, **types}
+    n = len(placed.labels)
+    with export_to(sys.stdout.buffer if to_stream else out, n, types, overwrite=overwrite) as write:
+        write(list(columns.values()))
+    if placed.far_share > 0.5:
+        click.echo(
+            f"Warning: {placed.far_share:.1%} of the rows are far from all centers: they are unlike those of "
+            "the ensemble, and confidence in their labels means little.",
+            err=True,
+        )
+    if to_stream:
+        sys.stdout.flush()
+        return
+    sizes = np.bincount(placed.labels[placed.labels >= 0], minlength=K).tolist()
+    confidence = None if placed.confidence is None else float(placed.confidence.mean(dtype=float))
+    result = {"kind": "placed", "path": out, "n_objects": n, "sizes": sizes}
+    result |= {"mean_confidence": confidence, "far_share": placed.far_share, "n_unseen": new_rows.n_unseen}
+    words = "" if confidence is None else f", with a mean confidence of {confidence:.3f}"
+    far = f"{int(placed.is_far.sum()):,} ({placed.far_share:.1%})"
+    emit(
+        result,
+        f"{out}: {amount(n, 'row')} placed{words}.\n"
+        + facts({f"cluster {k}": size for k, size in enumerate(sizes) if size})
+        + f"\nFar from the centers: {far}; about 1 % are expected of rows like those of the ensemble.",
+    )
+
+
+def open_placing(folder: str) -> tuple[Any, Consensus]:
+    """Return the method of a stored consensus, ready to place objects, and the consensus."""
+    from bigcons.disk.commit import is_store
+    from bigcons.methods import METHODS
+    from bigcons.store.consensus import Consensus
+    from bigcons.store.ensemble import Ensemble
+
+    path = folder if is_store(folder) else f"{folder.rstrip('/')}/consensus.zarr"
+    consensus = Consensus.open(path)
+    consensus.read_placing()  # raises if there is nothing to place by, before methods are imported
+    source = str(consensus.provenance["ensemble"])
+    beside = f"{path.rstrip('/').rpartition('/')[0] or '.'}/{source.rpartition('/')[2]}"
+    ensemble = Ensemble.open(beside if is_store(beside) else source)
+    classes = {method.__name__: method for method in METHODS.values()}
+    model: Any = classes[consensus.parameters["method"]]()
+    known = set(model.get_params()) - {"memory", "client", "out", "pairs", "weights"}
+    plain = (bool, int, float, str)  # values that a store gives back as they were
+    stored = consensus.parameters.items()
+    model.set_params(**{name: value for name, value in stored if name in known and isinstance(value, plain)})
+    model.take_placing(consensus, ensemble)
+    return model, consensus
+
+
+# The tree
+
+
+@click.command()
+@click.argument("store", type=PATH)
+@option("-k", "--n-clusters", type=click.IntRange(min=2), help="Clusters down to which to show it.  "
+        "[default: the number recommended, and as many again]")  # fmt: skip
+@option("--tree", "name", type=click.Choice(["average", "distinctness"]),
+        help="Which tree.  [default: the one that agrees better with the partitions]")  # fmt: skip
+@option("--features", type=TABLE, help="Features that the ensemble was generated of, for a p-value of each "
+        "number of clusters, by 20 draws of one Gaussian.")  # fmt: skip
+@option("-o", "--out", "--picture", "out", type=PATH, metavar="FILE", help="Draw the tree (.png, .pdf or "
+        ".svg), or write the table of all splits (.csv or .parquet).")  # fmt: skip
+@shared("memory", "random_state", "client", "overwrite")
+@reporting
+def tree(
+    store: str, n_clusters: int | None, name: str | None, features: str | None, out: str | None,
+    overwrite: bool, **options: Any,
+) -> None:  # fmt: skip
+    """Show the tree of clusters and the support of its splits.
+
+    STORE is an ensemble, or a consensus whose number of clusters was chosen, which has kept the tree.
+
+    Prints the number of clusters recommended, and a table of the splits from the top: the objects of both
+    sides, about (~) if the tree is that of a sample, the height of the split, and its support, how far random
+    halves of the partitions reproduce it. A split that takes off too few objects for a cluster leaves
+    n_clusters as it is.
+    """
+    import numpy as np
+
+    from bigcons import Consensus, consensus_tree, plots
+    from bigcons.disk.commit import refuse_existing_file
+    from bigcons.store.export import export_to
+    from bigcons.store.opening import open_store
+
+    if out is not None:
+        refuse_existing_file(out, overwrite)
+    opened = open_store(store)
+    if not isinstance(opened, Consensus):
+        shown = consensus_tree(opened, tree=name, features=features, **options)
+    elif (kept := opened.tree) is None:
+        raise InvalidInputError(
+            f"{store} has no tree, because its number of clusters was given; pass its ensemble."
+        )
+    elif features is not None or name not in (None, kept.tree):
+        raise InvalidInputError(f"{store} has kept one tree, {kept.tree}; pass the ensemble for others.")
+    else:
+        shown = kept
+    K = 2 * shown.choice.n_clusters if n_clusters is None else n_clusters
+    all_splits = shown.table()
+    n_splits = int((np.maximum.accumulate(all_splits["n_clusters"].to_numpy()) < K).sum()) + 1
+    splits: list[dict[str, Any]] = all_splits.slice(0, n_splits).to_pylist()
+    if out is not None and out.lower().endswith((".png", ".pdf", ".svg")):
+        plots.tree(shown, n_clusters).savefig(out)
+    elif out is not None:
+        types = dict(zip(all_splits.column_names, all_splits.schema.types, strict=True))
+        with export_to(out, len(all_splits), types, overwrite=overwrite) as write:
+            write([column.combine_chunks() for column in all_splits.columns])
+    result = {
+        "ensemble": store,
+        "n_objects": shown.n_objects,
+        "n_clusters": shown.choice.n_clusters,
+        "is_clear": shown.choice.is_clear,
+        "tree": shown.tree,
+        "splits": splits,
+    }
+    about = dict.fromkeys(("objects", "larger", "smaller"), "~" if shown.is_sampled else "")
+    rows = [
+        {column: about.get(column, "") + _cell(value) for column, value in row.items()} for row in splits[:20]
+    ]
+    parts = [repr(shown), *([table(list(rows[0]), rows)] if rows else [])]
+    if (n_lower := len(all_splits) - len(rows)) > 0:
+        parts.append(f"... and {amount(n_lower, 'lower split')}; -o FILE.csv writes all.")
+    emit(result, "\n\n".join([*parts, *([] if out is None else [f"{out} is written."])]))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if isinstance(value, float) else f"{value:,}"
