@@ -21,7 +21,6 @@ from bigcons.cli.output import (
     did_you_mean,
     emit_error,
     open_streams,
-    progress_on_terminal,
     shown,
     with_options,
 )
@@ -33,6 +32,7 @@ from bigcons.errors import (
     SuspiciousLabelsWarning,
     UnlabeledObjectsWarning,
 )
+from bigcons.progress import ProgressBar
 
 COMMANDS = {
     **dict.fromkeys(("demo", "sample-data", "run", "generate", "import", "append", "sample"), "making"),
@@ -93,7 +93,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; progress, warnings and errors go to standard error, one line each."""
-        with progress_on_terminal(), _one_line_warnings(), _quiet_dask_client(), _sigterm_interrupts():
+        with ProgressBar(), _one_line_warnings(), _quiet_dask_client(), _sigterm_interrupts():
             try:
                 return super().invoke(ctx)
             except click.UsageError as error:

@@ -1,4 +1,4 @@
-"""What a command prints: text for people or one JSON object for programs; logs and progress bars."""
+"""What a command prints: text for people or one JSON object for programs, and logs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
 from bigcons.errors import nearest
-from bigcons.progress import ProgressBar
 
 JSON, OPTIONS, WORDS = "bigcons.json", "bigcons.options", "bigcons.words"
 """Keys of what a context carries: whether to print JSON, the options of the command, and its words."""
@@ -240,11 +239,3 @@ def some(names: Sequence[str]) -> str:
     """Return the first few names and, if there are more, their number."""
     more = f", ... ({len(names):,} in total)" if len(names) > 12 else ""
     return ", ".join(names[:12]) + more
-
-
-# Progress
-
-
-def progress_on_terminal(after: float = 1.0) -> AbstractContextManager[object]:
-    """Draw the bars of work of that many seconds in the ``with`` block, if standard error is a terminal."""
-    return ProgressBar(sys.stderr, after=after) if sys.stderr.isatty() else nullcontext()

@@ -162,6 +162,7 @@ def test_generate__makes_partitions_of_features(run, ran, tmp_path):
 
 @pytest.mark.parametrize("text", ["x", ":", "2:y", "1.5"])
 def test_generate__refuses_odd_cluster_ranges(run, text):
+    np.save("features.npy", np.eye(9))
     result = run(f"generate features.npy -o e.zarr --scheme kmeans --n-clusters {text}")
     assert result.exit_code in (1, 2)
     assert "--n-clusters" in result.stderr

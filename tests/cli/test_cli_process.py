@@ -1,19 +1,13 @@
 """The command line as its own process: exit status, interrupts, terminals."""
 
-import io
 import re
 import signal
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import numpy as np
-import psutil
 import pytest
-
-from bigcons.cli import output as bars
-from bigcons.progress import Progress, progress, report_progress_to
 
 
 @pytest.fixture
@@ -78,7 +72,6 @@ def test_interrupt__ends_a_running_command(start, tmp_path):
 
 @pytest.mark.slow
 def test_run__refuses_a_budget_before_it_begins_or_keeps_to_it(start, tmp_path):
-    """Whatever generating leaves behind in its process."""
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(3000, 5)))
     words = "run x.npy -k 4 -o out --n-partitions 20 --memory"
     child = start(*words.split(), "50MB")
@@ -94,78 +87,15 @@ def test_run__refuses_a_budget_before_it_begins_or_keeps_to_it(start, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no POSIX signals")
-@pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]
-)
-def test_run__ends_the_process_that_generates(start, tmp_path, number, status):
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_run__stops_at_a_signal_and_says_so_in_one_line(start, tmp_path, number, status):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(100_000, 20)))
     child = start("run", "x.npy", "-k", "4", "-o", "out", "--n-partitions", "400")
     while not list(tmp_path.glob("out/ensemble.zarr.partial/*")):
         assert child.poll() is None, child.stderr.read()
         time.sleep(0.05)
-    below = psutil.Process(child.pid).children(recursive=True)
-    assert below
     child.send_signal(number)
     _, errors = child.communicate(timeout=60)
     assert child.returncode == status
-    assert "Traceback" not in errors
-    assert number == signal.SIGKILL or "ed before the output was complete; repeat" in errors
-    assert not psutil.wait_procs(below, timeout=30)[1]
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-@pytest.fixture
-def terminal(monkeypatch):
-    terminal = Terminal()
-    monkeypatch.setattr(bars, "sys", SimpleNamespace(stderr=terminal))
-    return terminal
-
-
-def test_progress__draws_on_a_terminal(terminal):
-    with bars.progress_on_terminal(after=-1.0), progress("counting", 10) as listener:
-        listener.advance(9)
-        time.sleep(0.2)  # it is drawn ten times a second
-        listener.advance(1)
-    assert re.search(r"counting: +100%.* 10.0/10.0 ", terminal.getvalue())
-
-
-def test_progress__draws_what_has_not_moved_yet(terminal):
-    """Work that compiles first, or whose first step is long, is told of all the same."""
-    with bars.progress_on_terminal(after=0.01), progress("counting", 10):
-        deadline = time.monotonic() + 30
-        while "counting" not in terminal.getvalue() and time.monotonic() < deadline:
-            time.sleep(0.01)
-    assert re.search(r"counting: +0%", terminal.getvalue())
-
-
-def test_progress__stays_silent_for_short_work(terminal):
-    with bars.progress_on_terminal(after=60.0), progress("counting", 10) as listener:
-        listener.advance(10)
-    assert terminal.getvalue() == ""
-
-
-def test_progress__stays_silent_without_a_terminal(monkeypatch):
-    stream = io.StringIO()
-    monkeypatch.setattr(bars, "sys", SimpleNamespace(stderr=stream))
-    with bars.progress_on_terminal(after=-1.0), progress("counting", 10) as listener:
-        listener.advance(10)
-    assert stream.getvalue() == ""
-
-
-def test_progress__goes_back_to_the_listener_before(terminal):
-    seen = []
-
-    class Remember(Progress):
-        def start(self, what, total, unit):
-            seen.append(what)
-
-    with report_progress_to(Remember):
-        with bars.progress_on_terminal(after=-1.0), progress("drawn", 1):
-            pass
-        with progress("remembered", 1):
-            pass
-    assert seen == ["remembered"]
+    (line,) = errors.strip().splitlines()
+    assert "ed before the output was complete; repeat" in line
