@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -204,16 +203,16 @@ def generate(
     --n-features; of object-views --repetition.
     """
     from bigcons import generate as generators
+    from bigcons.generate.pipeline import GeneratorOptions, make_partitions
     from bigcons.io.select import select
     from bigcons.store.features import open_features
 
     function = getattr(generators, SCHEMES[scheme])
     chosen, reading = taken(options, CHOSEN), taken(options, READING)
-    parameters = parameters_of(function, without=(*CHOSEN, "log", "out", "overwrite", "resume", *options))
-    if any(p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values()):
-        parameters |= {
-            name: inspect.signature(generators.kmeans).parameters[name] for name in ("standardize", "train")
-        }
+    common = (*CHOSEN, "log", "out", "overwrite", "resume", *options)
+    of_all = parameters_of(make_partitions, without=common)
+    parameters = parameters_of(function, without=common)
+    parameters |= {name: of_all[name] for name in GeneratorOptions.__annotations__ if name in of_all}
     argument = click.Argument(["features"], nargs=-1, required=True, type=TABLE)
     features, given = parse_further(f"Scheme {scheme!r}", words, argument, parameters)
     if fixed is not None:
@@ -438,8 +437,6 @@ def read_classes(
 @click.argument("tables", nargs=-1, required=True, type=TABLE)
 @output_option("Store for the ensemble or the pairs (.zarr or .parquet).")
 @shared(*CHOSEN, "sep", "header", "missing")
-@option("--orientation", type=click.Choice(["objects", "partitions"]),
-        help="What a row is.  [default: an object, if that is clear]")  # fmt: skip
 @option("--runs", is_flag=True, help="Each of the TABLES is a partition, with a column of labels.")
 @option("--long", type=name_list, metavar="OBJECT,PARTITION,LABEL", help="A row of the table is one label; "
         "names of the columns with its object, partition and label.")  # fmt: skip
@@ -525,10 +522,10 @@ def import_(
 
 NOT_OF = {
     "an import": ("n_objects",),
-    "--runs": ("drop", "orientation", "chunk_rows", "n_objects"),
-    "--long": ("id", "columns", "drop", "orientation", "chunk_rows", "n_objects"),
-    "--memberships": ("columns", "drop", "orientation", "missing", "n_objects"),
-    "--pairs": ("id", "drop", "sep", "header", "missing", "orientation", "chunk_rows"),
+    "--runs": ("drop", "chunk_rows", "n_objects"),
+    "--long": ("id", "columns", "drop", "chunk_rows", "n_objects"),
+    "--memberships": ("columns", "drop", "missing", "n_objects"),
+    "--pairs": ("id", "drop", "sep", "header", "missing", "chunk_rows"),
 }
 """Options that an import of each kind does not take."""
 

@@ -163,9 +163,7 @@ def _warn_of_stored(path: str) -> None:
     from bigcons.store.ensemble import Ensemble
 
     if is_store(path) and not (stored := Ensemble.open(path)).is_soft:
-        warn_of_suspects(
-            *(stored.n_objects, stored.names, stored.n_clusters, stored.n_labeled, stored.categories)
-        )
+        warn_of_suspects(stored.n_objects, stored.names, stored.n_clusters)
 
 
 def results_of(model: ConsensusClusterer) -> dict[str, Any]:
@@ -293,10 +291,10 @@ def place(
 
     from bigcons.io.select import select
     from bigcons.methods.placing import Placed, place_features, tables_of_generator
-    from bigcons.metrics.confidence import ClusterSupport
     from bigcons.run.engine import open_engine
     from bigcons.store.export import export_to
     from bigcons.store.generator import NewRows
+    from bigcons.trust.placement import ClusterSupport
 
     to_stream = out == STANDARD
     if to_stream and click.get_current_context().meta.get(JSON):

@@ -167,7 +167,7 @@ def consensus_cdf(ensembles: Any, *, n_objects: int = 1000, random_state: SeedLi
     >>> figure = bc.plots.consensus_cdf(ensemble)
     >>> figure.savefig("cdf.png")
     """
-    from bigcons.metrics.ambiguity import pair_shares
+    from bigcons.metrics.ensemble import pair_shares
 
     named = ensembles if isinstance(ensembles, Mapping) else {"": ensembles}
     with drawing.new_figure(4.6, 3.4) as figure:
@@ -269,7 +269,7 @@ def reliability(found: Any, truth: Any = None) -> Figure:
     """
     drawing.refuse_ensemble(found)
     if drawing.is_consensus(found):
-        from bigcons.metrics.confidence import reliability as judge
+        from bigcons.trust.confidence import reliability as judge
 
         if truth is None:
             raise InvalidInputError("truth is missing; pass reliability(model, truth).")
