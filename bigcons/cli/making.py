@@ -574,7 +574,7 @@ def tile_count(text: str) -> int | str | None:
 
 @click.command()
 @click.argument("ensemble", type=TABLE)
-@output_option("Store for the pairs: .zarr, or .parquet, which other programs read too.")
+@output_option("Store for the pairs (.zarr).")
 @option("--per-object", type=click.FloatRange(0, min_open=True),
         help="Mean number of pairs per object.  [default: 30]")  # fmt: skip
 @option("--share", type=click.FloatRange(0, 1, min_open=True), help="Instead: fraction of all pairs.")

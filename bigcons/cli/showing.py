@@ -12,7 +12,7 @@ import click
 
 from bigcons.cli.options import PATH, READING, STANDARD, option, output_option, refuse_alone, shared, taken
 from bigcons.cli.output import JSON, amount, emit, facts, reporting, with_clusters
-from bigcons.errors import InvalidInputError, StoreExistsError, StoreNotFoundError
+from bigcons.errors import InvalidInputError, StoreExistsError
 
 
 @click.command()
@@ -168,29 +168,19 @@ def export(
 @click.argument("store", type=PATH)
 @reporting
 def info(store: str) -> None:
-    """Describe STORE, and what killed writers left next to it.
+    """Describe STORE: an ensemble, a table of pairs or a consensus.
 
-    Its data are not read. STORE is an ensemble or a pair table (.zarr or .parquet), a consensus, or the path
-    of an output that was never finished. Labels in Parquet of other programs are read once, to count them.
+    Its data are not read.
     """
-    from bigcons.disk.commit import leftovers_of
-    from bigcons.memory import format_size
     from bigcons.store.consensus import OF_SIZES, Consensus, stored_clusters_in_words
     from bigcons.store.opening import open_store
 
-    try:
-        opened = open_store(store)
-        result = shown = opened.info()
-        if isinstance(opened, Consensus):
-            results = {name: value for name, value in result["results"].items() if name not in OF_SIZES}
-            shown = {**with_clusters(result, stored_clusters_in_words(opened)), "results": results}
-    except StoreNotFoundError:
-        if not leftovers_of(store):
-            raise
-        result = shown = {"kind": None, "path": store}
-    left = leftovers_of(store)
-    lines = [f"left: {entry.path} ({format_size(entry.n_bytes)}), {entry.what}" for entry in left]
-    emit({**result, "leftovers": [entry._asdict() for entry in left]}, "\n".join([facts(shown), *lines]))
+    opened = open_store(store)
+    result = shown = opened.info()
+    if isinstance(opened, Consensus):
+        results = {name: value for name, value in result["results"].items() if name not in OF_SIZES}
+        shown = {**with_clusters(result, stored_clusters_in_words(opened)), "results": results}
+    emit(result, facts(shown))
 
 
 @click.command()

@@ -90,7 +90,6 @@ def solve(
         refuse_missing(words[0])  # methods take seconds to import
 
     from bigcons.disk.commit import is_store
-    from bigcons.io.files import is_parquet
     from bigcons.io.select import select
     from bigcons.methods import METHODS
     from bigcons.run.output import can_resume
@@ -109,10 +108,6 @@ def solve(
     model = METHODS[method](**given)
     if ensemble == STANDARD:
         ensemble = read_standard_input(click.get_current_context().find_root())
-    if isinstance(pairs := given.get("pairs"), str) and is_parquet(pairs):
-        click.echo(
-            f"{pairs}: converting to rows; bigcons import --pairs keeps them for other solves.", err=True
-        )
     began = time.perf_counter()
     try:
         with telling_finished(out, "solve", overwrite) as is_there:
@@ -134,26 +129,16 @@ def solve(
 
 
 def check_n_clusters(method: str, n_clusters: int | range | str | None) -> Any:
-    """Return the number of clusters as a method takes it; raise UsageError if it takes none such."""
+    """Return the number of clusters as a method takes it; raise UsageError if it needs one."""
     from bigcons.methods import METHODS
 
-    parameter = inspect.signature(METHODS[method]).parameters["n_clusters"]
-    accepted = str(parameter.annotation)
-    if n_clusters is None:
-        if parameter.default in (None, "auto"):
-            return parameter.default
-        auto = ", or auto to have it chosen" if "auto" in accepted else ""
+    default = inspect.signature(METHODS[method]).parameters["n_clusters"].default
+    if n_clusters is None and default not in (None, "auto"):
+        auto = ", or auto to have it chosen" if METHODS[method].chooses else ""
         raise click.UsageError(f"Method {method!r} needs -k, the number of clusters{auto}.")
-    if n_clusters == "auto" and "None" in accepted:
-        return None
-    if n_clusters == "auto" and "auto" not in accepted:
-        raise click.UsageError(f"Method {method!r} does not choose the number of clusters; give it with -k.")
-    if isinstance(n_clusters, range) and "Sequence" not in accepted:
-        raise click.UsageError(
-            f"Method {method!r} takes no range such as -k {n_clusters[0]}:{n_clusters[-1]}, which is of "
-            "supra; give a number, or auto."
-        )
-    return n_clusters
+    if n_clusters == "auto" and method.startswith("eac") and not METHODS[method].chooses:
+        return None  # by the lifetime
+    return default if n_clusters is None else n_clusters
 
 
 def _warn_of_stored(path: str) -> None:
@@ -247,7 +232,7 @@ def _facts_of(method: type[ConsensusClusterer]) -> dict[str, Any]:
         "summary": (inspect.getdoc(method) or "").partition("\n")[0],
         "parameters": list(inspect.signature(method).parameters),
         **method.info._asdict(),
-        "predicts": hasattr(method, "predict"),
+        "predicts": method.places(),
     }
 
 

@@ -95,7 +95,7 @@ class PlannedEnsemble(Ensemble):
         chunk_rows = default_chunk_rows(n_objects, len(names))
         header = Header(n_objects, names, n_clusters, sizes, chunk_rows, {})
         nothing = np.zeros((), label_dtype(n_clusters))
-        super().__init__(np.broadcast_to(nothing, (n_objects, len(n_clusters))), header, None)
+        super().__init__(np.broadcast_to(nothing, (n_objects, len(n_clusters))), header, [None] * len(names))
         self.path: str | None = path
 
     def blocks(self, rows: int | None = None) -> list[Block]:  # noqa: ARG002 - as in the base

@@ -195,7 +195,7 @@ def test_run__another_store_in_the_place_of_its_ensemble_is_refused_as_what_it_i
         ("--column a", 2, "--column has no effect without --truth"),
         ("--truth none.npy", 1, "none.npy"),
         ("-k few", 2, "is not a number of clusters"),
-        ("-k 3:8", 2, "Method 'tree' takes no range such as -k 3:8, which is of supra"),
+        ("-k 3:8", 1, "-k range(3, 9) has type range; use an integer >= 1"),
         ("--base-clusters 5", 2, "No such option '--base-clusters'"),
     ],
 )
