@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError, MissingDependencyError
 from bigcons.generate.scaling import measure
 from bigcons.generate.scheme import check_range, warn_of_one_cluster
-from bigcons.generate.training import quiet_scikit_learn
+from bigcons.generate.training import fitted_kmeans, quiet_scikit_learn
 from bigcons.io.select import Column, Columns
 from bigcons.memory import PROCESS_BYTES
 from bigcons.partitioners import graph_of, partition_graph, partition_hypergraph
@@ -27,8 +27,8 @@ from bigcons.version import __version__
 if TYPE_CHECKING:
     from bigcons.store.ensemble import Ensemble
 
-Similarity = Callable[[np.ndarray, np.ndarray], np.ndarray]
-Partitions = Callable[[np.ndarray, Sequence[int], np.random.Generator], list[np.ndarray]]
+Clusterer = Callable[[np.ndarray, Sequence[int], np.random.Generator], list[np.ndarray]]
+"""An algorithm, of points, numbers of clusters and a generator."""
 
 
 def diverse(
@@ -114,7 +114,7 @@ def diverse(
         )
     points_bytes = 8 * data.n_objects * data.n_features
     for name in names:
-        needed = 4 * points_bytes + CLUSTERERS[name].pair_bytes * data.n_objects**2
+        needed = 4 * points_bytes + PAIR_BYTES.get(name.partition("-")[0], 0) * data.n_objects**2
         budget.check(needed, f"points and pairs of {name!r}", "sample the objects, or use generate.kmeans")
     points = _matrix(data, measure(data, standardize=standardize)[0], standardize=standardize)
     partitions: list[np.ndarray] = []  # by algorithm, then by number of clusters
@@ -122,7 +122,7 @@ def diverse(
         for name in names:
             rng = generator(seed, f"generate.diverse.{name}")
             with one_thread():
-                partitions += CLUSTERERS[name].make(points, numbers, rng)
+                partitions += CLUSTERERS[name](points, numbers, rng)
             listener.advance(1)
     titles = [f"{name}-{k}" for name in names for k in numbers]
     table = ColumnsTable(partitions, data.n_objects, titles, ids=data.ids)
@@ -175,19 +175,8 @@ def _matrix(data: Features, scaling: Scaling, *, standardize: bool) -> np.ndarra
 # The algorithms
 
 
-class Clusterer(NamedTuple):
-    """An algorithm, ``make(points, numbers of clusters, generator)``, and its memory."""
-
-    make: Partitions
-    pair_bytes: int = 0
-    """Bytes per ordered pair of objects."""
-
-
 def linkage(
-    method: str,
-    points: np.ndarray,
-    numbers: Sequence[int],
-    rng: np.random.Generator,  # noqa: ARG001 - nothing is drawn
+    method: str, points: np.ndarray, numbers: Sequence[int], _: np.random.Generator
 ) -> list[np.ndarray]:
     """Cut the dendrogram of ``method`` at each number of clusters."""
     from scipy.cluster import hierarchy
@@ -201,16 +190,11 @@ def after_merges(tree: np.ndarray, n_objects: int, n_clusters: int) -> np.ndarra
 
     Cuts by the order of merges, not by height, because centroid linkage has inversions.
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    n_merges = n_objects - n_clusters
-    merged = tree[:n_merges, :2].astype(np.int64).ravel()
-    nodes = n_objects + np.repeat(np.arange(n_merges), 2)
-    n_nodes = n_objects + n_merges
-    graph = coo_array((np.ones(len(nodes)), (merged, nodes)), shape=(n_nodes, n_nodes))
-    labels: np.ndarray = connected_components(graph, directed=False)[1][:n_objects]
-    return labels
+    labels = np.arange(2 * n_objects)
+    for step in range(n_objects - n_clusters - 1, -1, -1):
+        labels[tree[step, :2].astype(np.int64)] = labels[n_objects + step]  # of what they are merged into
+    _, first, clusters = np.unique(labels[:n_objects], return_index=True, return_inverse=True)
+    return first.argsort().argsort()[clusters]  # in the order of their first objects
 
 
 def k_means(
@@ -221,15 +205,7 @@ def k_means(
 ) -> list[np.ndarray]:
     """Run k-means on ``prepare(points)`` once from a random start, for each number of clusters."""
     prepared = prepare(points)
-    return [_k_means(prepared, k, rng, n_init=1) for k in numbers]
-
-
-def _k_means(points: np.ndarray, k: int, rng: np.random.Generator, *, n_init: int) -> np.ndarray:
-    from sklearn.cluster import KMeans
-
-    model = KMeans(k, init="random", n_init=n_init, max_iter=100, random_state=int(rng.integers(2**31)))
-    labels: np.ndarray = model.fit_predict(points)
-    return labels
+    return [fitted_kmeans(prepared.copy(), k, rng, "random").labels_ for k in numbers]
 
 
 def jaccard_k_means(points: np.ndarray, numbers: Sequence[int], rng: np.random.Generator) -> list[np.ndarray]:
@@ -240,15 +216,12 @@ def jaccard_k_means(points: np.ndarray, numbers: Sequence[int], rng: np.random.G
     """
     partitions = []
     for k in numbers:
-        means = points[rng.choice(len(points), size=k, replace=False)]
-        labels = np.full(len(points), -1)
+        means, labels = points[rng.choice(len(points), size=k, replace=False)], np.full(len(points), -1)
         for _ in range(100):
-            nearest = jaccard(points, means).argmax(axis=1)
-            if (nearest == labels).all():
+            before, labels = labels, jaccard(points, means).argmax(axis=1)
+            if (before == labels).all():
                 break
-            labels = nearest
-            sizes = np.bincount(labels, minlength=k)
-            sums = np.zeros_like(means)
+            sizes, sums = np.bincount(labels, minlength=k), np.zeros_like(means)
             np.add.at(sums, labels, points)
             means = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], means)
         partitions.append(labels)
@@ -276,11 +249,15 @@ def spectral(points: np.ndarray, numbers: Sequence[int], rng: np.random.Generato
     start = rng.uniform(-1, 1, size=len(points))
     values, vectors = eigsh(affinity, k=max(numbers), which="LA", v0=start)
     vectors = vectors[:, np.argsort(values)[::-1]]
-    return [_k_means(unit_rows(vectors[:, :k]), k, rng, n_init=10) for k in numbers]
+    rows = (unit_rows(vectors[:, :k]) for k in numbers)
+    return [fitted_kmeans(of_k, of_k.shape[1], rng, "random", n_init=10).labels_ for of_k in rows]
 
 
 def graph_partition(
-    similarity: Similarity, points: np.ndarray, numbers: Sequence[int], rng: np.random.Generator
+    similarity: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    points: np.ndarray,
+    numbers: Sequence[int],
+    rng: np.random.Generator,
 ) -> list[np.ndarray]:
     """Partition the graph of all similarities into parts of about equal size by METIS.
 
@@ -346,7 +323,7 @@ def cosine(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def correlation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """``(r + 1) / 2`` with Pearson's r over the features, 1/2 for points whose features are all equal."""
-    return (cosine(centered_rows(a), centered_rows(b)) + 1) / 2
+    return (unit_deviations(a) @ unit_deviations(b).T + 1) / 2
 
 
 def jaccard(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -356,36 +333,36 @@ def jaccard(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.divide(product, union, out=np.zeros_like(product), where=union > 0)
 
 
-def unit_rows(points: np.ndarray) -> np.ndarray:
+def unit_rows(points: np.ndarray) -> Any:
     """Return ``points`` scaled to length one; the origin stays."""
     from sklearn.preprocessing import normalize
 
-    unit: np.ndarray = normalize(points)
-    return unit
+    return normalize(points)
 
 
-def centered_rows(points: np.ndarray) -> np.ndarray:
-    """Return ``points`` minus the mean of their features."""
-    return points - points.mean(axis=1, keepdims=True)
+def unit_deviations(points: np.ndarray) -> Any:
+    """Return ``points`` minus the mean of their features, scaled to length one."""
+    return unit_rows(points - points.mean(axis=1, keepdims=True))
 
 
 LINKAGES = ("single", "average", "ward", "centroid")
+SIMILARITIES = {"euclidean": euclidean, "cosine": cosine, "correlation": correlation, "jaccard": jaccard}
 
 CLUSTERERS: dict[str, Clusterer] = {
-    **{name: Clusterer(partial(linkage, name), pair_bytes=8) for name in LINKAGES},
-    "spectral": Clusterer(spectral, pair_bytes=36),
-    "kmeans": Clusterer(partial(k_means, np.asarray)),
-    "kmeans-cosine": Clusterer(partial(k_means, unit_rows)),
-    "kmeans-correlation": Clusterer(partial(k_means, lambda points: unit_rows(centered_rows(points)))),
-    "kmeans-jaccard": Clusterer(jaccard_k_means),
-    "graph-euclidean": Clusterer(partial(graph_partition, euclidean), pair_bytes=48),
-    "graph-cosine": Clusterer(partial(graph_partition, cosine), pair_bytes=48),
-    "graph-correlation": Clusterer(partial(graph_partition, correlation), pair_bytes=48),
-    "graph-jaccard": Clusterer(partial(graph_partition, jaccard), pair_bytes=48),
-    "som": Clusterer(self_organizing_map),
-    "hypergraph": Clusterer(hypergraph_of_features),
-    "random": Clusterer(random_labels),
+    **{name: partial(linkage, name) for name in LINKAGES},
+    "spectral": spectral,
+    "kmeans": partial(k_means, np.asarray),
+    "kmeans-cosine": partial(k_means, unit_rows),
+    "kmeans-correlation": partial(k_means, unit_deviations),
+    "kmeans-jaccard": jaccard_k_means,
+    **{f"graph-{name}": partial(graph_partition, of_points) for name, of_points in SIMILARITIES.items()},
+    "som": self_organizing_map,
+    "hypergraph": hypergraph_of_features,
+    "random": random_labels,
 }
+
+PAIR_BYTES = {**dict.fromkeys(LINKAGES, 8), "spectral": 36, "graph": 48}
+"""Bytes per ordered pair of objects, by the first word of an algorithm."""
 
 SETS: dict[str, tuple[str, ...]] = {
     "pcc": (*LINKAGES, "kmeans", "spectral"),

@@ -11,14 +11,13 @@ import math
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import numpy as np
 
 from bigcons.errors import MemoryBudgetError
 from bigcons.generate.scaling import measure
 from bigcons.generate.scheme import (
-    PIECES_AT_ONCE,
     Scheme,
     smooth_columns,
     warn_of_one_cluster,
@@ -109,6 +108,8 @@ def make_partitions(
     client: object = None,
 ) -> Ensemble:
     """Return the ensemble of ``scheme``; parameters as in `bigcons.generate.kmeans`."""
+    from sklearn import __version__ as sklearn_version
+
     from bigcons.store.ensemble import ensemble_of_content  # imports zarr
     from bigcons.store.ensemble_store import Content, Header
 
@@ -141,31 +142,42 @@ def make_partitions(
         elif train != "all":
             sample_rows = min(sample_rows, check_int("train", train, at_least=most))
         budget = beside_processes(memory, PROCESS_BYTES * engine.n_processes)
-        plan = make_plan(data, scheme, sample_rows, budget, engine, in_memory=out is None)
-        subset = scheme.pool(plan.pool_rows)
+        shape = data, scheme, sample_rows, budget, engine
+        pool_rows, n_tasks, block_rows = make_plan(*shape, in_memory=out is None)
+        subset = scheme.pool(pool_rows)
         scaling, rows = measure(data, subset if finished is None else None, standardize=standardize)
         encoding = data.encoding.with_scaling(scaling)
-        made_with = _made_with(data, scheme, scaling, train, sample_rows, standardize)
+        made_with = {
+            **asked,
+            **({} if data.ids is None else {"ids": data.ids.facts.in_words}),
+            "n_clusters": scheme.cluster_range(is_by_landmarks=False),
+            "sample_rows": sample_rows,
+            "n_objects": data.n_objects,
+            "features": encoding.column_names(),
+            "columns": [code.name for code in encoding.columns],
+            "read": data.options,
+            "features_checksum": scaling.checksum,
+            "bigcons": __version__,
+            "scikit_learn": sklearn_version,
+        }
         scheme = replace(scheme, feature_of_column=tuple(encoding.columns_of_numbers()))
         scheme.check_features(scaling.width)
         if finished is not None:
             check_same(finished, made_with)
             clear_finished(finished)
             return finished
+        made_with["seed"] = seed
         # gaps, and what varies of categories, were not known before all was read
         if len(scaling.gaps) or not data.encoding.is_plain:
-            shape = data, scheme, sample_rows, budget, engine, len(scaling.gaps)
-            plan = make_plan(*shape, in_memory=out is None)
-        _log.info("%s of %s: %s", scheme.name, data.where, plan.reason)
+            _, n_tasks, block_rows = make_plan(*shape, len(scaling.gaps), in_memory=out is None)
         pool = Pool(subset.rows(0, data.n_objects), _scaled(rows, scaling, data.chunk_rows))
         del rows
         if scheme.by_landmarks:
             scheme = replace(scheme, smooth=smooth_columns(pool.points))
-        made_with["seed"] = seed
         with open_scratch(out, made_with, overwrite=overwrite) as scratch:
-            trained = _train(scheme, pool, sample_rows, plan.n_tasks, engine, scratch)
+            trained = _train(scheme, pool, sample_rows, n_tasks, engine, scratch)
             task = LabelTask(scheme, scaling, centers_of(scheme, trained, scaling.width))
-            reach = _reach(task, pool, data.chunk_rows)
+            reach = _reach(task.centers, pool)
             del pool, trained
             names = [f"p{u}" for u in range(scheme.n_partitions)]
             header = Header(
@@ -178,7 +190,7 @@ def make_partitions(
                 ids=data.ids,
                 generator=StoredGenerator(encoding, names, task.centers, reach),
             )
-            blocks = _label_blocks(task, data, plan.block_rows, engine, scratch)
+            blocks = _label_blocks(task, data, block_rows, engine, scratch)
             content = Content(header, [None] * len(names), blocks)
             return ensemble_of_content(content, out, overwrite=overwrite)
 
@@ -191,30 +203,6 @@ def check_scheme(scheme: Scheme) -> None:
         warn_of_one_cluster(scheme.cluster_range(is_by_landmarks=False)[1])
 
 
-def _made_with(
-    data: Features, scheme: Scheme, scaling: Scaling, train: int | str, sample_rows: int, standardize: bool
-) -> dict[str, Any]:
-    """Return everything but the seed that determines the labels; it must match to resume."""
-    from sklearn import __version__ as sklearn_version
-
-    return {
-        "generator": scheme.name,
-        **({} if data.ids is None else {"ids": data.ids.facts.in_words}),
-        "n_clusters": scheme.cluster_range(is_by_landmarks=False),
-        **scheme.parameters(),
-        "train": train,
-        "sample_rows": sample_rows,
-        "standardize": standardize,
-        "n_objects": data.n_objects,
-        "features": data.encoding.with_scaling(scaling).column_names(),
-        "columns": [code.name for code in data.encoding.columns],
-        "read": data.options,
-        "features_checksum": scaling.checksum,
-        "bigcons": __version__,
-        "scikit_learn": sklearn_version,
-    }
-
-
 def _scaled(rows: Any, scaling: Scaling, chunk_rows: int) -> Any:
     """Return scaled rows, float32, in whose place no more than a chunk is held twice."""
     if not isinstance(rows, np.ndarray):
@@ -223,19 +211,6 @@ def _scaled(rows: Any, scaling: Scaling, chunk_rows: int) -> Any:
     for block in row_blocks(len(rows), chunk_rows):
         points[block.start : block.stop] = scaling.apply(rows[block.start : block.stop])
     return points
-
-
-class Plan(NamedTuple):
-    """How training and labeling fit in the memory budget, on which labels do not depend."""
-
-    pool_rows: int
-    """Objects from which the samples are drawn; independent of the budget."""
-    n_tasks: int
-    """Sets of centers that may be trained concurrently."""
-    block_rows: int
-    """Rows that are labeled at a time."""
-    reason: str
-    """For the log."""
 
 
 def make_plan(
@@ -247,8 +222,10 @@ def make_plan(
     n_gaps: int = 0,
     *,
     in_memory: bool,
-) -> Plan:
-    """Plan the training on ``sample_rows`` objects and the labeling; raises MemoryBudgetError.
+) -> tuple[int, int, int]:
+    """Return the rows of the pool, the sets that may be trained, and the rows that may be labeled, at a time.
+
+    The first is independent of the budget, and labels are of all. Raises MemoryBudgetError.
 
     All columns count, because it is not known yet which vary, and ``n_gaps`` more that tell what is missing.
     Of sparse rows the values that are stored do. Held are the pool, once more while it is scaled, and the
@@ -267,9 +244,7 @@ def make_plan(
     if scheme.by_landmarks:  # the points, the graph twice, distances, and the graph of landmarks
         graph = sample_rows * (8 * width + 80 * N_NEAREST) + 32 * AT_ONCE + 8 * p * (6 * p + 4 * n_features)
         task = max(task, graph)
-    copies = (
-        1 if engine.shares_memory else max(engine.n_processes, 2)
-    )  # workers may be threads of this process
+    copies = 1 if engine.shares_memory else max(engine.n_processes, 2)  # a worker may be a thread here
     held = pool * copies + centers
     most = max(k, scheme.cluster_range(is_by_landmarks=True)[1])
     label_bytes = scheme.n_partitions * label_dtype([most]).itemsize
@@ -297,11 +272,11 @@ def make_plan(
     of_thread = max(task, block_rows * row_bytes // engine.in_flight)
     engine.check_limits(scheme.name, PROCESS_BYTES + pool + centers, of_thread)
     n_tasks = int((left - held) // task)
-    reason = (
-        f"partitions trained on {sample_rows} of {pool_rows} objects ({format_size(task)} each, {n_tasks} at "
-        f"a time), labeled {block_rows} objects at a time within {format_size(budget.n_bytes)} of data"
+    _log.info(
+        f"{scheme.name} of {data.where}: partitions trained on {sample_rows} of {pool_rows} objects "
+        f"({format_size(task)} each, {n_tasks} at a time), labeled {block_rows} objects at a time"
     )
-    return Plan(pool_rows, n_tasks, block_rows, reason)
+    return pool_rows, n_tasks, block_rows
 
 
 def _train(
@@ -360,26 +335,13 @@ class LabelTask:
         return np.array([subset.mask(block.start, block.stop) for subset in subsets])
 
 
-def _reach(task: LabelTask, pool: Pool, chunk_rows: int) -> float:
-    """Return the distance from the centers within which 99 % of some objects of the pool are.
-
-    As new rows are, these are compared with the centers of sets that have not seen them, if there are.
-    """
+def _reach(centers: Centers, pool: Pool) -> float:
+    """Return the distance from the centers within which 99 % of some objects of the pool are."""
     n_rows, width = pool.points.shape
     n_chosen = min(n_rows, FAR_ROWS, max((1 << 22) // width, 1))
-    chosen = np.arange(n_chosen) * n_rows // n_chosen
-    rows, distances = pool.rows[chosen], []
-    for block in row_blocks(task.scheme.n_objects, PIECES_AT_ONCE * task.scheme.segment_rows):
-        here = np.arange(*np.searchsorted(rows, (block.start, block.stop)))
-        if not here.size:
-            continue
-        is_new = ~task.is_seen(block)[:, rows[here] - block.start]
-        is_new |= ~is_new.any(axis=0)
-        for part in row_blocks(here.size, chunk_rows):
-            points = pool.points[chosen[here[part.start : part.stop]]]
-            nearest = task.centers.label(points, is_new[:, part.start : part.stop])[1]
-            distances.append(task.centers.distances(points, nearest))
-    return float(np.quantile(np.concatenate(distances), FAR))
+    points = pool.points[np.arange(n_chosen) * n_rows // n_chosen]
+    nearest = centers.label(points, np.ones((len(centers.offsets) - 1, n_chosen), bool))[1]
+    return float(np.quantile(centers.distances(points, nearest), FAR))
 
 
 def _label_blocks(

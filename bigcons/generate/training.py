@@ -119,18 +119,18 @@ class TrainTask:
         """Return the centers that k-means finds, of a sample from those of some of its points."""
         n_init, init = self.scheme.n_init, "random"
         if not is_sample:
-            return _kmeans(points, n_clusters, rng, init, n_init=n_init).cluster_centers_
+            return fitted_kmeans(points, n_clusters, rng, init, n_init=n_init).cluster_centers_
         n_start = max(points.shape[0] // 4, n_clusters)
         first = np.sort(rng.choice(points.shape[0], size=n_start, replace=False, shuffle=False))
-        start = _kmeans(points[first], n_clusters, rng, init, n_init=n_init).cluster_centers_
-        return _kmeans(points, n_clusters, rng, start, max_iter=20).cluster_centers_
+        start = fitted_kmeans(points[first], n_clusters, rng, init, n_init=n_init).cluster_centers_
+        return fitted_kmeans(points, n_clusters, rng, start, max_iter=20).cluster_centers_
 
     def _joined(self, vectors: np.ndarray, degrees: np.ndarray, u: int) -> np.ndarray:
         """Return the cluster (p,) of each landmark in partition ``u``."""
         rng, n_clusters = self.scheme.draw(u)
         rows = vectors[:, : min(n_clusters, vectors.shape[1])].copy()
         normalize_rows(rows)
-        return _kmeans(rows, rows.shape[1], rng, "k-means++", counts=degrees).labels_
+        return fitted_kmeans(rows, rows.shape[1], rng, "k-means++", counts=degrees).labels_
 
     def _seen_by(self, u: int) -> np.ndarray:
         """Return which rows of the pool partition ``u`` sees, ascending."""
@@ -142,7 +142,7 @@ class TrainTask:
         return np.concatenate(parts)
 
 
-def _kmeans(
+def fitted_kmeans(
     points: Any,
     n_clusters: int,
     rng: np.random.Generator,
