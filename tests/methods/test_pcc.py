@@ -272,12 +272,30 @@ def test_solve__of_kl_from_wrong_clusters_leaves_them():
     labels, truth = planted(noise=0.1)
     wrong = np.eye(3)[(truth + (np.arange(60) % 5 == 0)) % 3]
     table = PairTable.from_arrays(*np.array(naive.all_pairs(labels)).T, n_objects=60)
-    for found in (
-        solve_all(labels, 3, from_memberships(wrong), "kl"),
-        solve_listed(table, 3, softened(wrong), "kl"),
-    ):
-        assert np.isfinite(found.objective)
-        assert adjusted_rand(truth, found.memberships.argmax(axis=1)) == 1
+    found = solve_listed(table, 3, softened(wrong), "kl")
+    assert np.isfinite(found.objective)
+    assert adjusted_rand(truth, found.memberships.argmax(axis=1)) == 1
+
+
+def test_fit__of_kl_over_all_pairs_lists_those_of_few_objects():
+    labels, _ = planted()
+    model, listed = (
+        PCC(3, divergence="kl", pairs=pairs, random_state=0).fit(labels) for pairs in ("all", "dense")
+    )
+    np.testing.assert_array_equal(model.memberships_, listed.memberships_)
+    Y = model.memberships_.astype(np.float64)
+    for i, j, n_agree, n_seen in naive.all_pairs(labels):  # it rules out no observed pair
+        assert n_agree == 0 or Y[i] @ Y[j] > 0
+        assert n_agree == n_seen or Y[i] @ Y[j] < 1
+
+
+def test_fit__of_many_objects_by_another_divergence_names_the_share_of_pairs_to_use():
+    ensemble, truth = planted_ensemble(2300, 20, random_state=3)
+    with pytest.raises(InvalidInputError, match=r"at most 2,048, .* pairs=0\.013, or divergence='l2'"):
+        PCC(3, divergence="kl").fit(ensemble)
+    model = quiet(PCC(3, divergence="kl", pairs=0.013, random_state=0), ensemble)
+    assert adjusted_rand(truth, model.labels_) > 0.3
+    assert np.mean(model.predict(ensemble) == model.labels_) > 0.8
 
 
 # What must not matter

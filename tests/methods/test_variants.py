@@ -7,13 +7,11 @@ from bigcons import METHODS, PCC, Ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.methods.pcc.all_pairs import Squares
 from bigcons.methods.pcc.estimator import choose_variant
-from bigcons.methods.pcc.every_pair import EveryPair
 from bigcons.methods.pcc.pairs import Blocked, Heap
 from bigcons.run.engine import SerialEngine
 
-SQUARES, DIVERGENCES, HEAP, BLOCKED = KINDS = {
+SQUARES, HEAP, BLOCKED = KINDS = {
     "squares": Squares,
-    "divergences": EveryPair,
     "heap": Heap,
     "blocked": Blocked,
 }
@@ -21,7 +19,6 @@ SQUARES, DIVERGENCES, HEAP, BLOCKED = KINDS = {
 # How a user asks for each kind of variant, and gives each parameter of the table.
 ASKED = {
     SQUARES: {},
-    DIVERGENCES: {"divergence": "kl"},
     HEAP: {"pairs": 0.5, "solver": "heap"},
     BLOCKED: {"pairs": 0.5, "solver": "blocked"},
 }
@@ -35,12 +32,8 @@ GIVEN = {
 
 REFUSED = {
     ("max_iter='paper'", SQUARES): "it requires solver='heap'",
-    ("max_iter='paper'", DIVERGENCES): "it requires solver='heap'",
     ("max_iter='paper'", BLOCKED): "it requires solver='heap'",
-    **{
-        ("weights", kind): "it requires pairs='all' and divergence='l2'"
-        for kind in (DIVERGENCES, HEAP, BLOCKED)
-    },
+    **{("weights", kind): "it requires pairs='all' and divergence='l2'" for kind in (HEAP, BLOCKED)},
 }
 
 

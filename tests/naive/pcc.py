@@ -128,8 +128,3 @@ def bisection(derivative, longest, delta):
         else:
             low = middle
     return (low + high) / 2
-
-
-def exact_objective(pairs, Y, value):
-    """Return the part of the objective over pairs (i, j, n_agree, n_seen) that depends on memberships."""
-    return sum(c * value(1.0, Y[i] @ Y[j]) + (n - c) * value(0.0, Y[i] @ Y[j]) for i, j, c, n in pairs)

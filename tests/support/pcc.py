@@ -10,8 +10,7 @@ from bigcons import Ensemble
 from bigcons.coassociation.factorized import agreement_sums
 from bigcons.divergences import resolve_divergence
 from bigcons.memory import row_blocks
-from bigcons.methods.pcc.all_pairs import AllPairs, Solved, solve_sample
-from bigcons.methods.pcc.every_pair import Pairwise
+from bigcons.methods.pcc.all_pairs import AllPairs, Solved
 from bigcons.methods.pcc.pairs import (
     BlockedPairs,
     FirstRows,
@@ -23,7 +22,6 @@ from bigcons.methods.pcc.pairs import (
 from bigcons.run.engine import SerialEngine
 from bigcons.run.passes import Run, as_history, run_passes
 from bigcons.run.survey import take_survey
-from bigcons.trust.groups import Groups, n_groups_for
 
 
 class Found(NamedTuple):
@@ -60,30 +58,16 @@ def given(memberships, weights=None):
     return begin
 
 
-def from_sample(n_clusters, n_init=2, **how):
-    """Return a beginning of a run from its sample."""
-
-    def begin(run):
-        groups = Groups.of(run.sample, run.data.offsets, n_groups_for(n_clusters))
-        return solve_sample(run, groups.cut(n_clusters).of_objects, n_clusters, n_init, **how)
-
-    return begin
-
-
 def solve_all(
-    x, n_clusters, begin, divergence="l2", *, max_passes=100, tol=3e-5, seed=0, engine=None, arrays=None,
+    x, n_clusters, begin, *, max_passes=100, tol=3e-5, seed=0, engine=None, arrays=None,
     snapshots=None, n_sampled=400,
 ):  # fmt: skip
-    """Solve all pairs: by sums, or another divergence pair by pair."""
+    """Solve all pairs by sums."""
     ensemble, engine = x if isinstance(x, Ensemble) else Ensemble.from_labels(x), engine or SerialEngine()
     survey = take_survey(ensemble, engine, seed, n_sampled)
     run = Run(ensemble, engine, seed, max_passes, tol, survey.sample, snapshots=snapshots)
     run.arrays = arrays or run.arrays
-    divergence = resolve_divergence(divergence)
-    if divergence.label == "l2":
-        method = AllPairs(ensemble.offsets, n_clusters, survey.n_seen, begin)
-    else:
-        method = Pairwise(n_clusters, divergence, survey.mean_weight, begin)
+    method = AllPairs(ensemble.offsets, n_clusters, survey.n_seen, begin)
     return found(run, run_passes(run, method))
 
 

@@ -1,7 +1,7 @@
 """The PCC estimator: from parameters to a solver, and from its solution to results.
 
-All pairs by the squared divergence are solved exactly by sums (`all_pairs`), by other divergences pair by
-pair (`every_pair`); listed pairs by a heap in memory, or block by block (`pairs`).
+All pairs by the squared divergence are solved exactly by sums (`all_pairs`); listed pairs, such as all pairs
+of few objects by other divergences, by a heap in memory, or block by block (`pairs`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from bigcons.methods.pcc.all_pairs import (
     packed_sums,
     unpacked_sums,
 )
-from bigcons.methods.pcc.every_pair import EveryPair
 from bigcons.methods.pcc.pairs import DENSE, PAPER, Blocked, Heap, n_pair_ends
 from bigcons.run.engine import Engine, local_engine
 from bigcons.run.output import Output
@@ -66,8 +65,8 @@ class PCC(ConsensusClusterer):
     n_clusters : int or "auto", default=8
         Maximum number of clusters. "auto": by `bigcons.choose_n_clusters`.
     divergence : {"l2", "kl", "exponential"}, "power:<p>" or Divergence, default="l2"
-        Bregman divergence ``d``. Over all pairs "l2" is solved at any size; the others pair by pair, for up
-        to 2,048 objects.
+        Bregman divergence ``d``. Over all pairs "l2" is solved at any size; the others as pairs="dense", for
+        up to 2,048 objects.
     pairs : {"all", "dense"}, float, PairTable or path-like, default="all"
         "all": every pair, in one pass over the labels per iteration, without forming any pair. A share such
         as 0.25e-3: that share of the pairs, drawn uniformly. A PairTable or its path: the pairs it holds;
@@ -322,7 +321,7 @@ def choose_variant(model: Any, ensemble: Ensemble, engine: Engine) -> Variant:
     for name, (is_refused, needs) in refused.items():
         if is_refused:
             raise InvalidInputError(
-                f"{name} with pairs={pairs!r}, divergence={divergence.label!r}; it requires {needs}."
+                f"{name} with pairs={model.pairs!r}, divergence={divergence.label!r}; it requires {needs}."
             )
     n_bytes = variant.statistics_bytes(ensemble)
     if memory is None and n_bytes > DEFAULT_DATA_BYTES:
@@ -366,11 +365,11 @@ def _choose_class(model: Any, divergence: Divergence, ensemble: Ensemble) -> tup
         if divergence.label != "l2" and n > N_SAMPLED:
             share = min(10 * model.n_clusters / n, 1.0)
             raise InvalidInputError(
-                f"divergence={divergence.label!r} with pairs='all' compares objects pair by pair, at most "
+                f"divergence={divergence.label!r} with pairs='all' lists all pairs of objects, of at most "
                 f"{N_SAMPLED:,}, but there are n_objects={n:,}; use a share of the pairs, such as "
                 f"pairs={share:.2g}, or divergence='l2'."
             )
-        return (Squares if divergence.label == "l2" else EveryPair), pairs
+        return (Squares, pairs) if divergence.label == "l2" else (Heap, DENSE)
     if asked != "auto":
         return (Heap if asked == "heap" else Blocked), pairs
     if model.max_iter == PAPER or pairs == DENSE:

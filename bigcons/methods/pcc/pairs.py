@@ -36,6 +36,7 @@ from bigcons.divergences import Divergence
 from bigcons.errors import ConsensusWarning, MemoryBudgetError, warn_user
 from bigcons.kernels import pair_descent
 from bigcons.kernels.divergences import l2_slope
+from bigcons.kernels.line_search import newton_search, sampling_search
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.methods.pcc.all_pairs import (
     MOVING,
@@ -48,7 +49,6 @@ from bigcons.methods.pcc.all_pairs import (
     placer_of,
     softened,
 )
-from bigcons.methods.pcc.every_pair import general_search
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold, local_engine
 from bigcons.run.memory_plan import process_bytes
@@ -440,6 +440,12 @@ def stretch_steps(n_objects: int, n_clusters: int) -> int:
     Between stretches gradients are computed anew, which bounds their drift, and the objective is recorded.
     """
     return max(n_objects * n_clusters // 4, n_objects, 1)
+
+
+def general_search(divergence: Divergence) -> Callable[..., Any]:
+    """Return the compiled search: Newton if the divergence is double-convex, else sampling."""
+    value, slope, curvature, _ = divergence.compiled
+    return newton_search(slope, curvature) if divergence.is_double_convex else sampling_search(value)
 
 
 def take_stretch(
