@@ -21,12 +21,6 @@ from bigcons.seeding import generator
 LARGEST_WEIGHT = 10_000
 LARGEST_TOTAL = 1 << 30
 
-# Vertices up to which the least cut is searched for, which takes up to a second.
-SEARCHED = 12
-
-# Seeds of METIS that are tried until a cut keeps to the balance.
-N_ATTEMPTS = 10
-
 # Bytes per stored entry of a graph (two per edge) while it is built and partitioned.
 BYTES_PER_ENTRY = 64
 
@@ -66,8 +60,8 @@ def partition_graph(graph: Graph, n_parts: int, imbalance: float, seed: int) -> 
     No part has more than ``(1 + imbalance) n / n_parts`` vertices, or than ``n / n_parts`` rounded up if the
     former is too little for all, and none is empty. METIS partitions both k ways at once, which cuts less in
     large graphs, and by recursive bisection, which rarely leaves a part of a small one empty; the lesser cut
-    is kept. If neither keeps to the balance, other seeds are tried, and a ConsensusWarning says if none does.
-    Graphs of at most `SEARCHED` vertices are searched for the least cut: METIS misses it in a quarter.
+    is kept. If neither keeps to the balance, and for small graphs, nine other seeds are tried; a
+    ConsensusWarning says if none keeps to it.
     """
     try:
         import pymetis
@@ -81,19 +75,16 @@ def partition_graph(graph: Graph, n_parts: int, imbalance: float, seed: int) -> 
     if n_parts == 1:
         return np.zeros(n, np.int32), 0.0
     if n_parts >= n:
-        return np.arange(n, dtype=np.int32), float(_weights_of(graph).sum()) / 2 / graph.scale
+        weights = np.ones(len(graph.indices)) if graph.weights is None else graph.weights
+        return np.arange(n, dtype=np.int32), float(weights.sum()) / 2 / graph.scale
     share = n / n_parts
     most = max(math.ceil(share), math.floor((1 + imbalance) * share))
-    if n <= SEARCHED:
-        fewest = max(1, min(math.floor(share), math.ceil((1 - imbalance) * share)))
-        parts, cut = least_cut(graph, n_parts, fewest, most)
-        return parts, cut / graph.scale
     allowed = max(imbalance, most / share - 1)  # below the latter METIS cuts at random
     edges = pymetis.CSRAdjacency(*(part.astype(np.int64, copy=False) for part in graph[:2]))
-    for attempt in range(N_ATTEMPTS):
+    found = []
+    for attempt in range(10):
         drawn = (seed + attempt) % (2**31 - 1)
         options = pymetis.Options(seed=drawn, ufactor=max(1, math.ceil(1000 * allowed)))
-        found = []
         for recursive in (False, True):
             cut, of_vertices = pymetis.part_graph(
                 n_parts, edges, eweights=graph.weights, recursive=recursive, options=options
@@ -103,9 +94,9 @@ def partition_graph(graph: Graph, n_parts: int, imbalance: float, seed: int) -> 
             excess = max(int(np.max(sizes)) - most, 0) + np.count_nonzero(sizes == 0)
             found.append((excess, cut, parts))
         excess, cut, parts = min(found, key=lambda one: one[:2])
-        if not excess:
+        if n > 100 and not excess:
             break
-    else:
+    if excess:
         sizes = np.bincount(parts, minlength=n_parts)
         warn_user(
             f"METIS finds no cut into {n_parts} parts of 1 to {most} vertices, but one of {np.min(sizes)} to "
@@ -113,55 +104,6 @@ def partition_graph(graph: Graph, n_parts: int, imbalance: float, seed: int) -> 
             ConsensusWarning,
         )
     return parts, cut / graph.scale
-
-
-def _weights_of(graph: Graph) -> np.ndarray:
-    return np.ones(len(graph.indices), np.int64) if graph.weights is None else graph.weights
-
-
-def least_cut(graph: Graph, n_parts: int, fewest: int, most: int) -> tuple[np.ndarray, float]:
-    """Return the parts (n,) int32, of ``fewest`` to ``most`` vertices each, of least cut, and that cut.
-
-    Branch and bound: the vertex whose part matters most is placed next, and a branch is left when the edges
-    cut, and those that every other vertex must still cut to the placed ones, are not fewer than in the best.
-    Of equal cuts the first found.
-    """
-    n = len(graph.indptr) - 1
-    weights = np.zeros((n, n))
-    weights[np.repeat(np.arange(n), np.diff(graph.indptr)), graph.indices] = _weights_of(graph)
-    parts, sizes = np.full(n, -1, np.int32), np.zeros(n_parts, np.int64)
-    joined = np.zeros((n_parts, n))  # weight of each vertex to the placed ones of each part
-    best, least = parts, np.inf
-
-    def place(cut: float) -> None:
-        nonlocal best, least
-        left, short = np.flatnonzero(parts < 0), np.maximum(fewest - sizes, 0)
-        if not left.size:
-            best, least = parts.copy(), cut
-            return
-        if short.sum() > left.size:
-            return
-        open_parts = np.flatnonzero(short > 0 if short.sum() == left.size else sizes < most)
-        is_empty = sizes[open_parts] == 0
-        open_parts = open_parts[~is_empty | (np.cumsum(is_empty) == 1)]  # empty parts are all alike
-        added = joined[:, left].sum(axis=0) - joined[np.ix_(open_parts, left)]
-        lowest = added.min(axis=0)
-        others = cut + lowest.sum() - lowest
-        matters = np.ptp(np.sort(added, axis=0)[:2], axis=0)
-        chosen = np.lexsort((-weights[left].sum(axis=1), -matters))[0]
-        vertex = left[chosen]
-        for at in np.argsort(added[:, chosen], kind="stable"):
-            if others[chosen] + added[at, chosen] >= least:
-                return
-            part = open_parts[at]
-            parts[vertex], joined[part] = part, joined[part] + weights[vertex]
-            sizes[part] += 1
-            place(cut + added[at, chosen])
-            sizes[part] -= 1
-            parts[vertex], joined[part] = -1, joined[part] - weights[vertex]
-
-    place(0.0)
-    return best, float(least)
 
 
 def partition_hypergraph(
@@ -201,29 +143,13 @@ def partition_hypergraph(
             context,
             n_vertices,
             len(pins),
-            _Shuffled(pins, order, place),
+            [place[pins[e]].tolist() for e in order],
             sizes[np.argsort(place)].tolist(),
             rounded[order].tolist(),
         )
         found = hypergraph.partition(context)
         value = found.cut() if objective == "cut" else found.km1()
         return np.array(found.get_partition(), np.int32)[place], value / scale
-
-
-class _Shuffled:
-    """Hyperedges in another order, of vertices with other numbers: lists that are made one at a time, for
-    all of them would take several times the memory of the arrays.
-    """
-
-    def __init__(self, pins: Sequence[np.ndarray], order: np.ndarray, place: np.ndarray) -> None:
-        self._pins, self._order, self._place = pins, order, place
-
-    def __len__(self) -> int:
-        return len(self._order)
-
-    def __getitem__(self, index: int) -> list[int]:
-        numbers: list[int] = self._place[self._pins[self._order[index]]].tolist()
-        return numbers
 
 
 def has_mtkahypar() -> bool:

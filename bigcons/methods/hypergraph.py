@@ -405,12 +405,11 @@ class HGPA(GraphClusterer):
     Notes
     -----
     Objects without any label are left out of the hypergraph, and an object is in no hyperedge of a partition
-    that does not label it. Objects of equal labels are one vertex, or several of at most ``imbalance`` times
-    an equal share of the objects, so that parts can be balanced. The hypergraph is held in memory, 80 bytes a
-    label, and cut in this process by Mt-KaHyPar in its deterministic mode of high quality; hMETIS, which the
-    paper uses, is not free. The objective is weak on noisy labels, and clusters of uneven sizes are split: of
-    the paper's noisy copies it recovers the original with an NMI of 0.59, 0.42 and 0.25 at 10, 25 and 50 %
-    noise, where `MCLA` and `CSPA` reach 1.00, 0.99 and 0.86.
+    that does not label it. The hypergraph is held in memory, 160 bytes a label, and cut in this process by
+    Mt-KaHyPar in its deterministic mode of high quality; hMETIS, which the paper uses, is not free. The
+    objective is weak on noisy labels, and clusters of uneven sizes are split: of the paper's noisy copies it
+    recovers the original with an NMI of 0.59, 0.42 and 0.25 at 10, 25 and 50 % noise, where `MCLA` and `CSPA`
+    reach 1.00, 0.99 and 0.86.
 
     With weights w_e the Laplacian is that of the graph ``H W D_e^-1 H^T``; so "laplacian" embeds the objects
     as `HBGF` does if ``edge_weight="unit"``, and as `CSPA` with ``normalize="all"`` if "size", at their
@@ -459,44 +458,31 @@ class HGPA(GraphClusterer):
             return
         n_labels = ensemble.n_objects * ensemble.n_partitions
         # bytes of a vertex of a hyperedge, in arrays and in the partitioner
-        self._check_graph_memory(ensemble, engine, 80 * n_labels)
+        self._check_graph_memory(ensemble, engine, 160 * n_labels)
         given = Weights.given(self.weights, ensemble.offsets)
         times = np.ones(ensemble.n_partitions) if given is None else given.partitions
         survey = take_survey(ensemble, engine, seed, 0, times)
         labeled = np.delete(np.arange(ensemble.n_objects), survey.unlabeled)
         labels, counted = ensemble.read(0, ensemble.n_objects), np.flatnonzero(times)
         labels = labels[np.ix_(labeled, counted)]
-        slack = int(imbalance * len(labeled) / self.n_clusters)
-        first, vertex_of, sizes = joined_rows(labels, max(slack, 1))
-        pins = hyperedges(labels[first], ensemble.n_clusters[counted])
+        pins = hyperedges(labels, ensemble.n_clusters[counted])
         weights = np.repeat(times[counted], ensemble.n_clusters[counted])
         if self.edge_weight == "size":
-            weights *= [max(sizes[vertices].sum(), 1) for vertices in pins]
+            weights *= [max(len(vertices), 1) for vertices in pins]
         parts = np.zeros(ensemble.n_objects, np.int32)
         found, value = partition_hypergraph(
-            *(pins, weights, sizes, min(self.n_clusters, len(labeled)), imbalance, seed, self.minimized_)
+            *(
+                pins,
+                weights,
+                np.ones(len(labels), np.int64),
+                min(self.n_clusters, len(labeled)),
+                imbalance,
+                seed,
+                self.minimized_,
+            )
         )
-        parts[labeled] = found[vertex_of]
+        parts[labeled] = found
         self._publish_parts(ensemble, parts, value, survey, out)
-
-
-def joined_rows(labels: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return objects of equal labels (rows, M) in vertices of at most ``most``, in order of their first ones.
-
-    These (V,), the vertex (rows,) of each object, and the sizes (V,) of the vertices.
-    """
-    n, labels = len(labels), np.ascontiguousarray(labels)
-    # the bytes of each row as one sortable item
-    keys = labels.view(np.dtype((np.void, labels.dtype.itemsize * labels.shape[1])))[:, 0]
-    order = np.argsort(keys, kind="stable")
-    is_new = np.append(True, keys[order[1:]] != keys[order[:-1]])
-    begins = np.flatnonzero(is_new)[is_new.cumsum() - 1]
-    is_new |= (np.arange(n) - begins) % most == 0
-    first = order[is_new]
-    numbers = np.argsort(np.argsort(first))
-    vertex_of = np.empty(n, np.int64)
-    vertex_of[order] = numbers[is_new.cumsum() - 1]
-    return np.sort(first), vertex_of, np.bincount(vertex_of)
 
 
 def hyperedges(labels: np.ndarray, n_clusters: np.ndarray) -> list[np.ndarray]:

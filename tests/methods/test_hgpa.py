@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bigcons import Ensemble, partitioners
 from bigcons.errors import MemoryBudgetError, MissingDependencyError, MissingDependencyWarning
 from bigcons.methods import HGPA
-from bigcons.methods.hypergraph import hyperedges, joined_rows
+from bigcons.methods.hypergraph import hyperedges
 from bigcons.metrics import adjusted_rand
 from tests.naive import hypergraph as naive
 from tests.naive.overlaps import base_clusters
@@ -28,18 +28,6 @@ def test_hyperedges__are_the_objects_of_every_base_cluster(labels):
     codes = ensemble.read(0, ensemble.n_objects)
     found = [vertices.tolist() for vertices in hyperedges(codes, ensemble.n_clusters)]
     assert found == [sorted(cluster) for cluster in base_clusters(codes)]
-
-
-@given(label_matrices(), st.integers(1, 4))
-def test_joined_rows__are_objects_of_equal_labels_in_as_few_vertices_as_may_be(labels, most):
-    first, vertex_of, sizes = joined_rows(labels, most)
-    rows = [tuple(row) for row in labels.tolist()]
-    members = [[i for i in range(len(rows)) if vertex_of[i] == v] for v in range(len(sizes))]
-    assert all(len({rows[i] for i in of_one}) == 1 for of_one in members)
-    assert [of_one[0] for of_one in members] == first.tolist() == sorted(first.tolist())
-    assert [len(of_one) for of_one in members] == sizes.tolist()
-    assert len(sizes) == sum(-(-rows.count(row) // most) for row in set(rows))
-    assert max(sizes) <= most
 
 
 @needs_mtkahypar

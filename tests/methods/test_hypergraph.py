@@ -1,6 +1,5 @@
 """CSPA, HGPA, MCLA and HBGF against full matrices; the fold of overlaps that they share."""
 
-import itertools
 import sys
 import warnings
 
@@ -29,7 +28,7 @@ from bigcons.methods.hypergraph import CSPA, HBGF, HGPA, hyperedges
 from bigcons.methods.incidence import block_overlaps, fold_overlaps, observed_pairs, votes_of
 from bigcons.methods.mcla import MCLA, jaccard_weights
 from bigcons.metrics import adjusted_rand, nmi
-from bigcons.partitioners import graph_of, least_cut, partition_graph
+from bigcons.partitioners import graph_of, partition_graph
 from bigcons.progress import Progress, report_progress_to
 from bigcons.run.engine import SerialEngine, ThreadsEngine, one_thread
 from bigcons.run.memory_plan import check_held_plan
@@ -558,25 +557,6 @@ def test_metis__recovers_the_grouping_of_the_seven_objects(method):
     for seed in range(5):
         model = method(3, partitioner="metis", random_state=seed).fit(SEVEN)
         assert adjusted_rand([0, 0, 0, 1, 1, 2, 2], model.labels_) == 1.0
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_least_cut__is_the_least_of_all_cuts(seed):
-    rng = np.random.default_rng(seed)
-    n, K, slack = int(rng.integers(5, 9)), int(rng.integers(2, 4)), int(rng.integers(2))
-    weights = np.triu(rng.integers(0, 5, (n, n)), 1)
-    graph = graph_of((weights + weights.T).astype(float))
-    allowed = range(max(n // K - slack, 1), -(-n // K) + slack + 1)
-
-    def cut_by(parts):
-        sizes = np.bincount(parts, minlength=K)
-        is_allowed = sizes.min() in allowed and sizes.max() in allowed
-        return weights[np.not_equal.outer(parts, parts)].sum() if is_allowed else np.inf
-
-    parts, cut = least_cut(graph, K, allowed[0], allowed[-1])
-    least = min(cut_by(np.array((0, *others))) for others in itertools.product(range(K), repeat=n - 1))
-    assert cut_by(parts) == least
-    assert cut / graph.scale == pytest.approx(least, rel=1e-3)
 
 
 @pytest.mark.parametrize("K", [3, 5, 8])
