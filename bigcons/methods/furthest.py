@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,9 +23,6 @@ from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice
 from bigcons.weights import counts_of
 
-STARTS = ("exact", "sampled")
-CRITERIA = ("fixed", "disagreement")
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Furthest(ConsensusClusterer):
@@ -39,14 +36,9 @@ class Furthest(ConsensusClusterer):
     Parameters
     ----------
     n_clusters : int, default=8
-        Number of centers; for criterion="disagreement" the maximum. There are fewer if no other object
-        differs from the centers.
+        Number of centers. There are fewer if no other object differs from the centers.
     init : {"exact", "sampled"}, default="exact"
         The first pair: "exact", the least similar of all distinct label rows, or "sampled", of 2,048 objects.
-    criterion : {"fixed", "disagreement"}, default="fixed"
-        "fixed", or "disagreement": add centers as long as the disagreements fall, beginning with one cluster.
-        A disagreement is a pair of objects that the consensus joins and a partition separates, or vice versa,
-        summed over all partitions and the pairs that each labels.
     resume : bool, default=True
         Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
@@ -74,8 +66,7 @@ class Furthest(ConsensusClusterer):
 
     References
     ----------
-    Nguyen and Caruana (2007); Gionis, Mannila and Tsaparas (2007), *Clustering aggregation*, whose Furthest
-    stops by the disagreements.
+    Nguyen and Caruana (2007); Gionis, Mannila and Tsaparas (2007), *Clustering aggregation*.
 
     Examples
     --------
@@ -89,115 +80,72 @@ class Furthest(ConsensusClusterer):
     info: ClassVar[MethodInfo] = MethodInfo("Nguyen and Caruana 2007", "labels", missing="c/N")
 
     init: str = "exact"
-    criterion: str = "fixed"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        check_choice("init", self.init, STARTS)
-        check_choice("criterion", self.criterion, CRITERIA)
+        check_choice("init", self.init, ("exact", "sampled"))
         budget = data_budget(self.memory, engine, ensemble)
-        held, rows = 12 * ensemble.n_objects, ensemble.chunk_rows
-        per_block = block_label_bytes(ensemble) + 16 * rows
-        MemoryPlan(held, per_block, 12 * rows).check("Furthest", engine, ensemble, self.memory)
-        self._is_limit = self.criterion == "disagreement"
+        n, rows = ensemble.n_objects, ensemble.chunk_rows
+        plan = MemoryPlan(12 * n, block_label_bytes(ensemble) + 16 * rows, 12 * rows)
+        plan.check("Furthest", engine, ensemble, self.memory)
         survey = take_survey(ensemble, engine, seed, 0)
         if self.init == "exact":
-            pair = _first_pair(ensemble, engine, budget)
+            first, second = _first_pair(ensemble, engine, budget)
         else:
-            pair = _sampled_pair(ensemble, survey.unlabeled, engine, seed)
-        search = _Search(ensemble, engine, pair)
-        assigned = search.assigned
-        numbers: list[int] = []
+            first, second = _sampled_pair(ensemble, survey.unlabeled, engine, seed)
+        similarity, assigned = np.full(n, -1.0), np.full(n, -1, np.int32)  # of each object to its center
+        centers: list[int] = []
         objectives: list[float] = []
+        least, furthest = -1.0, first
         with progress("centers", self.n_clusters, "centers") as listener:
-            while len(search.centers) < self.n_clusters and not search.is_exhausted:
-                before, n_before = assigned, len(search.centers)
-                disagreements = search.add_center()
+            while len(centers) < self.n_clusters and least < 1.0:
+                centers.append(furthest)
+                center = ensemble.read_rows(np.array([furthest]))
+                offer = partial(_offer, ensemble, center, len(centers) - 1)
+                parts = [
+                    (block, similarity[block.start : block.stop], assigned[block.start : block.stop])
+                    for block in ensemble.blocks()
+                ]
+                table = np.zeros((len(centers), ensemble.n_base_clusters), np.int64)
+                least, furthest = np.inf, -1
+                with closing(engine.map(offer, parts)) as results:
+                    for (_, *before), (*after, counts, candidate) in zip(parts, results, strict=True):
+                        for rows_before, rows_after in zip(before, after, strict=True):
+                            rows_before[:] = rows_after
+                        table += counts
+                        if candidate[0] < least:
+                            least, furthest = candidate
+                if len(centers) == 1 and similarity[second] < 1.0:  # else all of the sample are alike
+                    furthest = second
+                objectives.append(_disagreements(table, ensemble.offsets))
                 listener.advance(1)
-                if self.criterion == "disagreement" and n_before and disagreements >= objectives[-1]:
-                    assigned = before
-                    break
-                assigned = search.assigned
-                numbers.append(n_before + 1)
-                objectives.append(disagreements)
-        self.n_passes_: int = len(search.centers)
-        centers = np.array(search.centers[: len(numbers)], np.int64)
+        self.n_passes_: int = len(centers)
         self.objective_: float = objectives[-1]
+        numbers = list(range(1, len(centers) + 1))
         self.history_: dict[str, list[Any]] = {"n_clusters": numbers, "objective": objectives}
         self._publish(ensemble, lambda block: assigned[block.start : block.stop], survey.unlabeled, out)
-        self.centers_: np.ndarray = centers[self._order[: len(centers)]]
+        self.centers_: np.ndarray = np.array(centers, np.int64)[self._order[: len(centers)]]
 
 
-class _Visit(NamedTuple):
-    """A block and the state of its objects before a pass."""
-
-    block: Block
-    similarity: np.ndarray
-    """(rows,) float64 largest similarity to a center; -1 before the first."""
-    assigned: np.ndarray
-    """(rows,) int32 the first center of that similarity, -1 for objects without any label."""
-
-
-class _Search:
-    """The centers so far, and the similarity of every object to the nearest one."""
-
-    def __init__(self, ensemble: Ensemble, engine: Engine, pair: tuple[int, int]) -> None:
-        self.ensemble = ensemble
-        self.engine = engine
-        self.pair = pair
-        self.centers: list[int] = []
-        self.assigned = np.full(ensemble.n_objects, -1, np.int32)
-        self.is_exhausted = False
-        self._similarity = np.full(ensemble.n_objects, -1.0)
-        self._furthest = pair[0]
-
-    def add_center(self) -> float:
-        """Make the furthest object a center in one pass, and return the disagreements of the clusters."""
-        number = len(self.centers)
-        self.centers.append(self._furthest)
-        row = self.ensemble.read_rows(np.array([self._furthest]))
-        visit = partial(_visit_block, self.ensemble, row, number)
-        blocks = self.ensemble.blocks()
-        table = np.zeros((number + 1, self.ensemble.n_base_clusters), np.int64)
-        before, self.assigned = self.assigned, np.empty_like(self.assigned)
-        least = np.inf, -1
-        with closing(self.engine.map(visit, [self._visit(block, before) for block in blocks])) as results:
-            for block, (near, assigned, part, candidate) in zip(blocks, results, strict=True):
-                self._similarity[block.start : block.stop] = near
-                self.assigned[block.start : block.stop] = assigned
-                table += part
-                if candidate[0] < least[0]:
-                    least = candidate
-        self._furthest = least[1]
-        if number == 0 and self._similarity[self.pair[1]] < 1.0:  # else all objects of the sample are alike
-            self._furthest = self.pair[1]
-        self.is_exhausted = least[0] >= 1.0
-        return _disagreements(table, self.ensemble.offsets)
-
-    def _visit(self, block: Block, assigned: np.ndarray) -> _Visit:
-        part = slice(block.start, block.stop)
-        return _Visit(block, self._similarity[part], assigned[part])
-
-
-def _visit_block(
-    ensemble: Ensemble, center: np.ndarray, number: int, visit: _Visit
+def _offer(
+    ensemble: Ensemble, center: np.ndarray, number: int, part: tuple[Block, np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[float, int]]:
-    """Offer a new center (1, M) to a block: similarities, centers, contingency table, and furthest object.
+    """Offer a new center (1, M) to a block, given similarities (rows,) and clusters (rows,) of its objects.
 
-    The latter after its similarity, infinity if the block has no labeled object.
+    Return both anew, the contingency table, and the furthest object after its similarity, which is infinity
+    if the block has no labeled object.
     """
-    labels = ensemble.read(visit.block.start, visit.block.stop)
+    block, similarity, assigned = part
+    labels = ensemble.read(block.start, block.stop)
     labeled = (labels >= 0).any(axis=1)
     offered = _similarities(labels, center)[:, 0]
-    nearer = labeled & (offered > visit.similarity)
-    objects = np.arange(visit.block.start, visit.block.stop)
-    near = np.where(nearer, offered, visit.similarity)
-    assigned = np.where(nearer, np.int32(number), visit.assigned)
+    nearer = labeled & (offered > similarity)
+    similarity = np.where(nearer, offered, similarity)
+    assigned = np.where(nearer, np.int32(number), assigned)
     table = counts_of(labels, ensemble.offsets, assigned, number + 1)[0].T.astype(np.int64, order="C")
-    least = near[labeled].min(initial=np.inf)
-    furthest = objects[labeled & (near == least)]
-    if not furthest.size:
-        return near, assigned, table, (np.inf, -1)
-    return near, assigned, table, (float(least), int(furthest[0]))
+    least = float(similarity[labeled].min(initial=np.inf))
+    furthest = np.flatnonzero(labeled & (similarity == least))
+    candidate = (least, block.start + int(furthest[0])) if furthest.size else (np.inf, -1)
+    return similarity, assigned, table, candidate
 
 
 def _similarities(left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -29,6 +29,9 @@ from bigcons.store.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_choice, check_int, check_number
 from bigcons.weights import counts_of
 
+# Sweeps over which the temperature of annealing falls to 0.
+N_ANNEALED = 20
+
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GreedyANMI(ConsensusClusterer):
@@ -45,16 +48,14 @@ class GreedyANMI(ConsensusClusterer):
         Number of starts, from the base partitions of highest ANMI, in the same sweeps.
     init : "best" or array of shape (n_objects,), default="best"
         "best": base partitions. Or labels (n_objects,) to start from, such as another method's consensus, -1
-        where there is none; without a temperature the sweeps only raise its ANMI. Objects without a label, or
-        not in the ``n_clusters`` largest clusters of a base partition, first join the nearest cluster.
+        of objects that no partition labels; without a temperature the sweeps only raise its ANMI. Objects not
+        in the ``n_clusters`` largest clusters of a base partition first join the nearest cluster.
     temperature : float, default=0.0
         Simulated annealing: the first sweeps move objects to any cluster with probability proportional to
         ``exp(gain / T)``, with the gain in ANMI times objects, so that 1 is high. T falls linearly from
-        ``temperature`` to 0 over ``n_annealed`` sweeps; the sweeps that follow are greedy. On six planted
+        ``temperature`` to 0 over 20 sweeps; the sweeps that follow are greedy. On six planted
         ensembles of 1,000 objects and 20 partitions 0.2 ended higher than 0 by 0.013 or more in three, and
         within 0.0002 in the others; 0.4 and 0.8 ended lower by up to 0.02 in some.
-    n_annealed : int or None, default=None
-        Number of sweeps with T above 0, fewer than ``max_iter``; None is 20. Needs a temperature.
     max_iter : int, default=100
         Maximum number of sweeps.
     resume : bool, default=True
@@ -103,30 +104,38 @@ class GreedyANMI(ConsensusClusterer):
     n_init: int = 1
     init: Any = "best"
     temperature: float = 0.0
-    n_annealed: int | None = None
     max_iter: int = 100
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_int("n_init", self.n_init)
         check_int("max_iter", self.max_iter)
-        temperatures = self._temperatures()
+        check_number("temperature", self.temperature, at_least=0.0)
+        if self.temperature and self.max_iter <= N_ANNEALED:
+            raise InvalidInputError(
+                f"{N_ANNEALED} annealed sweeps leave none of max_iter={self.max_iter} greedy ones; raise it."
+            )
         n = ensemble.n_objects
         held = 4 * n * self.n_init + 8 * n
         check_overlaps_plan(
             "GreedyANMI", ensemble, engine, self.memory, columns=1, in_memory=False, held=held
         )
         survey = take_survey(ensemble, engine, seed, 0)
-        given = not isinstance(self.init, str)
-        starts = [self._given(ensemble, engine)] if given else self._starts(ensemble, engine)
-        labeled = np.ones(n, bool)
-        labeled[survey.unlabeled] = False
+        if isinstance(self.init, str):
+            starts = self._starts(ensemble, engine)
+        else:
+            starts = [given_clusters(self.init, n, self.n_clusters, "'best'")]
+            lacking = np.setdiff1d(np.flatnonzero(starts[0] < 0), survey.unlabeled)
+            if lacking.size:
+                raise InvalidInputError(
+                    f"init is -1 for {lacking.size} objects that a partition labels; give each a cluster."
+                )
         for codes in starts:
-            codes[~labeled] = -1
+            codes[survey.unlabeled] = -1
         searches = [
             _Search(ensemble, engine, codes, self.n_clusters, generator(seed, "greedy.anneal", number))
             for number, codes in enumerate(starts)
         ]
-        records = self._sweep(ensemble, searches, temperatures)
+        records = self._sweep(ensemble, searches)
         self.start_objectives_: list[float]
         best, self.start_objectives_ = best_start(searches, lambda search: search.anmi, lower_is_better=False)
         if records[-1]["moved"]:
@@ -140,67 +149,25 @@ class GreedyANMI(ConsensusClusterer):
         self.history_: dict[str, list[Any]] = as_history(records)
         self._publish(ensemble, lambda b: best.codes[b.start : b.stop], survey.unlabeled, out)
 
-    def _temperatures(self) -> np.ndarray:
-        """Return the temperatures of the annealed sweeps, decreasing and above 0."""
-        start = check_number("temperature", self.temperature, at_least=0.0)
-        if start == 0.0:
-            if self.n_annealed is not None:
-                raise InvalidInputError(
-                    f"n_annealed={self.n_annealed!r} has no effect with temperature=0; "
-                    "leave it at None, or give a temperature such as 0.1."
-                )
-            return np.empty(0)
-        n_annealed = 20 if self.n_annealed is None else check_int("n_annealed", self.n_annealed)
-        if n_annealed >= self.max_iter:
-            raise InvalidInputError(
-                f"{n_annealed} annealed sweeps leave none of max_iter={self.max_iter} greedy ones; "
-                "raise max_iter, or lower n_annealed."
-            )
-        return start * np.arange(n_annealed, 0, -1) / n_annealed
-
-    def _sweep(
-        self, ensemble: Ensemble, searches: list[_Search], temperatures: np.ndarray
-    ) -> list[dict[str, float]]:
+    def _sweep(self, ensemble: Ensemble, searches: list[_Search]) -> list[dict[str, float]]:
         """Sweep over all objects, for every search at once, until a greedy sweep moves none."""
-        blocks = ensemble.blocks()
-
+        n_annealed = N_ANNEALED if self.temperature else 0
         records: list[dict[str, float]] = []
         with progress("greedy ANMI", ensemble.n_objects * self.max_iter) as listener:
             for number in range(1, self.max_iter + 1):
                 began, moved = time.perf_counter(), 0
-                temperature = temperatures[number - 1] if number <= len(temperatures) else 0.0
+                temperature = self.temperature * max(n_annealed + 1 - number, 0) / N_ANNEALED
                 for search in searches:
                     search.refresh()
-                for block in blocks:
+                for block in ensemble.blocks():
                     labels = ensemble.read(block.start, block.stop)
                     moved += sum(search.visit(block, labels, temperature) for search in searches)
                     listener.advance(block.n_rows)
                 record = {"objective": max(search.anmi for search in searches), "moved": float(moved)}
                 records.append(timed("greedy ANMI", number, record, began))
-                if not moved and number > len(temperatures):
+                if not moved and number > n_annealed:
                     break
         return records
-
-    def _given(self, ensemble: Ensemble, engine: Engine) -> np.ndarray:
-        """Return ``init`` as codes, objects without a label in the nearest cluster."""
-        n, K = ensemble.n_objects, self.n_clusters
-        codes = given_clusters(self.init, n, K, "'best'")
-        if (codes >= 0).all():
-            return codes
-        counts = count_labels(ensemble, engine, codes, K)
-        used = np.flatnonzero(counts.any(axis=1))
-        if not used.size:
-            raise InvalidInputError(
-                f"init labels none of the objects that a partition labels; label some of the {n}."
-            )
-        table = closeness_to_centers(counts[used], ensemble.offsets)
-        for block in ensemble.blocks():
-            of_block = codes[block.start : block.stop]
-            missing = of_block < 0
-            labels = np.ascontiguousarray(ensemble.read(block.start, block.stop)[missing])
-            scores, _ = votes_of(labels, ensemble.offsets, table)
-            of_block[missing] = used[scores.argmax(axis=1)]
-        return codes
 
     def _starts(self, ensemble: Ensemble, engine: Engine) -> list[np.ndarray]:
         """Return the base partitions of highest ANMI as codes, undecided objects in the nearest cluster."""
@@ -210,15 +177,26 @@ class GreedyANMI(ConsensusClusterer):
         everyone = np.arange(ensemble.n_partitions)
         scores = average_criteria(overlaps, offsets, everyone, "nmi", weighted=True)
         chosen = np.argsort(-scores, kind="stable")[: self.n_init]
-        kept = [_largest(overlaps, offsets, u, self.n_clusters) for u in chosen]
-        tables = [closeness_to_centers(overlaps[offsets[u] : offsets[u + 1]], offsets) for u in chosen]
+        kept: list[np.ndarray] = []  # the code of each cluster, -1 beyond the largest, and a last -1
+        tables = []
+        for u in chosen:
+            own = slice(offsets[u], offsets[u + 1])
+            largest = np.argsort(-np.diag(overlaps)[own], kind="stable")[: self.n_clusters]
+            codes = np.full(offsets[u + 1] - offsets[u] + 1, -1, np.int32)
+            codes[np.sort(largest)] = np.arange(largest.size)
+            kept.append(codes)
+            tables.append(closeness_to_centers(overlaps[own], offsets)[:, codes[:-1] >= 0])
 
         def codes_of(block: Block) -> list[np.ndarray]:
             labels = ensemble.read(block.start, block.stop)
-            return [
-                _kept_or_nearest(labels, u, own, offsets, table)
-                for u, own, table in zip(chosen, kept, tables, strict=True)
-            ]
+            starts = []
+            for u, codes, table in zip(chosen, kept, tables, strict=True):
+                start = codes[labels[:, u]]
+                undecided = start < 0
+                scores, _ = votes_of(np.ascontiguousarray(labels[undecided]), offsets, table)
+                start[undecided] = scores.argmax(axis=1)
+                starts.append(start)
+            return starts
 
         parts = list(engine.map(codes_of, ensemble.blocks()))
         return [np.concatenate(part) for part in zip(*parts, strict=True)]
@@ -282,26 +260,6 @@ def x_log_x(largest: int) -> np.ndarray:
     """Return ``x log x`` of the whole numbers up to ``largest``, 0 at 0."""
     x = np.arange(largest + 1, dtype=np.float64)
     return x * np.log(np.maximum(x, 1.0))
-
-
-def _largest(overlaps: np.ndarray, offsets: np.ndarray, u: int, n_clusters: int) -> np.ndarray:
-    """Return the code (k_u + 1,) of each cluster of partition ``u``, -1 beyond the largest and at the end."""
-    sizes = np.diag(overlaps)[offsets[u] : offsets[u + 1]]
-    kept = np.sort(np.argsort(-sizes, kind="stable")[:n_clusters])
-    codes = np.full(sizes.size + 1, -1, np.int32)
-    codes[kept] = np.arange(kept.size)
-    return codes
-
-
-def _kept_or_nearest(
-    labels: np.ndarray, u: int, codes: np.ndarray, offsets: np.ndarray, table: np.ndarray
-) -> np.ndarray:
-    """Return the codes (rows,) of the clusters of partition ``u``, undecided objects in the nearest."""
-    found = codes[labels[:, u]]
-    undecided = found < 0
-    scores, _ = votes_of(np.ascontiguousarray(labels[undecided]), offsets, table[:, codes[:-1] >= 0])
-    found[undecided] = scores.argmax(axis=1)
-    return found
 
 
 def best_partition(x: Any, n_clusters: int, *, criterion: str = "nmi") -> tuple[np.ndarray, float]:

@@ -25,7 +25,7 @@ SOLVES = {
     "hbgf local": ("hbgf", {"weights": "local"}),
     "furthest": ("furthest", {"init": "sampled"}),
     "furthest exact": ("furthest", {}),
-    "greedy annealed": ("greedy-anmi", {"temperature": 0.2, "n_annealed": 2}),
+    "greedy annealed": ("greedy-anmi", {"temperature": 0.2}),
     "hgpa": ("hgpa", {"objective": "laplacian"}),
     "hgpa km1": ("hgpa", {"objective": "km1"}),
     "ipc": ("ipc", {"normalize": "all"}),
