@@ -112,16 +112,6 @@ class BEST(ConsensusClusterer):
         self.objective_: float = float(self.scores_[self.best_partition_])
         self.n_passes_ = 1
         self.history_: dict[str, list[Any]] = {"pass": [1], "objective": [self.objective_]}
-        self._publish_winner(ensemble, engine, overlaps, survey.unlabeled, out)
-
-    def _publish_winner(
-        self,
-        ensemble: Ensemble,
-        engine: Engine,
-        overlaps: np.ndarray,
-        unlabeled: np.ndarray,
-        out: Output | None,
-    ) -> None:
         offsets, winner = ensemble.offsets, self.best_partition_
         table = None
         if self.unlabeled == "nearest":
@@ -136,7 +126,7 @@ class BEST(ConsensusClusterer):
                 found[missing] = scores.argmax(axis=1)
             return found
 
-        self._publish(ensemble, read, unlabeled, out, engine)
+        self._publish(ensemble, read, survey.unlabeled, out, engine)
 
 
 def average_criteria(

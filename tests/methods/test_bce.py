@@ -6,11 +6,11 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_wine
 
 from bigcons import Ensemble
-from bigcons.datasets import ce_8d5k, planted_ensemble
+from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
-from bigcons.generate import feature_views, mask_labels
+from bigcons.generate import mask_labels
 from bigcons.methods.bce import BCE
-from bigcons.metrics import adjusted_rand, micro_precision, nmi
+from bigcons.metrics import adjusted_rand, micro_precision
 
 SIX_CLASSES = 6
 
@@ -26,24 +26,6 @@ def test_fit__finds_unbalanced_planted_classes_from_any_seed(planted, seed):
     model = BCE(SIX_CLASSES, random_state=seed).fit(ensemble)
     assert adjusted_rand(truth, model.labels_) > 0.95  # where two classes are one cluster it is .92 at most
     assert (np.diff(model.history_["objective"]) >= -1e-9 * abs(model.objective_)).all()
-
-
-def views_of_8d5k(seed):
-    """Return k-means labels of five pairs of features of 8D5K, and its classes."""
-    features, classes = ce_8d5k(seed)
-    views = feature_views(features, n_features=2, n_clusters=5, n_partitions=5, random_state=seed)
-    return views.read(0, len(classes)), classes
-
-
-def test_fit__of_views_of_8d5k_is_better_than_any_of_them():
-    found, best = [], []
-    for seed in range(4):
-        labels, classes = views_of_8d5k(seed)
-        of_views = [nmi(classes, column) for column in labels.T]
-        found.append(nmi(classes, BCE(5, n_init=4, random_state=0).fit(labels).labels_))
-        best.append(max(of_views))
-        assert found[-1] > np.mean(of_views)
-    assert np.mean(found) > np.mean(best)
 
 
 @pytest.fixture(scope="module")

@@ -122,21 +122,6 @@ def test_solve__adversarial_pairs_never_rise(data, divergence):
     assert (memberships >= 0).all()
 
 
-@pytest.mark.parametrize("divergence", VALUES)
-@pytest.mark.parametrize("rows", [1, 6, 40])
-def test_solve__objective_and_gap_are_those_of_the_memberships(divergence, rows):
-    table = table_of()[0]
-    value, slope = VALUES[divergence]
-    solution = solve(table, divergence, rows, max_passes=200)
-    pairs = naive_pairs(table)
-    Y = solution.memberships.astype(float)
-    assert solution.objective == pytest.approx(naive.objective(pairs, Y, value), rel=1e-4)
-    assert solution.settled
-    scale = 2 * sum(n_seen for *_, n_seen in pairs) / table.n_objects
-    assert solution.gap <= 1e-4
-    assert naive.kkt_gaps(pairs, Y, slope).max() / scale == pytest.approx(solution.gap, abs=1e-4)
-
-
 @pytest.mark.parametrize("engine", [ThreadsEngine(3), "pickled"], ids=["threads", "pickled"])
 def test_solve__same_bits_on_any_engine(engine, tmp_path):
     table = table_of(80)[0].save(tmp_path / "p.zarr")
@@ -189,11 +174,6 @@ def test_cut_blocks__cover_all_objects_and_cost_about_the_same(data, n_objects, 
         assert cost[block.start : block.stop].sum() <= cost.sum() / wanted + cost.max()
 
 
-def test_solve__refuses_what_does_not_fit():
-    with pytest.raises(MemoryBudgetError, match="1 concurrent blocks, over the 1 kB left"):
-        solve(table_of()[0], memory=1000)
-
-
 def variant_of(asked, ensemble):
     return choose_variant(PCC(K, **asked), ensemble, SerialEngine())
 
@@ -223,17 +203,6 @@ def test_auto__solves_by_blocks_where_the_heap_and_the_process_exceed_the_budget
 )
 def test_auto__solves_a_million_pairs_by_blocks_unless_the_heap_is_meant(asked, expected):
     assert type(variant_of(asked, Ensemble.from_labels(np.arange(6000).reshape(3000, 2) % 7))) is expected
-
-
-def test_solve__of_many_blocks_finds_what_the_heap_finds_and_all_pairs():
-    _, labels, truth = table_of(3000)
-    asked = {"random_state": 0, "tol": 1e-3}
-    whole = PCC(K, **asked).fit(labels)
-    heap, blocked = (PCC(K, pairs=0.01, **asked, solver=by).fit(labels) for by in ("heap", "blocked"))
-    assert blocked.objective_ <= 1.01 * heap.objective_
-    assert (np.diff(blocked.history_["objective"]) <= 1e-6 * blocked.objective_).all()
-    for model in (heap, blocked):
-        assert adjusted_rand(truth, model.labels_) >= adjusted_rand(truth, whole.labels_) - 0.02
 
 
 @pytest.mark.slow

@@ -6,8 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import linkage
 from scipy.integrate import quad
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial.distance import squareform
 from sklearn.cluster import KMeans, spectral_clustering
 from sklearn.datasets import make_circles, make_moons
@@ -15,14 +13,12 @@ from threadpoolctl import threadpool_limits
 
 from bigcons import Ensemble
 from bigcons.coassociation import did_matrix, did_ranking, sample
-from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
+from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.methods.did import DID
 from bigcons.methods.evidence import EAC
 from bigcons.methods.increments import (
     cluster_tree,
     increment_density,
-    increment_ratio,
-    log_increment_density,
 )
 from bigcons.metrics import matching_accuracy
 from tests.naive import did as naive
@@ -62,20 +58,6 @@ def test_density__integrates_to_one_and_has_its_mean(mean):
     assert first == pytest.approx(mean, rel=1e-9)
     assert np.sqrt(second - first**2) == pytest.approx(0.76978 * mean, rel=1e-5)
     assert increment_density(np.zeros(1), mean)[0] == pytest.approx(0.650645 / mean, rel=1e-6)
-
-
-def test_density__far_out_does_not_underflow_before_its_factor():
-    w = np.array([1.0, 10.0, 30.0, 1e3, 1e4, 1e6])
-    logs = log_increment_density(w, 1.0)
-    assert (np.diff(logs) < 0).all()
-    assert np.isfinite(logs).all()
-    a = np.sqrt(np.pi) * (2 - np.sqrt(2)) / (2 * np.sqrt(2))
-    s = a * w[2:]
-    leading = -2 * s**2 + np.log(
-        2 * a / s
-    )  # the law for large increments, less terms of the order of 1 / s^2
-    assert (np.abs(logs[2:] - leading) < 2 / s**2 + 1e-15 * np.abs(leading)).all()
-    np.testing.assert_array_equal(increment_ratio(np.array([1e200, 0.0]), 1.0), [0, 1])
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 25])
@@ -155,26 +137,6 @@ def test_pair_model__coassociation_has_the_dendrogram_of_eac(moons):
         assert model.row_of_object_.tolist() == list(range(len(truth)))
 
 
-def test_pair_model__is_a_function_of_increments_and_means(rings):
-    points, _, labels = rings
-    points, labels = points[:60], labels[:60, :8]
-
-    def of_the_paper(w, mean):
-        assert w.shape == mean.shape
-        return increment_ratio(w, mean)
-
-    np.testing.assert_array_equal(
-        did_matrix(points, labels, pair_model=of_the_paper), did_matrix(points, labels)
-    )
-    step = did_matrix(points, labels, pair_model=lambda w, mean: w <= mean)
-    assert set(np.unique(step * 8)) <= set(range(9))
-    matrix = did_matrix(points, labels, pair_model=lambda w, _mean: np.exp(-w))
-    model = DID(2, features=points, pair_model=lambda w, _mean: np.exp(-w)).fit(labels)
-    both = (matrix + matrix.T) / 2
-    np.fill_diagonal(both, 1)
-    assert model.objective_ == pytest.approx(linkage(squareform(1 - both), "average")[:-1, 2].sum())
-
-
 @pytest.mark.parametrize("symmetrize", ["mean", "max"])
 @pytest.mark.parametrize("method", ["average", "single"])
 def test_fit__is_linkage_of_the_symmetric_matrix(method, symmetrize):
@@ -190,23 +152,6 @@ def test_fit__is_linkage_of_the_symmetric_matrix(method, symmetrize):
     assert model.objective_ == pytest.approx(heights[:-3].sum())
     np.testing.assert_array_equal(model.labels_ >= 0, labeled)
     assert model.n_clusters_ == 4
-
-
-@pytest.mark.filterwarnings("ignore::bigcons.errors.SurplusClustersWarning")
-def test_pairs__is_single_link_on_their_graph(rings, tmp_path):
-    points, _, labels = rings
-    labels = labels[:, :10]
-    table = sample(labels, share=0.2, random_state=0)
-    model = DID(5, features=points, pairs=table, linkage="single").fit(labels)
-    matrix = did_matrix(points, labels)
-    i, j, _, _ = table.edges()
-    weights = 2 - (matrix[i, j] + matrix[j, i]) / 2  # 0 would be no edge
-    forest = minimum_spanning_tree(coo_array((weights, (i, j)), shape=matrix.shape).tocsr()).data - 1
-    heights = np.sort(np.concatenate([forest, np.ones(len(points) - 1 - len(forest))]))
-    assert model.objective_ == pytest.approx(heights[:-4].sum())
-    table.save(tmp_path / "pairs.zarr")
-    stored = DID(5, features=points, pairs=tmp_path / "pairs.zarr", linkage="single").fit(labels)
-    np.testing.assert_array_equal(stored.labels_, model.labels_)
 
 
 @pytest.mark.parametrize("method", ["single", "average"])
@@ -251,21 +196,6 @@ def test_fit__refuses_what_does_not_fit_memory(rings):
     table = sample(labels, share=0.1, random_state=0)
     with pytest.raises(MemoryBudgetError, match=r"the increments of 4,485 pairs need"):
         DID(2, features=points, pairs=table, linkage="single", memory="371MB").fit(labels)
-
-
-def test_fit__by_weights_of_zero_is_as_if_the_partitions_were_not_there(rings):
-    points, _, labels = rings
-    weights = np.where(np.arange(labels.shape[1]) % 3, 1.5, 0.0)
-    labels, counts = labels.copy(), weights > 0
-    labels[:4, counts], labels[:4, ~counts] = -1, 1  # what counts says nothing of these
-    asked = {"n_clusters": 2, "features": points}
-    with pytest.warns(UnlabeledObjectsWarning):
-        model = DID(**asked, weights=weights).fit(labels)
-    with pytest.warns(UnlabeledObjectsWarning):
-        expected = DID(**asked, weights=weights[counts]).fit(labels[:, counts])
-    assert (model.labels_[:5] == -1).tolist() == [True] * 4 + [False]
-    np.testing.assert_array_equal(model.labels_, expected.labels_)
-    assert model.objective_ == pytest.approx(expected.objective_)
 
 
 @pytest.mark.parametrize(

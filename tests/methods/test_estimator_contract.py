@@ -17,7 +17,6 @@ from bigcons.errors import (
     ConvergenceWarning,
     InvalidInputError,
     StoreExistsError,
-    StoreNotFoundError,
     UnlabeledObjectsWarning,
 )
 from bigcons.methods import ConsensusClusterer
@@ -164,14 +163,6 @@ def test_fit__repeats_the_result_and_does_not_change_parameters_or_labels(method
     assert_same_fit(fit(model, labels), fitted)
     assert model.get_params() == params
     np.testing.assert_array_equal(labels, before)
-
-
-def test_random_state__may_be_a_generator_or_none(method, labels):
-    first, second = (
-        fit(method(n_clusters=K, random_state=np.random.default_rng(3)), labels) for _ in range(2)
-    )
-    assert_same_fit(first, second)
-    assert fit(method(n_clusters=K), labels).labels_.shape == (50,)
 
 
 def test_client__makes_no_difference(method, labels, tmp_path):
@@ -322,18 +313,6 @@ def test_fit__refuses_flags_that_are_neither_true_nor_false(method, labels, tmp_
         with pytest.raises(InvalidInputError, match="resume='no' is not a boolean"):
             method(n_clusters=K, resume="no").fit(labels)
     assert not list(tmp_path.iterdir())
-
-
-def test_fit__of_a_path_without_anything_says_so(method, tmp_path):
-    with pytest.raises((StoreNotFoundError, InvalidInputError), match=r"nothing\.zarr"):
-        method(n_clusters=K).fit(tmp_path / "nothing.zarr")
-
-
-def test_fit__refuses_a_bad_seed_and_client(method, labels):
-    with pytest.raises(InvalidInputError, match="random_state=-1 is negative"):
-        method(n_clusters=K, random_state=-1).fit(labels)
-    with pytest.raises(InvalidInputError, match="client='everyone' is unknown"):
-        method(n_clusters=K, client="everyone").fit(labels)
 
 
 @pytest.fixture(scope="module")

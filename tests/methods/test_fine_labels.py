@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from bigcons import METHODS, PCC
 from bigcons.errors import OversegmentationWarning
 from bigcons.methods.pcc.estimator import ENOUGH, least_joined_share, warn_of_fine_labels
-from bigcons.metrics import adjusted_rand
 from bigcons.run.survey import Survey
 from tests.support.strategies import label_matrices
 
@@ -108,12 +107,3 @@ def test_fit__of_labels_too_fine_says_so_in_one_line(parameters):
     assert float(least) == pytest.approx(100 / N_CLASSES, rel=0.02)
     assert "\n" not in word
     assert all(name in word and name in METHODS for name in ("eac-average", "eac-single", "mcla"))
-
-
-def test_fit__where_it_warns_a_method_that_it_names_finds_the_classes():
-    labels, truth = fine(8, n_partitions=40)
-    model = PCC(N_CLASSES, random_state=0)
-    assert words_of(model, labels)
-    other = METHODS["eac-average"](N_CLASSES, random_state=0).fit(labels)
-    assert adjusted_rand(truth, other.labels_) == 1.0
-    assert adjusted_rand(truth, model.labels_) < 0.8

@@ -45,17 +45,6 @@ def test_result__is_a_clustering_that_no_move_and_no_merge_improves(x, loss, mos
         assert naive.expected(x, near, loss, split_cost, weights) >= model.objective_ - 1e-11
 
 
-@pytest.mark.parametrize(("n", "loss", "seed"), [(60, "vi", 7), (60, "binder", 7), (120, "vi", 8)])
-def test_result__of_data_where_clusters_open_and_merge_is_a_local_optimum_too(n, loss, seed):
-    ensemble, _ = planted_ensemble(n, 12, noise=(0.0, 0.3), missing=0.2, random_state=seed)
-    model = fit(ensemble, loss=loss)
-    least = min(
-        metrics.expected_loss(ensemble, near, loss=loss, client="serial")
-        for near in naive.neighbors(model.labels_.tolist(), int(ensemble.n_clusters.max()))
-    )
-    assert least >= model.objective_ - 1e-11
-
-
 @pytest.mark.parametrize("loss", ["vi", "binder"])
 def test_result__of_six_objects_is_nearly_always_the_least_of_all_clusterings(loss):
     rng = np.random.default_rng(0)
@@ -99,31 +88,6 @@ def test_passes__never_raise_the_loss_and_end_where_no_move_lowers_it(larger, lo
             assert metrics.expected_loss(ensemble, moved, loss=loss) >= model.objective_ - 1e-11
 
 
-def test_labels__do_not_depend_on_names_and_order_of_partitions_or_of_clusters():
-    ensemble, _ = planted_ensemble(400, 10, noise=(0.1, 0.3), random_state=3)
-    x = ensemble.read(0, 400)
-    rng = np.random.default_rng(0)
-    renamed = [np.append(rng.permutation(12), -1)[column] for column in x.T[rng.permutation(10)]]
-    for loss in ("vi", "binder"):
-        a, b = fit(x, loss=loss), fit(np.stack(renamed, axis=1), loss=loss)
-        np.testing.assert_array_equal(a.labels_, b.labels_)
-
-
-def test_fine_labels__start_from_groups_of_all_objects():
-    truth = np.repeat(np.arange(4), 3000)
-    rng = np.random.default_rng(0)
-    x = np.stack([truth * 1500 + rng.integers(1500, size=truth.size) for _ in range(6)], axis=1)
-    x = np.column_stack([x, np.where(rng.random((truth.size, 6)) < 0.2, -1, truth[:, None])])
-    model = fit(x, 4)
-    assert metrics.adjusted_rand(truth, model.labels_) > 0.999
-
-
-def test_predict__places_objects_in_the_clusters_of_equal_rows():
-    ensemble, _ = planted_ensemble(500, 20, noise=(0.0, 0.2), random_state=0)
-    model = fit(ensemble)
-    assert metrics.adjusted_rand(model.labels_, model.predict(ensemble)) > 0.95
-
-
 def test_split_cost__decides_how_many_clusters_there_are():
     ensemble, _ = planted_ensemble(600, 20, noise=(0.0, 0.3), random_state=0)
     numbers = [fit(ensemble, split_cost=cost).n_clusters_ for cost in (0.4, 1.0, 1.8)]
@@ -144,18 +108,6 @@ def test_one_cluster__of_noisy_labels_has_the_least_loss_and_is_told():
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConsensusWarning)
         assert metrics.adjusted_rand(truth, LeastLoss(6, loss="binder").fit(ensemble).labels_) > 0.8
-
-
-@pytest.mark.parametrize("loss", ["vi", "binder"])
-def test_one_cluster__is_no_surprise_where_it_is_asked_for_or_all_partitions_have_one(loss):
-    joined, divided = np.zeros((6, 3), int), np.repeat([[0] * 3, [1] * 3], 3, axis=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of clusters of all objects
-        warnings.simplefilter("error", ConsensusWarning)
-        assert LeastLoss(3, loss=loss).fit(joined).n_clusters_ == 1
-        assert LeastLoss(1, loss=loss).fit(divided).n_clusters_ == 1
-    with pytest.warns(ConsensusWarning, match=r"a split_cost below 1\.9, or"):
-        LeastLoss(2, loss=loss, split_cost=1.9).fit(np.array([[0, 0], [0, 1], [1, 0], [1, 1]]))
 
 
 def test_fit__refuses_a_budget_and_names_it_does_not_know(larger):

@@ -19,7 +19,7 @@ from bigcons.errors import (
     UnlabeledObjectsWarning,
 )
 from bigcons.memory import Block
-from bigcons.methods.pcc.all_pairs import dirichlet, perturbed_uniform, softened
+from bigcons.methods.pcc.all_pairs import dirichlet, perturbed_uniform
 from bigcons.metrics import adjusted_rand, jensen_shannon, pcc_objective
 from bigcons.run.engine import ThreadsEngine
 from bigcons.seeding import resolve_seed
@@ -145,15 +145,6 @@ def test_solve__of_many_blocks_never_raises_the_objective(tmp_path, draw):
     assert adjusted_rand(truth, found.memberships.argmax(axis=1)) > 0.9
 
 
-def test_solve__ends_with_the_memberships_that_the_last_gap_is_of():
-    labels, _ = planted(n_objects=600, n_partitions=20)
-    ended = solve_all(labels, 3, from_memberships(dirichlet(600, 3, 0)), tol=1e-4)
-    again = solve_all(labels, 3, from_memberships(ended.memberships), tol=1e-4)
-    assert again.n_passes == 1
-    assert (again.gap, again.objective) == pytest.approx((ended.gap, ended.objective), rel=1e-6)
-    np.testing.assert_array_equal(again.memberships, ended.memberships)
-
-
 @pytest.mark.parametrize("pairs", ["all", 0.05])
 def test_fit__has_the_same_bits_on_any_engine_and_from_a_store(tmp_path, pairs):
     labels, _ = planted(n_objects=2500, n_partitions=10)
@@ -172,24 +163,6 @@ def test_fit__has_the_same_bits_on_any_engine_and_from_a_store(tmp_path, pairs):
     np.testing.assert_array_equal(model.labels_, expected.labels_)
     np.testing.assert_array_equal(model.memberships_, expected.memberships_)
     assert model.history_["objective"] == expected.history_["objective"]
-
-
-@pytest.mark.parametrize(
-    ("parameters", "n_starts"),
-    [
-        ({"n_init": 3}, 3),
-        ({}, 8),
-        ({"n_init": 3, "divergence": "kl"}, 3),
-        ({"n_init": 3, "pairs": "dense", "divergence": "kl"}, 3),
-        ({"pairs": 0.5, "solver": "blocked"}, 8),
-    ],
-)
-def test_start_objectives__are_one_of_each_start(parameters, n_starts):
-    labels, _ = planted()
-    model = PCC(3, random_state=0, **parameters).fit(labels)
-    assert len(model.start_objectives_) == n_starts
-    if "divergence" not in parameters and "pairs" not in parameters:
-        assert model.objective_ <= min(model.start_objectives_)
 
 
 # Oracles
@@ -268,15 +241,6 @@ def test_fit__recovers_simulated_soft_partitions(pairs, divergence):
 # Starts
 
 
-def test_solve__of_kl_from_wrong_clusters_leaves_them():
-    labels, truth = planted(noise=0.1)
-    wrong = np.eye(3)[(truth + (np.arange(60) % 5 == 0)) % 3]
-    table = PairTable.from_arrays(*np.array(naive.all_pairs(labels)).T, n_objects=60)
-    found = solve_listed(table, 3, softened(wrong), "kl")
-    assert np.isfinite(found.objective)
-    assert adjusted_rand(truth, found.memberships.argmax(axis=1)) == 1
-
-
 def test_fit__of_kl_over_all_pairs_lists_those_of_few_objects():
     labels, _ = planted()
     model, listed = (
@@ -299,31 +263,6 @@ def test_fit__of_many_objects_by_another_divergence_names_the_share_of_pairs_to_
 
 
 # What must not matter
-
-
-@pytest.fixture(scope="module")
-def of_any_order():
-    """Return planted labels in more objects than the sample holds, and how they are solved."""
-    labels, truth = planted(n_objects=2600, n_partitions=20, noise=0.3)
-    return labels, truth, PCC(3, n_init=2, random_state=0).fit(labels)
-
-
-@pytest.mark.parametrize("what", ["partitions", "labels", "objects", "seed"])
-def test_fit__finds_the_same_clusters_whatever_the_order_of(of_any_order, what):
-    labels, _, expected = of_any_order
-    rng, rows, seed, changed = np.random.default_rng(5), np.arange(len(labels)), 0, labels
-    if what == "partitions":
-        changed = labels[:, rng.permutation(labels.shape[1])]
-    elif what == "labels":
-        changed = np.where(labels >= 0, np.array([2, 0, 1])[labels], -1)
-    elif what == "objects":
-        rows = rng.permutation(len(labels))
-        changed = labels[rows]
-    else:
-        seed = 1
-    model = PCC(3, n_init=2, random_state=seed).fit(changed)
-    assert adjusted_rand(expected.labels_[rows], model.labels_) == 1
-    assert model.objective_ == pytest.approx(expected.objective_, rel=1e-5)
 
 
 def test_fit__solves_groups_that_no_partition_labels_together_each_by_itself():
@@ -416,19 +355,3 @@ def test_fit__reads_pairs_from_a_store(tmp_path):
         quiet(PCC(3, pairs=pairs, random_state=0), labels) for pairs in (table, str(tmp_path / "pairs.zarr"))
     )
     np.testing.assert_array_equal(first.memberships_, second.memberships_)
-
-
-@pytest.mark.parametrize(
-    ("n_clusters", "share", "is_few"), [(10, 0.04, True), (10, 0.08, False), (3, 0.04, False)]
-)
-@pytest.mark.parametrize("solver", ["heap", "blocked"])
-def test_few_pairs__for_the_clusters_are_warned_of(solver, n_clusters, share, is_few):
-    ensemble, _ = planted_ensemble(400, 10)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        PCC(n_clusters, pairs=share, solver=solver, tol=1.0, random_state=0).fit(ensemble)
-    told = [str(warning.message) for warning in caught if "pairs on average" in str(warning.message)]
-    assert len(told) == is_few
-    if is_few:
-        assert "in 15.1 pairs on average, too few to tell 10 clusters apart" in told[0]
-        assert "pairs='all', or a share of 0.075 or more, 3 pairs an object" in told[0]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bigcons import PCC, Ensemble
 from bigcons.coassociation.factorized import add_sums, agreement_sums
-from bigcons.errors import ConsensusWarning, ConvergenceWarning, InvalidInputError, UnlabeledObjectsWarning
+from bigcons.errors import ConsensusWarning, ConvergenceWarning, InvalidInputError
 from bigcons.methods.pcc.all_pairs import (
     entropy_weights,
     update_block,
@@ -18,7 +18,6 @@ from bigcons.methods.pcc.all_pairs import (
 from bigcons.metrics import adjusted_rand, pcc_objective
 from bigcons.weights import Weights
 from tests.naive import pcc as naive
-from tests.naive import simplex as naive_simplex
 from tests.support.strategies import label_matrices
 
 CLOSE = {"rel": 1e-9, "abs": 1e-9}
@@ -107,45 +106,7 @@ def test_update_block__by_whole_weights_equals_copies_of_partitions(problem):
         assert state.objective == pytest.approx(expected.objective, **CLOSE)
 
 
-@given(problems())
-def test_update_block__of_one_object_finds_its_weighted_minimum(problem):
-    labels, offsets, Y, weights = problem
-    pairs, state = (
-        naive.all_pairs(labels, weights),
-        agreement_sums(labels, offsets, Y, Weights.of(weights, offsets)),
-    )
-    gaps = naive.kkt_gaps(pairs, Y.astype(np.float64))
-    for i in np.flatnonzero((labels >= 0).any(axis=1)):
-        row, updated = slice(i, i + 1), np.empty((1, Y.shape[1]), np.float32)
-        change, updated = update_block(state, offsets, MOVE_ALL, 1.0, labels[row], Y[row])
-        assert change.gap == pytest.approx(gaps[i], **CLOSE)
-        A, b = naive.local_problem(pairs, Y.astype(np.float64), i)
-        best = naive_simplex.objective(A, b, naive_simplex.minimize(A, b))
-        found = naive_simplex.objective(A, b, updated[0].astype(np.float64))
-        assert found == pytest.approx(best, **ROUNDED)
-
-
 # Whole solves
-
-
-def test_fit__by_weights_of_zero_is_as_if_the_partitions_were_not_there():
-    labels, _ = planted()
-    weights = np.random.default_rng(1).integers(0, 3, labels.shape[1]).astype(float)
-    counts = weights > 0
-    labels[:5, counts], labels[:5, ~counts] = -1, 1  # what counts says nothing of these
-    asked = {"n_clusters": 3, "random_state": 0, "tol": 1e-5}
-    with pytest.warns(UnlabeledObjectsWarning, match="5 of 300 objects have no label"):
-        model = quiet(PCC(**asked, weights=weights), labels)
-    with pytest.warns(UnlabeledObjectsWarning, match="5 of 300 objects have no label"):
-        expected = quiet(PCC(**asked, weights=weights[counts]), labels[:, counts])
-    np.testing.assert_array_equal(model.labels_, expected.labels_)
-    assert (model.labels_[:6] == -1).tolist() == [True] * 5 + [False]
-    np.testing.assert_allclose(model.memberships_, expected.memberships_, atol=1e-6)
-    assert model.objective_ == pytest.approx(expected.objective_, **CLOSE)
-    np.testing.assert_array_equal(model.predict(labels), expected.predict(labels[:, counts]))
-    np.testing.assert_allclose(
-        model.predict_proba(labels), expected.predict_proba(labels[:, counts]), atol=1e-6
-    )
 
 
 def test_fit__by_whole_weights_equals_copies_of_partitions():

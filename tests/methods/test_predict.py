@@ -59,17 +59,6 @@ def test_predict__memberships_are_on_the_simplex_and_agree_with_labels(
     np.testing.assert_array_equal(memberships.argmax(axis=1), model.predict(halves[1]))
 
 
-def test_predict__names_of_labels_count_and_not_their_order(halves: tuple[np.ndarray, ...]) -> None:
-    """New data that lack some labels, as text, are read in the fitted codes."""
-    old, new, _ = halves
-    named = np.where(old < 0, None, np.char.add("c", old.astype(str)).astype(object))
-    model = PCC(6, random_state=0).fit(named)
-    subset = new[(new != 0).all(axis=1)]
-    text = np.where(subset < 0, None, np.char.add("c", subset.astype(str)).astype(object))
-    expected = PCC(6, random_state=0).fit(old).predict(subset)
-    np.testing.assert_array_equal(model.predict(text), expected)
-
-
 def test_predict__unseen_labels_are_missing_labels(model: PCC, halves: tuple[np.ndarray, ...]) -> None:
     new = halves[1].astype(np.int64).copy()
     strange = new.copy()
@@ -100,18 +89,6 @@ def test_predict__store_to_store(model: PCC, halves: tuple[np.ndarray, ...], tmp
     np.testing.assert_array_equal(
         Consensus.open(tmp_path / "placed.zarr").memberships, model.predict_proba(halves[1])
     )
-
-
-def test_predict__of_a_method_without_memberships_stores_labels_alone(
-    halves: tuple[np.ndarray, ...], tmp_path
-) -> None:  # type: ignore[no-untyped-def]
-    model, new = IVC(6, random_state=0).fit(halves[0]), halves[1].copy()
-    new[5] = -1
-    labels = model.predict(Ensemble.from_labels(new), out=tmp_path / "placed.zarr")
-    np.testing.assert_array_equal(labels, model.predict(new))
-    assert labels[5] == -1
-    assert not Consensus.open(tmp_path / "placed.zarr").has_memberships
-    assert not hasattr(model, "predict_proba")
 
 
 # Methods that label objects by a table of base clusters

@@ -14,7 +14,6 @@ from bigcons.errors import (
     CorruptStoreError,
     InvalidInputError,
     SuspiciousFeaturesWarning,
-    UnlabeledObjectsWarning,
 )
 from bigcons.methods.placing import tables_of_generator
 
@@ -55,26 +54,6 @@ def test_predict_features__is_predict_of_the_labels_by_features(table, ensemble,
     assert placed.to_arrow().column_names == ["who", "label", "confidence", "is_far"]
 
 
-@pytest.mark.parametrize("method", ["tree", "ivc"])
-def test_placed__is_a_data_frame_with_the_ids_as_they_came(table, ensemble, method):
-    model = bc.METHODS[method](3, random_state=0).fit(ensemble)
-    new = table.slice(100, 30).to_pandas()
-    names = ["label", "confidence", "is_far"] if method == "tree" else ["label", "is_far"]
-    placed = model.predict_features(new)
-    found = placed.to_pandas()
-    assert found.columns.tolist() == ["who", *names]
-    assert found["who"].tolist() == new["who"].tolist()
-    np.testing.assert_array_equal(found["label"], placed.labels)
-    by_index = model.predict_features(new.set_index("who")).to_pandas()
-    assert (by_index.index.name, by_index.columns.tolist()) == ("who", names)
-    assert by_index.index.tolist() == new["who"].tolist()
-    some = model.predict_features(new.drop(columns="who")[3:9]).to_pandas()
-    assert (some.index.tolist(), some.columns.tolist()) == ([3, 4, 5, 6, 7, 8], names)
-    assert model.predict_features(new.drop(columns="who")).to_pandas().columns.tolist() == names
-    named = model.predict_features(new.rename(columns={"who": "label"}), id="label").to_pandas()
-    assert named.columns.tolist() == ["id", *names]
-
-
 @pytest.fixture(scope="module")
 def placers(table, ensemble):
     """Return what places new rows of the table, from Python."""
@@ -100,22 +79,6 @@ def test_new_rows__with_text_that_did_not_occur_are_named(place, placers, table)
     assert [warning.filename for warning in caught] == [__file__]
     np.testing.assert_array_equal(found[2:], placers[place](new)[2:])
     assert found.min() >= 0
-
-
-@pytest.mark.parametrize("place", PLACERS)
-@pytest.mark.parametrize("city", [None, "nan", "Lima"])
-def test_new_rows__without_any_value_have_no_label(place, placers, table, city):
-    new = table.drop("who").to_pandas()[:50]
-    is_empty = np.arange(50) % 20 == 7
-    empty = new.assign(age=new["age"].mask(is_empty), city=new["city"].mask(is_empty, city))
-    match = "has 3 rows without a known value in any feature, and so without a label"
-    with (
-        pytest.warns(UnlabeledObjectsWarning, match=match),
-        pytest.warns(SuspiciousFeaturesWarning, match="'city' in 3 rows"),  # which was never missing
-    ):
-        found = placers[place](empty)
-    assert (found[is_empty] == -1).all()
-    np.testing.assert_array_equal(found[~is_empty], placers[place](new)[~is_empty])
 
 
 def test_predict__names_predict_features_for_what_are_no_labels_of_a_generated_ensemble(table, ensemble):

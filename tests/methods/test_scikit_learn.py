@@ -1,16 +1,13 @@
 """The methods as scikit-learn's estimators."""
 
 import copy
-import datetime
 import pickle
 import warnings
-from types import SimpleNamespace
 
 import distributed
 import joblib
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -25,7 +22,6 @@ from bigcons import (
     ConsensusClustering,
     Ensemble,
     EnsembleGenerator,
-    generate,
 )
 from bigcons.datasets import ce_8d5k, planted_ensemble
 from bigcons.errors import InvalidInputError
@@ -73,24 +69,6 @@ def test_methods__end_a_pipeline_and_count_their_passes(table):
     np.testing.assert_array_equal(model.predict(table), model[-1].labels_)
 
 
-@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
-def test_generator__encodes_a_table_as_generate_does(make):
-    rng = np.random.default_rng(0)
-    group = rng.integers(3, size=200)
-    columns = {"x": group + 0.1 * rng.normal(size=200), "job": np.array(["free", "paid", "idle"])[group]}
-    columns |= {"day": [datetime.date(2020, 1, 1 + int(g)) for g in group], "n": rng.integers(5, size=200)}
-    columns["x"][:5] = np.nan
-    table = make(columns)
-    generator = EnsembleGenerator(5, random_state=0).fit(table)
-    assert generator.feature_names_in_.tolist() == list(columns)
-    expected = generate.kmeans(table, n_partitions=2, n_clusters=2, random_state=0).generator.encoding
-    for name, value in vars(expected.scaling).items():
-        np.testing.assert_array_equal(getattr(generator._scaling, name), value)
-    labels = generator.transform(table)
-    np.testing.assert_array_equal(generator.transform(table[50:90]), labels[50:90])
-    assert adjusted_rand(group, labels[:, generator.n_clusters_.argmax()]) > 0
-
-
 def test_clustering__encodes_new_rows_as_in_fit():
     rng = np.random.default_rng(0)
     group = rng.integers(3, size=200)
@@ -107,14 +85,6 @@ def test_clustering__encodes_new_rows_as_in_fit():
         message = f"'x' of features has text, such as '{text}', where it had numbers before; convert it"
         with pytest.raises(InvalidInputError, match=message):
             model.predict(table.assign(x=text))
-
-
-def test_methods__draw_from_numpy_s_global_state_without_a_seed(table):
-    found = []
-    for seed in (1, 1, 2):
-        np.random.seed(seed)  # noqa: NPY002 - scikit-learn's convention
-        found.append(METHODS["bce"](3, n_init=2).fit(table).start_objectives_)
-    assert found[0] == found[1] != found[2]
 
 
 # A client, which lives in its process
@@ -167,14 +137,6 @@ def test_estimators__fitted_by_a_client_are_copied_and_kept(client, table, tmp_p
     assert not hasattr(clone(model), "labels_")
 
 
-def test_consensus_clustering__and_a_search_take_methods_with_a_client(client, blobs):
-    model = ConsensusClustering(
-        3, consensus=PCC(3, client=client), generator=EnsembleGenerator(5, client=client), random_state=0
-    )
-    found = GridSearchCV(model, {"n_clusters": [3, 5]}, cv=2).fit(blobs[0][:200])
-    assert found.best_estimator_.consensus_.client is client
-
-
 # From features to labels
 
 
@@ -197,22 +159,6 @@ def test_estimators_of_features__pass_scikit_learn_s_checks_without_exemptions(e
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check_estimator(estimator, on_skip=None)
-
-
-def test_generator__labels_new_objects_by_the_nearest_center(blobs):
-    features = np.column_stack([blobs[0], np.ones(len(blobs[0]))])
-    generator = EnsembleGenerator(6, n_clusters=(2, 7), random_state=0).fit(features[:400])
-    scaled = (features - features[:400].mean(axis=0))[:, :-1] / features[:400].std(axis=0)[:-1]
-    found, made = generator.transform(features), generator._centers
-    packed = made.packed.reshape(-1, scaled.shape[1] + 1)
-    for u, k in enumerate(generator.n_clusters_):
-        centers = packed[slice(*made.offsets[made.sets[u] :][:2]), :-1]
-        nearest = np.linalg.norm(scaled[:, None] - centers, axis=2).argmin(axis=1)
-        assert (made.clusters[u][nearest] == found[:, u]).mean() > 0.999  # but for rounding
-        assert set(found[:400, u]) == set(range(k))
-    np.testing.assert_array_equal(generator.transform(features[400:]), found[400:])
-    more = EnsembleGenerator(9, n_clusters=(2, 7), random_state=0, client="serial").fit(features[:400])
-    np.testing.assert_array_equal(more.transform(features)[:, :6], found)
 
 
 @pytest.mark.parametrize("kind", ["float64", "float32", "lists", "frame", "nullable", "piped"])
@@ -245,20 +191,6 @@ def test_estimators_of_features__take_missing_numbers(kind, blobs):
     expected = whole.predict(blobs[0])
     assert adjusted_rand(whole.predict(np.where(np.isinf(values), np.nan, values)), expected) > 0.9
     assert not get_tags(ConsensusClustering(generator=FunctionTransformer())).input_tags.allow_nan
-
-
-def test_generator__takes_the_features_of_an_anndata(blobs):
-    cells = SimpleNamespace(X=blobs[0], obs=None)
-    generator = EnsembleGenerator(3, random_state=0)
-    found = generator.fit(cells).transform(cells)
-    np.testing.assert_array_equal(found, generator.fit(blobs[0]).transform(blobs[0]))
-
-
-def test_generator__ends_its_range_of_clusters_at_the_objects_that_a_partition_sees(blobs):
-    found = EnsembleGenerator(20, n_clusters=(2, 50), sample=0.25, random_state=0).fit(blobs[0][:40])
-    assert 2 <= found.n_clusters_.min() < found.n_clusters_.max() <= 10
-    with pytest.raises(InvalidInputError, match=r"sample=0.01 of 40 objects is none"):
-        EnsembleGenerator(2, sample=0.01).fit(blobs[0][:40])
 
 
 def test_consensus_of_features__is_searched_in_a_pipeline(blobs):
