@@ -172,7 +172,7 @@ def simulate(n_objects: int, n_processes: int, n_threads: int) -> dict:
     import distributed
     from distributed.deploy.subprocess import SubprocessCluster
 
-    from bigcons.run.dask_engine import DaskEngine
+    from bigcons.run.dask import DaskEngine
 
     blocks = row_blocks(n_objects, 65_536)
     n_workers, task = n_processes * n_threads, Sleep(BLOCK_SECONDS, bytes(FUNCTION_BYTES))

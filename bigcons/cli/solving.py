@@ -92,7 +92,7 @@ def solve(
     from bigcons.disk.commit import is_store
     from bigcons.io.select import select
     from bigcons.methods import METHODS
-    from bigcons.run.output import can_resume
+    from bigcons.run.results import can_resume
     from bigcons.store.consensus import Consensus
 
     chosen, reading = taken(options, CHOSEN), taken(options, ("sep", "header", "missing"))

@@ -30,9 +30,8 @@ from bigcons.methods.bce import (
     state_of,
 )
 from bigcons.methods.first_clusters import CERTAINTY, partition_order, spread
-from bigcons.run.passes import History, Record, State, as_history
+from bigcons.run.passes import SHORT_PASSES, History, Record, State, as_history, gains_little
 from bigcons.run.results import falling_order, sizes_of
-from bigcons.run.starts import SHORT_PASSES, gains_little
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.validation import check_flag, check_int, check_number
 

@@ -31,9 +31,8 @@ from bigcons.methods.first_clusters import (
 from bigcons.methods.pass_clusterer import PassClusterer
 from bigcons.run.engine import Engine, one_thread, stop_if_cancelled
 from bigcons.run.memory_plan import check_matrix_plan
-from bigcons.run.output import Output
-from bigcons.run.passes import Record, State, Stats
-from bigcons.run.starts import BestOfStarts, CountedStart, Method, best_start
+from bigcons.run.passes import BestOfStarts, CountedStart, Method, Record, State, Stats, best_start
+from bigcons.run.results import Output
 from bigcons.run.survey import Survey
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble

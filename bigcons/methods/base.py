@@ -42,15 +42,19 @@ from bigcons.metrics.ensemble import average_criterion
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, HasClient, SerialEngine, open_engine
 from bigcons.run.memory_plan import LabelsNeededError, MemoryPlan, PlannedEnsemble
-from bigcons.run.output import (
+from bigcons.run.results import (
+    TINY,
+    Found,
     Output,
+    Results,
+    Use,
     clear_finished,
+    count_clusters,
     finished_run,
     logging_how_to_resume,
     refuse_conflicting_run,
     seed_of_run,
 )
-from bigcons.run.results import TINY, Found, Results, Use, count_clusters
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.store.clusters import ClusterTree, NClustersChoice, Trust, cluster_rows
 from bigcons.store.consensus import OF_SIZES, Consensus, clusters_in_words, fit_results

@@ -16,8 +16,7 @@ from bigcons.kernels import bce as kernel
 from bigcons.methods.base import MethodInfo
 from bigcons.methods.first_clusters import expected_counts, first_partition, spread
 from bigcons.methods.pass_clusterer import PassClusterer
-from bigcons.run.passes import Record, State, Stats
-from bigcons.run.starts import Method
+from bigcons.run.passes import Method, Record, State, Stats
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag, check_number

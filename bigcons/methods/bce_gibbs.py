@@ -16,8 +16,8 @@ from bigcons.methods.first_clusters import first_partition
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, stop_if_cancelled
 from bigcons.run.memory_plan import MemoryPlan, label_bytes
-from bigcons.run.output import Output
-from bigcons.run.starts import best_start
+from bigcons.run.passes import best_start
+from bigcons.run.results import Output
 from bigcons.run.survey import take_survey
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble

@@ -18,7 +18,7 @@ from bigcons.methods.incidence import (
 )
 from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS, Criterion
 from bigcons.run.engine import Engine
-from bigcons.run.output import Output
+from bigcons.run.results import Output
 from bigcons.run.survey import take_survey
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag

@@ -29,9 +29,8 @@ from bigcons.methods.incidence import (
     votes_of,
 )
 from bigcons.run.engine import Engine, local_engine, one_thread
-from bigcons.run.output import Output
-from bigcons.run.results import renumbered
-from bigcons.run.starts import best_start
+from bigcons.run.passes import best_start
+from bigcons.run.results import Output, renumbered
 from bigcons.run.survey import take_survey
 from bigcons.seeding import generator
 from bigcons.spectra import group_rows, leading_eigenvectors

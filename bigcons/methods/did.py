@@ -26,7 +26,7 @@ from bigcons.methods.increments import (
 from bigcons.methods.linkage import Merges, agglomerate, cut, linkage_matrix, single_merges
 from bigcons.run.engine import Engine, one_thread
 from bigcons.run.memory_plan import data_budget
-from bigcons.run.output import Output
+from bigcons.run.results import Output
 from bigcons.run.survey import take_survey
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble

@@ -29,7 +29,7 @@ from bigcons.methods.linkage import (
 from bigcons.methods.tree import ConsensusTree
 from bigcons.run.engine import Engine
 from bigcons.run.memory_plan import data_budget
-from bigcons.run.output import Output
+from bigcons.run.results import Output
 from bigcons.run.survey import take_survey
 from bigcons.seeding import SeedLike, generator
 from bigcons.store.ensemble import Ensemble

@@ -8,8 +8,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import Block
-from bigcons.run.passes import Run
-from bigcons.run.starts import Counts
+from bigcons.run.passes import Counts, Run
 from bigcons.seeding import generator
 from bigcons.weights import counts_of
 

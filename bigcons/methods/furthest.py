@@ -16,7 +16,7 @@ from bigcons.methods.linkage import unique_rows
 from bigcons.progress import progress
 from bigcons.run.engine import Engine
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, data_budget
-from bigcons.run.output import Output
+from bigcons.run.results import Output
 from bigcons.run.survey import take_survey
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble

@@ -20,9 +20,8 @@ from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS
 from bigcons.metrics.ensemble import average_of_tables
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold
-from bigcons.run.output import Output
-from bigcons.run.passes import as_history, timed
-from bigcons.run.starts import best_start
+from bigcons.run.passes import as_history, best_start, timed
+from bigcons.run.results import Output
 from bigcons.run.survey import take_survey
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble, as_ensemble

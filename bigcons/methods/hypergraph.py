@@ -34,7 +34,7 @@ from bigcons.partitioners import (
 )
 from bigcons.run.engine import Engine
 from bigcons.run.memory_plan import check_held_plan
-from bigcons.run.output import Output
+from bigcons.run.results import Output
 from bigcons.run.survey import Survey, start_rows, take_survey
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice, check_int, check_number

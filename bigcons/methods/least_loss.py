@@ -20,9 +20,8 @@ from bigcons.methods.tree import cut_of_all, survey_for_tree
 from bigcons.metrics.ensemble import check_loss
 from bigcons.run.engine import Engine
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, label_bytes
-from bigcons.run.output import Output
-from bigcons.run.passes import Iterate, Record, Run, State, Stats
-from bigcons.run.starts import BestOfStarts, Method, Trial, Winner
+from bigcons.run.passes import BestOfStarts, Iterate, Method, Record, Run, State, Stats, Trial, Winner
+from bigcons.run.results import Output
 from bigcons.run.survey import start_rows
 from bigcons.seeding import SeedLike
 from bigcons.store.ensemble import Ensemble

@@ -26,8 +26,7 @@ from bigcons.methods.incidence import (
 from bigcons.methods.linkage import agglomerate, cut
 from bigcons.partitioners import graph_of, partition_graph
 from bigcons.run.engine import Engine, one_thread
-from bigcons.run.output import Output
-from bigcons.run.results import renumbered
+from bigcons.run.results import Output, renumbered
 from bigcons.run.survey import take_survey
 from bigcons.seeding import generator
 from bigcons.spectra import group_rows, leading_eigenvectors

@@ -11,8 +11,7 @@ from bigcons.kernels.cluster_tables import count_shares, padded, respond, respon
 from bigcons.methods.base import MethodInfo
 from bigcons.methods.first_clusters import CERTAINTY, first_partition, spread
 from bigcons.methods.pass_clusterer import PassClusterer
-from bigcons.run.passes import Record, State, Stats
-from bigcons.run.starts import Method
+from bigcons.run.passes import Method, Record, State, Stats
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag

@@ -18,9 +18,17 @@ from bigcons.methods.embedding import check_embedding_plan
 from bigcons.methods.spectral_start import count_spectral, starts_spectrally
 from bigcons.run.engine import Engine
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, label_bytes
-from bigcons.run.output import Output
-from bigcons.run.passes import Record, Run, as_history, open_workspace, run_passes
-from bigcons.run.starts import BestOfStarts, CountedStart, Method
+from bigcons.run.passes import (
+    BestOfStarts,
+    CountedStart,
+    Method,
+    Record,
+    Run,
+    as_history,
+    open_workspace,
+    run_passes,
+)
+from bigcons.run.results import Output
 from bigcons.run.survey import Survey, start_rows, take_survey, warn_of_dissent
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_int, check_number

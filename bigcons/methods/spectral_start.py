@@ -12,8 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigcons.methods.embedding import Centers, Embedding, bipartite_embedding
-from bigcons.run.passes import Run, Stats, add_stats
-from bigcons.run.starts import Counts
+from bigcons.run.passes import Counts, Run, Stats, add_stats
 from bigcons.run.survey import Survey
 from bigcons.seeding import generator
 from bigcons.spectra import kmeans_of_unit_rows

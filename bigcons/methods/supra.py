@@ -18,7 +18,7 @@ from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.metrics.ensemble import anmi
 from bigcons.run.engine import Engine
-from bigcons.run.output import Output
+from bigcons.run.results import Output
 from bigcons.run.survey import take_survey
 from bigcons.store.ensemble import Ensemble
 

@@ -22,10 +22,8 @@ from bigcons.methods.spectral_start import (
 )
 from bigcons.run.engine import Engine, one_thread
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes
-from bigcons.run.output import Output
-from bigcons.run.passes import Iterate, Run, Stats, Step, add_stats, open_workspace, run_passes
-from bigcons.run.results import Found, Results, by_size
-from bigcons.run.starts import Counts
+from bigcons.run.passes import Counts, Iterate, Run, Stats, Step, add_stats, open_workspace, run_passes
+from bigcons.run.results import Found, Output, Results, by_size
 from bigcons.run.survey import Survey, take_survey, warn_of_dissent
 from bigcons.store.clusters import TRUST_ROW, least_objects
 from bigcons.store.ensemble import Ensemble

@@ -148,7 +148,7 @@ def open_engine(client: object = None) -> Iterator[Engine]:
     try:
         opened: AbstractContextManager[Engine]
         if _is_address(client):
-            from bigcons.run.dask_engine import connect
+            from bigcons.run.dask import connect
 
             opened = connect(client)
         else:
@@ -181,7 +181,7 @@ def resolve_engine(client: object = None) -> Engine:
     if client is None and distributed is None:
         return ThreadsEngine()
     if client is None or (distributed is not None and isinstance(client, distributed.Client)):
-        from bigcons.run.dask_engine import DaskEngine, active_client, is_within_task
+        from bigcons.run.dask import DaskEngine, active_client, is_within_task
 
         if client is None and is_within_task():
             return SerialEngine()

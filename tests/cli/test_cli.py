@@ -724,7 +724,7 @@ def test_scheduler__is_an_address_without_a_scheme(run, tmp_path, monkeypatch):
         asked.append(address)
         yield SerialEngine()
 
-    monkeypatch.setitem(sys.modules, "bigcons.run.dask_engine", Mock(connect=connect))
+    monkeypatch.setitem(sys.modules, "bigcons.run.dask", Mock(connect=connect))
     Ensemble.from_labels([[0, 0], [0, 0], [1, 1], [1, 0]]).save(tmp_path / "e.zarr")
     result = run("solve e.zarr -m furthest -k 2 -o c.zarr --scheduler host:8786")
     assert (result.exit_code, asked) == (0, ["host:8786"])

@@ -50,8 +50,8 @@ from bigcons.io import files, memory
 from bigcons.io.select import select
 from bigcons.memory import Block
 from bigcons.run.engine import SerialEngine
-from bigcons.run.output import Output
 from bigcons.run.passes import open_workspace
+from bigcons.run.results import Output
 from bigcons.store.ensemble import import_labels
 from bigcons.store.features import open_features
 from bigcons.store.pairs import import_pairs

@@ -21,8 +21,8 @@ import bigcons
 from bigcons import Consensus, Ensemble
 from bigcons.errors import ExecutionError, StoreNotFoundError
 from bigcons.memory import row_blocks
-from bigcons.run import dask_engine
-from bigcons.run.dask_engine import DaskEngine, connect
+from bigcons.run import dask as dask_engine
+from bigcons.run.dask import DaskEngine, connect
 from bigcons.run.engine import SerialEngine, ThreadsEngine, fold
 from bigcons.version import __version__
 
@@ -364,7 +364,7 @@ def test_map__a_lost_scheduler_is_not_waited_for_under_load(scheduler_process):
 
 
 def test_map__a_frozen_scheduler_ends_in_one_line(scheduler_process, tmp_path, monkeypatch):
-    monkeypatch.setattr("bigcons.run.dask_engine.connect_seconds", lambda: 0.5)
+    monkeypatch.setattr("bigcons.run.dask.connect_seconds", lambda: 0.5)
     process, client = scheduler_process
     engine = DaskEngine(client, patience=2.0)
     process.send_signal(signal.SIGSTOP)

@@ -37,8 +37,8 @@ from bigcons.errors import (
 from bigcons.memory import Block
 from bigcons.methods.pcc.pairs import N_BLOCKS as BLOCKS_OF_PAIRS
 from bigcons.run.engine import SerialEngine
-from bigcons.run.output import Output, can_resume
 from bigcons.run.passes import open_workspace
+from bigcons.run.results import Output, can_resume
 from bigcons.store.consensus import fit_results
 from bigcons.store.opening import verify_store
 from tests.support.solves import SOLVES, bits, parameters, store_data

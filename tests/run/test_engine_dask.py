@@ -18,7 +18,7 @@ import pytest
 from bigcons import Ensemble
 from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, MemoryBudgetError
 from bigcons.memory import Block, row_blocks
-from bigcons.run.dask_engine import DaskEngine, connect
+from bigcons.run.dask import DaskEngine, connect
 from bigcons.run.engine import SerialEngine, ThreadsEngine, fold, open_engine, resolve_engine
 from bigcons.run.memory_plan import MemoryPlan, reading_bytes
 
@@ -457,7 +457,7 @@ def test_map__within_tasks_on_all_threads_of_the_workers_does_not_deadlock(monke
 
     with growing(threads_per_worker=2) as (_, client):
         assert client.gather(client.map(outer, range(6))) == [6] * 6
-        monkeypatch.setattr("bigcons.run.dask_engine.is_within_task", lambda: False)
+        monkeypatch.setattr("bigcons.run.dask.is_within_task", lambda: False)
         stuck = client.map(outer, range(6, 12))
         with pytest.raises(TimeoutError):
             stuck[0].result(timeout=2)

@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from bigcons import PCC, Ensemble, PairTable
 from bigcons.coassociation.factorized import AgreementSums
-from bigcons.run.dask_engine import DaskEngine
+from bigcons.run.dask import DaskEngine
 from bigcons.run.engine import ThreadsEngine
 from tests.support.solves import N_OBJECTS, SOLVES, WEIGHTED, bits, parameters, store_data
 from tests.support.stores import names_in

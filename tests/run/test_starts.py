@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import Ensemble
-from bigcons.run.starts import best_start
+from bigcons.run.passes import best_start
 from bigcons.run.survey import start_rows
 
 

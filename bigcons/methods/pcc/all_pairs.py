@@ -34,8 +34,8 @@ from bigcons.metrics.clusterings import entropies_of_table
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, stop_if_cancelled
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes
-from bigcons.run.output import Output
 from bigcons.run.passes import Iterate, Record, Run, Step, run_passes
+from bigcons.run.results import Output
 from bigcons.run.survey import Survey, mean_pair_weight
 from bigcons.seeding import generator
 from bigcons.store.clusters import TRUST_ROW

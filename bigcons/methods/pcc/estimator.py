@@ -38,8 +38,8 @@ from bigcons.methods.pcc.all_pairs import (
 )
 from bigcons.methods.pcc.pairs import DENSE, PAPER, Blocked, Heap, n_pair_ends
 from bigcons.run.engine import Engine, local_engine
-from bigcons.run.output import Output
 from bigcons.run.passes import Run, as_history, open_workspace
+from bigcons.run.results import Output
 from bigcons.run.survey import Survey, take_survey, warn_of_dissent
 from bigcons.seeding import draw_rows
 from bigcons.store.ensemble import Ensemble

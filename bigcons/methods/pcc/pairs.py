@@ -52,8 +52,8 @@ from bigcons.methods.pcc.all_pairs import (
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold, local_engine
 from bigcons.run.memory_plan import process_bytes
-from bigcons.run.output import Output, scratch_place
 from bigcons.run.passes import BlockArrays, Iterate, Run, Step, run_passes
+from bigcons.run.results import Output, scratch_place
 from bigcons.run.survey import Survey
 from bigcons.store.ensemble import Ensemble
 from bigcons.store.pair_rows import PAIR_BYTES, Rows

@@ -398,7 +398,7 @@ VERSIONS = """{
     "Python": "%d.%d" % __import__("sys").version_info[:2],
     **{name: __import__("importlib.metadata").metadata.version(name) for name in ("numba", "numpy")},
 }"""
-TASKS = "__import__('bigcons.run.dask_engine', fromlist=['run_task']).run_task.__name__"
+TASKS = "__import__('bigcons.run.dask', fromlist=['run_task']).run_task.__name__"
 
 
 def check_versions(client: distributed.Client, addresses: Iterable[str], *, seconds: float = 5.0) -> None:
