@@ -11,7 +11,7 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError, MissingDependencyError
 from bigcons.generate.scaling import measure
-from bigcons.generate.scheme import check_range, warn_of_one_cluster
+from bigcons.generate.scheme import check_range
 from bigcons.generate.training import fitted_kmeans, quiet_scikit_learn
 from bigcons.io.select import Column, Columns
 from bigcons.memory import PROCESS_BYTES
@@ -102,7 +102,6 @@ def diverse(
     from bigcons.store.ensemble import ensemble_of
 
     low, high = check_range(n_clusters)
-    warn_of_one_cluster(high)
     names = _check_algorithms(algorithms)
     check_flag("standardize", standardize)
     budget = beside_processes(memory, PROCESS_BYTES)

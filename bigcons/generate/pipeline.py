@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import numpy as np
 
-from bigcons.errors import MemoryBudgetError
+from bigcons.errors import MemoryBudgetError, SuspiciousLabelsWarning, warn_user
 from bigcons.generate.scaling import measure
 from bigcons.generate.scheme import (
     Scheme,
+    check_range,
     smooth_columns,
-    warn_of_one_cluster,
 )
 from bigcons.generate.scratch import (
     Scratch,
@@ -125,7 +125,7 @@ def make_partitions(
     seed = resolve_seed(random_state)
     asked = {"generator": scheme.name, "standardize": standardize, "train": train, **scheme.parameters()}
     if scheme.n_clusters not in (None, "split"):
-        asked["n_clusters"] = scheme.cluster_range(is_by_landmarks=False)
+        asked["n_clusters"] = check_range(scheme.n_clusters)
     asked["seed"] = None if random_state is None else seed
     finished = find_finished(out, asked, overwrite=overwrite)  # before any work
     if random_state is None and not overwrite and (kept := kept_seed(out)) is not None:
@@ -135,8 +135,8 @@ def make_partitions(
         data = open_features(features, id=id, columns=columns, drop=drop, log=log)
         _log.info("%s has %s", data.where, data.encoding.summary())
         scheme = replace(scheme, seed=seed).of_objects(data.n_objects, min(SEGMENT_ROWS, data.chunk_rows))
-        most = scheme.cluster_range(is_by_landmarks=False)[1]
-        sample_rows = scheme.most_seen
+        most = scheme.ranges[0][1]
+        sample_rows = int(scheme.subset(0).size(data.n_objects))  # no other sees more
         if train == "auto":
             sample_rows = min(sample_rows, choose_sample_rows(most, data.n_features))
         elif train != "all":
@@ -150,7 +150,7 @@ def make_partitions(
         made_with = {
             **asked,
             **({} if data.ids is None else {"ids": data.ids.facts.in_words}),
-            "n_clusters": scheme.cluster_range(is_by_landmarks=False),
+            "n_clusters": scheme.ranges[0],
             "sample_rows": sample_rows,
             "n_objects": data.n_objects,
             "features": encoding.column_names(),
@@ -199,8 +199,11 @@ def check_scheme(scheme: Scheme) -> None:
     """Refuse parameters that callers give; warn if all partitions have one cluster."""
     for name in ("n_partitions", "n_init"):
         check_int(name, getattr(scheme, name))
-    if scheme.n_clusters not in (None, "split"):
-        warn_of_one_cluster(scheme.cluster_range(is_by_landmarks=False)[1])
+    if scheme.n_clusters not in (None, "split") and check_range(scheme.n_clusters)[1] == 1:
+        warn_user(
+            "partitions of a single cluster say nothing; use n_clusters of at least 2.",
+            SuspiciousLabelsWarning,
+        )
 
 
 def _scaled(rows: Any, scaling: Scaling, chunk_rows: int) -> Any:
@@ -235,7 +238,7 @@ def make_plan(
     read_values, value_bytes = min(data.chunk_rows, data.n_objects) * width, data.dtype.itemsize
     pool_rows = choose_pool_rows(sample_rows, data.n_objects, scheme.share)
     pool, unscaled = pool_rows * (4 * width + 8), pool_rows * width * value_bytes
-    sets, k, p = scheme.sets(), scheme.cluster_range(False)[1], n_landmarks(sample_rows, n_features)
+    sets, k, p = scheme.sets(), scheme.ranges[0][1], n_landmarks(sample_rows, n_features)
     n_centers = sum(k if scheme.landmarks_before(members[0]) is None else p for members in sets)
     centers = 8 * n_centers * (n_features + 1) + 8 * p * scheme.n_partitions
     measuring = 48 * read_values + unscaled + pool
@@ -246,7 +249,7 @@ def make_plan(
         task = max(task, graph)
     copies = 1 if engine.shares_memory else max(engine.n_processes, 2)  # a worker may be a thread here
     held = pool * copies + centers
-    most = max(k, scheme.cluster_range(is_by_landmarks=True)[1])
+    most = max(k, scheme.ranges[1][1])
     label_bytes = scheme.n_partitions * label_dtype([most]).itemsize
     # a block in transit is held as read, centered, and as float32; labels three times, and what is nearest
     row_bytes = (value_bytes + 12) * width + 3 * label_bytes + 3 * len(sets)
@@ -331,8 +334,8 @@ class LabelTask:
 
     def is_seen(self, block: Block) -> np.ndarray:
         """Return what each set sees of a block of objects, ``(n_sets, rows)`` bool."""
-        subsets = (self.scheme.subset(partitions[0]) for partitions in self.scheme.sets())
-        return np.array([subset.mask(block.start, block.stop) for subset in subsets])
+        sets = self.scheme.sets()
+        return np.array([self.scheme.subset(one[0]).mask(block.start, block.stop) for one in sets])
 
 
 def _reach(centers: Centers, pool: Pool) -> float:

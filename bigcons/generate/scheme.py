@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError, SuspiciousLabelsWarning, warn_user
+from bigcons.errors import InvalidInputError
 from bigcons.kernels.draws import mark_drawn
+from bigcons.memory import row_blocks
 from bigcons.seeding import SEGMENT_ROWS, generator
 from bigcons.validation import check_int
 
 ClusterCount = int | tuple[int, int] | range | str
 """An integer, an inclusive range (low, high), a range of Python, or "split"."""
 
-PIECES_AT_ONCE = 64
-"""Pieces of a subset that are drawn at a time where only some of their rows are needed."""
+ROWS_AT_ONCE = 64 * SEGMENT_ROWS
+"""Rows of a subset that are drawn at a time where only some of them are needed."""
 
 SETS_OF_LANDMARKS = 3
 """Sets of landmarks that all partitions by landmarks share."""
@@ -48,6 +49,8 @@ class Scheme:
     n_objects: int = 0
     segment_rows: int = SEGMENT_ROWS
     """Rows of which each subset has a fixed number."""
+    ranges: tuple[tuple[int, int], tuple[int, int]] = ((2, 30), (2, 20))
+    """Once known, the fewest and most clusters of a partition by k-means, and of one by landmarks."""
     feature_of_column: tuple[int, ...] | None = None
     """Once known, the feature of each number: of a category there are several."""
     smooth: tuple[int, ...] | None = None
@@ -71,19 +74,31 @@ class Scheme:
         )
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
-    def of_objects(self, n_objects: int, segment_rows: int) -> Scheme:
-        """Return the scheme for so many objects; raises InvalidInputError if partitions see too few."""
+    def of_objects(self, n_objects: int, segment_rows: int, *, limit: bool = False) -> Scheme:
+        """Return the scheme for so many objects; raises InvalidInputError if partitions see too few.
+
+        ``limit``: partitions have at most as many clusters as objects instead.
+        """
         scheme = replace(self, n_objects=n_objects, segment_rows=segment_rows)
-        n_seen, most = scheme.least_seen, scheme.cluster_range(is_by_landmarks=False)[1]
+        n_seen, ranges = scheme.least_seen, self.ranges
+        if isinstance(self.n_clusters, str):
+            ranges = (split_range(n_seen),) * 2
+        elif self.n_clusters is not None:
+            ranges = (check_range(self.n_clusters),) * 2
+        if limit or self.n_clusters is None:
+            (a, b), (c, d) = ranges
+            ranges = (min(a, n_seen), min(b, n_seen)), (min(c, n_seen), min(d, n_seen))
+        most = max(ranges[0][1], 1)
         if n_seen < most:
             names = ("sample",) if self.repetition is None else ("n_partitions", "repetition")
             given = ", ".join(f"{name}={getattr(self, name):g}" for name in names)
             remedy = "raise sample" if self.repetition is None else "raise repetition, make fewer partitions"
             raise InvalidInputError(
                 f"{given} of n_objects={n_objects} is {n_seen} objects, fewer than n_clusters={most}; "
-                f"{remedy} or use fewer clusters."
+                f"{remedy} or use fewer clusters.",
+                parameter=names[-1],
             )
-        return scheme
+        return replace(scheme, ranges=ranges)
 
     # Objects
 
@@ -98,11 +113,6 @@ class Scheme:
         if self.repetition is None:
             return round(self.share * self.n_objects)
         return self.repetition * self.n_objects // self.n_partitions
-
-    @property
-    def most_seen(self) -> int:
-        """The most objects that a partition sees."""
-        return max(self.subset(0).size(self.n_objects), self.least_seen)
 
     def subset(self, u: int) -> Subset:
         """Return the objects of partition ``u``."""
@@ -168,16 +178,8 @@ class Scheme:
     def draw(self, u: int) -> tuple[np.random.Generator, int]:
         """Return the generator of partition ``u``, and its number of clusters, the first draw."""
         rng = generator(self.seed, self.stream, u)
-        low, high = self.cluster_range(self.landmarks_before(u) is not None)
+        low, high = self.ranges[0 if self.landmarks_before(u) is None else 1]
         return rng, int(rng.integers(low, high + 1))
-
-    def cluster_range(self, is_by_landmarks: bool) -> tuple[int, int]:
-        """Return the fewest and the most clusters of a partition."""
-        if self.n_clusters == "split":
-            return split_range(self.least_seen)
-        if self.n_clusters is None:
-            return min(2, self.least_seen), min(20 if is_by_landmarks else 30, self.least_seen)
-        return check_range(self.n_clusters)
 
 
 def _marked(width: int, columns: np.ndarray) -> np.ndarray:
@@ -207,7 +209,7 @@ def check_range(n_clusters: ClusterCount) -> tuple[int, int]:
         n_clusters = n_clusters[0], n_clusters[-1]
     if isinstance(n_clusters, (tuple, list)):
         if len(n_clusters) == 2:
-            low, high = (check_int(f"n_clusters[{end}]", n_clusters[end]) for end in (0, 1))
+            low, high = check_int("n_clusters[0]", n_clusters[0]), check_int("n_clusters[1]", n_clusters[1])
             if low <= high:
                 return low, high
         raise InvalidInputError(
@@ -224,15 +226,6 @@ def check_range(n_clusters: ClusterCount) -> tuple[int, int]:
         "high), both included.",
         parameter="n_clusters",
     )
-
-
-def warn_of_one_cluster(high: int) -> None:
-    """Warn if all partitions have one cluster."""
-    if high == 1:
-        warn_user(
-            "partitions of a single cluster say nothing; use n_clusters of at least 2.",
-            SuspiciousLabelsWarning,
-        )
 
 
 def split_range(n_seen: int) -> tuple[int, int]:
@@ -268,60 +261,44 @@ class Subset:
     index: int
     deal: tuple[int, int] | None = None
 
-    def size(self, stop: int) -> int:
-        """Return how many of the first ``stop`` objects are sampled; if dealt, of whole strata."""
+    def size(self, stop: Any) -> Any:
+        """Return how many of the first ``stop`` objects, or of several, are sampled; if dealt, of strata."""
         if self.deal is None:
-            return round(self.share * stop)
+            return np.rint(self.share * stop).astype(np.int64)
         n_partitions, repetition = self.deal
         return (repetition * stop + n_partitions - 1 - self.index) // n_partitions
 
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Return the sampled rows from ``start`` to ``stop``, ascending; memory for these alone."""
-        piece, last, parts = self._piece(start), self._piece(stop - 1), []
-        while piece <= last:
-            begin, marks = self._marks(piece, min(piece + PIECES_AT_ONCE - 1, last))
-            parts.append(begin + np.flatnonzero(marks))
-            piece += PIECES_AT_ONCE
-        rows = np.concatenate(parts)
-        return rows[slice(*np.searchsorted(rows, (start, stop)))]
+        parts = []
+        for block in row_blocks(stop - start, ROWS_AT_ONCE):
+            first = start + block.start
+            parts.append(first + np.flatnonzero(self.mask(first, start + block.stop)))
+        return np.concatenate(parts)
 
     def mask(self, start: int, stop: int) -> np.ndarray:
         """Return which of the rows from ``start`` to ``stop`` are sampled."""
-        begin, marks = self._marks(self._piece(start), self._piece(stop - 1))
-        return marks[start - begin : stop - begin]
-
-    @property
-    def _piece_rows(self) -> int:
-        return self.segment_rows if self.deal is None else max(4096, 2 * self.deal[0])
-
-    @property
-    def _last_piece(self) -> int:
-        """The last piece, which has fewer rows; if dealt, more, enough for every deal."""
-        whole = self.n_objects // self._piece_rows
-        return (self.n_objects - 1) // self._piece_rows if self.deal is None else max(whole - 1, 0)
-
-    def _piece(self, row: int) -> int:
-        return min(row // self._piece_rows, self._last_piece)
-
-    def _marks(self, first: int, last: int) -> tuple[int, np.ndarray]:
-        """Return the first row of the pieces ``first`` to ``last``, and which of their rows are sampled."""
-        bounds = np.arange(first, last + 2) * self._piece_rows
-        if last == self._last_piece:
+        rows = self.segment_rows if self.deal is None else max(4096, 2 * self.deal[0])
+        n_pieces = -(-self.n_objects // rows) if self.deal is None else max(self.n_objects // rows, 1)
+        first, last = min(start // rows, n_pieces - 1), min((stop - 1) // rows, n_pieces - 1)
+        bounds = np.arange(first, last + 2) * rows
+        if last == n_pieces - 1:
             bounds[-1] = self.n_objects
-        begin, marks = int(bounds[0]), np.zeros(int(bounds[-1] - bounds[0]), bool)
-        counts = np.diff([self.size(int(row)) for row in bounds])
+        counts, marks = np.diff(self.size(bounds)), np.zeros(int(bounds[-1] - bounds[0]), bool)
         if self.deal is None:
             key = generator(self.seed, self.stream, self.index).integers(1 << 64, dtype=np.uint64)
-            mark_drawn(key, first, bounds - begin, counts, marks)
-            return begin, marks
-        for piece, start, stop, count in zip(
-            range(first, last + 1), bounds[:-1], bounds[1:], counts, strict=True
-        ):
-            order = start + generator(self.seed, f"{self.stream}.deal", piece).permutation(stop - start)
-            is_dealt = np.arange(start, stop) % self.deal[0] == self.index
-            dealt, others = order[is_dealt] - begin, order[~is_dealt] - begin
-            marks[dealt] = True
-            if n_more := count - len(dealt):
+            mark_drawn(key, first, bounds - bounds[0], counts, marks)
+            return marks[start - bounds[0] : stop - bounds[0]]
+        for piece, count in enumerate(counts, first):
+            begin, end = bounds[piece - first : piece - first + 2]
+            order = (
+                begin
+                - bounds[0]
+                + generator(self.seed, f"{self.stream}.deal", piece).permutation(end - begin)
+            )
+            is_dealt = np.arange(begin, end) % self.deal[0] == self.index
+            marks[order[is_dealt]] = True
+            if n_more := count - np.count_nonzero(is_dealt):
                 rng = generator(self.seed, f"{self.stream}.rest", self.index, piece)
-                marks[rng.choice(others, size=n_more, replace=False, shuffle=False)] = True
-        return begin, marks
+                marks[rng.choice(order[~is_dealt], size=n_more, replace=False, shuffle=False)] = True
+        return marks[start - bounds[0] : stop - bounds[0]]

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.generate.scheme import PIECES_AT_ONCE, Scheme
+from bigcons.generate.scheme import ROWS_AT_ONCE, Scheme
 from bigcons.kernels.nearest import normalize_rows
 from bigcons.memory import row_blocks
 from bigcons.run.engine import one_thread
@@ -109,7 +109,7 @@ class TrainTask:
             landmarks = landmarks if isinstance(landmarks, np.ndarray) else landmarks.toarray()
             centers = _full(landmarks, weights, width)
             is_kept = _nearest_of(points, centers)  # equal ones are one
-            most = scheme.cluster_range(is_by_landmarks=True)[1]
+            most = scheme.ranges[1][1]
             kept = landmarks[is_kept].astype(np.float64)
             vectors, degrees = embedding(_weighed(points, weights), kept, most)
             clusters = (self._joined(vectors, degrees, v) for v in partitions)
@@ -135,7 +135,7 @@ class TrainTask:
     def _seen_by(self, u: int) -> np.ndarray:
         """Return which rows of the pool partition ``u`` sees, ascending."""
         subset, rows, parts = self.scheme.subset(u), self.pool.rows, []
-        for block in row_blocks(self.scheme.n_objects, PIECES_AT_ONCE * self.scheme.segment_rows):
+        for block in row_blocks(self.scheme.n_objects, ROWS_AT_ONCE):
             first, last = np.searchsorted(rows, (block.start, block.stop))
             is_seen = subset.mask(block.start, block.stop)[rows[first:last] - block.start]
             parts.append(first + np.flatnonzero(is_seen))

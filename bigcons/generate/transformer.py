@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bigcons.errors import InvalidInputError
 from bigcons.generate.pipeline import check_scheme
 from bigcons.generate.scaling import measure
 from bigcons.generate.scheme import ClusterCount, Scheme, smooth_columns
@@ -111,13 +110,8 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         scheme = replace(scheme, by_landmarks=by_landmarks)
         check_scheme(scheme)
         data = self._open(X, ensure_min_samples=2)
-        scheme = replace(scheme, n_objects=data.n_objects, segment_rows=min(SEGMENT_ROWS, data.chunk_rows))
-        if scheme.least_seen < 1:
-            raise InvalidInputError(
-                f"sample={self.sample} of {data.n_objects:,} objects is none; use a larger one.",
-                parameter="sample",
-            )
-        sample_rows = choose_sample_rows(scheme.cluster_range(is_by_landmarks=False)[1], data.n_features)
+        scheme = scheme.of_objects(data.n_objects, min(SEGMENT_ROWS, data.chunk_rows), limit=True)
+        sample_rows = choose_sample_rows(scheme.ranges[0][1], data.n_features)
         subset = scheme.pool(choose_pool_rows(sample_rows, data.n_objects, sample))
         self._scaling, rows = measure(data, subset, standardize=self.standardize)
         pool = Pool(subset.rows(0, data.n_objects), self._scaling.apply(rows))

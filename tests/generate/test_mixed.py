@@ -365,3 +365,10 @@ def test_mixed__after_kill_9_only_what_is_unfinished_is_made(tmp_path, stage):
 
 
 # Memory
+
+
+def test_ensemble_generator__ends_its_range_of_clusters_at_the_objects_that_a_partition_sees(points):
+    found = bc.EnsembleGenerator(20, n_clusters=(2, 50), sample=0.25, random_state=0).fit(points[:40])
+    assert 2 <= found.n_clusters_.min() < found.n_clusters_.max() <= 10
+    with pytest.raises(InvalidInputError, match=r"sample=0.01 of n_objects=40 is 0 objects"):
+        bc.EnsembleGenerator(2, sample=0.01).fit(points[:40])
