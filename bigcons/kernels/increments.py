@@ -83,28 +83,11 @@ def incident_edges(parent, length, start, edges):
 
 
 @jit
-def mean_increment(start, edges, every_pair):
-    """Return the mean difference of the edges at a vertex: of every pair, or of neighbors in length.
-
-    The tree has at least three vertices, so some vertex has two edges.
-    """
-    total = 0.0
-    count = 0
-    for v in range(start.shape[0] - 1):
-        degree = start[v + 1] - start[v]
-        if every_pair:
-            for r in range(1, degree):  # number of pairs that span the gap below the r-th shortest edge
-                total += r * (degree - r) * (edges[start[v] + r] - edges[start[v] + r - 1])
-            count += degree * (degree - 1) // 2
-        elif degree > 1:
-            total += edges[start[v + 1] - 1] - edges[start[v]]
-            count += degree - 1
-    return total / count
-
-
-@jit
 def list_increments(start, edges, every_pair, increments):
-    """Fill the increments that `mean_increment` averages; return their number, even if they do not fit."""
+    """Fill the differences of the edges at every vertex, of every pair or of neighbors in length.
+
+    Returns their number, even if they do not fit.
+    """
     count = 0
     for v in range(start.shape[0] - 1):
         for r in range(start[v] + 1, start[v + 1]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from bigcons.coassociation.counts import NORMALIZATIONS
 from bigcons.errors import InvalidInputError
-from bigcons.memory import DataBudget
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.methods.increments import (
     IncrementModel,
@@ -21,16 +19,14 @@ from bigcons.methods.increments import (
     model_bytes,
     open_points,
     similarity_matrix,
-    similarity_of_pairs,
 )
-from bigcons.methods.linkage import Merges, agglomerate, cut, linkage_matrix, single_merges
+from bigcons.methods.linkage import agglomerate, cut, linkage_matrix
 from bigcons.run.engine import Engine, one_thread
 from bigcons.run.memory_plan import data_budget
 from bigcons.run.results import Output
 from bigcons.run.survey import take_survey
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble
-from bigcons.store.pairs import PairTable, pairs_of
 from bigcons.validation import check_choice
 
 SYMMETRIES = ("mean", "max")
@@ -52,10 +48,6 @@ class DID(ConsensusClusterer):
     features : array, table or path-like, default=None
         Features (n_objects, n_features) of the objects: an array, table or path. Distances are Euclidean, so
         scale the features first.
-    pairs : "all", PairTable or path-like, default="all"
-        "all", or a PairTable or the path of one, for too many objects for a matrix: only the similarities of
-        these pairs are used, with linkage="single", which is exact on their graph; its components merge at
-        similarity 0. The counts of the table are not used.
     symmetrize : {"mean", "max"}, default="mean"
         How the two directions are combined.
     linkage : {"average", "single", "spectral"}, default="average"
@@ -100,7 +92,7 @@ class DID(ConsensusClusterer):
     Notes
     -----
     Time O(n^2 (d + M) + sum of squared cluster sizes d), on all workers, and 12 n^2 bytes, 32 n^2 if
-    spectral; with P pairs O(P (d + M)) time and 120 P bytes instead. Clusters of one or two objects
+    spectral. Clusters of one or two objects
     contribute nothing, nor does a partition to an object that it does not label: see ``normalize``. The
     diagonal, which linkage ignores, is 1 for spectral clustering.
 
@@ -122,7 +114,6 @@ class DID(ConsensusClusterer):
     )
 
     features: Any = None
-    pairs: str | os.PathLike[str] | PairTable = "all"
     symmetrize: str = "mean"
     linkage: str = "average"
     exclude_self: bool = False
@@ -133,11 +124,12 @@ class DID(ConsensusClusterer):
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         self._check()
-        table = self._open_pairs(ensemble.n_objects)
         features = open_points(self.features, ensemble.n_objects)
         budget = data_budget(self.memory, engine, ensemble)
         held = model_bytes(ensemble, features, engine, exclude_self=self.exclude_self)
-        self._check_data(held, budget, ensemble.n_objects, table)
+        # a pair of objects: the matrix and condensed distances, or the workspace of the eigenvectors too
+        per_pair = 32 if self.linkage == "spectral" else 12
+        check_matrix(held + per_pair * ensemble.n_objects**2, budget, ensemble.n_objects)
         model = increment_model(
             features,
             ensemble,
@@ -152,11 +144,12 @@ class DID(ConsensusClusterer):
         labeled = np.setdiff1d(np.arange(ensemble.n_objects), survey.unlabeled, assume_unique=True)
         labels = np.full(ensemble.n_objects, -1, np.int32)
         n_clusters = min(self.n_clusters, len(labeled))
-        if table is None and self.linkage == "spectral":
+        if self.linkage == "spectral":
             self.objective_: float
             found, self.objective_ = self._spectral(model, labeled, n_clusters, engine, seed)
         else:
-            merges = self._merge(model, labeled, table, engine)
+            distances = self._condensed(similarity_matrix(model, engine), labeled)
+            merges = agglomerate(distances, self.linkage)
             found = cut(merges, len(labeled), n_clusters)
             self.objective_ = float(merges.heights[: len(labeled) - n_clusters].sum())
             self.linkage_: np.ndarray = linkage_matrix(merges, np.ones(len(labeled)))
@@ -168,23 +161,6 @@ class DID(ConsensusClusterer):
             "objective": [self.objective_],
         }
         self._publish(ensemble, lambda block: labels[block.start : block.stop], survey.unlabeled, out)
-
-    def _merge(
-        self, model: IncrementModel, labeled: np.ndarray, table: PairTable | None, engine: Engine
-    ) -> Merges:
-        """Return the merges of the labeled objects, from all pairs or from those of the table."""
-        if table is None:
-            distances = self._condensed(similarity_matrix(model, engine), labeled)
-            return agglomerate(distances, self.linkage)
-        edges = table.edges()
-        forward, backward = similarity_of_pairs(model, edges.i, edges.j, engine)
-        position = np.full(len(model.points), -1)
-        position[labeled] = np.arange(len(labeled))
-        first, second = position[edges.i], position[edges.j]
-        known = (first >= 0) & (second >= 0)
-        distances = 1.0 - self._symmetric(forward, backward)
-        edges_of_graph = Merges(first[known], second[known], distances[known])
-        return single_merges(edges_of_graph, len(labeled), apart=1.0)
 
     def _spectral(
         self, model: IncrementModel, labeled: np.ndarray, n_clusters: int, engine: Engine, seed: int
@@ -221,33 +197,6 @@ class DID(ConsensusClusterer):
 
     def _symmetric(self, forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
         return np.maximum(forward, backward) if self.symmetrize == "max" else (forward + backward) / 2.0
-
-    def _open_pairs(self, n_objects: int) -> PairTable | None:
-        if isinstance(self.pairs, str) and self.pairs == "all":
-            return None
-        if self.linkage != "single":
-            raise InvalidInputError(
-                f"linkage={self.linkage!r} with a table of pairs, which leaves most pairs out; "
-                "use linkage='single', or pairs='all'."
-            )
-        table = pairs_of(self.pairs, n_objects)
-        if table.n_objects != n_objects:
-            raise InvalidInputError(
-                f"pairs are of {table.n_objects:,} objects but the ensemble has n_objects={n_objects}; "
-                "sample them from this ensemble."
-            )
-        return table
-
-    def _check_data(self, held: int, budget: DataBudget, n_objects: int, table: PairTable | None) -> None:
-        if table is None:
-            # a pair of objects: the matrix and condensed distances, or the workspace of the eigenvectors
-            # too
-            per_pair = 32 if self.linkage == "spectral" else 12
-            check_matrix(held + per_pair * n_objects**2, budget, n_objects)
-            return
-        # a pair: its objects, distance, two similarities, and the edges while they are sorted
-        needed = held + 120 * table.n_pairs
-        budget.check(needed, f"the increments of {table.n_pairs:,} pairs", "sample fewer pairs")
 
     def _check(self) -> None:
         if self.features is None:

@@ -165,10 +165,9 @@ def _description_length(points: np.ndarray, increments: str, label_code: bool, l
     total = 0.0
     for members in clusters_of(labels):
         if len(members) >= 3:  # smaller clusters have no increment
-            tree = cluster_tree(points[members])
-            mean = tree.mean(increments)
-            if mean > 0:
-                total -= float(log_increment_density(tree.increments(increments), mean).sum())
+            found = cluster_tree(points[members]).increments(increments)
+            if found.any():
+                total -= float(log_increment_density(found, float(found.mean())).sum())
         total += 0.5 * np.log(n) + (len(members) * np.log(n / len(members)) if label_code else 0.0)
     return total
 
@@ -189,7 +188,7 @@ def check_increments(pair_model: str | PairModel, increments: str, exclude_self:
 def check_matrix(needed: int, budget: DataBudget, n_objects: int) -> None:
     """Raise MemoryBudgetError if a matrix does not fit, and name what does."""
     what = f"the increments of all pairs of {n_objects:,} objects"
-    budget.check(needed, what, "give DID sampled pairs and linkage='single'")
+    budget.check(needed, what, "use eac-single, which needs labels only")
 
 
 # The increments of an ensemble, and the similarities they give
@@ -303,7 +302,7 @@ def _tree_of(
     if len(members) < 3:
         return None
     tree = cluster_tree(points[members])
-    return tree.mean(increments), tree.distance, tree.nearest, tree.next_distance
+    return float(tree.increments(increments).mean()), tree.distance, tree.nearest, tree.next_distance
 
 
 def clusters_of(labels: np.ndarray) -> list[np.ndarray]:
@@ -330,29 +329,6 @@ def _band(model: IncrementModel, band: Block) -> np.ndarray:
     distances = cdist(model.points[band.start : band.stop], model.points)
     i, j = np.arange(band.start, band.stop)[:, None], np.arange(len(model.points))[None, :]
     return _similarities(model, distances, i, j)
-
-
-def similarity_of_pairs(
-    model: IncrementModel, i: np.ndarray, j: np.ndarray, engine: Engine
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the entries ``(i, j)`` and ``(j, i)`` of `did_matrix` for pairs, each ``(n_pairs,)`` float64."""
-    blocks = row_blocks(len(i), PAIRS_PER_TASK)
-    forward, backward = np.empty(len(i)), np.empty(len(i))
-    items = ((i[block.start : block.stop], j[block.start : block.stop]) for block in blocks)
-    with progress("increments of pairs", len(i), "pairs") as listener:
-        for block, parts in zip(blocks, engine.map(partial(_pairs, model), items), strict=True):
-            forward[block.start : block.stop], backward[block.start : block.stop] = parts
-            listener.advance(block.n_rows)
-    return forward, backward
-
-
-def _pairs(model: IncrementModel, pairs: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    i, j = pairs
-    squares = np.zeros(len(i))
-    for column in model.points.T:
-        squares += (column[i] - column[j]) ** 2
-    distances = np.sqrt(squares)
-    return _similarities(model, distances, i, j), _similarities(model, distances, j, i)
 
 
 def _similarities(model: IncrementModel, distances: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
@@ -458,22 +434,11 @@ class ClusterTree(NamedTuple):
     edges: np.ndarray
     """(2 (n - 1),) float64 lengths of the edges at each vertex, ascending."""
 
-    @property
-    def n_points(self) -> int:
-        """Number of points."""
-        return len(self.nearest)
-
-    def mean(self, choice: str) -> float:
-        """Return the mean increment of a cluster of three points or more.
-
-        "vertex": over all pairs of edges that meet at a vertex; "sorted": over those adjacent in length.
-        """
-        from bigcons.kernels.increments import mean_increment
-
-        return float(mean_increment(self.start, self.edges, choice == "vertex"))
-
     def increments(self, choice: str) -> np.ndarray:
-        """Return the increments, vertex by vertex, float64."""
+        """Return the increments, vertex by vertex, float64: of a cluster of three points or more.
+
+        "vertex": of all pairs of edges that meet at a vertex; "sorted": of those adjacent in length.
+        """
         from bigcons.kernels.increments import list_increments
 
         n_increments = list_increments(self.start, self.edges, choice == "vertex", np.empty(0))

@@ -204,27 +204,6 @@ def _begin_ward(distances: np.ndarray, sizes: np.ndarray, within: np.ndarray) ->
         filled += len(row)
 
 
-def single_merges(edges: Merges, n_points: int, *, apart: float) -> Merges:
-    """Return the single-link merges of ``n_points`` on the graph of ``edges``, distinct pairs at a distance.
-
-    Exact on the graph, by its minimum spanning forest; the components of the graph merge at distance
-    ``apart``, in the order of their first points. O(n_edges log n_edges) time.
-    """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import minimum_spanning_tree
-
-    weights = 1.0 + edges.heights  # to SciPy, an edge of weight 0 is none
-    graph = coo_array((weights, (edges.first, edges.second)), shape=(n_points, n_points))
-    forest = minimum_spanning_tree(graph.tocsr()).tocoo()
-    merges = sorted_merges(forest.row.astype(np.int64), forest.col.astype(np.int64), forest.data - 1.0)
-    ends = np.unique(cut(merges, n_points), return_index=True)[1][1:]
-    return Merges(
-        np.append(merges.first, np.zeros(len(ends), np.int64)),
-        np.append(merges.second, ends),
-        np.append(merges.heights, np.full(len(ends), apart)),
-    )
-
-
 def cut(merges: Merges, n_points: int, n_clusters: int = 1) -> np.ndarray:
     """Return the labels ``(n_points,)`` int32 at ``n_clusters`` clusters, numbered by their first points.
 

@@ -12,7 +12,7 @@ from sklearn.datasets import make_circles, make_moons
 from threadpoolctl import threadpool_limits
 
 from bigcons import Ensemble
-from bigcons.coassociation import did_matrix, did_ranking, sample
+from bigcons.coassociation import did_matrix, did_ranking
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.methods.did import DID
 from bigcons.methods.evidence import EAC
@@ -74,8 +74,6 @@ def test_cluster_tree__equals_naive_increments_and_neighbors(n, choice):
         np.testing.assert_allclose(tree.next_distance, ordered[:, 1])
     expected = naive.increments(points, choice)
     np.testing.assert_allclose(np.sort(tree.increments(choice)), np.sort(expected))
-    if n > 2:
-        assert tree.mean(choice) == pytest.approx(np.mean(expected))
 
 
 @given(
@@ -189,13 +187,10 @@ def test_fit__has_the_same_bits_on_any_engine(method, rings, tmp_path):
 
 def test_fit__refuses_what_does_not_fit_memory(rings):
     points, _, labels = rings
-    with pytest.raises(MemoryBudgetError, match=r"all pairs of 300 objects need .* linkage='single'"):
+    with pytest.raises(MemoryBudgetError, match=r"all pairs of 300 objects need .* use eac-single"):
         DID(2, features=points, memory="371MB").fit(labels)
     with pytest.raises(MemoryBudgetError, match="all pairs of 300 objects need"):
         did_matrix(points, labels, memory="1MB")
-    table = sample(labels, share=0.1, random_state=0)
-    with pytest.raises(MemoryBudgetError, match=r"the increments of 4,485 pairs need"):
-        DID(2, features=points, pairs=table, linkage="single", memory="371MB").fit(labels)
 
 
 @pytest.mark.parametrize(
