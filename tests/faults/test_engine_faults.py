@@ -239,18 +239,6 @@ def test_fold__waits_for_a_frozen_worker_that_goes_on_later(client, tmp_path):
     assert time.monotonic() - frozen[0] > 1.5
 
 
-def test_map__results_lost_before_they_were_collected_are_computed_again(client, tmp_path):
-    def task(position):
-        (tmp_path / f"done-{position}-{time.monotonic_ns()}").touch()
-        return position, os.getpid()
-
-    results = DaskEngine(client).map(task, range(5))
-    first, pid = next(results)
-    wait_until(lambda: len(list(tmp_path.iterdir())) >= 2)
-    os.kill(pid, signal.SIGKILL)
-    assert [first, *(position for position, _ in results)] == list(range(5))
-
-
 def test_map__a_task_that_kills_its_workers_ends_in_one_line(client):
     def task(block):
         if block.index == 1:
@@ -322,11 +310,6 @@ def test_map__waits_for_a_worker_that_comes_late():
     with workers(0, processes=False) as client:
         threading.Timer(1.0, client.cluster.scale, [1]).start()
         assert list(DaskEngine(client, patience=30.0).map(abs, [-1, -2])) == [1, 2]
-
-
-def test_map__patience_is_not_for_tasks_that_run():
-    with workers(1, processes=False) as client:
-        assert list(DaskEngine(client, patience=2.0).map(time.sleep, [4.0])) == [None]
 
 
 def test_map__a_dead_scheduler_ends_in_one_line(scheduler_process, tmp_path):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import Ensemble
@@ -126,13 +126,6 @@ def test_add_sums__equals_the_state_of_all(problem, rows):
     assert_same_state(total, agreement_sums(labels, offsets, Y), **EXACT)
 
 
-@given(problems())
-def test_state__scaled_is_the_state_of_copies(problem):
-    labels, offsets, Y = problem
-    copies = agreement_sums(np.tile(labels, (3, 1)), offsets, np.tile(Y, (3, 1)))
-    assert_same_state(agreement_sums(labels, offsets, Y).scaled(3.0), copies, **EXACT)
-
-
 read_quadratic, n_below = compiled(kernel.read_quadratic), compiled(kernel.n_below)
 
 
@@ -171,44 +164,6 @@ def test_n_below__leaves_out_only_clusters_whose_gradient_reaches_the_level(prob
         assert ((A @ y - b)[enough:] >= level - 1e-9).all()
 
 
-def sparse_problem(n_clusters, seed):
-    """Return a noisy problem whose objects belong to one or two clusters each, few to the last ones."""
-    labels, offsets, _ = noisy_problem(n_objects=40, seed=seed)
-    rng = np.random.default_rng(seed)
-    Y = np.zeros((40, n_clusters), np.float32)
-    share = 0.5 ** np.arange(n_clusters)
-    for y in Y:
-        y[rng.choice(n_clusters, 2, replace=False, p=share / share.sum())] = 0.5
-    return labels, offsets, Y
-
-
-@pytest.mark.parametrize("n_clusters", [5, 8])
-@pytest.mark.parametrize("seed", range(3))
-def test_update_block__misses_no_cluster_that_an_object_does_not_belong_to_yet(n_clusters, seed):
-    labels, offsets, Y = sparse_problem(n_clusters, seed)
-    pairs, state = naive.all_pairs(labels), agreement_sums(labels, offsets, Y)
-    gaps = naive.kkt_gaps(pairs, Y.astype(np.float64))
-    entered = 0
-    for i in range(len(labels)):
-        row, updated = slice(i, i + 1), np.empty((1, n_clusters), np.float32)
-        change, updated = update_block(state, offsets, MOVE_ALL, 1.0, labels[row], Y[row])
-        assert change.gap == pytest.approx(gaps[i], **EXACT)
-        A, b = naive.local_problem(pairs, Y.astype(np.float64), i)
-        best = naive_simplex.objective(A, b, naive_simplex.minimize(A, b))
-        assert naive_simplex.objective(A, b, updated[0].astype(np.float64)) == pytest.approx(best, **ROUNDED)
-        entered += (updated[0] > 0)[Y[i] == 0].any()
-    assert entered > 0
-
-
-@given(problems(), st.integers(0, 23))
-def test_update_block__does_not_depend_on_the_order_of_clusters(problem, number):
-    labels, offsets, Y = problem
-    order = np.random.default_rng(number).permutation(Y.shape[1])
-    change, _ = update(problem, threshold=np.inf)
-    permuted, _ = update((labels, offsets, np.ascontiguousarray(Y[:, order])), threshold=np.inf)
-    assert permuted.gap == pytest.approx(change.gap, **EXACT)
-
-
 @given(problems())
 def test_in_order__is_the_state_of_permuted_memberships(problem):
     labels, offsets, Y = problem
@@ -238,34 +193,6 @@ def test_update_block__never_raises_the_objective(problem, relaxation):
         before = brute_force(labels, Y)
         _, Y = update((labels, offsets, Y), relaxation=relaxation)
         assert brute_force(labels, Y) <= before + 1e-6 * (1 + abs(before))
-
-
-@given(problems())
-def test_update_block__relaxed_goes_past_the_minimum_as_far_as_the_simplex_reaches(problem):
-    labels, offsets, Y = problem
-    assume((labels[0] >= 0).any())
-    row = slice(0, 1)
-    state, minimum, beyond = agreement_sums(labels, offsets, Y), Y[row].copy(), Y[row].copy()
-    _, minimum = update_block(state, offsets, MOVE_ALL, 1.0, labels[row], Y[row])
-    _, beyond = update_block(state, offsets, MOVE_ALL, 1.5, labels[row], Y[row])
-    step = minimum.astype(np.float64) - Y[row]
-    reach = np.divide(Y[row], -step, out=np.full_like(step, np.inf), where=step < 0)
-    np.testing.assert_allclose(beyond, Y[row] + max(1.0, min(1.5, reach.min())) * step, atol=1e-6)
-
-
-@given(problems())
-def test_update_block__equals_its_objects_one_after_another(problem):
-    labels, offsets, Y = problem
-    _, at_once = update(problem)
-    state, one_by_one = agreement_sums(labels, offsets, Y), Y.copy()
-    objectives = [state.objective]
-    for i in range(len(labels)):
-        row = slice(i, i + 1)
-        change, one_by_one[row] = update_block(state, offsets, MOVE_ALL, 1.0, labels[row], Y[row])
-        state = add_sums(change.sums, state)
-        objectives.append(state.objective)
-    assert (np.diff(objectives) <= 1e-6 * (1 + abs(objectives[0]))).all()
-    assert_same_state(state, agreement_sums(labels, offsets, at_once), rel=1e-3, abs=1e-3)
 
 
 @given(problems())
@@ -311,20 +238,6 @@ def test_objective_change__is_the_change_of_the_objective_over_the_full_step(pro
     )
 
 
-@given(problems(), st.integers(1, 5))
-def test_predicted__sums_what_each_block_would_change_alone(problem, rows):
-    labels, offsets, Y = problem
-    state, before = agreement_sums(labels, offsets, Y), brute_force(labels, Y)
-    change, updated = update_in_blocks(problem, state, rows)
-    alone = 0.0
-    for start in range(0, len(labels), rows):
-        one = Y.copy()
-        one[start : start + rows] = updated[start : start + rows]
-        alone += brute_force(labels, one) - before
-    assert change.predicted == pytest.approx(alone, rel=1e-9, abs=1e-9 * (1 + abs(before)))
-    assert change.predicted <= 1e-6 * (1 + abs(before))
-
-
 @given(problems(min_objects=3), st.integers(1, 3))
 def test_add_changes__is_the_change_of_all_blocks(problem, rows):
     labels, offsets, Y = problem
@@ -354,20 +267,6 @@ def test_line_search__quartic_is_the_objective_along_the_step(problem):
     assert gain <= scale
 
 
-def test_line_search__shortens_steps_that_overshoot():
-    labels = np.zeros((30, 3), np.int8)
-    labels[:, 1] = np.arange(30) % 2
-    offsets = np.array([0, 1, 3, 4])
-    Y = np.full((30, 2), [0.51, 0.49], np.float32)
-    Y[1::2] = Y[1::2, ::-1]
-    state = agreement_sums(labels, offsets, Y)
-    lengths = []
-    for _ in range(5):
-        step, Y, state = advance((labels, offsets, Y), state, 1)
-        lengths.append(step)
-    assert min(lengths) < 1
-
-
 @pytest.mark.parametrize("rows", [1, 7, 30])
 def test_line_search__keeps_blocks_updated_at_once_monotone(rows):
     labels, offsets, Y = noisy_problem()
@@ -378,16 +277,6 @@ def test_line_search__keeps_blocks_updated_at_once_monotone(rows):
         objectives.append(state.objective)
     assert (np.diff(objectives) <= 1e-7 * abs(objectives[0])).all()
     assert objectives[-1] == pytest.approx(brute_force(labels, Y), rel=1e-6)
-
-
-def test_update_block__reaches_the_same_objective_in_one_block_and_in_many():
-    ends = []
-    for rows in (60, 7):
-        labels, offsets, Y = noisy_problem()
-        for _ in range(200):
-            _, Y, _ = advance((labels, offsets, Y), agreement_sums(labels, offsets, Y), rows)
-        ends.append(brute_force(labels, Y))
-    assert ends[0] == pytest.approx(ends[1], rel=1e-4)
 
 
 def test_update_block__leaves_objects_below_the_threshold_as_they_are():

@@ -62,11 +62,6 @@ def test_quadratic_search__equals_bisection():
         assert found == pytest.approx(expected, abs=1e-9)
 
 
-def test_quadratic_search__without_curvature_takes_the_whole_step():
-    scratch = np.array([[0.5], [0.0], [1.0], [3.0]])
-    assert quadratic_search(scratch, 1, 0.1, 0.25, 0.0) == 0.25
-
-
 def test_newton_search__takes_the_whole_step_exactly_while_it_falls(newton):
     scratch = np.array([[0.1], [0.5], [1.0], [4.0]])
     gap = -derivative(scratch, naive.kl_slope, 0.0)

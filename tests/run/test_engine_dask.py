@@ -86,17 +86,6 @@ def test_map__yields_in_the_order_of_the_items_whatever_their_type(client):
     assert list(DaskEngine(client).map(repr, [])) == []
 
 
-def test_map__does_not_touch_the_callers_arrays(client):
-    seen = np.zeros(4)
-
-    def write(position):
-        seen[position] = 1.0
-
-    assert not DaskEngine(client).shares_memory
-    list(DaskEngine(client).map(write, range(4)))
-    assert not seen.any()
-
-
 def test_map__tries_again_after_an_error_of_the_disk(client, tmp_path):
     def task(block):
         fail_once(tmp_path, str(block.index), OSError("the disk hiccups"))
@@ -164,30 +153,6 @@ def test_map__keeps_a_bounded_number_in_flight(client):
     assert 1 < most_known <= bound + 1  # the one being collected may not be forgotten yet
 
 
-def test_map__sends_and_collects_several_tasks_in_one_message(client):
-    engine = DaskEngine(client)
-    sizes, submit, gather = {"sent": [], "collected": []}, engine._submit, engine._outcomes
-
-    def submitted(what, keys, *arguments, **options):
-        sizes["sent"].append(len(keys))
-        return submit(what, keys, *arguments, **options)
-
-    def gathered(sent, timeout):
-        found = gather(sent, timeout)
-        sizes["collected"].append(len(found))
-        return found
-
-    engine._submit, engine._outcomes = submitted, gathered
-    for n, found in enumerate(engine.map(len, (b"x" * n for n in range(20)))):  # drawn as it goes: one a task
-        assert found == n
-        time.sleep(0.05)  # in which those in flight end
-    assert sizes["sent"][0] == engine.in_flight
-    for name, found in sizes.items():
-        assert sum(found) == 20, name
-        assert 1 < max(found) <= engine.in_flight, name
-        assert len(found) < 15, name
-
-
 def test_map__names_the_blocks_of_a_task(local_client):
     def task(block):
         if block.index > 20:
@@ -198,23 +163,6 @@ def test_map__names_the_blocks_of_a_task(local_client):
 
     with pytest.raises(BigconsError, match=r"block 21 \(rows 210 to 220\) ran on 4 workers that died"):
         list(DaskEngine(local_client, retries=0).map(task, row_blocks(600, 10)))
-
-
-def test_map__left_half_way_drops_what_is_queued(client, tmp_path):
-    def task(position):
-        (tmp_path / str(position)).touch()
-        time.sleep(0.05)
-        return position
-
-    engine = DaskEngine(client)
-    results = engine.map(task, range(1000))
-    assert next(results) == 0
-    results.close()
-    assert keys_left(client) == []
-    time.sleep(0.4)  # tasks that run may end
-    begun = len(list(tmp_path.iterdir()))
-    time.sleep(0.2)
-    assert len(list(tmp_path.iterdir())) == begun <= engine.n_workers + engine.in_flight
 
 
 def test_map__sends_a_large_task_function_to_each_worker_once(client, tmp_path):
@@ -270,13 +218,6 @@ def test_open_engine__does_not_wait_for_what_listens_and_says_nothing():
         configured = dask.config.set({"distributed.comm.timeouts.connect": "0.3s"})
         with configured, pytest.raises(InvalidInputError, match="says nothing"), open_engine(address):
             pass
-
-
-def test_open_engine__leaves_a_client_it_was_given_open(local_client):
-    with open_engine(local_client) as engine:
-        assert isinstance(engine, DaskEngine)
-        assert engine.client is local_client
-    assert local_client.status == "running"
 
 
 @pytest.mark.parametrize("by_address", [False, True])

@@ -18,7 +18,6 @@ from bigcons.run.engine import (
     resolve_engine,
     stop_if_cancelled,
 )
-from bigcons.run.passes import as_history
 
 ENGINES = [SerialEngine(), ThreadsEngine(1), ThreadsEngine(2), ThreadsEngine(5)]
 NAMES = ["serial", "1 thread", "2 threads", "5 threads"]
@@ -54,10 +53,6 @@ def test_map__yields_in_the_order_of_the_items(engine):
     assert list(engine.map(slow_at_first, range(20))) == [item**2 for item in range(20)]
 
 
-def test_map__of_nothing_is_empty(engine):
-    assert list(engine.map(abs, [])) == []
-
-
 def test_map__keeps_a_bounded_number_in_flight(engine):
     begun, collected, most = [], 0, 0
     for _ in engine.map(begun.append, range(50)):
@@ -65,20 +60,6 @@ def test_map__keeps_a_bounded_number_in_flight(engine):
         most = max(most, len(begun) - collected + 1)
     assert (len(begun), collected) == (50, 50)
     assert most <= engine.in_flight
-
-
-def test_map__does_not_draw_items_before_they_are_wanted(engine):
-    drawn = []
-    results = engine.map(abs, (drawn.append(item) or item for item in range(100)))
-    for _ in range(3):
-        next(results)
-    assert len(drawn) <= 3 + engine.in_flight
-    results.close() if hasattr(results, "close") else None
-
-
-def test_map__of_threads_runs_at_once():
-    barrier = threading.Barrier(3)
-    assert list(ThreadsEngine(3).map(lambda item: barrier.wait(PATIENCE) >= 0, range(3))) == [True] * 3
 
 
 def test_map__an_exception_stops_what_has_not_begun(engine):
@@ -165,11 +146,6 @@ def test_fold__may_combine_in_place_and_returns_one_block_as_it_is(engine):
     assert fold(engine, row_blocks(3, 3), lambda block: "only", add) == "only"
 
 
-def test_fold__needs_a_block(engine):
-    with pytest.raises(ValueError, match="at least one block"):
-        fold(engine, [], len, max)
-
-
 def test_fold__passes_on_the_error_of_a_block(engine):
     def fail(block):
         raise OSError(f"block {block.index}")
@@ -208,14 +184,6 @@ def test_progress__ends_when_the_work_fails():
     ):
         raise RuntimeError("broken")
     assert listener.heard[-1] == ("finish",)
-
-
-def test_as_history__has_one_list_for_each_quantity():
-    assert as_history([{"pass": 1, "gap": 0.5}, {"pass": 2, "gap": 0.25}]) == {
-        "pass": [1, 2],
-        "gap": [0.5, 0.25],
-    }
-    assert as_history([]) == {}
 
 
 def test_threads__a_task_of_many_steps_ends_when_nobody_waits_for_it():

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ from bigcons.errors import (
 )
 from bigcons.methods.pass_clusterer import PassClusterer
 from bigcons.run.engine import SerialEngine
-from bigcons.run.memory_plan import MemoryPlan
 
 NAMES = [
     name
@@ -30,9 +28,6 @@ NAMES = [
     if issubclass(cls, PassClusterer) and "n_init" in inspect.signature(cls).parameters
 ]
 NEEDED = {"ipc": {"normalize": "all"}}  # otherwise it compares all pairs
-
-# Their objectives may get worse from pass to pass.
-NOT_MONOTONE = ("ipc",)
 
 
 @pytest.fixture(scope="module")
@@ -141,19 +136,3 @@ def test_memory__is_refused_with_what_would_do(stored):
     with pytest.raises(MemoryBudgetError, match="raise it to"):
         fit("mixture", stored, memory="1MB")
     fit("mixture", stored, memory="4GB")
-
-
-WORKERS = SimpleNamespace(n_workers=2, in_flight=3, n_processes=3, shares_memory=False)
-
-
-@pytest.mark.parametrize("engine", [SerialEngine(), WORKERS], ids=["alone", "workers"])
-def test_plan__is_the_same_at_any_time_of_the_process(stored, engine):
-    """Whatever the process has loaded, compiled, or holds by then."""
-    plan = MemoryPlan(held=1000, per_block=100, per_result=10)
-    ensemble = Ensemble.open(stored)
-    before = plan.n_bytes(engine, ensemble)
-    fit("kmeans", stored)
-    held = np.ones(20_000_000)
-    assert plan.n_bytes(engine, ensemble) == before
-    assert plan.n_bytes(engine, ensemble.load()) > plan.n_bytes(engine, ensemble.load()[:4000])
-    del held

@@ -8,11 +8,9 @@ import pytest
 from bigcons import METHODS, PCC, ConsensusTree, consensus
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import (
-    ConsensusWarning,
     ConvergenceWarning,
     DissentWarning,
     NoStructureWarning,
-    OversegmentationWarning,
     SurplusClustersWarning,
     UndersegmentationWarning,
 )
@@ -154,14 +152,3 @@ def test_dissenting__names_random_partitions_and_no_others(missing):
         if missing <= 0.5:
             assert dissenting(labels).tolist() == [5, 6, 7, 8]
         assert set(dissenting(labels)) <= {5, 6, 7, 8}
-
-
-def test_family__is_one():
-    for warning in (
-        OversegmentationWarning,
-        UndersegmentationWarning,
-        SurplusClustersWarning,
-        DissentWarning,
-    ):
-        assert issubclass(warning, ConsensusWarning)
-    assert issubclass(ConsensusWarning, UserWarning)
