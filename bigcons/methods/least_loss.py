@@ -356,6 +356,7 @@ class LeastLoss(PassClusterer):
     """
 
     info: ClassVar[MethodInfo] = MethodInfo("Wade and Ghahramani 2018", "labels")
+    chooses: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -335,8 +335,8 @@ def test_start_objectives__are_those_of_all_starts_and_the_best_is_carried_on(me
     if method.name == "ccsvd":
         return  # its starts are those of k-means, which has an objective of its own
     # the starts see all objects here, so that no pass of the best can lose what it was worth
-    problem = getattr(model, "_problem", None)
-    if method.name in MINIMIZED if problem is None else problem.lower_is_better:
+    solved = getattr(model, "_solved", None)
+    if method.name in MINIMIZED if solved is None else solved[0].lower_is_better:
         assert model.objective_ <= min(found) + 1e-9 * abs(min(found))
     else:
         assert model.objective_ >= max(found) - 1e-9 * abs(max(found))
