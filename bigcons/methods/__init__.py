@@ -33,7 +33,6 @@ _REGISTRY = {
     "ccsvd": "correspondence:CCSVD",
     "best": "best:BEST",
     "greedy-anmi": "greedy:GreedyANMI",
-    "least-loss": "least_loss:LeastLoss",
     "supra": "supra:Supra",
     "eac": "evidence:EAC",
     "eac-single": "evidence:EACSingle",
@@ -69,7 +68,6 @@ if TYPE_CHECKING:
     from bigcons.methods.hypergraph import CSPA as CSPA
     from bigcons.methods.hypergraph import HBGF as HBGF
     from bigcons.methods.hypergraph import HGPA as HGPA
-    from bigcons.methods.least_loss import LeastLoss as LeastLoss
     from bigcons.methods.mcla import MCLA as MCLA
     from bigcons.methods.mixture import MixtureModel as MixtureModel
     from bigcons.methods.pcc.estimator import PCC as PCC

@@ -116,7 +116,7 @@ def expected_loss(
     """Return the mean loss of ``labels`` over the partitions of ``x``, as if these were draws of the truth.
 
     In Bayesian cluster analysis the partitions are draws from a posterior, and the clustering of least
-    expected loss is the point estimate (Binder 1978; Wade and Ghahramani 2018): `LeastLoss` searches for it.
+    expected loss is the point estimate (Binder 1978; Wade and Ghahramani 2018).
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ def ensemble(tmp_path_factory):
     return Ensemble.from_labels(labels).save(path).path
 
 
-@pytest.mark.parametrize("method", ["mixture", "hbgf", "bce", "tree", "least-loss"])
+@pytest.mark.parametrize("method", ["mixture", "hbgf", "bce", "tree"])
 def test_fit__keeps_the_promise_of_the_smallest_budget(method, ensemble, tmp_path):
     peak, budget = solve(
         tmp_path,

@@ -321,7 +321,6 @@ def noise():
     return np.random.default_rng(5).integers(-1, 5, (50, 8))
 
 
-@pytest.mark.filterwarnings("ignore:LeastLoss found one cluster:bigcons.errors.ConsensusWarning")
 def test_start_objectives__are_those_of_all_starts_and_the_best_is_carried_on(method, noise):
     if "n_init" not in inspect.signature(method.cls).parameters:
         assert not hasattr(fit(method(n_clusters=5, random_state=2), noise), "start_objectives_")

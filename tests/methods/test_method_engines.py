@@ -31,7 +31,6 @@ SOLVES = {
     "ipc": ("ipc", {"normalize": "all"}),
     "ipc observed": ("ipc", {}),
     "kmeans onehot": ("kmeans", {"encode": "onehot"}),
-    "least-loss": ("least-loss", {"loss": "binder"}),
     "mcla random ties": ("mcla", {"ties": "random"}),
     "pcc kl": ("pcc", {"divergence": "kl"}),
     "supra": ("supra", {"members": "cspa, mcla, best"}),

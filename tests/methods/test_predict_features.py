@@ -131,7 +131,7 @@ def test_fit__of_a_finished_store_predicts_as_before(table, ensemble, tmp_path):
     [
         *(("tree", {"weights": True}), ("mixture", {"background": False}), ("bce", {})),
         *(("qmi", {"weights": True}), ("kcc", {"utility": "uc"}), ("kmeans", {"encode": "integer"})),
-        *(("ivc", {}), ("ipvc", {}), ("ipc", {"normalize": "all"}), ("least-loss", {})),
+        *(("ivc", {}), ("ipvc", {}), ("ipc", {"normalize": "all"})),
         *(("mcla", {"weights": True}), ("ccsvd", {})),
         *(("hbgf", {"weights": True}), ("cspa", {})),
     ],

@@ -179,4 +179,4 @@ def test_page_of_methods__names_those_with_weights():
     named = set(re.findall(r"`([\w*-]+)`", stated[1]))
     taking = {name for name, cls in METHODS.items() if "weights" in inspect.signature(cls).parameters}
     assert named == {"eac*" if name.startswith("eac") else name for name in taking}
-    assert set(WEIGHTED) | {"pcc", "eac", "eac-groups", "did", "least-loss"} == taking
+    assert set(WEIGHTED) | {"pcc", "eac", "eac-groups", "did"} == taking
