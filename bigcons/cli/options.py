@@ -53,8 +53,7 @@ TABLE = TablePath(readable=False, allow_dash=True)
 
 def read_standard_input(ctx: click.Context) -> str:
     """Copy standard input, a .csv, to a file that is removed when the command ends, and return its path."""
-    from bigcons.disk.leftovers import temporary_folder
-    from bigcons.disk.places import disk_errors
+    from bigcons.disk.places import disk_errors, temporary_folder
     from bigcons.io.files import StandardInput
 
     if ctx.meta.get("bigcons.stdin"):

@@ -20,8 +20,7 @@ from urllib.parse import quote
 
 from zarr.storage import ObjectStore
 
-from bigcons.disk.interface import READ_AHEAD, Place
-from bigcons.disk.reading import MOST_BYTES, checked_size
+from bigcons.disk.places import MOST_BYTES, READ_AHEAD, Place, checked_size
 from bigcons.errors import (
     InvalidInputError,
     MissingDependencyError,

@@ -5,9 +5,8 @@ are idempotent and a killed run resumes after its last complete pass. The pass b
 snapshot: if the last one is damaged, the run goes on from there. Generations that no snapshot refers to are
 dropped.
 
-Every file of blocks ends with a seal: the run it belongs to, its generation, its number and a checksum. A
-file that is damaged, or whole but not the one asked for, is refused. A snapshot holds a hash of all its
-contents, and is refused if any of them is another.
+Every file ends with a seal, by which one that is damaged, or whole but not the one asked for, is refused: of
+a block a hash of its run, generation, number and rows, of a snapshot one of its content.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import logging
 import struct
 import zipfile
 import zlib
@@ -25,72 +23,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.disk.interface import Place, StorePath
-from bigcons.disk.places import disk_errors, place_of
-from bigcons.disk.reading import MOST_BYTES, parse_json
+from bigcons.disk.places import Place, StorePath, disk_errors, parse_json, place_of
 from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.memory import Block
 
-logger: logging.Logger = logging.getLogger("bigcons")
-
 SNAPSHOT, SNAPSHOT_BEFORE = "snapshot.npz", "snapshot-before.npz"
-SNAPSHOT_FORMAT = 9
+SNAPSHOT_FORMAT = 10
 """Incremented whenever the content of snapshots or blocks changes."""
+SEAL_BYTES = 16
 _START_OVER = "start over with overwrite=True (--overwrite)."
-
-
-class Seal:
-    """What a file of a run ends with: which run, generation and number it is of, and a checksum of it all."""
-
-    _FACTS = struct.Struct("<16sqq")
-    _CHECKSUM = struct.Struct("<I")
-    n_bytes: int = _FACTS.size + _CHECKSUM.size
-
-    def __init__(self, run: bytes, generation: int, number: int) -> None:
-        self.generation = generation
-        self.number = number
-        self._facts = self._FACTS.pack(run, generation, number)
-
-    def of(self, checksum: int) -> bytes:
-        """Return the seal of content with this CRC-32."""
-        return self._facts + self._CHECKSUM.pack(zlib.crc32(self._facts, checksum))
-
-    def fault(self, found: bytes | bytearray, checksum: int) -> str | None:
-        """Return what is wrong with content of this CRC-32 that ends with the seal ``found``, if anything."""
-        if len(found) != self.n_bytes:
-            return "is truncated"
-        facts, own = found[: self._FACTS.size], found[self._FACTS.size :]
-        if self._CHECKSUM.pack(zlib.crc32(facts, checksum)) != own:
-            return "is damaged"
-        if facts[:16] != self._facts[:16]:
-            return "is of another run"
-        if facts != self._facts:
-            _, generation, number = self._FACTS.unpack(facts)
-            return (
-                f"is block {number} of generation {generation}, "
-                f"not block {self.number} of generation {self.generation}"
-            )
-        return None
-
-    def read(self, place: Place, at_most: int = MOST_BYTES) -> tuple[memoryview, str | None]:
-        """Return the content of a file before its seal, and what is wrong with the file, if anything.
-
-        It may be written to: read-only arrays would compile the kernels again.
-        """
-        try:
-            content = memoryview(place.read(at_most))
-        except FileNotFoundError:
-            return memoryview(b""), f"{place} is missing"
-        except CorruptStoreError as error:
-            return memoryview(b""), str(error).rpartition(";")[0]
-        rows, seal = content[: -self.n_bytes], content[-self.n_bytes :]
-        fault = self.fault(bytes(seal), zlib.crc32(rows))
-        return rows, None if fault is None else f"{place} {fault}"
 
 
 def key_of(facts: Any) -> bytes:
     """Return 16 bytes that identify a run by what it depends on, JSON-serializable."""
-    return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).digest()
+    return _hash(json.dumps(facts, sort_keys=True).encode())
+
+
+def _hash(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=SEAL_BYTES).digest()
 
 
 class FileBlocks:
@@ -111,7 +61,7 @@ class FileBlocks:
     def read(self, generation: int, block: Block) -> np.ndarray:
         """Return the rows of a block; raises CorruptStoreError if they are lost, damaged or others'."""
         rows, fault = self._load(generation, block)
-        if rows is None:
+        if fault is not None:
             raise CorruptStoreError(f"{fault}; {_START_OVER}", path=self._place(generation, block))
         return rows
 
@@ -120,12 +70,12 @@ class FileBlocks:
         place = self._place(generation, block)
         content = np.ascontiguousarray(rows, self.dtype).data.cast("B")
         with disk_errors(place):
-            place.write(content, self._seal(generation, block).of(zlib.crc32(content)))
+            place.write(content, _seal_of_block(self.run, generation, block.index, content))
 
-    def drop(self, generations: Sequence[int]) -> None:
-        """Remove generations."""
+    def drop(self, generations: Sequence[int], block: Block | None = None) -> None:
+        """Remove generations, or a block of them."""
         for generation in generations:
-            self._folder(generation).remove()
+            (self._folder(generation) if block is None else self._place(generation, block)).remove()
 
     def n_kept(self, generation: int) -> int:
         """Return how many blocks of a generation there are."""
@@ -135,28 +85,44 @@ class FileBlocks:
         """Return what is wrong with a block, with its path; None if it is whole, of plausible numbers."""
         rows, fault = self._load(generation, block)
         # no number that a run writes to a float32 block is larger; fourth powers of what is would overflow
-        if rows is not None and rows.dtype.kind == "f" and not (np.abs(rows) <= 2.0**24).all():
+        if fault is None and rows.dtype.kind == "f" and not (np.abs(rows) <= 2.0**24).all():
             fault = f"{self._place(generation, block)} has numbers that are not finite or too large"
         return fault
 
-    def _load(self, generation: int, block: Block) -> tuple[np.ndarray | None, str | None]:
-        place = self._place(generation, block)
-        expected = block.n_rows * self.n_columns * self.dtype.itemsize
-        rows, fault = self._seal(generation, block).read(place, expected + Seal.n_bytes)
-        if fault is None and len(rows) != expected:
-            fault = f"{place} has {len(rows)} bytes of rows, not {expected}"
+    def _load(self, generation: int, block: Block) -> tuple[np.ndarray, str | None]:
+        """Return the rows of a block, which may be written to, and what is wrong with it, if anything."""
+        place, n_bytes = self._place(generation, block), block.n_rows * self.n_columns * self.dtype.itemsize
+        content, fault = _sealed_block(place, self.run, generation, block.index, n_bytes)
         if fault is not None:
-            return None, fault
-        return np.frombuffer(rows, self.dtype).reshape(block.n_rows, self.n_columns), None
-
-    def _seal(self, generation: int, block: Block) -> Seal:
-        return Seal(self.run, generation, block.index)
+            return np.empty((0, self.n_columns), self.dtype), fault
+        return np.frombuffer(content, self.dtype).reshape(block.n_rows, self.n_columns), None
 
     def _folder(self, generation: int) -> Place:
         return self.folder / f"generation-{generation}"
 
     def _place(self, generation: int, block: Block) -> Place:
         return self._folder(generation) / f"block-{block.index}"
+
+
+def _seal_of_block(run: bytes, generation: int, number: int, content: Any) -> bytes:
+    return _hash(struct.pack("<16sqqI", run, generation, number, zlib.crc32(content)))
+
+
+def _sealed_block(
+    place: Place, run: bytes, generation: int, number: int, n_bytes: int | None
+) -> tuple[memoryview, str | None]:
+    """Return the content of a block of ``n_bytes``, if that is known, and what is wrong with its file."""
+    try:
+        content = memoryview(place.read(*([] if n_bytes is None else [n_bytes + SEAL_BYTES])))
+    except FileNotFoundError:
+        return memoryview(b""), f"{place} is missing"
+    except CorruptStoreError as error:
+        return memoryview(b""), str(error).rpartition(";")[0]
+    rows, seal = content[:-SEAL_BYTES], content[-SEAL_BYTES:]
+    if n_bytes not in (None, len(rows)):
+        return rows, f"{place} is truncated"
+    is_whole = seal == _seal_of_block(run, generation, number, rows)
+    return rows, None if is_whole else f"{place} is damaged, or the block of another pass, place or run"
 
 
 class Snapshot(NamedTuple):
@@ -199,12 +165,12 @@ class Snapshots:
         with disk_errors(self._before), suppress(FileNotFoundError):
             self._file.copy_to(self._before)
         head = {"format": SNAPSHOT_FORMAT, "fingerprint": self.fingerprint, "facts": dict(facts)}
-        text = json.dumps({**head, "hash": _hash_of(arrays, json.loads(json.dumps(head)))})
-        content = io.BytesIO()
-        np.savez(content, **{**arrays, "head": np.frombuffer(text.encode(), np.uint8)})  # type: ignore[arg-type]
+        text = np.frombuffer(json.dumps(head).encode(), np.uint8)
+        file = io.BytesIO()
+        np.savez(file, **{**arrays, "head": text})  # type: ignore[arg-type]
+        content = file.getvalue()
         with disk_errors(self._file):
-            # getvalue, not a view: Python 3.12.1 crashes on collecting a view held by an error's frames
-            self._file.write(content.getvalue(), durable=True)
+            self._file.write(content, _hash(content), durable=True)
 
     def exists(self) -> bool:
         """Return whether there is a snapshot."""
@@ -263,18 +229,14 @@ class Snapshots:
         found = _read_snapshot(self._file)
         if found is None:
             raise self.damaged("the snapshot is missing")
-        facts = found[1]["facts"]
-        run, generation, n_blocks = (
-            key_of(found[1]["fingerprint"]),
-            facts.get("generation"),
-            facts.get("n_blocks"),
-        )
+        facts, run = found[1]["facts"], key_of(found[1]["fingerprint"])
+        generation, n_blocks = facts.get("generation"), facts.get("n_blocks") or 0
         n_passes = len(facts.get("records") or ())
-        for number in range(n_blocks or 0):
+        for number in range(n_blocks):
             place = self.folder / f"generation-{generation}" / f"block-{number}"
-            if fault := Seal(run, generation, number).read(place)[1]:
+            if fault := _sealed_block(place, run, generation, number, None)[1]:
                 raise self.damaged(fault, n_passes)
-        return n_passes, n_blocks or 0
+        return n_passes, n_blocks
 
     def go_back(self) -> None:
         """Replace the last snapshot by that of the pass before."""
@@ -294,32 +256,26 @@ class Snapshots:
 def _read_snapshot(file: Place) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
     """Return arrays and head of a snapshot, or None if it does not exist; only its content is checked."""
     try:
-        content = io.BytesIO(file.read())
+        content = bytes(file.read())
     except FileNotFoundError:
         return None
     try:
-        with zipfile.ZipFile(content) as archive:
-            if any(entry.file_size != entry.compress_size for entry in archive.infolist()):
+        if _hash(content[:-SEAL_BYTES]) != content[-SEAL_BYTES:]:
+            raise ValueError("another hash")
+        archive = io.BytesIO(content[:-SEAL_BYTES])
+        with zipfile.ZipFile(archive) as members:
+            if any(entry.file_size != entry.compress_size for entry in members.infolist()):
                 raise ValueError("compressed")
-        with np.load(content, allow_pickle=False) as members:
+        with np.load(archive, allow_pickle=False) as members:
             arrays = {name: members[name] for name in members.files}
         head = parse_json(arrays.pop("head").tobytes(), file)
         if not all(isinstance(head[name], dict) for name in ("fingerprint", "facts")):
             raise ValueError("no fingerprint")
-        if head.get("format") == SNAPSHOT_FORMAT and head.pop("hash") != _hash_of(arrays, head):
-            raise ValueError("another hash")
     except Exception as error:  # damaged archives raise errors of many types
-        raise CorruptStoreError(f"{file} is damaged; {_START_OVER}", path=file) from error
+        raise CorruptStoreError(
+            f"{file} is damaged, or of an earlier version of bigcons; {_START_OVER}", path=file
+        ) from error
     return arrays, head
-
-
-def _hash_of(arrays: Mapping[str, np.ndarray], head: Mapping[str, Any]) -> str:
-    """Return a hash of everything in a snapshot."""
-    digest = hashlib.blake2b(json.dumps(head, sort_keys=True).encode(), digest_size=16)
-    for name in sorted(arrays):
-        array = np.asarray(arrays[name])
-        digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
-    return digest.hexdigest()
 
 
 def _are_names(value: Any) -> bool:

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zarr.abc.store import Store
 from zarr.storage import WrapperStore
 
-from bigcons.disk.interface import Place
-from bigcons.disk.places import DiskPlace
-from bigcons.disk.reading import check_file
+from bigcons.disk.places import DiskPlace, Place, check_file
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest

@@ -27,11 +27,23 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from bigcons.disk.checkpoint import differences
-from bigcons.disk.interface import Place, StorePath
-from bigcons.disk.leftovers import sweep_partials, sweep_temporary
 from bigcons.disk.locks import writer_lock
-from bigcons.disk.places import DiskPlace, atomic_file, disk_errors, local_path, place_of, sync
-from bigcons.disk.reading import MOST_JSON_BYTES, corrupt, parse_json, read_json
+from bigcons.disk.places import (
+    MOST_JSON_BYTES,
+    DiskPlace,
+    Place,
+    StorePath,
+    atomic_file,
+    corrupt,
+    disk_errors,
+    local_path,
+    parse_json,
+    place_of,
+    read_json,
+    sweep_partials,
+    sweep_temporary,
+    sync,
+)
 from bigcons.disk.schema import FORMAT_VERSION, KINDS
 from bigcons.errors import (
     CorruptStoreError,

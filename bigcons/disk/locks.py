@@ -23,10 +23,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bigcons.disk.interface import Place, StorePath
-from bigcons.disk.leftovers import is_running, machine
-from bigcons.disk.places import DiskPlace, disk_errors, naming, place_of
-from bigcons.disk.reading import read_json
+from bigcons.disk.places import (
+    DiskPlace,
+    Place,
+    StorePath,
+    disk_errors,
+    is_running,
+    machine,
+    naming,
+    place_of,
+    read_json,
+)
 from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError
 
 if TYPE_CHECKING:
@@ -112,8 +119,9 @@ def _open_lock(lock: Path) -> tuple[int, bool]:
     link, whose target would be emptied.
     """
     flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    descriptor, is_ours = None, True
     try:
-        descriptor, is_ours = os.open(lock, os.O_RDWR | os.O_CREAT | flags, 0o644), True
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | flags, 0o644)
     except PermissionError as error:
         try:
             descriptor, is_ours = os.open(lock, os.O_RDONLY | flags), False
@@ -122,15 +130,11 @@ def _open_lock(lock: Path) -> tuple[int, bool]:
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.EISDIR):
             raise
-        raise _no_lock(lock) from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise _no_lock(lock)
+    if descriptor is None or not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        if descriptor is not None:
+            os.close(descriptor)
+        raise StoreError(f"{lock} is no file, where a lock is needed; remove it.", path=lock)
     return descriptor, is_ours
-
-
-def _no_lock(lock: Path) -> StoreError:
-    return StoreError(f"{lock} is no file, where a lock is needed; remove it.", path=lock)
 
 
 def sweep_locks(path: Path) -> None:
@@ -180,17 +184,17 @@ class Lease:
         while version is None:
             stamp = self._object.stamp()
             holder = _read_lease(self._object)
-            left = float(holder.get("expires", 0)) - time.time()
-            if left > 0 and not _is_dead(holder):
+            left, process = float(holder.get("expires", 0)) - time.time(), holder.get("process")
+            is_here = holder.get("machine") == machine()
+            if left > 0 and not (is_here and isinstance(process, int) and not is_running(process)):
                 raise StoreLockedError(
-                    f"{self._place} is being written by process {holder.get('process')} on "
-                    f"{holder.get('host')}; wait until it is done, or {left:.0f} seconds if it was killed.",
+                    f"{self._place} is being written by process {process} on {holder.get('host')}; "
+                    f"wait until it is done, or {left:.0f} seconds if it was killed.",
                     path=self._place,
                 )
-            if stamp is None:
-                version = self._object.put(self._content(), mode="create")
-            else:  # replace the lease of a dead or lost writer, unless another writer was faster
-                version = self._object.put(self._content(), mode={"e_tag": stamp[0]})  # type: ignore[index]
+            # replace the lease of a dead or lost writer, unless another writer was faster
+            mode: Any = "create" if stamp is None else {"e_tag": stamp[0]}  # type: ignore[index]
+            version = self._object.put(self._content(), mode=mode)
         return version
 
     def _renew(self) -> None:
@@ -205,12 +209,6 @@ class Lease:
 
     def _content(self) -> bytes:
         return json.dumps({**self._owner, "expires": time.time() + self._seconds}).encode()
-
-
-def _is_dead(holder: dict[str, Any]) -> bool:
-    """Return whether the holder of a lease is a process of this machine that is gone."""
-    process = holder.get("process")
-    return holder.get("machine") == machine() and isinstance(process, int) and not is_running(process)
 
 
 def _read_lease(place: BucketPlace) -> dict[str, Any]:

@@ -27,11 +27,8 @@ from bigcons.disk.commit import (
     stored_kind,
     unless_overwriting,
 )
-from bigcons.disk.interface import StorePath
-from bigcons.disk.leftovers import is_left
 from bigcons.disk.locks import sweep_locks, writer_lock
-from bigcons.disk.places import DiskPlace, atomic_file, disk_errors, place_of
-from bigcons.disk.reading import read_json
+from bigcons.disk.places import DiskPlace, StorePath, atomic_file, disk_errors, is_left, place_of, read_json
 from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError, first_line
 
 if TYPE_CHECKING:

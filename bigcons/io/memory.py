@@ -22,9 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from bigcons.disk.interface import Place
-from bigcons.disk.leftovers import make_temporary_folder
-from bigcons.disk.places import DiskPlace
+from bigcons.disk.places import DiskPlace, Place, make_temporary_folder
 from bigcons.errors import InvalidInputError, StoreNotFoundError, first_line
 from bigcons.io.reading import MissingRule, rule_of_values
 from bigcons.io.table import (

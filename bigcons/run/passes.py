@@ -25,9 +25,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from bigcons.disk.checkpoint import FileBlocks, Snapshot, Snapshots
-from bigcons.disk.leftovers import is_left, temporary_folder
 from bigcons.disk.locks import writer_lock
-from bigcons.disk.places import DiskPlace
+from bigcons.disk.places import DiskPlace, is_left, temporary_folder
 from bigcons.errors import CorruptStoreError, first_line
 from bigcons.memory import Block
 from bigcons.progress import Progress, progress

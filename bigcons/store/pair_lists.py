@@ -16,9 +16,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.disk.interface import StorePath
-from bigcons.disk.leftovers import BESIDE, make_temporary_folder
-from bigcons.disk.places import DiskPlace, disk_errors, naming, place_of
+from bigcons.disk.places import (
+    BESIDE,
+    DiskPlace,
+    StorePath,
+    disk_errors,
+    make_temporary_folder,
+    naming,
+    place_of,
+)
 from bigcons.disk.schema import PAIR_COLUMNS
 from bigcons.errors import InvalidInputError, InvalidPairsError, MemoryBudgetError
 from bigcons.io.files import CsvTable, ParquetTable

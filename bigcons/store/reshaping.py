@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.disk.leftovers import temporary_folder
+from bigcons.disk.places import temporary_folder
 from bigcons.disk.schema import MISSING
 from bigcons.errors import InvalidIdsError, InvalidInputError
 from bigcons.io.codes import Encoding, EncodingBuilder

@@ -33,9 +33,8 @@ from bigcons.datasets import planted_ensemble
 from bigcons.disk import commit, locks
 from bigcons.disk.arrays import StoredArray
 from bigcons.disk.buckets import _complaint, bucket_place
-from bigcons.disk.leftovers import machine
 from bigcons.disk.locks import writer_lock
-from bigcons.disk.places import place_of
+from bigcons.disk.places import machine, place_of
 from bigcons.errors import (
     CorruptStoreError,
     DamagedFileError,
@@ -588,15 +587,12 @@ def test_writer_lock__of_a_dead_process_of_this_machine_is_taken_over(url):
 
 def test_output__that_another_call_works_on_is_refused(url, stored, on_disk, caplog):
     """Of two solves, one goes on with what it has, and the other does nothing; as generate and append."""
-    points = np.random.default_rng(0).normal(size=(60, 2))
     with open_workspace(Output(url, False, False, {}), SerialEngine(), 5) as workspace:
         workspace.arrays.write(0, Block(0, 0, 1), np.zeros((1, 5), np.float32))
         kept = keys_below(f"{url}.partial")
         for resume in (False, True):
             with pytest.raises(StoreLockedError, match=r"zarr\.partial is being written by"):
                 PCC(**SOLVE, resume=resume).fit(stored.path, out=url)
-        with pytest.raises(StoreLockedError, match=r"zarr\.partial is being written by"):
-            generate.kmeans(points, n_partitions=2, n_clusters=3, out=url, random_state=0)
         assert "resume" not in caplog.text  # what is kept is another's
         assert keys_below(f"{url}.partial") == kept != []
         workspace.snapshots.save({}, {})
@@ -793,16 +789,6 @@ def test_commands__take_urls(url, tmp_path):
         generate.mixed(tmp_path / "points.npy", n_partitions=10, random_state=0)
         .read(0, 600),
     )  # fmt: skip
-
-
-def test_generate__into_a_bucket_says_that_a_killed_call_starts_anew(url, tmp_path, caplog):
-    points = np.random.default_rng(0).normal(size=(60, 2))
-    with caplog.at_level("INFO", logger="bigcons"):
-        generate.kmeans(points, n_partitions=2, n_clusters=3, out=tmp_path / "e.zarr", random_state=0)
-        assert "starts over" not in caplog.text
-        generate.kmeans(points, n_partitions=2, n_clusters=3, out=f"{url}/e.zarr", random_state=0)
-    assert f"{url}/e.zarr is in a bucket" in caplog.text
-    assert "starts over" in caplog.text
 
 
 # Errors

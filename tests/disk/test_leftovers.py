@@ -3,15 +3,14 @@
 import os
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 
 from bigcons import Ensemble
-from bigcons.disk import commit, leftovers
+from bigcons.disk import commit, places
 from bigcons.disk.commit import new_file
-from bigcons.disk.leftovers import is_left, owner, partial_name, temporary_folder
+from bigcons.disk.places import is_left, owner, partial_name, temporary_folder
 from tests.support.stores import names_in
 
 LABELS = np.arange(40).reshape(20, 2) % 3
@@ -35,9 +34,6 @@ def test_new_file__removes_what_killed_writers_of_it_left(tmp_path, dead):
     gone = by(dead, partial_name("o.csv"))
     for name in [*kept, gone]:
         (tmp_path / name).write_text("half")
-    old = tmp_path / f".o.csv.{'1' * 8}-1-abc.partial"
-    old.write_text("of another machine, a month ago")
-    os.utime(old, (time.time() - 30 * 86400,) * 2)
     with new_file(tmp_path / "o.csv", overwrite=False) as file:
         file.write(b"whole")
     assert names_in(tmp_path) == sorted([*kept, "o.csv"])
@@ -106,6 +102,6 @@ def test_new_store__puts_back_a_store_that_a_killed_writer_moved_aside(tmp_path,
 
 def test_is_running__no_process_is_signaled(monkeypatch):
     sent = []
-    monkeypatch.setattr(leftovers.os, "kill", lambda *arguments: sent.append(arguments))
-    assert leftovers.is_running(1)
+    monkeypatch.setattr(places.os, "kill", lambda *arguments: sent.append(arguments))
+    assert places.is_running(1)
     assert sent == [(1, 0)]

@@ -200,7 +200,7 @@ def test_resume__a_damaged_block_is_noticed(stored: Path, tmp_path: Path) -> Non
     for generation in (0, 1):
         spoil(tmp_path / f"consensus.zarr.partial/generation-{generation}/block-0")
     for reading in (lambda: verify_store(out), lambda: PCC(**PARAMETERS).fit(stored, out=out)):
-        with pytest.raises(CorruptStoreError, match=r"generation-1/block-0 is damaged, so that the 1 finish"):
+        with pytest.raises(CorruptStoreError, match=r"block-0 is damaged, .* so that the 1 finish"):
             reading()
 
 
@@ -407,7 +407,7 @@ def test_snapshot__that_cannot_be_written_leaves_nothing_that_python_fails_to_co
     monkeypatch.setattr(sys, "unraisablehook", complaints.append)
     fail()
     gc.collect()
-    assert (given, complaints) == ([bytes], [])
+    assert (set(given), complaints) == ({bytes}, [])
 
 
 @pytest.mark.parametrize("asked", [{"overwrite": True}, {"resume": False}], ids=str)

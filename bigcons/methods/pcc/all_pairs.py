@@ -330,10 +330,10 @@ def placer_of(run: Run, read: Callable[[Block], np.ndarray], left_out: np.ndarra
     ``run`` is over the labels, and ``read`` gives the memberships of a block. It is by the squared
     divergence, whatever the fit was by.
     """
-    offsets = run.data.offsets
+    data, offsets = run.data, run.data.offsets
 
     def sum_solved(block: Block) -> AgreementSums:
-        labels, memberships = run.data.read(block.start, block.stop), read(block)
+        labels, memberships = data.read(block.start, block.stop), read(block)
         if left_out is not None and (rows := block.rows_of(left_out)).size:
             labels, memberships = np.delete(labels, rows, axis=0), np.delete(memberships, rows, axis=0)
         return agreement_sums(labels, offsets, np.ascontiguousarray(memberships))
