@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigcons.disk.places import Place, corrupt, read_json
+from bigcons.disk.files import Place, corrupt, read_json
 from bigcons.disk.schema import Array
 from bigcons.errors import StoreNotFoundError, first_line
 

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from zarr.storage import ObjectStore
 
-from bigcons.disk.places import MOST_BYTES, READ_AHEAD, Place, checked_size
+from bigcons.disk.files import MOST_BYTES, READ_AHEAD, Place, checked_size
 from bigcons.errors import (
     InvalidInputError,
     MissingDependencyError,

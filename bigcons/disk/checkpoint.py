@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.disk.places import Place, StorePath, disk_errors, parse_json, place_of
+from bigcons.disk.files import Place, StorePath, parse_json
+from bigcons.disk.places import disk_errors, place_of
 from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.memory import Block
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from zarr.abc.store import Store
 from zarr.storage import WrapperStore
 
-from bigcons.disk.places import DiskPlace, Place, check_file
+from bigcons.disk.files import Place, check_file
+from bigcons.disk.places import DiskPlace
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest

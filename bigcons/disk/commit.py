@@ -27,19 +27,14 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from bigcons.disk.checkpoint import differences
+from bigcons.disk.files import MOST_JSON_BYTES, Place, StorePath, corrupt, parse_json, read_json
 from bigcons.disk.locks import writer_lock
 from bigcons.disk.places import (
-    MOST_JSON_BYTES,
     DiskPlace,
-    Place,
-    StorePath,
     atomic_file,
-    corrupt,
     disk_errors,
     local_path,
-    parse_json,
     place_of,
-    read_json,
     sweep_partials,
     sweep_temporary,
     sync,

@@ -23,17 +23,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bigcons.disk.places import (
-    DiskPlace,
-    Place,
-    StorePath,
-    disk_errors,
-    is_running,
-    machine,
-    naming,
-    place_of,
-    read_json,
-)
+from bigcons.disk.files import Place, StorePath, read_json
+from bigcons.disk.places import DiskPlace, disk_errors, is_running, machine, naming, place_of
 from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError
 
 if TYPE_CHECKING:

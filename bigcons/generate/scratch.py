@@ -27,8 +27,9 @@ from bigcons.disk.commit import (
     stored_kind,
     unless_overwriting,
 )
+from bigcons.disk.files import StorePath, read_json
 from bigcons.disk.locks import sweep_locks, writer_lock
-from bigcons.disk.places import DiskPlace, StorePath, atomic_file, disk_errors, is_left, place_of, read_json
+from bigcons.disk.places import DiskPlace, atomic_file, disk_errors, is_left, place_of
 from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError, first_line
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ import numpy as np
 
 from bigcons.disk.arrays import METADATA, open_array, read_metadata
 from bigcons.disk.commit import PARQUET, head_of, is_store, names_parquet
-from bigcons.disk.places import READ_AHEAD, DiskPlace, Place, StorePath, check_file, open_file, place_of
+from bigcons.disk.files import READ_AHEAD, Place, StorePath, check_file, open_file
+from bigcons.disk.places import DiskPlace, place_of
 from bigcons.errors import (
     DamagedFileError,
     InvalidInputError,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bigcons.disk.places import check_file
+from bigcons.disk.files import check_file
 from bigcons.errors import DamagedFileError, InvalidInputError, MissingDependencyError, first_line, shown
 from bigcons.io import files, memory
 from bigcons.io.select import (

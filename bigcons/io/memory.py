@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from bigcons.disk.places import DiskPlace, Place, make_temporary_folder
+from bigcons.disk.files import Place
+from bigcons.disk.places import DiskPlace, make_temporary_folder
 from bigcons.errors import InvalidInputError, StoreNotFoundError, first_line
 from bigcons.io.reading import MissingRule, rule_of_values
 from bigcons.io.table import (

@@ -18,8 +18,9 @@ import numpy as np
 
 from bigcons.disk.checkpoint import Snapshots
 from bigcons.disk.commit import stored_kind, unless_overwriting
+from bigcons.disk.files import Place
 from bigcons.disk.locks import sweep_locks, writer_lock
-from bigcons.disk.places import DiskPlace, Place, place_of, temporary_folder
+from bigcons.disk.places import DiskPlace, place_of, temporary_folder
 from bigcons.errors import CorruptStoreError, StoreLockedError
 from bigcons.io.files import IN_MEMORY
 from bigcons.memory import Block

@@ -17,7 +17,7 @@ import numpy as np
 
 from bigcons.disk.arrays import StoredArray
 from bigcons.disk.commit import names_parquet, new_store
-from bigcons.disk.places import Place, StorePath
+from bigcons.disk.files import Place, StorePath
 from bigcons.disk.schema import MISSING
 from bigcons.errors import InvalidIdsError, InvalidInputError, shown
 from bigcons.io.codes import Encoding

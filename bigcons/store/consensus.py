@@ -16,7 +16,8 @@ import numpy as np
 
 from bigcons.disk.arrays import StoredArray, digest_text
 from bigcons.disk.commit import new_store, write_head
-from bigcons.disk.places import Place, StorePath, place_of
+from bigcons.disk.files import Place, StorePath
+from bigcons.disk.places import place_of
 from bigcons.disk.schema import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST, arrays_of
 from bigcons.errors import InvalidInputError
 from bigcons.io.ids import Ids

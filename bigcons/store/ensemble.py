@@ -23,7 +23,8 @@ from bigcons.disk.commit import (
     provenance_at,
     refuse_existing,
 )
-from bigcons.disk.places import StorePath, place_of
+from bigcons.disk.files import StorePath
+from bigcons.disk.places import place_of
 from bigcons.disk.schema import FORMAT_VERSION
 from bigcons.errors import (
     CorruptStoreError,

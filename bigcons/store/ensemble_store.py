@@ -14,7 +14,7 @@ import numpy as np
 
 from bigcons.disk.arrays import StoredArray, bytes_kept_by_decoding, digest_text
 from bigcons.disk.commit import write_head
-from bigcons.disk.places import MOST_JSON_BYTES, Place, corrupt, parse_json
+from bigcons.disk.files import MOST_JSON_BYTES, Place, corrupt, parse_json
 from bigcons.disk.schema import MISSING, arrays_of, chunk_columns
 from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.io.encode import label_dtype

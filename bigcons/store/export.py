@@ -14,7 +14,8 @@ from typing import IO, Any
 import numpy as np
 
 from bigcons.disk.commit import new_file
-from bigcons.disk.places import Place, StorePath, local_path
+from bigcons.disk.files import Place, StorePath
+from bigcons.disk.places import local_path
 from bigcons.errors import InvalidInputError
 from bigcons.progress import progress
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.disk.arrays import StoredArray
-from bigcons.disk.places import Place, corrupt, decoding
+from bigcons.disk.files import Place, corrupt, decoding
 from bigcons.disk.schema import TEXT_CHUNK, id_arrays
 from bigcons.errors import InvalidIdsError
 from bigcons.io.ids import (

@@ -7,7 +7,8 @@ from typing import Any
 
 from bigcons.disk.checkpoint import Snapshots
 from bigcons.disk.commit import is_store, read_head
-from bigcons.disk.places import Place, StorePath, place_of
+from bigcons.disk.files import Place, StorePath
+from bigcons.disk.places import place_of
 from bigcons.errors import InvalidPairsError
 from bigcons.io.files import is_parquet
 from bigcons.store.consensus import Consensus

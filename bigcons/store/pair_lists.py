@@ -16,15 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.disk.places import (
-    BESIDE,
-    DiskPlace,
-    StorePath,
-    disk_errors,
-    make_temporary_folder,
-    naming,
-    place_of,
-)
+from bigcons.disk.files import StorePath
+from bigcons.disk.places import BESIDE, DiskPlace, disk_errors, make_temporary_folder, naming, place_of
 from bigcons.disk.schema import PAIR_COLUMNS
 from bigcons.errors import InvalidInputError, InvalidPairsError, MemoryBudgetError
 from bigcons.io.files import CsvTable, ParquetTable

@@ -9,7 +9,7 @@ import numpy as np
 
 from bigcons.disk.arrays import StoredArray, digest_text
 from bigcons.disk.commit import new_store, write_head
-from bigcons.disk.places import Place, StorePath
+from bigcons.disk.files import Place, StorePath
 from bigcons.disk.schema import Array, arrays_of
 from bigcons.errors import InvalidInputError
 from bigcons.store.store import rows_digest

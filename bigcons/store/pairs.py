@@ -23,7 +23,8 @@ from bigcons.disk.commit import (
     refuse_existing,
     refuse_source,
 )
-from bigcons.disk.places import StorePath, local_path, place_of
+from bigcons.disk.files import StorePath
+from bigcons.disk.places import local_path, place_of
 from bigcons.errors import (
     CorruptStoreError,
     InvalidPairsError,

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from bigcons.disk.commit import names_parquet, write_head
-from bigcons.disk.places import DiskPlace, Place, StorePath, corrupt, decoding
+from bigcons.disk.files import Place, StorePath, corrupt, decoding
+from bigcons.disk.places import DiskPlace
 from bigcons.disk.schema import MISSING
 from bigcons.errors import InvalidInputError
 from bigcons.io.codes import Encoding, integer_lookup, text_lookup

@@ -23,7 +23,7 @@ from bigcons.disk.arrays import (
     refuse_link,
 )
 from bigcons.disk.commit import Head, head_of, read_head
-from bigcons.disk.places import MOST_BYTES, Place, corrupt, decoding
+from bigcons.disk.files import MOST_BYTES, Place, corrupt, decoding
 from bigcons.disk.schema import Array, arrays_of, check_body, id_arrays
 from bigcons.errors import CorruptStoreError, StoreError, StoreNotFoundError
 from bigcons.io.ids import Ids

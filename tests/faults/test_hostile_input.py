@@ -22,7 +22,7 @@ from pyarrow import parquet
 from bigcons import Consensus, Ensemble, PairTable
 from bigcons.cli import main
 from bigcons.disk.checkpoint import FileBlocks, Snapshots
-from bigcons.disk.places import parse_json
+from bigcons.disk.files import parse_json
 from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, StoreError
 from bigcons.memory import Block
 from bigcons.store.consensus import stored_clusters_in_words

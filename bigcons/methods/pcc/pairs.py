@@ -31,7 +31,7 @@ import numpy as np
 
 from bigcons.coassociation import count
 from bigcons.coassociation.sampling import sample_in_memory
-from bigcons.disk.places import Place
+from bigcons.disk.files import Place
 from bigcons.divergences import Divergence
 from bigcons.errors import ConsensusWarning, MemoryBudgetError, warn_user
 from bigcons.kernels import pair_descent
