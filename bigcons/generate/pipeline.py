@@ -175,7 +175,7 @@ def make_partitions(
         if scheme.by_landmarks:
             scheme = replace(scheme, smooth=smooth_columns(pool.points))
         with open_scratch(out, made_with, overwrite=overwrite) as scratch:
-            trained = _train(scheme, pool, sample_rows, n_tasks, engine, scratch)
+            trained = train_sets(scheme, pool, sample_rows, n_tasks, engine, scratch)
             task = LabelTask(scheme, scaling, centers_of(scheme, trained, scaling.width))
             reach = _reach(task.centers, pool)
             del pool, trained
@@ -282,7 +282,7 @@ def make_plan(
     return pool_rows, n_tasks, block_rows
 
 
-def _train(
+def train_sets(
     scheme: Scheme, pool: Pool, sample_rows: int, n_tasks: int, engine: Engine, scratch: Scratch | None
 ) -> list[np.ndarray]:
     """Return the sets of centers; those in ``scratch`` are not trained again."""

@@ -9,16 +9,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bigcons.generate.pipeline import check_scheme
+from bigcons.generate.pipeline import check_scheme, train_sets
 from bigcons.generate.scaling import measure
 from bigcons.generate.scheme import ClusterCount, Scheme, smooth_columns
 from bigcons.generate.training import (
     Pool,
-    TrainTask,
     centers_of,
     choose_pool_rows,
     choose_sample_rows,
-    quiet_scikit_learn,
 )
 from bigcons.memory import Block
 from bigcons.progress import progress
@@ -115,16 +113,9 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         subset = scheme.pool(choose_pool_rows(sample_rows, data.n_objects, sample))
         self._scaling, rows = measure(data, subset, standardize=self.standardize)
         pool = Pool(subset.rows(0, data.n_objects), self._scaling.apply(rows))
-        scheme, trained = replace(scheme, smooth=smooth_columns(pool.points)), []
-        with (
-            open_engine(self.client) as engine,
-            quiet_scikit_learn(),
-            progress("train partitions", self.n_partitions, "partitions") as listener,
-        ):
-            sets, task = scheme.sets(), TrainTask(scheme, pool, sample_rows)
-            for partitions, centers in zip(sets, engine.map(task, sets), strict=True):
-                trained.append(centers)
-                listener.advance(len(partitions))
+        scheme = replace(scheme, smooth=smooth_columns(pool.points))
+        with open_engine(self.client) as engine:
+            trained = train_sets(scheme, pool, sample_rows, self.n_partitions, engine, None)
         self._centers: Centers = centers_of(scheme, trained, self._scaling.width)
         self.n_clusters_: np.ndarray = self._centers.n_clusters
         return self
