@@ -1,4 +1,4 @@
-"""Comparisons of label rows: how often two objects agree, and which rows are equal.
+"""Comparisons of label rows: how often two objects agree.
 
 Label rows are ``(n_rows, n_partitions)``, negative where missing, C-contiguous; label ``l`` of partition
 ``u`` is base cluster ``offsets[u] + l``. Kernels count numerators and denominators; the caller divides.
@@ -57,41 +57,3 @@ def weigh_tile(left, right, offsets, of_clusters, of_partitions, agree, seen):
                     if left[a, u] == right[b, u]:
                         joined += of_clusters[offsets[u] + left[a, u]]
             agree[a, b], seen[a, b] = joined, both
-
-
-@jit
-def number_rows(rows, known, n_known, slots, numbers):
-    """Give every row the number of the equal row of ``known``; new rows are appended to it.
-
-    ``rows`` (n, n_partitions); ``known`` has at least n free rows after the first ``n_known``; ``slots``
-    int64, -1 where free, has a power-of-two length greater than the number of rows of ``known``. Rows are
-    compared in full, so the hash (FNV-1a by label) affects speed only. Returns the new number of known rows.
-    """
-    mask = np.uint64(slots.shape[0] - 1)
-    for r in range(rows.shape[0]):
-        code = np.uint64(14695981039346656037)
-        for u in range(rows.shape[1]):
-            code = (code ^ np.uint64(rows[r, u] + 1)) * np.uint64(1099511628211)
-        at = (code ^ (code >> np.uint64(32))) & mask
-        while True:
-            number = slots[at]
-            if number < 0:
-                number = n_known
-                n_known += 1
-                slots[at] = number
-                for u in range(rows.shape[1]):
-                    known[number, u] = rows[r, u]
-                break
-            if _equal(rows[r], known[number]):
-                break
-            at = (at + np.uint64(1)) & mask
-        numbers[r] = number
-    return n_known
-
-
-@leaf
-def _equal(x, y):
-    same = True
-    for u in range(x.shape[0]):
-        same &= x[u] == y[u]
-    return same

@@ -46,23 +46,40 @@ def unique_rows(
 ) -> UniqueRows:
     """Collect the distinct label rows in one pass; rows that differ in what is missing are distinct.
 
-    Labels in partitions of weight 0 are missing. O(n_objects n_partitions) time; memory of 4 bytes per object
-    and up to twice the labels of the distinct rows. Raises MemoryBudgetError, with ``remedy`` as its advice,
-    if that exceeds ``budget``.
+    Labels in partitions of weight 0 are missing. O(n_objects n_partitions) time; memory of 4 bytes per
+    object, and twice the labels and 200 bytes for each distinct row. Raises MemoryBudgetError, with
+    ``remedy`` as its advice, if that exceeds ``budget``.
     """
-    table = RowTable(ensemble.n_partitions, ensemble.dtype)
+    numbers: dict[bytes, int] = {}
     row_of_object = np.empty(ensemble.n_objects, np.int32)
+    row_bytes = ensemble.dtype.itemsize * ensemble.n_partitions
     blocks = ensemble.blocks()
     distinct = engine.map(partial(_distinct_of_block, ensemble, weights), blocks)
     with progress("distinct rows", ensemble.n_objects) as listener, closing(distinct):
-        for block, (rows, numbers) in zip(blocks, distinct, strict=True):
-            needed = table.n_bytes(len(rows)) + row_of_object.nbytes
-            budget.check(needed, f"the labels of {table.n_rows:,} or more distinct rows", remedy)
-            numbers_in_table = np.append(table.number(rows), np.int32(-1))
-            row_of_object[block.start : block.stop] = numbers_in_table[numbers]
+        for block, (rows, number_in_block) in zip(blocks, distinct, strict=True):
+            found = [numbers.setdefault(row.tobytes(), len(numbers)) for row in rows]
+            needed = (2 * row_bytes + 200) * len(numbers) + row_of_object.nbytes
+            budget.check(needed, f"the labels of {len(numbers):,} or more distinct rows", remedy)
+            row_of_object[block.start : block.stop] = np.array([*found, -1], np.int32)[number_in_block]
             listener.advance(block.n_rows)
-    sizes = np.bincount(row_of_object[row_of_object >= 0], minlength=table.n_rows)
-    return UniqueRows(table.rows, sizes, row_of_object)
+    labels = np.frombuffer(b"".join(numbers), ensemble.dtype).reshape(-1, ensemble.n_partitions)
+    sizes = np.bincount(row_of_object[row_of_object >= 0], minlength=len(labels))
+    return UniqueRows(labels, sizes, row_of_object)
+
+
+def _distinct_of_block(
+    ensemble: Ensemble, weights: Weights | None, block: Block
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return a block's distinct rows that have a label, and the number of each object's row, -1 without."""
+    labels = ensemble.read(block.start, block.stop)
+    labels = np.ascontiguousarray(labels if weights is None else weights.counted(labels))
+    labeled = np.flatnonzero((labels >= 0).any(axis=1))
+    keys = labels.view(np.dtype((np.void, labels.dtype.itemsize * labels.shape[1])))[labeled, 0]
+    _, first, code = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    numbers = np.full(block.n_rows, -1)
+    numbers[labeled] = np.argsort(order)[code]
+    return labels[labeled[first[order]]], numbers
 
 
 def order_by_content(rows: UniqueRows, weights: Weights | None) -> np.ndarray:
@@ -85,66 +102,6 @@ def _summed_over_clusters(rows: np.ndarray, times: np.ndarray, values: np.ndarra
         seen = labels >= 0
         summed[seen] += weight * np.bincount(labels[seen], values[seen])[labels[seen]]
     return summed
-
-
-class RowTable:
-    """A growing table of distinct rows ``(n_rows, n_partitions)``, which numbers them as they come."""
-
-    def __init__(self, n_partitions: int, dtype: np.dtype) -> None:
-        self.n_rows: int = 0
-        self._rows = np.empty((0, n_partitions), dtype)
-        self._slots = np.full(16, -1, np.int64)
-
-    @property
-    def rows(self) -> np.ndarray:
-        """The rows in the order they were added."""
-        return self._rows[: self.n_rows]
-
-    def n_bytes(self, n_more: int) -> int:
-        """Return the most memory the table needs once ``n_more`` rows are added."""
-        capacity = self._capacity(n_more)
-        return capacity * self._rows.shape[1] * self._rows.itemsize + 8 * _n_slots(capacity)
-
-    def number(self, rows: np.ndarray) -> np.ndarray:
-        """Return the number ``(n,)`` int32 of each of ``rows``, adding new ones."""
-        from bigcons.kernels.label_rows import number_rows
-
-        self._reserve(len(rows))
-        numbers = np.empty(len(rows), np.int32)
-        self.n_rows = number_rows(np.ascontiguousarray(rows), self._rows, self.n_rows, self._slots, numbers)
-        return numbers
-
-    def _capacity(self, n_more: int) -> int:
-        wanted, held = self.n_rows + n_more, len(self._rows)
-        return held if wanted <= held else max(wanted, 3 * held // 2)
-
-    def _reserve(self, n_more: int) -> None:
-        from bigcons.kernels.label_rows import number_rows
-
-        capacity = self._capacity(n_more)
-        if capacity == len(self._rows):
-            return
-        known = self.rows
-        self._rows = np.empty((capacity, known.shape[1]), known.dtype)
-        self._slots = np.full(_n_slots(capacity), -1, np.int64)
-        number_rows(known, self._rows, 0, self._slots, np.empty(len(known), np.int32))
-
-
-def _n_slots(capacity: int) -> int:
-    return 1 << (2 * capacity).bit_length()
-
-
-def _distinct_of_block(
-    ensemble: Ensemble, weights: Weights | None, block: Block
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return a block's distinct rows that have a label, and the number of each object's row, -1 without."""
-    labels = ensemble.read(block.start, block.stop)
-    labels = labels if weights is None else weights.counted(labels)
-    numbers = np.full(block.n_rows, -1, np.int32)
-    labeled = (labels >= 0).any(axis=1)
-    table = RowTable(labels.shape[1], labels.dtype)
-    numbers[labeled] = table.number(labels[labeled])
-    return table.rows, numbers
 
 
 # Merges

@@ -16,7 +16,6 @@ from bigcons.memory import DataBudget
 from bigcons.methods.evidence import EAC, EACAverage, EACGroups, EACSingle
 from bigcons.methods.linkage import (
     LINKAGES,
-    RowTable,
     agglomerate,
     cut,
     largest_lifetime,
@@ -299,16 +298,6 @@ def test_lifetime__of_equal_ones_takes_the_one_asked_for(lifetime_ties, n_cluste
     labels = np.tri(5, 4, -1, dtype=int)  # each row differs from the next in one partition: 2 to 4 are equal
     model = EACSingle(None, criterion="lifetime", lifetime_ties=lifetime_ties).fit(labels)
     assert model.n_clusters_ == n_clusters
-
-
-@given(labels=label_matrices(max_objects=30, max_partitions=3), batches=st.integers(1, 4))
-def test_row_table__numbers_rows_by_first_appearance(labels, batches):
-    table = RowTable(labels.shape[1], labels.dtype)
-    numbers = np.concatenate([table.number(part) for part in np.array_split(labels, batches)])
-    np.testing.assert_array_equal(table.rows[numbers], labels)
-    assert table.n_rows == len(np.unique(labels, axis=0))
-    first = [numbers.tolist().index(r) for r in range(table.n_rows)]
-    assert first == sorted(first)
 
 
 def test_unique_rows__of_a_stored_ensemble_are_those_of_all_objects(tmp_path):
