@@ -145,40 +145,6 @@ def solve_row(
         n = wider
 
 
-@jit
-def measure_step(labels, offsets, weights, y_old, y_new, T_step, sums):
-    """Add a block's terms of the objective along its changes, besides those of S and T.
-
-    ``T_step``, as T, sums ``d d'`` over the changes ``d`` from ``y_old`` to ``y_new (rows, K)`` float32, in
-    the order of the memberships. ``sums (6,)`` sum, times m, with a = |y|^2, b = y.d, c = |d|^2: b,
-    c, ab, ac + 2b^2, bc, c^2.
-    """
-    K, M = y_new.shape[1], labels.shape[1]
-    s_at, t_at = empty(M, np.uint64), empty(M, np.uint64)
-    w_at = listed(weights)
-    d = empty(K, np.float64)
-    outer = zeros(T_step.shape[1], np.float64)
-    table = flat(T_step)
-    for i in range(labels.shape[0]):
-        m = find_rows(labels, i, 0, M, offsets, 0, s_at, T_step.shape[1], t_at)
-        if m == 0:
-            continue
-        a = b = c = 0.0
-        for k in range(K):
-            old = np.float64(y_old[i, k])
-            d[k] = np.float64(y_new[i, k]) - old
-            a += old * old
-            b += old * d[k]
-            c += d[k] * d[k]
-        if c == 0.0:
-            continue
-        fill_outer(d, K, outer)
-        add_to_rows(table, t_at, m, outer, triangle(K))
-        weight = weigh(labels, i, 0, M, m, weights, w_at)
-        for slot, term in enumerate((b, c, a * b, a * c + 2.0 * b * b, b * c, c * c)):
-            sums[slot] += weight * term
-
-
 def listed(weights: np.ndarray | None) -> np.ndarray | None:
     """Return a buffer for the weights of one object's labels, None without weights."""
     return None if weights is None else np.empty(weights.shape[0])

@@ -9,12 +9,7 @@ from bigcons import Ensemble
 from bigcons.coassociation.factorized import add_sums, agreement_sums, in_order, no_sums
 from bigcons.kernels import all_pairs as kernel
 from bigcons.methods.pcc.all_pairs import (
-    ENOUGH,
     add_changes,
-    add_step_sums,
-    apply_part,
-    line_search,
-    measure_block,
     objective_change,
     update_block,
 )
@@ -73,28 +68,6 @@ def update_in_blocks(problem, state, rows):
         change, updated[block] = update_block(state, offsets, MOVE_ALL, 1.0, labels[block], Y[block])
         total = change if total is None else add_changes(total, change)
     return total, updated
-
-
-def measure_in_blocks(problem, state, updated, rows):
-    """Return what a line search from the problem's memberships to ``updated`` needs, block by block."""
-    labels, offsets, Y = problem
-    total = None
-    for start in range(0, len(labels), rows):
-        block = slice(start, start + rows)
-        part = measure_block(state, offsets, labels[block], Y[block], updated[block])
-        total = part if total is None else add_step_sums(total, part)
-    return total
-
-
-def advance(problem, state, rows):
-    """Return the step length of one pass as a solve makes it, the memberships and their state."""
-    change, updated = update_in_blocks(problem, state, rows)
-    if objective_change(state, change.sums) <= ENOUGH * change.predicted:
-        return 1.0, updated, add_sums(change.sums, state)
-    along = measure_in_blocks(problem, state, updated, rows)
-    step, _ = line_search(state, change.sums, along)
-    Y = problem[2]
-    return step, Y + np.float32(step) * (updated - Y), apply_part(state, change.sums, along, step)
 
 
 def brute_force(labels, Y):
@@ -216,17 +189,6 @@ def test_update_block__changes_the_state_to_that_of_the_new_memberships(problem)
     assert_same_state(add_sums(change.sums, state), agreement_sums(labels, offsets, updated), **EXACT)
 
 
-@given(problems(), st.sampled_from([1.0, 0.5, 0.1]), st.integers(1, 5))
-def test_apply_part__is_the_state_on_the_way_to_the_new_memberships(problem, step, rows):
-    labels, offsets, Y = problem
-    state = agreement_sums(labels, offsets, Y)
-    change, updated = update_in_blocks(problem, state, rows)
-    along = measure_in_blocks(problem, state, updated, rows)
-    there = Y.astype(np.float64) + step * (updated.astype(np.float64) - Y)
-    expected = agreement_sums(labels, offsets, there)
-    assert_same_state(apply_part(state, change.sums, along, step), expected, **EXACT)
-
-
 @given(problems(), st.integers(1, 5))
 def test_objective_change__is_the_change_of_the_objective_over_the_full_step(problem, rows):
     labels, offsets, Y = problem
@@ -247,36 +209,6 @@ def test_add_changes__is_the_change_of_all_blocks(problem, rows):
     gaps = naive.kkt_gaps(naive.all_pairs(labels), Y.astype(np.float64))
     if rows == 1:
         assert change.gap == pytest.approx(gaps.max(), **EXACT)
-
-
-@given(problems(min_objects=3))
-def test_line_search__quartic_is_the_objective_along_the_step(problem):
-    labels, offsets, Y = problem
-    state = agreement_sums(labels, offsets, Y)
-    change, updated = update_in_blocks(problem, state, 1)
-    length, gain = line_search(state, change.sums, measure_in_blocks(problem, state, updated, 2))
-
-    def along(gamma):
-        return brute_force(labels, Y + gamma * (updated.astype(np.float64) - Y))
-
-    scale = 1e-9 * (1 + abs(along(0.0)))
-    assert 0 < length <= 1
-    assert gain == pytest.approx(along(length) - along(0.0), rel=1e-6, abs=scale)
-    best = min(along(gamma) - along(0.0) for gamma in np.linspace(0, 1, 41))
-    assert gain <= best + scale
-    assert gain <= scale
-
-
-@pytest.mark.parametrize("rows", [1, 7, 30])
-def test_line_search__keeps_blocks_updated_at_once_monotone(rows):
-    labels, offsets, Y = noisy_problem()
-    state = agreement_sums(labels, offsets, Y)
-    objectives = [state.objective]
-    for _ in range(30):
-        _, Y, state = advance((labels, offsets, Y), state, rows)
-        objectives.append(state.objective)
-    assert (np.diff(objectives) <= 1e-7 * abs(objectives[0])).all()
-    assert objectives[-1] == pytest.approx(brute_force(labels, Y), rel=1e-6)
 
 
 def test_update_block__leaves_objects_below_the_threshold_as_they_are():

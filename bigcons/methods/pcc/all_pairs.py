@@ -5,9 +5,8 @@ Objects interact only through sums of a few thousand numbers (``AgreementSums``;
 pairs.
 
 Every block starts from the same sums and updates its own objects in turn, so each block alone would lower the
-objective by a known amount. In the rare case that all blocks together fall short of that prediction, an exact
-line search along the sum of all changes ensures descent: a second fold measures the objective along it, a
-quartic.
+objective by a known amount. In the rare case that all blocks together fall short of that prediction, further
+folds measure shorter steps along the changes, and the best one is taken.
 
 The objective has many local optima. The clusters that a tree finds in a sample of the objects and several
 random memberships are all solved on that sample, and the solution of the lowest objective is extended to a
@@ -55,9 +54,8 @@ little beside those that they save.
 # blocks move at once and overshoot already, so they do without it.
 RELAXATION = 1.5
 
-# A full step keeps the exact zeros of the memberships and needs no second fold, so it is taken if the blocks
-# together gain at least this share of what each would alone. In the quadratic model it then achieves at least
-# half the decrease of the best step length.
+# A full step needs no further fold, so it is taken if the blocks together gain at least this share of what
+# each would alone. In the quadratic model it then achieves at least half the decrease of the best length.
 ENOUGH = 0.3
 
 # Objects move whose gap is above this share of the tolerance. Objects just below the tolerance move too, or
@@ -124,74 +122,17 @@ def objective_change(sums: AgreementSums, change: AgreementSums) -> float:
     return float(-agreement + 0.5 * together)
 
 
-# The line search
-
-
-class StepSums(NamedTuple):
-    """Terms of the objective along the changes of one block or all, besides those of a `Change`."""
-
-    T_step: np.ndarray
-    """The quadratic term of T in the step length: the sum of the changes' outer products."""
-    sums: np.ndarray
-    """Sums over the block, which ``kernels.all_pairs.measure_step`` defines."""
-
-
-def measure_block(
-    sums: AgreementSums, offsets: np.ndarray, labels: np.ndarray, before: np.ndarray, after: np.ndarray
-) -> StepSums:
-    """Return a block's terms of the line search between the memberships ``before`` and ``after``."""
-    found = StepSums(np.zeros_like(sums.T), np.zeros(6))
-    counted = sums.partition_weights
-    kernel.measure_step(labels, offsets, counted, before, after, *found)
-    return found
-
-
-def add_step_sums(a: StepSums, b: StepSums) -> StepSums:
-    """Add ``b`` to ``a`` in place, and return it."""
-    for total, part in zip(a, b, strict=True):
-        np.add(total, part, out=total)
-    return a
-
-
-def line_search(sums: AgreementSums, change: AgreementSums, along: StepSums) -> tuple[float, float]:
-    """Return the best step length in (0, 1] along a pass's changes, and the change of the objective.
-
-    Along ``Y + gamma D`` the sums are ``S + gamma S_D`` and ``T + gamma T_YD + gamma^2 T_DD``, so the
-    objective is a quartic in ``gamma``, and its coefficients are inner products of the folded sums.
-    """
-    T, T_step = sums.T, along.T_step
-    T_cross = change.T - T_step
-    mb, mc, mab, mquad, mbc, mcc = along.sums
-    quartic = np.array(
-        [
-            0.5 * sums.inner(T_step, T_step) - 0.5 * mcc,
-            sums.inner(T_cross, T_step) - 2.0 * mbc,
-            0.5 * sums.inner(T_cross, T_cross)
-            + sums.inner(T, T_step)
-            - mquad
-            - sums.dot(change.S, change.S)
-            + mc,
-            sums.inner(T, T_cross) - 2.0 * mab - 2.0 * sums.dot(sums.S, change.S) + 2.0 * mb,
-            0.0,
-        ]
-    )
-    stationary = np.roots(np.polyder(quartic))
-    lengths = [1.0] + [float(r.real) for r in stationary if abs(r.imag) < 1e-9 and 0.0 < r.real < 1.0]
-    best = min(lengths, key=lambda length: np.polyval(quartic, length))
-    return best, float(np.polyval(quartic, best))
-
-
-def apply_part(sums: AgreementSums, change: AgreementSums, along: StepSums, step: float) -> AgreementSums:
-    """Return the sums after a step of the given length along a pass's changes."""
-    mb, mc, mab, mquad, mbc, mcc = along.sums
-    return sums._replace(
-        S=sums.S + step * change.S,
-        T=sums.T + step * (change.T - along.T_step) + step**2 * along.T_step,
-        squares=float(sums.squares + 2.0 * step * mb + step**2 * mc),
-        quartics=float(
-            sums.quartics + 4.0 * step * mab + 2.0 * step**2 * mquad + 4.0 * step**3 * mbc + step**4 * mcc
-        ),
-    )
+def sums_between(
+    length: float,
+    offsets: np.ndarray,
+    weights: Weights | None,
+    labels: np.ndarray,
+    before: np.ndarray,
+    after: np.ndarray,
+) -> AgreementSums:
+    """Return a block's sums at a step of some length from the memberships ``before`` towards ``after``."""
+    between = before + np.float32(length) * (after - before)
+    return agreement_sums(labels, offsets, between, weights)
 
 
 # The passes
@@ -265,7 +206,7 @@ class AllPairs:
         return run.visit(update_block, *arguments, reads=reads, writes=writes)
 
     def step(self, run: Run, at: Iterate[AgreementSums], total: Change) -> Step[AgreementSums]:
-        """Take the full step if the objective decreases enough, else the best shorter one."""
+        """Take the full step if the objective decreases enough, else halve it as long as that lowers it."""
         sums, length, n_generations = at.state, 1.0, 1
         gap = total.gap / mean_pair_weight(self.n_seen, run.data.n_objects, sums.partition_weights)
         if gap <= run.tol:
@@ -273,15 +214,17 @@ class AllPairs:
             record: Record = {"objective": sums.objective, "gap": gap, "moved": 0, "step_length": 0.0}
             return Step(sums, record, is_settled=True, n_generations=0)
         is_short = len(run.blocks) > 1 and objective_change(sums, total.sums) > ENOUGH * total.predicted
-        if is_short and total.n_moved > 0:
-            reads = [at.generation, at.generation + 1]
-            along = run.fold(run.visit(measure_block, sums, self.offsets, reads=reads), add_step_sums)
-            length, _ = line_search(sums, total.sums, along)
+        reached, reads = add_sums(total.sums, sums), [at.generation, at.generation + 1]
+        for shorter in 0.5 ** np.arange(1.0, 11.0) if is_short and total.n_moved else ():
+            between = run.visit(sums_between, shorter, self.offsets, sums.weights, reads=reads)
+            measured = run.fold(between, add_sums)
+            if measured.objective < reached.objective:
+                reached, length = measured, float(shorter)
+            elif reached.objective < sums.objective:
+                break
         if length < 1.0:
             run.shorten(at.generation, length)
-            reached, n_generations = apply_part(sums, total.sums, along, length), 2
-        else:
-            reached = add_sums(total.sums, sums)
+            n_generations = 2
         record = {"objective": reached.objective, "gap": gap, "moved": total.n_moved, "step_length": length}
         return Step(reached, record, is_settled=False, n_generations=n_generations)
 
