@@ -15,23 +15,16 @@ from typing import Any
 import click
 
 import bigcons
+from bigcons import errors
 from bigcons.cli.output import (
     OPTIONS,
-    WORDS,
     did_you_mean,
     emit_error,
     open_streams,
     shown,
     with_options,
 )
-from bigcons.errors import (
-    BigconsError,
-    ConsensusWarning,
-    ConvergenceWarning,
-    SuspiciousFeaturesWarning,
-    SuspiciousLabelsWarning,
-    UnlabeledObjectsWarning,
-)
+from bigcons.errors import BigconsError
 from bigcons.progress import ProgressBar
 
 COMMANDS = {
@@ -41,10 +34,7 @@ COMMANDS = {
 }
 """Commands in the order of a typical run, and the module of each."""
 
-OWN_WARNINGS = (
-    *(ConsensusWarning, ConvergenceWarning, UnlabeledObjectsWarning),
-    *(SuspiciousFeaturesWarning, SuspiciousLabelsWarning),
-)
+OWN_WARNINGS = [getattr(errors, name) for name in vars(errors) if name.endswith("Warning")]
 
 
 class Terminated(KeyboardInterrupt):
@@ -87,7 +77,6 @@ class LazyGroup(click.Group):
             name, command, words = super().resolve_command(ctx, args)
         except click.UsageError as error:
             raise click.UsageError(error.message + did_you_mean(args[0], COMMANDS), error.ctx) from error
-        ctx.meta[WORDS] = list(words)
         ctx.meta[OPTIONS] = [] if command is None else list(command.params)
         return name, command, words
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from pathlib import Path
-from shlex import join, quote
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +15,7 @@ from bigcons.cli.options import (
     PATH,
     READING,
     TABLE,
+    Literal,
     name_list,
     option,
     option_name,
@@ -24,13 +25,11 @@ from bigcons.cli.options import (
     refuse_alone,
     shared,
     taken,
-    words_of,
 )
 from bigcons.cli.output import (
     amount,
     cell,
     emit,
-    emit_ensemble,
     facts,
     reporting,
     some,
@@ -177,8 +176,6 @@ SCHEMES = {
     "k-means on features with Zipf weights; k-means on subsets of the features; k-means on overlapping "
     "subsets that cover all objects.",
 )  # fmt: skip
-@option("--fixed", type=click.IntRange(min=1), metavar="K", help="kmeans and zipf: K clusters and all "
-        "objects in every partition; short for --n-clusters K --sample 1.")  # fmt: skip
 @shared("random_state", "memory", "client", "overwrite")
 @reporting
 def generate(
@@ -186,7 +183,6 @@ def generate(
     out: str,
     log: list[str] | None,
     scheme: str,
-    fixed: int | None,
     overwrite: bool,
     **options: Any,
 ) -> None:
@@ -215,13 +211,6 @@ def generate(
     parameters |= {name: of_all[name] for name in GeneratorOptions.__annotations__ if name in of_all}
     argument = click.Argument(["features"], nargs=-1, required=True, type=TABLE)
     features, given = parse_further(f"Scheme {scheme!r}", words, argument, parameters)
-    if fixed is not None:
-        if scheme not in ("kmeans", "zipf"):
-            raise click.UsageError(f"Scheme {scheme!r} takes no --fixed; use --n-clusters.")
-        if twice := given.keys() & {"n_clusters", "sample"}:
-            names = ", ".join(map(option_name, sorted(twice)))
-            raise click.UsageError(f"Give either --fixed or {names}, not both.")
-        given |= {"n_clusters": fixed, "sample": 1.0}
     needed = {name for name, p in parameters.items() if p.default is p.empty} - given.keys()
     if needed:
         names = ", ".join(map(option_name, sorted(needed)))
@@ -232,7 +221,7 @@ def generate(
             click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
         ensemble = function(data, **given, **options, out=out, overwrite=overwrite)
     _tell_constant(ensemble)
-    emit_ensemble(ensemble, out)
+    emit(ensemble.info())
 
 
 def _one_or_many(paths: tuple[str, ...]) -> str | list[str]:
@@ -249,7 +238,8 @@ def _tell_constant(ensemble: Any) -> None:
 @click.argument("features", nargs=-1, required=True, type=TABLE)
 @output_option("Folder or bucket for ensemble.zarr and consensus.zarr.", name="FOLDER")
 @shared(*CHOSEN, *READING, "log", "n_clusters", "method")
-@option("--n-partitions", type=click.IntRange(min=1), help="Number of partitions.  [default: 100]")
+@option("--n-partitions", type=click.IntRange(min=1), default=100, show_default=True,
+        help="Number of partitions.")  # fmt: skip
 @option("--truth", type=TABLE, metavar="FILE", help="True classes, one row per object, to score against; "
         "--sep and --header are for it, too.")  # fmt: skip
 @option("--column", help="Column of the truth file.  [default: its only column]")
@@ -259,9 +249,9 @@ def run(
     features: tuple[str, ...],
     out: str,
     log: list[str] | None,
-    n_clusters: int | range | str | None,
+    n_clusters: Any,
     method: str,
-    n_partitions: int | None,
+    n_partitions: int,
     truth: str | None,
     column: str | None,
     overwrite: bool,
@@ -271,13 +261,13 @@ def run(
 
     Short for `bigcons generate` and `bigcons solve`; with a truth, the consensus is scored against it.
     FEATURES is one table or several, as for `bigcons generate`, and need not fit in memory; each step keeps
-    to the memory budget. A budget that is too small for the method is refused before generating, with -k auto
-    once the number is known. Repeating the command resumes an interrupted run and finds the result of a
-    finished one; an ensemble that is there is used for another -k, too, unless --n-partitions asks for
-    others. What was chosen is printed, with the time of each step, and at the end the columns of few values,
-    if any, of which each cluster has only one.
+    to the memory budget. A budget that is too small for the method is refused before generating, with -k
+    auto once the number is known. Repeating the command resumes an interrupted run and finds the result of
+    a finished one; an ensemble that is there is used for another -k, too. What was chosen is printed, with
+    the time of each step, and at the end the columns of few values, if any, of which each cluster has only
+    one.
     """
-    from bigcons.io.files import StandardInput, is_text_path, refuse_missing
+    from bigcons.io.files import is_text_path, refuse_missing
 
     for path in (*features, *([] if truth is None else [truth])):
         refuse_missing(path)  # methods take seconds to import
@@ -286,7 +276,7 @@ def run(
     refuse_alone("--truth", truth, column=column)
 
     from bigcons import generate as generators
-    from bigcons.cli.solving import check_n_clusters, ending, results_of, shown_results
+    from bigcons.cli.solving import check_n_clusters, ending, results_of
     from bigcons.disk.commit import is_store, provenance_at
     from bigcons.generate.kmeans import drawn_clusters
     from bigcons.io.select import select
@@ -296,7 +286,6 @@ def run(
     from bigcons.metrics.description import cluster_profiles
     from bigcons.run.memory_plan import PlannedEnsemble
     from bigcons.store.consensus import Consensus
-    from bigcons.store.ensemble import Ensemble
     from bigcons.store.features import open_features
 
     ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}.zarr" for name in ("ensemble", "consensus"))
@@ -308,19 +297,10 @@ def run(
     if data.encoding.is_named:
         click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
     made = None if overwrite else provenance_at(ensemble_path, "ensemble")
-    if made is not None and n_partitions is None and made.get("generator") == "mixed":
-        n_partitions = Ensemble.open(ensemble_path).n_partitions
-        if n_partitions != 100:
-            click.echo(
-                f"{ensemble_path} is used as it is, with {n_partitions:,} partitions; for others pass "
-                "--n-partitions with --overwrite, or choose another folder.",
-                err=True,
-            )
     if truth is not None:
         of_text = ("sep", "header") if is_text_path(truth) else ()
         classes = select(truth, **{name: reading[name] for name in of_text})
         read_classes(classes, column, data.n_objects, data.ids)
-    n_partitions = n_partitions or 100
     if overwrite or not is_store(consensus_path):
         drawn = drawn_clusters(data.n_objects, n_partitions, options["random_state"])
         model.check_plan(PlannedEnsemble(ensemble_path, data.n_objects, drawn), consensus_path)
@@ -330,19 +310,8 @@ def run(
     generating = None if made is not None else time.perf_counter() - began
     _tell_constant(ensemble)
     began = time.perf_counter()
-    try:
-        with telling_finished(consensus_path, "run", overwrite) as is_there:
-            model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
-    except StoreExistsError as error:
-        k = f"{n_clusters[0]}:{n_clusters[-1]}" if isinstance(n_clusters, range) else str(n_clusters)
-        solve = ["bigcons", "solve", ensemble_path, "-m", method, "-k", k, *words_of(["random_state"])]
-        raise StoreExistsError(
-            f"{error} Solve the ensemble that is there by `{join([*solve, '-o', 'OTHER'])}`.",
-            path=error.path,
-        ) from None
-    except KeyboardInterrupt:
-        click.echo(f"{ensemble_path} is complete and kept; repeat the command to resume.", err=True)
-        raise
+    with telling_finished(consensus_path, "run", overwrite) as is_there:
+        model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
     solved, provenance = Consensus.open(consensus_path), ensemble.provenance
     low, high = int(ensemble.n_clusters.min()), int(ensemble.n_clusters.max())
     is_sampled = provenance["sample_rows"] < ensemble.n_objects
@@ -376,14 +345,12 @@ def run(
         with suppress(MemoryBudgetError):
             profiles = cluster_profiles(select(source, **chosen), solved, memory=left)
             result["followed"], followed = profiles.followed, profiles.followed_in_words()
-    layout = {**result, "consensus": shown_results(of_consensus, solved)}
     report = ["bigcons", "report", consensus_path, "--ensemble", ensemble_path]
-    if len(features) == 1 and not isinstance(features[0], StandardInput):
-        report += ["--features", features[0], *words_of(["columns", "drop", *READING])]
-    report += ["-o", f"{out.rstrip('/')}.html"]
     export = ["bigcons", "export", consensus_path, "-o", f"{out.rstrip('/')}-labels.csv"]
-    shown: dict[str, Any] = {n: layout[n] for n in ("ensemble", "consensus", "scores") if n in layout}
-    emit(result, "\n\n".join([facts(shown), ending(solved, [report, export])]))
+    following = ending(solved, [[*report, "-o", f"{out.rstrip('/')}.html"], export])
+    sections = ("ensemble", "consensus", "scores")
+    shown: dict[str, Any] = {name: result[name] for name in sections if name in result}
+    emit(result, f"{facts(shown)}\n\n{following}")
     if followed:
         click.echo(followed, err=True)
 
@@ -503,7 +470,6 @@ def import_(
     with telling_finished(out, "import", overwrite):
         if pairs:
             stored = import_pairs(tables[0], **settings)
-            words = f"{out}: {amount(stored.n_pairs, 'pair')} of {amount(stored.n_objects, 'object')}."
         elif memberships:
             del settings["header"]
             ensemble = import_memberships([select(part, header=header) for part in parts], **settings)
@@ -514,10 +480,7 @@ def import_(
             ensemble = Ensemble.from_long(parts[0], **columns, **settings)
         else:
             ensemble = import_labels(parts[0], **settings)
-    if pairs:
-        emit(stored.info(), words)
-    else:
-        emit_ensemble(ensemble, out)
+    emit((stored if pairs else ensemble).info())
 
 
 NOT_OF = {
@@ -557,19 +520,10 @@ def append(ensemble: str, tables: tuple[str, ...], what: str | None, sep: str | 
     parts = [select(part, sep=sep) for part in tables]
     source: Any = parts if opened.is_soft else parts[0]
     add(source, **options)
-    emit_ensemble(opened, ensemble)
+    emit(opened.info())
 
 
 # From an ensemble to pairs
-
-
-def tile_count(text: str) -> int | str | None:
-    """Parse a number of tiles, auto or none."""
-    if text in ("auto", "none"):
-        return None if text == "none" else text
-    if not text.isdigit() or int(text) < 2:
-        raise click.BadParameter(f"{text!r} is not a number of tiles; use 2 or more, auto or none.")
-    return int(text)
 
 
 @click.command()
@@ -579,7 +533,7 @@ def tile_count(text: str) -> int | str | None:
         help="Mean number of pairs per object.  [default: 30]")  # fmt: skip
 @option("--share", type=click.FloatRange(0, 1, min_open=True), help="Instead: fraction of all pairs.")
 @option("--n-pairs", type=click.IntRange(min=1), help="Instead: number of pairs.")
-@option("--tiles", type=tile_count, default="auto", show_default=True, metavar="N|auto|none",
+@option("--tiles", type=Literal("auto"), default="auto", show_default=True, metavar="N|auto|none",
         help="Draw block by block, each block of objects with itself and N others; none: from all pairs; "
         "auto: block by block if the pairs exceed the memory budget.")  # fmt: skip
 @shared("random_state", "memory", "client", "overwrite")
@@ -600,4 +554,4 @@ def sample(ensemble: str, out: str, overwrite: bool, **options: Any) -> None:
     with telling_finished(out, "call", overwrite):
         pairs = coassociation.sample(ensemble, **asked, **options, out=out, overwrite=overwrite)
     result = {"kind": "pairs", "path": out, "n_objects": pairs.n_objects, "n_pairs": pairs.n_pairs, **asked}
-    emit(result, f"{out}: {amount(pairs.n_pairs, 'pair')} of {amount(pairs.n_objects, 'object')}.")
+    emit(result)

@@ -16,8 +16,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from bigcons.cli.output import OPTIONS, WORDS, did_you_mean
-from bigcons.errors import InvalidInputError
+from bigcons.cli.output import OPTIONS, did_you_mean
 
 PATH = click.Path(readable=False)
 """A path or URL as typed: shells complete it as a file name, and whatever opens it checks it."""
@@ -80,28 +79,6 @@ def name_list(text: str) -> list[str]:
     return next(csv.reader([text]), [])
 
 
-def memory_size(text: str) -> str:
-    """Return text that is an amount of memory."""
-    from bigcons.memory import parse_size
-
-    try:
-        parse_size(text)
-    except InvalidInputError as error:
-        raise click.BadParameter(str(error)) from None
-    return text
-
-
-def cluster_count(text: str) -> int | range | str:
-    """Parse the clusters of a consensus: a number, a range, or auto."""
-    if text == "auto":
-        return text
-    low, colon, high = text.partition(":")
-    numbers = [int(part) if part.isdigit() else 0 for part in (low, high if colon else low)]
-    if not 1 <= numbers[0] <= numbers[1]:
-        raise click.BadParameter(f"{text!r} is not a number of clusters; use one such as 5, or auto.")
-    return range(numbers[0], numbers[1] + 1) if colon else numbers[0]
-
-
 def known_method(name: str) -> str:
     """Return the name of a method in lower case."""
     from bigcons.methods import METHODS
@@ -129,7 +106,7 @@ class Literal(click.ParamType[Any]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the value; one in the place of a number must be one."""
-        words = {"none": None, "true": True, "false": False}
+        words = {"none": None, "true": True, "false": False, "auto": "auto"}
         if not isinstance(value, str) or value.lower() in words:
             return words[value.lower()] if isinstance(value, str) else value
         kinds = (float,) if isinstance(self.default, float) else (int, float)
@@ -199,12 +176,12 @@ SHARED = {
                           help="Columns whose numbers are categories, such as zip codes."),
     "log": option("--log", type=name_list, metavar="NAME,...",
                   help="Columns of numbers with heavy tails, x, which become sign(x) log(1 + |x|)."),
-    "n_clusters": option("-k", "--n-clusters", type=cluster_count, metavar="K|auto",
+    "n_clusters": option("-k", "--n-clusters", type=Literal(1), metavar="K|auto",
                          help="Maximum number of clusters. auto: the method chooses it, tree and most others "
                          "from the labels, eac by lifetime. -m supra also takes LOW:HIGH."),
     "method": option("-m", "--method", type=known_method, shell_complete=_complete_method, default="tree",
                      show_default=True, help="Method, one of those listed by `bigcons methods`."),
-    "memory": option("--memory", type=memory_size, default="2GB", show_default=True, metavar="SIZE",
+    "memory": option("--memory", default="2GB", show_default=True, metavar="SIZE",
                      help="Memory budget, such as 512MB or 2GB."),
     "random_state": option("--random-state", type=click.IntRange(min=0), default=0, show_default=True,
                            metavar="SEED", help="Random seed; any number of cores gives the same result."),
@@ -250,19 +227,6 @@ def refuse_alone(needed: str, value: object, **options: object) -> None:
             raise click.UsageError(
                 f"{option_name(name)} has no effect without {needed}; give both or neither."
             )
-
-
-def words_of(names: Iterable[str]) -> list[str]:
-    """Return those words of the command line that give the options of these names."""
-    words: list[str] = list(click.get_current_context().meta[WORDS])
-    kept = []
-    while words:
-        word = words.pop(0)
-        flag, has_value, _ = word.partition("=")
-        if flag.removeprefix("--").removeprefix("no-").replace("-", "_") in names and flag.startswith("--"):
-            is_alone = has_value or flag in ("--header", "--no-header")
-            kept += [word] if is_alone else [word, words.pop(0)]
-    return kept
 
 
 # The options of a method or a scheme

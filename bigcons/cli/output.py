@@ -17,8 +17,8 @@ import click
 
 from bigcons.errors import nearest
 
-JSON, OPTIONS, WORDS = "bigcons.json", "bigcons.options", "bigcons.words"
-"""Keys of what a context carries: whether to print JSON, the options of the command, and its words."""
+JSON, OPTIONS = "bigcons.json", "bigcons.options"
+"""Keys of what a context carries: whether to print JSON, and the options of the command."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """All but tabs and ends of lines, and what turns the direction of writing."""
@@ -57,19 +57,12 @@ class _Escaped(logging.Formatter):
         return shown(super().format(record))
 
 
-def emit(result: Mapping[str, Any], text: str) -> None:
-    """Print ``text`` or, with ``--json``, ``result`` as one JSON object."""
-    is_json = click.get_current_context().meta.get(JSON)
-    click.echo(json.dumps(result, allow_nan=False) if is_json else shown(text))
-
-
-def emit_ensemble(ensemble: Any, path: str) -> None:
-    """Print a description of the ensemble that was stored at ``path``."""
-    emit(
-        ensemble.info(),
-        f"{path}: {amount(ensemble.n_objects, 'object')} in {amount(ensemble.n_partitions, 'partition')} "
-        f"with {amount(ensemble.n_base_clusters, 'cluster')} in total.",
-    )
+def emit(result: Mapping[str, Any], text: str | None = None) -> None:
+    """Print ``text``, by default names and values or, with ``--json``, ``result`` as one JSON object."""
+    if click.get_current_context().meta.get(JSON):
+        click.echo(json.dumps(result, allow_nan=False))
+    else:
+        click.echo(shown(facts(result) if text is None else text))
 
 
 def emit_error(ctx: click.Context, reason: str) -> None:
@@ -119,56 +112,27 @@ _OPTION = re.compile(
     r" \((--[^)]+)\)"
 )
 """A parameter with its option, as in "overwrite=True (--overwrite)"."""
-_VALUE = r"('[^']*'|\[[^]]*\]|\{[^}]*\}|[\w.:/-]*\w)"
-_PARAMETER = re.compile(rf"(?<![\w/])(\w+)={_VALUE}(?:, not {_VALUE})?")
 
 
-def with_options(message: str, known: Iterable[click.Parameter]) -> str:
-    """Return a message of the library with the ``known`` options of a command in the place of parameters."""
-    message = _OPTION.sub(r"\1", message)
-    options = {option.name: option for option in known}
+def with_options(message: str, options: Iterable[click.Parameter]) -> str:
+    """Return a message of the library with the options of a command in the place of parameters."""
+    flags = {option.name: option.opts[0] for option in options if isinstance(option, click.Option)}
 
     def as_option(match: re.Match[str]) -> str:
-        option, value = options.get(match[1]), _in_words(match[2])
-        if not isinstance(option, click.Option):
-            return match[0]
-        rest = "" if match[3] is None else f", not {_in_words(match[3])}"
-        if value == "None":
-            return f"no {option.opts[0]}{rest}"
-        if option.is_flag:
-            return (option.opts if value == "True" else option.secondary_opts or option.opts)[0] + rest
-        return f"{option.opts[0]} {value}{rest}"
+        return f"{flags[match[1]]} {match[2] or ''}" if match[1] in flags else match[0]
 
-    return _PARAMETER.sub(as_option, message)
-
-
-def _in_words(value: str) -> str:
-    """Return a value in a message of the library as it is on a command line: lists, ranges, a mapping."""
-    if re.fullmatch(r"\[[\d., ]+\]", value):
-        value = value.replace(", ", ":")
-    elif value.startswith("{"):
-        value = value.replace(": ", "=")
-    return re.sub(r"[\[\]{}']|(?<=,) ", "", value)
+    return re.sub(r"(?<![\w/])(\w+)=(?:'([^']*)'|(?=[^\s=]))", as_option, _OPTION.sub(r"\1", message))
 
 
 @contextmanager
 def telling_finished(out: str, what: str, overwrite: bool) -> Iterator[bool]:
-    """Say so if the ``with`` block, instead of doing ``what``, found its result at ``out``; yield whether.
-
-    What a fit warned of when it was solved is said again.
-    """
+    """Say so if the ``with`` block, instead of doing ``what``, found its result at ``out``; yield whether."""
     from bigcons.disk.commit import is_store
 
     is_there = not overwrite and is_store(out)
     yield is_there
     if is_there:
-        from bigcons.store.consensus import Consensus, cautions
-        from bigcons.store.opening import open_store
-
         click.echo(f"{out} already holds the result of this {what}.", err=True)
-        if isinstance(solved := open_store(out), Consensus):
-            for caution in cautions(solved.results, solved.n_clusters):
-                click.echo(f"Warning: {caution}", err=True)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -206,16 +170,6 @@ def cell(value: Any, name: str = "") -> str:
         is_same = len(words) > 2 and len(set(words)) == 1
         return f"{words[0]} ({len(words)} times)" if is_same else ", ".join(words)
     return str(value)
-
-
-def with_clusters(items: Mapping[str, Any], words: str) -> dict[str, Any]:
-    """Return items with "clusters", the number found in words, in the place of the numbers of clusters."""
-    renamed = {"clusters" if name == "n_clusters" else name: value for name, value in items.items()}
-    return {
-        name: words if name == "clusters" else value
-        for name, value in renamed.items()
-        if name != "n_tiny_clusters"
-    }
 
 
 def table(columns: Sequence[str], rows: Sequence[Mapping[str, str]], *, text: Sequence[str] = ()) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from bigcons.cli.options import PATH, READING, STANDARD, option, output_option, refuse_alone, shared, taken
-from bigcons.cli.output import JSON, amount, emit, facts, reporting, with_clusters
+from bigcons.cli.output import JSON, emit, facts, reporting
 from bigcons.errors import InvalidInputError, StoreExistsError
 
 
@@ -46,16 +46,8 @@ def report(consensus: str, out: str, features: str | None, overwrite: bool, **op
     refuse_alone("--features", features, columns=options["columns"], drop=options["drop"], **reading)
     page = Report(consensus, features=select(features, **reading), **options)
     page.save(out, overwrite=overwrite)
-    reasons = {"Warnings": page.warnings, "Notes": page.notes}
-    text = "\n".join(
-        line
-        for title, sentences in reasons.items()
-        for line in ([f"{title}:", *(f"  {sentence}" for sentence in sentences)] if sentences else [])
-    )
-    emit(
-        {"path": out, "facts": page.facts, "warnings": page.warnings, "notes": page.notes},
-        f"{out}\n{text}".rstrip(),
-    )
+    result = {"path": out, "facts": page.facts, "warnings": page.warnings, "notes": page.notes}
+    emit(result, "\n".join([out, *page.warnings, *page.notes]))
 
 
 @click.command()
@@ -158,10 +150,7 @@ def export(
         sys.stdout.flush()
         return
     solved.export(out, **given, overwrite=overwrite)
-    words = [name for name in ("memberships", "confidence") if given[name]]
-    what = " and ".join(["labels", *words] if len(words) < 2 else ["labels, memberships", "confidence"])
-    result = {"path": out, "n_objects": solved.n_objects, **given}
-    emit(result, f"{out}: {what} of {amount(solved.n_objects, 'object')}.")
+    emit({"path": out, "n_objects": solved.n_objects, **given})
 
 
 @click.command()
@@ -172,15 +161,9 @@ def info(store: str) -> None:
 
     Its data are not read.
     """
-    from bigcons.store.consensus import OF_SIZES, Consensus, stored_clusters_in_words
     from bigcons.store.opening import open_store
 
-    opened = open_store(store)
-    result = shown = opened.info()
-    if isinstance(opened, Consensus):
-        results = {name: value for name, value in result["results"].items() if name not in OF_SIZES}
-        shown = {**with_clusters(result, stored_clusters_in_words(opened)), "results": results}
-    emit(result, facts(shown))
+    emit(open_store(store).info())
 
 
 @click.command()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ from bigcons.cli.options import (
     STANDARD,
     TABLE,
     known_method,
-    memory_size,
     option,
     option_name,
     output_option,
@@ -38,7 +36,6 @@ from bigcons.cli.output import (
     reporting,
     table,
     telling_finished,
-    with_clusters,
 )
 from bigcons.errors import InvalidInputError
 
@@ -61,7 +58,7 @@ COMMON = ("n_clusters", "random_state", "out", "client", "memory", "resume")
 @shared("method", "n_clusters")
 @output_option("Store for the consensus (.zarr).")
 @shared(*CHOSEN, "sep", "header", "missing")
-@option("--memory", type=memory_size, metavar="SIZE", help="Memory budget, such as 512MB or 2GB.")
+@option("--memory", metavar="SIZE", help="Memory budget, such as 512MB or 2GB.")
 @option("--resume/--no-resume", default=None,
         help="Resume an interrupted solve of this output (the default), or start over.")  # fmt: skip
 @shared("client", "random_state", "overwrite")
@@ -69,7 +66,7 @@ COMMON = ("n_clusters", "random_state", "out", "client", "memory", "resume")
 def solve(
     words: tuple[str, ...],
     method: str,
-    n_clusters: int | range | str | None,
+    n_clusters: Any,
     out: str,
     overwrite: bool,
     **options: Any,
@@ -92,7 +89,6 @@ def solve(
     from bigcons.disk.commit import is_store
     from bigcons.io.select import select
     from bigcons.methods import METHODS
-    from bigcons.run.results import can_resume
     from bigcons.store.consensus import Consensus
 
     chosen, reading = taken(options, CHOSEN), taken(options, ("sep", "header", "missing"))
@@ -109,26 +105,19 @@ def solve(
     if ensemble == STANDARD:
         ensemble = read_standard_input(click.get_current_context().find_root())
     began = time.perf_counter()
-    try:
-        with telling_finished(out, "solve", overwrite) as is_there:
-            _warn_of_stored(ensemble)
-            labels = select(select(ensemble, **reading), **chosen)
-            model.fit(labels, out=out, overwrite=overwrite)
-    except KeyboardInterrupt:
-        if not can_resume(out):
-            click.echo("No checkpoint was reached; the solve will start from the beginning.", err=True)
-        raise
+    with telling_finished(out, "solve", overwrite) as is_there:
+        labels = select(select(ensemble, **reading), **chosen)
+        model.fit(labels, out=out, overwrite=overwrite)
     solved = Consensus.open(out)
     results = {"seconds": None if is_there else time.perf_counter() - began, **results_of(model)}
-    parts = [facts(shown_results({"consensus": out, **results}, solved))]
+    result = {"kind": "consensus", "path": out, **results}
     of_ensemble = ["--ensemble", ensemble] if is_store(ensemble) else []
     report = ["bigcons", "report", out, *of_ensemble, "-o", Path(out).with_suffix(".html").name]
     export = ["bigcons", "export", out, "-o", f"{Path(out).stem}-labels.csv"]
-    parts.append(ending(solved, [report, export]))
-    emit({"kind": "consensus", "path": out, **results}, "\n\n".join(parts))
+    emit(result, f"{facts(result)}\n\n{ending(solved, [report, export])}")
 
 
-def check_n_clusters(method: str, n_clusters: int | range | str | None) -> Any:
+def check_n_clusters(method: str, n_clusters: Any) -> Any:
     """Return the number of clusters as a method takes it; raise UsageError if it needs one."""
     from bigcons.methods import METHODS
 
@@ -136,19 +125,14 @@ def check_n_clusters(method: str, n_clusters: int | range | str | None) -> Any:
     if n_clusters is None and default not in (None, "auto"):
         auto = ", or auto to have it chosen" if METHODS[method].chooses else ""
         raise click.UsageError(f"Method {method!r} needs -k, the number of clusters{auto}.")
+    low, high = n_clusters if isinstance(n_clusters, tuple) else (n_clusters, n_clusters)
+    if isinstance(low, (int, float)) and not (isinstance(low, int) and 1 <= low <= high):
+        raise click.UsageError(f"-k {low}:{high} is no number of clusters; use one such as 5, or auto.")
+    if isinstance(n_clusters, tuple):
+        return range(low, high + 1)
     if n_clusters == "auto" and method.startswith("eac") and not METHODS[method].chooses:
         return None  # by the lifetime
     return default if n_clusters is None else n_clusters
-
-
-def _warn_of_stored(path: str) -> None:
-    """Warn again of what an ensemble was imported with that looks like no partition."""
-    from bigcons.disk.commit import is_store
-    from bigcons.io.encode import warn_of_suspects
-    from bigcons.store.ensemble import Ensemble
-
-    if is_store(path) and not (stored := Ensemble.open(path)).is_soft:
-        warn_of_suspects(stored.n_objects, stored.names, stored.n_clusters)
 
 
 def results_of(model: ConsensusClusterer) -> dict[str, Any]:
@@ -157,24 +141,6 @@ def results_of(model: ConsensusClusterer) -> dict[str, Any]:
 
     choice = getattr(model, "n_clusters_choice_", None)
     return fit_results(model) | ({} if choice is None else {"n_clusters_choice": repr(choice)})
-
-
-OF_THE_SOLVER = ("coassociation", "objective", "start_objectives", "gap", "n_passes", "n_steps", "converged")
-"""Results that say how a method came to its result, and nothing of the result."""
-
-
-def shown_results(results: Mapping[str, Any], solved: Consensus) -> dict[str, Any]:
-    """Return the results that are shown: the clusters in words, and what concerns the solver with ``-v``."""
-    from bigcons.report.page import name_of
-    from bigcons.store.clusters import choice_in_words
-    from bigcons.store.consensus import stored_clusters_in_words
-
-    is_verbose = logging.getLogger("bigcons").isEnabledFor(logging.INFO)
-    shown = {name: value for name, value in results.items() if is_verbose or name not in OF_THE_SOLVER}
-    if shown.pop("n_clusters_choice", None) and (tree := solved.tree) is not None:
-        shown["why this number"] = choice_in_words(tree.choice)
-    worded = with_clusters(shown, stored_clusters_in_words(solved))
-    return {name_of(name) if name in solved.results else name: value for name, value in worded.items()}
 
 
 def ending(solved: Consensus, commands: Sequence[Sequence[str]]) -> str:
@@ -330,14 +296,7 @@ def place(
     confidence = None if placed.confidence is None else float(placed.confidence.mean(dtype=float))
     result = {"kind": "placed", "path": out, "n_objects": n, "sizes": sizes}
     result |= {"mean_confidence": confidence, "far_share": placed.far_share, "n_unseen": new_rows.n_unseen}
-    words = "" if confidence is None else f", with a mean confidence of {confidence:.3f}"
-    far = f"{int(placed.is_far.sum()):,} ({placed.far_share:.1%})"
-    emit(
-        result,
-        f"{out}: {amount(n, 'row')} placed{words}.\n"
-        + facts({f"cluster {k}": size for k, size in enumerate(sizes) if size})
-        + f"\nFar from the centers: {far}; about 1 % are expected of rows like those of the ensemble.",
-    )
+    emit(result, facts({**result, "sizes": {f"cluster {k}": size for k, size in enumerate(sizes) if size}}))
 
 
 def open_placing(folder: str) -> tuple[Any, Consensus]:

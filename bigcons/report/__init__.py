@@ -476,7 +476,8 @@ def _warnings(report: Report) -> Iterator[str]:
         if weak := [str(k) for k, value in rows if value is not None and value < 0.5]:
             plural = "s" if len(weak) > 1 else ""
             yield f"Half of the partitions would assign other objects to cluster{plural} {_some(weak, 8)}."
-    if joined := [f"{k} and {other}" for k, other in mergers(clusters).items()]:
+    pairs = {tuple(sorted(pair)) for pair in mergers(clusters).items()}
+    if joined := [f"{k} and {other}" for k, other in sorted(pairs)]:
         yield (
             f"Clusters {_some(joined, 8)} are not told apart by halves of the partitions and could be merged."
         )

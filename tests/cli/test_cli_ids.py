@@ -120,9 +120,9 @@ REPEATED = {
     "import soft.csv soft.csv --memberships -o out.zarr": (
         "-o",
         "--chunk-rows 7 -o",
-        "no --chunk-rows, not 7",
+        "--chunk-rows None, not 7",
     ),
-    "import --pairs pairs.csv -o out.zarr": ("-o", "--n-objects 5 -o", "no --n-objects, not 5"),
+    "import --pairs pairs.csv -o out.zarr": ("-o", "--n-objects 5 -o", "--n-objects None, not 5"),
     "import --pairs drawn.parquet -o out.zarr": ("drawn", "again", "source=drawn.parquet, not again.parquet"),
     "sample e.zarr -o out.zarr --per-object 4": ("4", "5", "--per-object 4.0, not 5.0"),
     "sample e.zarr -o out.zarr --n-pairs 4 --tiles 2": ("--tiles 2", "", "sampled=tiles, not uniform"),

@@ -74,7 +74,6 @@ def test_generate__names_columns_without_effect(made):
         result = bigcons(made, words)
         assert result.exit_code == 0, result.output
         assert "Constant or empty, without effect: one, none, flag.\n" in result.stderr
-    assert f"--features {made / 'wide.csv'} -o " in result.stdout
 
 
 def test_place__warns_of_rows_unlike_those_of_the_ensemble(made):
@@ -97,7 +96,7 @@ def test_place__warns_of_rows_unlike_those_of_the_ensemble(made):
 def test_place__new_customers_without_any_cleaning(made):
     result = bigcons(made, "place new.csv --with out/ -o placed.csv")
     assert result.exit_code == 0, result.output
-    assert "200 rows placed, with a mean confidence of" in result.stdout
+    assert "mean_confidence  0.9" in result.stdout
     placed = pd.read_csv(made / "placed.csv")
     assert placed.columns.tolist() == ["customer_id", "label", "confidence", "is_far"]
     assert placed["customer_id"].tolist() == list(range(5000, 5200))
@@ -163,7 +162,7 @@ def test_place__of_pcc_is_what_the_fitted_model_says(made):
 def test_place__of_a_method_without_memberships_has_no_confidence(made):
     assert bigcons(made, "solve out/ensemble.zarr -m qmi -k 3 -o qmi.zarr").exit_code == 0
     result = bigcons(made, "place new.csv --with qmi.zarr -o qmi.csv")
-    assert "200 rows placed.\n" in result.stdout
+    assert "mean_confidence  -" in result.stdout
     placed = pd.read_csv(made / "qmi.csv")
     assert placed.columns.tolist() == ["customer_id", "label", "is_far"]
     model = METHODS["qmi"](3, random_state=0).fit(made / "out" / "ensemble.zarr")
