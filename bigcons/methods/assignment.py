@@ -30,7 +30,7 @@ from bigcons.methods.first_clusters import (
 )
 from bigcons.methods.pass_clusterer import PassClusterer
 from bigcons.run.engine import Engine, one_thread, stop_if_cancelled
-from bigcons.run.memory_plan import check_matrix_plan
+from bigcons.run.memory_plan import check_held_plan
 from bigcons.run.passes import BestOfStarts, CountedStart, Method, Record, State, Stats, best_start
 from bigcons.run.results import Output
 from bigcons.run.survey import Survey
@@ -680,7 +680,9 @@ def similarities(
     name: str, ensemble: Ensemble, engine: Engine, memory: str | float | None, *, remedy: str
 ) -> np.ndarray:
     """Return the co-association c/N (n, n) float32, 0 where no partition labels both, if memory allows."""
-    check_matrix_plan(name, engine, ensemble, memory=memory, remedy=remedy)
+    held = 20 * ensemble.n_objects**2  # two counts, the similarity and temporaries
+    name = f"{name} of {ensemble.n_objects:,} objects"
+    check_held_plan(name, engine, ensemble, held, memory=memory, remedy=remedy)
     n_agree, n_seen = dense(ensemble, memory=MOST_BYTES, client=engine)
     return np.divide(n_agree, n_seen, out=np.zeros(n_agree.shape, np.float32), where=n_seen > 0)
 

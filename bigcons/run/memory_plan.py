@@ -13,7 +13,6 @@ from bigcons.memory import (
     DEFAULT_DATA_BYTES,
     PROCESS_BYTES,
     WORKER_BYTES,
-    Block,
     DataBudget,
     enough_for,
     format_size,
@@ -98,21 +97,11 @@ class PlannedEnsemble(Ensemble):
         super().__init__(np.broadcast_to(nothing, (n_objects, len(n_clusters))), header, [None] * len(names))
         self.path: str | None = path
 
-    def blocks(self, rows: int | None = None) -> list[Block]:  # noqa: ARG002 - as in the base
-        """Raise LabelsNeededError."""
+    def read(self, *_: Any, **__: Any) -> Any:
+        """Raise LabelsNeededError, as all that needs labels."""
         raise LabelsNeededError
 
-    def read(self, start: int, stop: int) -> np.ndarray:  # noqa: ARG002
-        """Raise LabelsNeededError."""
-        raise LabelsNeededError
-
-    def read_rows(self, indices: Any) -> np.ndarray:  # noqa: ARG002
-        """Raise LabelsNeededError."""
-        raise LabelsNeededError
-
-    def load(self) -> Ensemble:
-        """Raise LabelsNeededError."""
-        raise LabelsNeededError
+    blocks = read_rows = load = read
 
 
 def check_held_plan(
@@ -127,16 +116,6 @@ def check_held_plan(
             budget=DEFAULT_DATA_BYTES,
         )
     MemoryPlan(held).check(name, engine, ensemble, memory, remedy)
-
-
-def check_matrix_plan(
-    name: str, engine: Engine, ensemble: Ensemble, *, memory: str | float | None, remedy: str
-) -> None:
-    """Check the plan of a method that holds a matrix of all pairs, of up to 4 GB without ``memory``."""
-    n_objects = ensemble.n_objects
-    held = 20 * n_objects**2  # two counts, the similarity and temporaries
-    name = f"{name} of {n_objects:,} objects"
-    check_held_plan(name, engine, ensemble, held, memory=memory, remedy=remedy)
 
 
 def data_budget(memory: str | float | None, engine: Engine, ensemble: Ensemble) -> DataBudget:

@@ -34,15 +34,14 @@ def ensembles(tmp_path_factory):
     return folder
 
 
-# With the other engine each, PCC is in `test_solve_memory`.
 @pytest.mark.parametrize(
     ("method", "parameters", "engine"),
     [
         ("pcc", {}, "cluster"),
-        ("pcc", {"divergence": "kl"}, "serial"),
+        ("pcc", {}, "serial"),
         ("mixture", {}, "serial"),
     ],
-    ids=["pcc-l2-cluster", "pcc-kl-serial", "mixture-serial"],
+    ids=["pcc-cluster", "pcc-serial", "mixture-serial"],
 )
 def test_fit__adds_no_more_than_its_plan_says(ensembles, tmp_path, engine, method, parameters):
     asked = {"n_clusters": K, **parameters}
