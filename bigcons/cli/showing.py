@@ -119,19 +119,15 @@ def plot(
 
 @click.command()
 @click.argument("consensus", type=PATH)
-@output_option("File for the labels: .parquet, .csv (or this with .gz) or .npy; or - for CSV to standard "
-               "output.", name="FILE", may_stream=True)  # fmt: skip
+@output_option("File for the labels: .parquet, .csv or .npy; or - for CSV to standard output.", name="FILE",
+               may_stream=True)  # fmt: skip
 @option("--memberships", is_flag=True, help="Also write the memberships: cluster_0, cluster_1, ...")
-@option("--top", type=click.IntRange(min=1), metavar="N",
-        help="Also write the N largest memberships of each object: top_1, top_1_membership, ...")  # fmt: skip
 @option("--confidence", is_flag=True, help="Also write confidence, second_labels, second_confidence.")
 @option("--min-confidence", type=click.FloatRange(0, 1), metavar="P",
         help="Confidence below which a label is -1.")  # fmt: skip
 @shared("overwrite")
 @reporting
-def export(
-    consensus: str, out: str, memberships: bool, top: int | None, overwrite: bool, **options: Any
-) -> None:
+def export(consensus: str, out: str, overwrite: bool, **given: Any) -> None:
     """Write the labels of CONSENSUS to a file.
 
     The file has one row per object, in order: its id, if it has one, under the name it came with, and its
@@ -139,9 +135,6 @@ def export(
     """
     from bigcons import Consensus
 
-    if memberships and top is not None:
-        raise click.UsageError("--top writes the largest of all --memberships; give one of them.")
-    given: dict[str, Any] = {"memberships": top or memberships, **options}
     solved = Consensus.open(consensus)
     if out == STANDARD:
         if click.get_current_context().meta.get(JSON):

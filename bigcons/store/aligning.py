@@ -7,19 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from bigcons.errors import EmptyPartitionError, InvalidIdsError, InvalidInputError, SoftEnsembleError
+from bigcons.errors import InvalidIdsError, InvalidInputError
 from bigcons.io.ids import Ids
 from bigcons.io.labels import LabelColumn, are_other_rows, names_of_rows, refuse_other_rows
-from bigcons.progress import progress
 from bigcons.store.consensus import Consensus
-from bigcons.store.ensemble_store import Categories, Content, Header
 from bigcons.store.ids import ids_of
 from bigcons.validation import is_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from bigcons.store.ensemble import Ensemble
 
 
 def whole_labels_of(found: Any, name: str) -> LabelColumn:
@@ -30,65 +26,6 @@ def whole_labels_of(found: Any, name: str) -> LabelColumn:
             f"the {name} labels are text, such as {column.values[0]!r}; give whole numbers.", parameter=name
         )
     return column
-
-
-def align(ensemble: Ensemble, found: Any) -> Content:
-    """Return the ensemble by the numbers of a consensus; see `Ensemble.align`."""
-    from scipy.optimize import linear_sum_assignment
-
-    from bigcons.kernels.cluster_tables import count_assigned  # imports numba
-
-    if ensemble.is_soft:
-        raise SoftEnsembleError("align")
-    column = LabelColumn("labels", Consensus.open(found) if isinstance(found, (str, os.PathLike)) else found)
-    if column.n_objects != ensemble.n_objects:
-        raise InvalidInputError(
-            f"the labels are of {column.n_objects:,} objects but the ensemble of {ensemble.n_objects:,}; "
-            "give those of the same objects, in the same order."
-        )
-    refuse_other_rows("labels", column.row_names, "the ensemble", names_of_rows(ensemble))
-    K, offsets = column.n_clusters, ensemble.offsets
-    table, unlabeled = np.zeros((ensemble.n_base_clusters, K + 1)), np.zeros(K + 1)
-    blocks = ensemble.blocks()
-    with progress("overlaps with the consensus", ensemble.n_objects) as listener:
-        for block in blocks:
-            clusters = column.codes(block.start, block.stop)
-            clusters[clusters < 0] = K
-            labels = ensemble.read(block.start, block.stop)
-            count_assigned(labels, offsets, clusters.astype(np.int32), table, unlabeled)
-            listener.advance(block.n_rows)
-    codes: list[np.ndarray] = []  # by partition
-    categories: Categories = []
-    n_labeled = []
-    for u, name in enumerate(ensemble.names):
-        of_base = table[offsets[u] : offsets[u + 1]]
-        overlaps = of_base[:, :K]
-        number = np.where(overlaps.any(axis=1), overlaps.argmax(axis=1), -1)
-        matched, partners = linear_sum_assignment(overlaps, maximize=True)
-        is_shared = overlaps[matched, partners] > 0
-        number[matched[is_shared]] = partners[is_shared]
-        known = np.unique(number[number >= 0])
-        if not known.size:
-            raise EmptyPartitionError(name)
-        codes.append(np.append(np.where(number < 0, -1, np.searchsorted(known, number)), -1))
-        values = column.values[known]
-        is_dense = values.dtype != object and (values == np.arange(values.size)).all()
-        categories.append(None if is_dense else values)
-        n_labeled.append(int(of_base[number >= 0].sum()))
-    header = Header(
-        ensemble.n_objects,
-        ensemble.names,
-        n_clusters=np.array([code.max() + 1 for code in codes]),
-        n_labeled=np.array(n_labeled),
-        chunk_rows=ensemble.chunk_rows,
-        provenance={"made_by": "align", "source": ensemble.path or "in memory", "from": ensemble.provenance},
-        ids=ensemble.id_column,
-    )
-    aligned = (
-        np.stack([code[labels[:, u]] for u, code in enumerate(codes)], axis=1)
-        for labels in (ensemble.read(block.start, block.stop) for block in blocks)
-    )
-    return Content(header, categories, aligned)
 
 
 class Matching(NamedTuple):

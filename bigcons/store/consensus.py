@@ -26,18 +26,18 @@ from bigcons.store.clusters import TRUST_ROW, ClusterTree, Trust, arrow_table, c
 from bigcons.store.display import facts_table, import_pandas
 from bigcons.store.export import export_to
 from bigcons.store.ids import StoredIds, data_frame, id_array, ids_first, ids_of, write_ids
-from bigcons.store.lazy import dask_rows
 from bigcons.store.store import (
     Column,
     Objects,
     Store,
     consistent,
+    dask_rows,
     packed_parts,
     reopened,
     rows_digest,
     write_files,
 )
-from bigcons.validation import check_int, check_number, check_rows
+from bigcons.validation import check_number, check_rows
 
 KIND = "consensus"
 PLACING, TREE = "placing.npz", "tree.npz"
@@ -248,7 +248,7 @@ class Consensus(Objects):
     def to_arrow(
         self,
         *,
-        memberships: bool | int = False,
+        memberships: bool = False,
         confidence: bool | None = None,
         min_confidence: float | None = None,
     ) -> Any:
@@ -259,21 +259,13 @@ class Consensus(Objects):
         """
         import pyarrow as pa
 
-        confidence = self.has_trust if confidence is None else confidence
-        asked = (memberships, confidence, min_confidence)
+        asked = (memberships, self.has_trust if confidence is None else confidence, min_confidence)
         return pa.concat_tables(pa.table(self._exported(block, *asked)) for block in self.blocks())
 
-    def to_pandas(
-        self,
-        *,
-        memberships: bool | int = False,
-        confidence: bool | None = None,
-        min_confidence: float | None = None,
-    ) -> Any:
+    def to_pandas(self, **columns: Any) -> Any:
         """Return a pandas dataframe, see `to_arrow`; ids that were an index are its index again."""
         import_pandas()
-        found = self.to_arrow(memberships=memberships, confidence=confidence, min_confidence=min_confidence)
-        return data_frame(found, self.id_column)
+        return data_frame(self.to_arrow(**columns), self.id_column)
 
     @property
     def trust(self) -> Trust:
@@ -339,7 +331,7 @@ class Consensus(Objects):
         self,
         path: StorePath | IO[bytes],
         *,
-        memberships: bool | int = False,
+        memberships: bool = False,
         confidence: bool = False,
         min_confidence: float | None = None,
         overwrite: bool = False,
@@ -349,13 +341,11 @@ class Consensus(Objects):
         If the objects have ids, they are the first column, with the name and type that they came with, so
         that the file can be joined with other tables; a name that is taken becomes ``id``. The column
         ``label`` is int32, -1 for objects no partition labeled; ``memberships`` adds float32 columns
-        ``cluster_0``, ``cluster_1``, ..., and ``memberships=n`` the n largest of each object, falling:
-        ``top_1`` (a cluster, int32), ``top_1_membership``, ``top_2``, .... ``confidence`` adds
-        ``confidence``, ``second_labels`` and ``second_confidence``, see `trust`; below ``min_confidence``, a
-        label is -1. Text may be compressed, ``.csv.gz``. An .npy file has no ids: it holds the array of
-        labels ``(n_objects,)``, or with further columns an array of records with these fields. An open binary
-        file gets comma-separated values. A few blocks are in memory at a time, and no partial file is left
-        behind. A file of labels can be imported as one partition.
+        ``cluster_0``, ``cluster_1``, .... ``confidence`` adds ``confidence``, ``second_labels`` and
+        ``second_confidence``, see `trust`; below ``min_confidence``, a label is -1. An .npy file has no ids:
+        it holds the array of labels ``(n_objects,)``, or with further columns an array of records with these
+        fields. An open binary file gets comma-separated values. A few blocks are in memory at a time, and no
+        partial file is left behind. A file of labels can be imported as one partition.
 
         Raises InvalidInputError for another suffix and for memberships that do not exist, StoreExistsError if
         ``path`` exists; with ``overwrite`` a file there is replaced.
@@ -371,7 +361,7 @@ class Consensus(Objects):
     def _exported(
         self,
         block: Block,
-        memberships: bool | int,
+        memberships: bool,
         confidence: bool,
         min_confidence: float | None,
         with_ids: bool = True,
@@ -386,14 +376,7 @@ class Consensus(Objects):
             columns |= {name: np.ascontiguousarray(trust[name]) for name in TRUST if confidence}
         if memberships:
             soft = self.read_memberships(*rows)
-            if memberships is True:
-                columns |= {f"cluster_{k}": np.ascontiguousarray(column) for k, column in enumerate(soft.T)}
-            else:
-                most = check_int("memberships", memberships, at_most=self.n_clusters)
-                order = np.argsort(-soft, axis=1, kind="stable")[:, :most].astype(np.int32)
-                for rank, largest in enumerate(np.ascontiguousarray(order.T), 1):
-                    columns[f"top_{rank}"] = largest
-                    columns[f"top_{rank}_membership"] = soft[np.arange(len(soft)), largest]
+            columns |= {f"cluster_{k}": np.ascontiguousarray(column) for k, column in enumerate(soft.T)}
         if self.id_column is None or not with_ids:
             return columns
         return ids_first(columns, self.id_column, self.id_column.read(*rows))
@@ -437,20 +420,9 @@ class Consensus(Objects):
 
     def info(self) -> dict[str, Any]:
         """Return what the head says about the consensus, as JSON values."""
-        return {
-            "kind": KIND,
-            "path": self.path,
-            "n_objects": self.n_objects,
-            "n_clusters": self.n_clusters,
-            "has_memberships": self.has_memberships,
-            "has_trust": self.has_trust,
-            "id": self.id_name,
-            "chunk_rows": self.chunk_rows,
-            "n_bytes": place_of(self.path).n_bytes(),
-            "results": self.results,
-            "parameters": self.parameters,
-            "provenance": self.provenance,
-        }
+        names = ("path", "n_objects", "n_clusters", "has_memberships", "has_trust", "chunk_rows")
+        facts = {name: getattr(self, name) for name in (*names, "results", "parameters", "provenance")}
+        return {"kind": KIND, **facts, "id": self.id_name, "n_bytes": place_of(self.path).n_bytes()}
 
     def verify(self) -> dict[str, Any]:
         """Read every row and compare it with what was written.

@@ -38,7 +38,6 @@ from bigcons.errors import (
 )
 from bigcons.io.encode import check_chunk_rows, label_dtype, warn_of_suspects
 from bigcons.io.files import ParquetTable, describe, is_parquet, provenance_of_files
-from bigcons.io.ids import Ids
 from bigcons.io.intake import open_table
 from bigcons.io.labels import names_of_rows, observed, refuse_other_rows
 from bigcons.io.memory import HardenedTable
@@ -47,7 +46,6 @@ from bigcons.io.table import Table
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.progress import Progress, progress
 from bigcons.store import building
-from bigcons.store.aligning import align
 from bigcons.store.building import write_store
 from bigcons.store.display import facts_table, first_rows, import_pandas
 from bigcons.store.ensemble_store import (
@@ -59,11 +57,10 @@ from bigcons.store.ensemble_store import (
 )
 from bigcons.store.generator import Generator, StoredGenerator
 from bigcons.store.ids import as_index, id_array, ids_at, ids_of
-from bigcons.store.lazy import dask_rows
 from bigcons.store.parquet_ensemble import open_rows, refuse_wide
 from bigcons.store.reshaping import read_long, read_runs
 from bigcons.store.soft_sources import SoftSources, listed
-from bigcons.store.store import Objects, reopened
+from bigcons.store.store import Objects, dask_rows, reopened
 from bigcons.validation import check_choice, check_int, check_rows
 
 
@@ -78,6 +75,13 @@ class Ensemble(Objects):
     clusters. The columns of partition ``u`` begin at ``offsets[u]``; they sum to 1 for an object, or are all
     0 where it is missing. Methods that work on labels alone refuse it; ``harden`` gives them labels.
 
+    Attributes: ``n_objects``, ``n_partitions``, ``names`` (of the partitions), ``is_soft`` (whether it has
+    memberships), ``n_clusters`` and ``n_labeled`` (``(n_partitions,)`` int64, the clusters of each partition
+    and the objects that it labels), ``offsets`` (``(n_partitions + 1,)`` int64: the base cluster of label
+    ``l`` in partition ``u`` is ``offsets[u] + l``), ``n_base_clusters``, ``dtype`` (the smallest signed
+    integer for all labels, or float32), ``row_bytes``, ``chunk_rows`` (of the store; in memory, the default
+    of ``save``), ``path`` (or URL; None in memory), ``id_column`` (what identifies the objects).
+
     Examples
     --------
     >>> import bigcons as bc
@@ -90,36 +94,6 @@ class Ensemble(Objects):
     >>> bc.Ensemble.open("ensemble.zarr").shape
     (3, 2)
     """
-
-    n_objects: int
-    """Number of objects."""
-    n_partitions: int
-    """Number of partitions."""
-    names: list[str]
-    """Names of the partitions."""
-    is_soft: bool
-    """Whether the ensemble has memberships in place of labels."""
-    n_clusters: np.ndarray
-    """Number of clusters of each partition: ``(n_partitions,)`` int64."""
-    offsets: np.ndarray
-    """First base cluster of each partition: ``(n_partitions + 1,)`` int64.
-
-    The base cluster of label ``l`` in partition ``u`` is ``offsets[u] + l``.
-    """
-    n_base_clusters: int
-    """Total number of clusters of all partitions."""
-    n_labeled: np.ndarray
-    """Number of objects that each partition labels: ``(n_partitions,)`` int64."""
-    dtype: np.dtype
-    """Type of the labels, the smallest signed integer that can represent them, or float32."""
-    row_bytes: int
-    """Bytes of the labels or memberships of one object."""
-    chunk_rows: int
-    """Rows per chunk of the store; in memory, the default of ``save``."""
-    path: str | None
-    """Path or URL of the store; None in memory."""
-    id_column: Ids | None = None
-    """What identifies the objects, block by block."""
 
     def __init__(
         self, labels: np.ndarray | StoredRows, header: Header, categories: Categories | None
@@ -136,7 +110,7 @@ class Ensemble(Objects):
         self.n_base_clusters = int(self.offsets[-1])
         self.dtype, self.row_bytes = labels.dtype, header.n_columns * labels.dtype.itemsize
         self.chunk_rows, self.id_column = header.chunk_rows, header.ids
-        self.path = str(labels.path) if isinstance(labels, StoredRows) else None
+        self.path: str | None = str(labels.path) if isinstance(labels, StoredRows) else None
 
     @classmethod
     def from_labels(
@@ -542,40 +516,6 @@ class Ensemble(Objects):
         categories = [self.categories[u] for u in chosen]
         blocks = (self.read(b.start, b.stop)[:, columns] for b in self.blocks())
         return ensemble_of_content(Content(header, categories, blocks), out, overwrite=overwrite)
-
-    def drop(
-        self,
-        partitions: Sequence[str | int] | str | int,
-        out: StorePath | None = None,
-        *,
-        overwrite: bool = False,
-    ) -> Ensemble:
-        """Return the ensemble without some partitions, given by names or positions; as `select`."""
-        given = [partitions] if isinstance(partitions, (str, int, np.integer)) else partitions
-        dropped = {self._position(partition) for partition in given}
-        if len(dropped) == self.n_partitions:
-            raise InvalidInputError(
-                f"partitions names all {self.n_partitions} partitions; leave at least one.",
-                parameter="partitions",
-            )
-        return self.select(
-            [u for u in range(self.n_partitions) if u not in dropped], out, overwrite=overwrite
-        )
-
-    def align(self, labels: Any, out: StorePath | None = None, *, overwrite: bool = False) -> Ensemble:
-        """Return the ensemble with base clusters numbered by the clusters of a consensus that they overlap.
-
-        In each partition, base clusters and clusters are matched one to one, so that as many objects as
-        possible are in both of a pair (Hungarian method). Base clusters that are left, as in partitions with
-        more clusters than the consensus, take the cluster in which they have most objects, the first of equal
-        ones; so several may become one. Those without an object in a cluster are missing. `to_pandas` shows
-        the numbers; they are the ``categories`` of the result.
-
-        ``labels`` are a `Consensus`, its path, a fitted clusterer, or labels ``(n_objects,)``, numbers or
-        text. The result is in memory or, with ``out``, in a store there. Reads the labels twice. Memory: 8
-        bytes for each base cluster and cluster. Raises InvalidInputError for another number of objects.
-        """
-        return ensemble_of_content(align(self, labels), out, overwrite=overwrite)
 
     def _position(self, partition: str | int) -> int:
         """Return the position of a partition, given by its name or its position."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import partial
 from typing import IO, Any
 
 import numpy as np
@@ -68,7 +66,7 @@ def _is_label(kind: Any) -> bool:
 
 
 @contextmanager
-def _text(file: IO[bytes], _n_rows: int, types: Types, *, is_compressed: bool = False) -> Iterator[Write]:
+def _text(file: IO[bytes], _n_rows: int, types: Types) -> Iterator[Write]:
     import pyarrow as pa
     from pyarrow import csv as arrow
 
@@ -76,10 +74,8 @@ def _text(file: IO[bytes], _n_rows: int, types: Types, *, is_compressed: bool = 
     csv.writer(header, lineterminator="\n").writerow(types)
     schema = _schema(types)
     options = arrow.WriteOptions(include_header=False)
-    with ExitStack() as stack:
-        sink: Any = stack.enter_context(gzip.GzipFile("", "wb", 6, file, 0)) if is_compressed else file
-        sink.write(header.getvalue().encode())  # pyarrow would quote all names
-        writer = stack.enter_context(arrow.CSVWriter(sink, schema, write_options=options))
+    file.write(header.getvalue().encode())  # pyarrow would quote all names
+    with arrow.CSVWriter(file, schema, write_options=options) as writer:
         yield lambda columns: writer.write_batch(pa.record_batch(columns, schema=schema))
 
 
@@ -115,6 +111,5 @@ _WRITERS: dict[str, Callable[[IO[bytes], int, Types], AbstractContextManager[Wri
     ".parquet": _parquet,
     ".csv": _text,
     ".npy": _npy,
-    ".csv.gz": partial(_text, is_compressed=True),
 }
 """By how the name of the file ends."""

@@ -6,7 +6,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -27,7 +27,7 @@ from bigcons.disk.files import MOST_BYTES, Place, corrupt, decoding
 from bigcons.disk.schema import Array, arrays_of, check_body, id_arrays
 from bigcons.errors import CorruptStoreError, StoreError, StoreNotFoundError
 from bigcons.io.ids import Ids
-from bigcons.memory import row_blocks
+from bigcons.memory import Block, row_blocks
 from bigcons.store.ids import StoredIds
 
 INCONSISTENT = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
@@ -237,7 +237,7 @@ def reopened(kind: Any, *given: Any) -> Any:
     return kind.open(*given)
 
 
-# Arrays that are read when sliced
+# Arrays that are read when sliced, or when they are computed
 
 
 class Readable(Protocol):
@@ -261,3 +261,21 @@ class Column:
         start, stop, _ = part.indices(self.shape[0])
         found = self.source.read(self.name, start, stop)
         return found[(slice(None), *columns)] if columns else found
+
+
+def dask_rows(
+    read: Callable[[int, int], np.ndarray],
+    blocks: Sequence[Block],
+    row_shape: tuple[int, ...],
+    dtype: np.dtype,
+) -> Any:
+    """Return the dask array of what ``read(start, stop)`` gives, one chunk per block of rows."""
+    import dask.array
+    from dask.delayed import delayed
+
+    later = delayed(read, pure=True)
+    chunks = [
+        dask.array.from_delayed(later(block.start, block.stop), (block.n_rows, *row_shape), dtype)
+        for block in blocks
+    ]
+    return dask.array.concatenate(chunks)

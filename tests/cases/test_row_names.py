@@ -500,7 +500,6 @@ BESIDE = {
     "average_criterion": lambda ensemble, _, t: bc.metrics.average_criterion("nmi", ensemble, t),
     "cluster_profiles": lambda ensemble, _, t: bc.metrics.cluster_profiles(ensemble.to_pandas(), t),
     "compactness": lambda ensemble, _, t: bc.metrics.compactness(ensemble.to_pandas(), t),
-    "align": lambda ensemble, _, t: ensemble.align(t),
     "plots.reliability": lambda _, model, t: bc.plots.reliability(model, t),
     "plots.coassociation": lambda ensemble, _, t: bc.plots.coassociation(ensemble, labels=t),
     "plots.scatter": lambda _, model, t: bc.plots.scatter(pd.DataFrame({"x": t, "y": t}), model),

@@ -312,9 +312,6 @@ def test_export__writes_what_the_library_writes(consensus, run, ran):
     assert_fails_in_one_line(run(f"export {consensus} -o labels.npy"), "labels.npy exists", "--overwrite")
     assert ran(f"export {consensus} -o labels.npy --memberships --overwrite")["memberships"] is True
     assert np.load("labels.npy").dtype.names == ("label", "cluster_0", "cluster_1", "cluster_2")
-    assert ran(f"export {consensus} -o labels.npy --top 1 --overwrite")["memberships"] == 1
-    assert np.load("labels.npy").dtype.names == ("label", "top_1", "top_1_membership")
-    assert run(f"export {consensus} -o more.npy --top 1 --memberships").exit_code == 2
     assert_fails_in_one_line(run(f"export {consensus} -o labels.xls"), ".parquet, .csv, .npy")
     assert_fails_in_one_line(run("export ensemble.zarr -o labels.csv"), "is an ensemble")
 

@@ -126,16 +126,3 @@ def test_export__rejects_in_one_line(tmp_path, stored, solution):
     assert not (tmp_path / "new.csv").exists()
     stored.export(taken, overwrite=True)
     assert len(table_of(taken)) == N_OBJECTS
-
-
-def test_export__of_the_largest_memberships_has_them_falling(stored, solution):
-    _, memberships = solution
-    frame = stored.to_pandas(memberships=2)
-    assert list(frame) == ["label", "top_1", "top_1_membership", "top_2", "top_2_membership"]
-    np.testing.assert_array_equal(frame["top_1"], memberships.argmax(axis=1))
-    np.testing.assert_array_equal(frame["top_1_membership"], memberships.max(axis=1))
-    np.testing.assert_array_equal(frame["top_2_membership"], np.sort(memberships, axis=1)[:, -2])
-    rows = np.arange(N_OBJECTS)
-    np.testing.assert_array_equal(memberships[rows, frame["top_2"]], frame["top_2_membership"])
-    with pytest.raises(InvalidInputError, match="memberships=9"):
-        stored.to_pandas(memberships=9)

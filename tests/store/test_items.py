@@ -92,11 +92,3 @@ def test_item__refuses_anything_else(ensemble, key):
         ensemble[key]
     with pytest.raises(TypeError):
         iter(ensemble)
-
-
-def test_drop__leaves_the_other_partitions(ensemble, tmp_path):
-    found = ensemble.drop(["b", -1], out=tmp_path / "some.zarr")
-    assert found.names == ["a", "c"]
-    np.testing.assert_array_equal(values_of(found), VALUES[:, [0, 2]])
-    with pytest.raises(InvalidInputError, match="leave at least one"):
-        ensemble.drop(NAMES)
