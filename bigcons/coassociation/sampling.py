@@ -78,7 +78,7 @@ def sample(
 
     ``tiles`` chooses the pairs to draw from. None: all, as `sample_pairs` does, with the table in memory. A
     number: tiles of a grid of row blocks, each block with itself and that many others, written directly to
-    ``out`` within ``memory`` (see `sample_tiles`). "auto": 8 if the table goes to ``out`` and would exceed
+    ``out`` within ``memory``. "auto": 8 if the table goes to ``out`` and would exceed
     ``memory`` before it is written, else None.
 
     Repeating a call returns the table at ``out``; other parameters or labels raise StoreExistsError, unless
@@ -95,52 +95,56 @@ def sample(
     from bigcons.store.ensemble import as_ensemble
 
     ensemble = as_ensemble(x)
-    seed, budget = resolve_seed(random_state), parse_size(memory)
+    n, seed, budget = ensemble.n_objects, resolve_seed(random_state), parse_size(memory)
     asked = {"share": share, "per_object": per_object, "n_pairs": n_pairs}
     given = {name: value for name, value in asked.items() if value is not None}
-    total = count_all_pairs(ensemble.n_objects)
-    wanted = _number_of_pairs(ensemble.n_objects, total, share, n_pairs, per_object)
-    tiles = _resolve_tiles(tiles, wanted, ensemble.n_objects, budget, out)
+    wanted = _number_of_pairs(n, count_all_pairs(n), share, n_pairs, per_object)
+    needed, left = PAIR_BYTES * wanted + OBJECT_BYTES * n, _budget_for_pairs(budget)
+    if tiles == "auto":
+        # with fewer other blocks, regions far apart in the graph of blocks may order their clusters
+        # differently
+        tiles = 8 if out is not None and needed > left else None
+        if tiles is not None:
+            logger.info(
+                "%s pairs take %s in memory, over the %s that memory=%s leaves for them: drawing in tiles, "
+                "each row block with %d others",
+                *(f"{wanted:,}", format_size(needed), format_size(left), format_size(budget), tiles),
+            )
+    elif tiles is not None and out is None:
+        raise InvalidInputError(
+            f"tiles={tiles!r} without out=; pass the path of a store for the pairs as out=."
+        )
     made: dict[str, Any] = {"sampled": "uniform"}
     if tiles is not None:  # whose size, and so the pairs, depend on memory
+        tiles = check_int("tiles", tiles, at_least=2)
         made = {"sampled": "tiles", "tiles": tiles, "memory": budget}
     if out is not None:
         made["labels"] = ensemble.digest()
-        if not overwrite and _is_finished(out, {**made, **asked}, None if random_state is None else seed):
+        of_call = {**made, **asked} | ({} if random_state is None else {"random_state": seed})
+        known = provenance_at(out, "pairs")
+        if not overwrite and known is not None and "sampled" in known:
+            refuse_other(out, differences(known, of_call))
+            logger.info("%s holds the finished result of this call: nothing is left to draw", out)
             return PairTable.open(out)
         refuse_existing(out, overwrite, "pairs")
         refuse_source(out, ensemble.path)
     made |= {**given, "random_state": seed}
     if tiles is not None:
+        made = {"ensemble": ensemble.path, "n_partitions": ensemble.n_partitions, **made}
         with open_engine(client) as engine:
-            return sample_tiles(
-                ensemble,
-                out,
-                n_pairs=wanted,
-                tiles=tiles,
-                seed=seed,
-                memory=budget,
-                engine=engine,
-                overwrite=overwrite,
-                provenance={"ensemble": ensemble.path, "n_partitions": ensemble.n_partitions, **made},
-            )
-    _refuse_too_many(wanted, ensemble.n_objects, budget)
+            return _sample_tiles(ensemble, out, wanted, tiles, seed, budget, engine, overwrite, made)
+    if needed > left:
+        raise MemoryBudgetError(
+            f"{wanted:,} pairs take {format_size(needed)} in memory, over the {format_size(left)} that "
+            f"memory={format_size(budget)} leaves for them; raise it to "
+            f"{enough_for(min(needed + PROCESS_BYTES, 2 * needed))}, or draw them in tiles: pass out= and "
+            "leave tiles='auto'.",
+            needed=needed,
+            budget=left,
+        )
     table = sample_in_memory(ensemble, given, seed, budget, client)
     table.provenance |= made
     return table if out is None else table.save(out, overwrite=overwrite)
-
-
-def _is_finished(out: str | os.PathLike[str], asked: Mapping[str, Any], seed: int | None) -> bool:
-    """Return whether the table at ``out`` is the result of the same call; refuse that of another one.
-
-    A call without a seed may have any.
-    """
-    made = provenance_at(out, "pairs")
-    if made is None or "sampled" not in made:
-        return False
-    refuse_other(out, differences(made, asked if seed is None else {**asked, "random_state": seed}))
-    logger.info("%s holds the finished result of this call: nothing is left to draw", out)
-    return True
 
 
 def sample_in_memory(
@@ -158,54 +162,9 @@ def sample_in_memory(
     return table
 
 
-def _bytes_drawn(n_pairs: int, n_objects: int) -> int:
-    """Return the memory of a table while it is drawn."""
-    return PAIR_BYTES * n_pairs + OBJECT_BYTES * n_objects
-
-
 def _budget_for_pairs(memory: int) -> int:
     """Return the bytes for pairs and labels: a budget minus the process itself, at least half of it."""
     return max(memory - PROCESS_BYTES, memory // 2)
-
-
-def _refuse_too_many(n_pairs: int, n_objects: int, memory: int) -> None:
-    """Raise MemoryBudgetError, with a budget that would suffice, if a table does not fit in memory."""
-    needed, budget = _bytes_drawn(n_pairs, n_objects), _budget_for_pairs(memory)
-    if needed > budget:
-        raise MemoryBudgetError(
-            f"{n_pairs:,} pairs take {format_size(needed)} in memory, over the {format_size(budget)} that "
-            f"memory={format_size(memory)} leaves for them; raise it to "
-            f"{enough_for(min(needed + PROCESS_BYTES, 2 * needed))}, or draw them in tiles: pass out= and "
-            "leave tiles='auto'.",
-            needed=needed,
-            budget=budget,
-        )
-
-
-def _resolve_tiles(
-    tiles: int | str | None, n_pairs: int, n_objects: int, memory: int, out: object
-) -> int | None:
-    """Return the number of other blocks to pair each with, None to draw from all pairs; log the choice."""
-    if tiles == "auto":
-        needed, budget = _bytes_drawn(n_pairs, n_objects), _budget_for_pairs(memory)
-        if out is None or needed <= budget:
-            return None
-        # With fewer other blocks, regions far apart in the graph of blocks may order their clusters
-        # differently.
-        n_others = 8
-        logger.info(
-            "%s pairs take %s in memory, over the %s that memory=%s leaves for them: drawing in tiles, each "
-            "row block with %d others",
-            *(f"{n_pairs:,}", format_size(needed), format_size(budget), format_size(memory), n_others),
-        )
-        return n_others
-    if tiles is None:
-        return None
-    if out is None:
-        raise InvalidInputError(
-            f"tiles={tiles!r} without out=; pass the path of a store for the pairs as out=."
-        )
-    return check_int("tiles", tiles, at_least=2)
 
 
 def sample_pairs(
@@ -272,10 +231,9 @@ class TilePlan(NamedTuple):
     """For each block its tiles: blocks ``a <= b`` and the number of pairs."""
 
 
-def sample_tiles(
+def _sample_tiles(
     ensemble: Ensemble,
     out: Any,
-    *,
     n_pairs: int,
     tiles: int,
     seed: int,
@@ -292,12 +250,20 @@ def sample_tiles(
     labels and the rows of one, together at most a sixteenth of ``memory``. About 10 bytes per pair on disk.
     """
     plan = plan_tiles(ensemble, n_pairs, tiles, memory, seed)
-    _refuse_too_many_tasks(engine, memory)
-    rows_of_block = partial(_rows_of_block, ensemble, plan, seed)
+    if engine.in_flight > PLANNED_TASKS:
+        needed = memory * engine.in_flight / PLANNED_TASKS
+        raise MemoryBudgetError(
+            f"{engine.in_flight} blocks of pairs in flight need {format_size(needed)}, over the budget of "
+            f"{format_size(memory)}; use fewer workers, or one with client='serial'.",
+            needed=needed,
+            budget=memory,
+        )
+    per_block = 2 * n_pairs * plan.blocks[0].n_rows // ensemble.n_objects
     with progress("sample pairs", ensemble.n_objects) as listener:
 
         def parts() -> Any:
-            for block, part in zip(plan.blocks, engine.map(rows_of_block, plan.blocks), strict=True):
+            found = engine.map(partial(_rows_of_block, ensemble, plan, seed), plan.blocks)
+            for block, part in zip(plan.blocks, found, strict=True):
                 yield part
                 listener.advance(block.n_rows)
 
@@ -307,7 +273,8 @@ def sample_tiles(
             n_objects=ensemble.n_objects,
             counts_dtype=counts_dtype(ensemble.n_partitions),
             rows_per_block=plan.blocks[0].n_rows,
-            chunk_entries=_chunk_entries(2 * n_pairs * plan.blocks[0].n_rows // ensemble.n_objects),
+            # 65 thousand to a million entries: smaller chunks are slow to read, larger ones gain nothing
+            chunk_entries=1 << min(max(per_block.bit_length() - 1, 16), 20),
             provenance=provenance,
             overwrite=overwrite,
         )
@@ -370,12 +337,6 @@ def block_graph(n_blocks: int, degree: int, rng: np.random.Generator) -> list[se
     return others
 
 
-def _chunk_entries(per_block: int) -> int:
-    """Return a chunk length with which reading a block decodes little more than the block."""
-    # chunks of 65 thousand to a million entries: smaller ones are slow to read, larger ones gain nothing
-    return 1 << min(max(per_block.bit_length() - 1, 16), 20)
-
-
 def _tile_size(a: Block, b: Block) -> int:
     return a.n_rows * (a.n_rows - 1) // 2 if a == b else a.n_rows * b.n_rows
 
@@ -408,17 +369,6 @@ def draw_tile(a: Block, b: Block, n_pairs: int, seed: int) -> tuple[np.ndarray, 
     return i.astype(np.int32), (numbers - i * b.n_rows).astype(np.int32)
 
 
-def _refuse_too_many_tasks(engine: Engine, memory: int) -> None:
-    if engine.in_flight > PLANNED_TASKS:
-        needed = memory * engine.in_flight / PLANNED_TASKS
-        raise MemoryBudgetError(
-            f"{engine.in_flight} blocks of pairs in flight need {format_size(needed)}, over the budget of "
-            f"{format_size(memory)}; use fewer workers, or one with client='serial'.",
-            needed=needed,
-            budget=memory,
-        )
-
-
 # Pairs by number: i < j numbered row by row from 0 to n (n - 1) / 2 - 1, exactly
 
 
@@ -438,18 +388,14 @@ def pairs_of_numbers(numbers: np.ndarray, n_objects: int) -> tuple[np.ndarray, n
     step = 1 << 20  # a slice at a time, so that the temporaries stay small
     for start in range(0, len(numbers), step):
         part = slice(start, start + step)
-        row, column = _triangle_coordinates(count_all_pairs(n_objects) - 1 - numbers[part])
+        # counted from the last pair, number = row (row + 1) / 2 + column with 0 <= column <= row
+        from_last = count_all_pairs(n_objects) - 1 - numbers[part]
+        row = (np.sqrt(2.0 * from_last + 0.25) - 0.5).astype(np.int64)
+        row -= row * (row + 1) // 2 > from_last  # the float root is off by one at most
+        row += (row + 1) * (row + 2) // 2 <= from_last
         i[part] = n_objects - 2 - row
-        j[part] = n_objects - 1 - column
+        j[part] = n_objects - 1 - (from_last - row * (row + 1) // 2)
     return i, j
-
-
-def _triangle_coordinates(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Invert ``number = row (row + 1) / 2 + column`` with ``0 <= column <= row``, exactly."""
-    row = (np.sqrt(2.0 * numbers + 0.25) - 0.5).astype(np.int64)
-    row -= row * (row + 1) // 2 > numbers  # the float root is off by one at most
-    row += (row + 1) * (row + 2) // 2 <= numbers
-    return row, numbers - row * (row + 1) // 2
 
 
 def distinct_numbers(rng: np.random.Generator, total: int, wanted: int) -> np.ndarray:
@@ -464,14 +410,8 @@ def distinct_numbers(rng: np.random.Generator, total: int, wanted: int) -> np.nd
     while len(numbers) < wanted:
         batch = np.sort(rng.integers(total, size=wanted - len(numbers)))
         first = np.concatenate([[True], batch[1:] != batch[:-1]])
-        numbers = _merge_distinct(numbers, batch[first])
+        batch = batch[first]
+        position = np.searchsorted(numbers, batch)
+        is_new = np.append(numbers, -1)[position] != batch
+        numbers = np.insert(numbers, position[is_new], batch[is_new])
     return numbers
-
-
-def _merge_distinct(numbers: np.ndarray, batch: np.ndarray) -> np.ndarray:
-    """Merge two ascending arrays of distinct numbers into one."""
-    if not len(numbers):
-        return batch
-    position = np.searchsorted(numbers, batch)
-    fresh = numbers[np.minimum(position, len(numbers) - 1)] != batch
-    return np.insert(numbers, position[fresh], batch[fresh])
