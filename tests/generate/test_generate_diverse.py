@@ -111,9 +111,6 @@ def test_k_means__by_angles_sees_nothing_else():
         assert found == 1
 
 
-# Spectral
-
-
 # Graphs
 
 

@@ -27,12 +27,6 @@ def points():
     return datasets.planted_features(N_OBJECTS, N_FEATURES, separation=12)[0]
 
 
-@pytest.fixture(scope="module")
-def wide():
-    """As many objects of as many values as make three blocks."""
-    return datasets.planted_features(N_OBJECTS, 256, separation=12)[0].astype(np.float32)
-
-
 def make(features, generator="kmeans", **kwargs):
     kwargs = {"n_partitions": 4, "n_clusters": 4, "random_state": 0, "train": 300, **kwargs}
     ensemble = GENERATORS[generator](features, **kwargs)
@@ -107,16 +101,3 @@ def test_samples__read_the_features_twice(points, monkeypatch):
     monkeypatch.setattr(Features, "_stream", counted)
     make(points, n_partitions=30)
     assert passes == [N_OBJECTS, N_OBJECTS]
-
-
-# Stores and restarts
-
-
-CHILD = """
-import sys
-from bigcons import generate
-generate.kmeans(sys.argv[1], n_partitions=40, n_clusters=4, train=300, out=sys.argv[2], random_state=0)
-"""
-
-
-# Errors

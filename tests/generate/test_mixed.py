@@ -364,9 +364,6 @@ def test_mixed__after_kill_9_only_what_is_unfinished_is_made(tmp_path, stage):
     np.testing.assert_array_equal(np.asarray(found), np.asarray(mixed(tmp_path / "x.npy", **how)))
 
 
-# Memory
-
-
 def test_ensemble_generator__ends_its_range_of_clusters_at_the_objects_that_a_partition_sees(points):
     found = bc.EnsembleGenerator(20, n_clusters=(2, 50), sample=0.25, random_state=0).fit(points[:40])
     assert 2 <= found.n_clusters_.min() < found.n_clusters_.max() <= 10

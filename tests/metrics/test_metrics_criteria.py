@@ -46,12 +46,6 @@ def with_none(labels):
     return [None if label < 0 else label for label in labels.tolist()]
 
 
-def labels_of_table(table):
-    """Two clusterings with this contingency table."""
-    rows, columns = np.indices(np.shape(table))
-    return np.repeat(rows.ravel(), np.ravel(table)), np.repeat(columns.ravel(), np.ravel(table))
-
-
 @settings(deadline=None)
 @given(pair=clusterings())
 def test_criteria__equal_naive(pair):

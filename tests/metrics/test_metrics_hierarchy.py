@@ -108,20 +108,6 @@ def test_error_roc__takes_the_dendrograms_of_the_estimators():
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([0, 1], r"row_of_object has shape \(2,\)"),
-        ([0.0, 1.0, 1.0], "type float64"),
-        ([0, 1, 2], "from 0 to 2 but the linkage has 2 points"),
-        ([0, 1, -2], "from -2 to 1"),
-    ],
-)
-def test_error_roc__refuses_rows_of_another_dendrogram(rows, message):
-    with pytest.raises(InvalidInputError, match=message):
-        error_roc([[0, 1, 1.0, 3]], [0, 0, 1], row_of_object=rows)
-
-
-@pytest.mark.parametrize(
     ("merges", "classes", "message"),
     [
         ([[0, 1, 1.0, 2]], [0, 0, 1], "classes has 3 objects but the linkage has 2"),
