@@ -62,19 +62,6 @@ def test_vat_order__equals_the_plain_algorithm(seed):
     np.testing.assert_array_equal(vat_order(distances), naive_vat_order(distances))
 
 
-def test_vat_order__keeps_groups_together():
-    truth, _ = three_groups()
-    order = vat_order((truth[:, None] != truth[None]).astype(float))
-    assert sorted(order) == list(range(len(truth)))
-    assert np.count_nonzero(np.diff(truth[order])) == 2
-
-
-def test_vat_order__takes_pairs_never_seen_and_no_objects():
-    distances = np.array([[0.0, 0.1, np.nan], [0.1, 0.0, np.nan], [np.nan, np.nan, 0.0]])
-    assert sorted(vat_order(distances)) == [0, 1, 2]
-    assert len(vat_order(np.empty((0, 0)))) == 0
-
-
 def test_vat_order__refuses_what_is_not_square():
     with pytest.raises(InvalidInputError, match="square"):
         vat_order(np.zeros((2, 3)))
@@ -145,23 +132,6 @@ def test_memberships__reads_a_store_as_it_reads_an_array(tmp_path):
     )
 
 
-def test_memberships__names_clusters_with_their_objects_and_leaves_out_empty_ones():
-    values = np.zeros((100, 5))
-    values[:50, 0], values[50:80, 2], values[80:, 4] = 1, 1, 1
-    figure = plots.memberships(values, n_objects=20)
-    figure.draw_without_rendering()
-    assert heat_map(figure).shape == (3, 20)
-    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["0: 50", "2: 30", "4: 20"]
-
-
-def test_memberships__of_a_stored_fit_read_the_sample_alone(tmp_path):
-    _, labels = three_groups()
-    model = PCC(3, random_state=0).fit(labels, out=tmp_path / "c.zarr")
-    np.testing.assert_array_equal(
-        *(heat_map(plots.memberships(x, n_objects=9)) for x in (model, Consensus.open(tmp_path / "c.zarr")))
-    )
-
-
 @pytest.mark.parametrize("unit", ["pass", "step"])
 def test_convergence__draws_objective_and_gap(unit):
     history = {unit: [1, 2, 3], "objective": [3.0, 2.0, 1.5], "gap": [1.0, None, 0.1]}
@@ -171,11 +141,6 @@ def test_convergence__draws_objective_and_gap(unit):
     assert upper.figure.get_suptitle() == "best objective: 1.5"
     assert upper.get_yscale() == lower.get_yscale() == "log"
     assert unit in lower.get_xlabel()
-
-
-def test_convergence__of_a_rising_objective_is_below_the_best():
-    upper = plots.convergence({"pass": [1, 2, 3, 4], "objective": [1.0, 5.0, 10.0, 8.0]}).axes[0]
-    np.testing.assert_allclose(upper.lines[0].get_ydata(), [0.9, 0.5, np.nan, 0.2])
 
 
 def test_convergence__without_a_curve_is_a_sentence():
@@ -290,20 +255,6 @@ def test_cluster_graph__draws_the_centroid_of_each_node():
     np.testing.assert_array_equal([row for _, row in seen], centroids)
 
 
-@pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning")
-def test_cluster_graph__takes_what_memberships_takes(tmp_path):
-    _, labels = three_groups()
-    labels[:4] = -1
-    model = PCC(3, random_state=0).fit(labels, out=tmp_path / "c.zarr")
-    sources = (model, PCC(3, random_state=0).fit(labels), Consensus.open(tmp_path / "c.zarr"))
-    drawn = [
-        [text.get_text() for text in plots.cluster_graph(source).axes[0].texts if "%" in text.get_text()]
-        for source in sources
-    ]
-    assert drawn[0] == drawn[1] == drawn[2]
-    assert len(drawn[0]) == 3
-
-
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
@@ -326,10 +277,6 @@ def test_plots__completion_shows_the_figures_alone():
         "reliability scatter tree trust"
     )
     assert dir(plots) == figures.split()
-
-
-def test_convergence__leaves_out_a_gap_nobody_measured():
-    assert len(plots.convergence({"pass": [1], "objective": [1.0]}).axes) == 1
 
 
 @pytest.mark.parametrize("history", [{}, {"pass": [1]}, {"objective": [1.0]}, {"pass": [], "objective": []}])
@@ -438,16 +385,6 @@ def test_plots__show_themselves_and_leave_global_state_alone():
     subprocess.run([sys.executable, "-c", code, os.devnull], check=True)
 
 
-def test_figures__refuse_what_does_not_belong_together():
-    _, labels = three_groups()
-    with pytest.raises(InvalidInputError, match=r"shape \(7,\) but the ensemble has 60 objects"):
-        plots.coassociation(labels, labels=np.zeros(7, int))
-    with pytest.raises(InvalidInputError, match="PCC has no memberships_; fit it first"):
-        plots.memberships(PCC(n_clusters=3))
-    with pytest.raises(InvalidInputError, match="PCC has no memberships_; fit it first"):
-        plots.cluster_graph(PCC(n_clusters=3))
-
-
 def test_n_clusters__draws_the_evidence_and_marks_the_number_and_the_runner_up():
     choice = choose_n_clusters(three_groups()[1], random_state=0)
     figure = plots.n_clusters(choice)
@@ -497,11 +434,6 @@ def test_tree__is_titled_by_the_number_that_its_text_has():
     found = consensus_tree(three_groups(200)[1], random_state=0)
     assert plots.tree(found).axes[0].get_title() == "3 clusters of 200 objects"
     assert repr(found).startswith("ClusterTree(3 clusters, ")
-
-
-def test_tree__of_a_single_partition_has_no_support_to_show():
-    tree = consensus_tree(three_groups()[1][:, :1], random_state=0)
-    assert [text.get_text() for text in plots.tree(tree, 3).axes[0].texts] == []
 
 
 def test_consensus_cdf__counts_pairs_that_at_most_a_share_of_the_partitions_join():

@@ -11,18 +11,17 @@ from unittest.mock import Mock
 import click
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
 import bigcons
-from bigcons import PCC, Consensus, Ensemble, PairTable
+from bigcons import Consensus, Ensemble, PairTable
 from bigcons.cli import main
 from bigcons.cli.main import COMMANDS, _one_line_warnings
 from bigcons.cli.options import _missing
 from bigcons.cli.output import facts, with_options
 from bigcons.disk import commit
-from bigcons.errors import ConsensusWarning, StoreExistsError, warn_user
+from bigcons.errors import ConsensusWarning, warn_user
 from bigcons.run.engine import SerialEngine
 
 N_OBJECTS = 300
@@ -153,14 +152,6 @@ def test_sample__counts_as_many_pairs_as_asked(ensemble, ran, options, n_pairs):
 
 
 @pytest.mark.parametrize(
-    ("tiles", "sampled"), [("3", {"sampled": "tiles", "tiles": 3}), ("none", {"sampled": "uniform"})]
-)
-def test_sample__draws_in_the_tiles_asked_for(ensemble, ran, tiles, sampled):
-    ran(f"sample {ensemble} -o pairs.zarr --n-pairs 2000 --tiles {tiles} --scheduler serial")
-    assert sampled.items() <= PairTable.open("pairs.zarr").provenance.items()
-
-
-@pytest.mark.parametrize(
     ("options", "named"), [("--tiles 1", "--tiles"), ("--scheduler mpi", "--scheduler mpi is unknown")]
 )
 def test_sample__refuses_tiles_and_schedulers_that_are_none(ensemble, run, options, named):
@@ -168,14 +159,6 @@ def test_sample__refuses_tiles_and_schedulers_that_are_none(ensemble, run, optio
     assert result.exit_code
     assert named in result.stderr
     assert not Path("pairs.zarr").exists()
-
-
-def test_solve__finds_the_planted_groups(consensus):
-    assert accuracy(consensus) > 0.95
-    stored = bigcons.Consensus.open(consensus)
-    assert stored.parameters["method"] == "ConsensusTree"
-    assert stored.parameters["n_clusters"] == 3
-    assert stored.provenance["ensemble"] == str(Path("ensemble.zarr").absolute())
 
 
 def test_solve__is_the_library_call(consensus, ensemble):
@@ -281,15 +264,6 @@ def test_solve__auto_is_for_methods_that_find_the_number(ensemble, run, ran):
     assert ran(f"solve {ensemble} -m eac --criterion lifetime -k auto -o c.zarr")["n_clusters"] >= 1
 
 
-@pytest.mark.parametrize("passes", [[1], [1, 2, 3]])
-def test_plot__draws_the_convergence_of_several_passes(ran, tmp_path, passes):
-    history = {"pass": passes, "objective": [1.0 / number for number in passes]}
-    memberships = np.eye(2, dtype=np.float32)
-    Consensus.write(tmp_path / "c.zarr", [0, 1], memberships, history=history)
-    figures = ran(f"plot {tmp_path / 'c.zarr'} -o figures")["figures"]
-    assert ("figures/convergence.png" in figures) == (len(passes) > 1)
-
-
 def test_plot__draws_every_figure(consensus, ran, run):
     figures = ran(f"plot {consensus} -o figures --ensemble ensemble.zarr --n-objects 50")["figures"]
     drawn = ["clusters", "coassociation", "memberships", "partitions", "trust"]
@@ -347,23 +321,6 @@ def test_pairs__are_imported(ensemble, run, ran):
     )
 
 
-def test_info__counts_all_that_a_store_takes(run, ran):
-    names = [f"customer {row}" for row in range(N_OBJECTS)]
-    table = pa.table(
-        {
-            "who": names,
-            "words": np.array(["yes", "no"])[np.arange(N_OBJECTS) % 2],
-            "p1": np.arange(N_OBJECTS) % 3,
-        }
-    )
-    for path in ("ensemble.zarr", "ensemble.parquet"):
-        Ensemble.from_labels(table, id="who").save(path)
-    assert run("solve ensemble.zarr -k 3 -o consensus.zarr").exit_code == 0
-    assert run("sample ensemble.zarr -o pairs.zarr").exit_code == 0
-    for path in map(Path, ("ensemble.zarr", "ensemble.parquet", "consensus.zarr", "pairs.zarr")):
-        assert ran(f"info {path}")["n_bytes"] == sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
-
-
 @pytest.mark.parametrize("command", ["info", "verify"])
 def test_info_and_verify__say_that_a_table_is_no_store(run, command):
     frame = pd.DataFrame({"x": [0.5, 1.5], "a": [0, 1]})
@@ -413,22 +370,6 @@ def test_demo__runs_again_into_its_own_folder_and_says_so(run, ran):
 
 
 @pytest.mark.slow
-def test_demo__resumes_when_it_was_interrupted_and_shows_a_table(run, monkeypatch):
-    from bigcons import plots
-
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(plots, "memberships", interrupt)
-        assert run("demo --size 500").exit_code == 130
-    made = Path("bigcons-demo/ensemble.zarr/zarr.json").stat().st_mtime_ns
-    text = run("demo --size 500").stdout
-    assert all(f"\n{row}  " in text for row in ("base partitions", "PCC, all pairs", "consensus tree"))
-    assert Path("bigcons-demo/ensemble.zarr/zarr.json").stat().st_mtime_ns == made
-
-
-@pytest.mark.slow
 def test_demo__leaves_the_figure_out_without_matplotlib(run, monkeypatch):
     Path("bigcons-demo").mkdir()
     for name in ("demo.png", "demo.json"):
@@ -456,19 +397,6 @@ def test_sample_data__runs_as_it_suggests(run):
     assert Path("out.html").exists()
 
 
-def test_sample_data__refuses_what_it_cannot_write(run):
-    Path("features.csv").touch()
-    for line, reason in (
-        ("sample-data features.csv", "features.csv exists"),
-        ("sample-data features.npy", "features.npy is no .csv or .parquet file"),
-        ("sample-data f.csv --truth truth", "truth is no .csv or .parquet file"),
-    ):
-        refused = run(line)
-        assert refused.exit_code == 1
-        assert reason in refused.stderr
-    assert names(".") == ["features.csv"]
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -485,31 +413,6 @@ def test_sample_data__refuses_what_it_cannot_write(run):
 def test_missing_input__is_one_line_and_leaves_nothing(run, line):
     assert_fails_in_one_line(run(line), "nowhere")
     assert names() == []
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "import labels.csv --chunk-rows 64 -o ensemble.zarr",
-        "sample ensemble.zarr --per-object 5 -o pairs.zarr",
-        "solve ensemble.zarr -k 4 -o consensus.zarr",
-    ],
-)
-def test_existing_output__stays_unless_told_otherwise(consensus, run, line):
-    assert run("sample ensemble.zarr -o pairs.zarr").exit_code == 0
-    output = line.rpartition(" ")[2]
-    before = (Path(output) / "zarr.json").read_bytes()
-    assert_fails_in_one_line(run(line), f"{output} exists", "--overwrite")
-    assert (Path(output) / "zarr.json").read_bytes() == before
-    assert run(f"{line} --overwrite").exit_code == 0
-    assert [name for name in names() if name.startswith(".")] == []
-
-
-@pytest.mark.parametrize("line", ["import labels.csv", "sample ensemble.zarr"])
-def test_overwrite__removes_no_store_of_another_kind(consensus, run, line):
-    before = (Path(consensus) / "zarr.json").read_bytes()
-    assert_fails_in_one_line(run(f"{line} -o {consensus} --overwrite"), "consensus")
-    assert (Path(consensus) / "zarr.json").read_bytes() == before
 
 
 def test_json__has_the_error_too(run):
@@ -589,24 +492,6 @@ def test_output__never_replaces_the_ensemble_it_is_made_from(ensemble, run, line
     assert_fails_in_one_line(run(line.format(ensemble)), "would be lost", "another path")
     assert run(f"verify {ensemble}").exit_code == 0
     assert commit.read_head(ensemble).kind == "ensemble"
-
-
-def test_output__never_replaces_the_pairs_it_is_made_from(ensemble, run):
-    assert run(f"sample {ensemble} --per-object 3 -o pairs.zarr").exit_code == 0
-    line = f"solve {ensemble} -m pcc -k 3 --pairs pairs.zarr -o ./pairs.zarr --overwrite"
-    assert_fails_in_one_line(run(line), "would be lost", "another path")
-    model = PCC(3, pairs=PairTable.open("pairs.zarr"))
-    with pytest.raises(StoreExistsError, match="would be lost"):
-        model.fit(ensemble, out="pairs.zarr", overwrite=True)
-    assert run("verify pairs.zarr").exit_code == 0
-
-
-def test_plot__refuses_another_ensemble_and_a_file_for_a_folder(consensus, run):
-    Path("short.csv").write_text("a,b\n1,2\n2,1\n")
-    run("import short.csv -o short.zarr")
-    assert_fails_in_one_line(run(f"plot {consensus} -o figures --ensemble short.zarr"), "2 objects", "300")
-    assert_fails_in_one_line(run(f"plot {consensus} -o short.csv"), "short.csv is a file", "folder")
-    assert "figures" not in names()
 
 
 def test_plot__leaves_no_part_of_a_figure(consensus, run, monkeypatch):

@@ -100,17 +100,6 @@ def expected(ok, line):
     return "e.zarr"
 
 
-def test_import__takes_ids_and_columns(run, ok):
-    ok("import customers/part-* -o e.zarr --id customer --columns segment")
-    ensemble = Ensemble.open("e.zarr")
-    assert (ensemble.names, ensemble.ids.tolist()) == (["segment"], NAMES)
-    soft = pd.DataFrame({"who": NAMES, "a": 0.25, "b": 0.75})
-    soft.to_parquet("soft.parquet", index=False)
-    ok("import soft.parquet soft.parquet --memberships --id who -o soft.zarr")
-    assert Ensemble.open("soft.zarr").ids.tolist() == NAMES
-    assert run("import soft.parquet --memberships --drop a -o no.zarr").exit_code == 2
-
-
 REPEATED = {
     "import customers --columns segment --id customer -o out.zarr": (
         "--id customer",
@@ -187,9 +176,3 @@ def test_standard_input__repeated_and_in_what_is_told(ok, run):
     assert "standard input" in ok("info c.zarr").stdout
     unnamed = run("solve - -k 2 -o d.zarr", input="a,,b\n0,1,1\n")
     assert unnamed.stderr.startswith("Error: standard input has no name for column 1")
-
-
-def test_consensus__names_the_file_whose_labels_it_is_of(ok, run):
-    Path("labels.csv").write_text("a,b\n0,0\n0,1\n1,1\n")
-    ok("solve labels.csv -k 2 -o c.zarr")
-    assert Consensus.open("c.zarr").provenance["ensemble"] == "labels.csv"

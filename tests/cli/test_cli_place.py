@@ -123,14 +123,6 @@ def test_place__writes_memberships_into_any_file_and_says_json(made):
     assert streamed.stdout.startswith("customer_id,label,confidence,is_far\n5000,")
 
 
-def test_place__tells_that_the_data_have_changed(made):
-    frame = customers(200, 2)[0]
-    frame["age"] += 500
-    frame.to_csv(made / "changed.csv", index=False)
-    result = bigcons(made, "place changed.csv --with out/ -o changed.parquet --json")
-    assert json.loads(result.stdout)["far_share"] > 0.8
-
-
 def test_place__finds_the_stores_of_a_folder_that_was_moved(made):
     shutil.copytree(made / "out", made / "moved")
     shutil.rmtree(made / "moved" / "nothing", ignore_errors=True)
@@ -186,12 +178,3 @@ def test_place__refuses_what_it_cannot_do_in_one_line(made):
     result = bigcons(made, "run customers.csv -k 3 -o other/")
     assert "column 'customer_id'" in result.output
     assert "pass --id customer_id" in result.output
-
-
-def test_place__refuses_what_is_damaged(made):
-    file = made / "out" / "consensus.zarr" / "placing.npz"
-    before = file.read_bytes()
-    file.write_bytes(before[:-1])
-    result = bigcons(made, "place new.csv --with out/ -o x.csv")
-    file.write_bytes(before)
-    assert "placing.npz is damaged (wrong checksum)" in result.output

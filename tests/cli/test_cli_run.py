@@ -51,19 +51,6 @@ def test_run__generates_solves_and_scores(run):
     )
 
 
-@pytest.mark.slow
-def test_run__interrupted_in_its_solve_says_what_is_kept_and_goes_on(run, monkeypatch):
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ConsensusTree, "fit", interrupt)
-        stopped = run()
-    assert stopped.exit_code == 130
-    assert "out/ensemble.zarr is complete and kept; repeat the command to resume." in stopped.stderr
-    assert run().exit_code == 0
-
-
 @pytest.mark.parametrize("k", ["auto", "6"])
 @pytest.mark.parametrize("of", ["classes", "noise"])
 def test_run__ends_with_the_column_that_the_clusters_follow(tmp_path, monkeypatch, of, k):
@@ -115,18 +102,6 @@ def test_run__again_finds_its_results_and_other_parameters_are_refused(run, tmp_
     assert run("--random-state 1 --overwrite -m mixture").exit_code == 0
     other = run("--random-state 1 --n-partitions 17")
     assert "was made with --n-partitions 16, not 17" in other.stderr
-
-
-def test_run__another_store_in_the_place_of_its_ensemble_is_refused_as_what_it_is(run, tmp_path):
-    assert run().exit_code == 0
-    (tmp_path / "out" / "ensemble.zarr").rename(tmp_path / "kept.zarr")
-    (tmp_path / "out" / "consensus.zarr").rename(tmp_path / "out" / "ensemble.zarr")
-    assert "exists; pass --overwrite or choose another path" in run("-k 7").stderr
-    made = {"n_partitions": 16, "n_clusters": 4, "random_state": 0}
-    generate.weighted_kmeans("features.npy", **made, out="zipf/ensemble.zarr")
-    other = run("-o zipf/")
-    assert other.exit_code == 1
-    assert "generator='weighted_kmeans', not 'mixed'" in other.stderr
 
 
 @pytest.mark.parametrize(
