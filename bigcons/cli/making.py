@@ -64,6 +64,7 @@ def demo(size: int, n_clusters: int, out: str, overwrite: bool, random_state: in
     import numpy as np
 
     from bigcons import PCC, Consensus, ConsensusTree, datasets, generate, metrics, plots
+    from bigcons.disk.places import disk_errors
     from bigcons.errors import MissingDependencyError
 
     folder = Path(out)
@@ -73,7 +74,8 @@ def demo(size: int, n_clusters: int, out: str, overwrite: bool, random_state: in
         )
     folder.mkdir(parents=True, exist_ok=True)
     features, truth = datasets.planted_features(size, random_state=random_state)
-    np.save(folder / "truth.npy", truth)
+    with disk_errors(folder):
+        np.save(folder / "truth.npy", truth)
     began = time.perf_counter()
     ensemble = generate.kmeans(
         features, n_partitions=100, n_clusters=(2, 10), sample=0.5, out=folder / "ensemble.zarr",

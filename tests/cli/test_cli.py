@@ -357,31 +357,27 @@ def test_methods__tells_all_of_one(run):
 
 
 @pytest.mark.slow
-def test_demo__runs_again_into_its_own_folder_and_says_so(run, ran):
+def test_demo__shows_both_methods_and_finds_its_results_again(run, ran):
     result = ran("demo --size 500")
-    again = run("demo --size 500 --json")
-    assert again.stderr == "bigcons-demo holds the results of an earlier demo, which are replaced.\n"
-    assert json.loads(again.stdout)["base_accuracy"] == result["base_accuracy"]
-    assert names("bigcons-demo") == ["consensus.zarr", "demo.json", "demo.png", "ensemble.zarr", "truth.npy"]
-    stored = json.loads(Path("bigcons-demo/demo.json").read_text())
-    accuracy = [solve["accuracy"] for solve in stored["solves"]]
-    assert accuracy == [solve["accuracy"] for solve in result["solves"]]
-    assert min(accuracy) > stored["base_accuracy"]
+    assert names("bigcons-demo") == ["consensus.zarr", "demo.png", "ensemble.zarr", "truth.npy"]
+    made = Path("bigcons-demo/ensemble.zarr/zarr.json").stat().st_mtime_ns
+    assert [step["step"] for step in result["steps"]] == ["100 partitions", "PCC", "ConsensusTree"]
+    assert min(step["accuracy"] for step in result["steps"][1:]) > 0.6
+    text = run("demo --size 500").stdout
+    assert all(f"\n{step['step']} " in text for step in result["steps"])
+    assert Path("bigcons-demo/ensemble.zarr/zarr.json").stat().st_mtime_ns == made
+    for line in text.partition("for example:\n")[2].splitlines():
+        done = run(line.removeprefix("  bigcons "))
+        assert done.exit_code == 0, done.output
 
 
 @pytest.mark.slow
 def test_demo__leaves_the_figure_out_without_matplotlib(run, monkeypatch):
-    Path("bigcons-demo").mkdir()
-    for name in ("demo.png", "demo.json"):
-        Path("bigcons-demo", name).write_text("{}")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     ended = run("demo --size 500")
     assert ended.exit_code == 0, ended.output
-    (line,) = [line for line in ended.stdout.splitlines() if "figure" in line.lower()]
-    assert line.startswith("The figure is left out: ")
-    assert line.endswith("matplotlib, which is not installed; run pip install 'bigcons[plot]'.")
-    assert "\nconsensus tree  " in ended.stdout
-    assert names("bigcons-demo") == ["consensus.zarr", "demo.json", "ensemble.zarr", "truth.npy"]
+    assert "matplotlib, which is not installed; run pip install 'bigcons[plot]'." in ended.stdout
+    assert names("bigcons-demo") == ["consensus.zarr", "ensemble.zarr", "truth.npy"]
 
 
 def test_sample_data__runs_as_it_suggests(run):

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from bigcons import Consensus, Ensemble
-from bigcons.coassociation import sample
 
 pytestmark = [
     pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full"),
@@ -26,9 +25,10 @@ def made(tmp_path_factory):
     labels = rng.integers(0, 3, (3000, 6))
     np.save(folder / "x.npy", rng.normal(size=(3000, 3)))
     np.savetxt(folder / "l.csv", labels, fmt="%d", delimiter=",")
-    (folder / "odd.csv").write_text("a,b\nna,1\nx,2\nx,1\n")  # which is warned of
-    ensemble = Ensemble.from_labels(labels).save(folder / "e.zarr")
-    sample(ensemble, per_object=10, out=folder / "p.parquet", random_state=0)
+    (folder / "odd.csv").write_text("a,b\n" + "".join(f"{i},{i % 3}\n" for i in range(300)))  # warned of
+    Ensemble.from_labels(labels).save(folder / "e.zarr")
+    pairs = [f"{i},{j},1,2" for i in range(100) for j in range(i + 1, 100)]
+    (folder / "pairs.csv").write_text("\n".join(["i,j,n_agree,n_seen", *pairs]))
     history = {"pass": [1, 2], "objective": [2.0, 1.0]}
     Consensus.write(folder / "c.zarr", labels[:, 0].astype(np.int32), None, history=history)
     return folder
@@ -106,7 +106,7 @@ def test_standard_error__full_or_closed_does_not_stop_the_work(made, shell):
     assert "Warning: " in bigcons(command, made).stderr
     run = bigcons(command, made, shell=shell)
     assert run.returncode == 0
-    assert "3 objects" in run.stdout
+    assert "n_objects        300" in run.stdout
 
 
 def test_standard_input__closed_is_told(made):
@@ -120,10 +120,9 @@ def test_standard_input__closed_is_told(made):
     ("command", "out", "n_bytes"),
     [
         ("generate x.npy --n-partitions 4 -o", "g.zarr", 1024),
-        ("import l.csv -o", "i.zarr", 512),
+        ("import l.csv --no-header -o", "i.zarr", 512),
         ("sample e.zarr --per-object 50 -o", "s.zarr", 20_000),
-        ("sample e.zarr --per-object 50 -o", "s.parquet", 20_000),
-        ("import --pairs p.parquet -o", "ip.zarr", 20_000),
+        ("import --pairs pairs.csv -o", "ip.zarr", 2048),
         ("solve e.zarr -k 3 -o", "solved.zarr", 2048),
         ("export c.zarr -o", "x.csv", 2048),
         ("report c.zarr -o", "r.html", 2048),
