@@ -69,27 +69,6 @@ class PassClusterer(ConsensusClusterer):
     ) -> None:
         starts = self._starts(self._method(ensemble), ensemble, engine, survey)
         self._check_memory_plan(partial(self._memory_plan, starts), ensemble, engine, out, self.memory)
-        self._run_passes(ensemble, engine, seed, out, survey, starts)
-
-    def _starts(self, method: Method, ensemble: Ensemble, engine: Engine, survey: Survey) -> BestOfStarts:
-        """Return the passes from the best start on the sample, or from the embedding of all objects."""
-        ways = {"init": "partition", "encode": "onehot"}  # by which methods start from base partitions
-        from_partitions = all(getattr(self, name, way) == way for name, way in ways.items())
-        if not (from_partitions and starts_spectrally(ensemble, survey, self.n_clusters)):
-            return BestOfStarts(method)
-        check_embedding_plan(type(self).__name__, ensemble, engine, self.memory, columns=self.n_clusters)
-        return CountedStart(method, partial(count_spectral, self.n_clusters, self._weights))
-
-    def _run_passes(
-        self,
-        ensemble: Ensemble,
-        engine: Engine,
-        seed: int,
-        out: Output | None,
-        survey: Survey,
-        starts: BestOfStarts,
-    ) -> None:
-        """Run the passes and publish their result; their memory has been checked."""
         method = starts.method
         with open_workspace(out, engine, method.n_carried, method.carried_dtype) as workspace:
             run = Run(ensemble, engine, seed, self.max_iter, self.tol, survey.sample, *workspace, self.n_init)
@@ -103,6 +82,15 @@ class PassClusterer(ConsensusClusterer):
                 return method.place(winner.state, labels, winner.carried(block))
 
             self._publish(ensemble, read, survey.unlabeled, out, engine)
+
+    def _starts(self, method: Method, ensemble: Ensemble, engine: Engine, survey: Survey) -> BestOfStarts:
+        """Return the passes from the best start on the sample, or from the embedding of all objects."""
+        ways = {"init": "partition", "encode": "onehot"}  # by which methods start from base partitions
+        from_partitions = all(getattr(self, name, way) == way for name, way in ways.items())
+        if not (from_partitions and starts_spectrally(ensemble, survey, self.n_clusters)):
+            return BestOfStarts(method)
+        check_embedding_plan(type(self).__name__, ensemble, engine, self.memory, columns=self.n_clusters)
+        return CountedStart(method, partial(count_spectral, self.n_clusters, self._weights))
 
     def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:
         """Set the fitted attributes that follow from the starts and the records of the passes."""
@@ -140,11 +128,7 @@ class PassClusterer(ConsensusClusterer):
     def _memory_plan(
         self, starts: BestOfStarts, ensemble: Ensemble, engine: Engine, *, in_memory: bool
     ) -> MemoryPlan:
-        plans = self._memory_plans(ensemble, starts, in_memory=in_memory)
-        return max(plans, key=lambda plan: plan.n_bytes(engine, ensemble))
-
-    def _memory_plans(self, ensemble: Ensemble, starts: BestOfStarts, *, in_memory: bool) -> list[MemoryPlan]:
-        """Return what the passes need, and what the starts on the sample need if there are any."""
+        """Return what the passes need, or the starts on the sample if these need more."""
         n, K, rows, method = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows, starts.method
         carried = method.n_carried * np.dtype(method.carried_dtype).itemsize
         results = 4 * K if self.info.soft else 0
@@ -164,4 +148,5 @@ class PassClusterer(ConsensusClusterer):
             per_block=5 * state + 2 * rows_after + first_rows,
             per_result=start,
         )
-        return [passes, on_sample] if starts.n_held(self.n_init) else [passes]
+        plans = [passes, on_sample] if starts.n_held(self.n_init) else [passes]
+        return max(plans, key=lambda plan: plan.n_bytes(engine, ensemble))
