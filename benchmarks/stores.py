@@ -34,7 +34,7 @@ from pyarrow import parquet
 from bigcons import Ensemble
 from bigcons.disk.places import place_of
 from bigcons.errors import SuspiciousLabelsWarning
-from bigcons.io.encode import default_chunk_rows
+from bigcons.io.factorize import default_chunk_rows
 from bigcons.io.files import footer_of
 from bigcons.memory import row_blocks
 from bigcons.store import parquet_ensemble

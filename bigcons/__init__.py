@@ -27,7 +27,7 @@ _HOMES = {
     "consensus": "bigcons.methods.consensus",
     "consensus_tree": "bigcons.trust.cluster_tree",
     "ClusterTree": "bigcons.store.clusters",
-    "select": "bigcons.io.select",
+    "select": "bigcons.io.columns",
     **dict.fromkeys(methods.__all__, "bigcons.methods"),
 }
 _MODULES = ["coassociation", "datasets", "errors", "federated", "generate", "methods", "metrics", "plots"]
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from bigcons import plots as plots
     from bigcons.divergences import Divergence as Divergence
     from bigcons.generate.transformer import EnsembleGenerator as EnsembleGenerator
-    from bigcons.io.select import select as select
+    from bigcons.io.columns import select as select
     from bigcons.methods import *  # noqa: F403 - the class of every method
     from bigcons.methods.clustering import ConsensusClustering as ConsensusClustering
     from bigcons.methods.consensus import as_in_paper as as_in_paper

@@ -202,7 +202,7 @@ def generate(
     """
     from bigcons import generate as generators
     from bigcons.generate.pipeline import GeneratorOptions, make_partitions
-    from bigcons.io.select import select
+    from bigcons.io.columns import select
     from bigcons.store.features import open_features
 
     function = getattr(generators, SCHEMES[scheme])
@@ -281,7 +281,7 @@ def run(
     from bigcons.cli.solving import check_n_clusters, ending, results_of
     from bigcons.disk.commit import is_store, provenance_at
     from bigcons.generate.kmeans import drawn_clusters
-    from bigcons.io.select import select
+    from bigcons.io.columns import select
     from bigcons.memory import PROCESS_BYTES, parse_size
     from bigcons.methods import METHODS
     from bigcons.metrics.clusterings import OF_TRUTH, truth_table
@@ -368,13 +368,13 @@ def read_classes(
     import numpy as np
     import pyarrow.compute as pc
 
-    from bigcons.io.intake import open_table
-    from bigcons.io.select import select, source_of
+    from bigcons.io.columns import select, source_of
+    from bigcons.io.sources import open_source
     from bigcons.store.ensemble import Ensemble
 
     path = source_of(source)
     is_anndata = path.lower().endswith(".h5ad")  # whose columns may be measurements, and are only looked at
-    rows = open_table(select(source, columns="*") if is_anndata else source, "labels")
+    rows = open_source(select(source, columns="*") if is_anndata else source, "labels")
     columns, id = rows.names or [str(c) for c in range(rows.n_columns)], None
     if ids is not None and ids.facts.name in columns and ids.facts.name != column:
         id = ids.facts.name
@@ -446,7 +446,7 @@ def import_(
     numbered from 0; n_agree, the number of partitions that cluster both together; n_seen, of those that label
     both. It is sorted on disk and need not fit in memory.
     """
-    from bigcons.io.select import select
+    from bigcons.io.columns import select
     from bigcons.store.ensemble import Ensemble, import_labels, import_memberships
     from bigcons.store.pairs import import_pairs
 
@@ -510,7 +510,7 @@ def append(ensemble: str, tables: tuple[str, ...], what: str | None, sep: str | 
     clusterings, TABLES are memberships, one for each partition; else there is one table, or a pattern in
     quotes. An append that is killed leaves the ensemble as it was.
     """
-    from bigcons.io.select import select
+    from bigcons.io.columns import select
     from bigcons.store.ensemble import Ensemble
 
     if what is None:

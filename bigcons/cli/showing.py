@@ -37,7 +37,7 @@ def report(consensus: str, out: str, features: str | None, overwrite: bool, **op
     and dates, and frequent values of text, unless it names objects.
     """
     from bigcons.disk.commit import refuse_existing_file
-    from bigcons.io.select import select
+    from bigcons.io.columns import select
     from bigcons.report import Report, check_page
 
     check_page(out)

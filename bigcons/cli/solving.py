@@ -87,7 +87,7 @@ def solve(
         refuse_missing(words[0])  # methods take seconds to import
 
     from bigcons.disk.commit import is_store
-    from bigcons.io.select import select
+    from bigcons.io.columns import select
     from bigcons.methods import METHODS
     from bigcons.store.consensus import Consensus
 
@@ -240,7 +240,7 @@ def place(
     """
     import numpy as np
 
-    from bigcons.io.select import select
+    from bigcons.io.columns import select
     from bigcons.methods.placing import Placed, place_features, tables_of_generator
     from bigcons.run.engine import open_engine
     from bigcons.store.export import export_to

@@ -19,7 +19,7 @@ from bigcons.federated.sites import (
     parameters_in,
     problem_of,
 )
-from bigcons.io.encode import label_dtype
+from bigcons.io.factorize import label_dtype
 from bigcons.methods.bce import SMOOTHING as START_SMOOTHING
 from bigcons.methods.bce import (
     START_ALPHA,

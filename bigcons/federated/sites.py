@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from bigcons.errors import EmptyPartitionError, InvalidInputError
-from bigcons.io.encode import label_dtype
+from bigcons.io.factorize import label_dtype
 from bigcons.methods.bce import NO_STEP, VariationalBCE, further_probabilities
 from bigcons.methods.first_clusters import first_partition
 from bigcons.methods.placing import Recoding, codes_in, recode

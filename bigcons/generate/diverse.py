@@ -13,7 +13,7 @@ from bigcons.errors import InvalidInputError, MissingDependencyError
 from bigcons.generate.scaling import measure
 from bigcons.generate.scheme import check_range
 from bigcons.generate.training import fitted_kmeans, quiet_scikit_learn
-from bigcons.io.select import Column, Columns
+from bigcons.io.columns import Column, Columns
 from bigcons.memory import PROCESS_BYTES
 from bigcons.partitioners import graph_of, partition_graph, partition_hypergraph
 from bigcons.progress import progress
@@ -98,7 +98,7 @@ def diverse(
            [0, 0, 0, 1, 1, 1],
            [0, 0, 0, 1, 1, 2]], dtype=int8)
     """
-    from bigcons.io.memory import ColumnsTable
+    from bigcons.io.batches import ColumnsSource
     from bigcons.store.ensemble import ensemble_of
 
     low, high = check_range(n_clusters)
@@ -124,7 +124,7 @@ def diverse(
                 partitions += CLUSTERERS[name](points, numbers, rng)
             listener.advance(1)
     titles = [f"{name}-{k}" for name in names for k in numbers]
-    table = ColumnsTable(partitions, data.n_objects, titles, ids=data.ids)
+    table = ColumnsSource(partitions, data.n_objects, titles, ids=data.ids)
     provenance = {
         "generator": "diverse",
         "n_clusters": [low, high],

@@ -41,8 +41,8 @@ from bigcons.generate.training import (
     n_landmarks,
     quiet_scikit_learn,
 )
-from bigcons.io.encode import default_chunk_rows, label_dtype
-from bigcons.io.select import Column, Columns
+from bigcons.io.columns import Column, Columns
+from bigcons.io.factorize import default_chunk_rows, label_dtype
 from bigcons.memory import (
     BLOCK_ROWS,
     PROCESS_BYTES,

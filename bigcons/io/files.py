@@ -1,4 +1,4 @@
-"""Tables in files: .npy, .csv, .tsv, .parquet and .zarr, one or many. Pickles are never loaded."""
+"""Sources in files: .npy, .csv, .tsv, .parquet and .zarr, one or many. Pickles are never loaded."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -21,25 +21,21 @@ from bigcons.disk.arrays import METADATA, open_array, read_metadata
 from bigcons.disk.commit import PARQUET, head_of, is_store, names_parquet
 from bigcons.disk.files import READ_AHEAD, Place, StorePath, check_file, open_file
 from bigcons.disk.places import DiskPlace, place_of
-from bigcons.errors import (
-    DamagedFileError,
-    InvalidInputError,
-    StoreNotFoundError,
-    first_line,
-    shown,
-)
-from bigcons.io.memory import ArrayTable, names_of_ranges, pandas_index, pandas_range
-from bigcons.io.reading import MISSING_WORDS, header_names, number_of
-from bigcons.io.select import INDEX, SelectedTable, Selection, source_of
-from bigcons.io.table import (
+from bigcons.errors import DamagedFileError, InvalidInputError, StoreNotFoundError, first_line, shown
+from bigcons.io.batches import (
     DEFAULT_READING,
-    PartedTable,
+    ArraySource,
+    PartedSource,
     Reading,
     Rows,
-    Table,
+    Source,
     check_matrix,
     is_index_name,
+    names_of_ranges,
+    pandas_index,
+    pandas_range,
 )
+from bigcons.io.columns import INDEX, MISSING_WORDS, Selection, loose_number, number_of, source_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,11 +70,11 @@ def file_of(path: StorePath | File) -> File:
     return Path(given) if isinstance(place, DiskPlace) else place
 
 
-def open_path(source: StorePath | File, role: str, how: Reading = DEFAULT_READING) -> Table:
-    """Return the table of the file, folder or Zarr array at a path or URL."""
+def open_path(source: StorePath | File, role: str, how: Reading = DEFAULT_READING) -> Source:
+    """Return the source of the file, folder or Zarr array at a path or URL."""
     place = place_of(source)
     if (place / METADATA).is_file():
-        return ArrayTable(_open_zarr(place, role), str(place))
+        return ArraySource(_open_zarr(place, role), str(place))
     refuse_missing(place)
     if not place.exists():
         return open_files(_matching(place), role, str(place), how)
@@ -97,11 +93,11 @@ def open_path(source: StorePath | File, role: str, how: Reading = DEFAULT_READIN
         pattern = f", or a pattern such as '{path}/**/*.parquet'" if isinstance(path, Path) else ""
         raise InvalidInputError(f"{path} is a folder without tables; pass its files{pattern}.")
     if name.endswith(".npy"):
-        return NpyTable(path)
+        return ArraySource(NpyFile(path), str(path))
     if name.endswith(_CSV) or (how.sep is not None and not is_table_path(name)):
-        return CsvTable(path, where, role, how)
+        return CsvSource(path, where, role, how)
     if name.endswith(PARQUET):
-        return ParquetTable(path)
+        return ParquetSource(path)
     if path.suffix.lower() in (".xls", ".xlsx", ".xlsm", ".ods"):
         raise InvalidInputError(f"{path} is a workbook; save it as CSV or Parquet.")
     raise InvalidInputError(
@@ -226,22 +222,22 @@ def refuse_missing(path: StorePath | Place) -> None:
 
 def open_files(
     paths: Sequence[File], role: str, where: str | None = None, how: Reading = DEFAULT_READING
-) -> Table:
-    """Return the table of the rows of several files, one after another."""
+) -> Source:
+    """Return the source of the rows of several files, one after another."""
     if not paths:
         raise StoreNotFoundError(f"no file matches {where}; check the path.", path=where)
     if all(path.name.lower().endswith(PARQUET) and not path.is_dir() for path in paths):
-        table: ParquetTable | JoinedTable = ParquetTable(paths, where)
+        source: ParquetSource | JoinedSource = ParquetSource(paths, where)
     elif len(paths) == 1:
         return open_path(paths[0], role, how)
     else:
-        table = JoinedTable([open_path(path, role, how) for path in paths], where)
+        source = JoinedSource([open_path(path, role, how) for path in paths], where)
     if role == "labels" and len(paths) > 1:
-        _refuse_runs(table, len(paths))
-    return table
+        _refuse_runs(source, len(paths))
+    return source
 
 
-def _refuse_runs(table: ParquetTable | JoinedTable, n_files: int) -> None:
+def _refuse_runs(table: ParquetSource | JoinedSource, n_files: int) -> None:
     """Raise InvalidInputError for files of one column or without names, which may be of the same objects."""
     if table.columns.most == 1:
         raise InvalidInputError(
@@ -304,49 +300,30 @@ def _open_zarr(place: Place, role: str) -> Any:
     return open_array(place)
 
 
-class NpyTable(Table):
-    """A matrix in a ``.npy`` file; 1-D arrays are one column.
+class NpyFile:
+    """The matrix in a ``.npy`` file, of which rows are read when sliced; 1-D arrays are one column.
 
     It is read, not memory-mapped, because mapped pages count as memory of this process.
     """
 
     def __init__(self, path: File) -> None:
         self._path = path
-        self.where: str = str(path)
         with path.open("rb") as file:
-            self.dtype: np.dtype | None
-            self.dtype, shape, self._by_columns = _read_header(file, self.where)
+            self.dtype, self.shape, self._by_columns = _read_header(file, str(path))
             self._first_byte = file.tell()
-        self.n_columns: int
-        self._n_rows, self.n_columns = shape
-        self.n_rows: int | None = self._n_rows
-        if self._first_byte + self._n_rows * self.n_columns * self.dtype.itemsize > size_of(path):
+        if self._first_byte + self.shape[0] * self.shape[1] * self.dtype.itemsize > size_of(path):
             raise self._cut()
-        self.row_bytes: float = 2.0 * self.dtype.itemsize * self.n_columns
 
-    def read(self, start: int, stop: int) -> np.ndarray:
-        """Return rows ``start`` to ``stop`` as a matrix."""
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        start, stop, _ = rows.indices(self.shape[0])
+        n_rows, width = self.shape
         with self._path.open("rb") as file:
-            rows = self._rows(file, start, stop, range(self.n_columns))
-        return np.stack(rows, axis=1) if isinstance(rows, list) else rows
-
-    def blocks(
-        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
-    ) -> Iterator[Rows]:
-        """Yield slices of ``rows`` rows: a matrix, or columns if the file is stored by columns."""
-        positions = range(self.n_columns) if columns is None else columns
-        with self._path.open("rb") as file:
-            for first, end in self.ranges(rows, start, stop):
-                yield self._rows(file, first, end, positions)
-
-    def _rows(self, file: IO[bytes], start: int, stop: int, positions: Sequence[int]) -> Rows:
-        if self._by_columns:
-            return [self._values(file, c * self._n_rows + start, stop - start) for c in positions]
-        count = (stop - start) * self.n_columns
-        return self._values(file, start * self.n_columns, count).reshape(stop - start, self.n_columns)
+            if not self._by_columns:
+                return self._values(file, start * width, (stop - start) * width).reshape(stop - start, width)
+            columns = [self._values(file, c * n_rows + start, stop - start) for c in range(width)]
+        return np.stack(columns, axis=1)
 
     def _values(self, file: IO[bytes], first: int, count: int) -> np.ndarray:
-        assert self.dtype is not None  # noqa: S101 - set when the file was opened
         file.seek(self._first_byte + first * self.dtype.itemsize)
         data = file.read(count * self.dtype.itemsize)
         if len(data) < count * self.dtype.itemsize:
@@ -354,7 +331,7 @@ class NpyTable(Table):
         return np.frombuffer(data, self.dtype)
 
     def _cut(self) -> InvalidInputError:
-        return InvalidInputError(f"{self.where} is truncated; write the file again.")
+        return InvalidInputError(f"{self._path} is truncated; write the file again.")
 
 
 def _read_header(file: IO[bytes], where: str) -> tuple[np.dtype, tuple[int, int], bool]:
@@ -383,56 +360,45 @@ def _read_header(file: IO[bytes], where: str) -> tuple[np.dtype, tuple[int, int]
     return dtype, (int(shape[0]), int(shape[1])), by_columns
 
 
-class CsvTable(PartedTable):
-    """Values separated by commas or tabs, plain or gzipped, read as a stream: seeking parses all before it.
+class CsvSource(PartedSource):
+    """Values separated by commas or tabs, plain or compressed, read as a stream; seeking parses all before.
 
-    `header_names` decides whether the first line is a header. Labels are read as text, each cell as it is;
-    otherwise column types are inferred from the first megabyte, and whole numbers are read as floats but of
-    pairs.
+    Labels are read as text, each cell as it is; otherwise column types are inferred from the first megabyte,
+    and whole numbers are read as floats but of pairs.
     """
+
+    of_text = True
 
     def __init__(self, path: File, where: str, role: str, how: Reading) -> None:
         import pyarrow as pa
 
-        is_text, whole = role == "labels", role == "pairs"
-        self._role = role
-        self.where: str = where
-        self.is_text: bool = is_text
-        self._path = path
+        whole, self._role, self._path = role == "pairs", role, path
         self._delimiter = how.sep or ("\t" if path.name.lower().endswith(_TABS) else ",")
         self._decimal = how.decimal or "."
-        self._missing = [] if is_text else [*MISSING_WORDS, *how.missing]
-        self._threads = not (is_text or whole)
-        with path.open("rb") as file:
-            begins = file.read(32).removeprefix(b"\xef\xbb\xbf")
-        if path.suffix.lower() not in _COMPRESSED and begins.startswith(_NO_TEXT):
+        self.is_text: bool = role == "labels"
+        self._missing = [] if self.is_text else [*MISSING_WORDS, *how.missing]
+        self._threads = not (self.is_text or whole)
+        self.where = where  # of errors
+        lines, self._skip_lines = self._first_lines()
+        if len(lines[0]) > (most := 1 << 17):
             raise InvalidInputError(
-                f"{where} is no CSV, but begins with {begins[:12]!r}; get or save it as CSV or Parquet."
+                f"{where} has {len(lines[0]):,} columns, more than {most:,}; write it as Zarr."
             )
-        cells, n_lines = self._first_line()
-        if cells is None:
-            raise InvalidInputError(f"{self.where} is empty; write one line per object.")
-        if len(cells) > (most := 1 << 17):
-            raise InvalidInputError(
-                f"{where} has {len(cells):,} columns, more than {most:,}; write it as Zarr."
-            )
-        self._read_lines(lambda lines, _: _check_delimiter(lines, where, self._delimiter))
-        names = self._read_lines(lambda lines, _: header_names(lines, where, how.header))
-        self.names_are_guessed: bool = names is not None and how.header is None
-        if names is not None and names[0] == "":
-            self.index_position: int | None = 0
-            names[0] = INDEX if INDEX not in names else ""
-        self.names: list[str] | None = names
-        self.n_columns: int = len(names or cells)
-        self.lengths: list[int | None] = [None]
-        self.row_bytes: float = 64.0 * self.n_columns
-        self._skip_lines = 0 if names is None else n_lines
-        self._types: dict[str, pa.DataType] = {}
-        if is_text:
-            self._types = {str(c): pa.large_string() for c in range(self.n_columns)}
-        else:
+        _check_delimiter(lines, where, self._delimiter)
+        names = _header_names(lines, where, how.header)
+        if names is None:
+            self._skip_lines = 0
+        shape = (None, len(names or lines[0]))
+        super().__init__(where, shape, names, column_bytes=64.0)
+        self.header_is_guessed: bool = names is not None and how.header is None
+        if self.names and self.names[0] == "":
+            self.names[0] = INDEX if INDEX not in self.names else ""
+            self.take_index(0)
+        self._width = self.n_columns
+        self._types: dict[str, pa.DataType] = {str(c): pa.large_string() for c in range(self._width)}
+        if not self.is_text:
             try:
-                with self._reader(None) as reader:
+                with self._reader(None, infer=True) as reader:
                     inferred = reader.schema
             except (pa.ArrowException, OSError) as error:
                 raise self._unreadable(error) from None
@@ -448,35 +414,29 @@ class CsvTable(PartedTable):
 
     def column_types(self) -> list[pa.DataType]:
         """Return the types of the columns."""
-        return list(self._types.values())
+        return [self._types[str(c)] for c in self._positions]
 
-    def id_table(self, position: int) -> Table:
+    def texts(self, position: int) -> Source:
         """Return a column as text; only an empty cell is missing."""
         import pyarrow as pa
 
         texts = copy.copy(self)
         texts.is_text, texts._missing, texts.lengths = True, [""], [None]
-        texts.index_position = None
-        texts._types = {str(c): pa.large_string() for c in range(self.n_columns)}
-        return SelectedTable(texts, [position])
+        texts._types = {str(c): pa.large_string() for c in range(self._width)}
+        return texts.selected([position])
 
-    def load(
-        self,
-        part: int,  # noqa: ARG002 - the file is the only part
-        rows: int,  # noqa: ARG002 - the size of a batch is fixed in bytes
-        columns: Sequence[int] | None,
-    ) -> Iterator[Rows]:
-        """Yield the batches of the file."""
+    def _load(self, part: int, rows: int, positions: Sequence[int]) -> Iterator[Rows]:  # noqa: ARG002 - one
+        """Yield the batches of the file, whose size is fixed in bytes."""
         import pyarrow as pa
 
         try:
-            with self._reader(columns) as reader:
+            with self._reader(positions) as reader:
                 row = 0
                 for batch in reader:
                     for column in filter(_has_nul, batch.columns):
-                        first = next(at for at, cell in enumerate(column.to_pylist()) if "\0" in (cell or ""))
+                        first = next(i for i, cell in enumerate(column.to_pylist()) if "\0" in (cell or ""))
                         raise self._not_text(f"row {row + first:,} (counted from 0)")
-                    if self.is_text and self.n_columns == 1 and batch.columns[0].null_count:
+                    if self.is_text and self._width == 1 and batch.columns[0].null_count:
                         first = batch.columns[0].is_null().index(True).as_py()
                         raise InvalidInputError(
                             f"{self.where} has an empty line in place of row {row + first} (from 0); write "
@@ -487,43 +447,55 @@ class CsvTable(PartedTable):
         except (pa.ArrowException, OSError) as error:
             raise self._unreadable(error) from None
 
-    def _first_line(self) -> tuple[list[str] | None, int]:
-        """Return the cells of the first line, None if all are empty, and the number of lines read."""
-        return self._read_lines(lambda lines, reader: (next(lines, None), reader.line_num))
+    def _first_lines(self) -> tuple[list[list[str]], int]:
+        """Return the cells of the first three lines, but empty ones, and the number of the first of them."""
+        import pyarrow as pa
 
-    def _read_lines(self, read: Callable[[Iterator[list[str]], Any], Any]) -> Any:
-        """Return what ``read`` makes of the cells of the lines, but empty ones, and of their reader."""
         try:
-            with io.TextIOWrapper(self._content(), encoding="utf-8-sig", newline="") as file:
-                reader = csv.reader(self._short_lines(file), delimiter=self._delimiter)
-                return read(([cell.strip() for cell in cells] for cells in reader if cells), reader)
-        except (csv.Error, OSError, UnicodeDecodeError) as error:
-            raise self._unreadable(error) from None
-
-    def _short_lines(self, file: IO[str]) -> Iterator[str]:
-        """Yield lines; raise InvalidInputError for one that is too long, without reading on."""
-        while line := file.readline(_LONGEST_LINE + 1):
-            if len(line) > _LONGEST_LINE:
+            with self._content() as content:
+                head = content.read(_LONGEST_LINE)
+            begins = head[:32].removeprefix(b"\xef\xbb\xbf")
+            if begins.startswith(_NO_TEXT):
+                raise InvalidInputError(
+                    f"{self.where} is no CSV, but begins with {begins[:12]!r}; get or save it as CSV."
+                )
+            end = head.rfind(b"\n") + 1
+            if len(head) == _LONGEST_LINE and not end:
                 raise InvalidInputError(
                     f"{self.where} has a line of more than {_LONGEST_LINE:,} characters; write it as Parquet."
                 )
-            if "\0" in line:
+            text = head[: end or None].decode("utf-8-sig")
+            if "\0" in text[: 1 << 16]:
                 raise self._not_text("one of its first lines")
-            yield line
+            reader = csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter)
+            lines: list[list[str]] = []
+            n_first = 0
+            for cells in reader:
+                if cells:
+                    n_first = n_first or reader.line_num
+                    lines.append([cell.strip() for cell in cells])
+                if len(lines) == 3:
+                    break
+        except (csv.Error, OSError, UnicodeDecodeError, pa.ArrowException) as error:
+            raise self._unreadable(error) from None
+        if not lines:
+            raise InvalidInputError(f"{self.where} is empty; write one line per object.")
+        return lines, n_first
 
     def _content(self) -> Any:
         """Return the content of the file as a stream, decompressed by its suffix."""
         import pyarrow as pa
 
-        if isinstance(self._path, Path):
-            return pa.input_stream(self._path)
         compression = _COMPRESSED.get(self._path.suffix.lower())
+        if isinstance(self._path, Path):
+            check_file(self._path)
+            return pa.input_stream(self._path, compression=compression)
         return pa.input_stream(self._path.open("rb"), compression=compression)
 
-    def _reader(self, columns: Sequence[int] | None) -> Any:
+    def _reader(self, positions: Sequence[int] | None, *, infer: bool = False) -> Any:
         from pyarrow import csv as arrow
 
-        names = [str(c) for c in range(self.n_columns)]
+        names = [str(c) for c in range(self._width)]
         return arrow.open_csv(
             self._content(),
             read_options=arrow.ReadOptions(
@@ -533,16 +505,14 @@ class CsvTable(PartedTable):
                 skip_rows=self._skip_lines,
             ),
             # an empty line of a single column may be an object without a value
-            parse_options=arrow.ParseOptions(
-                delimiter=self._delimiter, ignore_empty_lines=self.n_columns > 1
-            ),
+            parse_options=arrow.ParseOptions(delimiter=self._delimiter, ignore_empty_lines=self._width > 1),
             convert_options=arrow.ConvertOptions(
                 decimal_point=self._decimal,
-                column_types=self._types,
-                null_values=[""] if self.is_text and self.n_columns == 1 else self._missing,
+                column_types={} if infer else self._types,
+                null_values=[""] if self.is_text and self._width == 1 else self._missing,
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=not self.is_text,
-                include_columns=[] if columns is None else [names[c] for c in columns],
+                include_columns=[] if positions is None else [names[c] for c in positions],
             ),
         )
 
@@ -588,12 +558,11 @@ def _has_nul(column: pa.Array) -> bool:
     return bytes(memoryview(content)[first:last]).find(b"\0") >= 0
 
 
-def _check_delimiter(lines: Iterator[list[str]], where: str, delimiter: str) -> None:
+def _check_delimiter(head: list[list[str]], where: str, delimiter: str) -> None:
     """Raise InvalidInputError if the first line is a single cell with another separator in it.
 
     Blanks separate numbers only.
     """
-    head = list(islice(lines, 3))
     if head[0][0].startswith("sep="):
         raise InvalidInputError(f"{where} begins with {head[0][0]!r}, a hint to Excel; delete that line.")
     marks = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars", " ": "blanks"}
@@ -607,6 +576,39 @@ def _check_delimiter(lines: Iterator[list[str]], where: str, delimiter: str) -> 
             f"{where} begins with {head[0][0][:40]!r}, separated by {name}; pass sep={mark!r} of "
             f"bigcons.select (--sep {mark!r})."
         )
+
+
+def _header_names(lines: list[list[str]], where: str, header: bool | None) -> list[str] | None:
+    """Return the names of the columns in the first of the ``lines``; None with ``header=False``.
+
+    The first column may have no name, "", if it has the names of the rows; it has none where there is a name
+    less than the next line has cells, as write.table of R writes it. A first line with a number may be an
+    object as well: it is refused unless ``header`` says what it is.
+    """
+    if header is False:
+        return None
+    first, second = lines[0], lines[1] if len(lines) > 1 else []
+    is_short = len(second) == len(first) + 1 and second[-1] != ""
+    names = ["", *first] if is_short else first
+    if header is None and second and len(second) != len(first) and first[0].startswith("#"):
+        raise InvalidInputError(
+            f"{where} begins with a comment, {first[0]!r}; delete such lines, or pass header=True (--header) "
+            "if it has names of columns."
+        )
+    values = [cell for cell in names[1 if names[0] == "" else 0 :] if loose_number(cell) is not None]
+    is_named = names[0] == "" and len(second) > 1 and loose_number(second[0]) is None
+    if header is None and ((values and not is_named) or all(cell in MISSING_WORDS for cell in names)):
+        line = ",".join(first[:4] if len(first) <= 4 else [*first[:4], "..."])
+        raise InvalidInputError(
+            f"{where} begins with the line {line}, which may be a header or an object; pass header=True "
+            "(--header) if these are names of columns, header=False (--no-header) if they are values."
+        )
+    if "" in names[1:]:
+        raise InvalidInputError(
+            f"{where} has no name for column {names.index('', 1)}; name it, or pass header=False "
+            "(--no-header) if the first line is an object."
+        )
+    return list(names)
 
 
 class ColumnsOfFiles:
@@ -666,93 +668,86 @@ class ColumnsOfFiles:
         )
 
 
-class JoinedTable(PartedTable):
-    """The rows of several tables, one after another; columns are found by their names, if they have any."""
+class JoinedSource(PartedSource):
+    """The rows of several sources, one after another; columns are found by their names, if they have any."""
 
-    def __init__(self, tables: Sequence[Table], where: str | None = None) -> None:
-        first = tables[0]
-        self.where: str = where or f"{first.where} and {len(tables) - 1} more"
+    def __init__(self, sources: Sequence[Source], where: str | None = None) -> None:
+        first = sources[0]
+        where = where or f"{first.where} and {len(sources) - 1} more"
         self.columns: ColumnsOfFiles = ColumnsOfFiles()
-        for table in tables:
-            if (table.names is None) != (first.names is None):
-                without = table if table.names is None else first
+        for source in sources:
+            if (source.names is None) != (first.names is None):
+                without = source if source.names is None else first
                 raise InvalidInputError(
-                    f"{without.where} has no names of columns but others of {self.where} have; pass "
+                    f"{without.where} has no names of columns but others of {where} have; pass "
                     "header=True (--header) if its first line has them, else write them."
                 )
-            if table.names is None and table.n_columns != first.n_columns:
+            if source.names is None and source.n_columns != first.n_columns:
                 raise InvalidInputError(
-                    f"{table.where} has {table.n_columns} columns but {Path(first.where).name} has "
+                    f"{source.where} has {source.n_columns} columns but {Path(first.where).name} has "
                     f"{first.n_columns}; write all files with the same columns."
                 )
-            self.columns.add(_names_or_numbers(table), table.index_position, table.where)
-        self.names: list[str] | None = None if first.names is None else self.columns.names
-        self.n_columns: int = len(self.columns.names)
-        self.is_text: bool = any(table.is_text for table in tables)
-        self.index_position: int | None = self.columns.index_position
-        self.names_are_guessed: bool = first.names_are_guessed
-        self.lengths: list[int | None] = [table.n_rows for table in tables]
-        self.row_bytes: float = max(table.row_bytes for table in tables)
-        self.fixed_bytes: int = max(table.fixed_bytes for table in tables)
-        self.least_rows: int = max(table.least_rows for table in tables)
-        self._tables = tables
+            self.columns.add(_names_or_numbers(source), source.index_position, source.where)
+        names = self.columns.names
+        super().__init__(where, (None, len(names)), None if first.names is None else names)
+        self.take_index(self.columns.index_position)
+        self.is_text: bool = any(source.is_text for source in sources)
+        self.of_text: bool = any(source.of_text for source in sources)
+        self.header_is_guessed: bool = first.header_is_guessed
+        self.lengths: list[int | None] = [source.n_rows for source in sources]
+        self.row_bytes: float = max(source.row_bytes for source in sources)
+        self.fixed_bytes: int = max(source.held_bytes for source in sources)
+        self._sources = sources
 
-    def _positions(self, table: Table, columns: Sequence[int] | None) -> list[int]:
-        """Return the positions of columns in one of the tables."""
-        names, read = _names_or_numbers(table), self.columns.of(columns)
+    def _places(self, source: Source, positions: Sequence[int]) -> list[int]:
+        """Return the positions of columns in one of the sources."""
+        names, read = _names_or_numbers(source), self.columns.of(positions)
         if names == self.columns.names:
-            return list(range(self.n_columns) if columns is None else columns)
+            return list(positions)
         places = {name: c for c, name in enumerate(names)}
         return [places[name] for name in read]
 
-    @property
-    def held_bytes(self) -> int:
-        """That of the table which needs most."""
-        return max(table.held_bytes for table in self._tables)
-
     def column_types(self) -> list[pa.DataType] | None:
-        """Return the types of the columns: text where any of the tables has text."""
+        """Return the types of the columns: text where any of the sources has text."""
         import pyarrow as pa
 
-        if any(table.column_types() is None for table in self._tables):
+        if any(source.column_types() is None for source in self._sources):
             return None
-        kinds = [list[Any]() for _ in self.columns.names]
-        places = {name: c for c, name in enumerate(self.columns.names)}
-        for table in self._tables:
-            names = _names_or_numbers(table)
-            at = range(len(names)) if names == self.columns.names else map(places.__getitem__, names)
-            for c, kind in zip(at, table.column_types() or [], strict=True):
-                kinds[c].append(kind)
-        return [pa.large_string() if any(map(pa.types.is_string, found)) else found[0] for found in kinds]
+        kinds: dict[str, pa.DataType] = {}
+        for source in self._sources:
+            for name, kind in zip(_names_or_numbers(source), source.column_types() or [], strict=True):
+                kinds[name] = pa.large_string() if pa.types.is_string(kind) else kinds.get(name, kind)
+        return [kinds[self.columns.names[c]] for c in self._positions]
 
-    def id_table(self, position: int) -> Table | None:
+    def texts(self, position: int) -> Source | None:
         """Return a column as the text in the files."""
-        found = [table.id_table(*self._positions(table, [position])) for table in self._tables]
-        tables = [table for table in found if table is not None]
-        return JoinedTable(tables, self.where) if len(tables) == len(found) else None
+        at = [self._positions[position]]
+        texts = [source.texts(*self._places(source, at)) for source in self._sources]
+        found = [source for source in texts if source is not None]
+        return JoinedSource(found, self.where) if len(found) == len(texts) else None
 
     def file_and_row(self, row: int) -> tuple[str, int]:
         """Return the name of the file that row ``row`` is in, and its row there, from 0."""
-        for table, length in zip(self._tables, self.lengths, strict=True):
+        for source, length in zip(self._sources, self.lengths, strict=True):
             if length is None or row < length:
-                return table.file_and_row(row)
+                return source.file_and_row(row)
             row -= length
         return self.where, row
 
-    def load(self, part: int, rows: int, columns: Sequence[int] | None) -> Iterator[Rows]:
-        """Yield the rows of one table."""
-        yield from self._tables[part].blocks(rows, columns=self._positions(self._tables[part], columns))
+    def _load(self, part: int, rows: int, positions: Sequence[int]) -> Iterator[Rows]:
+        source = self._sources[part]
+        yield from source.batches(rows, columns=self._places(source, positions))
 
 
-def _names_or_numbers(table: Table) -> list[str]:
-    return [str(c) for c in range(table.n_columns)] if table.names is None else table.names
+def _names_or_numbers(source: Source) -> list[str]:
+    return [str(c) for c in range(source.n_columns)] if source.names is None else source.names
 
 
 MADE_FOR_ENSEMBLE = {b"bigcons.ensemble": b"_bigcons.json"}
 """The metadata of the files of an ensemble in Parquet, which names its head."""
 
 
-class ParquetTable(Table):
+class ParquetSource(Source):
     """A Parquet file, several of them, or a folder of them in natural order of their names."""
 
     def __init__(self, path: File | Sequence[File], where: str | None = None) -> None:
@@ -760,33 +755,32 @@ class ParquetTable(Table):
         if isinstance(path, Path) and path.is_dir():
             paths = sorted(path.glob("*.parquet"), key=natural_order)
         one = path if not isinstance(path, Sequence) else paths[0] if len(paths) == 1 else None
-        self.where: str = where or (f"{paths[0]} and {len(paths) - 1} more" if one is None else str(one))
+        where = where or (f"{paths[0]} and {len(paths) - 1} more" if one is None else str(one))
         self.columns: ColumnsOfFiles = ColumnsOfFiles()
         self._types: list[pa.DataType] = []
         self._files: list[tuple[File, list[int]]] = []  # with the rows of each row group
-        self._ranges: list[tuple[str, range] | None] = []
+        self.is_part: bool = False
+        """Whether bigcons wrote the files as those of an ensemble."""
+        ranges: list[tuple[str, range] | None] = []
         for file in paths:
             if isinstance(file, Path):
                 check_file(file)
-            self._add(file)
-        self.names: list[str] | None = self.columns.names
-        self.index_position: int | None = self.columns.index_position
-        self.n_columns: int = len(self.columns.names)
-        self.n_rows: int | None = sum(sum(group_rows) for _, group_rows in self._files)
-        self.row_bytes: float = 24.0 * self.n_columns
-        self._index = names_of_ranges(self._ranges, self.where)
-        self.is_named: bool = self._index is not None
+            ranges.append(self._add(file))
+        n_rows = sum(sum(group_rows) for _, group_rows in self._files)
+        super().__init__(where, (n_rows, len(self.columns.names)), self.columns.names, column_bytes=24.0)
+        self.index = names_of_ranges(ranges, where)
+        self.is_named: bool = self.index is not None
+        self.take_index(self.columns.index_position)
 
-    def _add(self, path: File) -> None:
+    def _add(self, path: File) -> tuple[str, range] | None:
+        """Add a file, and return what it says of the index of its rows."""
         with _open_parquet(path) as file:
             schema, metadata = file.schema_arrow, file.metadata
             if not self._files:
-                self.is_part: bool = MADE_FOR_ENSEMBLE.keys() <= (schema.metadata or {}).keys()
-                """Whether bigcons wrote the files as those of an ensemble."""
+                self.is_part = MADE_FOR_ENSEMBLE.keys() <= (schema.metadata or {}).keys()
             self.columns.add(list(schema.names), pandas_index(schema), str(path))
             new = self.columns.names[len(self._types) :] if self._files else []
             self._types += [schema.field(name).type for name in new] if self._files else schema.types
-            self._ranges.append(pandas_range(schema, metadata.num_rows))
             groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
             self._files.append((path, [group.num_rows for group in groups]))
             n_bytes = size_of(path)
@@ -802,10 +796,11 @@ class ParquetTable(Table):
                     of_columns = (min(int(column.total_compressed_size), _COLUMN_BYTES) for column in columns)
                     held += READ_AHEAD + sum(of_columns)
                 self.fixed_bytes: int = max(self.fixed_bytes, held)
+            return pandas_range(schema, metadata.num_rows)
 
     def column_types(self) -> list[pa.DataType]:
         """Return the types of the columns in the first file that has them."""
-        return self._types
+        return [self._types[c] for c in self._positions]
 
     def files(self) -> list[Any]:
         """Return the paths of the files, or their places in a bucket, in order."""
@@ -823,13 +818,14 @@ class ParquetTable(Table):
             row -= sum(group_rows)
         return self.where, row
 
-    def blocks(
-        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
-    ) -> Iterator[Rows]:
-        """Yield batches of at most ``rows`` rows as columns; row groups outside the range are not read."""
+    def _slice(self, start: int, stop: int, positions: Sequence[int]) -> Rows:
+        raise NotImplementedError  # it is read row group by row group
+
+    def _read(self, rows: int, start: int, stop: int | None, positions: Sequence[int]) -> Iterator[Rows]:
+        """Yield batches of at most ``rows`` rows; row groups outside the range are not read."""
         import pyarrow as pa
 
-        names = self.columns.of(columns)
+        names = self.columns.of(positions)
         end = self.n_rows if stop is None else stop
         row = 0  # the first row of the row group
         for path, group_rows in self._files:

@@ -1,7 +1,7 @@
-"""The ids of the rows of a table: whole numbers or text, all different, none missing.
+"""The ids of the rows of a source: whole numbers or text, all different, none missing.
 
-A first pass over their column checks their types, and one or more passes, in which 64-bit keys are compared,
-that none is repeated; whoever stores them reads it again.
+A first pass over their column checks their types, and that none is repeated, by 64-bit keys of which so many
+are held as fit in 128 MB; of more ids, further passes compare the others. Whoever stores them reads it again.
 """
 
 from __future__ import annotations
@@ -9,21 +9,20 @@ from __future__ import annotations
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from bigcons.disk.schema import MISSING
 from bigcons.errors import InvalidIdsError, InvalidInputError, first_line
-from bigcons.io.codes import unmasked
 from bigcons.memory import BLOCK_ROWS
 from bigcons.progress import progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from bigcons.io.table import Column, Table
+    from bigcons.io.batches import Source
 
 TEXT = "text"
 NUMBERS = ("int64", "uint64")
@@ -77,13 +76,11 @@ class Ids(ABC):
 
         of_values = pa.large_string() if self.facts.dtype == TEXT else pa.type_for_alias(self.facts.dtype)
         try:
-            found = pa.type_for_alias(self.facts.type)
+            kind = pa.type_for_alias(self.facts.type)
         except ValueError:  # of a version that knows other types
             return of_values
-        is_number = pa.types.is_integer(found)
-        return (
-            found if is_number or found in (pa.string(), pa.large_string(), pa.string_view()) else of_values
-        )
+        is_text = kind in (pa.string(), pa.large_string(), pa.string_view())
+        return kind if pa.types.is_integer(kind) or is_text else of_values
 
     def as_they_came(self, ids: Any) -> Any:
         """Return ids as an array of the type they came in."""
@@ -122,23 +119,23 @@ class HeldIds(Ids):
         return self
 
 
-class TableIds(Ids):
-    """The only column of a table, read when asked for."""
+class SourceIds(Ids):
+    """The only column of a source, read when asked for."""
 
-    def __init__(self, table: Table, facts: IdFacts, n_objects: int) -> None:
+    def __init__(self, source: Source, facts: IdFacts, n_objects: int) -> None:
         self.facts: IdFacts = facts
         self.n_objects: int = n_objects
-        self._table = table
+        self._source = source
 
     def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[Any]:
         """Read the column; raises InvalidIdsError at the end if it has changed since it was checked."""
         digest = Digest()
-        for block in regrouped(_blocks_of(self._table, self.facts.name, self.facts.dtype), rows):
+        for block in regrouped(_blocks_of(self._source, self.facts.name, self.facts.dtype), rows):
             digest.add(block)
             yield block
         if digest.value != self.facts.digest:
             raise InvalidIdsError(
-                f"{self._table.where} changed while it was read; pass ids that do not change.",
+                f"{self._source.where} changed while it was read; pass ids that do not change.",
                 column=self.facts.name,
             )
 
@@ -147,19 +144,15 @@ class Digest:
     """The CRC-32 of ids in their order, whatever the blocks."""
 
     def __init__(self) -> None:
-        self._ends, self._text, self._n_bytes = 0, 0, 0
+        self._ends, self._text, self.n_bytes = 0, 0, 0
+        """The bytes of the text so far."""
 
     def add(self, ids: Any) -> None:
         """Add the next ids."""
-        ends, text = parts_of(ids, self._n_bytes)
+        ends, text = parts_of(ids, self.n_bytes)
         self._ends = zlib.crc32(ends.data, self._ends)
         self._text = zlib.crc32(text.data, self._text)
-        self._n_bytes += len(text)
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of the text."""
-        return self._n_bytes
+        self.n_bytes += len(text)
 
     @property
     def value(self) -> str:
@@ -184,21 +177,20 @@ def parts_of(ids: Any, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def regrouped(blocks: Iterable[Any], rows: int) -> Iterator[Any]:
-    """Yield arrays of exactly ``rows`` rows, but the last."""
+    """Yield Arrow arrays of exactly ``rows`` rows, but the last."""
     import pyarrow as pa
 
     waiting: list[Any] = []
     n_waiting = 0
     for block in blocks:
-        first = 0
-        while n_waiting + len(block) - first >= rows:
-            part = block.slice(first, rows - n_waiting)
-            yield pa.concat_arrays([*waiting, part]) if waiting else part
-            first += len(part)
+        while n_waiting + len(block) >= rows:
+            head = block.slice(0, rows - n_waiting)
+            yield pa.concat_arrays([*waiting, head]) if waiting else head
+            block = block.slice(len(head))
             waiting, n_waiting = [], 0
-        if first < len(block):
-            waiting.append(block.slice(first))
-            n_waiting += len(block) - first
+        if len(block):
+            waiting.append(block)
+            n_waiting += len(block)
     if waiting:
         yield pa.concat_arrays(waiting)
 
@@ -206,15 +198,15 @@ def regrouped(blocks: Iterable[Any], rows: int) -> Iterator[Any]:
 # Checking
 
 
-def scan_ids(table: Table, name: str, *, is_index: bool = False) -> TableIds:
-    """Read the only column of ``table`` once and return it as ids.
+def scan_ids(source: Source, name: str, *, is_index: bool = False) -> SourceIds:
+    """Read the only column of ``source`` and return it as ids.
 
     Raises InvalidIdsError for missing and repeated ids, and for other types than whole numbers and text. In a
     file without types, ids are whole numbers if all of them look like ones that are written without zeros in
     front; else text, as it is in the file.
     """
     try:
-        return _scanned(table, name, is_index)
+        return _scanned(source, name, is_index)
     except InvalidIdsError as error:
         if not is_index:
             raise
@@ -226,91 +218,111 @@ def scan_ids(table: Table, name: str, *, is_index: bool = False) -> TableIds:
         ) from None
 
 
-def _scanned(table: Table, name: str, is_index: bool) -> TableIds:
-    dtype = whole_or_text(table, name)
+def _scanned(source: Source, name: str, is_index: bool) -> SourceIds:
+    dtype = type_in_text(source, name)
     digest, n_objects, source_type = Digest(), 0, ""
-    with ExitStack() as stack:
-        listener = None
-        if table.n_rows is not None:
-            listener = stack.enter_context(progress("check the ids", table.n_rows))
-        for raw in _raw_blocks(table):
-            block = canonical(raw, name, table.where, first=n_objects, dtype=dtype)
-            if dtype is None:
-                dtype = TEXT if block.type == "large_string" else str(block.type)
+    keys: list[np.ndarray] = []
+    with nullcontext() if source.n_rows is None else progress("check the ids", source.n_rows) as listener:
+        for raw in _raw_blocks(source):
+            block = canonical(raw, name, source.where, first=n_objects, dtype=dtype)
+            dtype = dtype or (TEXT if block.type == "large_string" else str(block.type))
             source_type = source_type or _type_of(raw, block)
             digest.add(block)
             n_objects += len(block)
+            keys = [*keys, _keys(block)] if n_objects <= _MOST_KEYS else []
             if listener is not None:
                 listener.advance(len(block))
     if not n_objects:
-        raise InvalidInputError(f"{table.where} has no rows; give at least one object.")
-    assert dtype is not None  # noqa: S101 - there was a block
-    if table.is_text:
-        source_type = "string" if dtype == TEXT else dtype
+        raise InvalidInputError(f"{source.where} has no rows; give at least one object.")
+    if source.is_text:
+        source_type = "string" if dtype == TEXT else str(dtype)
     n_bytes = digest.n_bytes if dtype == TEXT else 8 * n_objects
-    facts = IdFacts(name, source_type, is_index, dtype, n_bytes, digest.value)
-    ids = TableIds(table, facts, n_objects)
-    check_distinct_ids(ids.blocks, n_objects, name, table.where)
+    facts = IdFacts(name, source_type, is_index, str(dtype), n_bytes, digest.value)
+    ids = SourceIds(source, facts, n_objects)
+    if n_objects > _MOST_KEYS or len(_twice(keys)):
+        refuse_repeated_ids(ids.blocks, n_objects, name, source.where)
     return ids
 
 
-def refuse_repeated(blocks: Iterable[Any], suspects: np.ndarray, name: str, where: str) -> None:
-    """Raise InvalidIdsError if two ids with one of the keys ``suspects`` are the same."""
+def refuse_repeated_ids(blocks: Callable[[], Iterable[Any]], n_ids: int, name: str, where: str) -> None:
+    """Raise InvalidIdsError if an id is repeated in the blocks that ``blocks`` gives, each time anew."""
+    n_passes = -(-n_ids // _MOST_KEYS)
+    suspects = np.concatenate(
+        [
+            _twice([keys[keys.view(np.uint64) % n_passes == part] for keys in map(_keys, blocks())])
+            for part in range(n_passes)
+        ]
+    )
+    if not len(suspects):
+        return
     rows: dict[Any, int] = {}
     start = 0
-    for block in blocks:
+    for block in blocks():
         for row in np.flatnonzero(np.isin(_keys(block), suspects)).tolist():
             value = block[row].as_py()
             if value in rows:
-                raise _repeated(value, rows[value], start + row, name, where)
+                raise InvalidIdsError(
+                    f"{name} {_shown(value)} is in rows {rows[value]} and {start + row} (from 0) of {where}; "
+                    "give every row an id of its own, or none: without ids, rows keep their order.",
+                    column=name,
+                    row=start + row,
+                )
             rows[value] = start + row
         start += len(block)
 
 
-def check_distinct_ids(parts: Callable[[], Iterable[Any]], n_ids: int, name: str, where: str) -> None:
-    """Raise InvalidIdsError if an id is repeated in the blocks that ``parts`` gives, each time anew."""
-    if len(suspects := repeated_keys(parts, n_ids)):
-        refuse_repeated(parts(), suspects, name, where)
+def _twice(held: list[np.ndarray]) -> np.ndarray:
+    """Return keys that are there more than once, at most a few thousand."""
+    keys = np.concatenate([np.empty(0, np.int64), *held])
+    keys.sort()
+    return np.unique(keys[1:][keys[1:] == keys[:-1]])[:_MOST_SUSPECTS]
 
 
-def rows_of_ids(known: Ids, ids: Ids, where: str) -> np.ndarray | None:
-    """Return the row in ``ids`` of each of the ``known`` ids, -1 of those that have none; None if in order.
-
-    Raises InvalidIdsError for an id that is not known. Beyond a gigabyte of ids, rows must be in order.
-    """
+def _keys(ids: Any) -> np.ndarray:
+    """Return a 64-bit key of each id, equal for equal ids: the number, or a hash of the text."""
     import pyarrow as pa
+
+    if pa.types.is_large_string(ids.type):
+        return np.fromiter(map(hash, ids.to_pylist()), np.int64, len(ids))
+    return ids.to_numpy(zero_copy_only=False).view(np.int64)
+
+
+def rows_of_ids(objects: Ids, ids: Ids, where: str) -> np.ndarray | None:
+    """Return the row in ``ids`` of each of the ``objects``, -1 of those that have none; None if in order.
+
+    Raises InvalidIdsError for an id that is no object. Beyond a gigabyte of ids, rows must be in order.
+    """
     import pyarrow.compute as pc
 
     name = ids.facts.name
-    if known.facts.digest == ids.facts.digest:
+    if objects.facts.digest == ids.facts.digest:
         return None
-    if known.facts.dtype != ids.facts.dtype:
+    if objects.facts.dtype != ids.facts.dtype:
         raise InvalidIdsError(
-            f"{name} of {where} is {ids.facts.dtype} but the ids of the objects are {known.facts.dtype}; "
+            f"{name} of {where} is {ids.facts.dtype} but the ids of the objects are {objects.facts.dtype}; "
             "convert them.",
             column=name,
         )
-    if known.facts.n_bytes + ids.facts.n_bytes > 1 << 30:
-        refuse_other_ids(known.blocks(), ids.blocks(), name, where)
-        if known.n_objects != ids.n_objects:
+    if objects.facts.n_bytes + ids.facts.n_bytes > 1 << 30:
+        refuse_other_ids(objects.blocks(), ids.blocks(), name, where)
+        if objects.n_objects != ids.n_objects:
             raise InvalidIdsError(
-                f"{where} has {ids.n_objects:,} rows but there are {known.n_objects:,} objects, too many ids "
-                "to join by; give one row for each, in their order.",
+                f"{where} has {ids.n_objects:,} rows but there are {objects.n_objects:,} objects, too many "
+                "ids to join by; give one row for each, in their order.",
                 column=name,
             )
         return None
-    wanted, values = known.hold().values, ids.hold().values
-    rows = pc.index_in(wanted, value_set=values)
-    if len(rows) - rows.null_count < len(values):
-        unknown = pc.is_null(pc.index_in(values, value_set=wanted))
-        first = unknown.index(pa.scalar(True)).as_py()
+    wanted, values = objects.hold().values, ids.hold().values
+    unknown = pc.is_null(pc.index_in(values, value_set=wanted))
+    if (first := unknown.index(True).as_py()) >= 0:
         raise InvalidIdsError(
             f"row {first} (from 0) of {where} has {name} {_shown(values[first].as_py())}, which is no "
             "object; drop it, or append it as an object first.",
             column=name,
             row=first,
         )
-    return np.asarray(pc.fill_null(rows, MISSING).to_numpy(zero_copy_only=False), np.int64)
+    rows = pc.fill_null(pc.index_in(wanted, value_set=values), MISSING)
+    return np.asarray(rows.to_numpy(zero_copy_only=False), np.int64)
 
 
 def are_positions(ids: Ids, start: int = 0) -> bool:
@@ -342,156 +354,120 @@ def refuse_other_ids(blocks: Iterable[Any], others: Iterable[Any], name: str, wh
         start += len(block)
 
 
-def _repeated(value: Any, first: int, second: int, name: str, where: str) -> InvalidIdsError:
-    return InvalidIdsError(
-        f"{name} {_shown(value)} is in rows {first} and {second} (from 0) of {where}; give every row an id "
-        "of its own, or none: without ids, rows keep their order.",
-        column=name,
-        row=second,
-    )
-
-
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 
-def repeated_keys(parts: Callable[[], Iterable[Any]], n_ids: int) -> np.ndarray:
-    """Return keys that several of the ids in the blocks of ``parts`` have, at most a few thousand.
-
-    So many keys are held at a time that they take 128 MB; more ids are read several times.
-    """
-    n_passes = -(-n_ids // _MOST_KEYS)
-    found = []
-    for number in range(n_passes):
-        held = [keys[keys.view(np.uint64) % n_passes == number] for keys in map(_keys, parts())]
-        keys = np.sort(np.concatenate([np.empty(0, np.int64), *held]))
-        found.append(np.unique(keys[1:][keys[1:] == keys[:-1]])[:_MOST_SUSPECTS])
-    return np.concatenate(found)[:_MOST_SUSPECTS]
-
-
-def _keys(ids: Any) -> np.ndarray:
-    """Return a 64-bit key of each id, equal for equal ids: the number, or a hash of the text."""
-    import pyarrow as pa
-
-    if pa.types.is_large_string(ids.type):
-        return np.fromiter(map(hash, ids.to_pylist()), np.int64, len(ids))
-    return ids.to_numpy(zero_copy_only=False).view(np.int64)
-
-
 # Types
 
 
-def _raw_blocks(table: Table) -> Iterator[Column]:
-    for rows in table.blocks(BLOCK_ROWS):
+def _raw_blocks(source: Source) -> Iterator[Any]:
+    for rows in source.batches(BLOCK_ROWS):
         if len(rows[0] if isinstance(rows, list) else rows):
             yield rows[0] if isinstance(rows, list) else rows[:, 0]
 
 
-def _blocks_of(table: Table, name: str, dtype: str | None) -> Iterator[Any]:
+def _blocks_of(source: Source, name: str, dtype: str | None) -> Iterator[Any]:
     first = 0
-    for raw in _raw_blocks(table):
-        block = canonical(raw, name, table.where, first=first, dtype=dtype)
+    for raw in _raw_blocks(source):
+        block = canonical(raw, name, source.where, first=first, dtype=dtype)
         first += len(block)
         yield block
 
 
-def whole_or_text(table: Table, name: str) -> str | None:
-    """Return the type of ids in a file without types, int64 or text; None of another table."""
-    if not table.is_text:
-        return None
-    return "int64" if _are_whole_numbers(table, name) else TEXT
+def type_in_text(source: Source, name: str) -> str | None:
+    """Return the type of ids in a file without types, int64 or text; None of another source.
 
-
-def _are_whole_numbers(table: Table, name: str) -> bool:
-    """Return whether every id of a file without types is written as a whole number below 2**63."""
+    They are int64 if all are written as whole numbers below 2**63.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for block in _blocks_of(table, name, TEXT):
+    if not source.is_text:
+        return None
+    for block in _blocks_of(source, name, TEXT):
         if not pc.all(pc.match_substring_regex(block, _WHOLE_NUMBER)).as_py():
-            return False
+            return TEXT
         try:
             block.cast(pa.int64())
         except pa.ArrowInvalid:  # too large
-            return False
-    return True
+            return TEXT
+    return "int64"
 
 
-def _type_of(raw: Column, block: Any) -> str:
+def _type_of(raw: Any, block: Any) -> str:
     """Return the Arrow type of a column, of what is encoded by a dictionary that of the values."""
     import pyarrow as pa
 
+    plain = "string" if block.type == "large_string" else str(block.type)
     if isinstance(raw, np.ndarray):
-        return str(pa.from_numpy_dtype(raw.dtype)) if raw.dtype.kind in "iu" else _plain(block)
+        return str(pa.from_numpy_dtype(raw.dtype)) if raw.dtype.kind in "iu" else plain
     kind = raw.type.value_type if pa.types.is_dictionary(raw.type) else raw.type
-    return _plain(block) if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else str(kind)
+    return plain if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else str(kind)
 
 
-def _plain(block: Any) -> str:
-    return "string" if block.type == "large_string" else str(block.type)
-
-
-def canonical(raw: Column, name: str, where: str, *, first: int = 0, dtype: str | None = None) -> Any:
+def canonical(raw: Any, name: str, where: str, *, first: int = 0, dtype: str | None = None) -> Any:
     """Return a column of ids as int64, uint64 or large_string; ``first`` is its first row, for messages."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    values = _as_arrow(raw, name, where)
-    if pa.types.is_floating(values.type):
-        values = pc.if_else(pc.is_nan(values), None, values)  # what pandas makes of missing numbers
-    is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
-    missing = values.is_null()
+    values = plain_arrow(raw)
+    if isinstance(values, str):
+        raise InvalidIdsError(
+            f"{name} of {where} has ids that are neither all whole numbers nor all text ({values}); convert "
+            "them to one type.",
+            column=name,
+        )
+    is_text = pa.types.is_large_string(values.type)
+    missing = values.is_null(nan_is_null=True)
     if is_text:
         missing = pc.or_kleene(missing, pc.equal(values, ""))
-    if values.null_count or (is_text and pc.any(missing).as_py()):
-        row = first + missing.index(True).as_py()
+    if (row := missing.index(True).as_py()) >= 0:
         raise InvalidIdsError(
-            f"row {row} (from 0) of {where} has no {name}; fill or drop the rows without one.",
+            f"row {first + row} (from 0) of {where} has no {name}; fill or drop the rows without one.",
             column=name,
-            row=row,
+            row=first + row,
         )
-    if is_text:
-        found = values.cast(pa.large_string())
-        found = found.cast(pa.int64()) if dtype == "int64" else found
+    if is_text and dtype == "int64":
+        values = values.cast(pa.int64())
     elif pa.types.is_integer(values.type):
-        found = values.cast(pa.uint64() if values.type == pa.uint64() else pa.int64())
-    else:
+        values = values.cast(pa.uint64() if values.type == pa.uint64() else pa.int64())
+    elif not is_text:
         raise InvalidIdsError(
             f"{name} of {where} has type {values.type}; ids must be whole numbers or text: convert them.",
             column=name,
         )
-    if dtype is not None and found.type != (pa.large_string() if dtype == TEXT else dtype):
+    kind = TEXT if values.type == "large_string" else str(values.type)
+    if dtype not in (None, kind):
         raise InvalidIdsError(
-            f"{name} of {where} mixes {dtype} and {_plain(found)}; convert the ids to one type.", column=name
+            f"{name} of {where} mixes {dtype} and {kind}; convert the ids to one type.", column=name
         )
-    return found
+    return values
 
 
-def _as_arrow(raw: Column, name: str, where: str) -> Any:
+def plain_arrow(raw: Any) -> Any:
+    """Return a column of any type as one Arrow array without dictionary, its text as large_string.
+
+    Masked entries and NaN are null. Of what Arrow cannot hold, return why, in a line.
+    """
     import pyarrow as pa
 
     if isinstance(raw, np.ndarray):
-        raw = unmasked(raw)
+        mask = np.ma.getmaskarray(raw) if isinstance(raw, np.ma.MaskedArray) else None
+        values = np.asarray(raw.data if mask is not None else raw)
+        values = values.astype(object) if values.dtype.kind == "T" else values
         try:
-            if raw.dtype.kind == "T":
-                raw = raw.astype(object)
-            return pa.array(raw, from_pandas=True)
+            raw = pa.array(values, mask=mask, from_pandas=True)
         except (pa.ArrowException, OverflowError, UnicodeEncodeError, TypeError, ValueError) as error:
-            raise InvalidIdsError(
-                f"{name} of {where} has ids that are neither all whole numbers nor all text "
-                f"({first_line(error)}); convert them to one type.",
-                column=name,
-            ) from None
+            return first_line(error)
     if isinstance(raw, pa.ChunkedArray):
         raw = raw.combine_chunks()
     if pa.types.is_dictionary(raw.type):
         raw = raw.dictionary_decode()
-    if pa.types.is_binary(raw.type) or pa.types.is_large_binary(raw.type):
+    if raw.type in (pa.string(), pa.string_view(), pa.binary(), pa.large_binary()):
         try:
             return raw.cast(pa.large_string())
         except pa.ArrowInvalid:
-            raise InvalidIdsError(
-                f"{name} of {where} has bytes that are not UTF-8; decode them first.", column=name
-            ) from None
-    return raw.cast(pa.large_string()) if raw.type == pa.string_view() else raw
+            return "bytes that are not UTF-8"
+    return raw

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.io.codes import Encoding, EncodingBuilder
+from bigcons.io.factorize import Builder, Encoding
 from bigcons.memory import BLOCK_ROWS, row_blocks
 
 
@@ -144,7 +144,7 @@ class LabelColumn:
 
     @cached_property
     def _encoding(self) -> Encoding:
-        builder = EncodingBuilder(self.name)
+        builder = Builder(self.name)
         for block in row_blocks(self.n_objects, BLOCK_ROWS):
             builder.add(self._labels[block.start : block.stop])
         return builder.build()

@@ -32,9 +32,9 @@ from bigcons.errors import (
     SurplusClustersWarning,
     warn_user,
 )
+from bigcons.io.columns import Column, Columns, given_for, select
 from bigcons.io.files import is_parquet, origin
 from bigcons.io.ids import Ids
-from bigcons.io.select import Column, Columns, given_for, select
 from bigcons.memory import Block, parse_size
 from bigcons.methods.choosing import choosing
 from bigcons.methods.placing import Placed, PlaceTask, Recoding, place_features, tables_of_generator

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from bigcons.errors import nearest
-from bigcons.io.select import Selection
+from bigcons.io.columns import Selection
 from bigcons.methods import METHODS
 from bigcons.methods.base import ConsensusClusterer
 from bigcons.metrics.clusterings import micro_precision

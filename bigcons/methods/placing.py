@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidInputError, SuspiciousLabelsWarning, warn_user
-from bigcons.io.encode import label_dtype
+from bigcons.io.factorize import label_dtype
 from bigcons.io.ids import Ids
 from bigcons.io.labels import are_labeled
 from bigcons.run.engine import Engine

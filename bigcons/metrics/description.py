@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bigcons.errors import InvalidInputError, shown
-from bigcons.io.intake import open_table
+from bigcons.io.batches import Source, count_rows
+from bigcons.io.columns import Selection, choose
 from bigcons.io.labels import names_of_rows, refuse_other_rows
-from bigcons.io.select import Selection, choose
-from bigcons.io.table import Table, count_rows
+from bigcons.io.sources import open_source
 from bigcons.memory import BLOCK_ROWS, parse_size, rows_within
 from bigcons.metrics.clusterings import LabelColumn
 from bigcons.metrics.partitions import adjusted_rand_of_partitions, sampled_rows
@@ -123,7 +123,7 @@ def profile(
     kept: np.ndarray,
 ) -> tuple[ClusterProfiles, list[dict[str, Any]]]:
     """Return what `cluster_profiles` does, and the values of the objects ``kept``, ascending, by column."""
-    table = open_table(features, "features")
+    table = open_source(features, "features")
     if columns is not None:
         table = choose(table, Selection(None, None, columns, None))
     column = LabelColumn("labels", labels)
@@ -147,7 +147,7 @@ def profile(
     values_of_kept: list[dict[str, Any]] = [{} for _ in kept]
     start, n_labeled = 0, 0
     with progress("what is in each cluster", column.n_objects) as listener:
-        for rows in table.blocks(min(rows_that_fit, BLOCK_ROWS), columns=positions):
+        for rows in table.batches(min(rows_that_fit, BLOCK_ROWS), columns=positions):
             rows = rows.toarray() if table.is_sparse else rows
             stop = start + count_rows(rows)
             if stop > column.n_objects:
@@ -405,7 +405,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _other_length(table: Table, n_rows: int, column: LabelColumn) -> InvalidInputError:
+def _other_length(table: Source, n_rows: int, column: LabelColumn) -> InvalidInputError:
     return InvalidInputError(
         f"{table.where} has {n_rows:,} rows or more but there are {column.n_objects:,} labels; "
         "give one row per object, in their order."

@@ -16,10 +16,10 @@ import numpy as np
 
 from bigcons.disk.commit import new_file
 from bigcons.errors import InvalidInputError, MissingDependencyError
+from bigcons.io.columns import Columns, Selection, choose
 from bigcons.io.ids import canonical, refuse_other_ids
-from bigcons.io.intake import open_table
 from bigcons.io.labels import names_of_rows, refuse_other_rows
-from bigcons.io.select import Columns, SelectedTable, Selection, choose
+from bigcons.io.sources import open_source
 from bigcons.memory import BLOCK_ROWS, format_size, parse_size, rows_within
 from bigcons.methods import METHODS
 from bigcons.metrics.description import ClusterProfiles, partition_agreement, profile
@@ -379,15 +379,15 @@ def _count(
 
 def _features_of(source: _Source, features: Any, columns: Columns | None, drop: Columns | None) -> Any:
     """Return the table of features, whose ids, if it has them, must be those of the objects."""
-    table = open_table(features, "features")
+    table = open_source(features, "features")
     names = table.names or []
     if source.ids is not None and (name := source.ids.facts.name) in names:
         position = names.index(name)
-        column = table.id_table(position) or SelectedTable(table, [position])
+        column = table.texts(position) or table.selected([position])
         ids = (
             canonical(rows[0] if isinstance(rows, list) else rows[:, 0], name, column.where,
                       dtype=source.ids.facts.dtype)
-            for rows in column.blocks(BLOCK_ROWS)
+            for rows in column.batches(BLOCK_ROWS)
         )  # fmt: skip
         refuse_other_ids(source.ids.blocks(), ids, name, table.where)
         columns = columns or [other for other in names if other != name]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import MemoryBudgetError
-from bigcons.io.encode import default_chunk_rows, label_dtype
+from bigcons.io.factorize import default_chunk_rows, label_dtype
 from bigcons.memory import (
     DEFAULT_DATA_BYTES,
     PROCESS_BYTES,

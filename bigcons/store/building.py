@@ -9,23 +9,21 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.disk.arrays import StoredArray
 from bigcons.disk.commit import names_parquet, new_store
 from bigcons.disk.files import Place, StorePath
 from bigcons.disk.schema import MISSING
 from bigcons.errors import InvalidIdsError, InvalidInputError, shown
-from bigcons.io.codes import Encoding
-from bigcons.io.encode import (
+from bigcons.io.batches import Source
+from bigcons.io.factorize import (
     MIN_CHUNK_ROWS,
     check_chunk_rows,
     check_distinct,
-    codes_of,
+    codes_of_array,
     counts_of,
     default_chunk_rows,
     encode_labels,
@@ -35,11 +33,9 @@ from bigcons.io.encode import (
     rows_per_read,
     scan_labels,
 )
-from bigcons.io.ids import Ids, are_positions, check_distinct_ids, refuse_other_ids, rows_of_ids
+from bigcons.io.ids import Ids, are_positions, refuse_other_ids, refuse_repeated_ids, rows_of_ids
 from bigcons.io.labels import refuse_other_rows
-from bigcons.io.select import SelectedTable
-from bigcons.io.table import Table
-from bigcons.memory import BLOCK_ROWS, Block, row_blocks, rows_within
+from bigcons.memory import BLOCK_ROWS, row_blocks, rows_within
 from bigcons.progress import progress
 from bigcons.store import parquet_ensemble
 from bigcons.store.ensemble_store import (
@@ -50,7 +46,6 @@ from bigcons.store.ensemble_store import (
     Header,
     RowsWriter,
     StoredRows,
-    block_digest,
 )
 from bigcons.store.generator import Generator
 from bigcons.store.ids import AppendedIds
@@ -78,56 +73,6 @@ def _write(folder: Place, content: Content, *, in_parquet: bool) -> None:
     writer.commit()
 
 
-def write_store_on_workers(
-    path: StorePath,
-    table: Table,
-    provenance: dict[str, Any],
-    overwrite: bool,
-    *,
-    budget: int,
-    chunk_rows: int | None = None,
-) -> None:
-    """Store a table that workers of Dask compute as a new ensemble in Zarr.
-
-    If all of them find the folder of the store, they keep there what they compute, and write the chunks; if
-    not, all comes to this process.
-    """
-    assert table.workers is not None  # noqa: S101 - it is computed by some
-    with new_store(path, overwrite, KIND) as folder:
-        kept = folder / "computed"
-        workers = table.workers(kept)
-        read = _read(table, None, budget=budget, workers=workers)
-        header = _header_of(table, read, provenance, budget, chunk_rows)
-        if workers is None:
-            _write(folder, Content(header, read.categories, read.blocks), in_parquet=False)
-            return
-        # refuses what are no labels by the first block
-        next(encode_labels(table, read.encodings, header.dtype, rows_per_read(table, budget)))
-        writer = ArrayWriter(folder, header, read.categories)
-        write = partial(_write_rows, table, read.encodings, header._replace(provenance={}), writer.array)
-        rows = max(table.least_rows // header.chunk_rows, 1) * header.chunk_rows  # about a part of the table
-        parts = row_blocks(header.n_objects, rows)
-        with progress("labels to the store", header.n_objects) as listener:
-            for part, digest in zip(parts, workers.map((write, part) for part in parts), strict=True):
-                writer.note(digest, part.n_rows)
-                listener.advance(part.n_rows)
-        kept.remove()
-        writer.commit()
-
-
-def _write_rows(
-    table: Table, encodings: Sequence[Encoding], header: Header, rows: StoredArray, block: Block
-) -> int:
-    """Write some chunks of the rows of a new store, and return their part in its digest."""
-    start, digest = block.start, 0
-    found = codes_of(table, encodings, header.dtype, header.chunk_rows, block.start, block.stop)
-    for codes in rechunk((np.ascontiguousarray(part.T) for part in found), header.chunk_rows):
-        rows.write(start, codes)
-        digest += block_digest(header, start, codes)
-        start += len(codes)
-    return digest
-
-
 def hold(content: Content) -> tuple[np.ndarray, Header, Categories]:
     """Read what is given into memory: labels or memberships, header, categories."""
     header = content.header
@@ -147,8 +92,19 @@ def held(header: Header) -> Header:
 # New ensembles
 
 
+def of_array(
+    labels: np.ndarray, names: Sequence[str] | None, provenance: dict[str, Any]
+) -> tuple[np.ndarray, Header, Categories]:
+    """Return codes, header and categories of a matrix of numbers in memory, at once."""
+    codes, encodings = codes_of_array(labels)
+    n_clusters, n_labeled, categories = counts_of(encodings)
+    names = partition_names(names, len(encodings))
+    chunk_rows = default_chunk_rows(*codes.shape)
+    return codes, Header(len(codes), names, n_clusters, n_labeled, chunk_rows, provenance), categories
+
+
 def content_of(
-    source: Table | SoftSources,
+    source: Source | SoftSources,
     provenance: dict[str, Any],
     *,
     names: Sequence[str] | None = None,
@@ -169,7 +125,7 @@ def content_of(
 
 
 def _header_of(
-    source: Table | SoftSources,
+    source: Source | SoftSources,
     read: _Read,
     provenance: dict[str, Any],
     budget: int | None,
@@ -200,24 +156,18 @@ class _Read(NamedTuple):
     categories: Categories
     blocks: Iterable[np.ndarray]
     """Reads all once more."""
-    encodings: list[Encoding]
-    """Of labels."""
 
 
 def _read(
-    source: Table | SoftSources,
+    source: Source | SoftSources,
     names: Sequence[str] | None,
     *,
     beside: Sequence[str] = (),
     known: Sequence[np.ndarray] | None = None,
     may_be_empty: bool = False,
     budget: int | None = None,
-    workers: Any = None,
 ) -> _Read:
-    """Read a source once, in blocks within a ``budget``, on ``workers`` if there are.
-
-    Its names differ from those ``beside`` it.
-    """
+    """Read a source once, in blocks within a ``budget``; its names differ from those ``beside`` it."""
     if isinstance(source, SoftSources):
         rows = 4096
         if budget is not None:
@@ -226,17 +176,16 @@ def _read(
         check_distinct(source.names, beside)
         n_labeled = source.count_labeled(rows=rows, may_be_empty=may_be_empty)
         found = (source.n_objects, source.names, source.n_clusters, n_labeled)
-        return _Read(*found, [None] * len(source.names), source.blocks(rows), [])
+        return _Read(*found, [None] * len(source.names), source.blocks(rows))
     rows = BLOCK_ROWS if budget is None else rows_per_read(source, budget)
-    names = partition_names(source, names, first=len(beside))
+    chosen = source.names if names is None else names
+    names = partition_names(chosen, source.n_columns, first=len(beside))
     check_distinct(names, beside)
     most = None if budget is None else budget // 4
-    n_objects, encodings = scan_labels(
-        source, names, known=known, rows=rows, values_budget=most, workers=workers
-    )
+    n_objects, encodings = scan_labels(source, names, known=known, rows=rows, values_budget=most)
     n_clusters, n_labeled, categories = counts_of(encodings)
     blocks = encode_labels(source, encodings, label_dtype(n_clusters), rows)
-    return _Read(n_objects, list(names), n_clusters, n_labeled, categories, blocks, encodings)
+    return _Read(n_objects, names, n_clusters, n_labeled, categories, blocks)
 
 
 def _chunk_rows(header: Header) -> int:
@@ -250,7 +199,7 @@ def _chunk_rows(header: Header) -> int:
 # Appends
 
 
-def with_objects(source: Table | SoftSources, header: Header, categories: Categories) -> Content:
+def with_objects(source: Source | SoftSources, header: Header, categories: Categories) -> Content:
     """Return the header and categories of an ensemble with more objects, and the rows of these.
 
     New label values come after the known ones.
@@ -285,7 +234,7 @@ def with_objects(source: Table | SoftSources, header: Header, categories: Catego
 
 
 def with_partitions(
-    source: Table | SoftSources, names: Sequence[str] | None, header: Header, categories: Categories
+    source: Source | SoftSources, names: Sequence[str] | None, header: Header, categories: Categories
 ) -> Content:
     """Return the header and categories of an ensemble with more partitions, and the columns of these."""
     rows = None
@@ -391,11 +340,11 @@ def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:
             column=name,
         )
     both = AppendedIds(known, ids)
-    check_distinct_ids(both.blocks, both.n_objects, known.facts.name, f"the ensemble with {where}")
+    refuse_repeated_ids(both.blocks, both.n_objects, known.facts.name, f"the ensemble with {where}")
     return both
 
 
-def _in_order_of(header: Header, table: Table) -> Table:
+def _in_order_of(header: Header, table: Source) -> Source:
     """Return ``table`` with its columns in the order of the partitions if their names are the same.
 
     Raises InvalidInputError if both have names other than the default ones and these differ.
@@ -403,7 +352,7 @@ def _in_order_of(header: Header, table: Table) -> Table:
     if table.names is None or table.names == header.names:
         return table
     if sorted(table.names) == sorted(header.names):
-        return SelectedTable(table, [table.names.index(name) for name in header.names], table.ids)
+        return table.selected([table.names.index(name) for name in header.names])
     if _generic(table.names) or _generic(header.names):
         return table
     check_distinct(table.names)

@@ -27,10 +27,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bigcons.errors import InvalidInputError, first_line, shown
-from bigcons.io.intake import open_table
-from bigcons.io.reading import MISSING_WORDS, loose_number
-from bigcons.io.select import Column, is_vector, select
-from bigcons.io.table import Rows, Table
+from bigcons.io.batches import Rows, Source
+from bigcons.io.columns import MISSING_WORDS, Column, loose_number, select
+from bigcons.io.sources import is_vector, open_source
 
 LEVELS = 64
 """Columns that a column of text has at most. Each costs as much as a number."""
@@ -204,13 +203,13 @@ class FeatureEncoding:
         table = self.table_of(features)
         blocks = [
             self.scaling.apply(self.numbers(rows, np.dtype(float), table.where))
-            for rows in table.blocks(4096)
+            for rows in table.batches(4096)
         ]
         return np.concatenate(
             [block if isinstance(block, np.ndarray) else block.toarray() for block in blocks]
         )
 
-    def table_of(self, features: Any, id: Column | None = None) -> Table:
+    def table_of(self, features: Any, id: Column | None = None) -> Source:
         """Return the table of new rows, with the columns that the encoding was learned of, in their order.
 
         A table with names needs all of them, in any order; others are not read. The ids are in the column
@@ -218,7 +217,7 @@ class FeatureEncoding:
         """
         missing = self.columns[0].missing
         alike = list(missing) if missing and all(c.missing == missing for c in self.columns) else None
-        opened = open_table(select(features, missing=alike), "features", with_ids=False)
+        opened = open_source(select(features, missing=alike), "features", with_ids=False)
         wanted = None
         if self.is_named and opened.names is not None:
             wanted = [column.name for column in self.columns]
@@ -228,7 +227,7 @@ class FeatureEncoding:
                     f"{opened.where} has no column {shown(absent)}; give the columns that the ensemble was "
                     "made of."
                 )
-        table = open_table(select(opened, id=id, columns=wanted), "features", usual_id=self.id_name)
+        table = open_source(select(opened, id=id, columns=wanted), "features", usual_id=self.id_name)
         if table.n_columns != len(self.columns):
             raise InvalidInputError(
                 f"{table.where} has {table.n_columns} columns but the ensemble was made of "

@@ -18,7 +18,6 @@ from bigcons.disk.commit import (
     PARQUET_HEAD,
     is_finished_import,
     is_store,
-    names_parquet,
     new_store,
     provenance_at,
     refuse_existing,
@@ -36,13 +35,12 @@ from bigcons.errors import (
     SuspiciousLabelsWarning,
     warn_user,
 )
-from bigcons.io.encode import check_chunk_rows, label_dtype, warn_of_suspects
-from bigcons.io.files import ParquetTable, describe, is_parquet, provenance_of_files
-from bigcons.io.intake import open_table
+from bigcons.io.batches import HardenedSource, Source
+from bigcons.io.columns import Column, Columns, Selection, select
+from bigcons.io.factorize import check_chunk_rows, warn_of_ids
+from bigcons.io.files import ParquetSource, describe, is_parquet, provenance_of_files
 from bigcons.io.labels import names_of_rows, observed, refuse_other_rows
-from bigcons.io.memory import HardenedTable
-from bigcons.io.select import Column, Columns, SelectedTable, Selection, select
-from bigcons.io.table import Table
+from bigcons.io.sources import open_source
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.progress import Progress, progress
 from bigcons.store import building
@@ -146,9 +144,11 @@ class Ensemble(Objects):
         """
         provenance = {"made_by": "from_labels", "source": describe(x)}
         how = {"missing": missing, "header": header}
-        table = _table_of(select(x, id=id, columns=columns, drop=drop, **how))
+        chosen = select(x, id=id, columns=columns, drop=drop, **how)
+        if type(chosen) is np.ndarray and chosen.ndim == 2 and chosen.size and chosen.dtype.kind in "biuf":
+            return _with_warnings(Ensemble(*building.of_array(chosen, names, provenance)))
         provenance |= as_read(how)
-        return _with_warnings(ensemble_of(table, provenance=provenance, names=names))
+        return _with_warnings(ensemble_of(_table_of(chosen), provenance=provenance, names=names))
 
     @classmethod
     def from_runs(
@@ -233,9 +233,9 @@ class Ensemble(Objects):
         out, overwrite, memory
             Where to store the ensemble, and the memory to use for it. By default it is in memory.
 
-        Raises InvalidInputError for two different labels of an object in a partition. A repeated row counts
-        once. The table is read three times and its votes are sorted on a disk. Memory: the different objects,
-        a block and, without ``out``, the matrix of labels, which is mostly empty.
+        Raises InvalidInputError for two different labels of an object in a partition, and MemoryBudgetError
+        if the rows do not fit, at 100 bytes each. A repeated row counts once. Memory: the rows and, without
+        ``out``, the matrix of labels, which is mostly empty.
 
         Examples
         --------
@@ -248,20 +248,19 @@ class Ensemble(Objects):
         how: dict[str, Any] = {"missing": missing, "header": header}
         columns: dict[str, Any] = {"object": object, "partition": partition, "label": label}
         provenance = {"made_by": "from_long", **provenance_of_files(table, {**columns, **how})}
-        with ExitStack() as stack:
-            if out is not None and _prepared(out, overwrite, provenance):
-                return Ensemble.open(out)
-            budget = parse_size(memory)
-            read = read_long(table, stack, **columns, **how, budget=budget)
-            n_objects, n_partitions = read.header.n_objects, len(read.header.names)
-            size = n_objects * n_partitions * label_dtype(read.header.n_clusters).itemsize
-            if out is None and size > psutil.virtual_memory().available:
-                raise MemoryBudgetError(
-                    f"the labels of {n_objects:,} objects in {n_partitions:,} partitions take "
-                    f"{format_size(size)}, more than there is memory; pass out= to store them.",
-                    needed=size,
-                )
-            return _with_warnings(_reshaped(read, provenance, out, overwrite, budget))
+        if out is not None and _prepared(out, overwrite, provenance):
+            return Ensemble.open(out)
+        budget = parse_size(memory)
+        read = read_long(table, **columns, **how, budget=budget)
+        n_objects, n_partitions = read.header.n_objects, len(read.header.names)
+        size = n_objects * n_partitions * read.header.dtype.itemsize
+        if out is None and size > psutil.virtual_memory().available:
+            raise MemoryBudgetError(
+                f"the labels of {n_objects:,} objects in {n_partitions:,} partitions take "
+                f"{format_size(size)}, more than there is memory; pass out= to store them.",
+                needed=size,
+            )
+        return _with_warnings(_reshaped(read, provenance, out, overwrite, budget))
 
     @classmethod
     def from_memberships(
@@ -426,7 +425,7 @@ class Ensemble(Objects):
         if not self.is_soft:
             return self if out is None else self.save(out, overwrite=overwrite)
         provenance = {"made_by": "harden", "source": self.path or "in memory"}
-        return ensemble_of(HardenedTable(self), out, provenance=provenance, overwrite=overwrite)
+        return ensemble_of(HardenedSource(self), out, provenance=provenance, overwrite=overwrite)
 
     def __getitem__(self, key: Any) -> Ensemble:
         """Return some partitions, or some objects, as an ensemble in memory.
@@ -594,7 +593,7 @@ class Ensemble(Objects):
         list of memberships, one table for each partition, with the same clusters. A stored ensemble must be
         open with mode "a" and keeps its rows per chunk; other instances that have it open must open it again.
         """
-        source: Table | SoftSources
+        source: Source | SoftSources
         if self.is_soft:
             source = SoftSources(*listed(labels, self.names, id=id))
         else:
@@ -623,7 +622,7 @@ class Ensemble(Objects):
         ``(n_objects, n_new)``, or ``(n_objects,)`` for one partition; for soft clusterings a list of
         memberships, one table for each new partition. A stored ensemble must be open with mode "a".
         """
-        source: Table | SoftSources
+        source: Source | SoftSources
         if self.is_soft:
             source = SoftSources(*listed(labels, names, first=self.n_partitions, id=id))
         else:
@@ -633,7 +632,7 @@ class Ensemble(Objects):
                 refuse_other_rows("labels", names_of_rows(labels), "the ensemble", names_of_rows(self))
         return self._append(partial(building.with_partitions, source, names), partitions=True)
 
-    def _table_with_ids(self, labels: Any, id: Column | None, how: dict[str, Any]) -> Table:
+    def _table_with_ids(self, labels: Any, id: Column | None, how: dict[str, Any]) -> Source:
         """Return a table of labels, with ids in the column ``id``, by default that of the same name."""
         return _table_of(select(labels, id=id, **how), are_objects=True, usual_id=self.id_name)
 
@@ -762,9 +761,7 @@ def as_ensemble(
             raise SoftEnsembleError()
         return x
     if known is None:
-        table = _table_of(x)
-        provenance = {"made_by": "from_labels", "source": describe(x)}
-        return _with_warnings(ensemble_of(table, provenance=provenance))
+        return Ensemble.from_labels(x)
     table = _table_of(x, are_objects=True, with_ids=with_ids)
     if table.n_columns != len(known):
         raise InvalidInputError(
@@ -808,9 +805,7 @@ def import_labels(
     those that are partitions, ``missing`` and ``header`` how they are read: see `bigcons.select`.
     Reads the source twice, once to find the values and once to write them, in blocks that fit in ``memory``,
     and ids twice more; a dask collection is computed once, chunk by chunk, and kept in the temporary
-    directory. Workers of an active ``distributed.Client`` that all find ``out`` keep the chunks of a dask
-    array of numbers there, and write those of the store in Zarr, the same; with ids they come to this
-    process. An ensemble at ``out`` that the same call made of files that have not changed since is returned
+    directory. An ensemble at ``out`` that the same call made of files that have not changed since is returned
     as it is. Raises MemoryBudgetError if a chunk of the source or the distinct values do not fit.
     """
     how = {"missing": missing, "header": header}
@@ -891,12 +886,12 @@ def import_memberships(
 
 
 def _with_warnings(ensemble: Ensemble) -> Ensemble:
-    warn_of_suspects(ensemble.n_objects, ensemble.names, ensemble.n_clusters)
+    warn_of_ids(ensemble.n_objects, ensemble.names, ensemble.n_clusters)
     return ensemble
 
 
 def ensemble_of(
-    source: Table | SoftSources,
+    source: Source | SoftSources,
     out: StorePath | None = None,
     *,
     provenance: dict[str, Any],
@@ -912,9 +907,6 @@ def ensemble_of(
         return Ensemble(*building.hold(building.content_of(source, provenance, **how)))
     refuse_existing(out, overwrite, KIND)
     refuse_wide(out, len(source.names) if isinstance(source, SoftSources) else source.n_columns)
-    if isinstance(source, Table) and source.workers and source.ids is None and not names_parquet(out):
-        building.write_store_on_workers(out, source, provenance, overwrite, budget=parse_size(memory), **how)
-        return Ensemble.open(out)
     content = building.content_of(source, provenance, budget=parse_size(memory), **how)
     return ensemble_of_content(content, out, overwrite=overwrite)
 
@@ -938,19 +930,17 @@ def _told(blocks: Iterable[np.ndarray], listener: Progress) -> Iterator[np.ndarr
 
 def _table_of(
     x: Any, *, are_objects: bool = False, usual_id: str | None = None, with_ids: bool = True
-) -> Table:
-    table = open_table(
+) -> Source:
+    source = open_source(
         _with_open_store(x), "labels", are_objects=are_objects, with_ids=with_ids, usual_id=usual_id
     )
-    if isinstance(table, ParquetTable) and table.is_part:
+    if isinstance(source, ParquetSource) and source.is_part and source.may_be_other:
         raise CorruptStoreError(
-            f"{table.where} was written as an ensemble, but its {PARQUET_HEAD} is not there; restore it "
+            f"{source.where} was written as an ensemble, but its {PARQUET_HEAD} is not there; restore it "
             "from a copy, or name the columns that are partitions by bigcons.select (--columns).",
-            path=table.where,
+            path=source.where,
         )
-    if table.index_position is None:
-        return table
-    return SelectedTable(table, [c for c in range(table.n_columns) if c != table.index_position], table.ids)
+    return source
 
 
 def _with_open_store(x: Any) -> Any:

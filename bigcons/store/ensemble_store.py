@@ -17,7 +17,7 @@ from bigcons.disk.commit import write_head
 from bigcons.disk.files import MOST_JSON_BYTES, Place, corrupt, parse_json
 from bigcons.disk.schema import MISSING, arrays_of, chunk_columns
 from bigcons.errors import CorruptStoreError, InvalidInputError
-from bigcons.io.encode import label_dtype
+from bigcons.io.factorize import label_dtype
 from bigcons.io.ids import Ids
 from bigcons.io.labels import observed
 from bigcons.memory import Block, row_blocks

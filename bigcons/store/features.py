@@ -14,11 +14,10 @@ import pyarrow as pa
 
 from bigcons.disk.commit import is_store
 from bigcons.errors import InvalidInputError, UnknownColumnError
+from bigcons.io.batches import Rows, Source
+from bigcons.io.columns import Column, Columns, choices_of, given_for, loose_number, select
 from bigcons.io.ids import Ids
-from bigcons.io.intake import open_table
-from bigcons.io.reading import loose_number
-from bigcons.io.select import Column, Columns, choices_of, given_for, select
-from bigcons.io.table import Rows, Table
+from bigcons.io.sources import open_source
 from bigcons.memory import BLOCK_ROWS, VALUES_TOGETHER, Block, row_blocks
 from bigcons.progress import progress
 from bigcons.store.encoding import (
@@ -100,7 +99,7 @@ def open_features(
             f"{source} is a store of bigcons, not features; pass the features of the objects."
         )
     chosen = select(source, id=id, columns=columns, drop=drop)
-    table = open_table(chosen, "features", check=_refuse_types)
+    table = open_source(chosen, "features", check=_refuse_types)
     are_chosen = any(choice.columns is not None for choice in choices_of(chosen))
     options = {"log": log, **given_for(chosen)}
     plain = {name: getattr(given, "tolist", lambda given=given: given)() for name, given in options.items()}
@@ -119,7 +118,7 @@ def encoded_features(source: object, encoding: FeatureEncoding, id: Column | Non
     )
 
 
-def _refuse_types(table: Table) -> None:
+def _refuse_types(table: Source) -> None:
     """Raise InvalidInputError, naming all columns whose types are no features."""
     if table.dtype is not None and table.dtype.kind not in "buif":
         raise InvalidInputError(
@@ -166,7 +165,7 @@ class Features(Objects):
 
     def __init__(
         self,
-        table: Table,
+        table: Source,
         *,
         may_be_missing: bool = False,
         log: Columns | None = None,
@@ -207,7 +206,7 @@ class Features(Objects):
             if table.n_rows is None or any(code.kind == CATEGORY for code in codes):
                 codes = self._look_at(codes)
             elif not self._are_chosen:
-                self._refuse_ids(next(iter(table.blocks(BLOCK_ROWS)), []), codes)
+                self._refuse_ids(next(iter(table.batches(BLOCK_ROWS)), []), codes)
             for c in logged:
                 if codes[c].kind not in (NUMBER, BOOLEAN):
                     raise InvalidInputError(
@@ -218,7 +217,7 @@ class Features(Objects):
             id_name = None if table.ids is None or table.ids.facts.is_index else table.ids.facts.name
             encoding = FeatureEncoding(tuple(codes), table.names is not None, None, id_name)
         elif table.n_rows is None:
-            for _ in table.blocks(1 << 16, columns=[0]):
+            for _ in table.batches(1 << 16, columns=[0]):
                 pass
         self.encoding: FeatureEncoding = encoding
         self.names: list[str] = encoding.names
@@ -277,7 +276,7 @@ class Features(Objects):
         if self.is_sparse:
             yield from ((block, values.toarray()) for block, values in self._sparse_blocks(blocks))
             return
-        pieces = self._table.blocks(self.chunk_rows, blocks[0].start, blocks[-1].stop)
+        pieces = self._table.batches(self.chunk_rows, blocks[0].start, blocks[-1].stop)
         rest = np.empty((0, self.n_features), dtype=self.dtype)
         for block in blocks:
             values = np.empty((block.n_rows, self.n_features), dtype=self.dtype)
@@ -299,7 +298,7 @@ class Features(Objects):
     def _sparse_blocks(self, blocks: list[Block]) -> Iterator[tuple[Block, Any]]:
         """Yield blocks in compressed sparse rows, of which no value may be missing."""
         for block in blocks:
-            for rows in self._table.blocks(block.n_rows, block.start, block.stop):
+            for rows in self._table.batches(block.n_rows, block.start, block.stop):
                 if not (finite := np.isfinite(rows.data)).all():
                     at = int(finite.argmin())
                     row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
@@ -341,7 +340,7 @@ class Features(Objects):
         """
         kinds: list[str | None] = [None] * self._table.n_columns
         types: dict[int, pa.DataType] = {}
-        for rows in self._table.blocks(1 << 16):
+        for rows in self._table.batches(1 << 16):
             for c, column in enumerate(rows):
                 if kinds[c] is None:
                     types[c] = as_arrow(column, None, (self._table.names or [""])[c], self.where).type
@@ -366,7 +365,7 @@ class Features(Objects):
             listener = None
             if table.n_rows is not None:
                 listener = stack.enter_context(progress("look at the columns", table.n_rows))
-            for rows in table.blocks(BLOCK_ROWS):
+            for rows in table.batches(BLOCK_ROWS):
                 n_here = len(rows[0]) if isinstance(rows, list) else rows.shape[0]
                 if n_rows == 0 and not self._are_chosen:
                     self._refuse_ids(rows, codes)

@@ -15,8 +15,8 @@ import numpy as np
 
 from bigcons.disk.schema import MISSING
 from bigcons.errors import SuspiciousFeaturesWarning, UnlabeledObjectsWarning, warn_user
-from bigcons.io.encode import label_dtype
-from bigcons.io.select import Column
+from bigcons.io.columns import Column
+from bigcons.io.factorize import label_dtype
 from bigcons.kernels.nearest import label_nearest, mean_distances, pack_centers
 from bigcons.memory import Block
 from bigcons.store.store import Store, packed_parts

@@ -11,20 +11,10 @@ from bigcons.disk.arrays import StoredArray
 from bigcons.disk.files import Place, corrupt, decoding
 from bigcons.disk.schema import TEXT_CHUNK, id_arrays
 from bigcons.errors import InvalidIdsError
-from bigcons.io.ids import (
-    NUMBERS,
-    TEXT,
-    Digest,
-    HeldIds,
-    IdFacts,
-    Ids,
-    parts_of,
-    regrouped,
-    scan_ids,
-)
-from bigcons.io.intake import open_table
-from bigcons.io.memory import ColumnsTable, index_frame
-from bigcons.io.select import INDEX
+from bigcons.io.batches import ColumnsSource, index_frame
+from bigcons.io.columns import INDEX
+from bigcons.io.ids import NUMBERS, TEXT, Digest, HeldIds, IdFacts, Ids, parts_of, regrouped, scan_ids
+from bigcons.io.sources import open_source
 from bigcons.memory import BLOCK_ROWS, row_blocks
 from bigcons.store.display import import_pandas
 from bigcons.validation import check_int
@@ -41,16 +31,16 @@ def ids_of(source: Any) -> Ids | None:
         return source.id_column
     name = getattr(source, "name", None)
     if hasattr(source, "nlevels"):  # an index of pandas
-        table = open_table(index_frame(source, "ids"), "ids")
+        table = open_source(index_frame(source, "ids"), "ids")
     elif hasattr(source, "to_frame"):  # a column of pandas or polars
-        table = open_table(source.to_frame(), "ids")
+        table = open_source(source.to_frame(), "ids")
     elif hasattr(source, "null_count"):
         import pyarrow as pa
 
-        table = open_table(pa.table({"id": source}), "ids")
+        table = open_source(pa.table({"id": source}), "ids")
     else:
         values = np.asarray(source)
-        table = ColumnsTable([values], len(values))
+        table = ColumnsSource([values], len(values))
         table.where = "ids"
     return scan_ids(table, str(name) if name else "id", is_index=hasattr(source, "nlevels")).hold()
 

@@ -20,8 +20,8 @@ from bigcons.disk.files import StorePath
 from bigcons.disk.places import BESIDE, DiskPlace, disk_errors, make_temporary_folder, naming, place_of
 from bigcons.disk.schema import PAIR_COLUMNS
 from bigcons.errors import InvalidInputError, InvalidPairsError, MemoryBudgetError
-from bigcons.io.files import CsvTable, ParquetTable
-from bigcons.io.table import Column, Table
+from bigcons.io.batches import Source
+from bigcons.io.files import CsvSource, ParquetSource
 from bigcons.memory import BLOCK_ROWS, Block, enough_for, format_size, rows_within
 from bigcons.progress import progress
 from bigcons.store.pair_rows import (
@@ -69,11 +69,11 @@ class PairList:
     """
 
     def __init__(
-        self, table: Table, *, n_objects: int | None = None, columns: Sequence[str] | None = None
+        self, table: Source, *, n_objects: int | None = None, columns: Sequence[str] | None = None
     ) -> None:
         self.table = table
         self.n_objects = n_objects
-        self._reads_by_arrow = isinstance(table, (CsvTable, ParquetTable))
+        self._reads_by_arrow = isinstance(table, (CsvSource, ParquetSource))
         self.columns: list[str] = list(PAIR_COLUMNS if columns is None else columns)
         if len(self.columns) != len(PAIR_COLUMNS):
             raise InvalidInputError(
@@ -127,7 +127,7 @@ class PairList:
         are not found here.
         """
         first = 0
-        for block in self.table.blocks(rows, columns=self._positions):
+        for block in self.table.batches(rows, columns=self._positions):
             columns = [
                 self._numbers(name, column, first) for name, column in zip(self.columns, block, strict=True)
             ]
@@ -148,7 +148,7 @@ class PairList:
                 path=self.table.where,
             )
 
-    def _numbers(self, name: str, column: Column, first: int) -> np.ndarray:
+    def _numbers(self, name: str, column: Any, first: int) -> np.ndarray:
         is_array = isinstance(column, np.ndarray)
         if not is_array and column.null_count:
             nulls = np.asarray(column.is_null())

@@ -32,8 +32,8 @@ from bigcons.errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
-from bigcons.io.files import ParquetTable, describe, is_parquet, provenance_of_files
-from bigcons.io.intake import open_table
+from bigcons.io.files import ParquetSource, describe, is_parquet, provenance_of_files
+from bigcons.io.sources import open_source
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.store.display import facts_table
 from bigcons.store.pair_lists import PairList, store_list
@@ -462,7 +462,7 @@ def _list_of(x: Any, n_objects: int | None, columns: Sequence[str] | None = None
         if is_store(x):
             raise StoreExistsError(f"{x} is a store already; open it with PairTable.open.", path=x)
         if is_parquet(x):
-            table = ParquetTable(local_path(x))
+            table = ParquetSource(local_path(x))
             stated = _stated_by(table)
             if None not in (n_objects, stated) and n_objects != stated:
                 raise InvalidPairsError(
@@ -470,10 +470,10 @@ def _list_of(x: Any, n_objects: int | None, columns: Sequence[str] | None = None
                     path=x,
                 )
             return PairList(table, n_objects=stated if n_objects is None else n_objects, columns=columns)
-    return PairList(open_table(x, "pairs"), n_objects=n_objects, columns=columns)
+    return PairList(open_source(x, "pairs"), n_objects=n_objects, columns=columns)
 
 
-def _stated_by(table: ParquetTable) -> int | None:
+def _stated_by(table: ParquetSource) -> int | None:
     """Return the number of objects that Parquet files state, which `PairTable.to_parquet` writes."""
     from pyarrow import parquet
 

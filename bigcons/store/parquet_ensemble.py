@@ -20,11 +20,11 @@ from bigcons.disk.files import Place, StorePath, corrupt, decoding
 from bigcons.disk.places import DiskPlace
 from bigcons.disk.schema import MISSING
 from bigcons.errors import InvalidInputError
-from bigcons.io.codes import Encoding, integer_lookup, text_lookup
+from bigcons.io.columns import rule_of_values
+from bigcons.io.factorize import Encoding
 from bigcons.io.files import MADE_FOR_ENSEMBLE, footer_of, is_within
 from bigcons.io.ids import TEXT, canonical
 from bigcons.io.labels import observed
-from bigcons.io.reading import rule_of_values
 from bigcons.store.ensemble_store import (
     KIND,
     RESTORE,
@@ -194,10 +194,7 @@ def open_rows(place: Place) -> StoredRows:
 def _encoding_of(name: str, n_clusters: int, values: np.ndarray | None) -> Encoding:
     """Return the encoding of a partition's original values."""
     known = np.arange(n_clusters) if values is None else values
-    rule = rule_of_values(known)
-    is_text = known.dtype == object
-    lookup = text_lookup(known, np.arange(len(known))) if is_text else integer_lookup(rule.spread(known))
-    return Encoding(name, known, 0, lookup, rule)
+    return Encoding(name, known, rule=rule_of_values(known))
 
 
 def whole_numbers(column: Any) -> np.ndarray:

@@ -12,27 +12,35 @@ import numpy as np
 
 from bigcons.disk.places import temporary_folder
 from bigcons.disk.schema import MISSING
-from bigcons.errors import InvalidIdsError, InvalidInputError
-from bigcons.io.codes import Encoding, EncodingBuilder
-from bigcons.io.encode import (
+from bigcons.errors import InvalidIdsError, InvalidInputError, MemoryBudgetError
+from bigcons.io.batches import Source, columns_of
+from bigcons.io.columns import Column, select, source_of
+from bigcons.io.factorize import (
+    Builder,
     check_distinct,
     counts_of,
     default_chunk_rows,
     encode_labels,
-    given_names,
     label_dtype,
+    partition_names,
     scan_labels,
 )
-from bigcons.io.files import is_table_path
-from bigcons.io.ids import TEXT, HeldIds, IdFacts, Ids, are_positions, canonical, whole_or_text
-from bigcons.io.intake import open_table
-from bigcons.io.memory import map_npy, release_pages
-from bigcons.io.select import Column, SelectedTable, select, source_of
-from bigcons.io.table import Table
-from bigcons.memory import BLOCK_ROWS, VALUES_TOGETHER, row_blocks, rows_within
+from bigcons.io.files import NpyFile, is_table_path
+from bigcons.io.ids import (
+    TEXT,
+    HeldIds,
+    IdFacts,
+    Ids,
+    are_positions,
+    canonical,
+    plain_arrow,
+    rows_of_ids,
+    type_in_text,
+)
+from bigcons.io.sources import open_source
+from bigcons.memory import BLOCK_ROWS, enough_for, format_size, row_blocks
 from bigcons.store.ensemble_store import Content, Header
 from bigcons.store.ids import ids_of
-from bigcons.validation import is_names
 
 # Runs
 
@@ -51,47 +59,44 @@ def read_runs(
     ``how`` are ``id``, ``columns``, ``missing`` and ``header`` of the tables. The codes of all runs are held
     in memory or, ``on_disk``, in temporary files that are removed when the ``stack`` is closed.
     """
-    found, names = _listed_runs(runs, names)
-    tables = [_table_of_run(run, name, how) for run, name in zip(found, names, strict=True)]
-    objects = None if ids is None else ids_of(ids)
-    if objects is None:
-        objects = _objects_of(tables, names)
+    entries, names = _listed_runs(runs, names)
+    sources = [_source_of_run(run, name, how) for run, name in zip(entries, names, strict=True)]
+    objects = _objects_of(sources, names) if ids is None else ids_of(ids)
     folder = stack.enter_context(temporary_folder()) if on_disk else None
     columns: list[Any] = []
-    encodings: list[Encoding] = []
+    encodings = []
     n_objects = None if objects is None else objects.n_objects
-    for table, name in zip(tables, names, strict=True):
-        (encoding,) = scan_labels(table, [name]).encodings
+    for source, name in zip(sources, names, strict=True):
+        _, (encoding,) = scan_labels(source, [name])
         dtype = label_dtype([len(encoding.values)])
-        codes = np.concatenate(list(encode_labels(table, [encoding], dtype)))[:, 0]
-        if table.ids is not None and objects is not None:
-            codes = np.append(codes, dtype.type(MISSING))[_rows_in(table.ids, objects, name)]
+        codes = np.concatenate(list(encode_labels(source, [encoding], dtype)))[:, 0]
+        if source.ids is not None and objects is not None:
+            rows = rows_of_ids(objects, source.ids, f"run {name!r}")
+            codes = codes if rows is None else np.append(codes, dtype.type(MISSING))[rows]
         n_objects = len(codes) if n_objects is None else n_objects
         if len(codes) != n_objects:
             raise InvalidInputError(
                 f"run {name!r} has {len(codes):,} labels but there are {n_objects:,} objects; give each run "
                 "a label for every object, -1 where it is missing, or ids to join them by."
             )
-        columns.append(codes)
         if folder is not None:
-            np.save(folder / f"{len(encodings)}.npy", codes)
-            columns[-1] = map_npy(folder / f"{len(encodings)}.npy")
+            path = folder / f"{len(columns)}.npy"
+            np.save(path, codes)
+        columns.append(codes if folder is None else NpyFile(path))
         encodings.append(encoding)
-    assert n_objects is not None  # noqa: S101 - there was a run
     if objects is not None and ids is None and are_positions(objects):
         objects = None
     n_clusters, n_labeled, categories = counts_of(encodings)
-    chunk_rows = default_chunk_rows(n_objects, len(names))
-    header = Header(n_objects, names, n_clusters, n_labeled, chunk_rows, {}, ids=objects)
+    chunk_rows = default_chunk_rows(len(codes), len(names))
+    header = Header(len(codes), names, n_clusters, n_labeled, chunk_rows, {}, ids=objects)
     return Content(header, categories, _side_by_side(columns, header))
 
 
-def _side_by_side(columns: Sequence[np.ndarray], header: Header) -> Iterator[np.ndarray]:
+def _side_by_side(columns: Sequence[Any], header: Header) -> Iterator[np.ndarray]:
     for block in row_blocks(header.n_objects, header.chunk_rows):
         codes = np.empty((block.n_rows, len(columns)), header.dtype)
         for u, column in enumerate(columns):
-            codes[:, u] = column[block.start : block.stop]
-            release_pages(column)
+            codes[:, u] = np.ravel(column[block.start : block.stop])
         yield codes
 
 
@@ -111,13 +116,13 @@ def _listed_runs(runs: Any, names: Sequence[str] | None) -> tuple[list[Any], lis
             f"runs has type {type(runs).__name__} and {len(runs)} entries; {wanted}; a table with a column "
             "for each goes to Ensemble.from_labels."
         )
-    found = [runs[r] for r in range(len(runs))]
-    if any(map(_is_label, found)):
-        raise InvalidInputError(f"runs is a list of {len(found)} labels, a single run; pass [runs].")
+    entries = [runs[r] for r in range(len(runs))]
+    if any(map(_is_label, entries)):
+        raise InvalidInputError(f"runs is a list of {len(entries)} labels, a single run; pass [runs].")
     if names is None:
-        own = {name for run in found if (name := _own_name(run))}
-        return found, [_own_name(run) if len(own) == len(found) else f"p{u}" for u, run in enumerate(found)]
-    return found, given_names(names, len(found), "runs")
+        own = [_own_name(run) for run in entries]
+        names = own if "" not in own and len(set(own)) == len(own) else None
+    return entries, partition_names(names, len(entries), "runs")
 
 
 def _own_name(run: Any) -> str:
@@ -136,81 +141,62 @@ def _is_label(run: Any) -> bool:
     return run is None or isinstance(run, (int, float, np.number, np.bool_))
 
 
-def _table_of_run(run: Any, name: str, how: Mapping[str, Any]) -> Table:
-    """Return the labels of a run as a table of one column, with the ids of its objects if it has them."""
-    import pyarrow as pa
-
-    if hasattr(run, "labels_"):  # of scikit-learn
-        run = run.labels_
-    is_nested = isinstance(run, (list, tuple)) and any(
-        hasattr(x, "__len__") and not isinstance(x, str) for x in run
-    )
+def _source_of_run(run: Any, name: str, how: Mapping[str, Any]) -> Source:
+    """Return the labels of a run as a source of one column, with the ids of its objects if it has them."""
+    run = getattr(run, "labels_", run)  # of scikit-learn
+    is_list, options = isinstance(run, (list, tuple)), {"missing": how.get("missing")}
+    is_nested = is_list and any(hasattr(x, "__len__") and not isinstance(x, str) for x in run)
     if isinstance(run, (Mapping, set, frozenset)) or is_nested or hasattr(run, "membership"):
         raise InvalidInputError(
             f"run {name!r} has type {type(run).__name__}; pass a vector with the label of each object, such "
             "as clustering.membership, or pandas.Series with the objects as its index."
         )
-    if isinstance(run, (list, tuple)) or getattr(run, "ndim", 2) == 1 or _is_column(run):
-        how = {"missing": how.get("missing")}
-        if hasattr(run, "to_frame"):
-            is_pandas = type(run).__module__.startswith("pandas")
-            how |= {"id": "index"} if _has_names(run) else {}
-            run = run.to_frame(name="label") if is_pandas else run.to_frame()
-        elif _is_column(run):
-            run = pa.table({"label": run})
-        elif isinstance(run, (list, tuple)):
-            values = np.empty((len(run), 1), object)
-            values[:, 0] = run
-            run = values
-        else:
-            run = np.asanyarray(run).reshape(-1, 1)
+    if is_list:
+        values = np.empty((len(run), 1), object)
+        values[:, 0] = run
+        run = values
+    elif hasattr(run, "to_frame"):  # a column of pandas or polars
+        run = run.to_frame()
+    elif hasattr(run, "null_count") and not hasattr(run, "columns"):
+        import pyarrow as pa
+
+        run = pa.table({"label": run})
+    elif getattr(run, "ndim", 2) == 1:
+        run = np.asanyarray(run).reshape(-1, 1)
     else:
-        how = dict(how)
-        if _has_names(run) and how.get("id") is None:
-            how["id"] = "index"
-    table = open_table(select(run, **how), "labels", are_objects=True)
-    if table.n_columns != 1:
-        shown = f": {', '.join(table.names[:4])}" if table.names else ""
+        options = dict(how)
+    source = open_source(select(run, **options), "labels", are_objects=True)
+    if source.n_columns != 1:
+        shown = f": {', '.join(source.names[:4])}" if source.names else ""
         raise InvalidInputError(
-            f"run {name!r}, {table.where}, has {table.n_columns} columns{shown}; name the one with its "
+            f"run {name!r}, {source.where}, has {source.n_columns} columns{shown}; name the one with its "
             "labels by columns= (--columns) and that of the ids by id= (--id)."
         )
-    return table
+    return source
 
 
-def _has_names(run: Any) -> bool:
-    """Return whether ``run`` has an index of pandas other than the one that rows have by default."""
-    index = getattr(run, "index", None)
-    return hasattr(index, "nlevels") and (type(index).__name__ != "RangeIndex" or is_names(index))
-
-
-def _is_column(run: Any) -> bool:
-    """Return whether ``run`` is an Arrow array, or a column of polars."""
-    return hasattr(run, "null_count") and not hasattr(run, "columns")
-
-
-def _objects_of(tables: Sequence[Table], names: Sequence[str]) -> Ids | None:
+def _objects_of(sources: Sequence[Source], names: Sequence[str]) -> Ids | None:
     """Return the ids of all objects, each once, in the order of the runs; None without ids."""
     import pyarrow as pa
 
-    given = [table.ids for table in tables if table.ids is not None]
+    given = [source.ids for source in sources if source.ids is not None]
     if not given:
         return None
     first = given[0]
-    lengths = {table.n_rows for table in tables if table.ids is None}
-    for ids, name in zip((table.ids for table in tables), names, strict=True):
+    for ids, name in zip((source.ids for source in sources), names, strict=True):
         if ids is not None and ids.facts.dtype != first.facts.dtype:
             raise InvalidIdsError(
                 f"the objects of run {name!r} are {ids.facts.dtype} and those before {first.facts.dtype}; "
                 "convert them to one type.",
                 column=ids.facts.name,
             )
+    lengths = {source.n_rows for source in sources if source.ids is None}
     if not lengths and all(ids.facts.digest == first.facts.digest for ids in given):
         return first
     values = pa.concat_arrays([block for ids in given for block in ids.blocks()]).unique()
     objects = HeldIds.of(values, first.facts)
     if lengths and not (lengths == {objects.n_objects} and are_positions(objects)):
-        name = next(name for table, name in zip(tables, names, strict=True) if table.ids is None)
+        name = next(name for source, name in zip(sources, names, strict=True) if source.ids is None)
         raise InvalidInputError(
             f"run {name!r} has labels without ids, beside runs with the ids of their objects; give all of "
             "them ids, or pass ids= with those of all objects in the order of the labels."
@@ -218,33 +204,14 @@ def _objects_of(tables: Sequence[Table], names: Sequence[str]) -> Ids | None:
     return objects
 
 
-def _rows_in(ids: Ids, objects: Ids, name: str) -> np.ndarray:
-    """Return the row in ``ids`` of each of the ``objects``, -1 of those that have none; refuse other ids."""
-    import pyarrow.compute as pc
-
-    known, given = objects.hold().values, ids.hold().values
-    if known.type != given.type:
-        raise InvalidIdsError(
-            f"the objects of run {name!r} are {ids.facts.dtype} but the ids are {objects.facts.dtype}; "
-            "convert them.",
-            column=ids.facts.name,
-        )
-    unknown = pc.is_null(pc.index_in(given, value_set=known))
-    if pc.any(unknown).as_py():
-        first = given[unknown.index(True).as_py()].as_py()
-        raise InvalidIdsError(f"run {name!r} has object {first!r}, which is not in ids; give all ids.")
-    return pc.fill_null(pc.index_in(known, value_set=given), -1).to_numpy(zero_copy_only=False)
-
-
 # Long tables
 
-
-_VOTE = np.dtype([("object", "<i8"), ("partition", "<i4"), ("label", "<i4")])
+_VOTE_BYTES = 100
+"""Of a vote while it is read and sorted, with a margin."""
 
 
 def read_long(
-    source: Any,
-    stack: ExitStack,
+    table: Any,
     *,
     object: Column,
     partition: Column,
@@ -253,194 +220,99 @@ def read_long(
     header: bool | None = None,
     budget: int,
 ) -> Content:
-    """Read a table with a row for each label; see `Ensemble.from_long`.
+    """Read a table with a row for each label into memory; see `Ensemble.from_long`.
 
-    The table is read twice; votes are sorted in temporary files that are removed when the ``stack`` is
-    closed. Memory: the distinct objects, a share of the votes, and a block.
+    Raises MemoryBudgetError for more rows than fit in ``budget`` bytes.
     """
-    chosen = select(source, columns=[object, partition, label], missing=missing, header=header)
-    table = open_table(chosen, "labels", are_objects=True, with_ids=False)
-    found = _Long(table)
-    n_objects, n_partitions = len(found.objects.values), len(found.partitions.values)
-    folder = stack.enter_context(temporary_folder())
-    # six copies of the votes that are sorted at a time
-    n_parts = max(1, -(-found.n_votes * _VOTE.itemsize * 6 // (budget // 4)))
-    per_part = -(-n_objects // n_parts)
-    found.write(folder, per_part)
-    names = [str(value) for value in found.partitions.values.to_pylist()]
-    check_distinct(names)
-    n_labeled = np.zeros(n_partitions, np.int64)
-    for path in found.files(folder):
-        votes = _without_repeats(np.fromfile(path, _VOTE), found, names)
-        votes.tofile(path)
-        n_labeled += np.bincount(votes["partition"], minlength=n_partitions)
-    n_clusters, _, categories = counts_of(found.encodings)
-    dtype = label_dtype(n_clusters)
-    ids = found.objects.ids()
-    row_bytes = dtype.itemsize * n_partitions
-    chunk_rows = default_chunk_rows(n_objects, n_partitions)
-    rows = min(rows_within(budget // 4, 2 * row_bytes, what="the labels of one object"), BLOCK_ROWS)
+    chosen = select(table, columns=[object, partition, label], missing=missing, header=header)
+    source = open_source(chosen, "labels", are_objects=True, with_ids=False)
+    names = source.names or ["0", "1", "2"]
+    kinds = [type_in_text(source.texts(c) or source.selected([c]), names[c]) for c in range(2)]
+    held: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
+    n_rows = 0
+    for rows in source.batches(BLOCK_ROWS):
+        *named, votes = columns_of(rows)
+        for c, column in enumerate(named):
+            part = canonical(column, names[c], source.where, first=n_rows, dtype=kinds[c])
+            kinds[c] = TEXT if part.type == "large_string" else str(part.type)
+            held[c].append(part)
+        plain = votes if isinstance(votes, np.ndarray) else plain_arrow(votes)
+        if isinstance(plain, str):
+            raise InvalidInputError(f"{names[2]} of {source.where} has {plain}; decode them first.")
+        held[2].append(plain)
+        n_rows += len(votes)
+        if n_rows * _VOTE_BYTES > budget:
+            needed = _VOTE_BYTES * (source.n_rows or n_rows)
+            raise MemoryBudgetError(
+                f"{source.where} has {source.n_rows or n_rows:,} rows or more, which take "
+                f"{format_size(needed)} while they are sorted, over {format_size(budget)}; raise memory to "
+                f"{enough_for(needed)}.",
+                needed=needed,
+                budget=budget,
+            )
+    if not n_rows:
+        raise InvalidInputError(f"{source.where} has no rows; give at least one label.")
+    (objects, object_of), (partitions, partition_of) = map(_distinct, held[:2])
+    titles = [str(value) for value in partitions.to_pylist()]
+    check_distinct(titles)
+    encodings, label_of = _encoded(source, held[2], partition_of, titles)
+    is_vote = label_of != MISSING
+    order = np.lexsort((label_of, partition_of, object_of))
+    order = order[is_vote[order]]
+    of_object, of_partition, of_label = object_of[order], partition_of[order], label_of[order]
+    is_same = (of_object[1:] == of_object[:-1]) & (of_partition[1:] == of_partition[:-1])
+    if (at := np.flatnonzero(is_same & (of_label[1:] != of_label[:-1]))).size:
+        u, (one, other) = int(of_partition[at[0]]), of_label[at[0] : at[0] + 2].tolist()
+        values = encodings[u].values.tolist()
+        raise InvalidInputError(
+            f"{names[0]} {objects[int(of_object[at[0]])].as_py()!r} has the labels {values[one]!r} and "
+            f"{values[other]!r} of {names[1]} {titles[u]!r}; keep one of them."
+        )
+    is_first = np.concatenate([[True], ~is_same])[: len(order)]
+    of_object, of_partition, of_label = of_object[is_first], of_partition[is_first], of_label[is_first]
+    n_clusters, _, categories = counts_of(encodings)
+    n_labeled = np.bincount(of_partition, minlength=len(titles))
+    chunk_rows = default_chunk_rows(len(objects), len(titles))
+    kind = "string" if kinds[0] == TEXT else str(kinds[0])
+    ids = HeldIds.of(objects, IdFacts(names[0], kind, False, str(kinds[0]), 0, ""))
+    head = Header(len(objects), titles, n_clusters, n_labeled, chunk_rows, {}, ids=ids)
 
     def blocks() -> Iterator[np.ndarray]:
-        for first in range(0, n_objects, per_part):
-            path = folder / str(first // per_part)
-            votes = np.fromfile(path, _VOTE) if path.exists() else np.empty(0, _VOTE)
-            for start in range(first, min(first + per_part, n_objects), rows):
-                stop = min(start + rows, first + per_part, n_objects)
-                low, high = np.searchsorted(votes["object"], (start, stop))
-                part = votes[low:high]
-                labels = np.full((stop - start, n_partitions), MISSING, dtype)
-                labels[part["object"] - start, part["partition"]] = part["label"]
-                yield labels
+        for block in row_blocks(len(objects), min(chunk_rows, max(budget // (4 * len(titles)), 1))):
+            low, high = np.searchsorted(of_object, (block.start, block.stop))
+            labels = np.full((block.n_rows, len(titles)), MISSING, head.dtype)
+            labels[of_object[low:high] - block.start, of_partition[low:high]] = of_label[low:high]
+            yield labels
 
-    head = Header(n_objects, names, n_clusters, n_labeled, chunk_rows, {}, ids=ids)
     return Content(head, categories, blocks())
 
 
-class _Distinct:
-    """The different values of a column of ids, ascending."""
+def _distinct(parts: Sequence[Any]) -> tuple[Any, np.ndarray]:
+    """Return the different values of a column of ids, ascending, and which of them each row has."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    def __init__(self, table: Table, position: int) -> None:
-        source = table.id_table(position) or SelectedTable(table, [position])
-        self.name: str = table.names[position] if table.names else str(position)
-        self.where: str = table.where
-        self.dtype: str | None = whole_or_text(source, self.name)
-        self.values: Any = None
-        self._waiting: list[Any] = []
-        self._n_waiting = 0
-
-    def of(self, raw: Any, first: int) -> Any:
-        """Return a block of the column as Arrow; ``first`` is its first row."""
-        found = canonical(raw, self.name, self.where, first=first, dtype=self.dtype)
-        self.dtype = self.dtype or (TEXT if found.type == "large_string" else str(found.type))
-        return found
-
-    def add(self, block: Any) -> None:
-        self._waiting.append(block.unique())
-        self._n_waiting += len(self._waiting[-1])
-        if self._n_waiting > max(VALUES_TOGETHER, len(self.values) if self.values is not None else 0):
-            self.gather()
-
-    def gather(self) -> None:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        held = [*([] if self.values is None else [self.values]), *self._waiting]
-        if self.dtype == TEXT:
-            values = pa.concat_arrays(held).unique()
-            self.values = values.take(pc.array_sort_indices(values))
-        else:  # in a third of the memory
-            self.values = pa.array(np.unique(np.concatenate([part.to_numpy() for part in held])))
-        self._waiting, self._n_waiting = [], 0
-
-    def codes(self, block: Any) -> np.ndarray:
-        """Return the positions of a block's values."""
-        import pyarrow.compute as pc
-
-        if self.dtype == TEXT:
-            return pc.index_in(block, value_set=self.values).to_numpy(zero_copy_only=False)
-        return np.searchsorted(self.values.to_numpy(), block.to_numpy())
-
-    def ids(self) -> HeldIds:
-        kind = "string" if self.dtype == TEXT else str(self.dtype)
-        return HeldIds.of(self.values, IdFacts(self.name, kind, False, str(self.dtype), 0, ""))
+    column = pa.concat_arrays(parts)
+    values = column.unique()
+    values = values.take(pc.array_sort_indices(values))
+    return values, pc.index_in(column, value_set=values).to_numpy()
 
 
-class _Long:
-    """The objects and partitions of a long table, and the labels of each partition, found in a first pass."""
+def _encoded(
+    source: Source, parts: Sequence[Any], partition_of: np.ndarray, names: Sequence[str]
+) -> tuple[list[Any], np.ndarray]:
+    """Return the encoding of each partition, by the labels that it gives, and the codes of all rows."""
+    import pyarrow as pa
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
-        self.objects, self.partitions = (_Distinct(table, c) for c in range(2))
-        builders: dict[Any, EncodingBuilder] = {}
-        self.n_votes = 0
-        for objects, partitions, raw in self._rows():
-            self.objects.add(objects)
-            self.partitions.add(partitions)
-            here = partitions.dictionary_encode()
-            values = here.dictionary.to_pylist()
-            for place, rows in _places(here.indices.to_numpy()):
-                value = values[place]
-                if value not in builders:
-                    rule = table.rule_of(2)
-                    builders[value] = EncodingBuilder(str(value), is_text=table.is_text, rule=rule)
-                builders[value].add(_rows_of(raw, rows))
-            self.n_votes += len(objects)
-        if not self.n_votes:
-            raise InvalidInputError(f"{table.where} has no rows; give at least one label.")
-        self.objects.gather()
-        self.partitions.gather()
-        self.encodings = [builders[value].build() for value in self.partitions.values.to_pylist()]
-
-    def _rows(self) -> Iterator[tuple[Any, Any, Any]]:
-        first = 0
-        for rows in self._table.blocks(BLOCK_ROWS):
-            columns = rows if isinstance(rows, list) else list(rows.T)
-            objects, partitions = self.objects.of(columns[0], first), self.partitions.of(columns[1], first)
-            yield objects, partitions, columns[2]
-            first += len(objects)
-
-    def write(self, folder: Path, per_part: int) -> None:
-        """Write the votes that have a label to files, one for every ``per_part`` objects."""
-        import pyarrow as pa
-
-        waiting: list[tuple[Any, np.ndarray, np.ndarray]] = []
-
-        def flush() -> None:
-            votes = np.empty(sum(len(labels) for _, _, labels in waiting), _VOTE)
-            votes["object"] = self.objects.codes(pa.concat_arrays([objects for objects, _, _ in waiting]))
-            votes["partition"] = np.concatenate([partitions for _, partitions, _ in waiting])
-            votes["label"] = np.concatenate([labels for _, _, labels in waiting])
-            votes = votes[votes["label"] != MISSING]
-            waiting.clear()
-            for number, own in _places(votes["object"] // per_part):
-                with (folder / str(number)).open("ab") as file:
-                    file.write(votes[own].tobytes())
-
-        n_waiting = 0
-        for objects, partitions, raw in self._rows():
-            codes = self.partitions.codes(partitions)
-            labels = np.empty(len(codes), np.int32)
-            for u, own in _places(codes):
-                labels[own] = self.encodings[u].encode(_rows_of(raw, own))
-            waiting.append((objects, codes, labels))
-            n_waiting += len(labels)
-            if n_waiting >= VALUES_TOGETHER:
-                flush()
-                n_waiting = 0
-        if waiting:
-            flush()
-
-    def files(self, folder: Path) -> list[Path]:
-        """Return the files with votes."""
-        return sorted(folder.iterdir(), key=lambda path: int(path.name))
-
-
-def _places(numbers: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield each of the numbers that are there, ascending, and where it is."""
-    order = np.argsort(numbers, kind="stable")
-    found, starts = np.unique(numbers[order], return_index=True)
-    yield from zip(found.tolist(), np.split(order, starts[1:]), strict=True)
-
-
-def _rows_of(raw: Any, rows: np.ndarray) -> Any:
-    """Return some rows of a column of numpy or Arrow."""
-    return raw[rows] if isinstance(raw, np.ndarray) else raw.take(rows)
-
-
-def _without_repeats(votes: np.ndarray, found: _Long, names: Sequence[str]) -> np.ndarray:
-    """Return votes in order, each once; refuse two labels of an object in a partition."""
-    votes = votes[np.lexsort((votes["label"], votes["partition"], votes["object"]))]
-    is_same = (votes["object"][1:] == votes["object"][:-1]) & (
-        votes["partition"][1:] == votes["partition"][:-1]
-    )
-    differs = np.flatnonzero(is_same & (votes["label"][1:] != votes["label"][:-1]))
-    if differs.size:
-        one, other = votes[differs[0]], votes[differs[0] + 1]
-        values = found.encodings[one["partition"]].values.tolist()
-        raise InvalidInputError(
-            f"{found.objects.name} {found.objects.values[int(one['object'])].as_py()!r} has the labels "
-            f"{values[one['label']]!r} and {values[other['label']]!r} of {found.partitions.name} "
-            f"{names[one['partition']]!r}; keep one of them."
-        )
-    return votes[np.concatenate([[True], ~is_same])] if len(votes) else votes
+    is_array = isinstance(parts[0], np.ndarray)
+    raw = np.concatenate(parts) if is_array else pa.concat_arrays(parts)
+    encodings, codes = [], np.empty(len(raw), np.int32)
+    order = np.argsort(partition_of, kind="stable")
+    ends = np.cumsum(np.bincount(partition_of, minlength=len(names)))
+    for name, rows in zip(names, np.split(order, ends[:-1]), strict=True):
+        part = raw[rows] if is_array else raw.take(pa.array(rows))
+        builder = Builder(name, is_text=source.is_text, rule=source.rule_of(2))
+        builder.add(part)
+        encodings.append(builder.build())
+        codes[rows] = encodings[-1].encode(part)
+    return encodings, codes

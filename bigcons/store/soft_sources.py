@@ -11,11 +11,11 @@ import numpy as np
 
 from bigcons.disk.commit import is_store
 from bigcons.errors import EmptyPartitionError, InvalidInputError
-from bigcons.io.encode import given_names
+from bigcons.io.columns import Column, select
+from bigcons.io.factorize import partition_names
 from bigcons.io.ids import Ids, refuse_other_ids
-from bigcons.io.intake import open_table
 from bigcons.io.labels import observed
-from bigcons.io.select import Column, select
+from bigcons.io.sources import open_source
 from bigcons.memory import Block, row_blocks
 from bigcons.store.consensus import Consensus
 from bigcons.store.ensemble_store import SUM_TOLERANCE
@@ -101,7 +101,7 @@ def listed(
     sources = [source if _is_consensus(source) else select(source, id=id) for source in sources]
     if names is None:
         return sources, [f"p{first + u}" for u in range(len(sources))]
-    return sources, given_names(names, len(sources), "tables")
+    return sources, partition_names(names, len(sources), "tables")
 
 
 def _is_consensus(source: Any) -> bool:
@@ -118,7 +118,7 @@ def _open(source: Any, name: str) -> Features | Consensus:
         source = np.asarray(source)
     from bigcons.store.features import Features
 
-    table = Features(open_table(source, "memberships"), may_be_missing=True)
+    table = Features(open_source(source, "memberships"), may_be_missing=True)
     if table.categories:
         raise InvalidInputError(
             f"memberships of {name!r} have text in column {next(iter(table.categories))!r}; pass numbers."

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.io.select import Column, Columns, select
+from bigcons.io.columns import Column, Columns, select
 from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, open_engine

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.io.select import Column, Columns, select
+from bigcons.io.columns import Column, Columns, select
 from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold, open_engine

@@ -45,8 +45,8 @@ from bigcons.errors import (
     StoreLockedError,
     StoreNotFoundError,
 )
-from bigcons.io import files, memory
-from bigcons.io.select import select
+from bigcons.io import files
+from bigcons.io.columns import select
 from bigcons.memory import Block
 from bigcons.run.engine import SerialEngine
 from bigcons.run.passes import open_workspace
@@ -473,13 +473,13 @@ def test_tables__that_change_or_cannot_be_reached_while_they_are_read(suffix, tm
     with s3_server() as other:
         url = f"{other}/a{suffix}"
         place_of(url).write(path.read_bytes())
-        reading = files.open_path(url, "labels").blocks(500)
+        reading = files.open_path(url, "labels").batches(500)
         next(reading)
         place_of(url).write(path.read_bytes()[:-1])
         with pytest.raises(StoreError, match=f"^{url} has changed while it was read; read it again"):
             list(reading)
         place_of(url).write(path.read_bytes())
-        reading = files.open_path(url, "labels").blocks(500)
+        reading = files.open_path(url, "labels").batches(500)
         next(reading)
     with pytest.raises(StoreError, match=r"^s3://bucket cannot be reached .*; check the network") as caught:
         list(reading)
@@ -724,25 +724,6 @@ def test_solve__on_a_cluster_has_the_bits_of_a_disk(url, stored, on_disk):
         theirs = blocked.fit(stored.path, out=f"{url}.blocked")
         ours = PCC(pairs=pairs, **few_passes, client="serial").fit(stored)
         assert_same_solve(theirs, ours)
-
-
-def test_import__of_a_dask_array_by_workers_has_the_bits_of_a_disk(url, planted, tmp_path, monkeypatch):
-    import dask.array
-
-    labels, read = planted.read(0, 5000).astype(np.int64), memory._Computed._compute
-    on_disk = import_labels(labels, tmp_path / "labels.zarr", chunk_rows=1024)
-    came_here = []
-    monkeypatch.setattr(memory._Computed, "_compute", lambda *at: came_here.append(at) or read(*at))
-    with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
-        distributed.Client(cluster),
-    ):
-        array = dask.array.from_array(labels, chunks=(1500, 30))
-        found = import_labels(array, url, chunk_rows=1024)
-    assert not came_here
-    assert found.digest() == on_disk.digest()
-    assert found.verify()["ok"]
-    assert not [key for key in keys_below(url) if "computed" in key]
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills as POSIX systems do")

@@ -22,7 +22,7 @@ from bigcons.errors import (
     UnknownColumnError,
 )
 from bigcons.io import ids as ids_module
-from bigcons.io.intake import open_table
+from bigcons.io.sources import open_source
 from bigcons.store.ensemble import import_labels
 from bigcons.store.features import open_features
 
@@ -32,7 +32,7 @@ NUMBERS = st.integers(-(1 << 63), (1 << 63) - 1)
 
 def whole(table, rows=2):
     """Return all columns of a table as lists."""
-    blocks = [block if isinstance(block, list) else list(block.T) for block in table.blocks(rows)]
+    blocks = [block if isinstance(block, list) else list(block.T) for block in table.batches(rows)]
     return [
         [value for part in parts for value in np.asarray(part).tolist()]
         for parts in zip(*blocks, strict=True)
@@ -61,33 +61,33 @@ SOURCES = {
 def test_select__takes_columns_in_order_and_the_ids(name, role, tmp_path):
     source = SOURCES[name](tmp_path)
     source = tmp_path / name if source is None else source
-    table = open_table(bc.select(source, id="who", columns=["b", "a"]), role)
+    table = open_source(bc.select(source, id="who", columns=["b", "a"]), role)
     assert table.names == ["b", "a"]
     columns = [[int(value) for value in column] for column in whole(table)]
     assert columns == [FRAME["b"].tolist(), FRAME["a"].tolist()]
     assert ids_of(table) == FRAME["who"].tolist()
-    assert open_table(bc.select(source, id="who", drop="b"), role).names == ["a"]
+    assert open_source(bc.select(source, id="who", drop="b"), role).names == ["a"]
 
 
 def test_select__numbers_the_columns_of_a_matrix():
     matrix = np.arange(12).reshape(4, 3)
-    table = open_table(bc.select(bc.select(matrix, id=0), columns=[1]), "features")  # of those left
+    table = open_source(bc.select(bc.select(matrix, id=0), columns=[1]), "features")  # of those left
     assert whole(table) == [matrix[:, 2].tolist()]
     assert ids_of(table, rows=3) == matrix[:, 0].tolist()
     assert np.array_equal(open_features(matrix, columns=[2, 1]).read(1, 3), matrix[1:3, [2, 1]])
     with pytest.raises(UnknownColumnError, match="no names: use 0 to 2"):
-        open_table(bc.select(matrix, columns=3), "features")
+        open_source(bc.select(matrix, columns=3), "features")
 
 
 def test_select__refuses_columns_that_are_not_there():
     with pytest.raises(UnknownColumnError, match="Did you mean who") as caught:
-        open_table(bc.select(FRAME, id="whoo"), "labels")
+        open_source(bc.select(FRAME, id="whoo"), "labels")
     assert (caught.value.column, caught.value.nearest) == ("whoo", "who")
     assert caught.value.columns == list(FRAME)
     with pytest.raises(InvalidInputError, match="no columns left"):
-        open_table(bc.select(FRAME, id="who", drop=["a", "b"]), "labels")
+        open_source(bc.select(FRAME, id="who", drop=["a", "b"]), "labels")
     with pytest.raises(InvalidInputError, match="one twice"):
-        open_table(bc.select(FRAME, columns=["a", "a"]), "labels")
+        open_source(bc.select(FRAME, columns=["a", "a"]), "labels")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_select__refuses_columns_that_are_not_there():
 def test_ids__that_identify_nothing_are_refused(ids, row, message):
     frame = pd.DataFrame({"who": ids, "a": [0, 1, 2]})
     with pytest.raises(InvalidIdsError, match=message) as caught:
-        open_table(bc.select(frame, id="who"), "labels")
+        open_source(bc.select(frame, id="who"), "labels")
     assert (caught.value.column, caught.value.row) == ("who", row)
     assert "\n" not in str(caught.value)
 
@@ -124,18 +124,18 @@ def test_ids__repeated_far_apart_are_found(monkeypatch):
     monkeypatch.setattr(ids_module, "_MOST_KEYS", 1 << 19)  # in several passes
     values = np.random.default_rng(0).permutation(1_200_000)
     frame = pd.DataFrame({"who": values, "a": 0})
-    assert ids_of(open_table(bc.select(frame, id="who"), "labels"), rows=300_000) == values.tolist()
+    assert ids_of(open_source(bc.select(frame, id="who"), "labels"), rows=300_000) == values.tolist()
     frame.loc[1_199_990, "who"] = values[3]
     with pytest.raises(InvalidIdsError) as caught:
-        open_table(bc.select(frame, id="who"), "labels")
+        open_source(bc.select(frame, id="who"), "labels")
     assert (caught.value.row, "rows 3 and 1199990" in str(caught.value)) == (1_199_990, True)
 
 
 def test_ids__with_equal_hashes_are_not_the_same(monkeypatch):
     monkeypatch.setattr(ids_module, "_keys", lambda ids: np.zeros(len(ids), np.int64))
-    assert ids_of(open_table(bc.select(FRAME, id="who"), "labels")) == FRAME["who"].tolist()
+    assert ids_of(open_source(bc.select(FRAME, id="who"), "labels")) == FRAME["who"].tolist()
     with pytest.raises(InvalidIdsError, match="rows 0 and 2"):
-        open_table(bc.select(FRAME.assign(who=["x", "y", "x", "z", "u"]), id="who"), "labels")
+        open_source(bc.select(FRAME.assign(who=["x", "y", "x", "z", "u"]), id="who"), "labels")
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_ids__with_equal_hashes_are_not_the_same(monkeypatch):
 )
 def test_ids__in_a_csv_are_numbers_only_if_nothing_is_lost(texts, kind, tmp_path):
     Path(tmp_path / "x.csv").write_text("who,a\n" + "".join(f"{text},1\n" for text in texts))
-    table = open_table(bc.select(tmp_path / "x.csv", id="who"), "features")
+    table = open_source(bc.select(tmp_path / "x.csv", id="who"), "features")
     assert ids_of(table) == [kind(text) for text in texts]
 
 
@@ -166,12 +166,12 @@ def test_ids__may_be_the_index_of_a_data_frame(tmp_path):
         (dd.from_pandas(named, npartitions=2, sort=False), "who"),
         (tmp_path / "unnamed.parquet", "index"),
     ):
-        table = open_table(bc.select(source, id=name), "labels")
+        table = open_source(bc.select(source, id=name), "labels")
         assert table.names == ["a", "b"]
         assert ids_of(table) == FRAME["who"].tolist()
     levels = FRAME.set_index(["who", "a"])
     with pytest.raises(InvalidInputError, match="has 2 levels"):
-        open_table(bc.select(levels, id="index"), "labels")
+        open_source(bc.select(levels, id="index"), "labels")
 
 
 @pytest.mark.parametrize("kind", ["int16", "uint64", "string", "large_string", "dictionary"])
@@ -194,25 +194,25 @@ def test_open__takes_folders_patterns_and_lists_of_files(tmp_path):
             write(FRAME.iloc[start : start + 3 - number // 10], tmp_path / folder / f"part{number}")
         files = sorted((tmp_path / folder).iterdir(), key=lambda path: len(path.name))
         for source in (tmp_path / folder, f"{tmp_path}/{folder}/p*", files, list(map(str, files))):
-            table = open_table(bc.select(source, id="who", columns="b"), "features")
+            table = open_source(bc.select(source, id="who", columns="b"), "features")
             assert whole(table) == [FRAME["b"].tolist()]
             assert ids_of(table) == FRAME["who"].tolist()
     assert open_features(tmp_path / "csv", id="who").n_objects == 5
     with pytest.raises(StoreNotFoundError, match="no file matches"):
-        open_table(f"{tmp_path}/*.csv", "features")
+        open_source(f"{tmp_path}/*.csv", "features")
     parquet.write_table(pa.table({"a": [1]}), tmp_path / "parquet" / "part11.parquet")
     with pytest.raises(InvalidInputError, match=r"part11.parquet has no column .*which part2.parquet has"):
-        whole(open_table(tmp_path / "parquet", "features"))
+        whole(open_source(tmp_path / "parquet", "features"))
 
 
 def test_open__tells_a_file_with_another_separator(tmp_path):
     (tmp_path / "x.csv").write_text("a\tb\n1\t2\n")
     with pytest.raises(InvalidInputError, match=r"separated by tabs; pass sep="):
-        open_table(tmp_path / "x.csv", "features")
+        open_source(tmp_path / "x.csv", "features")
     with gzip.open(tmp_path / "x.tsv.gz", "wt") as file:
         file.write("a,b\n1,2\n")
     with pytest.raises(InvalidInputError, match=r"separated by commas; pass sep="):
-        open_table(tmp_path / "x.tsv.gz", "features")
+        open_source(tmp_path / "x.tsv.gz", "features")
 
 
 @pytest.mark.parametrize("sep", [";", "\t", "|", " "])
@@ -247,4 +247,4 @@ def test_select__a_separator_is_of_text(tmp_path):
     FRAME.to_parquet(tmp_path / "x.parquet")
     for source in (tmp_path / "x.parquet", FRAME):
         with pytest.raises(InvalidInputError, match="sep= is for files of text"):
-            open_table(bc.select(source, sep=";"), "features")
+            open_source(bc.select(source, sep=";"), "features")

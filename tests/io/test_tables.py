@@ -19,8 +19,8 @@ import zarr
 
 from bigcons import Ensemble, generate
 from bigcons.errors import CorruptStoreError, InvalidInputError
-from bigcons.io.intake import open_table
-from bigcons.io.select import select
+from bigcons.io.columns import select
+from bigcons.io.sources import open_source
 from bigcons.store.features import open_features
 from tests.support.stores import values_of
 
@@ -146,7 +146,7 @@ def test_tables__matrices_in_files_are_labels_and_features(tmp_path, name):
 
 
 def blocks(path):
-    return open_table(path, "features").blocks(100, 55, 431)
+    return open_source(path, "features").batches(100, 55, 431)
 
 
 def test_tables__groups_go_by_the_role(tmp_path):
@@ -277,7 +277,7 @@ def test_dask__delayed_and_chunks_of_another_shape_than_declared_are_refused():
         with pytest.raises(InvalidInputError, match=r"chunk 1 .* has shape \(\d+, \d\) where \(10, 3\)"):
             generate.kmeans(array, n_partitions=2, n_clusters=2, random_state=0)
     unknown = dask.array.concatenate([chunk((7, 3), (np.nan, 3)), chunk((4, 3), (np.nan, 3))])
-    assert sum(len(rows) for rows in open_table(unknown, "features").blocks(5)) == 11
+    assert sum(len(rows) for rows in open_source(unknown, "features").batches(5)) == 11
 
 
 def test_dask__rows_in_another_order_each_time_are_of_one_order():
@@ -340,8 +340,8 @@ def test_dask__each_part_is_computed_once_whatever_passes_read_it(how, tmp_path)
 def test_dask__what_is_kept_is_removed_and_a_full_disk_says_where(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     array = dask.array.from_array(np.random.default_rng(0).normal(size=(90, 2)), chunks=(30, 2))
-    table = open_table(array, "features")
-    assert [list(table.blocks(90)) for _ in range(2)][1][0].shape == (30, 2)
+    table = open_source(array, "features")
+    assert [list(table.batches(90)) for _ in range(2)][1][0].shape == (30, 2)
     assert len(list(tmp_path.glob("*/*"))) == 3
     del table
     assert list(tmp_path.iterdir()) == []
@@ -349,9 +349,9 @@ def test_dask__what_is_kept_is_removed_and_a_full_disk_says_where(monkeypatch, t
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("bigcons.io.memory.pickle.dump", full)
+    monkeypatch.setattr("bigcons.io.batches.pickle.dump", full)
     with pytest.raises(OSError, match=f"No space left on device.*{tmp_path.name}; set TMPDIR"):
-        next(open_table(array, "features").blocks(90))
+        next(open_source(array, "features").batches(90))
 
 
 def test_open_features__rejects_a_store(tmp_path):

@@ -22,8 +22,7 @@ BUDGET = 150_000_000
 CHILD = """
 import sys
 import dask.array, numpy, pyarrow.parquet, zarr
-from bigcons.store.ensemble import Ensemble, ensemble_of, import_labels
-from bigcons.io.memory import ColumnsTable
+from bigcons.store.ensemble import Ensemble, import_labels
 
 def peak():  # not ru_maxrss, which begins with the peak of the parent
     with open("/proc/self/status") as status:
@@ -32,18 +31,13 @@ def peak():  # not ru_maxrss, which begins with the peak of the parent
 how, source, out, budget = sys.argv[1:]
 Ensemble.from_labels([[0], [1]]).save(out).save(out, overwrite=True)
 before = peak()
-if how == "columns":
-    columns = [f"{source}/{u}.npy" for u in range(60)]
-    table = ColumnsTable(columns, 800_000)
-    stored = ensemble_of(table, out, provenance={}, memory=int(budget), overwrite=True)
-else:
-    x = {
-        "path": lambda: source,
-        "bucket": lambda: source,
-        "memmap": lambda: numpy.load(source, mmap_mode="r"),
-        "dask": lambda: dask.array.from_zarr(source),
-    }[how]()
-    stored = import_labels(x, out, memory=int(budget), overwrite=True)
+x = {
+    "path": lambda: source,
+    "bucket": lambda: source,
+    "memmap": lambda: numpy.load(source, mmap_mode="r"),
+    "dask": lambda: dask.array.from_zarr(source),
+}[how]()
+stored = import_labels(x, out, memory=int(budget), overwrite=True)
 print(stored.n_objects, stored.n_partitions, peak() - before)
 """
 
@@ -66,9 +60,6 @@ def sources(tmp_path_factory):
             labels[start : start + 100_000] = fortran[start : start + 100_000] = block
             array[start : start + 100_000] = block
             writer.write_table(pa.table(dict(zip(names, block.T, strict=True))))
-    (folder / "columns").mkdir()
-    for u in range(N_PARTITIONS):
-        np.save(folder / "columns" / f"{u}.npy", labels[:, u])
     return folder
 
 
@@ -83,7 +74,6 @@ def sources(tmp_path_factory):
         ("path", "l.parquet"),
         ("bucket", "l.parquet"),
         ("dask", "l.zarr"),
-        ("columns", "columns"),
     ],
 )
 def test_import_labels__keeps_within_the_budget(sources, tmp_path, how, source):

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from bigcons import Ensemble
 from bigcons.errors import InvalidInputError, StoreNotFoundError, SuspiciousLabelsWarning
-from bigcons.io.encode import default_chunk_rows, rechunk
+from bigcons.io.factorize import default_chunk_rows, rechunk
 from bigcons.store.ensemble import as_ensemble, import_labels
 from tests.naive import ensemble as naive
 from tests.support.stores import of_rows, values_of

@@ -22,7 +22,7 @@ from bigcons.errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
-from bigcons.io.intake import open_table
+from bigcons.io.sources import open_source
 from bigcons.memory import row_blocks
 from bigcons.store.pair_lists import PairList, sorted_rows
 from bigcons.store.pairs import import_pairs
@@ -114,7 +114,7 @@ def test_import_pairs__in_several_chunks_and_parts(tmp_path, caplog):
 
 
 def list_of(columns):
-    return PairList(open_table(pd.DataFrame(columns), "pairs"), n_objects=N_OBJECTS + 1)
+    return PairList(open_source(pd.DataFrame(columns), "pairs"), n_objects=N_OBJECTS + 1)
 
 
 @given(rows=pair_lists().filter(len), chunk_rows=st.sampled_from([1, 5]), block_rows=st.sampled_from([1, 5]))
@@ -132,7 +132,7 @@ def test_sorted_rows__of_any_chunks_and_blocks(rows, chunk_rows, block_rows, tmp
 def test_scan__counts_the_pairs_of_many_objects_by_ranges():
     i, j = np.array([0, 7, 8, 70_000]), np.array([9, 300_000, 131_072, 400_000])
     columns = {"i": i, "j": j, "n_agree": [0] * 4, "n_seen": [1] * 4}
-    scan = PairList(open_table(pd.DataFrame(columns), "pairs"), n_objects=500_000).scan(2)
+    scan = PairList(open_source(pd.DataFrame(columns), "pairs"), n_objects=500_000).scan(2)
     assert scan.width == 8
     np.testing.assert_array_equal(scan.ends, np.bincount(np.concatenate([i, j]) // 8, minlength=62_500))
 
@@ -289,15 +289,13 @@ def test_nothing_there(tmp_path):
 
 def test_import_pairs__into_itself_or_over_another(tmp_path):
     a_table().save(tmp_path / "pairs.zarr")
-    a_table().to_parquet(tmp_path / "pairs")
+    a_table().to_parquet(tmp_path / "pairs.parquet")
     with pytest.raises(StoreExistsError, match="overwrite=True"):
-        import_pairs(tmp_path / "pairs", tmp_path / "pairs.zarr")
-    with pytest.raises(StoreExistsError):
-        import_pairs(tmp_path / "pairs", tmp_path / "pairs", overwrite=True)
+        import_pairs(tmp_path / "pairs.parquet", tmp_path / "pairs.zarr")
     with pytest.raises(StoreError, match="open it with"):
         import_pairs(tmp_path / "pairs.zarr", tmp_path / "again.zarr")
-    again = import_pairs(tmp_path / "pairs", tmp_path / "pairs.zarr", overwrite=True)
-    assert again.provenance["source"] == str(tmp_path / "pairs")
+    again = import_pairs(tmp_path / "pairs.parquet", tmp_path / "pairs.zarr", overwrite=True)
+    assert again.provenance["source"] == str(tmp_path / "pairs.parquet")
     again.provenance = a_table().provenance
     assert_same_table(again, a_table())
 

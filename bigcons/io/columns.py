@@ -1,0 +1,315 @@
+"""Columns: which of a source are read, which one identifies its rows, and what is missing in them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError, UnknownColumnError
+from bigcons.io.ids import scan_ids
+from bigcons.validation import check_choice
+
+if TYPE_CHECKING:
+    from bigcons.io.batches import Source
+
+Column = str | int
+"""A column: its name or, in a table without names, its position from 0."""
+
+Columns = Column | Sequence[Column]
+"""One or more columns."""
+
+INDEX = "index"
+"""The id that is the index of a data frame or the names of rows in a file, unless a column has this name."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A table with a choice of its columns and how it is read; made by `select`."""
+
+    source: Any
+    id: Column | None = None
+    columns: Columns | None = None
+    drop: Columns | None = None
+    missing: Any = None
+    header: bool | None = None
+    sep: str | None = None
+    decimal: str | None = None
+    categorical: Columns | None = None
+
+
+def select(
+    source: Any,
+    *,
+    id: Column | None = None,
+    columns: Columns | None = None,
+    drop: Columns | None = None,
+    missing: Any = None,
+    header: bool | None = None,
+    sep: str | None = None,
+    decimal: str | None = None,
+    categorical: Columns | None = None,
+) -> Any:
+    """Choose which columns of a table to use, the one that identifies its rows, and how it is read.
+
+    The result goes wherever a table goes: into `Ensemble.from_labels`, ``fit`` and ``predict``, the functions
+    of `bigcons.generate`, and so on. Most of these take the first parameters themselves.
+
+    Parameters
+    ----------
+    source
+        Any table: an array, a data frame, a path, an ensemble; see `Ensemble.from_labels`.
+    id : default=None
+        The column with the identifier of each row, which is neither a feature nor a partition: whole numbers
+        or text, all different, none missing. "index" is the index of a data frame. By default, names of rows
+        that the table has.
+    columns : default=None
+        The columns to use, in this order; by default all but the id. A pattern such as ``"leiden*"`` is all
+        columns whose names match it.
+    drop : default=None
+        Columns to leave out; "index" leaves out the names of rows.
+    missing : default=None
+        Which labels or features are missing, besides empty text, NaN, None and masked entries: a value, a
+        list, or a mapping from columns to these. Text is missing in addition to the words that pandas reads
+        as missing (NA, null, ...); of labels, numbers are so in place of the negative ones, and ``[]`` is
+        nothing else. By default, the words and, of labels, negative numbers. Blanks around text do not count.
+    header : default=None
+        Whether the first line of a file of text has the names of the columns. By default it does, but a first
+        line with a number in it is refused.
+    sep : default=None
+        The character between the columns of a file of text, such as ``";"``; the file may then have any
+        suffix. By default a comma or, in .tsv, a tab.
+    decimal : {".", ","}, default=None
+        What stands before the fractions of features in a file of text. By default a point; numbers such as
+        1,5 are then refused.
+    categorical : default=None
+        Features whose numbers are categories, such as zip codes, and are taken as text is.
+
+    Columns are named or, in a table without names, numbered from 0. Nothing is read here; where the table is
+    opened, a column that does not exist raises UnknownColumnError, and ids that are missing or repeated
+    raise InvalidIdsError, after a pass over that column.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = {"who": ["eve", "bob", "ann"], "a": [0, 0, 1], "b": [1, 1, 0]}
+    >>> import pyarrow as pa
+    >>> bc.Ensemble.from_labels(bc.select(pa.table(labels), id="who")).ids.tolist()
+    ['eve', 'bob', 'ann']
+    """
+    if header not in (None, True, False):
+        raise InvalidInputError(
+            f"header={header!r} is no choice; use True, False or None.", parameter="header"
+        )
+    if sep is not None and (not isinstance(sep, str) or len(sep.encode()) != 1 or sep in '"\r\n\0'):
+        raise InvalidInputError(
+            f"sep={sep!r} separates no columns; use one character, such as ';'.", parameter="sep"
+        )
+    if decimal is not None:
+        check_choice("decimal", decimal, (".", ","))
+    given = (id, columns, drop, missing, header, sep, decimal, categorical)
+    return source if all(value is None for value in given) else Selection(source, *given)
+
+
+def source_of(x: Any) -> Any:
+    """Return what was chosen from, as the user gave it."""
+    return source_of(x.source) if isinstance(x, Selection) else x
+
+
+def choices_of(x: Any) -> list[Selection]:
+    """Return the choices from a source, the first one first."""
+    return [*choices_of(x.source), x] if isinstance(x, Selection) else []
+
+
+def given_for(x: Any) -> dict[str, Any]:
+    """Return what `select` was given for a source, by parameter; later choices go before earlier ones."""
+    given = {
+        name: value for choice in choices_of(x) for name, value in vars(choice).items() if value is not None
+    }
+    return {name: value for name, value in given.items() if name != "source"}
+
+
+def choose(source: Source, choice: Selection, check: Callable[[Source], None] = lambda _: None) -> Source:
+    """Return a source with the columns of a choice, and with its ids; see `select`.
+
+    What ``check`` raises of the columns comes before the ids are read.
+    """
+    rows: Source | None = None
+    dropped = {position for column in listed(choice.drop) for position in _positions(source, column)}
+    if choice.columns is None:
+        positions = [c for c in range(source.n_columns) if c != source.index_position]
+    else:
+        positions = [c for column in listed(choice.columns) for c in _positions(source, column)]
+        if len(set(positions)) < len(positions):
+            raise InvalidInputError(f"columns={choice.columns!r} has one twice; name each once.")
+    is_index = choice.id is not None and _is_index(source, choice.id)
+    if is_index:
+        rows = source.row_names()
+    elif choice.id is not None:
+        at = _position(source, choice.id)
+        rows = source.texts(at) or source.selected([at])
+        dropped.add(at)
+    positions = [c for c in positions if c not in dropped]
+    if not positions and (choice.columns, choice.drop, choice.id) != (None, None, None):
+        raise InvalidInputError(f"{source.where} has no columns left; choose at least one besides the id.")
+    chosen = source.selected(positions)
+    check(chosen)
+    if rows is not None:
+        chosen.ids = scan_ids(rows, rows.names[0] if rows.names else "id", is_index=is_index)
+    named = {position for column in listed(choice.categorical) for position in _positions(source, column)}
+    chosen.categorical |= {place for place, position in enumerate(positions) if position in named}
+    if choice.missing is not None:
+        names, missing = chosen.names or [str(c) for c in positions], choice.missing
+        if isinstance(missing, Mapping):
+            for name in missing:
+                _position(source, name)
+            missing = {str(name): values for name, values in missing.items()}
+            chosen.rules = [missing_rule(missing.get(name)) for name in names]
+        else:
+            chosen.rules = [missing_rule(missing)] * len(names)
+    drops_index = INDEX in listed(choice.drop) and INDEX not in (source.names or [])
+    if drops_index or source.index_position in dropped:
+        chosen.is_named = False
+    return chosen
+
+
+def listed(columns: Columns | None) -> list[Column]:
+    """Return one or more columns as a list."""
+    if columns is None:
+        return []
+    return [columns] if isinstance(columns, (str, int, np.integer)) else list(columns)
+
+
+def _is_index(source: Source, name: Column) -> bool:
+    """Return whether ``name`` means the names of the rows of a source."""
+    names, position = source.names or [], source.index_position
+    if position is not None:
+        return name in (position, names[position] if names else None) or (name == INDEX and name not in names)
+    index = source.row_names()
+    return name not in names and index is not None and name in (INDEX, *(index.names or []))
+
+
+def _positions(source: Source, column: Column) -> list[int]:
+    """Return the positions of a column, or of all that match a pattern; raise UnknownColumnError for none."""
+    names = source.names or []
+    if isinstance(column, str) and column not in names and any(mark in column for mark in "*?["):
+        matches = [c for c, name in enumerate(names) if fnmatchcase(name, column)]
+        if matches:
+            return [c for c in matches if c != source.index_position]
+    if column == INDEX and column not in names and source.is_named:
+        return [] if source.index_position is None else [source.index_position]
+    return [_position(source, column)]
+
+
+def _position(source: Source, column: Column) -> int:
+    """Return the position of a column; raise UnknownColumnError if there is none."""
+    names = source.names
+    if names is not None and isinstance(column, str):
+        if names.count(column) > 1:
+            raise InvalidInputError(
+                f"{source.where} has more than one column {column!r}; give each its own name."
+            )
+        if column in names:
+            return names.index(column)
+        raise UnknownColumnError(source.where, column, names)
+    number = int(column) if isinstance(column, (int, np.integer)) or column.isdecimal() else -1
+    if not 0 <= number < source.n_columns:
+        raise UnknownColumnError(source.where, column, names, n_columns=source.n_columns)
+    return number
+
+
+# Missing values
+
+MISSING_WORDS = (
+    *("", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan"),
+    *("None", "NULL", "null", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN"),
+)
+"""Text that means missing, as in pandas."""
+
+_NUMBER = re.compile(r"[+-]?(0|[1-9]\d*)(\.\d*([eE][+-]?\d+)?)?")
+"""How files write numbers: not 007, 1_2 or 1e5, which are rather names of clusters."""
+
+
+class MissingRule(NamedTuple):
+    """Which labels of a partition are missing, besides None, NaN, pd.NA and masked entries."""
+
+    words: frozenset[str] = frozenset(MISSING_WORDS)
+    """Texts, without blanks around them."""
+    numbers: frozenset[int] | None = None
+    """Whole numbers; None for all negative ones."""
+    is_verbatim: bool = False
+    """Whether text is taken as it is, because a rule was applied to it before."""
+
+    @property
+    def more_words(self) -> tuple[str, ...]:
+        """The texts and numbers that are missing besides those of the default, as text."""
+        return tuple(sorted(self.words - DEFAULT_RULE.words))
+
+    def label_of(self, text: str) -> str | None:
+        """Return text without blanks around it, or None if it means missing."""
+        if self.is_verbatim:
+            return text
+        text = text.strip()
+        if text in self.words:
+            return None
+        number = number_of(text)
+        if number is None or number % 1 != 0:  # of infinity it is no number
+            return text
+        is_missing = number < 0 if self.numbers is None else number in self.numbers
+        return None if is_missing else text
+
+    def are_labels(self, numbers: np.ndarray) -> np.ndarray:
+        """Return which whole numbers are labels."""
+        return numbers >= 0 if self.numbers is None else ~np.isin(numbers, list(self.numbers))
+
+
+DEFAULT_RULE = MissingRule()
+
+
+def missing_rule(values: Any) -> MissingRule:
+    """Return the rule of the values that a user names; None is the default.
+
+    Text is missing in addition to the default words, numbers are so in place of the negative ones. A list
+    of neither leaves what is empty.
+    """
+    if values is None:
+        return DEFAULT_RULE
+    is_one = isinstance(values, (str, bytes)) or not hasattr(values, "__iter__")
+    given = [value for value in ([values] if is_one else values) if not _is_null(value)]
+    texts = {str(value).strip() for value in given}
+    texts |= {str(int(value)) for value in given if isinstance(value, (bool, np.bool_))}  # 0 and 1 in arrays
+    numbers = {number for text in texts if (number := number_of(text)) is not None and number % 1 == 0}
+    if not texts:
+        return MissingRule(frozenset({""}), frozenset())
+    return MissingRule(DEFAULT_RULE.words | texts, frozenset(map(int, numbers)) or None)
+
+
+def rule_of_values(values: np.ndarray | None) -> MissingRule:
+    """Return the rule for labels of a partition of an ensemble that are given back as these values."""
+    is_signed = values is not None and values.dtype != object and values.min(initial=0) < 0
+    return MissingRule(frozenset(), frozenset() if is_signed else None, is_verbatim=True)
+
+
+def number_of(text: str) -> int | float | None:
+    """Return a number that is written as in files, exactly if it is whole and fits a float, else None."""
+    if not _NUMBER.fullmatch(text):
+        return None
+    number = float(text)
+    return number if "." in text or math.isinf(number) else int(text)
+
+
+def loose_number(cell: str) -> float | None:
+    """Return the finite number that Python reads in a text, else None."""
+    try:
+        return float(cell) if np.isfinite(float(cell)) else None
+    except ValueError:
+        return None
+
+
+def _is_null(value: Any) -> bool:
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)

@@ -1,0 +1,616 @@
+"""Labels to the dense codes 0 .. k-1 that are held and stored, in two passes over batches of any size.
+
+A `Builder` sees all batches of a partition; the `Encoding` it builds encodes them in a second pass. Codes
+follow the order of the values, so they do not depend on the batches. Memory: a batch and the distinct values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigcons.disk.schema import LABEL_TYPES, MISSING
+from bigcons.errors import (
+    EmptyPartitionError,
+    InvalidInputError,
+    MemoryBudgetError,
+    SuspiciousLabelsWarning,
+    shown,
+    warn_user,
+)
+from bigcons.io.batches import Source, columns_of
+from bigcons.io.columns import DEFAULT_RULE, MissingRule, number_of
+from bigcons.io.ids import plain_arrow
+from bigcons.memory import BLOCK_ROWS, format_size, rows_within
+
+TABLE_SIZE = 1 << 16
+"""Labels below this are looked up in a table, others by binary search."""
+
+MIN_CHUNK_ROWS = 1_024
+_CHUNK_LABELS = 16_000_000
+
+
+class Numbers(NamedTuple):
+    """A column of whole numbers ``(n_rows,)``, and which of them are labels."""
+
+    values: np.ndarray
+    are_labels: np.ndarray
+
+
+class Encoding:
+    """The dense codes of one partition: ``values[c]`` is the label with code ``c``.
+
+    ``values`` are int64, or text as objects. ``n_labeled`` labels of the first pass were not missing. Of
+    text, ``texts`` are all that were found and ``codes`` what each of them means.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        values: np.ndarray,
+        n_labeled: int = 0,
+        rule: MissingRule = DEFAULT_RULE,
+        texts: Sequence[str] | np.ndarray | None = None,
+        codes: np.ndarray | None = None,
+    ) -> None:
+        self.name, self.values, self.n_labeled, self.rule = name, values, n_labeled, rule
+        self.categories: np.ndarray | None = None if is_dense(values) else values
+        """The values, or None if every value is its own code."""
+        self._texts: Any = None
+        self._order = self._table = np.empty(0, np.int64)
+        if values.dtype == object or texts is not None:
+            import pyarrow as pa
+
+            self._texts = pa.array(values if texts is None else texts, pa.large_string())
+            self._table = np.append(np.arange(len(values)) if codes is None else codes, MISSING)
+        elif self.categories is not None and values.min() >= 0 and values.max() < TABLE_SIZE:
+            self._table = np.full(int(values.max()) + 2, MISSING, np.int32)  # the last is missing
+            self._table[values] = np.arange(len(values))
+        elif self.categories is not None:
+            self._order = np.argsort(values)
+
+    def encode(self, raw: Any) -> np.ndarray:
+        """Return the codes ``(n_rows,)`` of a column, -1 for missing and unknown labels."""
+        column = plain_column(raw, self.name, self.rule)
+        if isinstance(column, Numbers) and self._texts is None:
+            return self.codes(column)
+        if isinstance(column, Numbers) or self._texts is None:  # without a label
+            return np.full(len(raw), MISSING, np.int8)
+        import pyarrow.compute as pc
+
+        place = pc.fill_null(pc.index_in(column, value_set=self._texts), len(self._texts))
+        return self._table[place.to_numpy(zero_copy_only=False)]
+
+    def codes(self, column: Numbers) -> np.ndarray:
+        """Return the codes of whole numbers."""
+        numbers, are_labels = column
+        if self.categories is None:
+            return np.where(are_labels & (numbers < len(self.values)), numbers, MISSING)
+        if len(self._table):
+            return self._table[np.where(are_labels & (numbers < len(self._table)), numbers, MISSING)]
+        ascending = self.values[self._order]
+        place = np.minimum(np.searchsorted(ascending, numbers), len(ascending) - 1)
+        return np.where(are_labels & (ascending[place] == numbers), self._order[place], MISSING)
+
+
+def is_dense(values: np.ndarray) -> bool:
+    """Return whether the values equal their codes: 0, 1, 2, ..."""
+    return values.dtype != object and np.array_equal(values, np.arange(len(values)))
+
+
+def distinct(numbers: np.ndarray) -> np.ndarray:
+    """Return the different ones of whole numbers, ascending, int64."""
+    if len(numbers) and numbers.min() >= 0 and numbers.max() < TABLE_SIZE:
+        return np.flatnonzero(np.bincount(numbers))
+    return np.unique(numbers).astype(np.int64)
+
+
+def codes_of_array(labels: np.ndarray) -> tuple[np.ndarray, list[Encoding]]:
+    """Return the codes ``(n_objects, n_partitions)`` of numbers in memory, and the encodings of columns."""
+    codes, encodings = [], []
+    for u, column in enumerate(np.ascontiguousarray(labels.T)):
+        plain = plain_column(column, f"p{u}")
+        values = distinct(plain.values[plain.are_labels])
+        if not len(values):
+            raise EmptyPartitionError(f"p{u}")
+        encodings.append(Encoding(f"p{u}", values, int(np.count_nonzero(plain.are_labels))))
+        codes.append(encodings[-1].codes(plain))
+    dtype = label_dtype([len(encoding.values) for encoding in encodings])
+    matrix = np.ascontiguousarray(np.array(codes, dtype).T)
+    refuse_other_rows("labels", len(matrix), matrix[:BLOCK_ROWS], encodings)
+    warn_of_votes(len(matrix), encodings)
+    return matrix, encodings
+
+
+class Builder:
+    """Collects the label values of one partition.
+
+    ``known`` values keep their codes; new ones come after them, and none of them is missing. With ``is_text``
+    (a file without types), text labels are parsed as numbers if all of them are numbers.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        known: np.ndarray | None = None,
+        *,
+        is_text: bool = False,
+        rule: MissingRule = DEFAULT_RULE,
+    ) -> None:
+        self._name = name
+        self._known = np.empty(0, np.int64) if known is None else known
+        if rule.numbers is None and self._known.dtype != object and np.min(self._known, initial=0) < 0:
+            rule = rule._replace(numbers=frozenset())
+        self._rule = rule
+        self._may_be_numbers = is_text and self._known.dtype != object
+        self._kind: str | None = None
+        self._n_labeled = 0
+        self._numbers = np.empty(0, np.int64)
+        self._texts: dict[str, str | None] = {}
+        """The label that each text is, None where it means missing."""
+
+    def add(self, raw: Any) -> None:
+        """Add the values in a batch of the column; raise InvalidInputError for invalid labels."""
+        column = plain_column(raw, self._name, self._rule)
+        if isinstance(column, Numbers):
+            numbers = column.values[column.are_labels]
+            if len(numbers):
+                self._see("numbers")
+                self._n_labeled += len(numbers)
+                self._numbers = np.union1d(self._numbers, distinct(numbers))
+            return
+        is_seen = False
+        for entry in column.drop_null().value_counts().to_pylist():
+            text = entry["values"]
+            if text not in self._texts:
+                is_known = self._known.dtype == object and text in self._known
+                self._texts[text] = text if is_known else self._rule.label_of(text)
+            if self._texts[text] is not None:
+                self._n_labeled += entry["counts"]
+                is_seen = True
+        if is_seen:
+            self._see("text")
+
+    def _see(self, kind: str) -> None:
+        """Note that there are labels of a kind; refuse two kinds."""
+        before = self._kind
+        if before is None and len(self._known) and not self._may_be_numbers:
+            before = "text" if self._known.dtype == object else "numbers"
+        if before not in (None, kind):
+            raise InvalidInputError(
+                f"partition {self._name!r} mixes text and whole numbers, here or with those before; "
+                "use one kind of label."
+            )
+        self._kind = kind
+
+    def n_bytes(self) -> int:
+        """Return approximately how much memory the values take."""
+        return self._numbers.nbytes + 150 * len(self._texts)
+
+    def build(self) -> Encoding:
+        """Return the encoding of the values; raises EmptyPartitionError if all labels are missing."""
+        if self._kind is None and not len(self._known):
+            raise EmptyPartitionError(self._name)
+        if self._kind == "numbers" or (self._kind is None and self._known.dtype != object):
+            return Encoding(self._name, _after(self._known, self._numbers), self._n_labeled, self._rule)
+        labels = [label for label in self._texts.values() if label is not None]
+        numbers = self._parsed(labels) if self._may_be_numbers else None
+        if numbers is None:
+            self._kind = None
+            self._may_be_numbers = False
+            self._see("text")
+            values = np.array([*self._known, *sorted(set(labels) - set(self._known))], object)
+            codes: dict[str | None, int] = {value: code for code, value in enumerate(values)}
+        else:
+            values = _after(self._known, np.unique(numbers))
+            places = Encoding(self._name, values, rule=self._rule).encode(numbers)
+            codes = dict(zip(labels, places.tolist(), strict=True))
+        codes[None] = MISSING
+        code_of = np.array([codes[label] for label in self._texts.values()], np.int64)
+        return Encoding(self._name, values, self._n_labeled, self._rule, list(self._texts), code_of)
+
+    def _parsed(self, labels: Sequence[str]) -> np.ndarray | None:
+        """Return labels as whole numbers, None if one is not a number."""
+        numbers = [number for label in labels if (number := number_of(label)) is not None]
+        if len(numbers) < len(labels):
+            return None
+        _whole(np.array([number for number in numbers if isinstance(number, float)], float), self._name)
+        return _signed(np.array([int(number) for number in numbers], object), self._name)
+
+
+def _after(known: np.ndarray, values: np.ndarray) -> np.ndarray:
+    return np.concatenate([known, np.setdiff1d(values, known, assume_unique=True)])
+
+
+# Columns of any type
+
+
+def plain_column(raw: Any, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
+    """Return a column ``(n_rows,)`` of any type as `Numbers`, or as Arrow text.
+
+    Raises InvalidInputError, with the partition's ``name``, for labels that are neither.
+    """
+    absent: Any = None
+    if isinstance(raw, np.ma.MaskedArray) and raw.dtype.kind in "biuf":
+        absent, raw = np.ma.getmaskarray(raw), raw.data
+    elif not isinstance(raw, np.ndarray) or raw.dtype.kind not in "biuf":
+        raw = _arrow_column(raw, name, rule)
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if pa.types.is_large_string(raw.type):
+            return raw
+        if raw.null_count:
+            absent = raw.is_null().to_numpy(zero_copy_only=False)
+            raw = pc.fill_null(raw, pa.scalar(0, raw.type))
+        raw = raw.to_numpy(zero_copy_only=False)
+    if raw.dtype.kind == "f":
+        missing = np.isnan(raw)
+        absent = missing if absent is None else absent | missing
+        raw = _whole(np.where(absent, 0, raw), name)
+    elif raw.dtype == np.uint64:
+        raw = _signed(raw, name)
+    elif raw.dtype.kind in "bu":
+        raw = raw.astype(np.result_type(raw.dtype, np.int8))
+    are_labels = rule.are_labels(raw)
+    return Numbers(raw, are_labels if absent is None else are_labels & ~absent)
+
+
+def _whole(raw: np.ndarray, name: str) -> np.ndarray:
+    """Return floats that are whole numbers as int64."""
+    exact = 2.0 ** (np.finfo(raw.dtype).nmant + 1)
+    raw = raw.astype(np.float64, copy=False)
+    if (broken := (np.rint(raw) != raw) | np.isinf(raw)).any():
+        raise InvalidInputError(
+            f"partition {name!r} has label {raw[broken][0]}; labels must be whole numbers or text. "
+            "Leave the column out with drop= (--drop) or recode it; of features make an ensemble by "
+            "bigcons.generate (bigcons generate), and pass memberships to Ensemble.from_memberships (bigcons "
+            "import --memberships)."
+        )
+    if (inexact := np.abs(raw) >= exact).any():
+        raise InvalidInputError(
+            f"partition {name!r} has the float {raw[inexact][0]:.0f} as a label, which several whole numbers "
+            "become; pass integers, or recode it."
+        )
+    return raw.astype(np.int64)
+
+
+def _signed(raw: np.ndarray, name: str) -> np.ndarray:
+    largest = int(raw.max(initial=0))  # exact for any integer type
+    if largest >= 1 << 63:
+        raise InvalidInputError(
+            f"partition {name!r} has label {largest}; labels must be below 2**63: recode it or use text."
+        )
+    return raw.astype(np.int64)
+
+
+def _arrow_column(raw: Any, name: str, rule: MissingRule) -> Any:
+    """Return a column as an Arrow array of numbers or text; refuse other types."""
+    import pyarrow as pa
+
+    if isinstance(raw, np.ndarray) and raw.dtype.kind not in "OUST":
+        kind: Any = raw.dtype
+    else:
+        column = plain_arrow(raw)
+        if isinstance(column, str) and isinstance(raw, np.ndarray) and raw.dtype == object:
+            gap = np.array(None, object)
+            is_label = [not isinstance(value, str) or rule.label_of(value) is not None for value in raw]
+            column = plain_arrow(np.where(is_label, raw, gap))  # numbers, and text where they are missing
+        if isinstance(column, str):
+            if "UTF-8" in column:
+                raise InvalidInputError(
+                    f"partition {name!r} has bytes that are not UTF-8; decode its labels first."
+                )
+            kinds = " and ".join(sorted({type(value).__name__ for value in raw})[:4])
+            raise InvalidInputError(
+                f"partition {name!r} has labels of type {kinds}; "
+                "the labels of a partition must be all whole numbers or all text: recode them."
+            )
+        kind = column.type
+        if pa.types.is_null(kind):
+            return column.cast(pa.int8())
+        if pa.types.is_boolean(kind):
+            return column.cast(pa.int8())
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_large_string(kind):
+            return column
+        if pa.types.is_nested(kind):
+            raise InvalidInputError(
+                f"partition {name!r} has labels of type {kind}; use a column of labels for each partition, "
+                "or leave it out with drop= (--drop)."
+            )
+    raise InvalidInputError(
+        f"partition {name!r} has labels of type {kind}; labels must be whole numbers or text: recode them, "
+        "or leave it out with drop= (--drop)."
+    )
+
+
+# Sources of labels
+
+
+def scan_labels(
+    source: Source,
+    names: Sequence[str],
+    *,
+    known: Sequence[np.ndarray | None] | None = None,
+    rows: int = BLOCK_ROWS,
+    values_budget: int | None = None,
+) -> tuple[int, list[Encoding]]:
+    """Read ``source`` once; return its rows and the encodings of its partitions, new values after ``known``.
+
+    Raises InvalidInputError for an empty matrix, invalid labels and partitions without labels, and
+    MemoryBudgetError if the distinct labels take more than ``values_budget`` bytes.
+    """
+    is_new = known is None
+    builders = [
+        Builder(name, values, is_text=source.is_text, rule=source.rule_of(u))
+        for u, (name, values) in enumerate(zip(names, known or [None] * source.n_columns, strict=True))
+    ]
+    n_objects = 0
+    for block in source.batches(rows):
+        columns = columns_of(block)
+        for builder, column in zip(builders, columns, strict=True):
+            builder.add(column)
+        n_objects += len(columns[0]) if columns else 0
+        del block, columns  # before the source makes the next ones
+        needed = sum(builder.n_bytes() for builder in builders)
+        if values_budget is not None and needed > values_budget:
+            raise MemoryBudgetError(
+                f"memory is too small for the distinct labels, which take {format_size(needed)} "
+                f"of the {format_size(values_budget)} reserved for them; raise the budget.",
+                needed=needed,
+                budget=values_budget,
+            )
+    if not n_objects or not source.n_columns:
+        raise InvalidInputError(
+            f"{source.where} is empty, shape ({n_objects}, {source.n_columns}); "
+            "give at least one object and one partition."
+        )
+    encodings = [builder.build() for builder in builders]
+    if is_new and source.is_given:
+        _check_values(source, n_objects, encodings)
+    return n_objects, encodings
+
+
+def _check_values(source: Source, n_objects: int, encodings: Sequence[Encoding]) -> None:
+    """Refuse, or warn of, what the values of partitions tell: headers read as labels, ids, votes."""
+    for name, encoding in zip(source.names or [], encodings, strict=False):
+        if source.header_is_guessed and encoding.values.dtype == object and name in encoding.values:
+            raise InvalidInputError(
+                f"{source.where} has {name!r} in its first line and as a label in the same column; pass "
+                "header=True (--header) if it has names of columns, header=False (--no-header) if it is "
+                "an object."
+            )
+    texts = [encoding.name for encoding in encodings if encoding.values.dtype == object]
+    if source.may_be_other and source.ids is None and 0 < len(texts) < len(encodings):
+        raise InvalidInputError(
+            f"{source.where} has text in {shown(texts)} beside columns of numbers; pass id={texts[0]!r} "
+            f"(--id {texts[0]}) if that names the objects, a table with a row for each label to "
+            "Ensemble.from_long (bigcons import --long), or name the partitions in columns= (--columns)."
+        )
+    warn_of_votes(n_objects, encodings)
+
+
+def warn_of_votes(n_objects: int, encodings: Sequence[Encoding]) -> None:
+    """Warn if partitions with missing labels have one number besides: negative ones may be votes."""
+    gaps = [e for e in encodings if e.n_labeled < n_objects and e.rule == DEFAULT_RULE]
+    votes = [e for e in gaps if e.values.dtype != object]
+    if votes and all(len(encoding.values) == 1 for encoding in gaps):
+        warn_user(
+            f"partition {votes[0].name!r} has {votes[0].values[0]} as its only label, and "
+            f"{n_objects - votes[0].n_labeled:,} of the objects have none; pass missing=[] (--missing '') if "
+            "negative numbers are labels.",
+            SuspiciousLabelsWarning,
+        )
+
+
+def encode_labels(
+    source: Source, encodings: Sequence[Encoding], dtype: np.dtype, rows: int = BLOCK_ROWS
+) -> Iterator[np.ndarray]:
+    """Read ``source`` again and yield its rows as codes ``(n_rows, n_partitions)`` of ``dtype``.
+
+    Raises InvalidInputError for a first batch whose rows are no objects, and at the end if the labels differ
+    from the first pass.
+    """
+    n_labeled = np.zeros(len(encodings), np.int64)
+    is_first = source.may_be_other
+    for block in source.batches(rows):
+        columns = columns_of(block)
+        codes = np.empty((len(encodings), len(columns[0])), dtype)
+        for u, encoding in enumerate(encodings):
+            codes[u] = encoding.encode(columns[u])
+        del block, columns  # before the source makes the next ones
+        if is_first:
+            is_named = source.ids is not None and not source.ids.facts.is_index  # an index may number rows
+            refuse_other_rows(source.where, source.n_rows, codes.T, encodings, may_be_long=not is_named)
+            is_first = False
+        n_labeled += np.count_nonzero(codes != MISSING, axis=1)
+        yield np.ascontiguousarray(codes.T)
+    changed = np.flatnonzero(n_labeled != [encoding.n_labeled for encoding in encodings])
+    if changed.size:
+        raise InvalidInputError(
+            f"partition {encodings[changed[0]].name!r} changed while it was read; "
+            "pass labels that do not change."
+        )
+
+
+_NAMES_OF_VOTERS = re.compile(
+    r"(?i)(worker|annotator|rater|labell?er|coder|judge|partition|run|clustering).*"
+)
+_NAMES_OF_VOTES = re.compile(r"(?i)(label|vote|answer|response|annotation|cluster|class|rating).*")
+
+
+def refuse_other_rows(
+    where: str,
+    n_objects: int | None,
+    codes: np.ndarray,
+    encodings: Sequence[Encoding],
+    *,
+    may_be_long: bool = True,
+) -> None:
+    """Raise InvalidInputError if the codes ``(n_rows, n_partitions)`` of the first rows are of no objects.
+
+    Of three or more columns of two labels, each object has the second one in exactly one: these are the
+    clusters of one partition. A square matrix that is symmetric tells which objects belong together. In a
+    long table, no two rows are of the same object and partition, but each of both has many rows; its columns
+    are known by their names or, in a table of three, by that.
+    """
+    n_rows, n_columns = codes.shape
+    remedy = "or name the columns (columns=, --columns) if"
+    are_halves = n_rows >= 20 and n_columns > 2 and codes.min() == 0 and (codes.max(axis=0) == 1).all()
+    if are_halves and (codes.sum(axis=1) == 1).all():
+        raise InvalidInputError(
+            f"{where} may have a column for each cluster, because each object has the second label in "
+            f"exactly one of {n_columns}; pass it to Ensemble.from_memberships([x]) (bigcons import "
+            f"--memberships), {remedy} they are partitions."
+        )
+    if n_rows >= 20 and codes.shape == (n_objects, n_objects) and np.array_equal(codes, codes.T):
+        raise InvalidInputError(
+            f"{where} is a symmetric matrix of {n_rows:,} rows, which may tell of each two objects "
+            f"whether they belong together; pass the partitions that it was made of, {remedy} they are "
+            "partitions."
+        )
+    if not may_be_long:
+        return
+    names = [encoding.name for encoding in encodings]
+    voters = [c for c, name in enumerate(names) if _NAMES_OF_VOTERS.fullmatch(name)]
+    votes = [c for c, name in enumerate(names) if _NAMES_OF_VOTES.fullmatch(name)]
+    candidates: list[tuple[int, int, int]] = []
+    if n_columns > 2 and voters and len(votes) == 1:
+        candidates = [(thing, voter, votes[0]) for voter in voters for thing in range(n_columns)]
+    elif n_columns == 3 and n_rows >= 200:  # fewer rows may by chance not agree in two of three partitions
+        candidates = [(0, 1, 2), (0, 2, 1), (1, 2, 0)]
+    for thing, voter, label in candidates:
+        pair = codes[:, [thing, voter]].astype(np.int64)
+        if len({thing, voter, label}) < 3 or pair.min() < 0:
+            continue
+        counts = [len(encodings[c].values) for c in (thing, voter)]
+        n_here = min(len(np.unique(column)) for column in pair.T)
+        n_pairs = len(np.unique(pair[:, 0] * (int(pair[:, 1].max()) + 1) + pair[:, 1]))
+        if n_pairs < n_rows or 2 * n_here > n_rows or 2 * max(counts) > encodings[thing].n_labeled:
+            continue
+        if counts[0] < counts[1] and not voters:
+            thing, voter = voter, thing
+        raise InvalidInputError(
+            f"{where} may be a long table, because no two rows have the same {names[thing]!r} and "
+            f"{names[voter]!r}; pass it to Ensemble.from_long(table, object={names[thing]!r}, "
+            f"partition={names[voter]!r}, label={names[label]!r}) (bigcons import --long), {remedy} each row "
+            f"is an object in {n_columns} partitions."
+        )
+
+
+def counts_of(encodings: Sequence[Encoding]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray | None]]:
+    """Return the numbers of clusters and of labeled objects of each partition, and the categories."""
+    n_clusters = np.array([len(encoding.values) for encoding in encodings], np.int64)
+    n_labeled = np.array([encoding.n_labeled for encoding in encodings], np.int64)
+    return n_clusters, n_labeled, [encoding.categories for encoding in encodings]
+
+
+def warn_of_ids(n_objects: int, names: Sequence[str], n_clusters: np.ndarray) -> None:
+    """Warn of columns that look like ids: of 200 objects or more, each has another label there.
+
+    One message names all such columns. They are not, if all columns are so.
+    """
+    all_differ = (n_clusters == n_objects) & (n_objects >= 200)
+    if any(all_differ) and not all(all_differ):
+        ids = [name for name, differs in zip(names, all_differ, strict=True) if differs]
+        warn_user(
+            f"every object has a different label in {shown(ids)}; pass id={ids[0]!r} (--id {ids[0]}) if that "
+            "names the objects, and leave out with drop= (--drop) what is no partition.",
+            SuspiciousLabelsWarning,
+        )
+
+
+# Names and sizes
+
+
+def rechunk(blocks: Iterable[np.ndarray], rows: int) -> Iterator[np.ndarray]:
+    """Regroup consecutive blocks into blocks of exactly ``rows`` rows (the last may be smaller)."""
+    waiting: list[np.ndarray] = []
+    n_waiting = 0
+    for block in blocks:
+        while n_waiting + len(block) >= rows:
+            head = block[: rows - n_waiting]
+            yield np.concatenate([*waiting, head]) if waiting else head
+            block = block[len(head) :]
+            waiting, n_waiting = [], 0
+        if len(block):
+            waiting.append(block)
+            n_waiting += len(block)
+    if waiting:
+        yield np.concatenate(waiting)
+
+
+def label_dtype(n_clusters: Iterable[int]) -> np.dtype:
+    """Return the smallest type for -1 and the codes of partitions with ``n_clusters`` clusters."""
+    largest = max(n_clusters) - 1
+    return next(np.dtype(name) for name in LABEL_TYPES if np.iinfo(name).max >= largest)
+
+
+def default_chunk_rows(n_objects: int, n_columns: int) -> int:
+    """Return a power of two that makes about 16 chunks.
+
+    From 1,024 to 65,536, but fewer than 1,024 where these are more than 16 million labels.
+    """
+    ideal = 1 << max(0, (n_objects + 16 - 1) // 16 - 1).bit_length()
+    fewest = MIN_CHUNK_ROWS
+    while fewest > 1 and 3 * fewest * n_columns > 4 * _CHUNK_LABELS:  # the nearest power of two
+        fewest //= 2
+    return min(max(ideal, fewest), BLOCK_ROWS)
+
+
+def rows_per_read(source: Source, budget: int) -> int:
+    """Return how many rows of ``source`` to read and encode at a time within half of ``budget``."""
+    # columns are encoded one at a time, in 64-bit numbers, beside the batches
+    per_row = source.row_bytes + 2 * 4 * source.n_columns + 40
+    rows = rows_within(
+        budget,
+        2 * per_row,
+        fixed=2 * source.fixed_bytes,
+        at_least=source.least_rows,
+        what="one block of the labels",
+    )
+    return min(rows, max(BLOCK_ROWS, source.least_rows))
+
+
+def check_chunk_rows(chunk_rows: int, bytes_per_row: float, budget: int) -> None:
+    """Raise MemoryBudgetError if four copies of a chunk do not fit in half of ``budget``.
+
+    Chunks do not become smaller for it: the bits of a consensus depend on them.
+    """
+    rows_within(
+        budget, 8 * bytes_per_row, at_least=chunk_rows, what=f"a chunk of {chunk_rows:,} rows of labels"
+    )
+
+
+def partition_names(
+    names: Sequence[object] | None, n: int, what: str = "partitions", first: int = 0
+) -> list[str]:
+    """Return names as text, ``p0, p1, ...`` numbered from ``first`` by default.
+
+    Raises InvalidInputError if there is not one for each, or one is repeated.
+    """
+    if names is None:
+        return [f"p{u}" for u in range(first, first + n)]
+    if len(names) != n:
+        raise InvalidInputError(
+            f"names has {len(names)} entries but there are {n} {what}; pass one for each."
+        )
+    texts = [str(name) for name in names]
+    check_distinct(texts)
+    return texts
+
+
+def check_distinct(names: Sequence[str], before: Sequence[str] = ()) -> None:
+    """Raise InvalidInputError if a name is repeated, or is one of those ``before`` in an ensemble."""
+    for name in names:
+        if name in before:
+            raise InvalidInputError(
+                f"the ensemble has a partition {name!r} already; give the new one another name, or leave it "
+                "out if it was appended before."
+            )
+    if len(set(names)) < len(names):
+        repeated = next(name for u, name in enumerate(names) if name in names[:u])
+        raise InvalidInputError(f"two partitions are named {repeated!r}; give each a name of its own.")

@@ -1,0 +1,291 @@
+"""Sources: names, batches of rows, and ids. What a user holds is opened as one; nothing else enters.
+
+pandas, polars, dask, Arrow and AnnData are known by the module of their types, so none is imported here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigcons.disk.files import check_file
+from bigcons.errors import DamagedFileError, InvalidInputError, MissingDependencyError, first_line, shown
+from bigcons.io.batches import (
+    ArraySource,
+    ArrowSource,
+    DaskSource,
+    EnsembleSource,
+    PandasSource,
+    Reading,
+    Rows,
+    Source,
+    is_sparse,
+    source_of_rows,
+)
+from bigcons.io.columns import (
+    INDEX,
+    MissingRule,
+    Selection,
+    choices_of,
+    choose,
+    given_for,
+    missing_rule,
+    source_of,
+)
+from bigcons.io.files import (
+    KNOWN,
+    describe,
+    file_of,
+    is_list_of_paths,
+    open_files,
+    open_path,
+    refuse_bucket,
+    refuse_missing,
+)
+from bigcons.io.ids import scan_ids
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from bigcons.io.ids import Ids
+
+
+def open_source(
+    x: Any,
+    role: str,
+    *,
+    are_objects: bool = False,
+    with_ids: bool = True,
+    usual_id: str | None = None,
+    check: Callable[[Source], None] = lambda _: None,
+) -> Source:
+    """Return what a user holds as a source; ``role`` is "labels", "features", "memberships" or "pairs".
+
+    ``x`` is an array, a list of rows, a pandas DataFrame, any object with ``__arrow_c_stream__`` or
+    ``__arrow_c_array__`` (polars, pyarrow, DuckDB), a dask array or dataframe, an AnnData (of labels its obs,
+    of features its X), an ensemble, or a path to .npy, .csv, .tsv (or these compressed), .parquet, .h5ad or
+    .zarr, to a folder of files of one of these kinds, a pattern such as ``data/*.parquet``, or a list of
+    paths; or one of these after `select`. Of labels and features, paths but those of .h5ad may be URLs.
+
+    ``are_objects``: the caller knows that rows are objects. Without ``with_ids``, names of rows are not read.
+    ``usual_id`` is the name of the ids by default, where the source has
+    such a column or index. What ``check`` raises of the chosen columns comes before any id is read.
+
+    Raises InvalidInputError for anything else, and for what can be read in two ways, and StoreNotFoundError
+    for a missing file.
+    """
+    given, choices = source_of(x), choices_of(x)
+    options = given_for(x)
+    missing = options.get("missing")
+    words = () if isinstance(missing, Mapping) else missing_rule(missing).more_words
+    how = Reading(options.get("header"), options.get("sep"), options.get("decimal"), words, are_objects)
+    source = _open(given, role, how)
+    is_ensemble = isinstance(source, EnsembleSource)
+    sparse = "sparse " * source.is_sparse
+    if missing is not None and (is_ensemble or sparse or role not in ("labels", "features")):
+        what = "an ensemble, which was read before" if is_ensemble else sparse + role
+        raise InvalidInputError(
+            f"missing= is for tables of labels, not {what}; leave it out.", parameter="missing"
+        )
+    for name in ("categorical", "decimal"):
+        if name in options and (role != "features" or sparse):
+            raise InvalidInputError(
+                f"{name}= is for tables of features, not {sparse}{role}; leave it out.", parameter=name
+            )
+    for name in ("header", "sep", "decimal"):
+        if name in options and not source.of_text:
+            raise InvalidInputError(
+                f"{name}= is for files of text, not for {describe(given)}; leave it out.", parameter=name
+            )
+    names_columns = any(choice.columns is not None for choice in choices)
+    source.is_given = role == "labels" and not is_ensemble and not isinstance(given, Source)
+    source.may_be_other = source.is_given and not (names_columns or are_objects)
+    if usual_id is not None and "id" not in options and _has_ids(source, usual_id):
+        first = choices[0] if choices else Selection(given)
+        choices = [replace(first, id=usual_id), *choices[1:]]
+    if role == "pairs":  # whose columns are chosen by name
+        return source
+    measured = source.measured
+    for number, choice in enumerate(choices or [Selection(given)], 1):
+        source = choose(source, choice, check if number == max(len(choices), 1) else lambda _: None)
+    numbers = [name for name in source.names or () if name in measured]
+    if role == "labels" and numbers and not names_columns:
+        raise InvalidInputError(
+            f"obs has numbers in {len(numbers)} column{'s' * (len(numbers) > 1)}, {shown(numbers)}, which "
+            "may be measurements; name the partitions, such as columns='leiden*' (--columns 'leiden*')."
+        )
+    rows = source.row_names() if with_ids and source.is_named and source.ids is None else None
+    if rows is not None:
+        source.ids = scan_ids(rows, rows.names[0] if rows.names else INDEX, is_index=True)
+    types = source.column_types() or [] if role == "features" else []
+    vectors = {c: kind for c, kind in enumerate(types) if is_vector(kind)}
+    return FlatSource(source, vectors) if vectors else source
+
+
+def _has_ids(source: Source, name: str) -> bool:
+    """Return whether a source has a column of this name, or an index that is more than numbers of rows."""
+    if source.ids is not None or name in (source.names or ()):
+        return source.ids is None
+    index = None if isinstance(source, PandasSource) and not source.is_named else source.row_names()
+    return index is not None and name in (index.names or ())
+
+
+def _open(x: Any, role: str, how: Reading) -> Source:
+    package = type(x).__module__.partition(".")[0]
+    name = type(x).__name__
+    if isinstance(x, Source):
+        return x
+    if package in ("dask", "dask_expr"):
+        return DaskSource(x, role)
+    if isinstance(x, (str, os.PathLike)) and os.fspath(x).lower().endswith(".h5ad"):
+        return _open_h5ad(os.fspath(x), role, how)
+    if isinstance(x, (str, os.PathLike)):
+        return open_path(x, role, how)
+    if is_list_of_paths(x, how.sep is not None):
+        return open_files([file_of(path) for path in x], role, how=how)
+    if isinstance(x, (list, tuple)):
+        return source_of_rows(x, role, how.are_objects)
+    if package == "anndata" and hasattr(x, "obs"):
+        source = PandasSource(x.obs, "obs") if role == "labels" else _open(x.X, role, how)
+        source.index, source.is_named = PandasSource(x.obs, "obs").row_names(), True
+        source.measured = frozenset(str(column) for column in x.obs if x.obs[column].dtype.kind in "iuf")
+        return source
+    if package == "pandas" and hasattr(x, "columns"):
+        return PandasSource(x, role)
+    is_series = name == "Series" or (package == "pyarrow" and hasattr(x, "null_count"))
+    has_arrow = hasattr(x, "__arrow_c_stream__") or hasattr(x, "__arrow_c_array__")
+    if package != "pandas" and has_arrow and not is_series:
+        return ArrowSource(x, role)
+    if hasattr(x, "n_partitions") and hasattr(x, "categories"):
+        return EnsembleSource(x, role)
+    is_array = all(hasattr(x, attribute) for attribute in ("shape", "dtype", "__getitem__"))
+    if is_array and (role == "features" or not is_sparse(x)) and package not in ("pandas", "polars"):
+        return ArraySource(x, role)
+    if is_sparse(x):
+        raise InvalidInputError(
+            f"{role} is a sparse {name}; pass x.toarray(), with missing=[0] if what is not stored is missing."
+        )
+    if isinstance(x, dict):
+        raise InvalidInputError(
+            f"{role} of type dict can be read in two ways; pass pandas.DataFrame(x) if its entries are "
+            "columns, or, of labels, Ensemble.from_runs(x) if each is a partition."
+        )
+    kind = f"{package}.{name}" if package in ("pandas", "polars", "pyarrow") else name
+    if is_series:
+        frame = "pyarrow.table({'x': x})" if package == "pyarrow" else "x.to_frame()"
+        raise InvalidInputError(f"{role} of type {kind} are a single column; pass {frame}.")
+    if kind == "polars.LazyFrame":
+        raise InvalidInputError(f"{role} is a polars LazyFrame, which has no rows yet; pass its collect().")
+    raise InvalidInputError(
+        f"{role} of type {kind} cannot be read; pass a dense array, a list of rows, a pandas, polars or "
+        f"Arrow table, a dask array or dataframe, an AnnData, or a path to {KNOWN}."
+    )
+
+
+def _open_h5ad(path: str, role: str, how: Reading) -> Source:
+    """Return the source of an AnnData in a file, of which X stays on the disk."""
+    refuse_bucket(path)
+    try:
+        import anndata
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{path} is read by anndata, which is not installed; run pip install anndata."
+        ) from error
+    refuse_missing(path)
+    check_file(Path(path))
+    try:
+        return _open(anndata.read_h5ad(path, backed="r"), role, how)
+    except (OSError, KeyError, ValueError) as error:
+        raise DamagedFileError(
+            f"{path} is not an AnnData ({first_line(error)}); write it again.", path=path
+        ) from None
+
+
+# Columns of vectors
+
+
+def is_vector(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type is lists of floats, as those of embeddings are."""
+    import pyarrow as pa
+
+    types = pa.types
+    is_list = any(test(kind) for test in (types.is_fixed_size_list, types.is_list, types.is_large_list))
+    return is_list and bool(types.is_floating(kind.value_type))
+
+
+class FlatSource(Source):
+    """A source whose columns of vectors are one column for each of their numbers, ``name[0]``, ...."""
+
+    def __init__(self, source: Source, vectors: Mapping[int, pa.DataType]) -> None:
+        self._source, self._kinds = source, vectors
+        widths = [self._width(c) if c in vectors else 1 for c in range(source.n_columns)]
+        self._at = [(c, place) for c, width in enumerate(widths) for place in range(width)]
+        names = source.names and [
+            f"{source.names[c]}[{place}]" if c in vectors else source.names[c] for c, place in self._at
+        ]
+        super().__init__(source.where, (None, len(self._at)), names)
+        self.lengths: list[int | None] = source.lengths
+        self.ids: Ids | None = source.ids
+        self.fixed_bytes: int = source.held_bytes
+        self.categorical: frozenset[int] = frozenset(
+            at for at, (c, _) in enumerate(self._at) if c in source.categorical
+        )
+        self.rules: Sequence[MissingRule] | None = [source.rule_of(c) for c, _ in self._at]
+
+    def _width(self, c: int) -> int:
+        for (column,) in self._source.batches(1024, columns=[c]):
+            if width := max(map(len, self._lists(column, c).drop_null()), default=0):
+                return width
+        raise InvalidInputError(
+            f"{self._source.where} has no vector in column {c} (from 0); drop it (drop=, --drop)."
+        )
+
+    def _lists(self, column: Any, c: int) -> Any:
+        import pyarrow as pa
+
+        column = pa.array(column, self._kinds[c]) if isinstance(column, np.ndarray) else column
+        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+    def column_types(self) -> list[pa.DataType]:
+        """Return the types of the columns."""
+        import pyarrow as pa
+
+        types = self._source.column_types() or []
+        return [
+            pa.float64() if c in self._kinds else types[c] for c, _ in (self._at[p] for p in self._positions)
+        ]
+
+    def _slice(self, start: int, stop: int, positions: Sequence[int]) -> Rows:
+        raise NotImplementedError  # it is read by the batches of its source
+
+    def _read(self, rows: int, start: int, stop: int | None, positions: Sequence[int]) -> Iterator[Rows]:
+        """Yield the batches with vectors as columns; raise InvalidInputError if their lengths differ."""
+        wanted = sorted({self._at[p][0] for p in positions})
+        for block in self._source.batches(rows, start, stop, wanted):
+            columns = dict(zip(wanted, block, strict=True))
+            matrices = {c: self._numbers(columns[c], c) for c in wanted if c in self._kinds}
+            yield [
+                matrices[c][:, place] if c in matrices else columns[c]
+                for c, place in (self._at[p] for p in positions)
+            ]
+
+    def _numbers(self, column: Any, c: int) -> np.ndarray:
+        """Return vectors as a matrix, NaN where one is missing."""
+        import pyarrow.compute as pc
+
+        lists, width = self._lists(column, c), sum(at == c for at, _ in self._at)
+        if pc.any(pc.not_equal(pc.list_value_length(lists), width)).as_py():
+            name = c if self._source.names is None else self._source.names[c]
+            raise InvalidInputError(
+                f"{self.where} has vectors of other lengths than {width} in column {name!r}; drop it (drop=, "
+                "--drop), or write it as columns."
+            )
+        numbers = np.full((len(lists), width), np.nan)
+        is_known = lists.is_valid().to_numpy(zero_copy_only=False)
+        numbers[is_known] = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
+        return numbers
