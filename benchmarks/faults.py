@@ -360,10 +360,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import to Parquet": ("import labels.csv -o e.parquet", "e.parquet"),
     "append in Parquet": ("append more.csv -o a.parquet", "a.parquet"),
     "sample": ("sample e.zarr -o p.zarr --per-object 20 --random-state 0 --scheduler serial", "p.zarr"),
-    "sample to Parquet": (
-        "sample e.zarr -o p.parquet --per-object 20 --random-state 0 --scheduler serial",
-        "p.parquet",
-    ),
     "solve": ("solve e.zarr -m pcc -k 4 --random-state 0 --tol 1e-9 --scheduler serial -o c.zarr", "c.zarr"),
     "solve pairs": (
         "solve e.zarr -m pcc -k 4 --pairs p.zarr --random-state 0 --scheduler serial -o d.zarr",
@@ -414,7 +410,7 @@ def in_child(text: str, after: float | None) -> int:
 def bits_of(path: Path) -> bytes:
     """Return the bits of what a command wrote."""
     if path.suffix == ".parquet":
-        return read_ensemble(path) if path.is_dir() else read_pairs(path)
+        return read_ensemble(path)
     if path.is_file():
         return path.read_bytes()
     if path.suffix != ".zarr":

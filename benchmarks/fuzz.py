@@ -1,6 +1,6 @@
 """Does any input, however mangled, end in anything but a result or one line that says what is wrong?
 
-Readers of manifests and of the other metadata of stores, of CSV, .npy and Parquet, and of checkpoints
+Readers of heads and of the other metadata of stores, of CSV, .npy and Parquet, and of checkpoints
 get mutated files: bits, runs of bytes and words exchanged, inserted, repeated and cut in the raw content, and
 (so that a wrong checksum does not end it at once) values replaced inside JSON, headers and arrays, with all
 checksums made right again: of blocks of checkpoints where their numbers stay finite, and never the hash of a
@@ -31,7 +31,6 @@ import logging
 import os
 import resource
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -53,7 +52,7 @@ import numpy as np
 from bigcons import METHODS, Consensus, Ensemble, PairTable
 from bigcons.coassociation import sample
 from bigcons.datasets import planted_ensemble
-from bigcons.disk.checkpoint import Seal, Snapshots
+from bigcons.disk.checkpoint import SEAL_BYTES, Snapshots, _seal_of_block, key_of
 from bigcons.disk.commit import read_head
 from bigcons.errors import BigconsError
 from bigcons.store.ensemble import as_ensemble
@@ -161,29 +160,28 @@ def _entries(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def mutate_store(folder: Path, rng: np.random.Generator) -> str:
-    """Change the manifest, or the metadata or categories of a store, and make the checksums right."""
+    """Change the head, or the metadata or categories of a store, and make the checksums right."""
     store = next(folder.glob("*.zarr"))
-    manifest = store / "manifest.json"
-    content = json.loads(manifest.read_text())
-    del content["checksum"]
-    others = sorted([*store.glob("*/zarr.json"), *store.glob("categories-*"), *store.rglob("c/**/[0-9]*")])
-    files = [path for path in others if path.is_file()]
-    file = manifest if rng.random() < 0.6 else files[int(rng.integers(len(files)))]
-    if file is manifest:
-        found = mutate_json(content if rng.random() < 0.3 else content["body"], rng)
-        content = found if isinstance(found, dict) and "body" in found else {**content, "body": found}
+    content = json.loads((store / "zarr.json").read_text())
+    head = content["attributes"]["bigcons"]
+    del head["checksum"]
+    others = sorted([*store.glob("*/zarr.json"), *store.glob("categories*"), *store.rglob("c/**/[0-9]*")])
+    files = [store / "zarr.json", *(path for path in others if path.is_file())]
+    file = files[0 if rng.random() < 0.6 else int(rng.integers(len(files)))]
+    if file == files[0]:
+        changed = mutate_json(head if rng.random() < 0.3 else head["body"], rng)
+        head = changed if isinstance(changed, dict) and "body" in changed else {**head, "body": changed}
     elif file.suffix == ".json" and rng.random() < 0.8:
         file.write_text(json.dumps(mutate_json(json.loads(file.read_text()), rng)))
     else:
         file.write_bytes(mutate_bytes(file.read_bytes(), rng))
-    if file is not manifest and isinstance(content["body"], dict):
-        name = {"zarr.json": "metadata_checksum"}.get(file.name, "categories_checksum")
-        if file.suffix == ".json":
-            content["body"][name] = zlib.crc32(file.read_bytes())
-    if isinstance(content, dict) and rng.random() < 0.95:
-        content["checksum"] = zlib.crc32(json.dumps(content, sort_keys=True).encode())
+    if file.name == "categories.json":
+        head["body"]["files"][file.name] = zlib.crc32(file.read_bytes())
+    content["attributes"]["bigcons"] = head
+    if rng.random() < 0.95:
+        head["checksum"] = zlib.crc32(json.dumps(content, sort_keys=True).encode())
     text = json.dumps(content, indent=1).encode()
-    manifest.write_bytes(mutate_bytes(text, rng) if rng.random() < 0.05 else text)
+    files[0].write_bytes(mutate_bytes(text, rng) if rng.random() < 0.05 else text)
     return str(file.relative_to(folder))
 
 
@@ -230,17 +228,19 @@ def mutate_checkpoint(folder: Path, rng: np.random.Generator) -> str:
     snapshot = folder / "c.zarr.partial" / "snapshot.npz"
     if files and rng.random() < 0.4:
         file = files[int(rng.integers(len(files)))]
-        content = file.read_bytes()
-        rows, facts = mutate_bytes(content[: -Seal.n_bytes], rng), content[-Seal.n_bytes : -4]
-        if np.isfinite(np.frombuffer(rows[: len(rows) // 4 * 4], np.float32)).all():  # else it stays broken
-            content = facts + struct.pack("<I", zlib.crc32(facts, zlib.crc32(rows)))
-        file.write_bytes(rows + content[-Seal.n_bytes :])
+        rows = mutate_bytes(file.read_bytes()[:-SEAL_BYTES], rng)
+        run = key_of(json.loads(_members(snapshot)["head"].tobytes())["fingerprint"])
+        seal = bytes(SEAL_BYTES)  # of numbers that are not finite it stays broken
+        if np.isfinite(np.frombuffer(rows[: len(rows) // 4 * 4], np.float32)).all():
+            generation, number = (int(part.partition("-")[2]) for part in file.parts[-2:])
+            seal = _seal_of_block(run, generation, number, rows)
+        file.write_bytes(rows + seal)
         return str(file.relative_to(folder))
     if rng.random() < 0.3:
-        snapshot.write_bytes(_mutated_archive(snapshot.read_bytes(), rng))
+        content = snapshot.read_bytes()
+        snapshot.write_bytes(_mutated_archive(content[:-SEAL_BYTES], rng) + content[-SEAL_BYTES:])
         return "a member of snapshot.npz"
-    with np.load(snapshot) as found:
-        arrays = dict(found)
+    arrays = _members(snapshot)
     head = json.loads(arrays["head"].tobytes())
     if rng.random() < 0.7:
         facts = mutate_json(head["facts"] if rng.random() < 0.7 else head, rng)
@@ -250,8 +250,15 @@ def mutate_checkpoint(folder: Path, rng: np.random.Generator) -> str:
     else:
         what = sorted(set(arrays) - {"head"})[int(rng.integers(len(arrays) - 1))]
         arrays[what] = _mutated_array(arrays[what], rng)
-    np.savez(snapshot, **arrays)
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    snapshot.write_bytes(file.getvalue() + snapshot.read_bytes()[-SEAL_BYTES:])
     return f"{what} of snapshot.npz"
+
+
+def _members(snapshot: Path) -> dict[str, np.ndarray]:
+    with np.load(io.BytesIO(snapshot.read_bytes()[:-SEAL_BYTES])) as found:
+        return dict(found)
 
 
 def _mutated_array(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -175,7 +175,7 @@ class StoreNotFoundError(StoreError, FileNotFoundError):
 
 
 class CorruptStoreError(StoreError):
-    """The contents of a store do not match its manifest."""
+    """The contents of a store do not match its head."""
 
 
 class DamagedFileError(CorruptStoreError, InvalidInputError):

@@ -133,7 +133,7 @@ def _matching(place: Place) -> list[File]:
 def is_parquet(path: StorePath) -> bool:
     """Return whether ``path`` is a file of this suffix, or a folder of such files.
 
-    A store with a manifest is none.
+    A store of bigcons is none.
     """
     place = place_of(path)
     if not isinstance(place, DiskPlace) or is_store(place):

@@ -313,7 +313,7 @@ _END = np.dtype([("row", "<i4"), ("column", "<i4"), ("n_agree", "<u2"), ("n_seen
 def store_list(
     pairs: PairList, out: StorePath, facts: Mapping[str, Any], *, budget: int, overwrite: bool
 ) -> None:
-    """Store a list of pairs as rows at ``out`` within ``budget`` bytes, with ``facts`` in the manifest.
+    """Store a list of pairs as rows at ``out`` within ``budget`` bytes, with ``facts`` in the head.
 
     The number of objects, if unknown, becomes that of the largest object.
     """

@@ -224,7 +224,7 @@ def write_pairs(
     *,
     overwrite: bool,
 ) -> None:
-    """Write consecutive blocks of rows, all or nothing, with ``facts`` in the manifest."""
+    """Write consecutive blocks of rows, all or nothing, with ``facts`` in the head."""
     with new_store(path, overwrite, KIND) as folder:
         counts = np.dtype(counts_dtype).name
         dtypes = {"indptr": "int64", "indices": "int32", "n_agree": counts, "n_seen": counts}
