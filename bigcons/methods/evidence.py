@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -31,7 +30,7 @@ from bigcons.run.engine import Engine
 from bigcons.run.memory_plan import data_budget
 from bigcons.run.results import Output
 from bigcons.run.survey import take_survey
-from bigcons.seeding import SeedLike, generator
+from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.trust.groups import AVERAGE
 from bigcons.validation import check_choice, check_flag
@@ -44,96 +43,14 @@ LIFETIME_TIES = ("more", "fewer")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class EAC(ConsensusClusterer):
-    """Evidence accumulation clustering (Fred and Jain 2005): agglomerative, on the co-association.
+class Evidence(ConsensusClusterer):
+    """Base of evidence accumulation by linkage: what `EAC` does, by the ``linkage`` of a class."""
 
-    The distance of two objects is one minus the share of partitions that put them together. Linkage of these
-    distances gives a dendrogram, which is cut.
-
-    Parameters
-    ----------
-    n_clusters : int or None, default=8
-        Number of clusters; for criterion="lifetime" the maximum, None for any number. Objects of equal label
-        rows always stay together, so there are no more clusters than distinct rows.
-    linkage : {"average", "single", "complete", "ward"}, default="average"
-        "ward" treats the distances as Euclidean.
-    normalize : {"observed", "all"}, default="observed"
-        Denominator of the co-association. "observed": the partitions that label both objects; without any the
-        similarity is 0. "all": all partitions.
-    weights : {"local"}, array of shape (n_partitions,) or None, default=None
-        Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out. None:
-        all count the same. "local": a base cluster joins its objects by its reliability, which is the higher
-        the less other partitions divide it; the denominator stays the number of partitions. With average
-        linkage this is the LWEA of Huang, Wang and Lai (2018). Weights need, for single linkage too, the
-        memory for the distances of all pairs of rows.
-    criterion : {"n_clusters", "lifetime"}, default="n_clusters"
-        "n_clusters", or "lifetime": the number of clusters, from 2 to one less than the objects, that stays
-        the same over the widest range of heights.
-    allow_single_cluster : bool, default=False
-        For criterion="lifetime", whether a single cluster is considered, which lives from the last merge to
-        distance 1. Not in the paper.
-    lifetime_ties : {"more", "fewer"}, default="more"
-        For criterion="lifetime", how to break ties: "more" clusters, as in the reference implementation, or
-        "fewer".
-    ties : {"lowest", "random"}, default="lowest"
-        How to break ties: "lowest" merges the pair of the first rows (as far as the linkage visits rows in
-        order), which are those of the largest base clusters, whatever the order of objects and partitions;
-        "random" puts the rows in random order. Distances take few values, so ties are common; several seeds
-        show how much depends on them.
-    resume : bool, default=True
-        Whether a repeated call finds its finished result at ``out``.
-    random_state : int, RandomState, Generator or None, default=None
-        Seed of random ties; nothing else is random.
-    memory : str, int or None, default=None
-        Budget for the distinct label rows and their distances, 4 GB by default; refused if they do not fit.
-    out : path-like or None, default=None
-        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
-    client : str, distributed.Client or None, default=None
-        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
-
-    Attributes
-    ----------
-    labels_ : (n_objects,) int32, clusters, largest first and, if of equal size, by their first objects; -1
-        for objects without any label
-    objective_ : sum of the heights of the merges made, including those of equal rows
-    n_clusters_ : number of clusters found
-    linkage_ : (n_rows - 1, 4) the dendrogram of the distinct rows as scipy's linkage matrix, sizes in
-        objects. `bigcons.metrics.error_roc` takes it with ``row_of_object_``. Both are lost where a finished
-        run is only read from ``out``.
-    row_of_object_ : (n_objects,) int32 the distinct row of each object, -1 without any label
-    history_ : the number of clusters and the objective, one entry
-
-    Notes
-    -----
-    Works on the U distinct rows, weighted by their objects: this gives the dendrogram of all objects, up to
-    the order of ties, since no row is nearer to an object than one equal to its own. Two passes over the
-    labels. Single linkage takes O(U M) memory and O(U^2 M) time on one core, a second for 10,000 rows. The
-    others take 4 U^2 bytes (.4 GB for 10,000 rows, 14.4 GB for 60,000, 40 GB for 100,000), refused above
-    ``memory``, and O(U^2 M) time, pairs counted on all workers. `EACGroups` takes any number of objects. With
-    missing labels, equal rows might not be the first to merge with weights="local"; here they do all the
-    same. The latter takes one pass more, O(n M^2) time, to count the overlaps of base clusters.
-
-    References
-    ----------
-    Fred and Jain (2005), *Combining multiple clusterings using evidence accumulation*;
-    Huang, Wang and Lai (2018), *Locally weighted ensemble clustering*.
-
-    Examples
-    --------
-    >>> import bigcons as bc
-    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
-    >>> model = bc.EAC(n_clusters=2).fit(labels)
-    >>> model.labels_
-    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
-    >>> model.n_clusters_
-    2
-    """
-
+    linkage: ClassVar[str]
     info: ClassVar[MethodInfo] = MethodInfo(
         "Fred and Jain 2005", "co-association", missing="c/N", out_of_core=False
     )
 
-    linkage: str = "average"
     normalize: str = "observed"
     weights: Any = None
     criterion: str = "n_clusters"
@@ -246,7 +163,97 @@ class EAC(ConsensusClusterer):
             )
 
 
-class EACSingle(EAC):
+@dataclass(eq=False, repr=False, kw_only=True)
+class EAC(Evidence):
+    """Evidence accumulation clustering (Fred and Jain 2005): agglomerative, on the co-association.
+
+    The distance of two objects is one minus the share of partitions that put them together. Linkage of these
+    distances gives a dendrogram, which is cut.
+
+    Parameters
+    ----------
+    n_clusters : int or None, default=8
+        Number of clusters; for criterion="lifetime" the maximum, None for any number. Objects of equal label
+        rows always stay together, so there are no more clusters than distinct rows.
+    linkage : {"average", "single", "complete", "ward"}, default="average"
+        "ward" treats the distances as Euclidean.
+    normalize : {"observed", "all"}, default="observed"
+        Denominator of the co-association. "observed": the partitions that label both objects; without any the
+        similarity is 0. "all": all partitions.
+    weights : {"local"}, array of shape (n_partitions,) or None, default=None
+        Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out. None:
+        all count the same. "local": a base cluster joins its objects by its reliability, which is the higher
+        the less other partitions divide it; the denominator stays the number of partitions. With average
+        linkage this is the LWEA of Huang, Wang and Lai (2018). Weights need, for single linkage too, the
+        memory for the distances of all pairs of rows.
+    criterion : {"n_clusters", "lifetime"}, default="n_clusters"
+        "n_clusters", or "lifetime": the number of clusters, from 2 to one less than the objects, that stays
+        the same over the widest range of heights.
+    allow_single_cluster : bool, default=False
+        For criterion="lifetime", whether a single cluster is considered, which lives from the last merge to
+        distance 1. Not in the paper.
+    lifetime_ties : {"more", "fewer"}, default="more"
+        For criterion="lifetime", how to break ties: "more" clusters, as in the reference implementation, or
+        "fewer".
+    ties : {"lowest", "random"}, default="lowest"
+        How to break ties: "lowest" merges the pair of the first rows (as far as the linkage visits rows in
+        order), which are those of the largest base clusters, whatever the order of objects and partitions;
+        "random" puts the rows in random order. Distances take few values, so ties are common; several seeds
+        show how much depends on them.
+    resume : bool, default=True
+        Whether a repeated call finds its finished result at ``out``.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of random ties; nothing else is random.
+    memory : str, int or None, default=None
+        Budget for the distinct label rows and their distances, 4 GB by default; refused if they do not fit.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, clusters, largest first and, if of equal size, by their first objects; -1
+        for objects without any label
+    objective_ : sum of the heights of the merges made, including those of equal rows
+    n_clusters_ : number of clusters found
+    linkage_ : (n_rows - 1, 4) the dendrogram of the distinct rows as scipy's linkage matrix, sizes in
+        objects. `bigcons.metrics.error_roc` takes it with ``row_of_object_``. Both are lost where a finished
+        run is only read from ``out``.
+    row_of_object_ : (n_objects,) int32 the distinct row of each object, -1 without any label
+    history_ : the number of clusters and the objective, one entry
+
+    Notes
+    -----
+    Works on the U distinct rows, weighted by their objects: this gives the dendrogram of all objects, up to
+    the order of ties, since no row is nearer to an object than one equal to its own. Two passes over the
+    labels. Single linkage takes O(U M) memory and O(U^2 M) time on one core, a second for 10,000 rows. The
+    others take 4 U^2 bytes (.4 GB for 10,000 rows, 14.4 GB for 60,000, 40 GB for 100,000), refused above
+    ``memory``, and O(U^2 M) time, pairs counted on all workers. `EACGroups` takes any number of objects. With
+    missing labels, equal rows might not be the first to merge with weights="local"; here they do all the
+    same. The latter takes one pass more, O(n M^2) time, to count the overlaps of base clusters.
+
+    References
+    ----------
+    Fred and Jain (2005), *Combining multiple clusterings using evidence accumulation*;
+    Huang, Wang and Lai (2018), *Locally weighted ensemble clustering*.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.EAC(n_clusters=2).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
+    >>> model.n_clusters_
+    2
+    """
+
+    linkage: str = "average"  # type: ignore[misc]
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class EACSingle(Evidence):
     """Evidence accumulation with single linkage, EAC-SL: see `EAC` for the details.
 
     Parameters
@@ -301,40 +308,11 @@ class EACSingle(EAC):
 
     info: ClassVar[MethodInfo] = EAC.info._replace(distributed=False)
 
-    def __init__(
-        self,
-        n_clusters: int | None = 8,
-        *,
-        normalize: str = "observed",
-        weights: Any = None,
-        criterion: str = "n_clusters",
-        allow_single_cluster: bool = False,
-        lifetime_ties: str = "more",
-        ties: str = "lowest",
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-        resume: bool = True,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            linkage="single",
-            normalize=normalize,
-            weights=weights,
-            criterion=criterion,
-            allow_single_cluster=allow_single_cluster,
-            lifetime_ties=lifetime_ties,
-            ties=ties,
-            random_state=random_state,
-            memory=memory,
-            out=out,
-            client=client,
-            resume=resume,
-        )
+    linkage: ClassVar[str] = "single"
 
 
-class EACAverage(EAC):
+@dataclass(eq=False, repr=False, kw_only=True)
+class EACAverage(Evidence):
     """Evidence accumulation with average linkage, EAC-AL: see `EAC` for the details.
 
     Parameters
@@ -390,37 +368,7 @@ class EACAverage(EAC):
     (4, 4)
     """
 
-    def __init__(
-        self,
-        n_clusters: int | None = 8,
-        *,
-        normalize: str = "observed",
-        weights: Any = None,
-        criterion: str = "n_clusters",
-        allow_single_cluster: bool = False,
-        lifetime_ties: str = "more",
-        ties: str = "lowest",
-        random_state: SeedLike = None,
-        memory: str | float | None = None,
-        out: str | os.PathLike[str] | None = None,
-        client: object = None,
-        resume: bool = True,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            linkage="average",
-            normalize=normalize,
-            weights=weights,
-            criterion=criterion,
-            allow_single_cluster=allow_single_cluster,
-            lifetime_ties=lifetime_ties,
-            ties=ties,
-            random_state=random_state,
-            memory=memory,
-            out=out,
-            client=client,
-            resume=resume,
-        )
+    linkage: ClassVar[str] = "average"
 
 
 class EACGroups(ConsensusTree):
