@@ -213,7 +213,7 @@ def load(name: str, seed: int = 0) -> Points:
 
 def cluster(points: Points, draw: np.random.Generator, features: Any = slice(None)) -> np.ndarray:
     """Return the labels of the paper's clusterer from some of the features."""
-    labels = CLUSTERERS[points.clusterer].make(points.features[:, features], [points.n_clusters], draw)[0]
+    labels = CLUSTERERS[points.clusterer](points.features[:, features], [points.n_clusters], draw)[0]
     return np.asarray(labels)
 
 
@@ -363,9 +363,7 @@ def odc_part(names: Sequence[str], numbers: Sequence[int], n_runs: int) -> dict[
 
 def ten_algorithms(points: Points, draw: np.random.Generator) -> dict[str, np.ndarray]:
     """Return the labels of the paper's ten algorithms."""
-    return {
-        name: CLUSTERERS[name].make(points.features, [points.n_clusters], draw)[0] for name in SETS["rcc"]
-    }
+    return {name: CLUSTERERS[name](points.features, [points.n_clusters], draw)[0] for name in SETS["rcc"]}
 
 
 def rcc_part(names: Sequence[str], sizes: Sequence[int], n_runs: int) -> dict[str, Any]:

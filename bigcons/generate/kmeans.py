@@ -160,8 +160,7 @@ def kmeans(
         Start over, and replace the store at ``out`` once the new one is complete. Otherwise, repeating an
         interrupted call resumes from what is finished in ``<out>.partial``, centers and blocks of labels;
         repeating a finished one returns the result at ``out``; other parameters or features raise an error.
-        If ``out`` is in a bucket, that is kept in a temporary directory until all is complete, so a killed
-        call starts over.
+        If ``out`` is in a bucket, nothing is kept: a killed call starts over.
     client
         Engine: None (the active Dask client if there is one, else threads), "threads", "serial", a Dask
         client or its address, or an Engine. The engine is logged. Every task runs on one thread; ``memory``

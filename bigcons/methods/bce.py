@@ -101,7 +101,7 @@ class BCE(PassClusterer):
     a third of the passes and leads to the same optima as plain EM. A start that has settled on the sample
     continues on all objects with a tenth of its label probabilities spread evenly over the labels.
 
-    `bigcons.distributed` fits the same model to objects, or partitions, of sites that keep their labels.
+    `bigcons.federated` fits the same model to objects, or partitions, of sites that keep their labels.
 
     References
     ----------
