@@ -205,7 +205,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             self._begin(ensemble)
             seed = resolve_seed(self.random_state)
             if path is not None:
-                for source in (ensemble.path, self._stored_pairs()):
+                for source in (ensemble.path, getattr(self._given_pairs(), "path", None)):
                     refuse_source(path, source)
                 if self.random_state is None and resume:
                     seed = seed_of_run(path, finished) or seed
@@ -358,13 +358,6 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         if not isinstance(pairs, (str, os.PathLike)) or pairs == "dense":
             return None
         return PairTable.open(pairs) if is_store(pairs) or is_parquet(pairs) else None
-
-    def _stored_pairs(self) -> str | os.PathLike[str] | None:
-        """Return the path of the stored pairs that the method works on; None without any."""
-        pairs = getattr(self, "pairs", None)
-        if isinstance(pairs, (str, os.PathLike)):
-            return pairs if is_store(pairs) else None
-        return getattr(pairs, "path", None)
 
     # Results
 
