@@ -21,3 +21,7 @@ def __getattr__(name: str) -> Any:
         raise no_attribute(__name__, name, __all__)
     module = importlib.import_module("bigcons.methods.increments")
     return module if name == "increments" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

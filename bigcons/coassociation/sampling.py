@@ -24,7 +24,7 @@ import numpy as np
 
 from bigcons.coassociation.counts import count, count_rows
 from bigcons.disk.checkpoint import differences
-from bigcons.disk.commit import provenance_at, refuse_existing, refuse_other, refuse_source
+from bigcons.disk.commit import refuse_other, refuse_source
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.memory import Block, enough_for, format_size, parse_size, rows_within
 from bigcons.progress import progress
@@ -38,7 +38,7 @@ from bigcons.store.pair_rows import (
     counts_dtype,
     rows_of_entries,
 )
-from bigcons.store.pairs import PairTable
+from bigcons.store.pairs import PairTable, pairs_made, refuse_existing_pairs
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
@@ -121,12 +121,12 @@ def sample(
     if out is not None:
         made["labels"] = ensemble.digest()
         of_call = {**made, **asked} | ({} if random_state is None else {"random_state": seed})
-        known = provenance_at(out, "pairs")
+        known = pairs_made(out)
         if not overwrite and known is not None and "sampled" in known:
             refuse_other(out, differences(known, of_call))
             logger.info("%s holds the finished result of this call: nothing is left to draw", out)
             return PairTable.open(out)
-        refuse_existing(out, overwrite, "pairs")
+        refuse_existing_pairs(out, overwrite)
         refuse_source(out, ensemble.path)
     made |= {**given, "random_state": seed}
     if tiles is not None:

@@ -394,7 +394,7 @@ def _refuse_suffix(place: Place, kind: str | None) -> None:
     choices = {
         "ensemble": ".zarr or, on a disk, .parquet",
         "consensus": ".zarr; export() writes its labels to a file",
-        "pairs": ".zarr; to_parquet() writes it for other programs",
+        "pairs": ".zarr; save() and sample() write Parquet to a disk, too",
     }.get(kind or "", ".zarr")
     raise InvalidInputError(f"{place} has suffix {suffix!r}, but {what} is stored as {choices}.")
 

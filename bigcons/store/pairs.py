@@ -18,13 +18,15 @@ from bigcons.disk.arrays import digest_text
 from bigcons.disk.commit import (
     is_finished_import,
     is_store,
+    names_parquet,
     new_file,
     provenance_at,
     refuse_existing,
+    refuse_existing_file,
     refuse_source,
 )
 from bigcons.disk.files import StorePath
-from bigcons.disk.places import local_path, place_of
+from bigcons.disk.places import local_path, place_of, temporary_folder
 from bigcons.errors import (
     CorruptStoreError,
     InvalidPairsError,
@@ -152,7 +154,10 @@ class PairTable(Objects):
                     "import_pairs (bigcons import --pairs), and open that.",
                     needed=needed,
                 )
-            return _loaded(pairs, {"made_by": "open", "source": describe(path)})
+            stated = facts_of_parquet(path)
+            table = _loaded(pairs, stated.get("provenance", {"made_by": "open", "source": describe(path)}))
+            table.rows_per_block = stated.get("rows_per_block")
+            return table
         place = place_of(path)
         if place.is_file():
             raise StoreNotFoundError(
@@ -190,7 +195,13 @@ class PairTable(Objects):
         return _loaded(_list_of(x, n_objects, columns), made)
 
     def save(self, path: StorePath, *, overwrite: bool = False) -> PairTable:
-        """Store the table at ``path``, all or nothing, and return the stored table."""
+        """Store the table at ``path``, all or nothing, and return the stored table.
+
+        With the suffix .parquet, on a disk: as a Parquet file of every pair once, see `to_parquet`.
+        """
+        if names_parquet(path):
+            self.to_parquet(path, overwrite=overwrite)
+            return self.open(path)
         return type(self).store_blocks(
             path,
             (self.read(block.start, block.stop) for block in self.blocks()),
@@ -220,6 +231,18 @@ class PairTable(Objects):
         Each part is like a result of ``read``; one part and one chunk are in memory at a time. Together, the
         parts must have ``n_objects`` rows and contain every pair in the rows of both of its objects.
         """
+        if names_parquet(path):
+            with temporary_folder(local_path(path).parent, ".pairs-") as folder:
+                table = cls.store_blocks(
+                    folder / "pairs.zarr",
+                    parts,
+                    n_objects=n_objects,
+                    counts_dtype=counts_dtype,
+                    rows_per_block=rows_per_block,
+                    chunk_entries=chunk_entries,
+                    provenance=provenance,
+                )
+                return table.save(path, overwrite=overwrite)
         facts = {
             "n_objects": n_objects,
             "rows_per_block": rows_per_block,
@@ -282,12 +305,17 @@ class PairTable(Objects):
         """Write every pair once, as columns ``i < j``, ``n_agree``, ``n_seen``, to a file on a disk.
 
         All or nothing; a block of rows is in memory at a time. Pages have checksums; the metadata state the
-        number of objects.
+        number of objects and how the pairs were made.
         """
         import pyarrow as pa
         from pyarrow import parquet
 
-        metadata = {_METADATA: json.dumps({"n_objects": self.n_objects})}
+        facts = {
+            "n_objects": self.n_objects,
+            "rows_per_block": self.rows_per_block,
+            "provenance": self.provenance,
+        }
+        metadata = {_METADATA: json.dumps(facts)}
         edges = self._edges_of_blocks(self.blocks())
         with new_file(path, overwrite=overwrite) as file:
             first = pa.table(next(edges)._asdict())
@@ -445,13 +473,17 @@ def import_pairs(
     """
     given = {"n_objects": n_objects, "columns": columns}
     provenance = {"made_by": "import_pairs", **provenance_of_files(source, given)}
-    if not overwrite and is_finished_import(out, provenance_at(out, KIND), provenance):
+    if not overwrite and is_finished_import(out, pairs_made(out), provenance):
         return PairTable.open(out)
-    refuse_existing(out, overwrite, KIND)
+    refuse_existing_pairs(out, overwrite)
     if isinstance(source, (str, os.PathLike)):
         refuse_source(out, source)
     pairs = _list_of(source, n_objects, columns)
     facts = {"rows_per_block": None, "provenance": provenance}
+    if names_parquet(out):
+        with temporary_folder(local_path(out).parent, ".pairs-") as folder:
+            store_list(pairs, folder / "pairs.zarr", facts, budget=parse_size(memory), overwrite=False)
+            return PairTable.open(folder / "pairs.zarr").save(out, overwrite=overwrite)
     store_list(pairs, out, facts, budget=parse_size(memory), overwrite=overwrite)
     return PairTable.open(out)
 
@@ -463,7 +495,7 @@ def _list_of(x: Any, n_objects: int | None, columns: Sequence[str] | None = None
             raise StoreExistsError(f"{x} is a store already; open it with PairTable.open.", path=x)
         if is_parquet(x):
             table = ParquetSource(local_path(x))
-            stated = _stated_by(table)
+            stated = facts_of_parquet(x).get("n_objects")
             if None not in (n_objects, stated) and n_objects != stated:
                 raise InvalidPairsError(
                     f"{x} has pairs of n_objects={stated}, not {n_objects}; use pairs of the same objects.",
@@ -473,16 +505,31 @@ def _list_of(x: Any, n_objects: int | None, columns: Sequence[str] | None = None
     return PairList(open_source(x, "pairs"), n_objects=n_objects, columns=columns)
 
 
-def _stated_by(table: ParquetSource) -> int | None:
-    """Return the number of objects that Parquet files state, which `PairTable.to_parquet` writes."""
+def facts_of_parquet(path: StorePath) -> dict[str, Any]:
+    """Return what Parquet files of `PairTable.to_parquet` state of their pairs; of other files, nothing."""
     from pyarrow import parquet
 
-    for file in table.files():
+    for file in ParquetSource(local_path(path)).files():
         text = (parquet.read_metadata(file).metadata or {}).get(_METADATA)
         if text is not None:
             with consistent(place_of(file), "write the pairs again."):
-                return check_int("n_objects", json.loads(text)["n_objects"], at_least=0, at_most=MAX_OBJECTS)
-    return None
+                facts: dict[str, Any] = json.loads(text)
+                check_int("n_objects", facts["n_objects"], at_least=0, at_most=MAX_OBJECTS)
+                return facts
+    return {}
+
+
+def pairs_made(path: StorePath) -> Mapping[str, Any] | None:
+    """Return what the pairs stored at ``path`` were made with; None if there are none."""
+    return facts_of_parquet(path).get("provenance") if is_parquet(path) else provenance_at(path, KIND)
+
+
+def refuse_existing_pairs(path: StorePath, overwrite: bool) -> None:
+    """Raise StoreExistsError if pairs must not be stored at ``path``; call it before any work."""
+    if names_parquet(path):
+        refuse_existing_file(path, overwrite)
+    else:
+        refuse_existing(path, overwrite, KIND)
 
 
 def _loaded(pairs: PairList, provenance: dict[str, Any]) -> PairTable:

@@ -9,7 +9,7 @@ from dask import dataframe as dd
 from hypothesis import given, settings
 
 from bigcons import PCC, PairTable
-from bigcons.coassociation import count
+from bigcons.coassociation import count, sample
 from bigcons.disk import schema
 from bigcons.errors import InvalidInputError, InvalidPairsError, MemoryBudgetError, StoreExistsError
 from bigcons.metrics import pcc_objective
@@ -43,6 +43,22 @@ def test_open__of_more_than_memory_should_hold_names_the_store(tmp_path, monkeyp
     with pytest.raises(MemoryBudgetError, match=r"store them by import_pairs"):
         PairTable.open(tmp_path / "pairs.parquet")
     assert names_in(tmp_path) == ["pairs.parquet"]
+
+
+@pytest.mark.parametrize("tiles", [None, 2])
+def test_sample__into_parquet_is_found_when_repeated(tiles, tmp_path):
+    labels = np.random.default_rng(0).integers(0, 3, (400, 4))
+    asked = {"per_object": 4, "tiles": tiles, "random_state": 0}
+    stored = sample(labels, **asked, out=tmp_path / "pairs.zarr")
+    table = sample(labels, **asked, out=tmp_path / "pairs.parquet")
+    assert_same_table(table, stored)
+    assert table.rows_per_block == stored.rows_per_block
+    written = (tmp_path / "pairs.parquet").stat().st_mtime_ns
+    assert_same_table(sample(labels, **asked, out=tmp_path / "pairs.parquet"), stored)
+    assert (tmp_path / "pairs.parquet").stat().st_mtime_ns == written
+    with pytest.raises(StoreExistsError, match="per_object"):
+        sample(labels, **asked | {"per_object": 6}, out=tmp_path / "pairs.parquet")
+    assert names_in(tmp_path) == ["pairs.parquet", "pairs.zarr"]
 
 
 READERS = {
