@@ -20,7 +20,7 @@ from real_data import fitted, load, run_parts, winners
 
 from bigcons import Ensemble
 from bigcons.generate import kmeans
-from bigcons.methods.increments import did_ranking
+from bigcons.methods.did import did_ranking
 from bigcons.metrics import consistency_index, error_roc_auc
 
 DID_DATA = [

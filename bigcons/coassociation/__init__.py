@@ -10,8 +10,8 @@ from bigcons.coassociation.sampling import sample, sample_pairs
 from bigcons.errors import no_attribute
 
 if TYPE_CHECKING:
-    from bigcons.methods.increments import did_matrix as did_matrix
-    from bigcons.methods.increments import did_ranking as did_ranking
+    from bigcons.methods.did import did_matrix as did_matrix
+    from bigcons.methods.did import did_ranking as did_ranking
 
 __all__ = ["count", "dense", "did_matrix", "did_ranking", "sample", "sample_pairs"]
 
@@ -19,7 +19,7 @@ __all__ = ["count", "dense", "did_matrix", "did_ranking", "sample", "sample_pair
 def __getattr__(name: str) -> Any:
     if name not in ("did_matrix", "did_ranking", "increments"):
         raise no_attribute(__name__, name, __all__)
-    module = importlib.import_module("bigcons.methods.increments")
+    module = importlib.import_module("bigcons.methods.did")
     return module if name == "increments" else getattr(module, name)
 
 

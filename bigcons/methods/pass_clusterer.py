@@ -14,8 +14,7 @@ from sklearn.base import clone
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.memory import Block
 from bigcons.methods.base import ConsensusClusterer
-from bigcons.methods.embedding import check_embedding_plan
-from bigcons.methods.spectral_start import count_spectral, starts_spectrally
+from bigcons.methods.embedding import check_embedding_plan, count_spectral, starts_spectrally
 from bigcons.run.engine import Engine
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.run.passes import (
@@ -41,7 +40,7 @@ class PassClusterer(ConsensusClusterer):
 
     A subclass gives its `Method`; ``info.soft`` says whether it gives memberships. Starts run on a sample,
     and the best continues on all objects. Where a sample says too little of the base clusters, methods that
-    start from base partitions start from the spectral embedding of all objects: see `spectral_start`.
+    start from base partitions start from the spectral embedding of all objects: see `embedding`.
     """
 
     n_init: int = 10

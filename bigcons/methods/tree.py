@@ -14,12 +14,13 @@ from bigcons.kernels.cluster_tables import padded
 from bigcons.memory import Block
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.methods.choosing import judge_sample
-from bigcons.methods.embedding import bipartite_embedding, check_embedding_plan
-from bigcons.methods.incidence import one_hot
-from bigcons.methods.spectral_start import (
+from bigcons.methods.embedding import (
     MORE_OBJECTS,
+    bipartite_embedding,
+    check_embedding_plan,
     count_nearest,
 )
+from bigcons.methods.incidence import one_hot
 from bigcons.run.engine import Engine, one_thread
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes
 from bigcons.run.passes import Counts, Iterate, Run, Stats, Step, add_stats, open_workspace, run_passes

@@ -14,12 +14,12 @@ from threadpoolctl import threadpool_limits
 from bigcons import Ensemble
 from bigcons.coassociation import did_matrix, did_ranking
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.methods.did import DID
-from bigcons.methods.evidence import EAC
-from bigcons.methods.increments import (
+from bigcons.methods.did import (
+    DID,
     cluster_tree,
     increment_density,
 )
+from bigcons.methods.evidence import EAC
 from bigcons.metrics import matching_accuracy
 from tests.naive import did as naive
 from tests.support.numbering import numbered_by_size

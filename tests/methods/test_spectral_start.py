@@ -9,7 +9,7 @@ import pytest
 
 from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
-from bigcons.methods import METHODS, spectral_start
+from bigcons.methods import METHODS, embedding
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import ThreadsEngine
 from bigcons.run.survey import take_survey
@@ -28,7 +28,7 @@ def test_which_shapes_start_by_the_embedding(fine: tuple[Ensemble, np.ndarray]) 
 
     def starts(ensemble: Ensemble, n_clusters: int) -> bool:
         survey = take_survey(ensemble, ThreadsEngine(1), 0, 4096, None)
-        return spectral_start.starts_spectrally(ensemble, survey, n_clusters)
+        return embedding.starts_spectrally(ensemble, survey, n_clusters)
 
     assert starts(ensemble, 4)
     assert not starts(ensemble, 150)  # partitions are no finer than the consensus: they are good starts

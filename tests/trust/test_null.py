@@ -8,7 +8,7 @@ import pytest
 from bigcons import Ensemble, consensus_tree, generate
 from bigcons.errors import InvalidInputError
 from bigcons.run.engine import SerialEngine, ThreadsEngine
-from bigcons.trust.null import Reference
+from bigcons.trust.cluster_tree import Reference
 
 N, M = 300, 12
 
