@@ -54,11 +54,8 @@ from bigcons.version import __version__
 HEAD = "zarr.json"
 PARQUET_HEAD = "_bigcons.json"
 """The head of a folder of Parquet files, whose readers pass over names that begin so."""
-_OLD_HEADS = ("manifest.json", "_manifest.json")
 
 PARQUET = (".parquet", ".pq")
-_FILES = (*PARQUET, ".csv", ".tsv", ".gz", ".npy", ".npz", ".h5ad")
-"""Suffixes of files with a table."""
 
 _DATA_FOLDER = re.compile(r"data-[0-9a-f]{32}")
 _RESTORE = "restore the store from a copy."
@@ -114,7 +111,12 @@ def is_store(path: StorePath | Place) -> bool:
     with suppress(FileNotFoundError, NotADirectoryError, DamagedFileError):
         if b'"bigcons"' in head_of(place).read(MOST_JSON_BYTES):
             return True
-    return any((place / name).is_file() for name in _OLD_HEADS)
+    return _is_old(place)
+
+
+def _is_old(place: Place) -> bool:
+    """Return whether there is a store of an earlier bigcons, which had a manifest."""
+    return (place / "manifest.json").is_file() or (place / "_manifest.json").is_file()
 
 
 def stored_kind(path: StorePath | Place) -> str | None:
@@ -174,7 +176,7 @@ def _bigcons_in(content: Any, file: Place) -> dict[str, Any] | None:
 
 def _no_store(place: Place) -> StoreError:
     """Return the error that there is no store at ``place`` that this version reads."""
-    if any((place / name).is_file() for name in _OLD_HEADS):
+    if _is_old(place):
         return StoreError(
             f"{place} was stored by an earlier version of bigcons, in a format that this one does not read; "
             "import or compute it again, elsewhere or once it is removed.",
@@ -387,7 +389,8 @@ def names_parquet(path: StorePath | Place) -> bool:
 
 
 def _refuse_suffix(place: Place, kind: str | None) -> None:
-    suffix = next((known for known in _FILES if place.name.lower().endswith(known)), None)
+    found = re.search(r"\.(parquet|pq|csv|tsv|gz|npy|npz|h5ad)$", place.name.lower())
+    suffix = None if found is None else found[0]
     if suffix is None or (kind == "ensemble" and names_parquet(place)):
         return
     what = KINDS.get(kind or "", "a store")

@@ -432,18 +432,19 @@ class Consensus(Objects):
         """
         n_unlabeled = 0
         for name, start, rows in self._store.checked_chunks():
+            stop, fault = start + len(rows), None
             if name == "labels":
-                if (rows >= self.n_clusters).any():
-                    raise self._store.broken(
-                        name, start, start + len(rows), f"have labels above {self.n_clusters - 1}"
-                    )
                 n_unlabeled += int(np.count_nonzero(rows < 0))
+                fault = (
+                    f"have labels above {self.n_clusters - 1}" if (rows >= self.n_clusters).any() else None
+                )
             elif name == "memberships":
-                labeled = self.read_labels(start, start + len(rows)) >= 0
-                if not _on_simplex(rows[labeled]):
-                    raise self._store.broken(
-                        name, start, start + len(rows), "have memberships off the simplex"
-                    )
+                labeled = rows[self.read_labels(start, stop) >= 0]
+                gaps = np.abs(labeled.sum(axis=1, dtype=np.float64) - 1)
+                if (labeled < 0).any() or not (gaps < 1e-3).all():
+                    fault = "have memberships off the simplex"
+            if fault is not None:
+                raise self._store.broken(name, start, stop, fault)
         if self.has_placing:
             self.read_placing()
         _ = self.tree
@@ -485,13 +486,6 @@ class Consensus(Objects):
         else:
             return shown
         return shown + cluster_rows(sizes.tolist(), clusters)
-
-
-def _on_simplex(memberships: np.ndarray) -> bool:
-    if not len(memberships):
-        return True
-    sums = memberships.sum(axis=1, dtype=np.float64)
-    return bool((memberships >= 0).all() and np.abs(sums - 1).max() < 1e-3)
 
 
 # Writing

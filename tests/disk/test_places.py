@@ -55,11 +55,6 @@ def refused(door, value):
     assert "\n" not in str(got.value)
 
 
-@pytest.mark.parametrize("path", ["a.zarr", "s3://bucket/a.zarr", Path("folder") / "a.zarr"])
-def test_check_path__takes_strings_and_paths(path):
-    assert check_path(path) == str(path)
-
-
 @pytest.mark.parametrize("value", [None, *NO_PATHS, BytesPath()])
 def test_check_path__rejects_anything_else(value):
     refused(check_path, value)

@@ -46,20 +46,6 @@ def assert_refused(store, name):
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_read__lost_chunk(store, name):
-    chunk_of(store, name).unlink()
-    assert_refused(store, name)
-
-
-@pytest.mark.parametrize("name", COLUMNS)
-@pytest.mark.parametrize("length", [0, 3, -1])
-def test_read__truncated_chunk(store, name, length):
-    chunk = chunk_of(store, name)
-    chunk.write_bytes(chunk.read_bytes()[:length])
-    assert_refused(store, name)
-
-
-@pytest.mark.parametrize("name", COLUMNS)
 def test_read__flipped_bits(store, name):
     chunk = chunk_of(store, name)
     content = chunk.read_bytes()

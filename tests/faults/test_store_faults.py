@@ -19,7 +19,7 @@ from bigcons.disk.locks import writer_lock
 from bigcons.disk.places import disk_errors
 from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError
 from bigcons.store import ensemble_store
-from tests.support.stores import change_head, names_in
+from tests.support.stores import change_head, names_in, of_rows
 
 LABELS = np.random.default_rng(0).integers(-1, 6, (4000, 30))
 WIDE = np.random.default_rng(1).integers(-1, 300, (4000, 30))
@@ -122,7 +122,7 @@ def test_read__refuses_labels_that_no_partition_has(store):
 
 @pytest.fixture
 def named_store(tmp_path):
-    Ensemble.from_labels([["a", 5], ["b", 6], ["a", 5]]).save(tmp_path / "e")
+    of_rows([["a", 5], ["b", 6], ["a", 5]]).save(tmp_path / "e")
     return tmp_path / "e"
 
 

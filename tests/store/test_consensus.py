@@ -20,8 +20,6 @@ from bigcons.errors import (
     CorruptStoreError,
     InvalidInputError,
     MissingDependencyError,
-    StoreExistsError,
-    StoreNotFoundError,
 )
 from bigcons.metrics import trust
 from bigcons.store.consensus import Consensus
@@ -207,15 +205,6 @@ def test_create__leaves_nothing_when_rows_are_missing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_write__keeps_the_old_store_without_overwrite(stored):
-    labels, memberships = a_solution(seed=1)
-    with pytest.raises(StoreExistsError, match="--overwrite"):
-        Consensus.write(stored.path, labels, memberships)
-    np.testing.assert_array_equal(Consensus.open(stored.path).memberships, a_solution()[1])
-    Consensus.write(stored.path, labels, memberships, overwrite=True)
-    np.testing.assert_array_equal(Consensus.open(stored.path).memberships, memberships)
-
-
 @pytest.mark.parametrize(
     ("labels", "memberships"), [((3,), (4, 2)), ((3,), (3,)), ((0,), (0, 2)), ((3, 1), (3, 2))]
 )
@@ -223,36 +212,6 @@ def test_write__rejects_shapes_that_do_not_fit(tmp_path, labels, memberships):
     with pytest.raises(InvalidInputError):
         Consensus.write(tmp_path / "c.zarr", np.zeros(labels), np.zeros(memberships))
     assert not list(tmp_path.iterdir())
-
-
-def test_open__says_what_is_missing(tmp_path):
-    with pytest.raises(StoreNotFoundError, match="does not exist"):
-        Consensus.open(tmp_path / "nowhere.zarr")
-
-
-def test_read__rejects_rows_outside(stored):
-    with pytest.raises(InvalidInputError, match="are not within"):
-        stored.read_labels(0, N_OBJECTS + 1)
-
-
-@pytest.mark.parametrize("array", ["labels", "memberships"])
-def test_read__detects_a_lost_chunk(stored, array):
-    chunk_files(stored, array)[1].unlink()
-    with pytest.raises(CorruptStoreError, match="is missing"):
-        getattr(Consensus.open(stored.path), array)
-    with pytest.raises(CorruptStoreError):
-        Consensus.open(stored.path).verify()
-
-
-@pytest.mark.parametrize("array", ["labels", "memberships"])
-@pytest.mark.parametrize("position", [0.0, 0.3, 0.6, 0.99])
-def test_read__detects_a_flipped_bit(stored, array, position):
-    path = chunk_files(stored, array)[0]
-    content = bytearray(path.read_bytes())
-    content[int(position * len(content))] ^= 4
-    path.write_bytes(content)
-    with pytest.raises(CorruptStoreError, match="cannot be read"):
-        getattr(Consensus.open(stored.path), array)
 
 
 def test_verify__detects_a_chunk_of_another_store(stored, tmp_path):
@@ -403,9 +362,3 @@ def test_open__rejects_an_inconsistent_head(stored, change):
     change_head(stored.path, **change)
     with pytest.raises(CorruptStoreError, match="inconsistent head"):
         Consensus.open(stored.path)
-
-
-def test_read__a_lost_array_is_missing_chunks(stored):
-    shutil.rmtree(Path(stored.path) / "labels")
-    with pytest.raises(CorruptStoreError, match=r"rows 0 to 8 cannot be read"):
-        _ = Consensus.open(stored.path).labels

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from bigcons import Ensemble
 from bigcons.disk import commit
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreExistsError, StoreNotFoundError
-from bigcons.store.ensemble import as_ensemble
 from tests.support.stores import names_in, of_rows, values_of
 from tests.support.strategies import label_matrices, label_tables
 
@@ -108,14 +107,6 @@ def test_append_objects__shares_the_chunks_that_are_full(tmp_path):
     assert np.array_equal(stored.read(0, 80), np.vstack([labels, labels]))
 
 
-def test_append__leaves_nothing_else(tmp_path):
-    Ensemble.from_labels([["a"], ["b"]]).save(tmp_path / "e")
-    Ensemble.open(tmp_path / "e", "a").append_objects([["c"]]).append_partitions([0, 1, 0])
-    names = names_in(tmp_path / "e")
-    assert names == ["categories.json", "labels", "zarr.json"]
-    assert names_in(tmp_path) == ["e"]
-
-
 def test_append__needs_mode_a(tmp_path):
     Ensemble.from_labels(SOME).save(tmp_path / "e")
     with pytest.raises(InvalidInputError, match="open for reading; open it with mode='a'"):
@@ -145,22 +136,6 @@ def test_append__by_two_handles_in_turn(tmp_path):
     other.append_objects(SOME)
     assert other.n_objects == 12
     assert values_of(other) == values_of(Ensemble.from_labels(np.vstack([SOME] * 3)))
-
-
-def test_append__is_recorded_in_the_provenance(tmp_path):
-    Ensemble.from_labels(SOME).save(tmp_path / "e")
-    stored = Ensemble.open(tmp_path / "e", "a").append_objects(SOME).append_partitions([0] * 8)
-    assert stored.provenance["appended"] == [{"objects": 4}, {"partitions": 1}]
-
-
-def test_save__rejects_what_exists_and_replaces_it_when_asked(tmp_path):
-    Ensemble.from_labels(SOME).save(tmp_path / "e")
-    other = Ensemble.from_labels([[0], [1]])
-    with pytest.raises(StoreExistsError, match=r"exists; pass overwrite=True \(--overwrite\)"):
-        other.save(tmp_path / "e")
-    assert Ensemble.open(tmp_path / "e").n_objects == 4
-    assert other.save(tmp_path / "e", overwrite=True).n_objects == 2
-    assert names_in(tmp_path) == ["e"]
 
 
 def test_save__never_replaces_another_folder(tmp_path):
@@ -269,9 +244,3 @@ def test_ensemble__as_an_array_without_a_copy(tmp_path):
 def test_repr_html__escapes_the_path(tmp_path):
     stored = Ensemble.from_labels(SOME).save(tmp_path / "<script>")
     assert "<script>" not in stored._repr_html_()
-
-
-def test_as_ensemble__opens_stores(tmp_path):
-    Ensemble.from_labels(SOME).save(tmp_path / "e")
-    assert as_ensemble(tmp_path / "e").path == str(tmp_path / "e")
-    assert as_ensemble(str(tmp_path / "e")).n_objects == 4
