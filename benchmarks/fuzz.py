@@ -55,8 +55,8 @@ from bigcons.datasets import planted_ensemble
 from bigcons.disk.checkpoint import SEAL_BYTES, Snapshots, _seal_of_block, key_of
 from bigcons.disk.commit import read_head
 from bigcons.errors import BigconsError
+from bigcons.io.features import open_features
 from bigcons.store.ensemble import as_ensemble
-from bigcons.store.features import open_features
 
 RESULTS = Path(__file__).parent / "results" / "fuzz.json"
 OUTCOMES = ("read", "refused", "untyped", "large", "slow", "crash")

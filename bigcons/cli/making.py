@@ -203,7 +203,7 @@ def generate(
     from bigcons import generate as generators
     from bigcons.generate.pipeline import GeneratorOptions, make_partitions
     from bigcons.io.columns import select
-    from bigcons.store.features import open_features
+    from bigcons.io.features import open_features
 
     function = getattr(generators, SCHEMES[scheme])
     chosen, reading = taken(options, CHOSEN), taken(options, READING)
@@ -282,13 +282,13 @@ def run(
     from bigcons.disk.commit import is_store, provenance_at
     from bigcons.generate.kmeans import drawn_clusters
     from bigcons.io.columns import select
+    from bigcons.io.features import open_features
     from bigcons.memory import PROCESS_BYTES, parse_size
     from bigcons.methods import METHODS
     from bigcons.metrics.clusterings import OF_TRUTH, truth_table
     from bigcons.metrics.description import cluster_profiles
     from bigcons.run.memory_plan import PlannedEnsemble
     from bigcons.store.consensus import Consensus
-    from bigcons.store.features import open_features
 
     ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}.zarr" for name in ("ensemble", "consensus"))
     chosen, reading = taken(options, CHOSEN), taken(options, READING)

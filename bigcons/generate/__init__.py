@@ -3,7 +3,7 @@
 from bigcons.generate.diverse import diverse
 from bigcons.generate.kmeans import feature_views, kmeans, landmarks, mixed, object_views, weighted_kmeans
 from bigcons.generate.simulate import from_memberships, mask_labels, noisy_copies
-from bigcons.store.encoding import FeatureEncoding
+from bigcons.io.features import FeatureEncoding
 from bigcons.store.generator import Generator
 
 __all__ = [

@@ -14,13 +14,12 @@ from bigcons.generate.scaling import measure
 from bigcons.generate.scheme import check_range
 from bigcons.generate.training import fitted_kmeans, quiet_scikit_learn
 from bigcons.io.columns import Column, Columns
+from bigcons.io.features import Features, Scaling, open_features
 from bigcons.memory import PROCESS_BYTES
 from bigcons.partitioners import graph_of, partition_graph, partition_hypergraph
 from bigcons.progress import progress
 from bigcons.run.engine import beside_processes, one_thread
 from bigcons.seeding import SeedLike, generator, resolve_seed
-from bigcons.store.encoding import Scaling
-from bigcons.store.features import Features, open_features
 from bigcons.validation import check_choice, check_flag
 from bigcons.version import __version__
 

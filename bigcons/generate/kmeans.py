@@ -117,7 +117,7 @@ def kmeans(
     Parameters
     ----------
     features
-        Any source of `bigcons.store.features.open_features`: array, sparse matrix, table, dask collection,
+        Any source of `bigcons.io.features.open_features`: array, sparse matrix, table, dask collection,
         path. Text and categories become one-hot columns, dates numbers, and missing values are filled: see
         `FeatureEncoding`.
     n_partitions

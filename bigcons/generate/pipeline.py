@@ -43,6 +43,7 @@ from bigcons.generate.training import (
 )
 from bigcons.io.columns import Column, Columns
 from bigcons.io.factorize import default_chunk_rows, label_dtype
+from bigcons.io.features import Features, Scaling, open_features
 from bigcons.memory import (
     BLOCK_ROWS,
     PROCESS_BYTES,
@@ -56,8 +57,6 @@ from bigcons.memory import (
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, beside_processes, open_engine
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, resolve_seed
-from bigcons.store.encoding import Scaling
-from bigcons.store.features import Features, open_features
 from bigcons.store.generator import FAR, Centers
 from bigcons.store.generator import Generator as StoredGenerator
 from bigcons.validation import check_choice, check_flag, check_int

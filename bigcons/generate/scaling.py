@@ -10,9 +10,8 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.generate.scheme import Subset
+from bigcons.io.features import CATEGORY, HASHED, Features, Scaling
 from bigcons.progress import progress
-from bigcons.store.encoding import CATEGORY, HASHED, Scaling
-from bigcons.store.features import Features
 
 
 @dataclass

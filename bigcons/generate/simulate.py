@@ -17,11 +17,11 @@ from bigcons.disk.schema import MISSING
 from bigcons.errors import EmptyPartitionError, InvalidInputError
 from bigcons.io.batches import ColumnsSource, values_of
 from bigcons.io.factorize import label_dtype, rechunk
+from bigcons.io.features import open_features
 from bigcons.kernels.draws import draw_labels
 from bigcons.memory import row_blocks
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, generator, resolve_seed
 from bigcons.store.ensemble_store import SUM_TOLERANCE
-from bigcons.store.features import open_features
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def from_memberships(
     ----------
     memberships
         ``(n_objects, n_clusters)``, nonnegative rows that sum to 1 or, for unlabeled objects, are all 0:
-        a Consensus or its path, or a source of `bigcons.store.features.open_features` (an array, or a
+        a Consensus or its path, or a source of `bigcons.io.features.open_features` (an array, or a
         path to .npy, .zarr, .parquet, .csv). Objects that the consensus does not label get -1.
     n_partitions
         Number of partitions to draw.

@@ -18,12 +18,11 @@ from bigcons.generate.training import (
     choose_pool_rows,
     choose_sample_rows,
 )
+from bigcons.io.features import FeatureEncoding, Features, encoded_features, open_features
 from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.run.engine import HasClient, open_engine
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, resolve_seed
-from bigcons.store.encoding import FeatureEncoding
-from bigcons.store.features import Features, encoded_features, open_features
 from bigcons.store.generator import Centers, NewRows
 from bigcons.validation import check_choice, check_flag, check_number
 

@@ -652,6 +652,13 @@ class DaskSource(PartedSource):
                 self._parts = index_of._parts
             self.lengths = [None] * self._parts.n_parts
         self._width = self.n_columns
+        self._meta: Any = None if is_array or self._of_index else collection._meta_nonempty
+
+    def column_types(self) -> list[pa.DataType] | None:
+        """Return the types that a dataframe declares."""
+        if self._meta is None:
+            return None
+        return PandasSource(self._meta.iloc[:, self._positions], self.where).column_types()
 
     @property
     def held_bytes(self) -> int:

@@ -32,8 +32,8 @@ from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag, check_partition_weights
 
 if TYPE_CHECKING:
+    from bigcons.io.features import Features
     from bigcons.store.ensemble import Ensemble
-    from bigcons.store.features import Features
 
 SYMMETRIES = ("mean", "max")
 LINKAGES = ("average", "single", "spectral")
@@ -259,7 +259,7 @@ def did_matrix(
     Parameters
     ----------
     features
-        ``(n_objects, n_features)``: what `bigcons.store.features.open_features` takes. Distances are
+        ``(n_objects, n_features)``: what `bigcons.io.features.open_features` takes. Distances are
         Euclidean, so scale features first.
     x
         The ensemble, or anything ``Ensemble.from_labels`` takes.
@@ -420,7 +420,7 @@ class IncrementModel(NamedTuple):
 
 def open_points(features: Any, n_objects: int) -> Features:
     """Open features; raise InvalidInputError if they do not have ``n_objects`` rows."""
-    from bigcons.store.features import open_features
+    from bigcons.io.features import open_features
 
     source = open_features(features)
     if source.n_objects != n_objects:

@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 from bigcons.errors import InvalidInputError, shown
 from bigcons.io.batches import Source, count_rows
 from bigcons.io.columns import Selection, choose
+from bigcons.io.features import NUMBER, ColumnCode, numbers_of, texts_of
 from bigcons.io.labels import names_of_rows, refuse_other_rows
 from bigcons.io.sources import open_source
 from bigcons.memory import BLOCK_ROWS, parse_size, rows_within
 from bigcons.metrics.clusterings import LabelColumn
 from bigcons.metrics.partitions import adjusted_rand_of_partitions, sampled_rows
 from bigcons.progress import progress
-from bigcons.store.encoding import NUMBER, ColumnCode, numbers_of, texts_of
 from bigcons.store.ensemble import as_ensemble
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
+from bigcons.io.features import Features, open_features
 from bigcons.io.labels import names_of_rows, refuse_other_rows
 from bigcons.memory import TILE_ROWS, Block
 from bigcons.metrics.clusterings import LabelColumn
 from bigcons.progress import progress
 from bigcons.run.engine import fold, open_engine
-from bigcons.store.features import Features, open_features
 from bigcons.validation import check_choice
 
 METRICS = ("euclidean", "sqeuclidean", "cityblock")
@@ -70,7 +70,7 @@ def compactness(features: object, labels: Any, *, metric: str = "euclidean", cli
     Parameters
     ----------
     features
-        ``(n_objects, n_features)``: anything that `bigcons.store.features.open_features` takes.
+        ``(n_objects, n_features)``: anything that `bigcons.io.features.open_features` takes.
     labels
         ``(n_objects,)``, as in `contingency`; ``n`` counts the objects with a label, others are left out.
     metric

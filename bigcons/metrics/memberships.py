@@ -14,13 +14,13 @@ import numpy as np
 
 from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.errors import InvalidInputError
+from bigcons.io.features import open_features
 from bigcons.memory import Block, row_blocks
 from bigcons.progress import progress
 from bigcons.run.engine import fold, open_engine
 from bigcons.store.consensus import Consensus
 from bigcons.store.ensemble import as_ensemble
 from bigcons.store.ensemble_store import SUM_TOLERANCE
-from bigcons.store.features import open_features
 from bigcons.store.pairs import PairTable, pairs_of
 from bigcons.validation import check_number
 
@@ -126,7 +126,7 @@ def cluster_centroids(features: object, memberships: Any, threshold: float = 0.0
     ``sum_i y_ki x_i / sum_i y_ki``, after memberships below ``threshold`` are set to zero and the others
     normalized again (Lourenço et al. 2015); NaN for a cluster without objects.
 
-    ``features`` is anything that `bigcons.store.features.open_features` takes; ``memberships`` and
+    ``features`` is anything that `bigcons.io.features.open_features` takes; ``memberships`` and
     ``threshold`` as in `cluster_overlap`. One pass over both, block by block, in this process; O(n_objects
     n_clusters n_features) time. Raises InvalidInputError if they have different numbers of objects.
 

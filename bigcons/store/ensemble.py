@@ -144,9 +144,10 @@ class Ensemble(Objects):
         """
         provenance = {"made_by": "from_labels", "source": describe(x)}
         how = {"missing": missing, "header": header}
+        is_whole = (id, columns, drop, missing, header) == (None,) * 5
+        if type(x) is np.ndarray and x.ndim == 2 and x.size and x.dtype.kind in "biuf" and is_whole:
+            return _with_warnings(Ensemble(*building.of_array(x, names, provenance)))
         chosen = select(x, id=id, columns=columns, drop=drop, **how)
-        if type(chosen) is np.ndarray and chosen.ndim == 2 and chosen.size and chosen.dtype.kind in "biuf":
-            return _with_warnings(Ensemble(*building.of_array(chosen, names, provenance)))
         provenance |= as_read(how)
         return _with_warnings(ensemble_of(_table_of(chosen), provenance=provenance, names=names))
 

@@ -22,8 +22,7 @@ from bigcons.memory import Block
 from bigcons.store.store import Store, packed_parts
 
 if TYPE_CHECKING:  # they import Arrow, which few fits need
-    from bigcons.store.encoding import FeatureEncoding, Scaling
-    from bigcons.store.features import Features
+    from bigcons.io.features import FeatureEncoding, Features, Scaling
 
 FAR = 0.99
 """Share of the rows that an ensemble was made of within whose distances to the centers others are not far."""
@@ -151,7 +150,7 @@ class Generator:
 
     def open(self, features: Any, *, id: Column | None = None) -> Features:
         """Open the features of new rows; see `assign`."""
-        from bigcons.store.features import encoded_features
+        from bigcons.io.features import encoded_features
 
         return encoded_features(features, self.encoding, id)
 
@@ -211,7 +210,7 @@ class Generator:
     @classmethod
     def of_parts(cls, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Generator:
         """Return the generator of `to_bytes`, whose file has a checksum."""
-        from bigcons.store.encoding import FeatureEncoding
+        from bigcons.io.features import FeatureEncoding
 
         encoding = FeatureEncoding.from_dict(facts["encoding"])
         names, sizes, sets = [str(name) for name in facts["names"]], arrays["sizes"], arrays["sets"]
@@ -248,7 +247,7 @@ class NewRows:
     """
 
     def __init__(self, features: Features, scaling: Scaling | None) -> None:
-        from bigcons.store.encoding import CATEGORY, HASHED
+        from bigcons.io.features import CATEGORY, HASHED
 
         assert scaling is not None  # noqa: S101 - labels are of scaled numbers
         self._features = features

@@ -21,7 +21,7 @@ from bigcons.store.consensus import Consensus
 from bigcons.store.ensemble_store import SUM_TOLERANCE
 
 if TYPE_CHECKING:  # it imports Arrow, which few fits need
-    from bigcons.store.features import Features
+    from bigcons.io.features import Features
 
 
 class SoftSources:
@@ -116,7 +116,7 @@ def _open(source: Any, name: str) -> Features | Consensus:
         return source
     if isinstance(source, (list, tuple)):
         source = np.asarray(source)
-    from bigcons.store.features import Features
+    from bigcons.io.features import Features
 
     table = Features(open_source(source, "memberships"), may_be_missing=True)
     if table.categories:

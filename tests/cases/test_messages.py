@@ -12,7 +12,7 @@ import bigcons
 from bigcons import Ensemble
 from bigcons.cli import main
 from bigcons.errors import InvalidInputError, SoftEnsembleError
-from bigcons.store.features import open_features
+from bigcons.io.features import open_features
 
 TEXT = "a,b\nä,x\nö,y\n"
 

@@ -10,8 +10,8 @@ import zarr
 import bigcons as bc
 from bigcons import Ensemble
 from bigcons.errors import InvalidIdsError, InvalidInputError, MemoryBudgetError
+from bigcons.io.features import open_features
 from bigcons.store.ensemble import import_labels
-from bigcons.store.features import open_features
 from tests.support.stores import values_of
 
 SWEEP = pd.DataFrame(

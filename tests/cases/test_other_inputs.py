@@ -15,7 +15,7 @@ import scipy.sparse
 import bigcons as bc
 from bigcons import Ensemble
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
-from bigcons.store.features import open_features
+from bigcons.io.features import open_features
 from tests.support.stores import values_of
 
 TEXT = b"a,b\n0,1\n1,0\n"

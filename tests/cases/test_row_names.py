@@ -20,8 +20,8 @@ from bigcons.errors import (
     SuspiciousLabelsWarning,
     UnknownColumnError,
 )
+from bigcons.io.features import open_features
 from bigcons.store.ensemble import import_labels
-from bigcons.store.features import open_features
 from tests.support.stores import values_of
 
 NAMED = pd.DataFrame({"u": [0, 1, 1], "v": [0, 0, 1]}, index=list("pqr"))

@@ -47,12 +47,12 @@ from bigcons.errors import (
 )
 from bigcons.io import files
 from bigcons.io.columns import select
+from bigcons.io.features import open_features
 from bigcons.memory import Block
 from bigcons.run.engine import SerialEngine
 from bigcons.run.passes import open_workspace
 from bigcons.run.results import Output
 from bigcons.store.ensemble import import_labels
-from bigcons.store.features import open_features
 from bigcons.store.pairs import import_pairs
 from tests.support.s3 import keys_below, s3_server
 from tests.support.stores import values_of

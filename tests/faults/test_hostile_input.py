@@ -24,9 +24,9 @@ from bigcons.cli import main
 from bigcons.disk.checkpoint import FileBlocks, Snapshots
 from bigcons.disk.files import parse_json
 from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, StoreError
+from bigcons.io.features import open_features
 from bigcons.memory import Block
 from bigcons.store.consensus import stored_clusters_in_words
-from bigcons.store.features import open_features
 from tests.support.stores import change_head
 
 MB = 1 << 20

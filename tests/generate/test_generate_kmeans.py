@@ -24,10 +24,10 @@ from bigcons.errors import (
 from bigcons.generate import scratch
 from bigcons.generate.scaling import measure
 from bigcons.generate.scheme import Subset
+from bigcons.io.features import open_features
 from bigcons.memory import PROCESS_BYTES
 from bigcons.metrics import matching_accuracy
 from bigcons.run.engine import SerialEngine
-from bigcons.store.features import open_features
 
 N_OBJECTS = 9000  # two whole segments and a part of one
 

@@ -9,7 +9,7 @@ from bigcons import datasets, generate
 from bigcons.generate.scaling import measure
 from bigcons.generate.scheme import Scheme
 from bigcons.generate.training import choose_pool_rows, choose_sample_rows
-from bigcons.store.features import Features, open_features
+from bigcons.io.features import Features, open_features
 from tests.naive import nearest as naive
 
 N_OBJECTS, N_FEATURES = 9000, 6  # two whole segments and a part of one

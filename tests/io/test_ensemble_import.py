@@ -22,9 +22,9 @@ from bigcons.errors import (
 )
 from bigcons.io.batches import ColumnsSource, Source
 from bigcons.io.factorize import encode_labels, scan_labels
+from bigcons.io.features import open_features
 from bigcons.io.sources import open_source
 from bigcons.store.ensemble import ensemble_of, import_labels
-from bigcons.store.features import open_features
 from tests.support.stores import names_in, values_of
 
 N_OBJECTS, NAMES = 3000, ["a", "b", "c"]

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from bigcons import select
 from bigcons.datasets import KDD_COLUMNS, kddcup99
 from bigcons.errors import InvalidInputError, StoreNotFoundError
-from bigcons.store.features import open_features
+from bigcons.io.features import open_features
 
 N_ROWS, N_COLUMNS = 1000, 4
 

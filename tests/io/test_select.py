@@ -22,9 +22,9 @@ from bigcons.errors import (
     UnknownColumnError,
 )
 from bigcons.io import ids as ids_module
+from bigcons.io.features import open_features
 from bigcons.io.sources import open_source
 from bigcons.store.ensemble import import_labels
-from bigcons.store.features import open_features
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 NUMBERS = st.integers(-(1 << 63), (1 << 63) - 1)

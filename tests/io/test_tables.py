@@ -20,8 +20,8 @@ import zarr
 from bigcons import Ensemble, generate
 from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.io.columns import select
+from bigcons.io.features import open_features
 from bigcons.io.sources import open_source
-from bigcons.store.features import open_features
 from tests.support.stores import values_of
 
 N_ROWS = 600

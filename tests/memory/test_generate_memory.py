@@ -28,7 +28,7 @@ import json, re, sys
 import numpy as np
 from pathlib import Path
 from bigcons import generate
-from bigcons.store.features import open_features
+from bigcons.io.features import open_features
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from bigcons.errors import InvalidInputError
+from bigcons.io.features import open_features
 from bigcons.metrics import compactness
 from bigcons.metrics.geometry import METRICS
-from bigcons.store.features import open_features
 from tests.naive import metrics as naive
 
 

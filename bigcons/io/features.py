@@ -1,0 +1,928 @@
+"""Features: the rows of any source as numbers; what each column becomes is learned once and used again.
+
+Every column of a table counts the same: once scaled, the mean squared distance of two objects in it is 2.
+
+- Numbers, booleans (0 and 1), dates and durations (in days) are scaled to mean 0 and variance 1.
+- Text and categories are one-hot: one column for each of up to `LEVELS` values, which share one scale. More
+  values are hashed into `LEVELS` columns. Blanks around text do not count, and the words that pandas reads as
+  missing are missing. Missing text is a value of its own; one that did not occur has none of the columns.
+- A missing number becomes the mean of its column, and a column that tells where it is missing is added, so
+  high that a missing and a known value are as far apart as two known ones, on average.
+
+This is what ColumnTransformer, OneHotEncoder, SimpleImputer and StandardScaler of scikit-learn do together,
+but for the shared scale and the height of that column.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bigcons.disk.commit import is_store
+from bigcons.errors import InvalidInputError, UnknownColumnError, first_line, shown
+from bigcons.io.batches import Rows, Source
+from bigcons.io.columns import (
+    MISSING_WORDS,
+    Column,
+    Columns,
+    choices_of,
+    given_for,
+    listed,
+    loose_number,
+    select,
+)
+from bigcons.io.ids import Ids
+from bigcons.io.sources import is_vector, open_source
+from bigcons.memory import BLOCK_ROWS, VALUES_TOGETHER, Block, row_blocks
+from bigcons.progress import progress
+from bigcons.validation import check_rows
+
+LEVELS = 64
+"""Columns that a column of text has at most. Each costs as much as a number."""
+
+NUMBER, BOOLEAN, DATE, DURATION, CATEGORY, HASHED = (
+    *("number", "boolean", "date", "duration"),
+    *("category", "hashed"),
+)
+_KINDS = (NUMBER, BOOLEAN, DATE, DURATION, CATEGORY, HASHED)
+_TEXTS = (CATEGORY, HASHED)
+
+
+class ColumnCode(NamedTuple):
+    """What a column of a table becomes."""
+
+    name: str
+    kind: str
+    """number, boolean, date, duration, category or hashed."""
+    levels: tuple[str, ...] = ()
+    """The values of a category, ascending."""
+    may_miss: bool = False
+    """Whether text has a column for what is missing; of numbers, see `Scaling`."""
+    logged: bool = False
+    """Whether numbers are taken as ``sign(x) log(1 + |x|)``."""
+    missing: tuple[str, ...] = ()
+    """What is missing besides what is so by default, as text."""
+
+    @property
+    def width(self) -> int:
+        """Number of columns that it becomes, but that of missing numbers."""
+        if self.kind not in _TEXTS:
+            return 1
+        return (LEVELS if self.kind == HASHED else len(self.levels)) + self.may_miss
+
+    @property
+    def names(self) -> list[str]:
+        """Names of these columns."""
+        if self.kind not in _TEXTS:
+            return [f"log {self.name}" if self.logged else self.name]
+        levels = [f"#{b}" for b in range(LEVELS)] if self.kind == HASHED else self.levels
+        return [f"{self.name}={level}" for level in levels] + [f"{self.name} is missing"] * self.may_miss
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The transformation of columns of numbers into the float32 values that are clustered.
+
+    Attributes
+    ----------
+    kept
+        Positions of the columns that vary.
+    mean, scale
+        Subtracted from them, 0 if the features were sparse, and their divisor.
+    gaps
+        Positions of the columns with missing values, each of which gets one more column.
+    heights, shares
+        The difference in that column between missing and known values, and the share of missing ones.
+    checksum
+        CRC-32 of all features, which identifies them when a run is resumed.
+    """
+
+    kept: np.ndarray
+    mean: np.ndarray
+    scale: np.ndarray
+    gaps: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    heights: np.ndarray = field(default_factory=lambda: np.empty(0))
+    shares: np.ndarray = field(default_factory=lambda: np.empty(0))
+    checksum: int = 0
+
+    @property
+    def width(self) -> int:
+        """Number of columns that are clustered."""
+        return len(self.kept) + len(self.gaps)
+
+    def apply(self, values: Any) -> Any:
+        """Return ``(rows, width)`` float32, C-contiguous; sparse rows stay so if nothing is subtracted."""
+        if not isinstance(values, np.ndarray) and self.mean.any():
+            values = values.toarray()
+        if not isinstance(values, np.ndarray):
+            points = values[:, self.kept]
+            points.data = (points.data / self.scale[points.indices]).astype(np.float32)
+            points.sort_indices()
+            return points
+        scaled = values[:, self.kept] - self.mean
+        scaled /= self.scale
+        return self._with_gaps(values, scaled, 0.0, np.float32)
+
+    def filled(self, values: np.ndarray) -> np.ndarray:
+        """Return ``(rows, width)`` float64, not scaled, with means where values are missing."""
+        return self._with_gaps(values, values[:, self.kept].astype(np.float64), self.mean, np.float64)
+
+    def _with_gaps(self, values: np.ndarray, known: np.ndarray, filling: Any, dtype: Any) -> np.ndarray:
+        missing = np.isnan(known)
+        if missing.any():
+            known = np.where(missing, filling, known)
+        if len(self.gaps):
+            gaps = (np.isnan(values[:, self.gaps]) - self.shares) * self.heights
+            known = np.concatenate([known, gaps], axis=1)
+        return np.asarray(known.astype(dtype, order="C"))
+
+
+@dataclass(frozen=True)
+class FeatureEncoding:
+    """What each column of a table of features becomes; the same for the rows it was learned of and new ones.
+
+    Attributes
+    ----------
+    columns
+        What each column of the table becomes.
+    is_named
+        Whether the table has names of its columns, by which new rows are read in any order of columns.
+    scaling
+        How the columns of numbers are scaled; None until they have been measured.
+    id_name
+        The column that identifies the objects, which is no feature.
+
+    Examples
+    --------
+    >>> import bigcons as bc, pyarrow as pa
+    >>> table = pa.table({"city": ["Oslo", "Rome", "Rome", "Oslo"], "age": [30.0, None, 50.0, 41.5]})
+    >>> ensemble = bc.generate.kmeans(table, n_partitions=3, n_clusters=2, sample=1, random_state=0)
+    >>> ensemble.generator.encoding
+    FeatureEncoding(2 columns: 1 number (age), 1 category (city), as 4)
+    >>> ensemble.generator.encoding.transform(table).shape
+    (4, 4)
+    """
+
+    columns: tuple[ColumnCode, ...]
+    is_named: bool = True
+    scaling: Scaling | None = None
+    id_name: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns of numbers."""
+        return [name for column in self.columns for name in column.names]
+
+    @property
+    def width(self) -> int:
+        """Number of the columns of numbers, but those of missing numbers."""
+        return sum(column.width for column in self.columns)
+
+    @property
+    def starts(self) -> np.ndarray:
+        """The first column of numbers of each column, and their number, ``(n_columns + 1,)`` int64."""
+        return np.cumsum([0, *(column.width for column in self.columns)])
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all columns are numbers, each of which becomes one."""
+        return all(column.kind not in _TEXTS for column in self.columns)
+
+    def with_scaling(self, scaling: Scaling) -> FeatureEncoding:
+        """Return the encoding once its numbers have been measured."""
+        return replace(self, scaling=scaling)
+
+    def transform(self, features: Any) -> np.ndarray:
+        """Return the rows of a table as the float32 values that are clustered, ``(n_objects, width)``.
+
+        The table has the columns of the first one, in any order if they have names; others are not read.
+        """
+        assert self.scaling is not None  # noqa: S101 - a published encoding has been measured
+        table = self.table_of(features)
+        blocks = [
+            self.scaling.apply(self.numbers(rows, np.dtype(float), table.where))
+            for rows in table.batches(4096)
+        ]
+        return np.concatenate(
+            [block if isinstance(block, np.ndarray) else block.toarray() for block in blocks]
+        )
+
+    def table_of(self, features: Any, id: Column | None = None) -> Source:
+        """Return the table of new rows, with the columns that the encoding was learned of, in their order.
+
+        A table with names needs all of them, in any order; others are not read. The ids are in the column
+        ``id``, by default in that of the same name as those of the first objects, if the table has it.
+        """
+        missing = self.columns[0].missing
+        alike = list(missing) if missing and all(c.missing == missing for c in self.columns) else None
+        opened = open_source(select(features, missing=alike), "features", with_ids=False)
+        wanted = None
+        if self.is_named and opened.names is not None:
+            wanted = [column.name for column in self.columns]
+            absent = [name for name in wanted if name not in (opened.names or [])]
+            if absent:
+                raise InvalidInputError(
+                    f"{opened.where} has no column {shown(absent)}; give the columns that the ensemble was "
+                    "made of."
+                )
+        table = open_source(select(opened, id=id, columns=wanted), "features", usual_id=self.id_name)
+        if table.n_columns != len(self.columns):
+            raise InvalidInputError(
+                f"{table.where} has {table.n_columns} columns but the ensemble was made of "
+                f"{len(self.columns)}; give the same ones in the same order."
+            )
+        return table
+
+    def numbers(self, rows: Rows, dtype: np.dtype, where: str = "features") -> np.ndarray:
+        """Return a block of a table as numbers ``(rows, width)`` of ``dtype``, NaN where one is missing."""
+        if isinstance(rows, np.ma.MaskedArray):
+            rows = np.ma.filled(rows.astype(np.float64), np.nan)  # masked values are missing
+        if not isinstance(rows, list) and not self.is_plain:
+            rows = list(rows.T)
+        if not isinstance(rows, list):
+            values = rows.astype(dtype, copy=any(code.missing for code in self.columns))
+            for c, code in enumerate(self.columns):
+                if code.missing:
+                    values[:, c] = without_missing(values[:, c], code, rows.dtype)
+            return values
+        values = np.empty((len(rows[0]), self.width), dtype)
+        for column, code, start in zip(rows, self.columns, self.starts, strict=False):
+            if code.kind in _TEXTS:
+                codes = codes_of(column, code, where)
+                values[:, start : start + code.width] = codes[:, None] == np.arange(code.width)
+            else:
+                found = numbers_of(column, code, where)
+                values[:, start] = np.sign(found) * np.log1p(np.abs(found)) if code.logged else found
+        return values
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the encoding as JSON values; the arrays of the scaling as lists."""
+        scaling = None
+        if self.scaling is not None:
+            scaling = {name: getattr(v, "tolist", lambda v=v: v)() for name, v in vars(self.scaling).items()}
+        columns = [column._asdict() for column in self.columns]
+        return {"columns": columns, "is_named": self.is_named, "scaling": scaling, "id_name": self.id_name}
+
+    @classmethod
+    def from_dict(cls, entries: Mapping[str, Any]) -> FeatureEncoding:
+        """Return the encoding of `to_dict`; raises KeyError, TypeError or ValueError for any other."""
+        columns = []
+        for entry in entries["columns"]:
+            levels = tuple(str(level) for level in entry["levels"])
+            code = ColumnCode(
+                *(str(entry["name"]), str(entry["kind"]), levels),
+                *(bool(entry["may_miss"]), bool(entry["logged"])),
+                tuple(str(text) for text in entry.get("missing", ())),
+            )
+            if code.kind not in _KINDS or len(levels) > LEVELS or not code.width:
+                raise ValueError(f"the kind of column {code.name!r}")
+            columns.append(code)
+        id_name = None if entries["id_name"] is None else str(entries["id_name"])
+        encoding = cls(tuple(columns), bool(entries["is_named"]), None, id_name)
+        if (given := entries["scaling"]) is None:
+            return encoding
+        kept, gaps = (np.array(given[name], np.int64) for name in ("kept", "gaps"))
+        others = [np.array(given[name], np.float64) for name in ("mean", "scale", "heights", "shares")]
+        lengths = [len(values) for values in others]
+        positions = np.concatenate([kept, gaps])
+        is_within = positions.size and positions.min() >= 0 and positions.max() < encoding.width
+        is_sound = all(np.isfinite(values).all() for values in others) and (others[1] > 0).all()
+        if lengths != [len(kept), len(kept), len(gaps), len(gaps)] or not is_within or not is_sound:
+            raise ValueError("the scaling")
+        mean, scale, heights, shares = others
+        return encoding.with_scaling(
+            Scaling(kept, mean, scale, gaps, heights, shares, int(given["checksum"]))
+        )
+
+    def columns_of_numbers(self) -> list[int]:
+        """Return the column of each number that is clustered."""
+        assert self.scaling is not None  # noqa: S101 - asked for once they are known
+        positions = np.concatenate([self.scaling.kept, self.scaling.gaps])
+        found: list[int] = (np.searchsorted(self.starts, positions, side="right") - 1).tolist()
+        return found
+
+    def column_names(self) -> list[str]:
+        """Return the names of the columns that are clustered."""
+        assert self.scaling is not None  # noqa: S101 - asked for once they are known
+        names = self.names
+        gaps = [f"{names[c]} is missing" for c in self.scaling.gaps]
+        return [names[c] for c in self.scaling.kept] + gaps
+
+    def __repr__(self) -> str:
+        width = self.width if self.scaling is None else self.scaling.width
+        return f"FeatureEncoding({self.summary()}, as {width})"
+
+    def constant(self) -> list[str]:
+        """Return the names of the columns that are left out: all their values are alike, or missing."""
+        if self.scaling is None:
+            return []
+        kept = {*self.scaling.kept.tolist(), *self.scaling.gaps.tolist()}
+        found = zip(self.columns, self.starts.tolist(), strict=False)
+        return [c.name for c, start in found if kept.isdisjoint(range(start, start + c.width))]
+
+    def summary(self) -> str:
+        """Return one line that tells how many columns are of which kind, and names some of each."""
+        counts = {kind: [c for c in self.columns if c.kind == kind] for kind in _KINDS}
+        if len(counts[NUMBER]) == len(self.columns):
+            return f"{len(self.columns):,} column{'s' if len(self.columns) > 1 else ''} of numbers"
+        plural = {BOOLEAN: "booleans", CATEGORY: "categories", HASHED: "hashed"}
+        parts = []
+        for kind, found in counts.items():
+            if not found:
+                continue
+            names = f" ({', '.join(c.name for c in found[:8])}{', ...' if len(found) > 8 else ''})"
+            word = kind if len(found) == 1 else plural.get(kind, f"{kind}s")
+            parts.append(f"{len(found):,} {word}{names}")
+        return f"{len(self.columns):,} column{'s' if len(self.columns) > 1 else ''}: {', '.join(parts)}"
+
+
+# What a column is
+
+
+def kind_of(kind: pa.DataType) -> str | None:
+    """Return what a column of an Arrow type becomes, CATEGORY for any text; None if it is no feature."""
+    types = pa.types
+    if types.is_dictionary(kind) or is_text(kind):
+        return CATEGORY
+    if types.is_boolean(kind):
+        return BOOLEAN
+    if types.is_timestamp(kind) or types.is_date(kind):
+        return DATE
+    if types.is_duration(kind) or types.is_time(kind):
+        return DURATION
+    numeric = (types.is_integer, types.is_floating, types.is_decimal, types.is_null)
+    return NUMBER if any(test(kind) for test in numeric) or is_vector(kind) else None
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type is text."""
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def as_arrow(column: Any, kind: pa.DataType | None, name: str, where: str) -> Any:
+    """Return a column as one Arrow array, of the type that the table declares, if any."""
+    if isinstance(column, pa.ChunkedArray):
+        return column.combine_chunks()
+    if not isinstance(column, np.ndarray):
+        return column
+    try:
+        return pa.array(column, kind, from_pandas=True)
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        raise InvalidInputError(
+            f"column {name!r} of {where} has mixed types ({first_line(error)}); convert it to one type."
+        ) from None
+
+
+def texts_of(column: Any, missing: tuple[str, ...]) -> tuple[list[str | None], np.ndarray]:
+    """Return the different texts of a column, None for missing ones, and which each row has, -1 of none."""
+    if pa.types.is_null(column.type):
+        return [], np.full(len(column), -1)
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    rows = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    return [_as_text(value, missing) for value in encoded.dictionary.to_pylist()], rows
+
+
+def _as_text(value: Any, missing: tuple[str, ...]) -> str | None:
+    """Return a value as it would stand in a file, None if it means that there is none."""
+    if isinstance(value, float) and value == int(value if np.isfinite(value) else 0):
+        value = int(value)
+    text = str(value).strip()
+    return None if value is None or text in MISSING_WORDS or text in missing else text
+
+
+def codes_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
+    """Return which column of a category each row has, ``(rows,)`` int64, -1 of none."""
+    texts, rows = texts_of(as_arrow(column, None, code.name, where), code.missing)
+    missing = code.width - 1 if code.may_miss else -1
+    if code.kind == HASHED:
+        found = [missing if text is None else bucket_of(text) for text in texts]
+    else:
+        places: dict[str | None, int] = {level: place for place, level in enumerate(code.levels)}
+        places[None] = missing
+        found = [places.get(text, -1) for text in texts]
+    return np.array([*found, missing], np.int64)[rows]
+
+
+def bucket_of(text: str) -> int:
+    """Return the column that a text is hashed into."""
+    return zlib.crc32(text.encode()) % LEVELS
+
+
+def numbers_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
+    """Return a column of numbers, booleans, dates or durations ``(rows,)`` float64, NaN where missing."""
+    if isinstance(column, np.ndarray) and column.dtype.kind in "buif" and code.kind in (NUMBER, BOOLEAN):
+        return without_missing(column.astype(np.float64, copy=False), code, column.dtype)
+    column = as_arrow(column, None, code.name, where)
+    kind = column.type
+    if is_text(kind) or pa.types.is_dictionary(kind):
+        texts, rows = texts_of(column, code.missing)
+        column = pa.array([*texts, None], pa.large_string()).take(pa.array(rows % (len(texts) + 1)))
+        if column.null_count == len(column):
+            return np.full(len(column), np.nan)
+        if code.kind == NUMBER and code.missing:
+            with suppress(pa.ArrowException):
+                return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
+        if code.kind != DATE:
+            raise InvalidInputError(
+                f"column {code.name!r} of {where} has text, such as {column.drop_null()[0].as_py()!r}, where "
+                f"it had {code.kind}s before; convert it to one type."
+            )
+        try:
+            has_zone = re.search(r":.*(Z|[+-]\d\d:?\d\d)$", column.drop_null()[0].as_py())
+            column = column.cast(pa.timestamp("us", "UTC" if has_zone else None))
+        except pa.ArrowException as error:
+            raise InvalidInputError(
+                f"column {code.name!r} of {where} has text that is no date ({first_line(error)}); write "
+                "dates as 2024-12-31."
+            ) from None
+        kind = column.type
+    if pa.types.is_null(kind):
+        return np.full(len(column), np.nan)
+    is_date, is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind), pa.types.is_time(kind)
+    if is_date != (code.kind == DATE) or (code.kind == DURATION) != (is_time or pa.types.is_duration(kind)):
+        raise InvalidInputError(
+            f"column {code.name!r} of {where} has type {kind}, but it is a {code.kind}; convert it."
+        )
+    if code.kind not in (DATE, DURATION):
+        found = np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+        is_single = pa.types.is_float32(kind)
+        return without_missing(found, code, np.dtype(np.float32 if is_single else np.float64))
+    unit = pa.timestamp("us", getattr(kind, "tz", None)) if is_date else pa.duration("us")
+    micros = pc.cast(column, pa.time64("us") if is_time else unit, safe=False).cast(pa.int64())
+    days = pc.cast(micros, pa.float64(), safe=False).to_numpy(zero_copy_only=False) / 86_400e6
+    return np.asarray(days)
+
+
+def without_missing(values: np.ndarray, code: ColumnCode, dtype: np.dtype) -> np.ndarray:
+    """Return numbers with NaN where they are named as missing; ``dtype`` is that of the source."""
+    if not code.missing:
+        return values
+    numbers = np.array([number for text in code.missing if (number := loose_number(text)) is not None])
+    if dtype.kind == "f":  # as the source holds them
+        numbers = numbers.astype(dtype)
+    return np.where(np.isin(values, numbers), values.dtype.type(np.nan), values)
+
+
+# Columns whose values all differ
+
+
+def refuse_columns(problems: Mapping[str, Sequence[tuple[str, str]]], where: str) -> None:
+    """Raise InvalidInputError if there are problems, all of them in one message.
+
+    ``problems`` are names of columns and what they are, by what to do about them.
+    """
+    n_columns = sum(map(len, problems.values()))
+    if n_columns == 1:
+        ((remedy, ((name, what),)),) = problems.items()
+        raise InvalidInputError(f"column {name!r} of {where} {what}; {remedy}.")
+    told = []
+    for remedy, found in problems.items():
+        shown = "; ".join(f"{name!r} {what}" for name, what in found[:20])
+        more = f"; and {len(found) - 20} more" if len(found) > 20 else ""
+        told.append(f"{shown}{more}; {remedy}" if len(problems) == 1 else f"{shown}{more} ({remedy})")
+    if told:
+        raise InvalidInputError(f"{where} has {n_columns} columns that are no features: {'; '.join(told)}.")
+
+
+# Reading
+
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?")
+_LIKE_NUMBER = re.compile(
+    r"(?i)(?=\D*\d)([^a-z]|jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?"
+    r"|oct(ober)?|nov(ember)?|dec(ember)?|\de[+-]?\d)+"
+)
+"""Text with a digit and no letters but of months: a number or date in another form, or a code."""
+
+
+def open_features(
+    source: object,
+    *,
+    id: Column | None = None,
+    columns: Columns | None = None,
+    drop: Columns | None = None,
+    log: Columns | None = None,
+) -> Features:
+    """Open a feature matrix for reading by rows.
+
+    Parameters
+    ----------
+    source
+        An array ``(n_objects, n_features)`` (numpy, memory map, Zarr, nested lists, a sparse matrix of
+        scipy), a pandas, polars or pyarrow table or any object with ``__arrow_c_stream__``, a dask array or
+        dataframe, or a path to ``.npy``, ``.zarr``, ``.parquet``, ``.csv`` or ``.tsv`` (or these compressed),
+        a folder of files, in the order of the numbers in their names, a pattern such as ``data/*.parquet``,
+        or a list of paths. The same rules apply to labels.
+    id, columns, drop
+        The column that identifies the objects, and those that are features: see `bigcons.select`.
+    log
+        Columns of numbers with heavy tails, to be taken as ``sign(x) log(1 + |x|)``; names, patterns or
+        positions.
+
+    Numbers and booleans are used unchanged, dates and durations as days; lists of floats, as those of
+    embeddings are, become a column for each number; columns of text are one-hot, or hashed if they have many
+    values: see `FeatureEncoding`. Text of which each value is an ISO date is a date, as in a CSV file. Text
+    with values of digits and no letters may be numbers, dates or codes and is refused, unless `select` names
+    it as ``categorical``, or all other values as ``missing``.
+
+    Cost: only the head of the source is read, except that a first pass reads a source with text, and all of a
+    source whose number of rows is unknown (CSV, dask dataframe). Memory: a block, plus what the source
+    decodes at once (`Features.held_bytes`): two Zarr chunks, a dask partition, two pages of every Parquet
+    column (usually 2.5 MB each), 64 MB of CSV; an Arrow stream is kept in memory.
+
+    Raises StoreNotFoundError for a path that does not exist, and InvalidInputError, naming all such columns
+    before any row is read, for types that are no features; after a first pass, for infinite values and for
+    columns that look like ids, because all values in the first 65,536 rows, of 200 or more, are different
+    whole numbers or texts, unless ``columns`` names the features. Missing and infinite values
+    raise InvalidInputError, with row and column, when they are read, but missing ones in `bigcons.generate`,
+    which fills them.
+    """
+    if isinstance(source, Features):
+        if id is not None or columns is not None or drop is not None or log is not None:
+            raise InvalidInputError(
+                "the features are open; choose id, columns, drop and log where they are opened."
+            )
+        return source
+    if isinstance(source, (str, os.PathLike)) and is_store(source):
+        raise InvalidInputError(
+            f"{source} is a store of bigcons, not features; pass the features of the objects."
+        )
+    chosen = select(source, id=id, columns=columns, drop=drop)
+    table = open_source(chosen, "features", check=_refuse_types)
+    are_chosen = any(choice.columns is not None for choice in choices_of(chosen))
+    options = {"log": log, **given_for(chosen)}
+    plain = {name: getattr(given, "tolist", lambda given=given: given)() for name, given in options.items()}
+    return Features(
+        table,
+        log=log,
+        are_chosen=are_chosen,
+        options={name: str(given) for name, given in plain.items() if given is not None},
+    )
+
+
+def encoded_features(source: object, encoding: FeatureEncoding, id: Column | None = None) -> Features:
+    """Open the features of new rows, which become what those did of which the encoding was learned."""
+    return (
+        source if isinstance(source, Features) else Features(encoding.table_of(source, id), encoding=encoding)
+    )
+
+
+def _refuse_types(table: Source) -> None:
+    """Raise InvalidInputError, naming all columns whose types are no features."""
+    if table.dtype is not None and table.dtype.kind not in "buif":
+        raise InvalidInputError(
+            f"{table.where} has dtype {table.dtype}; an array of features must be real numbers: use a "
+            "table for text columns."
+        )
+    types = table.column_types() or []
+    names = table.names or [f"f{c}" for c in range(table.n_columns)]
+    problems = [
+        (name, f"has type {kind}") for name, kind in zip(names, types, strict=False) if kind_of(kind) is None
+    ]
+    remedy = "drop " + ("it" if len(problems) == 1 else "them") + " (drop=, --drop)"
+    remedy += ", or convert to numbers, dates or text, a list to columns"
+    if problems:
+        refuse_columns({remedy: problems}, table.where)
+
+
+class Features:
+    """A feature matrix ``(n_objects, n_features)`` read by rows; created by `open_features`.
+
+    Attributes
+    ----------
+    n_objects, n_features
+        Its shape.
+    names
+        Names of the columns; ``f0``, ``f1``, ... where the source has none.
+    encoding
+        What each column of the source becomes; its numbers are not scaled yet.
+    dtype
+        float32 if it represents the values of an array exactly, else float64.
+    is_sparse
+        Whether the source is sparse, and so are its rows if asked for.
+    chunk_rows, sparse_rows
+        Rows of a block by default, and of a block of sparse rows.
+    held_bytes
+        About how much the source decodes at a time, in addition to the block.
+    where
+        Name of the source in messages: its path, or "features".
+    ids
+        What identifies the objects, if that is known.
+    options
+        How it was chosen and read, as far as that was given: parameters of `select`, and ``log``, as text.
+    """
+
+    def __init__(
+        self,
+        table: Source,
+        *,
+        may_be_missing: bool = False,
+        log: Columns | None = None,
+        are_chosen: bool = False,
+        options: Mapping[str, str] | None = None,
+        encoding: FeatureEncoding | None = None,
+    ) -> None:
+        self._table = table
+        self._may_be_missing = may_be_missing
+        self.options: dict[str, str] = dict(options or {})
+        self.where: str = table.where
+        self.ids: Ids | None = table.ids
+        self.id_column: Ids | None = self.ids
+        self.is_sparse: bool = table.is_sparse
+        if table.n_columns == 0:
+            raise InvalidInputError(f"{self.where} has no columns; features need at least one.")
+        _refuse_types(table)
+        names = table.names or [f"f{c}" for c in range(table.n_columns)]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise InvalidInputError(
+                f"{self.where} has more than one column {repeated[0]!r}; give each its own name."
+            )
+        self._types = table.column_types()
+        if encoding is None:
+            kinds = [NUMBER] * len(names) if self._types is None else [kind_of(t) for t in self._types]
+            codes = [
+                ColumnCode(name, kind or NUMBER, missing=table.rule_of(c).more_words)
+                for c, (name, kind) in enumerate(zip(names, kinds, strict=True))
+            ]
+            for c in table.categorical:
+                if codes[c].kind in (NUMBER, BOOLEAN):
+                    codes[c] = codes[c]._replace(kind=CATEGORY)
+            logged = _positions(log, names, self.where)
+            self._are_chosen: bool = are_chosen or table.dtype is not None
+            if table.n_rows is None or any(code.kind == CATEGORY for code in codes):
+                codes = self._look_at(codes)
+            elif not self._are_chosen:
+                self._refuse_ids(next(iter(table.batches(BLOCK_ROWS)), []), codes)
+            for c in logged:
+                if codes[c].kind not in (NUMBER, BOOLEAN):
+                    raise InvalidInputError(
+                        f"log names column {names[c]!r} of {self.where}, a {codes[c].kind}; name columns of "
+                        "numbers."
+                    )
+                codes[c] = codes[c]._replace(logged=True)
+            id_name = None if table.ids is None or table.ids.facts.is_index else table.ids.facts.name
+            encoding = FeatureEncoding(tuple(codes), table.names is not None, None, id_name)
+        elif table.n_rows is None:
+            for _ in table.batches(1 << 16, columns=[0]):
+                pass
+        self.encoding: FeatureEncoding = encoding
+        self.names: list[str] = encoding.names
+        self.n_features: int = len(self.names)
+        self.chunk_rows: int = 1 << max(VALUES_TOGETHER // self.n_features, 1).bit_length() - 1
+        self.sparse_rows: int = min(1 << max(VALUES_TOGETHER // self.row_values, 1).bit_length() - 1, 1 << 12)
+        if not table.n_rows:
+            raise InvalidInputError(f"{self.where} has no rows; features need at least one.")
+        self.n_objects: int = table.n_rows
+        self.held_bytes: int = table.held_bytes
+        exact = table.dtype is not None and np.can_cast(table.dtype, np.float32)
+        self.dtype: np.dtype = np.dtype(np.float32 if exact else np.float64)
+
+    @property
+    def id_name(self) -> str | None:
+        """Name of the column that identifies the objects; None if they have no ids."""
+        return None if self.ids is None else self.ids.facts.name
+
+    def __repr__(self) -> str:
+        return f"Features({self.where!r}, n_objects={self.n_objects}, n_features={self.n_features})"
+
+    @property
+    def categories(self) -> dict[str, np.ndarray]:
+        """The sorted values of each column of text; none of one that is hashed."""
+        found = [code for code in self.encoding.columns if code.kind in (CATEGORY, HASHED)]
+        return {code.name: np.array(code.levels) for code in found}
+
+    @property
+    def row_values(self) -> int:
+        """About how many numbers a row takes in memory: of sparse rows, twice those that are stored."""
+        if not self.is_sparse:
+            return self.n_features
+        return min(self.n_features, 1 + int(2 * self._table.row_bytes / 8))
+
+    def blocks(self, rows: int | None = None) -> list[Block]:
+        """Return blocks of ``rows`` rows, by default ``chunk_rows``."""
+        return row_blocks(self.n_objects, rows or self.chunk_rows)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return rows ``start`` to ``stop``, ``(stop - start, n_features)`` of ``dtype``, all finite.
+
+        Reading from the middle of a CSV file parses everything before it; `iterate` reads any source once.
+        """
+        check_rows(start, stop, self.n_objects)
+        return next(values for _, values in self._stream([Block(0, start, stop)], self._may_be_missing))
+
+    def iterate(
+        self, rows: int | None = None, first: int = 0, *, gaps: bool = False, sparse: bool = False
+    ) -> Iterator[tuple[Block, Any]]:
+        """Yield every block from the ``first`` on with its values, in one pass over the source.
+
+        With ``gaps``, missing values are NaN, else refused; with ``sparse``, rows of a sparse source are CSR.
+        """
+        if not (sparse and self.is_sparse):
+            yield from self._stream(self.blocks(rows)[first:], gaps or self._may_be_missing)
+            return
+        yield from self._sparse_blocks(self.blocks(rows or self.sparse_rows)[first:])
+
+    def _stream(self, blocks: list[Block], gaps: bool) -> Iterator[tuple[Block, np.ndarray]]:
+        """Yield adjacent blocks with their values, assembled from the blocks of the table."""
+        if self.is_sparse:
+            yield from ((block, values.toarray()) for block, values in self._sparse_blocks(blocks))
+            return
+        pieces = self._table.batches(self.chunk_rows, blocks[0].start, blocks[-1].stop)
+        rest = np.empty((0, self.n_features), dtype=self.dtype)
+        for block in blocks:
+            values = np.empty((block.n_rows, self.n_features), dtype=self.dtype)
+            filled = 0
+            while filled < block.n_rows:
+                if len(rest) == 0:
+                    rest = self._cast(next(pieces, None))
+                taken = rest[: block.n_rows - filled]
+                values[filled : filled + len(taken)] = taken
+                filled += len(taken)
+                rest = rest[len(taken) :]
+            finite = np.isfinite(values)
+            if not finite.all() and (not gaps or np.isinf(values).any()):
+                refused = np.isinf(values) if gaps else ~finite
+                row, column = np.unravel_index(int(np.argmax(refused)), refused.shape)
+                raise self._not_finite(values[row, column], block.start + int(row), self.names[column])
+            yield block, values
+
+    def _sparse_blocks(self, blocks: list[Block]) -> Iterator[tuple[Block, Any]]:
+        """Yield blocks in compressed sparse rows, of which no value may be missing."""
+        for block in blocks:
+            for rows in self._table.batches(block.n_rows, block.start, block.stop):
+                if not (finite := np.isfinite(rows.data)).all():
+                    at = int(finite.argmin())
+                    row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
+                    name = self.names[int(rows.indices[at])]
+                    raise self._not_finite(rows.data[at], block.start + row, name)
+                yield block, rows
+
+    def _not_finite(self, value: Any, row: int, name: str) -> InvalidInputError:
+        remedy = "replace what is infinite" if np.isinf(value) else "fill or drop missing values"
+        return InvalidInputError(
+            f"{self.where} has {value} at row {row} (from 0), column {name!r}; features must be finite: "
+            f"{remedy} first."
+        )
+
+    def _cast(self, rows: Rows | None) -> np.ndarray:
+        """Return a block of the table as numbers, missing values as NaN."""
+        if rows is None:
+            raise InvalidInputError(
+                f"{self.where} has fewer rows than the {self.n_objects:,} of the first pass; "
+                "do not modify it while it is read."
+            )
+        if isinstance(rows, list) and self._types is not None:
+            rows = [self._of_its_type(column, c) for c, column in enumerate(rows)]
+        return self.encoding.numbers(rows, self.dtype, self.where)
+
+    def _of_its_type(self, column: Any, c: int) -> Any:
+        """Return a column of the source; those of objects as Arrow, of the type that the table declares."""
+        if isinstance(column, np.ndarray) and column.dtype.kind not in "buif":
+            kind = self._types[c] if self._types is not None and column.dtype.kind == "O" else None
+            return as_arrow(column, kind, self._table.names[c] if self._table.names else f"f{c}", self.where)
+        return column
+
+    # Looking at all columns first
+
+    def _look_at(self, codes: list[ColumnCode]) -> list[ColumnCode]:
+        """Return what the columns become, after a pass that finds all that is wrong with any of them.
+
+        The table counts its rows along the way.
+        """
+        table, n_rows = self._table, 0
+        infinite: dict[int, int] = {}
+        texts = {c: _Texts(c in table.categorical) for c, code in enumerate(codes) if code.kind == CATEGORY}
+        with ExitStack() as stack:
+            listener = None
+            if table.n_rows is not None:
+                listener = stack.enter_context(progress("look at the columns", table.n_rows))
+            for rows in table.batches(BLOCK_ROWS):
+                n_here = len(rows[0]) if isinstance(rows, list) else rows.shape[0]
+                if n_rows == 0 and not self._are_chosen:
+                    self._refuse_ids(rows, codes)
+                if isinstance(rows, list) or texts:
+                    for c, column in enumerate(rows if isinstance(rows, list) else rows.T):
+                        column = self._of_its_type(column, c)
+                        if c in texts:
+                            texts[c].add(as_arrow(column, None, codes[c].name, self.where), codes[c].missing)
+                            continue
+                        found = numbers_of(column, codes[c], self.where)
+                        if c not in infinite and np.isinf(found).any():
+                            infinite[c] = n_rows + int(np.argmax(np.isinf(found)))
+                n_rows += n_here
+                if listener is not None:
+                    listener.advance(n_here)
+        problems: dict[str, list[tuple[str, str]]] = {}
+        for c, code in enumerate(codes):
+            if c in infinite:
+                what = f"is infinite at row {infinite[c]} (from 0)"
+                problems.setdefault(_INFINITE, []).append((code.name, what))
+            elif c in texts and texts[c].like_number and not texts[c].are_numbers_with_gaps:
+                what = f"has text such as {texts[c].like_number!r}"
+                problems.setdefault(_NUMBERS, []).append((code.name, what))
+        refuse_columns(problems, self.where)
+        return [texts[c].code(code) if c in texts else code for c, code in enumerate(codes)]
+
+    def _refuse_ids(self, rows: Rows, codes: list[ColumnCode]) -> None:
+        """Raise InvalidInputError for columns with a different whole number or text in each of the rows."""
+        if not isinstance(rows, list) or not rows or len(rows[0]) < 200:
+            return
+        problems = []
+        for c, (column, code) in enumerate(zip(rows, codes, strict=True)):
+            if c in self._table.categorical or code.kind not in (NUMBER, CATEGORY):
+                continue
+            values = as_arrow(self._of_its_type(column, c), None, code.name, self.where)
+            if code.kind == NUMBER:
+                numbers = numbers_of(values, code, self.where)
+                if not ((np.rint(numbers) == numbers) & np.isfinite(numbers)).all():
+                    continue
+            if values.null_count == 0 and len(values.unique()) == len(values):
+                kind = "whole number" if code.kind == NUMBER else "text"
+                problems.append((code.name, f"has a different {kind} in every row"))
+        if problems:
+            name = problems[0][0]
+            first = f"pass id={name!r} (--id {name}) if it names the rows, " if self.ids is None else ""
+            remedy = f"{first}leave it out with drop= (--drop), or name all features in columns= (--columns)"
+            refuse_columns({remedy: problems}, self.where)
+
+
+_INFINITE = "features must be finite: replace what is infinite"
+_NUMBERS = (
+    "write numbers alone, as 1234.5 (or with decimal=',' of bigcons.select, --decimal ,), and dates as "
+    "2024-12-31, name the column in categorical= (--categorical) if its values are categories, or what is "
+    "missing in missing= (--missing)"
+)
+"""What to do about columns that the first pass refuses."""
+
+
+def _positions(columns: Columns | None, names: list[str], where: str) -> list[int]:
+    """Return the positions of columns that are named, matched or numbered; raise UnknownColumnError."""
+    chosen: set[int] = set()
+    for entry in listed(columns):
+        if isinstance(entry, str):
+            matches = [c for c, name in enumerate(names) if name == entry or fnmatchcase(name, entry)]
+        else:
+            matches = [int(entry)] if 0 <= int(entry) < len(names) else []
+        if not matches:
+            raise UnknownColumnError(where, entry, names)
+        chosen.update(matches)
+    return sorted(chosen)
+
+
+class _Texts:
+    """What has been seen of a column of text."""
+
+    def __init__(self, is_category: bool) -> None:
+        self._levels: set[str] = set()
+        self._is_hashed = self._has_gaps = self._has_named = False
+        self._is_category = is_category
+        self._are_iso = not is_category
+        self._are_numbers = not is_category
+        self.like_number: str = ""
+        """A text that may be a number or date in another form, or a code."""
+
+    def add(self, column: Any, missing: tuple[str, ...]) -> None:
+        """Look at the next rows, an Arrow array of text."""
+        texts, rows = texts_of(column, missing)
+        if missing and not self._has_named:
+            self._has_named = not set(missing).isdisjoint(texts_of(column, ())[0])
+        used = np.unique(rows)
+        self._has_gaps = self._has_gaps or bool(used.size and used[0] < 0)
+        found = [texts[at] for at in used[used >= 0].tolist()]
+        known = {text for text in found if text is not None}
+        self._has_gaps = self._has_gaps or len(known) < len(set(found))
+        self._are_iso = self._are_iso and all(map(_ISO_DATE.fullmatch, known))
+        if not self._is_category and not pa.types.is_dictionary(column.type):
+            self._are_numbers = self._are_numbers and None not in map(loose_number, known)
+            odd = [text for text in known if _LIKE_NUMBER.fullmatch(text) and not _ISO_DATE.fullmatch(text)]
+            self.like_number = self.like_number or min(odd, default="")
+        if not self._is_hashed:
+            self._levels |= known
+            self._is_hashed = len(self._levels) > LEVELS
+
+    @property
+    def are_numbers_with_gaps(self) -> bool:
+        """Whether the column is text only because of what was named as missing in it."""
+        return self._are_numbers and self._has_named and self.like_number != ""
+
+    def code(self, code: ColumnCode) -> ColumnCode:
+        """Return what the column becomes."""
+        if self._levels and self._are_iso:
+            return code._replace(kind=DATE)
+        if not self._levels or self.are_numbers_with_gaps:
+            return code._replace(kind=NUMBER)
+        if self._is_hashed:
+            return code._replace(kind=HASHED, may_miss=self._has_gaps)
+        return code._replace(levels=tuple(sorted(self._levels)), may_miss=self._has_gaps)
