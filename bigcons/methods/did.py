@@ -638,7 +638,7 @@ class ClusterTree(NamedTuple):
 
         "vertex": of all pairs of edges that meet at a vertex; "sorted": of those adjacent in length.
         """
-        from bigcons.kernels.increments import list_increments
+        from bigcons.kernels.linkage import list_increments
 
         n_increments = list_increments(self.start, self.edges, choice == "vertex", np.empty(0))
         increments = np.empty(n_increments)
@@ -648,7 +648,7 @@ class ClusterTree(NamedTuple):
 
 def cluster_tree(points: np.ndarray) -> ClusterTree:
     """Return the tree of ``points (n, d)`` float64: exact, O(n^2 d) time and O(n) memory."""
-    from bigcons.kernels.increments import incident_edges, tree_and_neighbors
+    from bigcons.kernels.linkage import incident_edges, tree_and_neighbors
 
     n = len(points)
     parent, nearest = np.empty(n, np.int64), np.empty(n, np.int64)

@@ -190,7 +190,7 @@ def pcc_objective(
     4.0
     """
     from bigcons.coassociation.factorized import add_sums, agreement_sums
-    from bigcons.kernels.objective import over_pairs, over_tile
+    from bigcons.kernels.label_rows import over_pairs, over_tile
     from bigcons.weights import Weights
 
     are_all = isinstance(pairs, str) and pairs == "all"

@@ -9,7 +9,7 @@ import pytest
 
 from bigcons.divergences import Divergence
 from bigcons.kernels import divergences as family
-from bigcons.kernels.line_search import newton_search, sampling_search
+from bigcons.kernels.divergences import newton_search, sampling_search
 from bigcons.kernels.pair_descent import quadratic_search
 from tests.naive import pcc as naive
 

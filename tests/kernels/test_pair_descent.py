@@ -6,7 +6,7 @@ import pytest
 from bigcons import PairTable
 from bigcons.divergences import resolve_divergence
 from bigcons.kernels import divergences as family
-from bigcons.kernels.line_search import newton_search
+from bigcons.kernels.divergences import newton_search
 from bigcons.kernels.pair_descent import (
     descend,
     prepare,

@@ -35,8 +35,7 @@ from bigcons.disk.files import Place
 from bigcons.divergences import Divergence
 from bigcons.errors import ConsensusWarning, MemoryBudgetError, warn_user
 from bigcons.kernels import pair_descent
-from bigcons.kernels.divergences import l2_slope
-from bigcons.kernels.line_search import newton_search, sampling_search
+from bigcons.kernels.divergences import l2_slope, newton_search, sampling_search
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.methods.pcc.all_pairs import (
     MOVING,
