@@ -397,7 +397,7 @@ def test_report__shows_itself_in_a_notebook(told):
     assert html.unescape(re.search(r'srcdoc="(.*?)"', shown, re.DOTALL)[1]).startswith("<!DOCTYPE html>")
 
 
-def test_select_and_drop__keep_labels_in_memory_and_stored(tmp_path):
+def test_select__keeps_labels_in_memory_and_stored(tmp_path):
     rows = [["a", 1, 7], [None, 2, 7], ["b", 1, -1]]
     ensemble = Ensemble.from_labels(rows, names=["x", "y", "z"], columns=[0, 1, 2])
     stored = ensemble.save(tmp_path / "e.zarr")
@@ -407,14 +407,12 @@ def test_select_and_drop__keep_labels_in_memory_and_stored(tmp_path):
     for other in (
         stored.select(["z", 0]),
         stored.select([2, "x"], tmp_path / "s.zarr"),
-        stored.drop("y").select([1, 0]),
+        stored.select(["x", "z"]).select([1, 0]),
     ):
         assert other.digest() == chosen.digest()
         assert other.n_labeled.tolist() == [2, 2]
     with pytest.raises(InvalidInputError, match="no partition 'w'"):
-        ensemble.drop("w")
-    with pytest.raises(InvalidInputError, match="all 3 partitions"):
-        ensemble.drop(["x", "y", "z"])
+        ensemble.select(["w"])
     with pytest.raises(InvalidInputError, match="each once"):
         ensemble.select(["x", 0])
     frame = ensemble.to_pandas()
@@ -436,7 +434,7 @@ def test_ids__come_with_the_least_certain_objects_and_are_compared_with_the_feat
     )
     known = Ensemble.from_labels(table, id="who")
     assert known.to_pandas().index.tolist() == table["who"].to_pylist()
-    assert known.drop("a").ids.tolist() == known.save(tmp_path / "e.zarr").drop("a").ids.tolist()
+    assert known.select(["b"]).ids.tolist() == known.save(tmp_path / "e.zarr").select(["b"]).ids.tolist()
     stored = Consensus.write(tmp_path / "c.zarr", classes, np.eye(classes.max() + 1)[classes], ids=known)
     report = Report(stored, features=table, n_objects=3, pictures=False)
     rows = report.least_certain["object"].to_pylist()

@@ -31,6 +31,7 @@ from bigcons.cli.options import (
 from bigcons.cli.output import (
     JSON,
     amount,
+    cell,
     emit,
     facts,
     reporting,
@@ -390,15 +391,9 @@ def tree(
     }
     about = dict.fromkeys(("objects", "larger", "smaller"), "~" if shown.is_sampled else "")
     rows = [
-        {column: about.get(column, "") + _cell(value) for column, value in row.items()} for row in splits[:20]
+        {column: about.get(column, "") + cell(value) for column, value in row.items()} for row in splits[:20]
     ]
     parts = [repr(shown), *([table(list(rows[0]), rows)] if rows else [])]
     if (n_lower := len(all_splits) - len(rows)) > 0:
         parts.append(f"... and {amount(n_lower, 'lower split')}; -o FILE.csv writes all.")
     emit(result, "\n\n".join([*parts, *([] if out is None else [f"{out} is written."])]))
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.3f}" if isinstance(value, float) else f"{value:,}"

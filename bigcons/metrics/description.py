@@ -424,8 +424,8 @@ def partition_agreement(x: Any) -> pa.Table:
     Agreement is of at most 2,048 sampled objects and, of more than a thousand partitions, with some of the
     others; null where no two partitions label the same.
 
-    ``x`` is an ensemble of labels, or anything `Ensemble.from_labels` takes. `Ensemble.drop` leaves
-    partitions out.
+    ``x`` is an ensemble of labels, or anything `Ensemble.from_labels` takes; `Ensemble.select` chooses
+    among its partitions.
 
     Examples
     --------
