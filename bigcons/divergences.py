@@ -38,7 +38,7 @@ class Divergence:
 
     A generator that is not double-convex is rejected, because line searches could stop anywhere, unless
     ``allow_nonconvex=True``: steps are then found by sampling and golden section, at about ten times the
-    cost. ``name`` appears in messages.
+    cost. ``name`` appears in messages. The divergences that `resolve_divergence` names are compiled before.
 
     >>> Divergence(lambda x: x * x, name="twice l2").is_double_convex
     True
@@ -65,32 +65,6 @@ class Divergence:
         self.parameter: float = 0.0
         self.allow_nonconvex = allow_nonconvex
         self._analytic = second_derivative is not None
-
-    @classmethod
-    def l2(cls) -> Divergence:
-        """Squared difference ``(x - p)^2``: half the divergence of ``|x|^2``, as in the paper."""
-        return _Family("l2")
-
-    @classmethod
-    def kl(cls) -> Divergence:
-        """Kullback-Leibler divergence in nats: maximum likelihood under binomial agreement."""
-        return _Family("kl")
-
-    @classmethod
-    def power(cls, exponent: float) -> Divergence:
-        """Generator ``sum x^exponent``; double-convex for 1 < exponent <= 2 and 3 <= exponent <= 5."""
-        if not exponent > 1:
-            raise InvalidInputError(
-                f"power exponent={exponent} is not above 1; 1 < exponent <= 2 is double-convex."
-            )
-        return _Family("power", float(exponent))
-
-    @classmethod
-    def exponential(cls, rate: float = 1.0) -> Divergence:
-        """Generator ``sum exp(rate x)``; double-convex for rates up to about 2."""
-        if not rate > 0:
-            raise InvalidInputError(f"exponential rate={rate} is not positive; use a rate such as 1.")
-        return _Family("exponential", float(rate))
 
     @cached_property
     def compiled(self) -> CompiledDivergence:
@@ -163,12 +137,13 @@ class _Family(Divergence):
 def resolve_divergence(divergence: str | Divergence) -> Divergence:
     """Return the divergence that an argument names; raise InvalidInputError if solvers cannot use it.
 
-    Names are "l2", "kl", "power:1.5", "exponential" and "exponential:2".
+    Names are "l2", ``(x - p)^2``, half the divergence of ``|x|^2``, and "kl", in nats, the maximum
+    likelihood under binomial agreement, as in the paper; "power:1.5", with the generator ``sum x^1.5``,
+    double-convex for exponents of 1 to 2 and 3 to 5; "exponential" and "exponential:2", with ``sum exp(2
+    x)``, double-convex for rates up to about 2.
     """
-    if divergence in ("l2", "kl"):
-        return _Family(str(divergence))
     if isinstance(divergence, str):
-        divergence = _parse(divergence)
+        divergence = parse_divergence(divergence)
     if not isinstance(divergence, Divergence):
         raise InvalidInputError(
             f"divergence={divergence!r}; use 'l2', 'kl', 'power:1.5', 'exponential' or a Divergence."
@@ -188,14 +163,23 @@ def resolve_divergence(divergence: str | Divergence) -> Divergence:
     return divergence
 
 
-def _parse(text: str) -> Divergence:
-    match = re.fullmatch(r"(power|exponential)(?::([+-]?\d+\.?\d*(?:[eE][+-]?\d+)?))?", text)
-    if match:
-        name, parameter = match.groups()
-        if name == "power" and parameter is not None:
-            return Divergence.power(float(parameter))
-        if name == "exponential":
-            return Divergence.exponential(float(parameter or 1.0))
+def parse_divergence(text: str) -> Divergence:
+    """Return the divergence with a name."""
+    match = re.fullmatch(r"(l2|kl|power|exponential)(?::([+-]?\d+\.?\d*(?:[eE][+-]?\d+)?))?", text)
+    name, number = match.groups() if match else (None, None)
+    if name in ("l2", "kl") and number is None:
+        return _Family(name)
+    if name == "power" and number is not None:
+        if not float(number) > 1:
+            raise InvalidInputError(
+                f"power exponent={number} is not above 1; 1 < exponent <= 2 is double-convex."
+            )
+        return _Family(name, float(number))
+    if name == "exponential":
+        rate = float(number or 1.0)
+        if not rate > 0:
+            raise InvalidInputError(f"exponential rate={rate} is not positive; use a rate such as 1.")
+        return _Family(name, rate)
     raise InvalidInputError(
         f"divergence={text!r} is unknown; use 'l2', 'kl', 'power:1.5' or 'exponential:1'."
     )
