@@ -23,7 +23,7 @@ from bigcons.errors import (
 )
 from bigcons.io.batches import Source, columns_of
 from bigcons.io.columns import DEFAULT_RULE, MissingRule, number_of
-from bigcons.io.ids import plain_arrow
+from bigcons.io.ids import plain_arrow, regrouped
 from bigcons.memory import BLOCK_ROWS, format_size, rows_within
 
 TABLE_SIZE = 1 << 16
@@ -528,19 +528,7 @@ def warn_of_ids(n_objects: int, names: Sequence[str], n_clusters: np.ndarray) ->
 
 def rechunk(blocks: Iterable[np.ndarray], rows: int) -> Iterator[np.ndarray]:
     """Regroup consecutive blocks into blocks of exactly ``rows`` rows (the last may be smaller)."""
-    waiting: list[np.ndarray] = []
-    n_waiting = 0
-    for block in blocks:
-        while n_waiting + len(block) >= rows:
-            head = block[: rows - n_waiting]
-            yield np.concatenate([*waiting, head]) if waiting else head
-            block = block[len(head) :]
-            waiting, n_waiting = [], 0
-        if len(block):
-            waiting.append(block)
-            n_waiting += len(block)
-    if waiting:
-        yield np.concatenate(waiting)
+    return regrouped(blocks, rows, np.concatenate)
 
 
 def label_dtype(n_clusters: Iterable[int]) -> np.dtype:

@@ -176,23 +176,27 @@ def parts_of(ids: Any, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return ends[1:] - begin + first, content
 
 
-def regrouped(blocks: Iterable[Any], rows: int) -> Iterator[Any]:
-    """Yield Arrow arrays of exactly ``rows`` rows, but the last."""
-    import pyarrow as pa
+def regrouped(
+    blocks: Iterable[Any], rows: int, join: Callable[[list[Any]], Any] | None = None
+) -> Iterator[Any]:
+    """Yield arrays of exactly ``rows`` rows, but the last; ``join`` is by default that of Arrow arrays."""
+    if join is None:
+        import pyarrow as pa
 
+        join = pa.concat_arrays
     waiting: list[Any] = []
     n_waiting = 0
     for block in blocks:
         while n_waiting + len(block) >= rows:
-            head = block.slice(0, rows - n_waiting)
-            yield pa.concat_arrays([*waiting, head]) if waiting else head
-            block = block.slice(len(head))
+            head = block[: rows - n_waiting]
+            yield join([*waiting, head]) if waiting else head
+            block = block[len(head) :]
             waiting, n_waiting = [], 0
         if len(block):
             waiting.append(block)
             n_waiting += len(block)
     if waiting:
-        yield pa.concat_arrays(waiting)
+        yield join(waiting)
 
 
 # Checking

@@ -22,7 +22,6 @@ from bigcons.errors import (
 )
 from bigcons.io.batches import ColumnsSource, Source
 from bigcons.io.factorize import encode_labels, scan_labels
-from bigcons.io.features import open_features
 from bigcons.io.sources import open_source
 from bigcons.store.ensemble import ensemble_of, import_labels
 from tests.support.stores import names_in, values_of
@@ -163,14 +162,6 @@ def test_import_labels__rejects_broken_csv(tmp_path, text, message):
         import_labels(tmp_path / "l.csv", tmp_path / "e")
     assert "\n" not in str(caught.value)
     assert names_in(tmp_path) == ["l.csv"]
-
-
-@pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
-@pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
-def test_csv__rejects_other_separators(tmp_path, mark, name, reader):
-    (tmp_path / "l.csv").write_text("id,a,b\n0,1,1\n1,2,1\n".replace(",", mark))
-    with pytest.raises(InvalidInputError, match=f"separated by {name}; pass sep="):
-        reader(tmp_path / "l.csv")
 
 
 def test_import_labels__reports_missing_and_unknown_files(tmp_path):

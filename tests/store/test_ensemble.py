@@ -83,43 +83,6 @@ def test_from_labels__takes_unsigned_numbers(unsigned):
     assert ensemble.categories == [None]
 
 
-FRAME = {"x": [7, 7, None], "y": ["a", None, "b"], "z": [True, False, None]}
-
-
-@pytest.mark.parametrize(
-    "frame",
-    [
-        pd.DataFrame(FRAME),
-        pd.DataFrame(FRAME).assign(y=pd.Categorical(FRAME["y"], categories=["b", "unused", "a"])),
-        pd.DataFrame(FRAME, index=[5, 3, 9]),
-        pd.DataFrame(FRAME).convert_dtypes(),
-        pl.DataFrame(FRAME),
-        pl.DataFrame(FRAME).with_columns(pl.col("y").cast(pl.Categorical)),
-        pa.table(FRAME),
-        pa.RecordBatch.from_pydict(FRAME),
-        pa.concat_tables([pa.table(FRAME).slice(0, 1), pa.table(FRAME).slice(1)]),
-        pa.table({"x": FRAME["x"], "y": pa.array(FRAME["y"]).dictionary_encode(), "z": FRAME["z"]}),
-    ],
-    ids=[
-        "pandas",
-        "categorical",
-        "indexed",
-        "nullable",
-        "polars",
-        "polars-cat",
-        "arrow",
-        "batch",
-        "chunked",
-        "dict",
-    ],
-)
-def test_from_labels__takes_tables(frame):
-    ensemble = Ensemble.from_labels(frame, columns="*")
-    assert ensemble.names == ["x", "y", "z"]
-    assert ensemble.read(0, 3).tolist() == [[0, 0, 1], [0, -1, 0], [-1, 1, -1]]
-    assert [None if c is None else c.tolist() for c in ensemble.categories] == [[7], ["a", "b"], None]
-
-
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
