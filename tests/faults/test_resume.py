@@ -448,7 +448,7 @@ def test_solve_command__resumes_by_default_and_finds_what_is_finished(
     assert "already holds the result of this solve" in again.stderr
     assert json.loads(again.stdout)["objective"] == Consensus.open(out).results["objective"]
     other = CliRunner().invoke(main, [*options, "--tol", "1e-3"])
-    assert (other.exit_code, "tol=1e-05, not 0.001" in other.stderr) == (1, True)
+    assert (other.exit_code, "--tol 1e-05, not 0.001" in other.stderr) == (1, True)
 
 
 def kept(caplog: pytest.LogCaptureFixture) -> int:
