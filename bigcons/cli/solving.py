@@ -230,8 +230,8 @@ def place(
 
     FEATURES is a table, or several, with the columns that the ensemble was made of by `bigcons run` or
     `bigcons generate`, as they were then, in any order; other columns are not read. They are encoded and
-    scaled as they were, labeled by the centers of all partitions, and placed by these labels. They are read
-    block by block; the result is held in memory.
+    scaled as they were, labeled by the centers of all partitions, and placed by these labels. All
+    this is done block by block.
 
     The file has a row for each of them: its id, if it has one, its label, of a method with memberships the
     confidence in it, and whether the row is farther from its centers than 99 % of the rows that the centers
@@ -242,7 +242,7 @@ def place(
     import numpy as np
 
     from bigcons.io.columns import select
-    from bigcons.methods.placing import Placed, place_features, tables_of_generator
+    from bigcons.methods.placing import confidence_of, place_features, tables_of_generator
     from bigcons.run.engine import open_engine
     from bigcons.store.export import export_to
     from bigcons.store.generator import NewRows
@@ -266,38 +266,42 @@ def place(
     data = generator.open(select(features[0] if len(features) == 1 else list(features), **reading), id=id)
     new_rows = NewRows(data, generator.encoding.scaling)
     task = model._place_task(tables_of_generator(generator, model._recoding.values))
-    with open_engine(client) as engine:
-        labels, soft, is_far = zip(*place_features(generator, task, new_rows, engine), strict=True)
-    shares = np.concatenate(soft) if is_soft else None
-    placed = Placed(np.concatenate(labels), shares, np.concatenate(is_far), data.ids, support)
-    columns: dict[str, Any] = {"label": placed.labels}
-    if shares is not None:
-        columns["confidence"] = placed.confidence
-    columns["is_far"] = placed.is_far
-    if memberships and shares is not None:
-        columns |= {f"cluster_{k}": np.ascontiguousarray(shares[:, k]) for k in range(K)}
-    types = {name: values.dtype for name, values in columns.items()}
-    if data.ids is not None and not out.lower().endswith(".npy"):
-        name = "id" if data.ids.facts.name in types else data.ids.facts.name
-        columns = {name: data.ids.as_they_came(data.ids.hold().values), **columns}
-        types = {name: data.ids.type, **types}
-    n = len(placed.labels)
-    with export_to(sys.stdout.buffer if to_stream else out, n, types, overwrite=overwrite) as write:
-        write(list(columns.values()))
-    if placed.far_share > 0.5:
+    types: dict[str, Any] = {"label": np.dtype(np.int32)}
+    types |= {"confidence": np.dtype(np.float32)} if is_soft else {}
+    types["is_far"] = np.dtype(bool)
+    types |= {f"cluster_{k}": np.dtype(np.float32) for k in range(K if memberships else 0)}
+    ids = None if out.lower().endswith(".npy") else data.ids
+    if ids is not None:
+        types = {"id" if ids.facts.name in types else ids.facts.name: ids.type, **types}
+    known = iter(()) if ids is None else ids.blocks(data.chunk_rows)
+    n, n_far, total, sizes = data.n_objects, 0, 0.0, np.zeros(K, np.int64)
+    target = sys.stdout.buffer if to_stream else out
+    with open_engine(client) as engine, export_to(target, n, types, overwrite=overwrite) as write:
+        for labels, soft, is_far in place_features(generator, task, new_rows, engine):
+            columns = [labels, is_far]
+            if soft is not None:
+                columns.insert(1, confidence_of(labels, soft, support))
+                total += float(columns[1].sum(dtype=float))
+                columns += [np.ascontiguousarray(soft[:, k]) for k in range(K if memberships else 0)]
+            of_rows = [] if ids is None else [ids.as_they_came(next(known))]
+            write([*of_rows, *columns])
+            sizes += np.bincount(labels[labels >= 0], minlength=K)
+            n_far += int(is_far.sum())
+    far_share = n_far / n
+    if far_share > 0.5:
         click.echo(
-            f"Warning: {placed.far_share:.1%} of the rows are far from all centers: they are unlike those of "
+            f"Warning: {far_share:.1%} of the rows are far from all centers: they are unlike those of "
             "the ensemble, and confidence in their labels means little.",
             err=True,
         )
     if to_stream:
         sys.stdout.flush()
         return
-    sizes = np.bincount(placed.labels[placed.labels >= 0], minlength=K).tolist()
-    confidence = None if placed.confidence is None else float(placed.confidence.mean(dtype=float))
-    result = {"kind": "placed", "path": out, "n_objects": n, "sizes": sizes}
-    result |= {"mean_confidence": confidence, "far_share": placed.far_share, "n_unseen": new_rows.n_unseen}
-    emit(result, facts({**result, "sizes": {f"cluster {k}": size for k, size in enumerate(sizes) if size}}))
+    result = {"kind": "placed", "path": out, "n_objects": n, "sizes": sizes.tolist()}
+    result["mean_confidence"] = total / n if is_soft else None
+    result |= {"far_share": far_share, "n_unseen": new_rows.n_unseen}
+    words = {f"cluster {k}": size for k, size in enumerate(result["sizes"]) if size}
+    emit(result, facts({**result, "sizes": words}))
 
 
 def open_placing(folder: str) -> tuple[Any, Consensus]:
