@@ -101,11 +101,20 @@ def is_dense(values: np.ndarray) -> bool:
     return values.dtype != object and np.array_equal(values, np.arange(len(values)))
 
 
-def distinct(numbers: np.ndarray) -> np.ndarray:
-    """Return the different ones of whole numbers, ascending, int64."""
-    if len(numbers) and numbers.min() >= 0 and numbers.max() < TABLE_SIZE:
-        return np.flatnonzero(np.bincount(numbers))
-    return np.unique(numbers).astype(np.int64)
+def distinct(column: Numbers) -> tuple[np.ndarray, int]:
+    """Return the different labels of a column, ascending, int64, and how many labels it has."""
+    numbers, are_labels = column
+    filled = np.where(are_labels, numbers, MISSING)
+    if (
+        len(filled)
+        and filled.max() < TABLE_SIZE
+        and (numbers.min() >= 0 or not are_labels[numbers < 0].any())
+    ):
+        counts = np.bincount(filled.astype(np.int64) + 1)
+        return np.flatnonzero(counts[1:]), len(filled) - int(counts[0])
+    labels = numbers[are_labels]
+    parts = np.array_split(labels, len(labels) // BLOCK_ROWS + 1)  # sorted within the cache
+    return np.unique(np.concatenate([np.unique(part) for part in parts])).astype(np.int64), len(labels)
 
 
 def codes_of_array(labels: np.ndarray) -> tuple[np.ndarray, list[Encoding]]:
@@ -113,11 +122,11 @@ def codes_of_array(labels: np.ndarray) -> tuple[np.ndarray, list[Encoding]]:
     codes, encodings = [], []
     for u, column in enumerate(np.ascontiguousarray(labels.T)):
         plain = plain_column(column, f"p{u}")
-        values = distinct(plain.values[plain.are_labels])
-        if not len(values):
+        values, n_labeled = distinct(plain)
+        if not n_labeled:
             raise EmptyPartitionError(f"p{u}")
-        encodings.append(Encoding(f"p{u}", values, int(np.count_nonzero(plain.are_labels))))
-        codes.append(encodings[-1].codes(plain))
+        encodings.append(Encoding(f"p{u}", values, n_labeled))
+        codes.append(encodings[-1].codes(plain).astype(label_dtype([len(values)]), copy=False))
     dtype = label_dtype([len(encoding.values) for encoding in encodings])
     matrix = np.ascontiguousarray(np.array(codes, dtype).T)
     refuse_other_rows("labels", len(matrix), matrix[:BLOCK_ROWS], encodings)
@@ -156,11 +165,11 @@ class Builder:
         """Add the values in a batch of the column; raise InvalidInputError for invalid labels."""
         column = plain_column(raw, self._name, self._rule)
         if isinstance(column, Numbers):
-            numbers = column.values[column.are_labels]
-            if len(numbers):
+            values, n_labeled = distinct(column)
+            if n_labeled:
                 self._see("numbers")
-                self._n_labeled += len(numbers)
-                self._numbers = np.union1d(self._numbers, distinct(numbers))
+                self._n_labeled += n_labeled
+                self._numbers = np.union1d(self._numbers, values)
             return
         is_seen = False
         for entry in column.drop_null().value_counts().to_pylist():
