@@ -28,6 +28,7 @@ from machine import describe
 from pyarrow import parquet
 from scale import measured_child
 
+from bigcons import Consensus, metrics
 from bigcons.datasets import planted_feature_blocks
 from bigcons.memory import row_blocks
 
@@ -176,13 +177,16 @@ def run(path: str, folder: str, n_partitions: str, memory: str) -> dict:
 
     from bigcons.cli import main
 
-    command = ["run", path, "-k", "10", "-o", f"{folder}/out", "--truth", f"{folder}/truth.npy", "--json"]
+    command = ["run", path, "-k", "10", "-o", f"{folder}/out", "--json"]
     command += ["--n-partitions", n_partitions, "--memory", memory]
     began = time.perf_counter()
     result = CliRunner().invoke(main, command, catch_exceptions=False)
     if result.exit_code:
         raise SystemExit(result.stderr)
-    return {"seconds": time.perf_counter() - began, "printed": json.loads(result.stdout)}
+    seconds = time.perf_counter() - began
+    labels = Consensus.open(f"{folder}/out/consensus.zarr").labels
+    score = metrics.adjusted_rand(np.load(f"{folder}/truth.npy"), labels)
+    return {"seconds": seconds, "printed": json.loads(result.stdout), "adjusted_rand": score}
 
 
 def main() -> None:

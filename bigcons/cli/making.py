@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
 import time
-from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -22,26 +22,15 @@ from bigcons.cli.options import (
     output_option,
     parameters_of,
     parse_further,
-    refuse_alone,
     shared,
     taken,
 )
-from bigcons.cli.output import (
-    amount,
-    cell,
-    emit,
-    facts,
-    reporting,
-    some,
-    table,
-    telling_finished,
-)
-from bigcons.errors import InvalidIdsError, InvalidInputError, MemoryBudgetError, StoreExistsError
+from bigcons.cli.output import amount, cell, emit, facts, reporting, some, table, telling_finished
+from bigcons.errors import InvalidInputError, StoreExistsError
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from bigcons.io.ids import Ids
+    from bigcons.io.features import Features
+    from bigcons.store.ensemble import Ensemble
 
 
 @click.command()
@@ -110,17 +99,12 @@ def demo(size: int, n_clusters: int, out: str, overwrite: bool, random_state: in
     emit({**result, "steps": rows}, "\n\n".join([setting, table(list(rows[-1]), cells), following]))
 
 
-N_FEATURES = 10
-"""Features of `bigcons sample-data`."""
-
-
 @click.command()
 @click.argument("file", type=PATH)
 @option("--size", type=click.IntRange(min=10), default=2000, show_default=True, help="Objects.")
-@option("--truth", type=PATH, metavar="FILE", help="Write the true classes, too (.csv or .parquet).")
 @shared("random_state", "overwrite")
 @reporting
-def sample_data(file: str, size: int, truth: str | None, random_state: int, overwrite: bool) -> None:
+def sample_data(file: str, size: int, random_state: int, overwrite: bool) -> None:
     """Write simulated features to FILE (.csv, .parquet).
 
     Its objects have an id and ten features, and belong to three overlapping classes of unequal size: 60, 25
@@ -134,23 +118,17 @@ def sample_data(file: str, size: int, truth: str | None, random_state: int, over
     from bigcons.datasets import planted_features
     from bigcons.disk.commit import refuse_existing_file
 
-    write = {".csv": csv.write_csv, ".parquet": parquet.write_table}
-    paths = [file] if truth is None else [file, truth]
-    for path in paths:
-        if not path.endswith(tuple(write)):
-            raise InvalidInputError(f"{path} is no .csv or .parquet file; choose one of these suffixes.")
-        refuse_existing_file(path, overwrite)
-    features, classes = planted_features(size, N_FEATURES, random_state=random_state)
+    write = {".csv": csv.write_csv, ".parquet": parquet.write_table}.get(Path(file).suffix)
+    if write is None:
+        raise InvalidInputError(f"{file} is no .csv or .parquet file; choose one of these suffixes.")
+    refuse_existing_file(file, overwrite)
+    features = np.round(planted_features(size, 10, random_state=random_state)[0], 4)
     ids = [f"object-{i:0{len(str(size))}}" for i in range(size)]
-    columns = {f"feature_{j}": np.round(features[:, j], 4) for j in range(N_FEATURES)}
-    tables = [pa.table({"id": ids, **columns}), pa.table({"id": ids, "class": classes})]
-    for path, rows in zip(paths, tables, strict=False):
-        write[Path(path).suffix](rows, path)
-    scored = "" if truth is None else f" --truth {quote(truth)} --column class"
+    write(pa.table({"id": ids, **{f"feature_{j}": column for j, column in enumerate(features.T)}}), file)
     emit(
-        {"path": file, "truth": truth, "n_objects": size, "n_features": N_FEATURES},
-        f"{file}: {amount(size, 'object')} with {N_FEATURES} features. To continue, for example:\n"
-        f"  bigcons run {quote(file)} --id id -k 3 -o out/{scored}",
+        {"path": file, "n_objects": size, "n_features": 10},
+        f"{file}: {amount(size, 'object')} with 10 features. To continue, for example:\n"
+        f"  bigcons run {quote(file)} --id id -k 3 -o out/",
     )
 
 
@@ -180,14 +158,7 @@ SCHEMES = {
 )  # fmt: skip
 @shared("random_state", "memory", "client", "overwrite")
 @reporting
-def generate(
-    words: tuple[str, ...],
-    out: str,
-    log: list[str] | None,
-    scheme: str,
-    overwrite: bool,
-    **options: Any,
-) -> None:
+def generate(words: tuple[str, ...], out: str, scheme: str, overwrite: bool, **options: Any) -> None:
     """Cluster FEATURES many times.
 
     The partitions are stored as an ensemble. FEATURES is a .parquet, .csv, .tsv (or these compressed), .npy
@@ -202,35 +173,37 @@ def generate(
     """
     from bigcons import generate as generators
     from bigcons.generate.pipeline import GeneratorOptions, make_partitions
-    from bigcons.io.columns import select
-    from bigcons.io.features import open_features
 
     function = getattr(generators, SCHEMES[scheme])
-    chosen, reading = taken(options, CHOSEN), taken(options, READING)
-    common = (*CHOSEN, "log", "out", "overwrite", "resume", *options)
+    of_table = taken(options, (*CHOSEN, *READING, "log"))
+    common = (*of_table, "out", "overwrite", "resume", *options)
     of_all = parameters_of(make_partitions, without=common)
     parameters = parameters_of(function, without=common)
     parameters |= {name: of_all[name] for name in GeneratorOptions.__annotations__ if name in of_all}
     argument = click.Argument(["features"], nargs=-1, required=True, type=TABLE)
     features, given = parse_further(f"Scheme {scheme!r}", words, argument, parameters)
-    needed = {name for name, p in parameters.items() if p.default is p.empty} - given.keys()
-    if needed:
-        names = ", ".join(map(option_name, sorted(needed)))
-        raise click.UsageError(f"Scheme {scheme!r} needs {names}.")
+    if needed := {name for name, p in parameters.items() if p.default is p.empty} - given.keys():
+        raise click.UsageError(f"Scheme {scheme!r} needs {', '.join(map(option_name, sorted(needed)))}.")
     with telling_finished(out, "call", overwrite):
-        data = open_features(select(_one_or_many(features), **reading), **chosen, log=log)
-        if data.encoding.is_named:
-            click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
+        data = _open_features(features, of_table)
         ensemble = function(data, **given, **options, out=out, overwrite=overwrite)
     _tell_constant(ensemble)
     emit(ensemble.info())
 
 
-def _one_or_many(paths: tuple[str, ...]) -> str | list[str]:
-    return paths[0] if len(paths) == 1 else list(paths)
+def _open_features(paths: tuple[str, ...], of_table: dict[str, Any]) -> Features:
+    """Open the features, and say on standard error how those with names are encoded."""
+    from bigcons.io.columns import select
+    from bigcons.io.features import open_features
+
+    reading = taken(of_table, READING)
+    data = open_features(select(paths[0] if len(paths) == 1 else list(paths), **reading), **of_table)
+    if data.encoding.is_named:
+        click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
+    return data
 
 
-def _tell_constant(ensemble: Any) -> None:
+def _tell_constant(ensemble: Ensemble) -> None:
     """Name, on standard error, the features that an ensemble was generated without, as they do not vary."""
     if ensemble.generator is not None and (names := ensemble.generator.encoding.constant()):
         click.echo(f"Constant or empty, without effect: {some(names)}.", err=True)
@@ -242,161 +215,76 @@ def _tell_constant(ensemble: Any) -> None:
 @shared(*CHOSEN, *READING, "log", "n_clusters", "method")
 @option("--n-partitions", type=click.IntRange(min=1), default=100, show_default=True,
         help="Number of partitions.")  # fmt: skip
-@option("--truth", type=TABLE, metavar="FILE", help="True classes, one row per object, to score against; "
-        "--sep and --header are for it, too.")  # fmt: skip
-@option("--column", help="Column of the truth file.  [default: its only column]")
 @shared("memory", "client", "random_state", "overwrite")
 @reporting
 def run(
-    features: tuple[str, ...],
-    out: str,
-    log: list[str] | None,
-    n_clusters: Any,
-    method: str,
-    n_partitions: int,
-    truth: str | None,
-    column: str | None,
-    overwrite: bool,
+    features: tuple[str, ...], out: str, n_clusters: Any, method: str, n_partitions: int, overwrite: bool,
     **options: Any,
-) -> None:
+) -> None:  # fmt: skip
     """Cluster FEATURES many times and find the consensus.
 
-    Short for `bigcons generate` and `bigcons solve`; with a truth, the consensus is scored against it.
-    FEATURES is one table or several, as for `bigcons generate`, and need not fit in memory; each step keeps
-    to the memory budget. A budget that is too small for the method is refused before generating, with -k
-    auto once the number is known. Repeating the command resumes an interrupted run and finds the result of
-    a finished one; an ensemble that is there is used for another -k, too. What was chosen is printed, with
-    the time of each step, and at the end the columns of few values, if any, of which each cluster has only
-    one.
+    Short for `bigcons generate` and `bigcons solve`. FEATURES is one table or several, as for `bigcons
+    generate`, and need not fit in memory; each step keeps to the memory budget. A budget that is too small
+    for the method is refused before generating, with -k auto once the number is known. Repeating the command
+    resumes an interrupted run and finds the result of a finished one; an ensemble that is there is used for
+    another -k, too. What was chosen is printed, with the time of each step.
     """
-    from bigcons.io.files import is_text_path, refuse_missing
+    from bigcons.io.files import refuse_missing
 
-    for path in (*features, *([] if truth is None else [truth])):
+    for path in features:
         refuse_missing(path)  # methods take seconds to import
     if n_clusters is None:
         raise click.UsageError("Give the number of clusters with -k, or -k auto to have it chosen.")
-    refuse_alone("--truth", truth, column=column)
 
     from bigcons import generate as generators
     from bigcons.cli.solving import check_n_clusters, ending, results_of
-    from bigcons.disk.commit import is_store, provenance_at
+    from bigcons.disk.commit import is_store
     from bigcons.generate.kmeans import drawn_clusters
-    from bigcons.io.columns import select
-    from bigcons.io.features import open_features
-    from bigcons.memory import PROCESS_BYTES, parse_size
     from bigcons.methods import METHODS
-    from bigcons.metrics.clusterings import OF_TRUTH, truth_table
-    from bigcons.metrics.description import cluster_profiles
     from bigcons.run.memory_plan import PlannedEnsemble
     from bigcons.store.consensus import Consensus
 
     ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}.zarr" for name in ("ensemble", "consensus"))
-    chosen, reading = taken(options, CHOSEN), taken(options, READING)
+    of_table = taken(options, (*CHOSEN, *READING, "log"))
     settings = {name: value for name, value in options.items() if value is not None}
     model = METHODS[method](check_n_clusters(method, n_clusters), **settings)
-    source, classes = select(_one_or_many(features), **reading), None
-    data = open_features(source, **chosen, log=log)
-    if data.encoding.is_named:
-        click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
-    made = None if overwrite else provenance_at(ensemble_path, "ensemble")
-    if truth is not None:
-        of_text = ("sep", "header") if is_text_path(truth) else ()
-        classes = select(truth, **{name: reading[name] for name in of_text})
-        read_classes(classes, column, data.n_objects, data.ids)
+    data = _open_features(features, of_table)
+    is_made = not overwrite and is_store(ensemble_path)
     if overwrite or not is_store(consensus_path):
         drawn = drawn_clusters(data.n_objects, n_partitions, options["random_state"])
         model.check_plan(PlannedEnsemble(ensemble_path, data.n_objects, drawn), consensus_path)
     began = time.perf_counter()
     making = {**options, "out": ensemble_path, "overwrite": overwrite}
     ensemble = generators.mixed(data, n_partitions=n_partitions, **making)
-    generating = None if made is not None else time.perf_counter() - began
+    generated = time.perf_counter()
     _tell_constant(ensemble)
-    began = time.perf_counter()
     with telling_finished(consensus_path, "run", overwrite) as is_there:
         model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
-    solved, provenance = Consensus.open(consensus_path), ensemble.provenance
-    low, high = int(ensemble.n_clusters.min()), int(ensemble.n_clusters.max())
-    is_sampled = provenance["sample_rows"] < ensemble.n_objects
+    provenance, sample_rows = ensemble.provenance, ensemble.provenance["sample_rows"]
+    is_sampled = sample_rows < ensemble.n_objects
     of_ensemble = {
         "path": ensemble_path,
         "n_objects": ensemble.n_objects,
         "n_features": len(provenance.get("columns", provenance["features"])),
         "n_partitions": ensemble.n_partitions,
-        "clusters_per_partition": [low, high],
-        "trained_on": f"a sample of {provenance['sample_rows']:,}" if is_sampled else "all objects",
-        "seconds": generating,
+        "clusters_per_partition": [int(ensemble.n_clusters.min()), int(ensemble.n_clusters.max())],
+        "trained_on": f"a sample of {sample_rows:,}" if is_sampled else "all objects",
+        "seconds": None if is_made else generated - began,
     }
     of_consensus = {
         "path": consensus_path,
         "method": method,
         "memory": options["memory"],
         "random_state": options["random_state"],
-        "seconds": None if is_there else time.perf_counter() - began,
+        "seconds": None if is_there else time.perf_counter() - generated,
         **results_of(model),
     }
-    result: dict[str, Any] = {"kind": "run", "ensemble": of_ensemble, "consensus": of_consensus}
-    if truth is not None:
-        judged, joined = read_classes(classes, column, ensemble.n_objects, ensemble.id_column)
-        counts = truth_table(judged, solved.label_rows)
-        scores = {name: criterion(counts) for name, criterion in OF_TRUTH.items()}
-        result["scores"] = {"truth_rows": joined, "n_judged": int(counts.sum()), **scores}
-    result["followed"], followed = None, ""
-    if not data.is_sparse:  # else of very many columns, none of which stands out
-        # what the process may hold of data; where no block of them fits, it remains unknown
-        left = max(parse_size(options["memory"]) - PROCESS_BYTES, 1000)
-        with suppress(MemoryBudgetError):
-            profiles = cluster_profiles(select(source, **chosen), solved, memory=left)
-            result["followed"], followed = profiles.followed, profiles.followed_in_words()
+    result = {"ensemble": of_ensemble, "consensus": of_consensus}
     report = ["bigcons", "report", consensus_path, "--ensemble", ensemble_path]
     export = ["bigcons", "export", consensus_path, "-o", f"{out.rstrip('/')}-labels.csv"]
-    following = ending(solved, [[*report, "-o", f"{out.rstrip('/')}.html"], export])
-    sections = ("ensemble", "consensus", "scores")
-    shown: dict[str, Any] = {name: result[name] for name in sections if name in result}
-    emit(result, f"{facts(shown)}\n\n{following}")
-    if followed:
-        click.echo(followed, err=True)
-
-
-def read_classes(
-    source: Any, column: str | None, n_objects: int, ids: Ids | None = None
-) -> tuple[np.ndarray, str]:
-    """Return the classes of a truth file as integers, -1 where missing, and how its rows were joined.
-
-    Only their column is read. Where the objects have ids and the file has them, in a column of their name,
-    rows are matched by them.
-    """
-    import numpy as np
-    import pyarrow.compute as pc
-
-    from bigcons.io.columns import select, source_of
-    from bigcons.io.sources import open_source
-    from bigcons.store.ensemble import Ensemble
-
-    path = source_of(source)
-    is_anndata = path.lower().endswith(".h5ad")  # whose columns may be measurements, and are only looked at
-    rows = open_source(select(source, columns="*") if is_anndata else source, "labels")
-    columns, id = rows.names or [str(c) for c in range(rows.n_columns)], None
-    if ids is not None and ids.facts.name in columns and ids.facts.name != column:
-        id = ids.facts.name
-    others = [name for name in columns if name != id]
-    if column is None and len(others) != 1:
-        raise InvalidInputError(f"{path} has the columns {some(others)}; choose one with --column.")
-    truth = Ensemble.from_labels(source, id=id, columns=others[0] if column is None else column)
-    classes = truth.read(0, truth.n_objects)[:, 0]
-    if ids is None or id is None or truth.id_column is None:
-        if truth.n_objects != n_objects:
-            raise InvalidInputError(
-                f"{path} has {truth.n_objects:,} rows but the consensus has {n_objects:,} objects; "
-                "give one class per object, in order."
-            )
-        return classes, "in order"
-    of_truth, of_objects = truth.id_column.hold().values, ids.hold().values
-    places = pc.index_in(of_objects, value_set=of_truth) if of_truth.type == of_objects.type else None
-    if places is None or places.null_count == len(places):
-        raise InvalidIdsError(
-            f"{path} has none of the objects by {id}; check the column and its type.", column=id
-        )
-    return np.append(classes, classes.dtype.type(-1))[pc.fill_null(places, -1).to_numpy()], f"by {id}"
+    following = [[*report, "-o", f"{out.rstrip('/')}.html"], export]
+    ended = ending(Consensus.open(consensus_path), following)
+    emit({"kind": "run", **result}, f"{facts(result)}\n\n{ended}")
 
 
 # From labels or memberships to an ensemble
@@ -420,16 +308,9 @@ def read_classes(
 @shared("memory", "overwrite")
 @reporting
 def import_(
-    tables: tuple[str, ...],
-    out: str,
-    runs: bool,
-    long: list[str] | None,
-    memberships: bool,
-    pairs: bool,
-    memory: str,
-    overwrite: bool,
-    **options: Any,
-) -> None:
+    tables: tuple[str, ...], runs: bool, long: list[str] | None, memberships: bool, pairs: bool,
+    sep: str | None, header: bool | None, **options: Any,
+) -> None:  # fmt: skip
     """Store a table of labels, or of memberships, as an ensemble, or a table of pairs.
 
     The table is a .parquet, .csv, .tsv (or these compressed), .npy or .zarr with one row per object and one
@@ -451,48 +332,35 @@ def import_(
     from bigcons.store.pairs import import_pairs
 
     kinds = {"--runs": runs, "--long": long, "--memberships": memberships, "--pairs": pairs}
-    given = [name for name, value in kinds.items() if value]
-    kind = given[0] if given else "an import"
-    unused = [option_name(name) for name in NOT_OF[kind] if options[name] is not None]
-    if unused or given[1:]:
-        raise click.UsageError(f"{kind} takes no {(unused or given[1:])[0]}; leave it out.")
+    kind, *others = [name for name, value in kinds.items() if value] or ["an import"]
+    store: Any = {
+        "an import": import_labels,
+        "--runs": Ensemble.from_runs,
+        "--long": Ensemble.from_long,
+        "--memberships": import_memberships,
+        "--pairs": import_pairs,
+    }[kind]
+    settings = {name: value for name, value in options.items() if value is not None}
+    foreign = settings.keys() - inspect.signature(store).parameters.keys()
+    if pairs and (sep, header) != (None, None):
+        foreign |= {"header" if sep is None else "sep"}
+    if refused := [*map(option_name, sorted(foreign)), *others]:
+        raise click.UsageError(f"{kind} takes no {refused[0]}; leave it out.")
     if len(tables) > 1 and not (runs or memberships):
         raise click.UsageError(
             f"Got {len(tables)} tables of labels; pass one, with a column for each partition, a pattern in "
             "quotes for files that have its rows, or --runs if each is a partition."
         )
-    if long is not None and len(long) != 3:
-        raise click.UsageError(
-            f"--long has {len(long)} columns; name three: of the object, the partition, the label."
-        )
-    header, sep = options["header"], options.pop("sep")
-    settings: dict[str, Any] = {name: options[name] for name in options if name not in NOT_OF[kind]}
-    settings |= {"out": out, "overwrite": overwrite, "memory": memory}
-    parts = [select(part, sep=sep) for part in tables]
-    with telling_finished(out, "import", overwrite):
-        if pairs:
-            stored = import_pairs(tables[0], **settings)
-        elif memberships:
-            del settings["header"]
-            ensemble = import_memberships([select(part, header=header) for part in parts], **settings)
-        elif runs:
-            ensemble = Ensemble.from_runs(parts, **settings)
-        elif long is not None:
-            columns: dict[str, Any] = dict(zip(("object", "partition", "label"), long, strict=True))
-            ensemble = Ensemble.from_long(parts[0], **columns, **settings)
-        else:
-            ensemble = import_labels(parts[0], **settings)
-    emit((stored if pairs else ensemble).info())
-
-
-NOT_OF = {
-    "an import": ("n_objects",),
-    "--runs": ("drop", "chunk_rows", "n_objects"),
-    "--long": ("id", "columns", "drop", "chunk_rows", "n_objects"),
-    "--memberships": ("columns", "drop", "missing", "n_objects"),
-    "--pairs": ("id", "drop", "sep", "header", "missing", "chunk_rows"),
-}
-"""Options that an import of each kind does not take."""
+    if long is not None:
+        if len(long) != 3:
+            raise click.UsageError(
+                f"--long has {len(long)} columns; name three: of the object, the partition, the label."
+            )
+        settings |= dict(zip(("object", "partition", "label"), long, strict=True))
+    parts: Any = list(tables) if pairs else [select(part, sep=sep, header=header) for part in tables]
+    with telling_finished(options["out"], "import", options["overwrite"]):
+        stored = store(parts if runs or memberships else parts[0], **settings)
+    emit(stored.info())
 
 
 @click.command()

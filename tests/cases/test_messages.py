@@ -96,10 +96,3 @@ def test_soft_clusterings_name_what_takes_them():
     with pytest.raises(AttributeError, match=r"bigcons\.metrics\.trust\(ensemble\.harden\(\), model\)"):
         model.trust_  # noqa: B018
     assert bigcons.metrics.trust(soft.harden(), model).confidence.shape == (60,)
-
-
-def test_what_is_given_in_the_place_of_another_thing():
-    ensemble, _ = bigcons.datasets.planted_ensemble(60, 6, random_state=0)
-    tree = bigcons.consensus_tree(ensemble, random_state=0)
-    with pytest.raises(InvalidInputError, match=r"partitions=.* is not a boolean; use True or False"):
-        bigcons.plots.tree(tree, partitions=ensemble)

@@ -12,7 +12,6 @@ import scipy.sparse
 
 import bigcons as bc
 from bigcons import Ensemble
-from bigcons.cli.making import read_classes
 from bigcons.errors import (
     InvalidIdsError,
     InvalidInputError,
@@ -381,20 +380,6 @@ def test_h5ad__without_anndata_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "anndata", None)
     with pytest.raises(MissingDependencyError, match="pip install anndata"):
         Ensemble.from_labels(tmp_path / "x.h5ad")
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_h5ad__any_column_of_names_may_be_a_truth_beside_measurements(tmp_path):
-    anndata = pytest.importorskip("anndata")
-    obs = pd.DataFrame(
-        {"n_genes": [900, 500, 700], "type": pd.Categorical(["B", "A", "B"])}, index=["c1", "c2", "c3"]
-    )
-    path = str(tmp_path / "x.h5ad")
-    with anndata.settings.override(allow_write_nullable_strings=True):
-        anndata.AnnData(np.eye(3, dtype=np.float32), obs).write_h5ad(path)
-    assert read_classes(path, "type", 3)[0].tolist() == [1, 0, 1]
-    with pytest.raises(InvalidInputError, match="has the columns n_genes, type; choose one with --column"):
-        read_classes(path, None, 3)
 
 
 def test_h5ad__is_read_by_anndata(tmp_path):

@@ -381,7 +381,7 @@ def test_demo__leaves_the_figure_out_without_matplotlib(run, monkeypatch):
 
 
 def test_sample_data__runs_as_it_suggests(run):
-    made = run("sample-data features.csv --truth truth.parquet --size 300")
+    made = run("sample-data features.csv --size 300")
     assert made.exit_code == 0, made.output
     command = made.stdout.splitlines()[-1].removeprefix("  bigcons ")
     ended = run(f"{command} --n-partitions 8 --columns feature_0,feature_1,feature_2 --drop feature_2")
@@ -515,7 +515,6 @@ def completed(words, monkeypatch):
         ("solve -m mix", ["plain,mixture"]),
         ("solve lab", ["file,lab"]),
         ("import lab", ["file,lab"]),
-        ("run x.csv --truth tr", ["file,tr"]),
         ("solve e.zarr -o c", ["file,c"]),
     ],
 )

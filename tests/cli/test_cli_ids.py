@@ -87,7 +87,7 @@ def test_standard_streams__are_read_and_written(run, ok, tmp_path):
     for line, message in (
         ("export c.zarr -o - --json", "--json prints to standard output"),
         ("import customers -o -", "holds no store"),
-        ("run - --truth - -k 3 -o out", "can be read once"),
+        ("run - - -k 3 -o out", "can be read once"),
     ):
         result = run(line, input="a\n1\n")
         assert result.exit_code == 2
