@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import zlib
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -66,6 +65,10 @@ class StoredArray:
         """Return entries, or rows; raises an error of any type for chunks that are damaged or missing."""
         return np.ascontiguousarray(self._chunks[start:stop])
 
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        start, stop, _ = rows.indices(self.shape[0])
+        return self.read(start, stop)
+
     def write(self, start: int, values: np.ndarray) -> None:
         """Write entries, or rows, from ``start`` on."""
         self._chunks[start : start + len(values)] = values
@@ -74,31 +77,25 @@ class StoredArray:
         return {name: value for name, value in vars(self).items() if name != "_chunks"}
 
 
-def chunk_digest(name: str, position: tuple[int, ...], values: np.ndarray) -> int:
-    """Return a number of 64 bits that depends on a chunk of an array, and on its place in the store.
+def rows_digest(name: str, row: int, values: np.ndarray, chunks: tuple[int, ...]) -> int:
+    """Return a number that depends on a row of chunks of an array, and on their places in the store.
 
     The digest of a store is the sum over its chunks modulo 2^64, so that blocks may be written in any order.
     """
-    crc = zlib.crc32(np.ascontiguousarray(values, values.dtype.newbyteorder("<")).data.cast("B"))
-    text = f"{name} {position} {values.shape} {values.dtype.name} {crc}"
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+    total = 0
+    width = chunks[1] if values.ndim == 2 else 1
+    for first in range(0, values.shape[1] if values.ndim == 2 else 1, width):
+        part = values[:, first : first + width] if values.ndim == 2 else values
+        position = (row, first // width) if values.ndim == 2 else (row,)
+        crc = zlib.crc32(np.ascontiguousarray(part, part.dtype.newbyteorder("<")).data.cast("B"))
+        text = f"{name} {position} {part.shape} {part.dtype.name} {crc}"
+        total += int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+    return total
 
 
 def digest_text(total: int) -> str:
     """Return a digest of a store as the head has it."""
     return f"{total % 2**64:016x}"
-
-
-def bytes_kept_by_decoding(chunk_bytes: int) -> int:
-    """Return how much freed memory a process retains after reading chunks of this size.
-
-    Zarr decodes on its own threads, and glibc retains for each thread what it freed: a chunk and its
-    compressed form, about 1.5 chunks together.
-    """
-    import zarr
-
-    n_threads = zarr.config.get("threading.max_workers") or min(32, (os.cpu_count() or 1) + 4)
-    return int(n_threads) * chunk_bytes * 3 // 2
 
 
 def refuse_link(place: Place) -> None:

@@ -57,7 +57,7 @@ from bigcons.run.results import (
 )
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.store.clusters import ClusterTree, NClustersChoice, Trust, cluster_rows
-from bigcons.store.consensus import OF_SIZES, Consensus, clusters_in_words, fit_results
+from bigcons.store.consensus import OF_SIZES, PLACING, TREE, Consensus, clusters_in_words, fit_results
 from bigcons.store.display import facts_table, import_pandas
 from bigcons.store.ensemble import Ensemble, as_ensemble, as_read
 from bigcons.store.generator import Generator, NewRows
@@ -423,7 +423,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             if tables is not None:
                 writer.describe_trust(*tables(results))
             elif trust is not None:
-                codes, values = results.codes_of(writer.rows.label_rows)
+                codes, values = results.codes_of(writer.rows.arrays["labels"])
                 confidence.Evidence(ensemble, codes, values, trust, judged=judged).write(writer)
             writer.describe(
                 history=getattr(self, "history_", None),
@@ -435,9 +435,9 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 facts = {"method": type(self).__name__, "labels": out.fingerprint["labels"]}
                 weights = self._partition_weights()
                 counted = {} if weights is None else {"counted": weights}
-                writer.write_placing(facts, {**parts, "order": self._order, **counted})
+                writer.write_parts(PLACING, facts, {**parts, "order": self._order, **counted})
             if (tree := getattr(self, "tree_", None)) is not None:
-                writer.write_tree(tree)
+                writer.write_parts(TREE, *tree.parts())
             committing.enter_context(progress("write to disk", ensemble.n_objects))
         consensus = Consensus.open(out.path)
         self.labels_ = consensus.labels if labels is None else labels

@@ -137,7 +137,7 @@ class Results:
                 writer.write(block.start, labels[block.start : block.stop])
             return labels
         if self.trusted:
-            writer.rows.add_trust()
+            writer.rows.create(trust=True)
         store, K = writer.rows, self.n_clusters
 
         def write(block: Block, rows: Rows) -> tuple[list[Written], np.ndarray]:

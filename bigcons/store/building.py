@@ -37,15 +37,17 @@ from bigcons.io.ids import Ids, are_positions, refuse_other_ids, refuse_repeated
 from bigcons.io.labels import refuse_other_rows
 from bigcons.memory import BLOCK_ROWS, row_blocks, rows_within
 from bigcons.progress import progress
-from bigcons.store import parquet_ensemble
 from bigcons.store.ensemble_store import (
     KIND,
     ArrayWriter,
     Categories,
     Content,
     Header,
+    ParquetRows,
+    ParquetWriter,
     RowsWriter,
     StoredRows,
+    refuse_wide,
 )
 from bigcons.store.generator import Generator
 from bigcons.store.ids import AppendedIds
@@ -57,14 +59,14 @@ from bigcons.validation import check_int
 
 def write_store(path: StorePath, content: Content, overwrite: bool) -> None:
     """Store what is given as a new ensemble; the suffix tells if in Parquet."""
-    parquet_ensemble.refuse_wide(path, len(content.header.names))
+    refuse_wide(path, len(content.header.names))
     with new_store(path, overwrite, KIND) as folder:
         _write(folder, content, in_parquet=names_parquet(path))
 
 
 def _write(folder: Place, content: Content, *, in_parquet: bool) -> None:
     header, dtype = content.header, content.header.dtype
-    kind: type[RowsWriter] = parquet_ensemble.ParquetWriter if in_parquet else ArrayWriter
+    kind: type[RowsWriter] = ParquetWriter if in_parquet else ArrayWriter
     writer = kind(folder, header, content.categories)
     with progress("labels to the store", header.n_objects) as listener:
         for block in rechunk(content.blocks, header.chunk_rows):
@@ -292,10 +294,10 @@ def append_to_store(folder: Place, stored: StoredRows, grown: Content, *, partit
     With more partitions, all labels are written anew.
     """
     header, dtype = grown.header, grown.header.dtype
-    in_parquet = isinstance(stored, parquet_ensemble.ParquetRows)
+    in_parquet = isinstance(stored, ParquetRows)
     if partitions and in_parquet:
-        parquet_ensemble.refuse_wide(stored.path, len(header.names))
-    kind: type[RowsWriter] = parquet_ensemble.ParquetWriter if in_parquet else ArrayWriter
+        refuse_wide(stored.path, len(header.names))
+    kind: type[RowsWriter] = ParquetWriter if in_parquet else ArrayWriter
     writer = kind(folder, header, grown.categories, None if partitions else stored)
     blocks: Iterable[np.ndarray] = (block.astype(dtype, copy=False) for block in grown.blocks)
     if not partitions:

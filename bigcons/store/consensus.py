@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from bigcons.disk.arrays import StoredArray, digest_text
+from bigcons.disk.arrays import StoredArray, digest_text, rows_digest
 from bigcons.disk.commit import new_store, write_head
 from bigcons.disk.files import Place, StorePath
 from bigcons.disk.places import place_of
@@ -34,7 +34,6 @@ from bigcons.store.store import (
     dask_rows,
     packed_parts,
     reopened,
-    rows_digest,
     write_files,
 )
 from bigcons.validation import check_number, check_rows
@@ -80,7 +79,6 @@ class Consensus(Objects):
         self.results: dict[str, Any] = body["results"]
         self.provenance: dict[str, Any] = body["provenance"]
         self.has_trust: bool = body["trust"] is not None
-        self._trust: dict[str, Any] | None = body["trust"]
         self.has_placing: bool = PLACING in body["files"]
         self._store = store
         self.id_column: StoredIds | None = store.ids
@@ -150,13 +148,19 @@ class Consensus(Objects):
             ids=ids_of(ids),
         ) as writer:
             writer.describe(history=history, parameters=parameters, results=results, provenance=provenance)
-            if trust is not None:
-                writer.write_trust(trust)
             if tree is not None:
-                writer.write_tree(tree)
+                writer.write_parts(TREE, *tree.parts())
+            if trust is not None:
+                writer.rows.create(trust=True)
+                writer.describe_trust(trust.clusters, trust.partitions, trust.temperature)
             for block in row_blocks(len(labels), chunk_rows):
                 rows = slice(block.start, block.stop)
                 writer.write(block.start, labels[rows], None if memberships is None else memberships[rows])
+                if trust is not None:
+                    part = np.empty(block.n_rows, TRUST_ROW)
+                    for name in TRUST:
+                        part[name] = getattr(trust, name)[rows]
+                    writer.note(writer.rows.write_trust(block.start, part))
         return cls.open(path)
 
     @classmethod
@@ -273,24 +277,21 @@ class Consensus(Objects):
 
         Raises InvalidInputError if the store has none.
         """
-        found = self._stored_trust()
+        tables = self.trust_tables
         confidence, second, second_confidence = (self.read_array(name, 0, self.n_objects) for name in TRUST)
-        return Trust(confidence, second, second_confidence, *self.trust_tables, found["temperature"])
+        return Trust(confidence, second, second_confidence, *tables, self._store.body["trust"]["temperature"])
 
     @property
     def trust_tables(self) -> tuple[Any, Any]:
         """The tables of clusters and of partitions of `trust`; no array is read."""
-        found = self._stored_trust()
-        clusters = arrow_table(CLUSTER_COLUMNS, found["clusters"])
-        return clusters, arrow_table(PARTITION_COLUMNS, found["partitions"])
-
-    def _stored_trust(self) -> dict[str, Any]:
-        if self._trust is None:
+        if not self.has_trust:
             raise InvalidInputError(
                 f"{self.path} does not say which labels to trust; "
                 "compute it with bigcons.metrics.trust, or write a report with its ensemble."
             )
-        return self._trust
+        trust = self._store.body["trust"]
+        clusters = arrow_table(CLUSTER_COLUMNS, trust["clusters"])
+        return clusters, arrow_table(PARTITION_COLUMNS, trust["partitions"])
 
     @property
     def label_rows(self) -> Column:
@@ -321,7 +322,8 @@ class Consensus(Objects):
 
     def read_trust(self, start: int, stop: int) -> np.ndarray:
         """Return the `trust` of a range of rows: ``(rows,)`` with the fields of its first three arrays."""
-        self._stored_trust()  # raises if there is none
+        if not self.has_trust:
+            _ = self.trust_tables  # raises
         rows = np.empty(stop - start, TRUST_ROW)
         for name in TRUST:
             rows[name] = self.read_array(name, start, stop)
@@ -515,60 +517,23 @@ class ConsensusRows:
         self.chunk_rows: int = min(chunk_rows, n_objects)
         self.folder = folder
         self.arrays: dict[str, StoredArray] = {}
-        self._create(None)
+        self.create()
 
-    def _create(self, trust: Any) -> None:
+    def create(self, *, trust: bool = False) -> None:
+        """Create the arrays that are not there yet, with ``trust`` those that `write_trust` fills."""
         body = {
             "n_objects": self.n_objects,
             "n_clusters": self.n_clusters,
             "chunk_rows": self.chunk_rows,
             "has_memberships": self.has_memberships,
-            "trust": trust,
+            "trust": trust or None,
         }
         for name, array in arrays_of(KIND, body).items():
             if name not in self.arrays:
                 self.arrays[name] = StoredArray.create(self.folder / name, array)
 
-    def add_trust(self) -> None:
-        """Create the arrays that `write_trust` fills."""
-        self._create(True)
-
-    def read(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Return rows of an array that have been written."""
-        return self.arrays[name].read(start, stop)
-
-    @property
-    def label_rows(self) -> Column:
-        """The labels, read when sliced, once all have been written."""
-        return Column(self, "labels", (self.n_objects,), np.dtype(np.int32))
-
     def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> Written:
         """Write rows like `ConsensusWriter.write`; pass the result to `ConsensusWriter.note`."""
-        self._check(start, labels, memberships)
-        return self._write(start, {"labels": labels, "memberships": memberships})
-
-    def write_trust(self, start: int, rows: np.ndarray) -> Written:
-        """Write ``rows`` (rows,) `TRUST_ROW` of whole chunks; pass the result to `ConsensusWriter.note`."""
-        return self._write(start, {name: rows[name] for name in TRUST})
-
-    def _write(self, start: int, columns: Mapping[str, np.ndarray | None]) -> Written:
-        values = {
-            name: np.ascontiguousarray(column, self.arrays[name].dtype)
-            for name, column in columns.items()
-            if column is not None
-        }
-        n_rows, first = len(next(iter(values.values()))), start // self.chunk_rows
-        digests = [0] * len(blocks := row_blocks(n_rows, self.chunk_rows))
-        for name, column in values.items():
-            array = self.arrays[name]
-            array.write(start, column)
-            for b in blocks:
-                digests[b.index] += rows_digest(
-                    name, first + b.index, column[b.start : b.stop], array.array.chunks
-                )
-        return Written(next(iter(values)), first, digests)
-
-    def _check(self, start: int, labels: np.ndarray, memberships: np.ndarray | None) -> None:
         stop = start + len(labels)
         aligned = start % self.chunk_rows == 0 and (stop % self.chunk_rows == 0 or stop == self.n_objects)
         if not aligned or not 0 <= start < stop <= self.n_objects:
@@ -577,14 +542,32 @@ class ConsensusRows:
                 "write blocks that start and end at chunk boundaries."
             )
         expected = (len(labels), self.n_clusters) if self.has_memberships else None
-        found = None if memberships is None else memberships.shape
-        if found != expected:
-            raise InvalidInputError(f"memberships has shape {found}; pass {expected}.")
+        shape = None if memberships is None else memberships.shape
+        if shape != expected:
+            raise InvalidInputError(f"memberships has shape {shape}; pass {expected}.")
         if labels.dtype.kind not in "iu" or labels.min() < -1 or labels.max() >= self.n_clusters:
             raise InvalidInputError(
                 f"labels has type {labels.dtype} and range {labels.min()} to {labels.max()}; pass integers "
                 f"from 0 to {self.n_clusters - 1}, -1 where missing."
             )
+        columns = {"labels": labels}
+        return self._write(start, columns if memberships is None else {**columns, "memberships": memberships})
+
+    def write_trust(self, start: int, rows: np.ndarray) -> Written:
+        """Write ``rows`` (rows,) `TRUST_ROW` of whole chunks; pass the result to `ConsensusWriter.note`."""
+        return self._write(start, {name: rows[name] for name in TRUST})
+
+    def _write(self, start: int, columns: Mapping[str, np.ndarray]) -> Written:
+        blocks = row_blocks(len(next(iter(columns.values()))), self.chunk_rows)
+        first, digests = start // self.chunk_rows, [0] * len(blocks)
+        for name, column in columns.items():
+            array = self.arrays[name]
+            values = np.ascontiguousarray(column, array.dtype)
+            array.write(start, values)
+            for b in blocks:
+                rows = values[b.start : b.stop]
+                digests[b.index] += rows_digest(name, first + b.index, rows, array.array.chunks)
+        return Written(next(iter(columns)), first, digests)
 
 
 class ConsensusWriter:
@@ -613,16 +596,6 @@ class ConsensusWriter:
         last = written.first_chunk + len(written.digests)
         self._digests[written.name][written.first_chunk : last] = written.digests
 
-    def write_trust(self, trust: Trust) -> None:
-        """Write which labels to trust, of all rows."""
-        self.rows.add_trust()
-        for block in row_blocks(self.rows.n_objects, self.rows.chunk_rows):
-            rows = np.empty(block.n_rows, TRUST_ROW)
-            for name in TRUST:
-                rows[name] = getattr(trust, name)[block.start : block.stop]
-            self.note(self.rows.write_trust(block.start, rows))
-        self.describe_trust(trust.clusters, trust.partitions, trust.temperature)
-
     def describe_trust(self, clusters: Any, partitions: Any, temperature: float) -> None:
         """Set the tables that go with the rows."""
         self._trust = {
@@ -631,13 +604,9 @@ class ConsensusWriter:
             "partitions": partitions.to_pydict(),
         }
 
-    def write_placing(self, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Write what places new objects; see `Consensus.read_placing`."""
-        self._files |= write_files(self.rows.folder, {PLACING: packed_parts(facts, arrays)})
-
-    def write_tree(self, tree: ClusterTree) -> None:
-        """Write the tree in which the number of clusters was chosen."""
-        self._files |= write_files(self.rows.folder, {TREE: packed_parts(*tree.parts())})
+    def write_parts(self, name: str, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Write facts and arrays to the file `PLACING` or `TREE`."""
+        self._files |= write_files(self.rows.folder, {name: packed_parts(facts, arrays)})
 
     def describe(
         self,

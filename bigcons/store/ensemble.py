@@ -52,10 +52,11 @@ from bigcons.store.ensemble_store import (
     Content,
     Header,
     StoredRows,
+    open_rows,
+    refuse_wide,
 )
 from bigcons.store.generator import Generator, StoredGenerator
 from bigcons.store.ids import as_index, id_array, ids_at, ids_of
-from bigcons.store.parquet_ensemble import open_rows, refuse_wide
 from bigcons.store.reshaping import read_long, read_runs
 from bigcons.store.soft_sources import SoftSources, listed
 from bigcons.store.store import Objects, dask_rows, reopened

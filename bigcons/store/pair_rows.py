@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.disk.arrays import StoredArray, digest_text
+from bigcons.disk.arrays import StoredArray, digest_text, rows_digest
 from bigcons.disk.commit import new_store, write_head
 from bigcons.disk.files import Place, StorePath
 from bigcons.disk.schema import Array, arrays_of
 from bigcons.errors import InvalidInputError
-from bigcons.store.store import rows_digest
 
 KIND = "pairs"
 RESTORE = "sample or import the pairs again, or restore the store from a copy."

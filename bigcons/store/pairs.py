@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.disk.arrays import digest_text
+from bigcons.disk.arrays import digest_text, rows_digest
 from bigcons.disk.commit import (
     is_finished_import,
     is_store,
@@ -56,7 +56,7 @@ from bigcons.store.pair_rows import (
     symmetric_rows,
     write_pairs,
 )
-from bigcons.store.store import Objects, Store, consistent, reopened, rows_digest
+from bigcons.store.store import Objects, Store, consistent, reopened
 from bigcons.validation import check_int, check_rows
 
 MOST_BYTES = 10**9

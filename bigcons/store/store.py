@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,14 +17,14 @@ from bigcons.disk.arrays import (
     MAX_CHUNK_BYTES,
     METADATA,
     StoredArray,
-    chunk_digest,
     digest_text,
     read_metadata,
     refuse_link,
+    rows_digest,
 )
 from bigcons.disk.commit import Head, head_of, read_head
 from bigcons.disk.files import MOST_BYTES, Place, corrupt, decoding
-from bigcons.disk.schema import Array, arrays_of, check_body, id_arrays
+from bigcons.disk.schema import arrays_of, check_body, id_arrays
 from bigcons.errors import CorruptStoreError, StoreError, StoreNotFoundError
 from bigcons.io.ids import Ids
 from bigcons.memory import Block, row_blocks
@@ -72,7 +72,8 @@ class Store:
             check_body(kind, head.body)
             arrays = {} if head.is_parquet else arrays_of(kind, head.body)
             for name, array in arrays.items():
-                if _chunk_bytes(array) > MAX_CHUNK_BYTES or array.shape[0] > MAX_CHUNKS * array.chunks[0]:
+                n_bytes = int(np.prod(array.chunks, dtype=object)) * np.dtype(array.dtype).itemsize
+                if n_bytes > MAX_CHUNK_BYTES or array.shape[0] > MAX_CHUNKS * array.chunks[0]:
                     raise ValueError(f"the size or number of chunks of {name}")
             self._names = list(arrays)
             if any("/" in name for name in head.body.get("files", {})):
@@ -178,21 +179,6 @@ class Store:
             raise corrupt(self.data / name, f"is damaged ({error})", self.remedy) from None
 
 
-def _chunk_bytes(array: Array) -> int:
-    return int(np.prod(array.chunks, dtype=object)) * np.dtype(array.dtype).itemsize
-
-
-def rows_digest(name: str, row: int, values: np.ndarray, chunks: tuple[int, ...]) -> int:
-    """Return the digest of the chunks in a row of chunks of an array, side by side."""
-    if values.ndim == 1:
-        return chunk_digest(name, (row,), values)
-    columns = chunks[1]
-    return sum(
-        chunk_digest(name, (row, first // columns), values[:, first : first + columns])
-        for first in range(0, values.shape[1], columns)
-    )
-
-
 def packed_parts(facts: Any, arrays: dict[str, np.ndarray]) -> bytes:
     """Return JSON values and arrays as one .npz archive, the same bytes for the same content."""
     text = np.frombuffer(json.dumps(facts).encode(), np.uint8)
@@ -240,18 +226,11 @@ def reopened(kind: Any, *given: Any) -> Any:
 # Arrays that are read when sliced, or when they are computed
 
 
-class Readable(Protocol):
-    """What has arrays by name."""
-
-    def read(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Return entries, or rows, of an array."""
-
-
 @dataclass(frozen=True)
 class Column:
     """An array of a store that is read when sliced, so that it is never in memory as a whole."""
 
-    source: Readable
+    source: Store
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype

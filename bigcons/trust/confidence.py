@@ -355,7 +355,7 @@ class Evidence:
     def write(self, writer: ConsensusWriter) -> None:
         """Write which labels to trust to a consensus whose rows have been written, in the tasks."""
         store = writer.rows
-        store.add_trust()
+        store.create(trust=True)
         for _, written in self.weigh_blocks(lambda block, rows: store.write_trust(block.start, rows)):
             writer.note(written)
         writer.describe_trust(*self.told.tables(self._ensemble), self.temperature)

@@ -31,9 +31,9 @@ from bigcons.errors import (
     StoreNotFoundError,
 )
 from bigcons.generate import kmeans
-from bigcons.store import parquet_ensemble
+from bigcons.store import ensemble_store
 from bigcons.store.ensemble import import_labels
-from bigcons.store.parquet_ensemble import MOST_PARTITIONS
+from bigcons.store.ensemble_store import MOST_PARTITIONS
 from tests.support.stores import names_in, of_rows, values_of
 from tests.support.strategies import label_columns
 
@@ -178,7 +178,7 @@ def test_failed_writes__leave_what_was(stored, tmp_path, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(parquet_ensemble, "write_head", interrupt)
+    monkeypatch.setattr(ensemble_store, "write_head", interrupt)
     with pytest.raises(KeyboardInterrupt):
         stored.save(tmp_path / "new.parquet")
     with pytest.raises(KeyboardInterrupt):
@@ -197,7 +197,7 @@ import os, signal, sys
 import numpy as np
 from bigcons import Ensemble
 from bigcons.generate import kmeans
-from bigcons.store.parquet_ensemble import ParquetWriter
+from bigcons.store.ensemble_store import ParquetWriter
 write, written = ParquetWriter.write, []
 def deadly(writer, block):
     write(writer, block)
