@@ -236,7 +236,7 @@ def test_report__notes_that_clusters_follow_a_column(tmp_path):
     features = drawn(rng.integers(3, size=300), member=is_member)
     (note,) = Report(model, features=features, pictures=False).notes
     assert note.startswith("The clusters follow 'member': ")
-    assert Report(model, features=features, drop="member", pictures=False).notes == []
+    assert Report(model, features=select(features, drop=["member"]), pictures=False).notes == []
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", None])
@@ -440,7 +440,7 @@ def test_ids__come_with_the_least_certain_objects_and_are_compared_with_the_feat
     rows = report.least_certain["object"].to_pylist()
     assert report.least_certain["id"].to_pylist() == [f"c{row}" for row in rows]
     assert set(report.profiles.numbers["feature"].to_pylist()) == set("abcde")
-    fewer = Report(stored, features=table, drop="a", pictures=False)
+    fewer = Report(stored, features=select(table, drop=["a"]), pictures=False)
     assert set(fewer.profiles.numbers["feature"].to_pylist()) == set("bcde")
     with pytest.raises(InvalidInputError, match="in the order of the objects"):
         Report(stored, features=table.take(np.arange(40)[::-1]), pictures=False)

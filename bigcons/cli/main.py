@@ -16,14 +16,7 @@ import click
 
 import bigcons
 from bigcons import errors
-from bigcons.cli.output import (
-    OPTIONS,
-    did_you_mean,
-    emit_error,
-    open_streams,
-    shown,
-    with_options,
-)
+from bigcons.cli.output import OPTIONS, did_you_mean, emit_error, open_streams, shown, with_options
 from bigcons.errors import BigconsError
 from bigcons.progress import ProgressBar
 
@@ -82,7 +75,9 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; progress, warnings and errors go to standard error, one line each."""
-        with ProgressBar(), _one_line_warnings(), _quiet_dask_client(), _sigterm_interrupts():
+        for name in ("batched", "client"):  # of a lost scheduler, which the library's own error tells
+            logging.getLogger(f"distributed.{name}").disabled = True
+        with ProgressBar(), _one_line_warnings(), _sigterm_interrupts():
             try:
                 return super().invoke(ctx)
             except click.UsageError as error:
@@ -150,20 +145,6 @@ def _sigterm_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-@contextmanager
-def _quiet_dask_client() -> Iterator[None]:
-    """Silence what a Dask client logs about a lost scheduler; the library raises its own one-line error."""
-    loggers = [logging.getLogger(f"distributed.{name}") for name in ("batched", "client")]
-    before = [logger.disabled for logger in loggers]
-    try:
-        for logger in loggers:
-            logger.disabled = True
-        yield
-    finally:
-        for logger, disabled in zip(loggers, before, strict=True):
-            logger.disabled = disabled
 
 
 @click.command(

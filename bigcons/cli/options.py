@@ -220,15 +220,6 @@ def option_name(parameter: str) -> str:
     return f"--{parameter.replace('_', '-')}"
 
 
-def refuse_alone(needed: str, value: object, **options: object) -> None:
-    """Raise UsageError for a given option that has no effect without the option ``needed``, which is not."""
-    for name, given in options.items():
-        if given is not None and value is None:
-            raise click.UsageError(
-                f"{option_name(name)} has no effect without {needed}; give both or neither."
-            )
-
-
 # The options of a method or a scheme
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from bigcons.cli.options import PATH, READING, STANDARD, option, output_option, refuse_alone, shared, taken
+from bigcons.cli.options import PATH, READING, STANDARD, option, option_name, output_option, shared, taken
 from bigcons.cli.output import JSON, emit, facts, reporting
 from bigcons.errors import InvalidInputError, StoreExistsError
 
@@ -42,8 +42,9 @@ def report(consensus: str, out: str, features: str | None, overwrite: bool, **op
 
     check_page(out)
     refuse_existing_file(out, overwrite)
-    reading = taken(options, READING)
-    refuse_alone("--features", features, columns=options["columns"], drop=options["drop"], **reading)
+    reading = taken(options, ("columns", "drop", *READING))
+    if features is None and (given := [name for name, value in reading.items() if value is not None]):
+        raise click.UsageError(f"{option_name(given[0])} has no effect without --features; give both.")
     page = Report(consensus, features=select(features, **reading), **options)
     page.save(out, overwrite=overwrite)
     result = {"path": out, "facts": page.facts, "warnings": page.warnings, "notes": page.notes}

@@ -28,16 +28,7 @@ from bigcons.cli.options import (
     shared,
     taken,
 )
-from bigcons.cli.output import (
-    JSON,
-    amount,
-    cell,
-    emit,
-    facts,
-    reporting,
-    table,
-    telling_finished,
-)
+from bigcons.cli.output import JSON, amount, cell, emit, facts, reporting, table, telling_finished
 from bigcons.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -65,12 +56,7 @@ COMMON = ("n_clusters", "random_state", "out", "client", "memory", "resume")
 @shared("client", "random_state", "overwrite")
 @reporting
 def solve(
-    words: tuple[str, ...],
-    method: str,
-    n_clusters: Any,
-    out: str,
-    overwrite: bool,
-    **options: Any,
+    words: tuple[str, ...], method: str, n_clusters: Any, out: str, overwrite: bool, **options: Any
 ) -> None:
     """Find the consensus of ENSEMBLE.
 
@@ -217,15 +203,9 @@ def _facts_of(method: type[ConsensusClusterer]) -> dict[str, Any]:
 @shared("client", "overwrite")
 @reporting
 def place(
-    features: tuple[str, ...],
-    folder: str,
-    out: str,
-    id: str | None,
-    memberships: bool,
-    client: str | None,
-    overwrite: bool,
-    **reading: Any,
-) -> None:
+    features: tuple[str, ...], folder: str, out: str, id: str | None, memberships: bool, client: str | None,
+    overwrite: bool, **reading: Any,
+) -> None:  # fmt: skip
     """Place the rows of FEATURES in the clusters of a consensus.
 
     FEATURES is a table, or several, with the columns that the ensemble was made of by `bigcons run` or

@@ -16,7 +16,7 @@ import numpy as np
 
 from bigcons.disk.commit import new_file
 from bigcons.errors import InvalidInputError, MissingDependencyError
-from bigcons.io.columns import Columns, Selection, choose
+from bigcons.io.columns import Selection, choose
 from bigcons.io.ids import canonical, refuse_other_ids
 from bigcons.io.labels import names_of_rows, refuse_other_rows
 from bigcons.io.sources import open_source
@@ -63,9 +63,8 @@ class Report:
         that the consensus has kept, or one made anew.
     features
         Any table of the objects, as for `bigcons.metrics.cluster_profiles`: adds what is in each cluster.
+        `bigcons.select` chooses among its columns.
         If the objects have ids and the table their column, they are compared.
-    columns, drop
-        Its columns to use, by default all, and those to leave out; see `bigcons.select`.
     n_objects : default=20
         Least certain objects to list.
     n_clusters : default=20
@@ -116,8 +115,6 @@ class Report:
         ensemble: Any = None,
         tree: ClusterTree | None = None,
         features: Any = None,
-        columns: Columns | None = None,
-        drop: Columns | None = None,
         n_objects: int = 20,
         n_clusters: int = 20,
         pictures: bool = True,
@@ -126,11 +123,6 @@ class Report:
     ) -> None:
         check_int("n_objects", n_objects)
         check_int("n_clusters", n_clusters)
-        if features is None and (columns is not None or drop is not None):
-            raise InvalidInputError(
-                "columns and drop have no effect without features; give features, too.",
-                parameter="columns" if drop is None else "drop",
-            )
         self._source = source = _Source.of(consensus)
         opened = None if ensemble is None else as_ensemble(ensemble)
         if opened is not None and opened.n_objects != source.n_objects:
@@ -151,7 +143,7 @@ class Report:
         self._values: list[dict[str, Any]] = []
         """Of the least certain objects, in the order of their rows, by column of the features."""
         if features is not None:
-            table = _features_of(source, features, columns, drop)
+            table = _features_of(source, features)
             kept = np.sort(self._counts.rows["object"])
             self.profiles, self._values = profile(table, source.labels, None, 3, memory, kept)
         self.tree: ClusterTree | None = source.tree if tree is None else tree
@@ -377,7 +369,7 @@ def _count(
     return counts, (source.trust.clusters, source.trust.partitions)
 
 
-def _features_of(source: _Source, features: Any, columns: Columns | None, drop: Columns | None) -> Any:
+def _features_of(source: _Source, features: Any) -> Any:
     """Return the table of features, whose ids, if it has them, must be those of the objects."""
     table = open_source(features, "features")
     names = table.names or []
@@ -390,13 +382,9 @@ def _features_of(source: _Source, features: Any, columns: Columns | None, drop: 
             for rows in column.batches(BLOCK_ROWS)
         )  # fmt: skip
         refuse_other_ids(source.ids.blocks(), ids, name, table.where)
-        columns = columns or [other for other in names if other != name]
-    else:
-        rows = table.ids or names_of_rows(features)
-        refuse_other_rows(table.where, rows, "the consensus", source.names)
-    if columns is None and drop is None:
-        return table
-    return choose(table, Selection(None, None, columns, drop))
+        return choose(table, Selection(None, None, [other for other in names if other != name], None))
+    refuse_other_rows(table.where, table.ids or names_of_rows(features), "the consensus", source.names)
+    return table
 
 
 # What is told
