@@ -19,9 +19,6 @@ _UNITS |= {p: 1000 ** (i + 1) for i, p in enumerate("KMGT")}
 BLOCK_ROWS = 1 << 16
 """Rows that are read, encoded or written at a time; of a chunk, at most."""
 
-MOST_TOGETHER = 8
-"""The most blocks of a fold that are one task."""
-
 VALUES_TOGETHER = 1 << 20
 """Values, votes or keys that are clustered, looked up or compared at a time."""
 

@@ -16,11 +16,6 @@ from bigcons.errors import ConsensusWarning, MissingDependencyError, warn_user
 from bigcons.run.engine import available_cores
 from bigcons.seeding import generator
 
-# METIS takes integer weights: the largest edge weight is scaled to this, or to less if the sum would exceed
-# the limit of builds with 32-bit integers.
-LARGEST_WEIGHT = 10_000
-LARGEST_TOTAL = 1 << 30
-
 # Bytes per stored entry of a graph (two per edge) while it is built and partitioned.
 BYTES_PER_ENTRY = 64
 
@@ -47,7 +42,8 @@ def graph_of(weights: np.ndarray) -> Graph:
     """
     np.fill_diagonal(weights, 0.0)
     largest, total = weights.max(initial=0.0), weights.sum(where=weights > 0)
-    scale = min(LARGEST_WEIGHT / largest, LARGEST_TOTAL / total) if largest > 0 else 1.0
+    # METIS takes whole weights, whose sum builds with 32-bit integers must hold
+    scale = min(10_000 / largest, (1 << 30) / total) if largest > 0 else 1.0
     weights *= scale
     edges = np.rint(weights, out=weights) > 0
     indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(edges, axis=1))])
@@ -128,7 +124,7 @@ def partition_hypergraph(
     if n_parts == 1:
         return np.zeros(n_vertices, np.int32), 0.0
     mtkahypar, session = _mtkahypar()
-    scale = 1.0 if (weights == np.rint(weights)).all() else LARGEST_WEIGHT / weights.max()
+    scale = 1.0 if (weights == np.rint(weights)).all() else 10_000 / weights.max()
     rounded = np.maximum(np.rint(scale * weights), 1).astype(np.int64)
     draw = generator(seed, "partitioners.hypergraph")
     place, order = draw.permutation(n_vertices).astype(np.int32), draw.permutation(len(pins))

@@ -26,8 +26,6 @@ READ_AHEAD = 1 << 22
 MOST_BYTES = 1 << 32
 """The most that is read at once; no file that bigcons reads as a whole is larger."""
 MOST_JSON_BYTES = 1 << 30
-_MOST_CONTAINERS = 1 << 22
-"""The most lists and objects in JSON; each takes about 70 bytes of memory."""
 
 
 class Place(ABC):
@@ -193,12 +191,13 @@ def read_json(place: Place, at_most: int = MOST_JSON_BYTES) -> Any:
 def parse_json(content: bytes | bytearray, where: object) -> Any:
     """Return what JSON says; raise CorruptStoreError if it cannot be parsed within bounded memory."""
     try:
+        most = 1 << 22  # lists and objects; each takes about 70 bytes of memory
         n_containers = content.count(b"[") + content.count(b"{")
-        if n_containers > _MOST_CONTAINERS:  # some may be in texts
+        if n_containers > most:  # some may be in texts
             bare = re.sub(rb'"(?:[^"\\]++|\\.)*+"', b"", content)
             n_containers = bare.count(b"[") + bare.count(b"{")
-        if n_containers > _MOST_CONTAINERS:
-            raise ValueError(f"more than {_MOST_CONTAINERS:,} lists and objects")
+        if n_containers > most:
+            raise ValueError(f"more than {most:,} lists and objects")
         return json.loads(content)
     except (ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())

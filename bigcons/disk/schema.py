@@ -23,7 +23,6 @@ KINDS = {
 MISSING = -1
 """The label of an object that a partition leaves unlabeled."""
 
-MAX_CHUNK_COLUMNS = 128
 TEXT_CHUNK = 1 << 20
 """Bytes of a chunk of the text of ids."""
 
@@ -183,7 +182,7 @@ def arrays_of(kind: str, body: Mapping[str, Any]) -> dict[str, Array]:
 
 def chunk_columns(n_columns: int) -> int:
     """Return the columns of a chunk of an ensemble."""
-    return min(n_columns, MAX_CHUNK_COLUMNS)
+    return min(n_columns, 128)
 
 
 def id_arrays(dtype: str, n_bytes: int, n_objects: int, chunk_rows: int) -> dict[str, Array]:

@@ -11,7 +11,6 @@ import numpy as np
 
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.federated.sites import (
-    SMOOTHING,
     Message,
     Site,
     added,
@@ -30,6 +29,7 @@ from bigcons.methods.bce import (
     state_of,
 )
 from bigcons.methods.first_clusters import CERTAINTY, partition_order, spread
+from bigcons.methods.mixture import SMOOTHING
 from bigcons.run.passes import SHORT_PASSES, History, Record, State, as_history, gains_little
 from bigcons.run.results import falling_order, sizes_of
 from bigcons.seeding import SeedLike, resolve_seed

@@ -11,14 +11,12 @@ from bigcons.errors import EmptyPartitionError, InvalidInputError
 from bigcons.io.factorize import label_dtype
 from bigcons.methods.bce import NO_STEP, VariationalBCE, further_probabilities
 from bigcons.methods.first_clusters import first_partition
+from bigcons.methods.mixture import SMOOTHING
 from bigcons.methods.placing import Recoding, codes_in, recode
 from bigcons.run.passes import State, Stats, add_stats
 from bigcons.run.results import sizes_of
 from bigcons.store.ensemble import Ensemble, as_ensemble
 from bigcons.weights import counts_of
-
-SMOOTHING = 1e-6
-"""Added to every expected label count, so that no probability is zero."""
 
 Message = dict[str, Any]
 """A question, under "ask", with its arguments; or an answer."""

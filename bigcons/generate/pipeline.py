@@ -57,7 +57,7 @@ from bigcons.memory import (
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, beside_processes, open_engine
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, resolve_seed
-from bigcons.store.generator import FAR, Centers
+from bigcons.store.generator import Centers
 from bigcons.store.generator import Generator as StoredGenerator
 from bigcons.validation import check_choice, check_flag, check_int
 from bigcons.version import __version__
@@ -67,9 +67,6 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-FAR_ROWS = 10_000
-"""Rows by whose distances to the centers it is told which new rows are far: 100 of them are."""
 
 _log = logging.getLogger(__name__)
 
@@ -340,10 +337,10 @@ class LabelTask:
 def _reach(centers: Centers, pool: Pool) -> float:
     """Return the distance from the centers within which 99 % of some objects of the pool are."""
     n_rows, width = pool.points.shape
-    n_chosen = min(n_rows, FAR_ROWS, max((1 << 22) // width, 1))
+    n_chosen = min(n_rows, 10_000, max((1 << 22) // width, 1))
     points = pool.points[np.arange(n_chosen) * n_rows // n_chosen]
     nearest = centers.label(points, np.ones((len(centers.offsets) - 1, n_chosen), bool))[1]
-    return float(np.quantile(centers.distances(points, nearest), FAR))
+    return float(np.quantile(centers.distances(points, nearest), 0.99))
 
 
 def _label_blocks(

@@ -20,9 +20,6 @@ ClusterCount = int | tuple[int, int] | range | str
 ROWS_AT_ONCE = 64 * SEGMENT_ROWS
 """Rows of a subset that are drawn at a time where only some of them are needed."""
 
-SETS_OF_LANDMARKS = 3
-"""Sets of landmarks that all partitions by landmarks share."""
-
 
 @dataclass(frozen=True)
 class Scheme:
@@ -168,11 +165,11 @@ class Scheme:
         return self.by_landmarks * turn + place if place < self.by_landmarks else None
 
     def sets(self) -> list[tuple[int, ...]]:
-        """Return the partitions of each set of centers: one by k-means, or several by the same landmarks."""
+        """Return the partitions of each set of centers: one by k-means, or a third of those by landmarks."""
         shared: dict[int, list[int]] = {}
         for u in range(self.n_partitions):
             number = self.landmarks_before(u)
-            shared.setdefault(u if number is None else -1 - number % SETS_OF_LANDMARKS, []).append(u)
+            shared.setdefault(u if number is None else -1 - number % 3, []).append(u)
         return [tuple(partitions) for partitions in shared.values()]
 
     def draw(self, u: int) -> tuple[np.random.Generator, int]:

@@ -38,9 +38,6 @@ N_LANDMARKS, OBJECTS_PER_LANDMARK = 1000, 3
 N_NEAREST = 5
 """Landmarks that an object is joined to."""
 
-MOST_VALUES = 1 << 23
-"""Numbers of all landmarks of a set, of very many features."""
-
 AT_ONCE = 1 << 21
 """Distances held at once."""
 
@@ -60,7 +57,7 @@ def choose_pool_rows(sample_rows: int, n_objects: int, share: float) -> int:
 
 def n_landmarks(n_objects: int, n_features: int) -> int:
     """Return how many of so many objects are landmarks."""
-    most = min(N_LANDMARKS, max(MOST_VALUES // n_features, 2 * N_NEAREST))
+    most = min(N_LANDMARKS, max((1 << 23) // n_features, 2 * N_NEAREST))  # of very many features, fewer
     return min(most, max(n_objects // OBJECTS_PER_LANDMARK, min(n_objects, N_NEAREST)))
 
 

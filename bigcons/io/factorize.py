@@ -30,7 +30,6 @@ TABLE_SIZE = 1 << 16
 """Labels below this are looked up in a table, others by binary search."""
 
 MIN_CHUNK_ROWS = 1_024
-_CHUNK_LABELS = 16_000_000
 
 
 class Numbers(NamedTuple):
@@ -553,7 +552,7 @@ def default_chunk_rows(n_objects: int, n_columns: int) -> int:
     """
     ideal = 1 << max(0, (n_objects + 16 - 1) // 16 - 1).bit_length()
     fewest = MIN_CHUNK_ROWS
-    while fewest > 1 and 3 * fewest * n_columns > 4 * _CHUNK_LABELS:  # the nearest power of two
+    while fewest > 1 and 3 * fewest * n_columns > 4 * 16_000_000:  # the nearest power of two
         fewest //= 2
     return min(max(ideal, fewest), BLOCK_ROWS)
 

@@ -54,8 +54,6 @@ _CSV = (*(f".csv{suffix}" for suffix in _COMPRESSED), *_TABS)
 KNOWN = ".npy, .csv, .tsv (or either with .gz, .bz2 or .zst), .parquet, .h5ad or .zarr (version 3)"
 """What files may be, in words."""
 
-_LONGEST_LINE = 1 << 23
-
 _COLUMN_BYTES = 1 << 20
 """What is read at once of each column of Parquet in a bucket."""
 
@@ -451,18 +449,19 @@ class CsvSource(PartedSource):
         """Return the cells of the first three lines, but empty ones, and the number of the first of them."""
         import pyarrow as pa
 
+        longest = 1 << 23
         try:
             with self._content() as content:
-                head = content.read(_LONGEST_LINE)
+                head = content.read(longest)
             begins = head[:32].removeprefix(b"\xef\xbb\xbf")
             if begins.startswith(_NO_TEXT):
                 raise InvalidInputError(
                     f"{self.where} is no CSV, but begins with {begins[:12]!r}; get or save it as CSV."
                 )
             end = head.rfind(b"\n") + 1
-            if len(head) == _LONGEST_LINE and not end:
+            if len(head) == longest and not end:
                 raise InvalidInputError(
-                    f"{self.where} has a line of more than {_LONGEST_LINE:,} characters; write it as Parquet."
+                    f"{self.where} has a line of more than {longest:,} characters; write it as Parquet."
                 )
             text = head[: end or None].decode("utf-8-sig")
             if "\0" in text[: 1 << 16]:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 TEXT = "text"
 NUMBERS = ("int64", "uint64")
 
-_MOST_SUSPECTS = 10_000
 _MOST_KEYS = 1 << 24
 """Keys of ids that are compared at a time."""
 _WHOLE_NUMBER = r"^(0|-?[1-9][0-9]{0,18})$"
@@ -276,10 +275,10 @@ def refuse_repeated_ids(blocks: Callable[[], Iterable[Any]], n_ids: int, name: s
 
 
 def _twice(held: list[np.ndarray]) -> np.ndarray:
-    """Return keys that are there more than once, at most a few thousand."""
+    """Return keys that are there more than once, at most 10,000."""
     keys = np.concatenate([np.empty(0, np.int64), *held])
     keys.sort()
-    return np.unique(keys[1:][keys[1:] == keys[:-1]])[:_MOST_SUSPECTS]
+    return np.unique(keys[1:][keys[1:] == keys[:-1]])[:10_000]
 
 
 def _keys(ids: Any) -> np.ndarray:

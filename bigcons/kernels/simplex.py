@@ -6,10 +6,6 @@ import numpy as np
 
 from bigcons.kernels._jit import leaf
 
-# Added to the diagonal, relative to its largest entry: empty clusters make A singular. Rounding costs
-# about eps / RIDGE and the ridge itself RIDGE, both relative to the gradient; this value balances them.
-RIDGE = 1e-8
-
 
 @leaf
 def minimize_on_simplex(A, b, y, K, support, work):
@@ -38,7 +34,9 @@ def minimize_on_simplex(A, b, y, K, support, work):
             y[k] = 0.0
         y[best] = 1.0
         return -b[best]
-    ridge = RIDGE * largest
+    # Added to the diagonal: empty clusters make A singular. Rounding costs about eps / 1e-8 and the ridge
+    # itself 1e-8, both relative to the gradient; this value balances them.
+    ridge = 1e-8 * largest
     level = np.inf  # if the rounds run out before the face is exhausted
     for _ in range(4 * K + 8):  # finite in exact arithmetic; the cap prevents cycling by rounding
         if n_support > 1:

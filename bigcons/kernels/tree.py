@@ -16,10 +16,6 @@ from bigcons.kernels.cluster_tables import add_rows, end_of_slice, find_rows, ro
 
 AVERAGE, DISTINCT = 0, 1
 
-# How many partitions that join two groups entirely stand beside those that tell them apart: a few partitions
-# may cut a cluster by chance. `benchmarks/tree_ablation.py` has what it is worth.
-PRIOR = 2.0
-
 
 @leaf
 def list_row(rule, table, offsets, row, columns, shares, starts, seen):
@@ -83,7 +79,9 @@ def cost_of(rule, whole, columns, shares, starts, seen, counts, gains, a, b, unk
         return unknown
     if rule == AVERAGE:
         return 1.0 - together / pairs
-    return squares / (PRIOR + summed)
+    # a few partitions may cut a cluster by chance: two that join the groups stand beside those that tell them
+    # apart; `benchmarks/tree_ablation.py` has what it is worth
+    return squares / (2.0 + summed)
 
 
 def pair_costs(
@@ -92,8 +90,8 @@ def pair_costs(
     """Return what it costs to merge each two groups (G, G), NaN where no partition sees both.
 
     ``rule`` AVERAGE: one minus the mean of ``gains[b]`` over pairs of objects of the two, each counted for
-    each partition that labels both, 0 if it does not join them. DISTINCT: ``sum_u c_u x_u^2 / (PRIOR + sum_u
-    c_u x_u)``, with ``x_u`` one minus the cosine of the two rows within partition u. ``counts`` (M,) are
+    each partition that labels both, 0 if it does not join them. DISTINCT: ``sum_u c_u x_u^2 / (2 + sum_u c_u
+    x_u)``, with ``x_u`` one minus the cosine of the two rows within partition u. ``counts`` (M,) are
     weights c of partitions and ``gains`` (B,) those of base clusters, times that of the partition. The
     diagonal is infinite. O(E G^2) for E base clusters with objects of a group, in the mean.
     """
@@ -201,9 +199,6 @@ def find_nearest(starts, columns, values, center_starts, centers, shares, n_cent
 # Current cluster of an object that is not placed.
 UNPLACED = -2
 
-# What makes a number of single precision the next lower one.
-LOWER = 1.0 - 2.0**-24
-
 
 @jit
 def place(
@@ -309,7 +304,7 @@ def place(
                     share = np.float32(scores[k] / mass)
                     if k != cluster:
                         if not stays and share >= own_share:
-                            share = np.float32(LOWER * own_share)
+                            share = np.float32((1.0 - 2.0**-24) * own_share)  # the next lower one
                         if share > other_share and prior[k] > -np.inf:
                             other, other_share = k, share
                     if memberships.shape[0]:

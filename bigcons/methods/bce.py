@@ -29,10 +29,6 @@ E_STEP_TOL, E_STEPS = 1e-4, 100
 # The smoothing and the alpha of a start from base partitions.
 SMOOTHING, START_ALPHA = 0.1, 0.5
 
-# The share of each cluster's label probabilities that is spread evenly over all labels before a start
-# continues on all objects: those that the sample has driven to zero would take many passes to recover.
-UNSEEN = 0.1
-
 # The previous objective and the relaxation of the last step, of a state that has made none.
 NO_STEP = (-np.inf, 1.0)
 
@@ -171,9 +167,12 @@ class VariationalBCE(Method):
         return state_of(expected, self.offsets, ALPHA_FLOOR if self.update_alpha else START_ALPHA)
 
     def for_all(self, state: State) -> State:
-        """Return the state with some probability for every label in every cluster."""
+        """Return the state with a tenth of the probability of each cluster spread evenly over all labels.
+
+        Those that the sample has driven to zero would take many passes to recover.
+        """
         sizes = sums_by_partition(np.ones_like(state["beta"]), self.offsets)
-        beta = (1.0 - UNSEEN) * state["beta"] + UNSEEN / sizes
+        beta = 0.9 * state["beta"] + 0.1 / sizes
         return {"alpha": state["alpha"], "beta": beta, "step": np.array(NO_STEP)}
 
     def block_stats(

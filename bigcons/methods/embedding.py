@@ -249,17 +249,6 @@ def find_centers(
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
-# An eigenvector is found when ``|A v - value v|`` is at most this; the largest eigenvalue is 1. The angle to
-# the true one is at most this, divided by the distance to the next eigenvalue not wanted.
-RESIDUAL = 1e-3
-
-# Passes after which vectors count as found: with no gap after them, no space of theirs is to be found.
-MOST_PASSES = 24
-
-# Blocks of objects are visited together by a task until they have this many labels for each base cluster, so
-# that adding up tables (B, width) costs little beside making them.
-LABELS_PER_BASE_CLUSTER = 8
-
 
 class Eigenvectors(NamedTuple):
     """What `leading_by_passes` finds."""
@@ -303,20 +292,23 @@ def leading_by_passes(
     scale: np.ndarray,
     n_vectors: int,
     *,
-    tol: float = RESIDUAL,
-    max_passes: int = MOST_PASSES,
+    tol: float = 1e-3,
+    max_passes: int = 24,
 ) -> Eigenvectors:
     """Return the leading eigenvectors of ``H^T W H``, rows and columns times ``scale`` (B,).
 
     At most ``n_vectors``, none whose value is zero up to rounding. ``weigh`` gives the weights (rows,) of the
     objects of a block. By LOBPCG (Knyazev 2001), a pass an iteration, until no residual ``|A v - value v|``
-    is above ``tol``, from a random start that does not depend on the engine.
+    is above ``tol``, from a random start that does not depend on the engine. The largest eigenvalue is 1; the
+    angle to a true vector is at most ``tol`` divided by the distance to the next eigenvalue not wanted. After
+    ``max_passes`` vectors count as found: with no gap after them, no space of theirs is to be found.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh, lobpcg
 
     B, n_passes = scale.size, 0
     k = min(n_vectors, B)
-    groups = groups_of(ensemble, LABELS_PER_BASE_CLUSTER * B)
+    # of so many labels of base clusters that adding up tables (B, width) costs little beside making them
+    groups = groups_of(ensemble, 8 * B)
 
     def product(table: np.ndarray) -> np.ndarray:
         nonlocal n_passes

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 LINKAGES = ("single", "complete", "average", "ward")  # the position of each is its number in the kernel
 
-# Edges of a spanning tree between two reports of progress.
-EDGES_AT_ONCE = 1 << 8
-
 
 # Distinct label rows
 
@@ -234,7 +231,7 @@ def single_link(rows: np.ndarray, normalize: str) -> Merges:
         np.zeros(n, bool),
     )
     with progress("spanning tree", n - 1, "edges") as listener:
-        for edges in row_blocks(n - 1, EDGES_AT_ONCE):
+        for edges in row_blocks(n - 1, 1 << 8):  # progress is reported in between
             state = agree, seen, nearest, in_tree
             grow_tree(rows, over_all, edges.start, edges.stop, *state, first, second, n_agree, n_seen)
             listener.advance(edges.n_rows)

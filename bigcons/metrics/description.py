@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 MAX_CATEGORIES = 1000
 """Columns with more distinct values are text, which names objects or is prose, not categories."""
 
-FOLLOWED = 0.9
-"""The share of the variance of a column of few values that is between clusters which follow it."""
-
 
 class ClusterProfiles(NamedTuple):
     """What is in each cluster; see `cluster_profiles`."""
@@ -171,7 +168,8 @@ def profile(
     ]
     left_out = {of_column.name: of_column.reason for of_column in found if of_column.reason}
     shares = {of_column.name: of_column.between(n_labeled) for of_column in found if of_column.kind}
-    followed = [name for name, share in shares.items() if share >= FOLLOWED]
+    # nearly all variance of a column of few values is between clusters which follow it
+    followed = [name for name, share in shares.items() if share >= 0.9]
     n_varying = np.count_nonzero(~np.isnan(list(shares.values())))
     profiles = ClusterProfiles(
         *(_joined(numbers, _NUMBERS), _joined(texts, _CATEGORIES), left_out, _joined(dates, _DATES)),

@@ -18,9 +18,6 @@ from bigcons.validation import check_int
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ROUNDING = 1e-8
-"""Relative distance at which objectives are equal: memberships are kept in single precision."""
-
 
 def convergence(consensus: Any) -> Figure:
     """Draw the objective and the optimality gap of a solve against its passes or steps, on log axes.
@@ -98,7 +95,8 @@ def _from_best(objective: np.ndarray) -> tuple[np.ndarray, float]:
         return np.full(objective.shape, np.nan), float("nan")
     best = float(known.min() if known[-1] < known[0] else known.max())
     distance = np.abs(objective - best) / (abs(best) or np.abs(known).max() or 1.0)
-    return np.where(distance < ROUNDING, 0.0, distance), best
+    # equal up to rounding: memberships are kept in single precision
+    return np.where(distance < 1e-8, 0.0, distance), best
 
 
 def n_clusters(choice: Any) -> Figure:

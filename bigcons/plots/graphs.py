@@ -224,12 +224,6 @@ def _draw_arrow(
 
 # The tree
 
-WIDEST = 14.0
-"""Points of the line of all objects."""
-
-MOST_NUMBERED = 20
-"""Clusters up to which the support of every split is written beside it."""
-
 
 def tree(tree: Any, n_clusters: int | None = None) -> Figure:
     """Draw a tree of clusters.
@@ -262,7 +256,8 @@ def tree(tree: Any, n_clusters: int | None = None) -> Figure:
     for node in reversed(branches):
         y[node] = float(np.mean([y[side] for side in branches[node]]))
     last = max(x.values(), default=0.0) + 1.0
-    height = max(1.6, 0.55 + (0.3 if K <= MOST_NUMBERED else 0.15) * K)
+    is_roomy = K <= 20  # the support of every split is written beside it
+    height = max(1.6, 0.55 + (0.3 if is_roomy else 0.15) * K)
     with drawing.new_figure(6.2, height) as figure:
         from matplotlib import colormaps
         from matplotlib.cm import ScalarMappable
@@ -271,21 +266,22 @@ def tree(tree: Any, n_clusters: int | None = None) -> Figure:
         scale = ScalarMappable(Normalize(0.0, 1.0), colormaps["viridis_r"])
         axes = figure.subplots()
         top = next(iter(branches), 2 * G - 2)
-        stem: dict[str, Any] = {"color": drawing.GUIDE, "linewidth": WIDEST, "solid_capstyle": "butt"}
+        widest = 14.0  # points of the line of all objects
+        stem: dict[str, Any] = {"color": drawing.GUIDE, "linewidth": widest, "solid_capstyle": "butt"}
         axes.plot([0.0, x.get(top, last)], [y[top]] * 2, **stem)
         for node, pair in branches.items():
             told = tree.support[node - G]
             color = drawing.GUIDE if np.isnan(told) else scale.to_rgba(told)
             axes.plot([x[node]] * 2, [y[side] for side in pair], color=color, linewidth=1.0)
             for side in pair:
-                along, width = [x[node], x.get(side, last)], max(WIDEST * shares[side], 1.0)
+                along, width = [x[node], x.get(side, last)], max(widest * shares[side], 1.0)
                 axes.plot(along, [y[side]] * 2, color=color, linewidth=width, solid_capstyle="butt")
-            if K <= MOST_NUMBERED and not np.isnan(told):
+            if is_roomy and not np.isnan(told):
                 axes.annotate(f"{told:.2f}", (x[node], y[node]), xytext=(-4, 0), textcoords="offset points",
                               ha="right", va="center", fontsize=7,
                               bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})  # fmt: skip
         names = [f"{by_size.index(node)}: {shares[node]:.1%}" for node in ends]
-        axes.set_yticks([y[node] for node in ends], names, fontsize=8 if K <= MOST_NUMBERED else 6)
+        axes.set_yticks([y[node] for node in ends], names, fontsize=8 if is_roomy else 6)
         axes.yaxis.tick_right()
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)

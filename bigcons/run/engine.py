@@ -22,7 +22,7 @@ from functools import cache, partial
 from typing import Any, Protocol, Self, TypeGuard, TypeVar
 
 from bigcons.errors import InvalidInputError
-from bigcons.memory import DEFAULT_DATA_BYTES, MOST_TOGETHER, Block, DataBudget, parse_size
+from bigcons.memory import DEFAULT_DATA_BYTES, Block, DataBudget, parse_size
 from bigcons.progress import Progress
 
 Item = TypeVar("Item")
@@ -274,7 +274,7 @@ def fold(
     """Return ``sums_of_block`` of all blocks combined: within groups first, then those of the groups.
 
     A worker combines a group of consecutive blocks in their order, and returns one result. A group has a 40th
-    of the blocks left, at most `MOST_TOGETHER`: few results are collected, and workers finish together
+    of the blocks left, at most 8: few results are collected, and workers finish together
     (``benchmarks/workers.py --simulate``). The groups depend on the number of blocks alone and are combined
     from the first to the last, so that floating-point sums are equal bit for bit on every engine. ``combine``
     may modify and return its first argument.
@@ -284,7 +284,7 @@ def fold(
     groups: list[Sequence[Block]] = []
     first = 0
     while first < len(blocks):
-        n_together = min(max((len(blocks) - first) // 40, 1), MOST_TOGETHER)
+        n_together = min(max((len(blocks) - first) // 40, 1), 8)
         groups.append(blocks[first : first + n_together])
         first += n_together
     total: Sums | None = None

@@ -25,9 +25,6 @@ LEAST_OBJECTS = 5
 """The fewest objects of a group, and of a cluster that counts where the number of clusters is looked for:
 `benchmarks/choosing_k.py` has what it leads to."""
 
-QUALITY = 1 / 8
-"""How much the quality of a number of clusters counts beside the evidence for it."""
-
 HALF_WAY = 0.5
 """Agreement, adjusted for chance, half-way between chance and identity: below it, others would not agree."""
 
@@ -179,9 +176,9 @@ def evidence(table: Mapping[str, np.ndarray]) -> np.ndarray:
 def merit(table: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return by what numbers of clusters are ranked, as the ``table`` of `NClustersChoice` lists them.
 
-    Their `evidence`, and `QUALITY` times their quality: of overlapping classes no number lives long.
+    Their `evidence`, and an eighth of their quality: of overlapping classes no number lives long.
     """
-    return evidence(table) + QUALITY * table["quality"]
+    return evidence(table) + table["quality"] / 8
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -24,9 +24,6 @@ from bigcons.store.store import Store, packed_parts
 if TYPE_CHECKING:  # they import Arrow, which few fits need
     from bigcons.io.features import FeatureEncoding, Features, Scaling
 
-FAR = 0.99
-"""Share of the rows that an ensemble was made of within whose distances to the centers others are not far."""
-
 
 class Assigned(NamedTuple):
     """The base labels of new rows."""

@@ -38,12 +38,8 @@ from bigcons.store.pair_rows import (
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
-MAX_CHUNK_ROWS = 1 << 18
 RANGES = 1 << 16
 """Ends of pairs are counted in at most this many ranges of objects of equal width, a power of 2."""
-
-# Measured, with a margin: bytes of an end of a pair while a range of objects is sorted and stored.
-END_BYTES = 96
 
 
 class Scan(NamedTuple):
@@ -118,7 +114,7 @@ class PairList:
             at_least=self.table.least_rows,
             what="one chunk of the table of pairs",
         )
-        return min(rows, max(MAX_CHUNK_ROWS, self.table.least_rows))
+        return min(rows, max(1 << 18, self.table.least_rows))
 
     def chunks(self, rows: int) -> Iterator[Edges]:
         """Yield the rows about ``rows`` at a time: int32 objects, uint16 counts, checked.
@@ -380,7 +376,8 @@ def blocks_within(scan: Scan, budget: int) -> list[Block]:
     """
     starts, held = [0], 0
     for number, n_ends in enumerate(scan.ends.tolist()):
-        needed = END_BYTES * n_ends + OBJECT_BYTES * scan.width
+        # measured, with a margin: an end of a pair while a range of objects is sorted and stored
+        needed = 96 * n_ends + OBJECT_BYTES * scan.width
         if needed > budget:
             raise MemoryBudgetError(
                 f"the pairs of objects {number * scan.width} to {(number + 1) * scan.width - 1} take "

@@ -206,9 +206,6 @@ def _objects_of(sources: Sequence[Source], names: Sequence[str]) -> Ids | None:
 
 # Long tables
 
-_VOTE_BYTES = 100
-"""Of a vote while it is read and sorted, with a margin."""
-
 
 def read_long(
     table: Any,
@@ -241,8 +238,8 @@ def read_long(
             raise InvalidInputError(f"{names[2]} of {source.where} has {plain}; decode them first.")
         held[2].append(plain)
         n_rows += len(votes)
-        if n_rows * _VOTE_BYTES > budget:
-            needed = _VOTE_BYTES * (source.n_rows or n_rows)
+        needed = 100 * (source.n_rows or n_rows)  # of a vote while it is read and sorted, with a margin
+        if 100 * n_rows > budget:
             raise MemoryBudgetError(
                 f"{source.where} has {source.n_rows or n_rows:,} rows or more, which take "
                 f"{format_size(needed)} while they are sorted, over {format_size(budget)}; raise memory to "

@@ -33,8 +33,6 @@ from bigcons.store.ids import StoredIds
 INCONSISTENT = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
 """What reading a body raises that is not consistent."""
 
-MAX_CHUNKS = 1 << 24
-
 Made = TypeVar("Made")
 
 
@@ -73,7 +71,7 @@ class Store:
             arrays = {} if head.is_parquet else arrays_of(kind, head.body)
             for name, array in arrays.items():
                 n_bytes = int(np.prod(array.chunks, dtype=object)) * np.dtype(array.dtype).itemsize
-                if n_bytes > MAX_CHUNK_BYTES or array.shape[0] > MAX_CHUNKS * array.chunks[0]:
+                if n_bytes > MAX_CHUNK_BYTES or array.shape[0] > array.chunks[0] << 24:
                     raise ValueError(f"the size or number of chunks of {name}")
             self._names = list(arrays)
             if any("/" in name for name in head.body.get("files", {})):

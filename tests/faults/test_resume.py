@@ -35,7 +35,6 @@ from bigcons.errors import (
     StoreLockedError,
 )
 from bigcons.memory import Block
-from bigcons.methods.pcc.pairs import N_BLOCKS as BLOCKS_OF_PAIRS
 from bigcons.run.engine import SerialEngine
 from bigcons.run.passes import open_workspace
 from bigcons.run.results import Output, can_resume
@@ -101,7 +100,7 @@ def test_resume__a_solve_killed_in_any_pass_ends_with_the_same_bits(solve: str, 
     n_passes, n_blocks = expected.n_passes_, len(Ensemble.open(ensemble).blocks())
     if "pairs" in asked:
         is_stored = isinstance(asked["pairs"], str)
-        n_blocks = len(PairTable.open(asked["pairs"]).blocks()) if is_stored else BLOCKS_OF_PAIRS
+        n_blocks = len(PairTable.open(asked["pairs"]).blocks()) if is_stored else 16
     # in the middle of the start and of every pass, and when these are committed; of the other solves, which
     # commit in the same way, in the middle of the last pass, and after the start and the last one
     first = 0 if solve == SOLVES[0] else n_passes

@@ -10,7 +10,6 @@ from bigcons import Ensemble
 from bigcons.methods.bce import (
     ALPHA_FLOOR,
     NO_STEP,
-    UNSEEN,
     Parameters,
     VariationalBCE,
     best_alpha,
@@ -85,7 +84,7 @@ def test_for_all__gives_every_cluster_labels_that_the_sample_lacks():
     beta = np.array([[1.0, 0.5], [0.0, 0.5], [0.0, 0.2], [1.0, 0.0], [0.0, 0.8]])
     found = problem.for_all({"alpha": np.ones(2), "beta": beta, "step": np.array([-3.0, 1.7])})
     np.testing.assert_allclose(np.add.reduceat(found["beta"], [0, 2]), 1)
-    np.testing.assert_allclose(found["beta"][beta == 0], UNSEEN / np.array([2, 3, 3, 3]))
+    np.testing.assert_allclose(found["beta"][beta == 0], 0.1 / np.array([2, 3, 3, 3]))
     np.testing.assert_array_equal(found["alpha"], np.ones(2))
     np.testing.assert_array_equal(found["step"], NO_STEP)  # objectives of samples and of all do not compare
 

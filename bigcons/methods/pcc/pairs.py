@@ -63,10 +63,6 @@ logger: logging.Logger = logging.getLogger("bigcons")
 DENSE, PAPER = "dense", "paper"
 """All pairs of few objects, as ``pairs``; the limit of the paper, as ``max_iter``."""
 
-# A table is cut into blocks of equal cost: enough of them for a cluster, none too small to be worth a task or
-# too large for a small memory.
-N_BLOCKS = 16
-
 
 class Neighborhoods(NamedTuple):
     """The blocks of a pair table and which of them share pairs, as sent to every task."""
@@ -254,14 +250,14 @@ def check_tasks(near: Neighborhoods, n_clusters: int, engine: Engine, memory: in
 
 def cut_blocks(
     pairs: PairTable,
-    most: int = N_BLOCKS,
+    most: int = 16,
     least_entries: int = 1 << 16,
     objects_at_once: int = 1 << 20,
 ) -> list[Block]:
     """Return blocks of equal cost; the tiles, if the pairs were sampled in tiles.
 
     At most ``most`` blocks, unless these exceed four million pair ends, of at least ``least_entries`` pair
-    ends.
+    ends: enough for a cluster, none too small to be worth a task or too large for a small memory.
     """
     if pairs.rows_per_block is not None:
         return pairs.blocks()
