@@ -87,8 +87,6 @@ class Source(ABC):
         Positions of the features whose numbers are categories.
     is_named
         Whether the names of its rows are the ids unless others are chosen.
-    header_is_guessed
-        Whether the names come from a line that might be an object, too.
     is_given, may_be_other
         Whether it has the labels that a user holds, and whether its rows may be no objects.
     measured
@@ -105,7 +103,6 @@ class Source(ABC):
     rules: Sequence[MissingRule] | None = None
     categorical: frozenset[int] = frozenset()
     is_named: bool = False
-    header_is_guessed: bool = False
     is_given: bool = False
     may_be_other: bool = False
     measured: frozenset[str] = frozenset()
@@ -516,9 +513,6 @@ class ArrowSource(Source):
             ) from None
         super().__init__(where, table.shape, table.column_names)
         self.take_index(pandas_index(table.schema))
-        if self._index_at is None:
-            self.index = names_of_ranges([pandas_range(table.schema, len(table))], where)
-            self.is_named = self.index is not None
         self._columns = [_without_views(column) for column in table.columns]
 
     def column_types(self) -> list[pa.DataType]:
@@ -548,6 +542,12 @@ def _without_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def pandas_index(schema: pa.Schema) -> int | None:
     """Return the position of the column that was the index of a data frame; None if none was."""
     stored = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
+    for entry in stored:
+        if isinstance(entry, dict) and entry.get("step") not in (None, 1):
+            raise InvalidInputError(
+                f"the table has an index in steps of {entry['step']} that is told, not stored; write it by "
+                "to_parquet(index=True), or call reset_index(drop=True) if it names no rows."
+            )
     found = [name for name in stored if isinstance(name, str) and name in schema.names]
     found = found or [name for name in schema.names if is_index_name(name)]
     if len(found) > 1:
@@ -555,50 +555,6 @@ def pandas_index(schema: pa.Schema) -> int | None:
             f"the table has an index of {len(found)} levels, {', '.join(found)}; call reset_index() first."
         )
     return schema.names.index(found[0]) if found else None
-
-
-def pandas_range(schema: pa.Schema, n_rows: int) -> tuple[str, range] | None:
-    """Return name and values of the index of a data frame that is told, not stored; None of other rows."""
-    for entry in json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", []):
-        if isinstance(entry, dict) and entry.get("kind") == "range":
-            ends: list[Any] = [entry.get(name) for name in ("start", "stop", "step")]
-            values = range(*ends) if ends[2] and all(isinstance(end, int) for end in ends) else range(0)
-            return (str(entry.get("name") or INDEX), values) if len(values) == n_rows else None
-    return None
-
-
-def names_of_ranges(parts: Sequence[tuple[str, range] | None], where: str) -> Source | None:
-    """Return the index of parts of a table, by `pandas_range`, that names the rows; None if it does not.
-
-    It does not if any part has none, or if the rows are numbered in order, as a whole or each part anew.
-    """
-    ranges = [part[1] for part in parts if part is not None]
-    starts = np.cumsum([0, *map(len, ranges)]).tolist()
-    is_default = all(values == range(len(values)) for values in ranges) or all(
-        values == range(start, start + len(values)) for start, values in zip(starts, ranges, strict=False)
-    )
-    if is_default or len(ranges) < len(parts) or parts[0] is None:
-        return None
-    made = ColumnsSource([_Ranges(ranges)], starts[-1], [parts[0][0]])
-    made.where = where
-    return made
-
-
-class _Ranges:
-    """Numbers, range after range, as an array that is made when sliced."""
-
-    def __init__(self, ranges: Sequence[range]) -> None:
-        self._ranges = ranges
-
-    def __len__(self) -> int:
-        return sum(map(len, self._ranges))
-
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        start, stop, parts = rows.start, rows.stop, []
-        for values in self._ranges:
-            parts.append(np.array(values[max(start, 0) : max(stop, 0)], np.int64))
-            start, stop = start - len(values), stop - len(values)
-        return np.concatenate(parts)
 
 
 # Dask

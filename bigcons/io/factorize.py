@@ -6,7 +6,6 @@ follow the order of the values, so they do not depend on the batches. Memory: a 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -378,19 +377,13 @@ def scan_labels(
         )
     encodings = [builder.build() for builder in builders]
     if is_new and source.is_given:
-        _check_values(source, n_objects, encodings)
+        _refuse_mixed(source, encodings)
+        warn_of_votes(n_objects, encodings)
     return n_objects, encodings
 
 
-def _check_values(source: Source, n_objects: int, encodings: Sequence[Encoding]) -> None:
-    """Refuse, or warn of, what the values of partitions tell: headers read as labels, ids, votes."""
-    for name, encoding in zip(source.names or [], encodings, strict=False):
-        if source.header_is_guessed and encoding.values.dtype == object and name in encoding.values:
-            raise InvalidInputError(
-                f"{source.where} has {name!r} in its first line and as a label in the same column; pass "
-                "header=True (--header) if it has names of columns, header=False (--no-header) if it is "
-                "an object."
-            )
+def _refuse_mixed(source: Source, encodings: Sequence[Encoding]) -> None:
+    """Refuse columns of text beside columns of numbers, which may name the objects."""
     texts = [encoding.name for encoding in encodings if encoding.values.dtype == object]
     if source.may_be_other and source.ids is None and 0 < len(texts) < len(encodings):
         raise InvalidInputError(
@@ -398,7 +391,6 @@ def _check_values(source: Source, n_objects: int, encodings: Sequence[Encoding])
             f"(--id {texts[0]}) if that names the objects, a table with a row for each label to "
             "Ensemble.from_long (bigcons import --long), or name the partitions in columns= (--columns)."
         )
-    warn_of_votes(n_objects, encodings)
 
 
 def warn_of_votes(n_objects: int, encodings: Sequence[Encoding]) -> None:
@@ -444,12 +436,6 @@ def encode_labels(
         )
 
 
-_NAMES_OF_VOTERS = re.compile(
-    r"(?i)(worker|annotator|rater|labell?er|coder|judge|partition|run|clustering).*"
-)
-_NAMES_OF_VOTES = re.compile(r"(?i)(label|vote|answer|response|annotation|cluster|class|rating).*")
-
-
 def refuse_other_rows(
     where: str,
     n_objects: int | None,
@@ -462,8 +448,8 @@ def refuse_other_rows(
 
     Of three or more columns of two labels, each object has the second one in exactly one: these are the
     clusters of one partition. A square matrix that is symmetric tells which objects belong together. In a
-    long table, no two rows are of the same object and partition, but each of both has many rows; its columns
-    are known by their names or, in a table of three, by that.
+    long table of three columns, no two rows are of the same object and partition, but each of both has many
+    rows.
     """
     n_rows, n_columns = codes.shape
     remedy = "or name the columns (columns=, --columns) if"
@@ -482,24 +468,18 @@ def refuse_other_rows(
         )
     if not may_be_long:
         return
+    if n_columns != 3 or n_rows < 200:  # fewer rows may by chance not agree in two of three partitions
+        return
     names = [encoding.name for encoding in encodings]
-    voters = [c for c, name in enumerate(names) if _NAMES_OF_VOTERS.fullmatch(name)]
-    votes = [c for c, name in enumerate(names) if _NAMES_OF_VOTES.fullmatch(name)]
-    candidates: list[tuple[int, int, int]] = []
-    if n_columns > 2 and voters and len(votes) == 1:
-        candidates = [(thing, voter, votes[0]) for voter in voters for thing in range(n_columns)]
-    elif n_columns == 3 and n_rows >= 200:  # fewer rows may by chance not agree in two of three partitions
-        candidates = [(0, 1, 2), (0, 2, 1), (1, 2, 0)]
-    for thing, voter, label in candidates:
+    for thing, voter, label in ((0, 1, 2), (0, 2, 1), (1, 2, 0)):
         pair = codes[:, [thing, voter]].astype(np.int64)
-        if len({thing, voter, label}) < 3 or pair.min() < 0:
-            continue
         counts = [len(encodings[c].values) for c in (thing, voter)]
-        n_here = min(len(np.unique(column)) for column in pair.T)
         n_pairs = len(np.unique(pair[:, 0] * (int(pair[:, 1].max()) + 1) + pair[:, 1]))
-        if n_pairs < n_rows or 2 * n_here > n_rows or 2 * max(counts) > encodings[thing].n_labeled:
+        n_here = min(len(np.unique(column)) for column in pair.T)
+        is_long = pair.min() >= 0 and n_pairs == n_rows and 2 * n_here <= n_rows
+        if not is_long or 2 * max(counts) > encodings[thing].n_labeled:
             continue
-        if counts[0] < counts[1] and not voters:
+        if counts[0] < counts[1]:
             thing, voter = voter, thing
         raise InvalidInputError(
             f"{where} may be a long table, because no two rows have the same {names[thing]!r} and "

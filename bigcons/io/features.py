@@ -42,7 +42,7 @@ from bigcons.io.columns import (
     select,
 )
 from bigcons.io.ids import Ids
-from bigcons.io.sources import is_vector, open_source
+from bigcons.io.sources import open_source
 from bigcons.memory import BLOCK_ROWS, VALUES_TOGETHER, Block, row_blocks
 from bigcons.progress import progress
 from bigcons.validation import check_rows
@@ -361,7 +361,7 @@ def kind_of(kind: pa.DataType) -> str | None:
     if types.is_duration(kind) or types.is_time(kind):
         return DURATION
     numeric = (types.is_integer, types.is_floating, types.is_decimal, types.is_null)
-    return NUMBER if any(test(kind) for test in numeric) or is_vector(kind) else None
+    return NUMBER if any(test(kind) for test in numeric) else None
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -530,11 +530,10 @@ def open_features(
         Columns of numbers with heavy tails, to be taken as ``sign(x) log(1 + |x|)``; names, patterns or
         positions.
 
-    Numbers and booleans are used unchanged, dates and durations as days; lists of floats, as those of
-    embeddings are, become a column for each number; columns of text are one-hot, or hashed if they have many
-    values: see `FeatureEncoding`. Text of which each value is an ISO date is a date, as in a CSV file. Text
-    with values of digits and no letters may be numbers, dates or codes and is refused, unless `select` names
-    it as ``categorical``, or all other values as ``missing``.
+    Numbers and booleans are used unchanged, dates and durations as days; columns of text are one-hot, or
+    hashed if they have many values: see `FeatureEncoding`. Text of which each value is an ISO date is a date,
+    as in a CSV file. Text with values of digits and no letters may be numbers, dates or codes and is refused,
+    unless `select` names it as ``categorical``, or all other values as ``missing``.
 
     Cost: only the head of the source is read, except that a first pass reads a source with text, and all of a
     source whose number of rows is unknown (CSV, dask dataframe). Memory: a block, plus what the source

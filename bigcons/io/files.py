@@ -31,9 +31,7 @@ from bigcons.io.batches import (
     Source,
     check_matrix,
     is_index_name,
-    names_of_ranges,
     pandas_index,
-    pandas_range,
 )
 from bigcons.io.columns import INDEX, MISSING_WORDS, Selection, loose_number, number_of, source_of
 
@@ -237,7 +235,7 @@ def open_files(
 
 def _refuse_runs(table: ParquetSource | JoinedSource, n_files: int) -> None:
     """Raise InvalidInputError for files of one column or without names, which may be of the same objects."""
-    if table.columns.most == 1:
+    if table.n_columns - (table.index_position is not None) == 1:
         raise InvalidInputError(
             f"{table.where} has {n_files} files of one column, which may be partitions or parts of one; "
             "pass them to Ensemble.from_runs([...]) (bigcons import --runs) if each is a partition, or "
@@ -388,7 +386,6 @@ class CsvSource(PartedSource):
             self._skip_lines = 0
         shape = (None, len(names or lines[0]))
         super().__init__(where, shape, names, column_bytes=64.0)
-        self.header_is_guessed: bool = names is not None and how.header is None
         if self.names and self.names[0] == "":
             self.names[0] = INDEX if INDEX not in self.names else ""
             self.take_index(0)
@@ -610,70 +607,28 @@ def _header_names(lines: list[list[str]], where: str, header: bool | None) -> li
     return list(names)
 
 
-class ColumnsOfFiles:
-    """The columns of several files, by their names; those that are read must be in all of them.
+def _names_in(source: Source) -> list[str]:
+    return [str(c) for c in range(source.n_columns)] if source.names is None else source.names
 
-    Attributes
-    ----------
-    names
-        The names of the columns of any file, those of the first file first.
-    index_position
-        The column with the names of the rows; None if there is none.
-    most
-        The most columns that a file has, but for the names of its rows.
-    """
 
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self.index_position: int | None = None
-        self.most: int = 0
-        self._first: str | None = None
-        self._lacking: dict[str, tuple[str, str]] = {}  # a file without a column, and one that has it
-
-    def add(self, names: list[str], index_position: int | None, where: str) -> None:
-        """Add the columns of the next file, which may be in another order."""
-        self.most = max(self.most, len(names) - (index_position is not None))
-        if self._first is None:
-            self._first, self.names, self.index_position = where, list(names), index_position
-        elif names != self.names:
-            for found in (self.names, names):
-                if len(set(found)) < len(found):
-                    repeated = next(name for c, name in enumerate(found) if name in found[:c])
-                    raise InvalidInputError(
-                        f"{where} has other columns than {Path(self._first).name}, and several are named "
-                        f"{repeated!r}; give each its own name."
-                    )
-            for name in set(self.names).difference(names):
-                self._lacking.setdefault(name, (where, self._first))
-            new = [*dict.fromkeys(self.names + names)][len(self.names) :]
-            self._lacking |= dict.fromkeys(new, (self._first, where))
-            self.names += new
-            if self.index_position is None and index_position is not None:
-                self.index_position = self.names.index(names[index_position])
-
-    def of(self, positions: Sequence[int] | None) -> list[str]:
-        """Return the names of columns that are read; raise InvalidInputError for those that a file lacks."""
-        names = self.names if positions is None else [self.names[c] for c in positions]
-        lacking = [name for name in names if name in self._lacking]
-        if not lacking:
-            return names
-        where, other = self._lacking[lacking[0]]
-        words = [INDEX if is_index_name(name) else name for name in lacking]
-        here = [word for word, name in zip(words, lacking, strict=True) if self._lacking[name][0] == where]
-        raise InvalidInputError(
-            f"{where} has no column {shown(here)}, which {Path(other).name} has; leave out what a file lacks "
-            f"with drop= (--drop {','.join(words[:10])}), or write it to all files, empty or null where it "
-            "has no values."
-        )
+def _refuse_other_columns(first: str, names: Sequence[str], where: str, others: Sequence[str]) -> None:
+    """Raise InvalidInputError unless two files have the same columns in the same order."""
+    if list(names) == list(others):
+        return
+    lacking = [name for name in names if name not in others] or [n for n in others if n not in names]
+    words = shown([INDEX if is_index_name(name) else name for name in lacking])
+    what = f"other columns than {Path(first).name}, such as {words}"
+    if not lacking:
+        what = f"the columns of {Path(first).name} in another order"
+    raise InvalidInputError(f"{where} has {what}; write all files with the same columns in the same order.")
 
 
 class JoinedSource(PartedSource):
-    """The rows of several sources, one after another; columns are found by their names, if they have any."""
+    """The rows of several sources of the same columns, one after another."""
 
     def __init__(self, sources: Sequence[Source], where: str | None = None) -> None:
         first = sources[0]
         where = where or f"{first.where} and {len(sources) - 1} more"
-        self.columns: ColumnsOfFiles = ColumnsOfFiles()
         for source in sources:
             if (source.names is None) != (first.names is None):
                 without = source if source.names is None else first
@@ -681,49 +636,34 @@ class JoinedSource(PartedSource):
                     f"{without.where} has no names of columns but others of {where} have; pass "
                     "header=True (--header) if its first line has them, else write them."
                 )
-            if source.names is None and source.n_columns != first.n_columns:
-                raise InvalidInputError(
-                    f"{source.where} has {source.n_columns} columns but {Path(first.where).name} has "
-                    f"{first.n_columns}; write all files with the same columns."
-                )
-            self.columns.add(_names_or_numbers(source), source.index_position, source.where)
-        names = self.columns.names
-        super().__init__(where, (None, len(names)), None if first.names is None else names)
-        self.take_index(self.columns.index_position)
+            _refuse_other_columns(first.where, _names_in(first), source.where, _names_in(source))
+        super().__init__(where, (None, first.n_columns), first.names)
+        self.take_index(first.index_position)
         self.is_text: bool = any(source.is_text for source in sources)
         self.of_text: bool = any(source.of_text for source in sources)
-        self.header_is_guessed: bool = first.header_is_guessed
         self.lengths: list[int | None] = [source.n_rows for source in sources]
         self.row_bytes: float = max(source.row_bytes for source in sources)
         self.fixed_bytes: int = max(source.held_bytes for source in sources)
         self._sources = sources
 
-    def _places(self, source: Source, positions: Sequence[int]) -> list[int]:
-        """Return the positions of columns in one of the sources."""
-        names, read = _names_or_numbers(source), self.columns.of(positions)
-        if names == self.columns.names:
-            return list(positions)
-        places = {name: c for c, name in enumerate(names)}
-        return [places[name] for name in read]
-
     def column_types(self) -> list[pa.DataType] | None:
         """Return the types of the columns: text where any of the sources has text."""
         import pyarrow as pa
 
-        if any(source.column_types() is None for source in self._sources):
+        types = [source.column_types() for source in self._sources]
+        found = [kinds for kinds in types if kinds is not None]
+        if len(found) < len(types):
             return None
-        kinds: dict[str, pa.DataType] = {}
-        for source in self._sources:
-            for name, kind in zip(_names_or_numbers(source), source.column_types() or [], strict=True):
-                kinds[name] = pa.large_string() if pa.types.is_string(kind) else kinds.get(name, kind)
-        return [kinds[self.columns.names[c]] for c in self._positions]
+        return [
+            next((kinds[c] for kinds in found if pa.types.is_large_string(kinds[c])), found[0][c])
+            for c in self._positions
+        ]
 
     def texts(self, position: int) -> Source | None:
         """Return a column as the text in the files."""
-        at = [self._positions[position]]
-        texts = [source.texts(*self._places(source, at)) for source in self._sources]
-        found = [source for source in texts if source is not None]
-        return JoinedSource(found, self.where) if len(found) == len(texts) else None
+        at = self._positions[position]
+        found = [text for source in self._sources if (text := source.texts(at)) is not None]
+        return JoinedSource(found, self.where) if len(found) == len(self._sources) else None
 
     def file_and_row(self, row: int) -> tuple[str, int]:
         """Return the name of the file that row ``row`` is in, and its row there, from 0."""
@@ -734,12 +674,7 @@ class JoinedSource(PartedSource):
         return self.where, row
 
     def _load(self, part: int, rows: int, positions: Sequence[int]) -> Iterator[Rows]:
-        source = self._sources[part]
-        yield from source.batches(rows, columns=self._places(source, positions))
-
-
-def _names_or_numbers(source: Source) -> list[str]:
-    return [str(c) for c in range(source.n_columns)] if source.names is None else source.names
+        yield from self._sources[part].batches(rows, columns=positions)
 
 
 MADE_FOR_ENSEMBLE = {b"bigcons.ensemble": b"_bigcons.json"}
@@ -755,31 +690,26 @@ class ParquetSource(Source):
             paths = sorted(path.glob("*.parquet"), key=natural_order)
         one = path if not isinstance(path, Sequence) else paths[0] if len(paths) == 1 else None
         where = where or (f"{paths[0]} and {len(paths) - 1} more" if one is None else str(one))
-        self.columns: ColumnsOfFiles = ColumnsOfFiles()
-        self._types: list[pa.DataType] = []
         self._files: list[tuple[File, list[int]]] = []  # with the rows of each row group
         self.is_part: bool = False
         """Whether bigcons wrote the files as those of an ensemble."""
-        ranges: list[tuple[str, range] | None] = []
         for file in paths:
             if isinstance(file, Path):
                 check_file(file)
-            ranges.append(self._add(file))
+            self._add(file)
         n_rows = sum(sum(group_rows) for _, group_rows in self._files)
-        super().__init__(where, (n_rows, len(self.columns.names)), self.columns.names, column_bytes=24.0)
-        self.index = names_of_ranges(ranges, where)
-        self.is_named: bool = self.index is not None
-        self.take_index(self.columns.index_position)
+        super().__init__(where, (n_rows, len(self._schema)), self._schema.names, column_bytes=24.0)
+        self.take_index(pandas_index(self._schema))
 
-    def _add(self, path: File) -> tuple[str, range] | None:
-        """Add a file, and return what it says of the index of its rows."""
+    def _add(self, path: File) -> None:
         with _open_parquet(path) as file:
             schema, metadata = file.schema_arrow, file.metadata
             if not self._files:
                 self.is_part = MADE_FOR_ENSEMBLE.keys() <= (schema.metadata or {}).keys()
-            self.columns.add(list(schema.names), pandas_index(schema), str(path))
-            new = self.columns.names[len(self._types) :] if self._files else []
-            self._types += [schema.field(name).type for name in new] if self._files else schema.types
+                self._schema: pa.Schema = schema
+            _refuse_other_columns(
+                str(self._files[0][0] if self._files else path), self._schema.names, str(path), schema.names
+            )
             groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
             self._files.append((path, [group.num_rows for group in groups]))
             n_bytes = size_of(path)
@@ -795,19 +725,14 @@ class ParquetSource(Source):
                     of_columns = (min(int(column.total_compressed_size), _COLUMN_BYTES) for column in columns)
                     held += READ_AHEAD + sum(of_columns)
                 self.fixed_bytes: int = max(self.fixed_bytes, held)
-            return pandas_range(schema, metadata.num_rows)
 
     def column_types(self) -> list[pa.DataType]:
-        """Return the types of the columns in the first file that has them."""
-        return [self._types[c] for c in self._positions]
+        """Return the types of the columns in the first file."""
+        return [self._schema.types[c] for c in self._positions]
 
     def files(self) -> list[Any]:
         """Return the paths of the files, or their places in a bucket, in order."""
         return [path for path, _ in self._files]
-
-    def group_rows(self) -> list[int]:
-        """Return the number of rows of each row group."""
-        return [n_rows for _, group_rows in self._files for n_rows in group_rows]
 
     def file_and_row(self, row: int) -> tuple[str, int]:
         """Return the path of the file that row ``row`` is in, and its row there, from 0."""
@@ -824,7 +749,7 @@ class ParquetSource(Source):
         """Yield batches of at most ``rows`` rows; row groups outside the range are not read."""
         import pyarrow as pa
 
-        names = self.columns.of(positions)
+        names = [self._schema.names[c] for c in positions]
         end = self.n_rows if stop is None else stop
         row = 0  # the first row of the row group
         for path, group_rows in self._files:

@@ -6,12 +6,10 @@ pandas, polars, dask, Arrow and AnnData are known by the module of their types, 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from bigcons.disk.files import check_file
 from bigcons.errors import DamagedFileError, InvalidInputError, MissingDependencyError, first_line, shown
@@ -22,14 +20,12 @@ from bigcons.io.batches import (
     EnsembleSource,
     PandasSource,
     Reading,
-    Rows,
     Source,
     is_sparse,
     source_of_rows,
 )
 from bigcons.io.columns import (
     INDEX,
-    MissingRule,
     Selection,
     choices_of,
     choose,
@@ -48,11 +44,6 @@ from bigcons.io.files import (
     refuse_missing,
 )
 from bigcons.io.ids import scan_ids
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from bigcons.io.ids import Ids
 
 
 def open_source(
@@ -122,9 +113,7 @@ def open_source(
     rows = source.row_names() if with_ids and source.is_named and source.ids is None else None
     if rows is not None:
         source.ids = scan_ids(rows, rows.names[0] if rows.names else INDEX, is_index=True)
-    types = source.column_types() or [] if role == "features" else []
-    vectors = {c: kind for c, kind in enumerate(types) if is_vector(kind)}
-    return FlatSource(source, vectors) if vectors else source
+    return source
 
 
 def _has_ids(source: Source, name: str) -> bool:
@@ -204,88 +193,3 @@ def _open_h5ad(path: str, role: str, how: Reading) -> Source:
         raise DamagedFileError(
             f"{path} is not an AnnData ({first_line(error)}); write it again.", path=path
         ) from None
-
-
-# Columns of vectors
-
-
-def is_vector(kind: pa.DataType) -> bool:
-    """Return whether an Arrow type is lists of floats, as those of embeddings are."""
-    import pyarrow as pa
-
-    types = pa.types
-    is_list = any(test(kind) for test in (types.is_fixed_size_list, types.is_list, types.is_large_list))
-    return is_list and bool(types.is_floating(kind.value_type))
-
-
-class FlatSource(Source):
-    """A source whose columns of vectors are one column for each of their numbers, ``name[0]``, ...."""
-
-    def __init__(self, source: Source, vectors: Mapping[int, pa.DataType]) -> None:
-        self._source, self._kinds = source, vectors
-        widths = [self._width(c) if c in vectors else 1 for c in range(source.n_columns)]
-        self._at = [(c, place) for c, width in enumerate(widths) for place in range(width)]
-        names = source.names and [
-            f"{source.names[c]}[{place}]" if c in vectors else source.names[c] for c, place in self._at
-        ]
-        super().__init__(source.where, (None, len(self._at)), names)
-        self.lengths: list[int | None] = source.lengths
-        self.ids: Ids | None = source.ids
-        self.fixed_bytes: int = source.held_bytes
-        self.categorical: frozenset[int] = frozenset(
-            at for at, (c, _) in enumerate(self._at) if c in source.categorical
-        )
-        self.rules: Sequence[MissingRule] | None = [source.rule_of(c) for c, _ in self._at]
-
-    def _width(self, c: int) -> int:
-        for (column,) in self._source.batches(1024, columns=[c]):
-            if width := max(map(len, self._lists(column, c).drop_null()), default=0):
-                return width
-        raise InvalidInputError(
-            f"{self._source.where} has no vector in column {c} (from 0); drop it (drop=, --drop)."
-        )
-
-    def _lists(self, column: Any, c: int) -> Any:
-        import pyarrow as pa
-
-        column = pa.array(column, self._kinds[c]) if isinstance(column, np.ndarray) else column
-        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-    def column_types(self) -> list[pa.DataType]:
-        """Return the types of the columns."""
-        import pyarrow as pa
-
-        types = self._source.column_types() or []
-        return [
-            pa.float64() if c in self._kinds else types[c] for c, _ in (self._at[p] for p in self._positions)
-        ]
-
-    def _slice(self, start: int, stop: int, positions: Sequence[int]) -> Rows:
-        raise NotImplementedError  # it is read by the batches of its source
-
-    def _read(self, rows: int, start: int, stop: int | None, positions: Sequence[int]) -> Iterator[Rows]:
-        """Yield the batches with vectors as columns; raise InvalidInputError if their lengths differ."""
-        wanted = sorted({self._at[p][0] for p in positions})
-        for block in self._source.batches(rows, start, stop, wanted):
-            columns = dict(zip(wanted, block, strict=True))
-            matrices = {c: self._numbers(columns[c], c) for c in wanted if c in self._kinds}
-            yield [
-                matrices[c][:, place] if c in matrices else columns[c]
-                for c, place in (self._at[p] for p in positions)
-            ]
-
-    def _numbers(self, column: Any, c: int) -> np.ndarray:
-        """Return vectors as a matrix, NaN where one is missing."""
-        import pyarrow.compute as pc
-
-        lists, width = self._lists(column, c), sum(at == c for at, _ in self._at)
-        if pc.any(pc.not_equal(pc.list_value_length(lists), width)).as_py():
-            name = c if self._source.names is None else self._source.names[c]
-            raise InvalidInputError(
-                f"{self.where} has vectors of other lengths than {width} in column {name!r}; drop it (drop=, "
-                "--drop), or write it as columns."
-            )
-        numbers = np.full((len(lists), width), np.nan)
-        is_known = lists.is_valid().to_numpy(zero_copy_only=False)
-        numbers[is_known] = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
-        return numbers

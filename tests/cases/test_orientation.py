@@ -62,7 +62,6 @@ def test_a_header_that_is_clear_needs_no_parameter(tmp_path, text, names, rows):
         ("2,5\nA,A\nB,A\n", [["A", "A"], ["B", "A"]], [["2", "5"], ["A", "A"], ["B", "A"]]),
         ("a,1\nb,2\n", None, None),  # text among numbers
         (",1,1\n0,0,1\n", None, [[None, 1, 1], [0, 0, 1]]),
-        ("x,y\nx,z\nu,y\n", [["x", "z"], ["u", "y"]], [["x", "y"], ["x", "z"], ["u", "y"]]),
     ],
 )
 def test_a_first_line_that_may_be_a_header_or_an_object_is_refused(tmp_path, text, with_header, without):
@@ -294,16 +293,11 @@ def as_matrix(votes):
     return [[None if label < 0 else label for label in row] for row in matrix.tolist()]
 
 
-SHORT = pd.DataFrame({"task": [0, 0, 1, 1, 2, 2], "worker": [0, 1] * 3, "label": [1, 1, 0, 1, 0, 0]})
-
-
 @pytest.mark.parametrize(
-    "votes", [VOTES, SHORT, VOTES.set_axis(["t", "u", "v"], axis=1), VOTES[["label", "worker", "task"]]]
+    "votes", [VOTES, VOTES.set_axis(["t", "u", "v"], axis=1), VOTES[["label", "worker", "task"]]]
 )
 @pytest.mark.parametrize("route", ["pandas", "polars", "arrow", "csv", "parquet", "array"])
 def test_a_long_table_is_refused_as_labels(votes, route, tmp_path):
-    if route == "array" and len(votes) < 200:
-        pytest.skip("a small table without names may be anything")
     if route in ("csv", "parquet"):
         source = tmp_path / f"votes.{route}"
         getattr(votes, f"to_{route}")(source, index=False)
@@ -333,7 +327,7 @@ LONGS = {
     "sampled": LONG.sample(frac=1, random_state=0),
     "named": LONG.set_axis(pd.Index([f"v{row}" for row in range(len(LONG))], name="row")),
     "of text": LONG.assign(label=LONG["label"].map("ABCDE".__getitem__))[1:],
-    "of numbers": LONG.assign(run=LONG["run"].str[3:].astype(int)).set_axis(["u", "v", "w"], axis=1)[::2],
+    "of numbers": LONG.assign(run=LONG["run"].str[3:].astype(int)).set_axis(["u", "v", "w"], axis=1)[1:],
 }
 
 
@@ -357,13 +351,6 @@ def test_a_long_table_of_any_index_is_refused_as_labels(kind, route, tmp_path):
         bc.consensus(source, 3)  # reads Parquet where it is
     wide = WIDE if route != "dask" else pytest.importorskip("dask.dataframe").from_pandas(WIDE, npartitions=3)
     assert Ensemble.from_labels(wide).n_partitions == 5
-
-
-def test_a_table_with_a_column_of_ids_is_no_long_table():
-    wide = pd.DataFrame({"cell": list("uvwxyz"), "run1": [0, 0, 1, 1, 2, 2], "run2": [0, 1] * 3, "label": 0})
-    with pytest.raises(InvalidInputError, match="may be a long table"):
-        Ensemble.from_labels(wide.drop(columns="cell").set_axis([2, 3, 5, 7, 8, 9]))
-    assert Ensemble.from_labels(wide, id="cell").names == ["run1", "run2", "label"]
 
 
 @pytest.mark.parametrize("n_clusters", [3, 200, 1_000])
@@ -397,13 +384,6 @@ def test_from_long__has_a_row_for_each_object(route, is_stored, tmp_path):
     assert values_of(ensemble) == as_matrix(votes)
     assert ensemble.ids.tolist() == sorted(set(votes["task"]))
     assert ensemble.names == [str(u) for u in range(200)]
-
-
-def test_a_long_table_may_have_more_columns():
-    votes = VOTES.assign(seconds=7, id=range(len(VOTES)))
-    with pytest.raises(InvalidInputError, match="object='task', partition='worker', label='label'"):
-        Ensemble.from_labels(votes)
-    assert values_of(Ensemble.from_long(votes, **BY)) == as_matrix(VOTES)
 
 
 def test_from_long__of_text_with_missing_labels():
