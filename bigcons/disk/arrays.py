@@ -50,14 +50,14 @@ class StoredArray:
         import zarr
         from zarr.storage import StorePath
 
-        from bigcons.disk.chunks import CheckedStore, Chunks
+        from bigcons.disk.chunks import CheckedStore
 
         store = self.place.for_zarr(read_only=not self._is_writable)
         if not self._is_writable:
             refuse_link(self.place)
             n_bytes = int(np.prod(self.array.chunks, dtype=object)) * self.dtype.itemsize
             compressor = "zstd" if self.array.compressor == "zstd" else "blosc"
-            store = CheckedStore(store, self.place, Chunks(n_bytes + 4, compressor, are_complete=True))
+            store = CheckedStore(store, self.place, n_bytes + 4, compressor, are_complete=True)
         found = zarr.Array.from_dict(StorePath(store), self.array.metadata())
         return found.with_config({"write_empty_chunks": True})
 
@@ -115,7 +115,7 @@ def open_array(place: Place) -> zarr.Array[Any]:
     """
     import zarr
 
-    from bigcons.disk.chunks import CheckedStore, Chunks
+    from bigcons.disk.chunks import CheckedStore
 
     metadata = read_metadata(place)
     codecs = _codec_names(metadata.get("codecs", []))
@@ -136,8 +136,8 @@ def open_array(place: Place) -> zarr.Array[Any]:
     if array.dtype.hasobject:
         raise corrupt(place, "holds objects, not numbers", "rewrite it as numbers.")
     compressor = "" if "sharding_indexed" in codecs else "".join(compressors)
-    chunks = Chunks(chunk_bytes + 4 if compressor else MAX_CHUNK_BYTES, compressor, are_complete=False)
-    store = CheckedStore(place.for_zarr(read_only=True), place, chunks)
+    most = chunk_bytes + 4 if compressor else MAX_CHUNK_BYTES
+    store = CheckedStore(place.for_zarr(read_only=True), place, most, compressor, are_complete=False)
     return zarr.open_array(store=store, mode="r", zarr_format=3)
 
 

@@ -76,11 +76,11 @@ class FileBlocks:
     def drop(self, generations: Sequence[int], block: Block | None = None) -> None:
         """Remove generations, or a block of them."""
         for generation in generations:
-            (self._folder(generation) if block is None else self._place(generation, block)).remove()
+            self._place(generation, block).remove()
 
     def n_kept(self, generation: int) -> int:
         """Return how many blocks of a generation there are."""
-        return sum(name.startswith("block-") for name in self._folder(generation).names())
+        return sum(name.startswith("block-") for name in self._place(generation).names())
 
     def fault(self, generation: int, block: Block) -> str | None:
         """Return what is wrong with a block, with its path; None if it is whole, of plausible numbers."""
@@ -98,11 +98,9 @@ class FileBlocks:
             return np.empty((0, self.n_columns), self.dtype), fault
         return np.frombuffer(content, self.dtype).reshape(block.n_rows, self.n_columns), None
 
-    def _folder(self, generation: int) -> Place:
-        return self.folder / f"generation-{generation}"
-
-    def _place(self, generation: int, block: Block) -> Place:
-        return self._folder(generation) / f"block-{block.index}"
+    def _place(self, generation: int, block: Block | None = None) -> Place:
+        folder = self.folder / f"generation-{generation}"
+        return folder if block is None else folder / f"block-{block.index}"
 
 
 def _seal_of_block(run: bytes, generation: int, number: int, content: Any) -> bytes:
@@ -133,12 +131,9 @@ class Snapshot(NamedTuple):
     """Whether it is of the last pass, not of the one before."""
     arrays: dict[str, np.ndarray]
     head: dict[str, Any]
-    """Its format and fingerprint, and its facts."""
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The JSON facts that were saved."""
-        return dict(self.head["facts"])
+    """Its format and fingerprint."""
+    facts: dict[str, Any]
+    """The JSON facts that were saved."""
 
 
 class Snapshots:
@@ -218,7 +213,7 @@ class Snapshots:
                 continue
             if found is not None:
                 n_whole += 1
-                yield Snapshot(file is self._file, *found)
+                yield Snapshot(file is self._file, *found, found[1]["facts"])
         if damage is not None and not n_whole:
             raise damage
 
@@ -279,10 +274,6 @@ def _read_snapshot(file: Place) -> tuple[dict[str, np.ndarray], dict[str, Any]] 
     return arrays, head
 
 
-def _are_names(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
-
-
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], show: Callable[[Any], str] = str) -> str:
     """Describe how the parameters and data of a stored run differ from those wanted; "" if they do not.
 
@@ -294,7 +285,7 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], show: Calla
         if name.endswith("_checksum"):
             return f"other {name.removesuffix('_checksum')}"
         values: list[Any] = [entries.get(name) for entries in (found, wanted)]
-        if all(_are_names(names) for names in values):
+        if all(isinstance(names, list) and names and isinstance(names[0], str) for names in values):
             more, fewer = ([e for e in one if e not in two] for one, two in (values, values[::-1]))
             if not more and not fewer:
                 return f"{name} in another order"
@@ -309,3 +300,9 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], show: Calla
     other = [name for name in wanted if found.get(name) != wanted[name]]
     named = [name for name in other if name in found] or other
     return "; ".join(map(one, named))
+
+
+def partial_folder(path: StorePath) -> Place:
+    """Return the folder of the unfinished solve with output ``path``."""
+    place = place_of(path)
+    return place.sibling(f"{place.name}.partial")

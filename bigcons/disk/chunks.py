@@ -5,7 +5,7 @@ Importing Zarr takes a fifth of a second, so that only what opens an array does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from zarr.abc.store import Store
 from zarr.storage import WrapperStore
@@ -18,26 +18,25 @@ if TYPE_CHECKING:
     from zarr.core.buffer import Buffer, BufferPrototype
 
 
-class Chunks(NamedTuple):
-    """What the chunks of an array may be."""
-
-    n_bytes: int
-    """The most that one decompresses to."""
-    compressor: str
-    """"zstd", "blosc", or "" of shards, of which chunks are parts, and of what is not compressed."""
-    are_complete: bool
-    """Whether a chunk that is not there is lost, rather than one of fill values."""
-
-
 class CheckedStore(WrapperStore[Store]):
-    """A read-only Zarr store that gives out no chunk that is missing or decompresses to more than a chunk."""
+    """A read-only Zarr store that gives out no chunk that is missing or decompresses to more than a chunk.
 
-    def __init__(self, store: Store, place: Place, chunks: Chunks) -> None:
+    ``n_bytes`` is the most that one decompresses to, the ``compressor`` "zstd", "blosc", or "" of shards, of
+    which chunks are parts, and of what is not compressed. With ``are_complete``, a chunk that is not there is
+    lost, rather than one of fill values.
+    """
+
+    def __init__(
+        self, store: Store, place: Place, n_bytes: int, compressor: str, *, are_complete: bool
+    ) -> None:
         super().__init__(store)
-        self._place, self._chunks = place, chunks
+        self._place, self._n_bytes = place, n_bytes
+        self._compressor, self._are_complete = compressor, are_complete
 
     def _with_store(self, store: Store) -> CheckedStore:
-        return type(self)(store, self._place, self._chunks)
+        return type(self)(
+            *(store, self._place, self._n_bytes, self._compressor), are_complete=self._are_complete
+        )
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
@@ -48,14 +47,14 @@ class CheckedStore(WrapperStore[Store]):
         """
         if key.endswith("zarr.json"):
             return await self._store.get(key, prototype, byte_range)
-        most = self._chunks.n_bytes
+        most = self._n_bytes
         if isinstance(self._place, DiskPlace):
             check_file(self._place.path / key, most + most // 64 + (1 << 20))
         found = await self._store.get(key, prototype, byte_range)
-        if found is None and self._chunks.are_complete:
+        if found is None and self._are_complete:
             raise ValueError(f"chunk {key} is missing")
-        if found is not None and self._chunks.compressor:
-            n_bytes = _stated_size(self._chunks.compressor, found.as_numpy_array()[:18].tobytes())
+        if found is not None and self._compressor:
+            n_bytes = _stated_size(self._compressor, found.as_numpy_array()[:18].tobytes())
             if n_bytes is None:
                 raise ValueError(f"chunk {key} does not state to what it decompresses")
             if n_bytes > most:

@@ -33,9 +33,9 @@ from bigcons.disk.places import (
     DiskPlace,
     atomic_file,
     disk_errors,
+    is_left,
     local_path,
     place_of,
-    sweep_partials,
     sweep_temporary,
     sync,
 )
@@ -220,7 +220,12 @@ def new_store(path: StorePath | Place, overwrite: bool = False, kind: str | None
     refuse_existing(place, overwrite, kind)
     with writer_lock(place) as check_lock, disk_errors(place):
         if isinstance(place, DiskPlace):
-            _restore_previous(place.path)
+            # a writer that was killed before its store was in place may have moved the one before aside
+            for aside in sorted(place.path.parent.glob(f".{glob.escape(place.name)}.*.previous")):
+                if place.path.exists():
+                    shutil.rmtree(aside, ignore_errors=True)
+                else:
+                    aside.rename(place.path)
         refuse_existing(place, overwrite, kind)
         how = (
             _renamed_folder(place.path) if isinstance(place, DiskPlace) else _named_folder(place, check_lock)
@@ -254,15 +259,6 @@ def _renamed_folder(path: Path) -> Iterator[DiskPlace]:
         sync(path.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-
-
-def _restore_previous(path: Path) -> None:
-    """Put back the store that a writer moved aside, if it was killed before the new one was in its place."""
-    for aside in sorted(path.parent.glob(f".{glob.escape(path.name)}.*.previous")):
-        if path.exists():
-            shutil.rmtree(aside, ignore_errors=True)
-        else:
-            aside.rename(path)
 
 
 def _exchange(a: Path, b: Path) -> bool:
@@ -362,7 +358,15 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str 
     """
     check_flag("overwrite", overwrite)
     place = place_of(path)
-    _refuse_suffix(place, kind)
+    suffix = re.search(r"\.(parquet|pq|csv|tsv|gz|npy|npz|h5ad)$", place.name.lower())
+    if suffix is not None and not (kind == "ensemble" and names_parquet(place)):
+        choices = {
+            "ensemble": ".zarr or, on a disk, .parquet",
+            "consensus": ".zarr; export() writes its labels to a file",
+            "pairs": ".zarr; save() and sample() write Parquet to a disk, too",
+        }.get(kind or "", ".zarr")
+        what = KINDS.get(kind or "", "a store")
+        raise InvalidInputError(f"{place} has suffix {suffix[0]!r}, but {what} is stored as {choices}.")
     _refuse_inside_store(place)
     is_taken = place.exists()
     if is_taken and not isinstance(place, DiskPlace):  # a killed writer may have left data folders
@@ -375,9 +379,9 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str 
     with suppress(CorruptStoreError):
         found = read_head(place).kind
         if kind not in (None, found):
-            what = KINDS.get(found, "a store of another kind")
+            there = KINDS.get(found, "a store of another kind")
             raise StoreExistsError(
-                f"{place} exists and is {what}, which would be lost; choose another path or remove it.",
+                f"{place} exists and is {there}, which would be lost; choose another path or remove it.",
                 path=place,
             )
 
@@ -386,20 +390,6 @@ def names_parquet(path: StorePath | Place) -> bool:
     """Return whether what is stored at ``path`` is to be Parquet: on a disk, by its suffix."""
     place = place_of(path)
     return isinstance(place, DiskPlace) and place.name.lower().endswith(PARQUET)
-
-
-def _refuse_suffix(place: Place, kind: str | None) -> None:
-    found = re.search(r"\.(parquet|pq|csv|tsv|gz|npy|npz|h5ad)$", place.name.lower())
-    suffix = None if found is None else found[0]
-    if suffix is None or (kind == "ensemble" and names_parquet(place)):
-        return
-    what = KINDS.get(kind or "", "a store")
-    choices = {
-        "ensemble": ".zarr or, on a disk, .parquet",
-        "consensus": ".zarr; export() writes its labels to a file",
-        "pairs": ".zarr; save() and sample() write Parquet to a disk, too",
-    }.get(kind or "", ".zarr")
-    raise InvalidInputError(f"{place} has suffix {suffix!r}, but {what} is stored as {choices}.")
 
 
 def _refuse_inside_store(place: Place) -> None:
@@ -456,7 +446,11 @@ def new_file(path: StorePath, *, overwrite: bool) -> Iterator[IO[bytes]]:
     must not be replaced, StoreError if the disk is full.
     """
     target = refuse_existing_file(path, overwrite)
-    sweep_partials(target)
+    with suppress(OSError):
+        for entry in target.parent.iterdir():
+            is_of_path = entry.name.rpartition(".")[0].rpartition(".")[0] == f".{target.name}"
+            if is_of_path and is_left(entry) and entry.is_file() and not entry.is_symlink():
+                entry.unlink(missing_ok=True)
     with disk_errors(target), atomic_file(target) as file:
         yield file
 

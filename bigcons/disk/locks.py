@@ -74,11 +74,31 @@ def lock_path(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def _file_lock(path: Path) -> Iterator[None]:
+    """Lock the file of the store at ``path``.
+
+    A killed process of another user may have left the file; it need not be written to be locked. Never
+    through a link, whose target would be emptied.
+    """
     lock = lock_path(path)
+    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     while True:
+        descriptor, is_ours = None, True
         with disk_errors(path), naming(path):
             lock.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, is_ours = _open_lock(lock)
+            try:
+                descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | flags, 0o644)
+            except PermissionError as error:
+                try:
+                    descriptor, is_ours = os.open(lock, os.O_RDONLY | flags), False
+                except FileNotFoundError:
+                    raise error from None
+            except OSError as error:
+                if error.errno not in (errno.ELOOP, errno.EISDIR):
+                    raise
+        if descriptor is None or not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            if descriptor is not None:
+                os.close(descriptor)
+            raise StoreError(f"{lock} is no file, where a lock is needed; remove it.", path=lock)
         try:
             _try_lock(descriptor)
         except OSError:
@@ -103,31 +123,6 @@ def _file_lock(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _open_lock(lock: Path) -> tuple[int, bool]:
-    """Return a descriptor of the lock file, and whether it may be written to.
-
-    A killed process of another user may have left it; it need not be written to be locked. Never through a
-    link, whose target would be emptied.
-    """
-    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    descriptor, is_ours = None, True
-    try:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | flags, 0o644)
-    except PermissionError as error:
-        try:
-            descriptor, is_ours = os.open(lock, os.O_RDONLY | flags), False
-        except FileNotFoundError:
-            raise error from None
-    except OSError as error:
-        if error.errno not in (errno.ELOOP, errno.EISDIR):
-            raise
-    if descriptor is None or not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        if descriptor is not None:
-            os.close(descriptor)
-        raise StoreError(f"{lock} is no file, where a lock is needed; remove it.", path=lock)
-    return descriptor, is_ours
-
-
 def sweep_locks(path: Path) -> None:
     """Remove the lock files that killed writers of ``path`` and of its checkpoints left."""
     for locked in (path, path.with_name(f"{path.name}.partial")):
@@ -149,7 +144,21 @@ class Lease:
             "machine": machine(),
             "token": uuid.uuid4().hex,
         }
-        self._version = self._acquire()
+        self._version: Any = self._object.put(self._content(), mode="create")
+        while self._version is None:
+            stamp = self._object.stamp()
+            holder = _read_lease(self._object)
+            left, process = float(holder.get("expires", 0)) - time.time(), holder.get("process")
+            is_here = holder.get("machine") == machine()
+            if left > 0 and not (is_here and isinstance(process, int) and not is_running(process)):
+                raise StoreLockedError(
+                    f"{place} is being written by process {process} on {holder.get('host')}; "
+                    f"wait until it is done, or {left:.0f} seconds if it was killed.",
+                    path=place,
+                )
+            # replace the lease of a dead or lost writer, unless another writer was faster
+            mode: Any = "create" if stamp is None else {"e_tag": stamp[0]}  # type: ignore[index]
+            self._version = self._object.put(self._content(), mode=mode)
         self._released = threading.Event()
         self._renewer = threading.Thread(target=self._renew, name="bigcons-lock", daemon=True)
         self._renewer.start()
@@ -169,24 +178,6 @@ class Lease:
         self._renewer.join()
         if _read_lease(self._object).get("token") == self._owner["token"]:
             self._object.remove()
-
-    def _acquire(self) -> Any:
-        version = self._object.put(self._content(), mode="create")
-        while version is None:
-            stamp = self._object.stamp()
-            holder = _read_lease(self._object)
-            left, process = float(holder.get("expires", 0)) - time.time(), holder.get("process")
-            is_here = holder.get("machine") == machine()
-            if left > 0 and not (is_here and isinstance(process, int) and not is_running(process)):
-                raise StoreLockedError(
-                    f"{self._place} is being written by process {process} on {holder.get('host')}; "
-                    f"wait until it is done, or {left:.0f} seconds if it was killed.",
-                    path=self._place,
-                )
-            # replace the lease of a dead or lost writer, unless another writer was faster
-            mode: Any = "create" if stamp is None else {"e_tag": stamp[0]}  # type: ignore[index]
-            version = self._object.put(self._content(), mode=mode)
-        return version
 
     def _renew(self) -> None:
         while not self._released.wait(self._seconds / 4):

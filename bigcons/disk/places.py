@@ -303,15 +303,6 @@ def is_left(partial: Path) -> bool:
     return _is_dead(partial.name.removesuffix(".partial").rpartition(".")[2])
 
 
-def sweep_partials(path: Path) -> None:
-    """Remove the temporary files that killed writers of the file at ``path`` left."""
-    with suppress(OSError):
-        for entry in path.parent.iterdir():
-            is_of_path = entry.name.rpartition(".")[0].rpartition(".")[0] == f".{path.name}"
-            if is_of_path and is_left(entry) and entry.is_file() and not entry.is_symlink():
-                entry.unlink(missing_ok=True)
-
-
 def sweep_temporary(parent: Path, prefix: str = BESIDE) -> None:
     """Remove the temporary folders in ``parent`` that killed processes of this user and machine left."""
     for folder in sorted(parent.glob(f"{prefix}*")):

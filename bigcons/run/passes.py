@@ -24,7 +24,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from bigcons.disk.checkpoint import FileBlocks, Snapshot, Snapshots
+from bigcons.disk.checkpoint import FileBlocks, Snapshot, Snapshots, partial_folder
 from bigcons.disk.locks import writer_lock
 from bigcons.disk.places import DiskPlace, is_left, temporary_folder
 from bigcons.errors import CorruptStoreError, first_line
@@ -32,7 +32,6 @@ from bigcons.memory import Block
 from bigcons.progress import Progress, progress
 from bigcons.run.engine import Engine, fold, stop_if_cancelled
 from bigcons.run.results import Output
-from bigcons.store.opening import partial_folder
 
 logger: logging.Logger = logging.getLogger("bigcons")
 

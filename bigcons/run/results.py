@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from bigcons.disk.checkpoint import Snapshots
+from bigcons.disk.checkpoint import Snapshots, partial_folder
 from bigcons.disk.commit import stored_kind, unless_overwriting
 from bigcons.disk.files import Place
 from bigcons.disk.locks import sweep_locks, writer_lock
@@ -29,7 +29,6 @@ from bigcons.run.engine import Engine
 from bigcons.store.clusters import TRUST_ROW
 from bigcons.store.consensus import KIND, OF_SIZES, Consensus, ConsensusWriter, Written
 from bigcons.store.ensemble import Ensemble
-from bigcons.store.opening import partial_folder
 
 logger: logging.Logger = logging.getLogger("bigcons")
 

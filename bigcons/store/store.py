@@ -99,19 +99,17 @@ class Store:
         has changed since it was opened.
         """
         try:
-            found = self._read(name, start, stop)
+            with decoding(lambda reason: self.broken(name, start, stop, f"cannot be read ({reason})")):
+                values = self.arrays[name].read(start, stop)
         except CorruptStoreError:
             self.check_unchanged()
             at_once = self.arrays[name].array.chunks[0]
-            for first in range(start - start % at_once, stop, at_once):
-                self._read(name, max(first, start), min(first + at_once, stop))
+            if (stop - 1) // at_once > start // at_once:
+                for first in range(start - start % at_once, stop, at_once):
+                    self.read(name, max(first, start), min(first + at_once, stop))
             raise
         self.check_unchanged()
-        return found
-
-    def _read(self, name: str, start: int, stop: int) -> np.ndarray:
-        with decoding(lambda reason: self.broken(name, start, stop, f"cannot be read ({reason})")):
-            return self.arrays[name].read(start, stop)
+        return values
 
     def check_unchanged(self) -> None:
         """Raise StoreError if the store has changed since it was opened: what was read may be old or new."""
