@@ -36,7 +36,7 @@ from bigcons.io.factorize import (
 from bigcons.io.ids import Ids, are_positions, refuse_other_ids, refuse_repeated_ids, rows_of_ids
 from bigcons.io.labels import refuse_other_rows
 from bigcons.memory import BLOCK_ROWS, row_blocks, rows_within
-from bigcons.progress import progress
+from bigcons.progress import Progress, progress
 from bigcons.store.ensemble_store import (
     KIND,
     ArrayWriter,
@@ -75,7 +75,7 @@ def _write(folder: Place, content: Content, *, in_parquet: bool) -> None:
     writer.commit()
 
 
-def hold(content: Content) -> tuple[np.ndarray, Header, Categories]:
+def hold(content: Content, listener: Progress | None = None) -> tuple[np.ndarray, Header, Categories]:
     """Read what is given into memory: labels or memberships, header, categories."""
     header = content.header
     rows = np.empty((header.n_objects, header.n_columns), header.dtype)
@@ -83,6 +83,8 @@ def hold(content: Content) -> tuple[np.ndarray, Header, Categories]:
     for block in content.blocks:
         rows[start : start + len(block)] = block
         start += len(block)
+        if listener is not None:
+            listener.advance(len(block))
     return rows, held(header), content.categories
 
 

@@ -81,8 +81,14 @@ class NClustersChoice:
         return {name: float(values[at]) for name, values in self.table.items()}
 
     def __repr__(self) -> str:
-        told = [count_in_words(self.n_clusters), *filter(None, [choice_in_words(self)])]
-        return f"NClustersChoice({'; '.join(told)})"
+        agreement, words = self.row(self.n_clusters)["agreement"], [count_in_words(self.n_clusters)]
+        if not self.is_clear:
+            words.append("no number stands out")
+        if self.n_clusters > 1 and not np.isnan(agreement):
+            words.append(f"agreement of halves {agreement:.2f}")
+        if self.runner_up is not None:
+            words.append(f"next best {self.runner_up}")
+        return f"NClustersChoice({'; '.join(words)})"
 
     def _repr_html_(self) -> str:
         facts = {
@@ -97,18 +103,6 @@ class NClustersChoice:
         for name in ("lifetime", "agreement", "quality", "distinctness"):
             shown[name] = ["" if np.isnan(value) else f"{value:.2f}" for value in best[name]]
         return facts_table(repr(self), facts) + first_rows("Numbers of clusters, the best first", shown)
-
-
-def choice_in_words(choice: NClustersChoice) -> str:
-    """Return how far halves of the partitions agree on the number, and the next best one."""
-    agreement, told = choice.row(choice.n_clusters)["agreement"], []
-    if not choice.is_clear:
-        told.append("no number stands out")
-    if choice.n_clusters > 1 and not np.isnan(agreement):
-        told.append(f"agreement of halves {agreement:.2f}")
-    if choice.runner_up is not None:
-        told.append(f"next best {choice.runner_up}")
-    return "; ".join(told)
 
 
 def tree_in_words(tree: ClusterTree) -> str:
@@ -477,8 +471,9 @@ class Trust(NamedTuple):
         total = self.confidence.sum(dtype=np.float64)
         mean = f"mean confidence {total / n_labeled:.2f}" if n_labeled else "none labeled"
         rows = f"{self.clusters.num_rows} clusters, {self.partitions.num_rows} partitions"
-        merged = "".join(f", {k} could be merged with {other} at no cost" for k, other in self._mergers[:3])
-        more = ", ..." if len(self._mergers) > 3 else ""
+        pairs = [*mergers(self.clusters).items()]
+        merged = "".join(f", {k} could be merged with {other} at no cost" for k, other in pairs[:3])
+        more = ", ..." if len(pairs) > 3 else ""
         temperature = f"temperature {self.temperature:.2f}"
         return f"Trust({self.confidence.size:,} objects, {mean}, {rows}, {temperature}{merged}{more})"
 
@@ -486,10 +481,6 @@ class Trust(NamedTuple):
         clusters = {row["cluster"]: row["size"] for row in self.clusters.to_pylist()}
         sizes = [clusters.get(k, 0) for k in range(max(clusters, default=-1) + 1)]
         return f"<p>{html.escape(repr(self))}</p>" + cluster_rows(sizes, self.clusters)
-
-    @property
-    def _mergers(self) -> list[tuple[int, int]]:
-        return [*mergers(self.clusters).items()]
 
 
 def mergers(clusters: pa.Table) -> dict[int, int]:

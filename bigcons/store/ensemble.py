@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -36,13 +36,13 @@ from bigcons.errors import (
     warn_user,
 )
 from bigcons.io.batches import HardenedSource, Source
-from bigcons.io.columns import Column, Columns, Selection, select
+from bigcons.io.columns import INDEX, Column, Columns, Selection, select
 from bigcons.io.factorize import check_chunk_rows, warn_of_ids
 from bigcons.io.files import ParquetSource, describe, is_parquet, provenance_of_files
 from bigcons.io.labels import names_of_rows, observed, refuse_other_rows
 from bigcons.io.sources import open_source
 from bigcons.memory import Block, format_size, parse_size, row_blocks
-from bigcons.progress import Progress, progress
+from bigcons.progress import progress
 from bigcons.store import building
 from bigcons.store.building import write_store
 from bigcons.store.display import facts_table, first_rows, import_pandas
@@ -56,7 +56,7 @@ from bigcons.store.ensemble_store import (
     refuse_wide,
 )
 from bigcons.store.generator import Generator, StoredGenerator
-from bigcons.store.ids import as_index, id_array, ids_at, ids_of
+from bigcons.store.ids import id_array, ids_at, ids_of
 from bigcons.store.reshaping import read_long, read_runs
 from bigcons.store.soft_sources import SoftSources, listed
 from bigcons.store.store import Objects, dask_rows, reopened
@@ -109,7 +109,8 @@ class Ensemble(Objects):
         self.n_base_clusters = int(self.offsets[-1])
         self.dtype, self.row_bytes = labels.dtype, header.n_columns * labels.dtype.itemsize
         self.chunk_rows, self.id_column = header.chunk_rows, header.ids
-        self.path: str | None = str(labels.path) if isinstance(labels, StoredRows) else None
+        self.stored: StoredRows | None = labels if isinstance(labels, StoredRows) else None
+        self.path: str | None = None if self.stored is None else str(self.stored.path)
 
     @classmethod
     def from_labels(
@@ -339,8 +340,8 @@ class Ensemble(Objects):
     def categories(self) -> Categories:
         """Original value of each label, per partition; None where the values are 0 .. k-1."""
         if self._categories is None:
-            assert isinstance(self._labels, StoredRows)  # noqa: S101 - in memory they are always set
-            self._categories = self._labels.categories()
+            assert self.stored is not None  # noqa: S101 - in memory they are always set
+            self._categories = self.stored.categories()
         return list(self._categories)
 
     def blocks(self, rows: int | None = None) -> list[Block]:
@@ -403,15 +404,15 @@ class Ensemble(Objects):
         A stored ensemble is read into memory; use ``read`` and ``blocks`` if it does not fit. In memory, the
         result is a read-only view unless a copy is requested.
         """
-        if isinstance(self._labels, StoredRows) and copy is False:
+        if self.stored is not None and copy is False:
             raise ValueError(f"{self.path} is stored, so its labels are always copied; pass copy=None.")
         labels = self.read(0, self.n_objects).view()
-        labels.flags.writeable = isinstance(self._labels, StoredRows)
+        labels.flags.writeable = self.stored is not None
         return np.array(labels, dtype, copy=copy if self.path is None else None)
 
     def load(self) -> Ensemble:
         """Return the ensemble with its labels in memory and the same blocks."""
-        if not isinstance(self._labels, StoredRows):
+        if self.stored is None:
             return self
         ids = None if self._header.ids is None else self._header.ids.hold()
         header = self._header._replace(ids=ids, generator=self.generator)
@@ -498,7 +499,18 @@ class Ensemble(Objects):
         The objects stay, even those that no partition is left to label, and so do clusters. In memory or,
         with ``out``, in a store there, written block by block.
         """
-        chosen = [self._position(partition) for partition in partitions]
+        chosen = []
+        for partition in partitions:
+            if isinstance(partition, str) and partition in self.names:
+                chosen.append(self.names.index(partition))
+            elif not isinstance(partition, str) and -self.n_partitions <= partition < self.n_partitions:
+                chosen.append(int(partition) % self.n_partitions)
+            else:
+                raise InvalidInputError(
+                    f"there is no partition {partition!r}; give names from {self.names[0]!r} to "
+                    f"{self.names[-1]!r}, or positions from 0 to {self.n_partitions - 1}.",
+                    parameter="partitions",
+                )
         if not chosen or len(set(chosen)) < len(chosen):
             raise InvalidInputError(
                 f"partitions names {len(chosen)} partitions, {len(set(chosen))} of them different; "
@@ -518,19 +530,6 @@ class Ensemble(Objects):
         blocks = (self.read(b.start, b.stop)[:, columns] for b in self.blocks())
         return ensemble_of_content(Content(header, categories, blocks), out, overwrite=overwrite)
 
-    def _position(self, partition: str | int) -> int:
-        """Return the position of a partition, given by its name or its position."""
-        if isinstance(partition, str):
-            if partition in self._header.names:
-                return self._header.names.index(partition)
-        elif -self.n_partitions <= partition < self.n_partitions:
-            return int(partition) % self.n_partitions
-        raise InvalidInputError(
-            f"there is no partition {partition!r}; give names from {self.names[0]!r} to {self.names[-1]!r}, "
-            f"or positions from 0 to {self.n_partitions - 1}.",
-            parameter="partitions",
-        )
-
     def to_pandas(self) -> Any:
         """Return the labels as a pandas data frame of categorical columns of the original values.
 
@@ -539,7 +538,10 @@ class Ensemble(Objects):
         """
         pd = import_pandas()
         rows = self.read(0, self.n_objects)
-        index = as_index(self.id_column)
+        index, ids = None, self.id_column
+        if ids is not None:
+            name = None if ids.facts.name == INDEX else ids.facts.name
+            index = pd.Index(ids.as_they_came(ids.hold().values).to_pandas(), name=name)
         values = [
             np.arange(k) if known is None else known
             for known, k in zip(self.categories, self.n_clusters, strict=True)
@@ -600,7 +602,7 @@ class Ensemble(Objects):
             source = SoftSources(*listed(labels, self.names, id=id))
         else:
             how = {"columns": columns, "drop": drop, "missing": missing, "header": header}
-            source = self._table_with_ids(labels, id, how)
+            source = _table_of(select(labels, id=id, **how), are_objects=True, usual_id=self.id_name)
         return self._append(partial(building.with_objects, source), partitions=False)
 
     def append_partitions(
@@ -629,14 +631,11 @@ class Ensemble(Objects):
             source = SoftSources(*listed(labels, names, first=self.n_partitions, id=id))
         else:
             how = {"columns": columns, "drop": drop, "missing": missing, "header": header}
-            source = self._table_with_ids(_as_matrix(labels), id, how)
+            table = select(_as_matrix(labels), id=id, **how)
+            source = _table_of(table, are_objects=True, usual_id=self.id_name)
             if source.ids is None and drop is None:
                 refuse_other_rows("labels", names_of_rows(labels), "the ensemble", names_of_rows(self))
         return self._append(partial(building.with_partitions, source, names), partitions=True)
-
-    def _table_with_ids(self, labels: Any, id: Column | None, how: dict[str, Any]) -> Source:
-        """Return a table of labels, with ids in the column ``id``, by default that of the same name."""
-        return _table_of(select(labels, id=id, **how), are_objects=True, usual_id=self.id_name)
 
     def _append(self, grow: Callable[[Header, Categories], Content], *, partitions: bool) -> Ensemble:
         """Append what ``grow`` returns for the header and categories; a store is locked, then reopened."""
@@ -661,7 +660,7 @@ class Ensemble(Objects):
         Returns ``{"ok", "path", "n_objects", "n_chunks"}``; raises CorruptStoreError at the first difference.
         An ensemble in memory has nothing to verify.
         """
-        n_chunks = self._labels.verify() if isinstance(self._labels, StoredRows) else 0
+        n_chunks = 0 if self.stored is None else self.stored.verify()
         return {"ok": True, "path": self.path, "n_objects": self.n_objects, "n_chunks": n_chunks}
 
     def digest(self) -> str:
@@ -669,11 +668,11 @@ class Ensemble(Objects):
 
         A stored ensemble takes it from its head; in memory, all labels are read.
         """
-        labels, header = self._labels, self._header
-        if isinstance(labels, StoredRows):
-            digest = labels.store.body["digest"]
+        header = self._header
+        if self.stored is not None:
+            digest = self.stored.store.body["digest"]
         else:
-            digest = digest_text(sum(header.digest(b, labels[b.start : b.stop]) for b in self.blocks()))
+            digest = digest_text(sum(header.digest(b, self.read(b.start, b.stop)) for b in self.blocks()))
         soft = f" of {self.n_clusters.tolist()} clusters" if self.is_soft else ""
         return f"{self.n_objects} x {self.n_partitions}{soft}, chunks of {self.chunk_rows}, crc {digest}"
 
@@ -695,15 +694,10 @@ class Ensemble(Objects):
             "dtype": self.dtype.name,
             "chunk_rows": self.chunk_rows,
             "n_chunks": len(self.blocks()),
-            "n_bytes": self._n_bytes,
+            "n_bytes": self._labels.nbytes if self.stored is None else self.stored.n_bytes,
             "id": self.id_name,
             "provenance": self.provenance,
         }
-
-    @property
-    def stored(self) -> StoredRows | None:
-        """The rows of the store; None in memory."""
-        return self._labels if isinstance(self._labels, StoredRows) else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is not None:
@@ -717,7 +711,7 @@ class Ensemble(Objects):
         sizes = f"{low}-{high} clusters" if low < high else f"{low} cluster{'' if low == 1 else 's'}"
         return (
             f"Ensemble({self.n_objects:,} objects x {self.n_partitions:,} {kind} of {sizes}, "
-            f"{self.missing_share:.1%} missing, {format_size(self._n_bytes)} {where})"
+            f"{self.missing_share:.1%} missing, {format_size(self.info()['n_bytes'])} {where})"
         )
 
     def _repr_html_(self) -> str:
@@ -741,10 +735,6 @@ class Ensemble(Objects):
         return facts_table(f"Ensemble {self.path or 'in memory'}", facts) + first_rows(
             "Partitions", partitions
         )
-
-    @property
-    def _n_bytes(self) -> int:
-        return self._labels.nbytes if isinstance(self._labels, np.ndarray) else self._labels.n_bytes
 
 
 def as_ensemble(
@@ -776,16 +766,16 @@ def as_ensemble(
 
 def as_soft_ensemble(x: Any) -> Ensemble:
     """Return soft clusterings as an ensemble, as `as_ensemble`; a partition may have no memberships."""
-    if isinstance(x, Ensemble) or (isinstance(x, (str, os.PathLike)) and is_store(x)):
-        ensemble = as_ensemble(x, soft=True)
-        if not ensemble.is_soft:
-            raise InvalidInputError(
-                "the ensemble has labels but memberships were fitted; pass Ensemble.from_memberships(...)."
-            )
-        return ensemble
-    sources = SoftSources(*listed(x, None))
-    provenance = {"made_by": "from_memberships", "n_tables": len(sources.names)}
-    return ensemble_of(sources, provenance=provenance, may_be_empty=True)
+    if not isinstance(x, Ensemble) and not (isinstance(x, (str, os.PathLike)) and is_store(x)):
+        sources = SoftSources(*listed(x, None))
+        provenance = {"made_by": "from_memberships", "n_tables": len(sources.names)}
+        return ensemble_of(sources, provenance=provenance, may_be_empty=True)
+    ensemble = as_ensemble(x, soft=True)
+    if not ensemble.is_soft:
+        raise InvalidInputError(
+            "the ensemble has labels but memberships were fitted; pass Ensemble.from_memberships(...)."
+        )
+    return ensemble
 
 
 def import_labels(
@@ -919,15 +909,10 @@ def ensemble_of_content(
     """Read consecutive blocks, which a header describes, into memory or a store, in one pass."""
     if out is None:
         with progress("label the objects", content.header.n_objects) as listener:
-            return Ensemble(*building.hold(content._replace(blocks=_told(content.blocks, listener))))
+            rows, header, categories = building.hold(content, listener)
+        return Ensemble(rows, header, categories)
     write_store(out, content, overwrite)
     return Ensemble.open(out)
-
-
-def _told(blocks: Iterable[np.ndarray], listener: Progress) -> Iterator[np.ndarray]:
-    for block in blocks:
-        yield block
-        listener.advance(len(block))
 
 
 def _table_of(

@@ -16,7 +16,6 @@ from bigcons.io.columns import INDEX
 from bigcons.io.ids import NUMBERS, TEXT, Digest, HeldIds, IdFacts, Ids, parts_of, regrouped, scan_ids
 from bigcons.io.sources import open_source
 from bigcons.memory import BLOCK_ROWS, row_blocks
-from bigcons.store.display import import_pandas
 from bigcons.validation import check_int
 
 if TYPE_CHECKING:
@@ -43,14 +42,6 @@ def ids_of(source: Any) -> Ids | None:
         table = ColumnsSource([values], len(values))
         table.where = "ids"
     return scan_ids(table, str(name) if name else "id", is_index=hasattr(source, "nlevels")).hold()
-
-
-def as_index(ids: Ids | None) -> Any:
-    """Return ids as an index of pandas, in the type that they came in; None without ids."""
-    if ids is None:
-        return None
-    values = ids.as_they_came(ids.hold().values).to_pandas()
-    return import_pandas().Index(values, name=None if ids.facts.name == INDEX else ids.facts.name)
 
 
 def id_array(ids: Ids) -> np.ndarray:

@@ -181,16 +181,6 @@ def row_of_entries(start: int, rows: Rows) -> np.ndarray:
     return start + np.repeat(np.arange(len(rows.indptr) - 1), np.diff(rows.indptr))
 
 
-def fault_of(i: np.ndarray, rows: Rows) -> tuple[str, str] | None:
-    """Return the name and the fault of an invalid array, or None; ``i`` from `row_of_entries`."""
-    if (rows.n_agree > rows.n_seen).any():
-        return "n_agree", "exceeds n_seen for some pair"
-    same_row = i[1:] == i[:-1]
-    if (i == rows.indices).any() or (np.diff(rows.indices)[same_row] <= 0).any():
-        return "indices", "has a row that does not ascend or contains its own object"
-    return None
-
-
 def imbalance(i: np.ndarray, rows: Rows, n_objects: int) -> int:
     """Return the sum of hashes of the entries above the diagonal minus that of the entries below.
 

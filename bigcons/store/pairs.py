@@ -50,7 +50,6 @@ from bigcons.store.pair_rows import (
     Rows,
     ascending_pairs,
     checked_counts,
-    fault_of,
     imbalance,
     row_of_entries,
     symmetric_rows,
@@ -255,22 +254,22 @@ class PairTable(Objects):
     @cached_property
     def indptr(self) -> np.ndarray:
         """Start of each row in the other arrays, ``(n_objects + 1,)`` int64."""
-        return self._whole("indptr")
+        return self._part("indptr")
 
     @cached_property
     def indices(self) -> np.ndarray:
         """The other object of every entry, ``(2 n_pairs,)`` int32, ascending within a row."""
-        return self._whole("indices")
+        return self._part("indices")
 
     @cached_property
     def n_agree(self) -> np.ndarray:
         """Partitions that put the pair together, ``(2 n_pairs,)``."""
-        return self._whole("n_agree")
+        return self._part("n_agree")
 
     @cached_property
     def n_seen(self) -> np.ndarray:
         """Partitions that label both objects, ``(2 n_pairs,)``."""
-        return self._whole("n_seen")
+        return self._part("n_seen")
 
     def blocks(self, rows: int | None = None) -> list[Block]:
         """Return blocks of ``rows`` objects.
@@ -372,9 +371,10 @@ class PairTable(Objects):
         for block in blocks:
             rows = table.read(block.start, block.stop)
             i = row_of_entries(block.start, rows)
-            fault = fault_of(i, rows)
-            if fault is not None:
-                raise table._corrupt(*fault)
+            if (rows.n_agree > rows.n_seen).any():
+                raise table._corrupt("n_agree", "exceeds n_seen for some pair")
+            if (i == rows.indices).any() or (np.diff(rows.indices)[i[1:] == i[:-1]] <= 0).any():
+                raise table._corrupt("indices", "has a row that does not ascend or contains its own object")
             balance += imbalance(i, rows, table.n_objects)
         if balance % 2**64 != 0:
             raise table._corrupt("indices", "does not have every pair at both ends")
@@ -407,11 +407,8 @@ class PairTable(Objects):
             once = i < columns[0]
             yield Edges(i[once], *(column[once] for column in columns))
 
-    def _whole(self, name: str) -> np.ndarray:
-        return self._part(name, 0, getattr(self._columns, name).shape[0])
-
-    def _part(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Return a slice of one of the four arrays, from memory if it is loaded."""
+    def _part(self, name: str, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Return a slice of one of the four arrays, by default all, from memory if it is loaded."""
         column = vars(self).get(name, getattr(self._columns, name))
         if isinstance(column, np.ndarray):
             return column[start:stop]
