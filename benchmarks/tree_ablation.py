@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -30,7 +31,6 @@ from bigcons.trust.groups import (
     GROUPS_PER_CLUSTER,
     Groups,
     Sample,
-    better,
     merge_groups,
     most_probable,
     n_groups_for,
@@ -100,7 +100,7 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
     single = {tree: groups.cut(K, trees=(tree,)) for tree in groups.trees}
     unweighted, _ = merge_groups(groups.table, offsets, groups.counts, np.ones(offsets[-1]))
     cuts = {
-        DEFAULT: trees if divided is None else better(trees, divided),
+        DEFAULT: trees if divided is None else max(trees, divided, key=attrgetter("merit")),
         "trees": trees,
         "average": single[AVERAGE],
         "distinctness": single[DISTINCTNESS],

@@ -68,8 +68,8 @@ def spectrum(incidence: Any, counts: np.ndarray, n_values: int) -> tuple[np.ndar
 
     n_labels = incidence @ counts
     sizes = np.bincount(incidence.indices, incidence.data, incidence.shape[1])
-    by_row, by_column = (1.0 / np.sqrt(np.where(of > 0, of, 1.0)) for of in (n_labels, sizes))
-    by_column *= np.sqrt(counts)
+    by_row = 1.0 / np.sqrt(np.where(n_labels > 0, n_labels, 1.0))
+    by_column = np.sqrt(counts) * (1.0 / np.sqrt(np.where(sizes > 0, sizes, 1.0)))
     entries = incidence.data * (np.repeat(by_row, np.diff(incidence.indptr)) * by_column[incidence.indices])
     scaled = scipy.sparse.csr_array((entries, incidence.indices, incidence.indptr), incidence.shape)
     is_wide = scaled.shape[1] > scaled.shape[0]

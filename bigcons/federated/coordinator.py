@@ -28,8 +28,8 @@ from bigcons.methods.bce import (
     relaxation_of,
     state_of,
 )
-from bigcons.methods.first_clusters import CERTAINTY, partition_order, spread
 from bigcons.methods.mixture import SMOOTHING
+from bigcons.methods.pass_clusterer import CERTAINTY, partition_order, spread
 from bigcons.run.passes import SHORT_PASSES, History, Record, State, as_history, gains_little
 from bigcons.run.results import falling_order, sizes_of
 from bigcons.seeding import SeedLike, resolve_seed

@@ -10,8 +10,8 @@ import numpy as np
 from bigcons.errors import EmptyPartitionError, InvalidInputError
 from bigcons.io.factorize import label_dtype
 from bigcons.methods.bce import NO_STEP, VariationalBCE, further_probabilities
-from bigcons.methods.first_clusters import first_partition
 from bigcons.methods.mixture import SMOOTHING
+from bigcons.methods.pass_clusterer import first_partition
 from bigcons.methods.placing import Recoding, codes_in, recode
 from bigcons.run.passes import State, Stats, add_stats
 from bigcons.run.results import sizes_of

@@ -16,7 +16,7 @@ _REGISTRY = {
     "tree": "tree:ConsensusTree",
     "pcc": "pcc.estimator:PCC",
     "bce": "bce:BCE",
-    "bce-gibbs": "bce_gibbs:GibbsBCE",
+    "bce-gibbs": "bce:GibbsBCE",
     "mixture": "mixture:MixtureModel",
     "qmi": "assignment:QMI",
     "kcc": "assignment:KCC",
@@ -31,7 +31,7 @@ _REGISTRY = {
     "ccc": "correspondence:CCC",
     "ccu": "correspondence:CCU",
     "ccsvd": "correspondence:CCSVD",
-    "best": "best:BEST",
+    "best": "greedy:BEST",
     "greedy-anmi": "greedy:GreedyANMI",
     "supra": "supra:Supra",
     "eac": "evidence:EAC",
@@ -53,8 +53,7 @@ if TYPE_CHECKING:
     from bigcons.methods.base import ConsensusClusterer as ConsensusClusterer
     from bigcons.methods.base import MethodInfo as MethodInfo
     from bigcons.methods.bce import BCE as BCE
-    from bigcons.methods.bce_gibbs import GibbsBCE as GibbsBCE
-    from bigcons.methods.best import BEST as BEST
+    from bigcons.methods.bce import GibbsBCE as GibbsBCE
     from bigcons.methods.correspondence import CCC as CCC
     from bigcons.methods.correspondence import CCSVD as CCSVD
     from bigcons.methods.correspondence import CCU as CCU
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
     from bigcons.methods.evidence import EACGroups as EACGroups
     from bigcons.methods.evidence import EACSingle as EACSingle
     from bigcons.methods.furthest import Furthest as Furthest
+    from bigcons.methods.greedy import BEST as BEST
     from bigcons.methods.greedy import GreedyANMI as GreedyANMI
     from bigcons.methods.hypergraph import CSPA as CSPA
     from bigcons.methods.hypergraph import HBGF as HBGF

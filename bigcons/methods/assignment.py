@@ -20,7 +20,8 @@ from bigcons.errors import InvalidInputError
 from bigcons.kernels.cluster_tables import assign, count_assigned, mark_majorities, padded
 from bigcons.memory import MOST_BYTES
 from bigcons.methods.base import MethodInfo
-from bigcons.methods.first_clusters import (
+from bigcons.methods.pass_clusterer import (
+    PassClusterer,
     count_given,
     expected_counts,
     first_partition,
@@ -28,7 +29,6 @@ from bigcons.methods.first_clusters import (
     random_clusters,
     spread,
 )
-from bigcons.methods.pass_clusterer import PassClusterer
 from bigcons.run.engine import Engine, one_thread, stop_if_cancelled
 from bigcons.run.memory_plan import check_held_plan
 from bigcons.run.passes import BestOfStarts, CountedStart, Method, Record, State, Stats, best_start

@@ -13,7 +13,7 @@ import math
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
@@ -28,6 +28,7 @@ from bigcons.disk.schema import TRUST
 from bigcons.errors import (
     CorruptStoreError,
     InvalidInputError,
+    NoStructureWarning,
     SoftEnsembleError,
     SurplusClustersWarning,
     warn_user,
@@ -36,7 +37,6 @@ from bigcons.io.columns import Column, Columns, given_for, select
 from bigcons.io.files import is_parquet, origin
 from bigcons.io.ids import Ids
 from bigcons.memory import Block, parse_size
-from bigcons.methods.choosing import choosing
 from bigcons.methods.placing import Placed, PlaceTask, Recoding, place_features, tables_of_generator
 from bigcons.metrics.ensemble import average_criterion
 from bigcons.progress import progress
@@ -56,7 +56,7 @@ from bigcons.run.results import (
     seed_of_run,
 )
 from bigcons.seeding import SeedLike, resolve_seed
-from bigcons.store.clusters import ClusterTree, NClustersChoice, Trust, cluster_rows
+from bigcons.store.clusters import LEAST_OBJECTS, ClusterTree, NClustersChoice, Trust, cluster_rows
 from bigcons.store.consensus import OF_SIZES, PLACING, TREE, Consensus, clusters_in_words, fit_results
 from bigcons.store.display import facts_table, import_pandas
 from bigcons.store.ensemble import Ensemble, as_ensemble, as_read
@@ -64,6 +64,8 @@ from bigcons.store.generator import Generator, NewRows
 from bigcons.store.ids import data_frame, ids_first
 from bigcons.store.pairs import PairTable
 from bigcons.trust import confidence
+from bigcons.trust.groups import TREES, Sample
+from bigcons.trust.n_clusters import Search, rows_of_sample, search, search_sample, tree_of
 from bigcons.trust.placement import ClusterSupport
 from bigcons.validation import check_flag, check_int
 from bigcons.weights import Weights
@@ -219,7 +221,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 if finished.has_placing and self.places():
                     self.take_placing(finished, ensemble)
             else:
-                with self._n_clusters_chosen(ensemble, engine, seed):
+                with choosing(self, ensemble, engine, seed):
                     self._solve(ensemble, engine, seed, output)
         return self
 
@@ -248,19 +250,13 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         with (
             suppress(LabelsNeededError),
             open_engine(self.client) as engine,
-            self._n_clusters_chosen(ensemble, engine, 0),
+            choosing(self, ensemble, engine, 0),
         ):
             self._solve(ensemble, engine, 0, Output(out, overwrite=False, resume=True, fingerprint={}))
 
     @abstractmethod
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         """Check the method's own parameters, solve, set the method's own results and call `_publish`."""
-
-    def _n_clusters_chosen(
-        self, ensemble: Ensemble, engine: Engine, seed: int
-    ) -> AbstractContextManager[None]:
-        """Return a context in which ``n_clusters`` is a number, should it be "auto"."""
-        return choosing(self, ensemble, engine, seed) if self.chooses else nullcontext()
 
     def _check_n_clusters(self, given: Any, n_objects: int) -> None:
         """Refuse a number that is not from 1 to that of the objects; "auto", unless the method chooses."""
@@ -749,3 +745,89 @@ def _in_words(value: Any) -> str:
         return repr(value)
     values = np.ascontiguousarray(value)
     return f"array {values.shape} {hashlib.sha256(values.tobytes()).hexdigest()[:16]}"
+
+
+# The choice of the number of clusters inside a fit, and what it tells of the structure of the labels
+
+
+def judge_sample(
+    model: Any, rows: np.ndarray, sample: Sample | None, n_groups: int
+) -> NClustersChoice | None:
+    """Judge structure and clusters of a fit by the ``rows`` of a sample; return the choice, if any is needed.
+
+    None is if "auto" has chosen. At most ``n_groups`` are made. ``sample``: None if it says too little; a
+    warning then says that nothing is known.
+    """
+    if hasattr(model, "n_clusters_choice_"):
+        return None
+    model.has_structure_ = None
+    if sample is not None:
+        found = search_sample(lambda _: sample, min(len(rows), LEAST_OBJECTS * n_groups))
+        judge_structure(model, rows, found, model.n_clusters)
+        return found.choice if model.n_clusters > 1 else None
+    if model.n_clusters > 1:
+        warn_user(
+            f"whether the labels have cluster structure is not known: the {len(rows):,} sampled objects "
+            "have too few labels for each of so many base clusters, and confidence does not count whether"
+            f" clusters are real. Partitions into fewer clusters show it.{_features_in_words(model)}",
+            NoStructureWarning,
+        )
+    return None
+
+
+def judge_structure(model: Any, rows: np.ndarray, found: Search, n_clusters: int) -> None:
+    """Take the sample ``rows`` of a search to judge clusters by, and tell whether any number stands out.
+
+    Warn if none does; of a single cluster that was asked for, nothing is told.
+    """
+    model._judged = confidence.Judged(rows, found.sample.given, found.halves.of_clusters, n_clusters)
+    choice = found.choice
+    if model.n_clusters == 1:
+        return
+    model.has_structure_ = choice.is_clear
+    if not choice.is_clear:
+        other = "" if choice.runner_up is None else f", next best {choice.runner_up}"
+        warn_user(
+            "the labels may have no cluster structure: random halves of the partitions find no number of "
+            "clusters again more reliably than in data without clusters. "
+            f"Best guess: {choice.n_clusters}{other}; see help(bigcons.choose_n_clusters)."
+            f"{_features_in_words(model)}",
+            NoStructureWarning,
+        )
+
+
+def _features_in_words(model: Any) -> str:
+    """Return that a column may be a feature, if one is not numbered as clusters are; of none, nothing."""
+    for name, values in zip(model._recoding.names, model._recoding.values, strict=True):
+        if values.dtype != object and (largest := int(values.max())) > len(values):
+            return (
+                f" Column {name!r} has numbers up to {largest} but only {len(values)} different ones: if "
+                "they are measurements, such as ages, counts or pixels, and no names of clusters, make "
+                "partitions of them first, by bigcons.generate.kmeans (bigcons generate)."
+            )
+    return ""
+
+
+@contextmanager
+def choosing(model: Any, ensemble: Ensemble, engine: Engine, seed: int) -> Iterator[None]:
+    """Set the ``n_clusters`` of an estimator, if it is "auto", to the number chosen, for a ``with`` block.
+
+    The choice is ``n_clusters_choice_`` and ``tree_``; inside the block ``_found`` has what it is made of.
+    """
+    asked = model.n_clusters
+    if isinstance(asked, str):
+        weights = getattr(model, "weights", None)
+        weights = None if isinstance(weights, str) else weights
+        found = search(ensemble, engine, seed, weights=weights, memory=model.memory)
+        choice = found.choice
+        rows = rows_of_sample(ensemble, seed, len(found.sample.given))
+        judge_structure(model, rows, found, choice.n_clusters)
+        model._found = found
+        model.n_clusters_choice_ = choice
+        model.tree_ = tree_of(found, ensemble.n_objects, getattr(model, "_trees", TREES))
+        model.n_clusters = choice.n_clusters
+    try:
+        yield
+    finally:
+        model.n_clusters = asked
+        model._judged = model._found = None

@@ -9,8 +9,7 @@ import numpy as np
 
 from bigcons.kernels.cluster_tables import count_shares, padded, respond, responsibilities
 from bigcons.methods.base import MethodInfo
-from bigcons.methods.first_clusters import CERTAINTY, first_partition, spread
-from bigcons.methods.pass_clusterer import PassClusterer
+from bigcons.methods.pass_clusterer import CERTAINTY, PassClusterer, first_partition, spread
 from bigcons.run.passes import Method, Record, State, Stats
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -12,8 +13,7 @@ import numpy as np
 from bigcons.errors import InvalidInputError, SurplusClustersWarning, warn_user
 from bigcons.kernels.cluster_tables import padded
 from bigcons.memory import Block
-from bigcons.methods.base import ConsensusClusterer, MethodInfo
-from bigcons.methods.choosing import judge_sample
+from bigcons.methods.base import ConsensusClusterer, MethodInfo, judge_sample
 from bigcons.methods.embedding import (
     MORE_OBJECTS,
     bipartite_embedding,
@@ -37,7 +37,6 @@ from bigcons.trust.groups import (
     TREES,
     Groups,
     Sample,
-    better,
     merge_groups,
     most_probable,
     n_groups_for,
@@ -165,20 +164,15 @@ def cut_sample(
     groups = found or sample.groups(n_groups_for(K), at_any_scale=True)
     cut = groups.cut(K, least_objects(groups.sizes) if is_chosen else 0, trees)
     if not is_chosen and trees == TREES and (divided := sample.divided(K)) is not None:
-        cut = better(cut, divided)
+        cut = max(cut, divided, key=attrgetter("merit"))
     # a tree merges groups of objects that err with each other, or all with one of the clusters
     labeled = sample.labels, sample.offsets, sample.counts
     clusters = most_probable(*labeled, cut.of_objects, left_out=True)
     if len(clusters) < run.data.n_objects:
         return counts_of(sample.given, run.data.offsets, clusters, K, weights), cut.tree
-    begin_in(clusters, run)
-    return None, cut.tree
-
-
-def begin_in(clusters: np.ndarray, run: Run) -> None:
-    """Write the clusters (n,) in which objects begin."""
     for block in run.blocks:
         run.arrays.write(0, block, clusters[block.start : block.stop, None].astype(np.int32))
+    return None, cut.tree
 
 
 def cut_of_all(
@@ -203,19 +197,6 @@ def cut_of_all(
     cut = Groups(groups, np.bincount(groups), *known, *merge_groups(*known)).cut(K, trees=trees)
     inside = one_hot(cut.clusters, K)
     return (of_groups @ inside, sizes @ inside), cut.tree
-
-
-def survey_for_tree(
-    ensemble: Ensemble, engine: Engine, seed: int, n_rows: int, n_clusters: int, weights: np.ndarray | None
-) -> tuple[Survey, bool]:
-    """Return a survey with a sample to group, and whether that says too little of the base clusters."""
-    survey = take_survey(ensemble, engine, seed, n_rows, weights)
-    warn_of_dissent(survey, ensemble, weights, "leave them out, or give them weights= of 0")
-    if np.isin(survey.rows, survey.unlabeled).all():
-        raise InvalidInputError(
-            f"none of the {len(survey.sample)} sampled objects has a label; leave out those without any."
-        )
-    return survey, survey.is_fine(ensemble, n_clusters, FEWEST_LABELS)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -306,7 +287,15 @@ class ConsensusTree(ConsensusClusterer):
         weights = self._weights = Weights.given(self.weights, offsets)
         self._check_memory_plan(self.memory_plan, ensemble, engine, out, self.memory)
         counts = None if weights is None else weights.partitions
-        survey, is_too_fine = survey_for_tree(ensemble, engine, seed, rows_for(n_groups_for(K)), K, counts)
+        survey = take_survey(ensemble, engine, seed, rows_for(n_groups_for(K)), counts)
+        warn_of_dissent(survey, ensemble, counts, "leave them out, or give them weights= of 0")
+        if np.isin(survey.rows, survey.unlabeled).all():
+            raise InvalidInputError(
+                f"none of the {len(survey.sample)} sampled objects has a label; leave out those without any."
+            )
+        is_too_fine = survey.is_fine(
+            ensemble, K, FEWEST_LABELS
+        )  # the sample says too little of the base clusters
         sample = None if is_too_fine else Sample(survey.sample, offsets, counts, n_groups=n_groups_for(K))
         choice = judge_sample(self, survey.rows, sample, max(n_groups_for(K), MOST_GROUPS))
         first: Callable[[Run], First]

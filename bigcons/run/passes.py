@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -187,7 +188,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self.rounds = self.rounds or [self.data.blocks()]
-        self.blocks: list[Block] = sorted(block for blocks in self.rounds for block in blocks)
+        self.blocks: list[Block] = sorted(chain.from_iterable(self.rounds))
 
     def fold(
         self, task: Callable[[Block], T], add: Callable[[T, T], T], listener: Progress | None = None
@@ -240,7 +241,7 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
     no pass reads any more are dropped, with snapshots one pass later: should the last pass be damaged, a run
     resumes from the one before.
     """
-    at = _resume(run, method)
+    at = None if run.snapshots is None else _resume(run, method, run.snapshots)
     if at is None:
         state, start_objectives = method.start(run)
         at = Iterate(state, 0, False, [], start_objectives)
@@ -270,15 +271,13 @@ def _commit(run: Run, method: PassMethod[S, T], at: Iterate[S]) -> None:
         run.snapshots.save(arrays, {**at._asdict(), "state": dict(facts), "n_blocks": n_blocks})
 
 
-def _resume(run: Run, method: PassMethod[S, T]) -> Iterate[S] | None:
+def _resume(run: Run, method: PassMethod[S, T], snapshots: Snapshots) -> Iterate[S] | None:
     """Return the iterate after the last complete pass that is whole; None if there is none.
 
     Its blocks are all read, before any pass. If one is lost or damaged, that of the pass before is returned;
     raises CorruptStoreError if that is not whole either.
     """
     lost: CorruptStoreError | None = None
-    if (snapshots := run.snapshots) is None:
-        return None
     for kept in snapshots.kept():
         try:
             at = _whole_iterate(run, snapshots, method, kept)

@@ -39,6 +39,7 @@ memberships take the place of counts, and the own partition adds how far it divi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,19 +132,16 @@ class Cut(NamedTuple):
     """Mean normalized mutual information with the partitions."""
     distinctness: float
     """Mean over the pairs of objects in different clusters; 1 of clusters that no partition sees together."""
+    merit: float
+    """The product of the two, by which the best cut is chosen; rounded, so that rounding settles no tie."""
     of_objects: np.ndarray
     """(rows,) int64: the clusters of the objects, -1 for those without labels."""
 
 
-def better(*cuts: Cut) -> Cut:
-    """Return the cut with the largest product of mutual information and distinctness, the first if equal."""
-    return max(cuts, key=lambda cut: round(cut.anmi * cut.distinctness, 12))
-
-
 def quality(
     table: np.ndarray, sizes: np.ndarray, offsets: np.ndarray, counts: np.ndarray
-) -> tuple[float, float]:
-    """Return the mutual information and the distinctness of clusters: see `Cut`.
+) -> tuple[float, float, float]:
+    """Return the mutual information, the distinctness and the merit of clusters: see `Cut`.
 
     By their table (K, B) and sizes (K,), and weights (M,) of the partitions.
     """
@@ -153,7 +151,7 @@ def quality(
     costs = pair_costs(DISTINCT, table, offsets, counts, np.ones(table.shape[1]))
     pairs = np.outer(sizes, sizes) - np.diag(sizes**2)
     distinctness = ratio((pairs * np.nan_to_num(costs, nan=1.0, posinf=0.0)).sum(), pairs.sum(), 0.0)
-    return float(anmi), float(distinctness)
+    return float(anmi), float(distinctness), round(float(anmi) * float(distinctness), 12)
 
 
 class Groups(NamedTuple):
@@ -202,7 +200,7 @@ class Groups(NamedTuple):
             of_cluster = np.bincount(clusters[kept], self.sizes[kept], K)
             judged = quality(table, of_cluster, self.offsets, self.counts)
             cuts.append(Cut(clusters, name, *judged, np.append(clusters, -1)[self.groups]))
-        return better(*cuts)
+        return max(cuts, key=attrgetter("merit"))
 
     def mutual_information(self, name: str) -> np.ndarray:
         """Return the mean normalized mutual information of 1, 2, ... clusters of a tree, (G,): see `cut`."""
@@ -211,9 +209,9 @@ class Groups(NamedTuple):
         sides, first = self.trees[name].sides, self.offsets[:-1]
         nodes = node_sums(sides, self.table)
         sizes = np.add.reduceat(nodes, first, axis=1)
-        counted = xlogy(sizes, sizes), np.add.reduceat(xlogy(nodes, nodes), first, axis=1)
         n = np.where(sizes[-1] > 0, sizes[-1], 1.0)
-        of_rows, joint = (np.log(n) - level_sums(sides, of) / n for of in counted)
+        of_rows = np.log(n) - level_sums(sides, xlogy(sizes, sizes)) / n
+        joint = np.log(n) - level_sums(sides, np.add.reduceat(xlogy(nodes, nodes), first, axis=1)) / n
         of_both = np.maximum(of_rows * joint[0], 0.0).round(12)  # a single cluster has the entropy of columns
         return ratio(of_rows + joint[0] - joint, np.sqrt(of_both), 0.0) @ self.counts / self.counts.sum()
 
@@ -364,19 +362,18 @@ def most_probable(
     """
     incidence, widths = incidence_of(labels, offsets), np.diff(offsets)
     T, sizes = counts_of(labels, offsets, groups, int(groups.max()) + 1)
-    known, by_column = log_rates(T.T.copy(), sizes, offsets), np.repeat(counts, widths)[:, None]
+    (rates, own_rates), by_column = log_rates(T.T.copy(), sizes, offsets), np.repeat(counts, widths)[:, None]
     at, scores = (np.arange(groups.size), groups), np.full((groups.size, sizes.size), -np.inf)
     if left_out:
         rows, squares = np.repeat(at[0], np.diff(incidence.indptr)), incidence.data**2
         cells = incidence.indices * sizes.size + groups[rows]
     for error in ERROR_RATES:
         chance = error / np.repeat(widths, widths)[:, None]
-        rates, *own = (
-            np.log((1.0 - error) * np.exp(of) + chance) * by_column for of in known[: 1 + left_out]
-        )
-        found = incidence @ rates
+        erring = np.log((1.0 - error) * np.exp(rates) + chance) * by_column
+        found = incidence @ erring
         if left_out:  # of a part of an object, that part
-            found[at] += np.bincount(rows, squares * np.take(own[0] - rates, cells), groups.size)
+            own = np.log((1.0 - error) * np.exp(own_rates) + chance) * by_column
+            found[at] += np.bincount(rows, squares * np.take(own - erring, cells), groups.size)
         np.maximum(scores, found, out=scores)
     scores += np.log(sizes + 1.0)
     if left_out:
@@ -529,12 +526,14 @@ def reliability_of_overlaps(
     shared = overlaps if is_table else overlaps.data
     n_log_n = shared * np.log2(np.where(shared > 0, shared, 1.0))
     if is_table:
-        sizes, sums = (np.add.reduceat(of, offsets[:-1], axis=1) for of in (shared, n_log_n))
+        sizes = np.add.reduceat(shared, offsets[:-1], axis=1)
+        sums = np.add.reduceat(n_log_n, offsets[:-1], axis=1)
     else:
         B = overlaps.shape[0]
         at = np.repeat(np.arange(B) * M, np.diff(overlaps.indptr))
         at += np.repeat(np.arange(M), np.diff(offsets))[overlaps.indices]
-        sizes, sums = (np.bincount(at, of, B * M).reshape(B, M) for of in (shared, n_log_n))
+        sizes = np.bincount(at, shared, B * M).reshape(B, M)
+        sums = np.bincount(at, n_log_n, B * M).reshape(B, M)
     sizes = np.where(sizes > 0, sizes, 1.0)
     entropies = np.maximum(np.log2(sizes) - sums / sizes, 0.0)  # 0 where a partition labels no object of b
     counts = np.ones(M) if counts is None else counts

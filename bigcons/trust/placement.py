@@ -96,12 +96,13 @@ class Placement:
         """Return the evidence of labels from the objects T (B, K or more) and sizes (K,) of the clusters."""
         n, K = sizes.sum(), sizes.size
         with np.errstate(divide="ignore", invalid="ignore"):  # of clusters without objects
-            known = log_rates(np.ascontiguousarray(T[:, :K].T), sizes, offsets)
-            rates, own = (np.where(sizes > 0, of, 0.0) for of in known)
+            rates, own = log_rates(np.ascontiguousarray(T[:, :K].T), sizes, offsets)
             own_prior = np.log(sizes / (n - 1.0 + K))
+        rates, own = np.where(sizes > 0, rates, 0.0), np.where(sizes > 0, own, 0.0)
         prior = np.where(sizes > 0, np.log((sizes + 1.0) / (n - 1.0 + K)), -np.inf)
         if weights is not None:
-            rates, own = (of * weights.base_clusters[:, None] for of in (rates, own))
+            by_row = weights.base_clusters[:, None]
+            rates, own = rates * by_row, own * by_row
         rates, without = in_whole_vectors(rates), in_whole_vectors(own - rates)
         return cls(offsets, weights, rates, without, prior, own_prior, np.full(K, np.nan))
 
@@ -196,9 +197,9 @@ def trust_rows(
 
     ``clusters`` (rows,) and ``second``: -1 for none.
     """
-    rows = np.empty(confidence.size, TRUST_ROW)
-    of_one, of_other = (np.append(factor, np.float32(0))[of] for of in (clusters, second))
-    for name, values in zip(TRUST, (confidence * of_one, second, second_confidence * of_other), strict=True):
+    rows, factor = np.empty(confidence.size, TRUST_ROW), np.append(factor, np.float32(0))
+    found = confidence * factor[clusters], second, second_confidence * factor[second]
+    for name, values in zip(TRUST, found, strict=True):
         rows[name] = values
     return rows
 

@@ -150,12 +150,11 @@ class Halves(NamedTuple):
             shared, done = np.zeros((G, G)), [0, 0]
             rows = np.arange(2 * G - 1), np.arange(2 * G - 1)  # of the nodes in the tables
             np.add.at(shared, (placed[2 * number], placed[2 * number + 1]), 1.0)
+            trees = pair[0].trees[name], pair[1].trees[name]
             tables, of_sides = (shared, shared.T), (shared.sum(axis=1), shared.sum(axis=0))
             joined = np.array([pairs_of(of).sum() for of in (shared, *of_sides)])
             for K in range(max(most, G), 0, -1):
-                for at, (tree, table, own, row) in enumerate(
-                    zip((half.trees[name] for half in pair), tables, of_sides, rows, strict=True)
-                ):
+                for at, (tree, table, own, row) in enumerate(zip(trees, tables, of_sides, rows, strict=True)):
                     n_equal = np.count_nonzero(tree.heights[1:] < 1e-12)
                     for sides in tree.sides[done[at] : max(G - K, n_equal)]:
                         kept, merged = row[sides]

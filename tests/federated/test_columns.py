@@ -12,7 +12,7 @@ from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConvergenceWarning, InvalidInputError
 from bigcons.federated import ColumnSite, fit_columns
 from bigcons.methods.bce import state_of
-from bigcons.methods.first_clusters import expected_counts, first_partition
+from bigcons.methods.pass_clusterer import expected_counts, first_partition
 from tests.federated.test_rows import bce, central, order_of, parameters_of
 from tests.support.strategies import label_matrices
 

@@ -12,7 +12,7 @@ from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError
 from bigcons.kernels import gibbs as kernel
 from bigcons.kernels.draws import uniform
-from bigcons.methods.bce_gibbs import GibbsBCE, Sampler
+from bigcons.methods.bce import GibbsBCE, Sampler
 from bigcons.metrics import adjusted_rand
 from tests.naive import bce as naive
 from tests.support.strategies import label_matrices

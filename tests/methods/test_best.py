@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bigcons import Ensemble
 from bigcons.errors import InvalidInputError
-from bigcons.methods.best import BEST, DISTANCES
+from bigcons.methods.greedy import BEST, DISTANCES
 from bigcons.metrics import anmi
 from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS
 from bigcons.metrics.ensemble import average_criterion

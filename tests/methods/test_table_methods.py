@@ -19,7 +19,7 @@ from bigcons.errors import (
     UnlabeledObjectsWarning,
 )
 from bigcons.methods import IPC, IPVC, IVC, KCC, QMI, LabelKMeans
-from bigcons.methods.first_clusters import first_partition
+from bigcons.methods.pass_clusterer import first_partition
 from bigcons.metrics import adjusted_rand
 from tests.naive import agreement
 from tests.naive import table_methods as naive

@@ -25,8 +25,7 @@ from bigcons.errors import (
     warn_user,
 )
 from bigcons.memory import DEFAULT_DATA_BYTES, N_SAMPLED, enough_for, format_size, parse_size
-from bigcons.methods.base import ConsensusClusterer, MethodInfo
-from bigcons.methods.choosing import judge_sample
+from bigcons.methods.base import ConsensusClusterer, MethodInfo, judge_sample
 from bigcons.methods.pcc.all_pairs import (
     BySquares,
     Squares,
