@@ -15,7 +15,7 @@ from matplotlib.patches import Circle, FancyArrowPatch
 from bigcons import HBGF, MCLA, PCC, ConsensusTree, choose_n_clusters, consensus_tree, plots
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
-from bigcons.metrics import cluster_overlap, reliability, trust
+from bigcons.metrics import cluster_overlap, pac, reliability, trust
 from bigcons.metrics.geometry import vat_order
 from bigcons.plots.drawing import color_of
 from bigcons.store.consensus import Consensus
@@ -273,7 +273,7 @@ def test_cluster_graph__refuses_in_one_line(asked, message):
 
 def test_plots__completion_shows_the_figures_alone():
     figures = (
-        "cluster_graph coassociation convergence memberships n_clusters partitions "
+        "cluster_graph coassociation consensus_cdf convergence memberships n_clusters partitions "
         "reliability scatter tree trust"
     )
     assert dir(plots) == figures.split()
@@ -337,7 +337,7 @@ def test_every_plot_takes_what_it_can_draw_and_says_what_to_pass_instead(tmp_pat
     model = ConsensusTree("auto", random_state=0).fit(labels, out=tmp_path / "c.zarr")
     store, fixed = Consensus.open(tmp_path / "c.zarr"), MCLA(3, random_state=0).fit(labels)
     ensemble = Ensemble.from_labels(labels)
-    of_ensembles = (plots.coassociation, plots.partitions)
+    of_ensembles = (plots.coassociation, plots.partitions, plots.consensus_cdf)
     of_consensuses = (plots.memberships, plots.cluster_graph, plots.trust, plots.tree, plots.n_clusters,
                       plots.convergence, partial(plots.reliability, truth=truth))  # fmt: skip
     for found in (model, store):
@@ -434,6 +434,23 @@ def test_tree__is_titled_by_the_number_that_its_text_has():
     found = consensus_tree(three_groups(200)[1], random_state=0)
     assert plots.tree(found).axes[0].get_title() == "3 clusters of 200 objects"
     assert repr(found).startswith("ClusterTree(3 clusters, ")
+
+
+def test_consensus_cdf__counts_pairs_that_at_most_a_share_of_the_partitions_join():
+    labels = np.random.default_rng(0).integers(-1, 3, (40, 9))
+    figure = plots.consensus_cdf({3: labels, "one": np.zeros((5, 2), int)})
+    curve, constant = figure.axes[0].lines
+    shares = []
+    for a, b in itertools.combinations(labels, 2):
+        both = (a >= 0) & (b >= 0)
+        if both.any():
+            shares.append((a == b)[both].mean())
+    x, y = curve.get_data()
+    for at, below in zip(x[1:-1], y[1:-1], strict=True):
+        assert below == pytest.approx(np.mean(np.array(shares) <= at + 1e-9))
+    assert constant.get_ydata()[1] == 1
+    assert curve.get_label() == f"3: PAC {pac(labels):.2f}"
+    assert constant.get_label() == "one: PAC 0.00"
 
 
 def test_scatter__colors_every_object_by_its_cluster_and_pales_the_doubtful(tmp_path):

@@ -205,19 +205,24 @@ def pac(
     """
     check_number("lower", lower, at_least=0, at_most=1)
     check_number("upper", upper, at_least=lower, at_most=1)
+    shares = pair_shares(x, n_objects, random_state)
+    return float(((shares > lower) & (shares <= upper)).mean())
+
+
+def pair_shares(x: Any, n_objects: int, random_state: SeedLike) -> np.ndarray:
+    """Return the co-association, ascending, of all pairs of sampled objects that some partition labels."""
     ensemble = as_ensemble(x)
     check_int("n_objects", n_objects, at_least=2)
     rows = draw_rows(ensemble.n_objects, n_objects, resolve_seed(random_state), "metrics.ambiguity")
-    pairs = np.triu_indices(len(rows), 1)
-    agree, seen = (counts[pairs] for counts in dense(ensemble.read_rows(rows)))
+    upper = np.triu_indices(len(rows), 1)
+    agree, seen = (counts[upper] for counts in dense(ensemble.read_rows(rows)))
     known = seen > 0
     if not known.any():
         raise InvalidInputError(
             f"no partition labels two of {len(rows)} sampled objects; pass an ensemble with more labels, or "
             "a larger n_objects."
         )
-    shares = agree[known] / seen[known]
-    return float(((shares > lower) & (shares <= upper)).mean())
+    return np.sort(agree[known] / seen[known])
 
 
 # Sums over partitions

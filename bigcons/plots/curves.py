@@ -1,4 +1,4 @@
-"""Curves and points: convergence, numbers of clusters, trust, reliability, scatter."""
+"""Curves and points: convergence, numbers of clusters, the consensus CDF, trust, reliability, scatter."""
 
 from __future__ import annotations
 
@@ -147,6 +147,40 @@ def n_clusters(choice: Any) -> Figure:
         doubt = "" if choice.is_clear else ", but none stands out"
         figure.suptitle(f"{count_in_words(choice.n_clusters)} recommended{doubt}{second}", fontsize=10)
         axes.set_xlabel("number of clusters")
+    return figure
+
+
+def consensus_cdf(ensembles: Any, *, n_objects: int = 1000, random_state: SeedLike = 0) -> Figure:
+    """Draw the consensus CDF: which share of the pairs is joined by at most so many of the partitions.
+
+    ``ensembles`` is an ensemble, or ensembles by name, such as the number of clusters of their partitions
+    (Monti et al. 2003). A curve that rises at 0 and at 1 only is that of partitions that agree; its rise from
+    .1 to .9 is `bigcons.metrics.pac`, which the legend tells. Pairs are those of ``n_objects`` sampled
+    objects.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
+    >>> figure = bc.plots.consensus_cdf(ensemble)
+    >>> figure.savefig("cdf.png")
+    """
+    from bigcons.metrics.ensemble import pair_shares
+
+    named = ensembles if isinstance(ensembles, Mapping) else {"": ensembles}
+    with drawing.new_figure(4.6, 3.4) as figure:
+        axes = figure.subplots()
+        for (name, ensemble), color in zip(named.items(), itertools.cycle(drawing.PALETTE), strict=False):
+            shares = pair_shares(drawing.ensemble_of(ensemble), n_objects, random_state)
+            values, first = np.unique(shares, return_index=True)
+            x, y = [0.0, *values, 1.0], [0.0, *first[1:] / shares.size, 1.0, 1.0]
+            pac = float(((shares > 0.1) & (shares <= 0.9)).mean())
+            words = f"{name}{': ' if str(name) else ''}PAC {pac:.2f}"
+            axes.step(x, y, where="post", color=color, linewidth=1.3, label=words)
+        axes.axvspan(0.1, 0.9, color="#EEEEEE", zorder=0)
+        axes.set(xlim=(0, 1), ylim=(0, 1.02))
+        axes.set(xlabel="share of partitions that join a pair", ylabel="share of pairs")
+        axes.legend(loc="lower right", fontsize=8)
     return figure
 
 
