@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from bigcons.cli.options import (
     taken,
 )
 from bigcons.cli.output import amount, cell, emit, facts, reporting, some, table, telling_finished
-from bigcons.errors import InvalidInputError, StoreExistsError
+from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError
 
 if TYPE_CHECKING:
     from bigcons.io.features import Features
@@ -191,13 +192,19 @@ def generate(words: tuple[str, ...], out: str, scheme: str, overwrite: bool, **o
     emit(ensemble.info())
 
 
+def table_of(paths: tuple[str, ...], of_table: dict[str, Any], *names: str) -> Any:
+    """Return one path or several with how they are read and, of the options named, what is chosen."""
+    from bigcons.io.columns import select
+
+    path = paths[0] if len(paths) == 1 else list(paths)
+    return select(path, **taken(of_table, (*READING, *names)))
+
+
 def _open_features(paths: tuple[str, ...], of_table: dict[str, Any]) -> Features:
     """Open the features, and say on standard error how those with names are encoded."""
-    from bigcons.io.columns import select
     from bigcons.io.features import open_features
 
-    reading = taken(of_table, READING)
-    data = open_features(select(paths[0] if len(paths) == 1 else list(paths), **reading), **of_table)
+    data = open_features(table_of(paths, of_table), **taken(of_table, (*CHOSEN, "log")))
     if data.encoding.is_named:
         click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
     return data
@@ -227,7 +234,8 @@ def run(
     generate`, and need not fit in memory; each step keeps to the memory budget. A budget that is too small
     for the method is refused before generating, with -k auto once the number is known. Repeating the command
     resumes an interrupted run and finds the result of a finished one; an ensemble that is there is used for
-    another -k, too. What was chosen is printed, with the time of each step.
+    another -k, too. What was chosen is printed, with the time of each step, after the columns of few values,
+    if any, of which each cluster has only one.
     """
     from bigcons.io.files import refuse_missing
 
@@ -240,7 +248,9 @@ def run(
     from bigcons.cli.solving import check_n_clusters, ending, results_of
     from bigcons.disk.commit import is_store
     from bigcons.generate.kmeans import drawn_clusters
+    from bigcons.memory import PROCESS_BYTES, parse_size
     from bigcons.methods import METHODS
+    from bigcons.metrics.description import cluster_profiles
     from bigcons.run.memory_plan import PlannedEnsemble
     from bigcons.store.consensus import Consensus
 
@@ -280,11 +290,19 @@ def run(
         **results_of(model),
     }
     result = {"ensemble": of_ensemble, "consensus": of_consensus}
+    solved, followed = Consensus.open(consensus_path), None
+    if not data.is_sparse:  # else of very many columns, none of which stands out
+        # what the process may hold of data; where no block of them fits, it remains unknown
+        left = max(parse_size(options["memory"]) - PROCESS_BYTES, 1000)
+        with suppress(MemoryBudgetError):
+            profiles = cluster_profiles(table_of(features, of_table, *CHOSEN), solved, memory=left)
+            followed = profiles.followed
+            if followed:
+                click.echo(profiles.followed_in_words(), err=True)
     report = ["bigcons", "report", consensus_path, "--ensemble", ensemble_path]
     export = ["bigcons", "export", consensus_path, "-o", f"{out.rstrip('/')}-labels.csv"]
     following = [[*report, "-o", f"{out.rstrip('/')}.html"], export]
-    ended = ending(Consensus.open(consensus_path), following)
-    emit({"kind": "run", **result}, f"{facts(result)}\n\n{ended}")
+    emit({"kind": "run", **result, "followed": followed}, f"{facts(result)}\n\n{ending(solved, following)}")
 
 
 # From labels or memberships to an ensemble

@@ -6,8 +6,10 @@ import json
 import re
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from pyarrow import parquet
 
 from bigcons import Consensus, Ensemble, datasets, generate
 from bigcons.cli import main
@@ -100,3 +102,24 @@ def test_run__without_a_number_of_clusters_names_auto(tmp_path, monkeypatch):
     result = CliRunner().invoke(main, ["solve", "features.npy", "-o", "out.zarr"])
     assert result.exit_code == 2
     assert "-k, the number of clusters, or auto to have it chosen" in result.stderr
+
+
+@pytest.mark.parametrize("k", ["auto", "6"])
+@pytest.mark.parametrize("of", ["classes", "noise"])
+def test_run__names_the_column_that_the_clusters_follow(tmp_path, monkeypatch, of, k):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(N_OBJECTS, 6))
+    points += 6 * rng.normal(size=(3, 6))[rng.integers(3, size=N_OBJECTS)] * (of == "classes")
+    columns = {f"x{c}": points[:, c] for c in range(6)} | {"city": rng.choice(list("abcdefgh"), N_OBJECTS)}
+    parquet.write_table(pa.table(columns | {"member": rng.random(N_OBJECTS) < 0.5}), "features.parquet")
+    command = f"run features.parquet -k {k} --n-partitions 16 --json".split()
+    told = CliRunner().invoke(main, [*command, "-o", "with"])
+    assert told.exit_code == 0, told.output
+    others = CliRunner().invoke(main, [*command, "-o", "without", "--drop", "member"])
+    assert others.exit_code == 0, others.output
+    assert json.loads(others.stdout)["followed"] == []
+    assert "The clusters follow" not in others.stderr
+    # landmarks do not see a column of two values: in noise it makes no cluster
+    assert json.loads(told.stdout)["followed"] == (["member"] if of == "classes" else [])
+    assert ("The clusters follow 'member': " in told.stderr) == (of == "classes")
