@@ -26,14 +26,14 @@ _REGISTRY = {
     "kmeans": "assignment:LabelKMeans",
     "cspa": "hypergraph:CSPA",
     "hgpa": "hypergraph:HGPA",
-    "mcla": "mcla:MCLA",
+    "mcla": "hypergraph:MCLA",
     "hbgf": "hypergraph:HBGF",
     "ccc": "correspondence:CCC",
     "ccu": "correspondence:CCU",
     "ccsvd": "correspondence:CCSVD",
     "best": "greedy:BEST",
     "greedy-anmi": "greedy:GreedyANMI",
-    "supra": "supra:Supra",
+    "supra": "greedy:Supra",
     "eac": "evidence:EAC",
     "eac-single": "evidence:EACSingle",
     "eac-average": "evidence:EACAverage",
@@ -65,13 +65,13 @@ if TYPE_CHECKING:
     from bigcons.methods.furthest import Furthest as Furthest
     from bigcons.methods.greedy import BEST as BEST
     from bigcons.methods.greedy import GreedyANMI as GreedyANMI
+    from bigcons.methods.greedy import Supra as Supra
     from bigcons.methods.hypergraph import CSPA as CSPA
     from bigcons.methods.hypergraph import HBGF as HBGF
     from bigcons.methods.hypergraph import HGPA as HGPA
-    from bigcons.methods.mcla import MCLA as MCLA
+    from bigcons.methods.hypergraph import MCLA as MCLA
     from bigcons.methods.mixture import MixtureModel as MixtureModel
     from bigcons.methods.pcc.estimator import PCC as PCC
-    from bigcons.methods.supra import Supra as Supra
     from bigcons.methods.tree import ConsensusTree as ConsensusTree
 
 _HOMES = {

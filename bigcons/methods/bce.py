@@ -1,4 +1,4 @@
-"""Bayesian cluster ensembles by variational EM (Wang, Shan and Banerjee 2009).
+"""Bayesian cluster ensembles by variational EM, and by Gibbs sampling (Wang, Shan and Banerjee 2009).
 
 Object ``i`` draws ``theta_i`` from a Dirichlet with parameters ``alpha (K,)``; for every partition ``u`` that
 labeled it a cluster from ``theta_i``, and its label from that cluster's probabilities. ``beta (B, K)`` has

@@ -21,7 +21,7 @@ from bigcons.coassociation.counts import NORMALIZATIONS, PAIRS_PER_TASK
 from bigcons.errors import InvalidInputError
 from bigcons.memory import Block, DataBudget, parse_size, row_blocks
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
-from bigcons.methods.linkage import agglomerate, cut, linkage_matrix
+from bigcons.methods.evidence import agglomerate, cut, linkage_matrix
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, one_thread, open_engine
 from bigcons.run.memory_plan import data_budget

@@ -12,7 +12,7 @@ import numpy as np
 from bigcons.coassociation.counts import similarity
 from bigcons.memory import N_SAMPLED, TILE_ROWS, Block, DataBudget, row_blocks
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
-from bigcons.methods.linkage import unique_rows
+from bigcons.methods.evidence import unique_rows
 from bigcons.progress import progress
 from bigcons.run.engine import Engine
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, data_budget

@@ -13,9 +13,12 @@ from bigcons import Ensemble
 from bigcons.coassociation.counts import condensed_distances, count_rows, distance
 from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
 from bigcons.memory import DataBudget
-from bigcons.methods.evidence import EAC, EACAverage, EACGroups, EACSingle
-from bigcons.methods.linkage import (
+from bigcons.methods.evidence import (
+    EAC,
     LINKAGES,
+    EACAverage,
+    EACGroups,
+    EACSingle,
     agglomerate,
     cut,
     largest_lifetime,

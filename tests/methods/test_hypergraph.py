@@ -24,9 +24,8 @@ from bigcons.kernels.nearest import nearest_centers
 from bigcons.kernels.overlaps import add_overlaps, count_overlaps, mirror
 from bigcons.methods import incidence
 from bigcons.methods.embedding import Centers, bipartite_embedding, cut_embedding, find_centers
-from bigcons.methods.hypergraph import CSPA, HBGF, HGPA, hyperedges
+from bigcons.methods.hypergraph import CSPA, HBGF, HGPA, MCLA, hyperedges, jaccard_weights
 from bigcons.methods.incidence import block_overlaps, fold_overlaps, observed_pairs, votes_of
-from bigcons.methods.mcla import MCLA, jaccard_weights
 from bigcons.metrics import adjusted_rand, nmi
 from bigcons.partitioners import graph_of, partition_graph
 from bigcons.progress import Progress, report_progress_to

@@ -13,8 +13,7 @@ from bigcons import METHODS
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.kernels.label_rows import weigh_tile
 from bigcons.methods.assignment import LabelKMeans
-from bigcons.methods.hypergraph import CSPA, HBGF
-from bigcons.methods.mcla import MCLA
+from bigcons.methods.hypergraph import CSPA, HBGF, MCLA
 from bigcons.metrics import adjusted_rand, anmi, average_criterion
 from tests.naive import hypergraph as naive
 from tests.support.strategies import label_matrices
