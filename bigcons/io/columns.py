@@ -140,11 +140,11 @@ def choose(source: Source, choice: Selection, check: Callable[[Source], None] = 
     What ``check`` raises of the columns comes before the ids are read.
     """
     rows: Source | None = None
-    dropped = {position for column in listed(choice.drop) for position in _positions(source, column)}
+    dropped = {position for column in listed(choice.drop) for position in positions_of(source, column)}
     if choice.columns is None:
         positions = [c for c in range(source.n_columns) if c != source.index_position]
     else:
-        positions = [c for column in listed(choice.columns) for c in _positions(source, column)]
+        positions = [c for column in listed(choice.columns) for c in positions_of(source, column)]
         if len(set(positions)) < len(positions):
             raise InvalidInputError(f"columns={choice.columns!r} has one twice; name each once.")
     is_index = choice.id is not None and _is_index(source, choice.id)
@@ -161,7 +161,7 @@ def choose(source: Source, choice: Selection, check: Callable[[Source], None] = 
     check(chosen)
     if rows is not None:
         chosen.ids = scan_ids(rows, rows.names[0] if rows.names else "id", is_index=is_index)
-    named = {position for column in listed(choice.categorical) for position in _positions(source, column)}
+    named = {position for column in listed(choice.categorical) for position in positions_of(source, column)}
     chosen.categorical |= {place for place, position in enumerate(positions) if position in named}
     if choice.missing is not None:
         names, missing = chosen.names or [str(c) for c in positions], choice.missing
@@ -194,7 +194,7 @@ def _is_index(source: Source, name: Column) -> bool:
     return name not in names and index is not None and name in (INDEX, *(index.names or []))
 
 
-def _positions(source: Source, column: Column) -> list[int]:
+def positions_of(source: Source, column: Column) -> list[int]:
     """Return the positions of a column, or of all that match a pattern; raise UnknownColumnError for none."""
     names = source.names or []
     if isinstance(column, str) and column not in names and any(mark in column for mark in "*?["):

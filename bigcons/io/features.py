@@ -21,7 +21,6 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bigcons.disk.commit import is_store
-from bigcons.errors import InvalidInputError, UnknownColumnError, first_line, shown
+from bigcons.errors import InvalidInputError, first_line, shown
 from bigcons.io.batches import Rows, Source
 from bigcons.io.columns import (
     MISSING_WORDS,
@@ -39,6 +38,7 @@ from bigcons.io.columns import (
     given_for,
     listed,
     loose_number,
+    positions_of,
     select,
 )
 from bigcons.io.ids import Ids
@@ -658,7 +658,7 @@ class Features:
             for c in table.categorical:
                 if codes[c].kind in (NUMBER, BOOLEAN):
                     codes[c] = codes[c]._replace(kind=CATEGORY)
-            logged = _positions(log, names, self.where)
+            logged = sorted({c for column in listed(log) for c in positions_of(table, column)})
             self._are_chosen: bool = are_chosen or table.dtype is not None
             if table.n_rows is None or any(code.kind == CATEGORY for code in codes):
                 codes = self._look_at(codes)
@@ -864,20 +864,6 @@ _NUMBERS = (
     "missing in missing= (--missing)"
 )
 """What to do about columns that the first pass refuses."""
-
-
-def _positions(columns: Columns | None, names: list[str], where: str) -> list[int]:
-    """Return the positions of columns that are named, matched or numbered; raise UnknownColumnError."""
-    chosen: set[int] = set()
-    for entry in listed(columns):
-        if isinstance(entry, str):
-            matches = [c for c, name in enumerate(names) if name == entry or fnmatchcase(name, entry)]
-        else:
-            matches = [int(entry)] if 0 <= int(entry) < len(names) else []
-        if not matches:
-            raise UnknownColumnError(where, entry, names)
-        chosen.update(matches)
-    return sorted(chosen)
 
 
 class _Texts:

@@ -423,14 +423,17 @@ class CsvSource(PartedSource):
     def _load(self, part: int, rows: int, positions: Sequence[int]) -> Iterator[Rows]:  # noqa: ARG002 - one
         """Yield the batches of the file, whose size is fixed in bytes."""
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         try:
             with self._reader(positions) as reader:
                 row = 0
                 for batch in reader:
-                    for column in filter(_has_nul, batch.columns):
-                        first = next(i for i, cell in enumerate(column.to_pylist()) if "\0" in (cell or ""))
-                        raise self._not_text(f"row {row + first:,} (counted from 0)")
+                    for column in batch.columns:
+                        is_text = column.type in (pa.string(), pa.large_string())
+                        has_nul = is_text and pc.match_substring(column, "\0")
+                        if has_nul and (first := has_nul.index(True).as_py()) >= 0:
+                            raise self._not_text(f"row {row + first:,} (counted from 0)")
                     if self.is_text and self._width == 1 and batch.columns[0].null_count:
                         first = batch.columns[0].is_null().index(True).as_py()
                         raise InvalidInputError(
@@ -520,14 +523,10 @@ class CsvSource(PartedSource):
 
     def _unreadable(self, error: Exception) -> InvalidInputError:
         if "UTF8" in str(error) or isinstance(error, UnicodeDecodeError):
-            is_utf16 = isinstance(error, UnicodeDecodeError) and error.object[:2] in (
-                b"\xff\xfe",
-                b"\xfe\xff",
-            )
-            encoding = "UTF-16" if is_utf16 else "CP1252"
-            found = encoding if is_utf16 else f"another encoding, such as {encoding}"
+            head = error.object[:2] if isinstance(error, UnicodeDecodeError) else b""
+            encoding = "UTF-16" if head in (b"\xff\xfe", b"\xfe\xff") else "CP1252"
             return InvalidInputError(
-                f"{self.where} is not UTF-8 but {found}; write it in UTF-8, as does "
+                f"{self.where} is not UTF-8 but perhaps {encoding}; write it in UTF-8, as does "
                 f"iconv -f {encoding} -t UTF-8 FILE > NEW."
             )
         is_word = self._role == "features" and "conversion error" in str(error)
@@ -538,20 +537,6 @@ class CsvSource(PartedSource):
             f"{self.where} cannot be read as CSV ({first_line(error)}); {remedy}fix it or write it as "
             "Parquet."
         )
-
-
-def _has_nul(column: pa.Array) -> bool:
-    """Return whether a column of text has a NUL byte."""
-    import pyarrow as pa
-
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return False
-    _, offsets, content = column.buffers()
-    if content is None or not len(column):
-        return False
-    ends = np.frombuffer(offsets, np.int64 if pa.types.is_large_string(column.type) else np.int32)
-    first, last = ends[column.offset], ends[column.offset + len(column)]
-    return bytes(memoryview(content)[first:last]).find(b"\0") >= 0
 
 
 def _check_delimiter(head: list[list[str]], where: str, delimiter: str) -> None:
@@ -620,7 +605,10 @@ def _refuse_other_columns(first: str, names: Sequence[str], where: str, others: 
     what = f"other columns than {Path(first).name}, such as {words}"
     if not lacking:
         what = f"the columns of {Path(first).name} in another order"
-    raise InvalidInputError(f"{where} has {what}; write all files with the same columns in the same order.")
+    raise InvalidInputError(
+        f"{where} has {what}; write all files with the same columns in the same order, or pass them to "
+        "Ensemble.from_runs([...]) (bigcons import --runs) if each is a partition."
+    )
 
 
 class JoinedSource(PartedSource):

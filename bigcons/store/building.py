@@ -60,19 +60,15 @@ from bigcons.validation import check_int
 def write_store(path: StorePath, content: Content, overwrite: bool) -> None:
     """Store what is given as a new ensemble; the suffix tells if in Parquet."""
     refuse_wide(path, len(content.header.names))
+    header = content.header
+    kind: type[RowsWriter] = ParquetWriter if names_parquet(path) else ArrayWriter
     with new_store(path, overwrite, KIND) as folder:
-        _write(folder, content, in_parquet=names_parquet(path))
-
-
-def _write(folder: Place, content: Content, *, in_parquet: bool) -> None:
-    header, dtype = content.header, content.header.dtype
-    kind: type[RowsWriter] = ParquetWriter if in_parquet else ArrayWriter
-    writer = kind(folder, header, content.categories)
-    with progress("labels to the store", header.n_objects) as listener:
-        for block in rechunk(content.blocks, header.chunk_rows):
-            writer.write(block.astype(dtype, copy=False))
-            listener.advance(len(block))
-    writer.commit()
+        writer = kind(folder, header, content.categories)
+        with progress("labels to the store", header.n_objects) as listener:
+            for block in rechunk(content.blocks, header.chunk_rows):
+                writer.write(block.astype(header.dtype, copy=False))
+                listener.advance(len(block))
+        writer.commit()
 
 
 def hold(content: Content, listener: Progress | None = None) -> tuple[np.ndarray, Header, Categories]:
@@ -124,19 +120,6 @@ def content_of(
     unless they ``may_be_empty``. Blocks fit in a ``budget`` of bytes; one too small for chunks is refused.
     """
     read = _read(source, names, known=known, may_be_empty=may_be_empty, budget=budget)
-    header = _header_of(source, read, provenance, budget, chunk_rows, generator)
-    return Content(header, read.categories, read.blocks)
-
-
-def _header_of(
-    source: Source | SoftSources,
-    read: _Read,
-    provenance: dict[str, Any],
-    budget: int | None,
-    chunk_rows: int | None,
-    generator: Generator | None = None,
-) -> Header:
-    """Return the header of a source that was read once."""
     header = Header(
         *(read.n_objects, read.names, read.n_clusters, read.n_labeled, read.n_objects, provenance),
         *(isinstance(source, SoftSources), source.ids, generator),
@@ -147,7 +130,8 @@ def _header_of(
             id_bytes = 0 if header.ids is None else math.ceil(header.ids.row_bytes)
             row_bytes = header.dtype.itemsize * header.n_columns + id_bytes
             check_chunk_rows(chunk_rows, row_bytes, budget)
-    return header._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
+    header = header._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
+    return Content(header, read.categories, read.blocks)
 
 
 class _Read(NamedTuple):

@@ -50,8 +50,6 @@ class Scan(NamedTuple):
     """Rows with ``n_seen > 0``."""
     n_objects: int
     largest_seen: int
-    is_sorted: bool
-    """Whether pairs ascend strictly by i, then j, so that none is listed twice."""
     ends: np.ndarray
     """Number of ends of pairs in each range of ``width`` objects, int64."""
     width: int
@@ -209,15 +207,10 @@ class PairList:
         ends, width = np.zeros(RANGES, np.int64), 1
         n_rows = n_pairs = largest = 0
         last = -1  # object, as the largest of the list so far
-        previous, is_sorted = -1, True
         with progress("check pairs", self.table.n_rows or 0, "pairs") as listener:
             for part in self.chunks(rows):
                 n_rows += len(part.i)
                 listener.advance(len(part.i))
-                if is_sorted and len(part.i):
-                    number = _pair_numbers(part.i, part.j)
-                    is_sorted = bool(number[0] > previous and (number[1:] > number[:-1]).all())
-                    previous = int(number[-1])
                 last = max(last, int(part.j.max(initial=-1)))
                 part = _seen(part)
                 largest = max(largest, int(part.n_seen.max(initial=0)))
@@ -228,7 +221,7 @@ class PairList:
         _release_arrow()
         n_objects = self._n_objects(last, n_rows)
         ends, width = _widened(ends, width, n_objects)  # the last may be in no pair
-        return Scan(n_rows, n_pairs, n_objects, largest, is_sorted, ends[: -(-n_objects // width)], width)
+        return Scan(n_rows, n_pairs, n_objects, largest, ends[: -(-n_objects // width)], width)
 
     def load(self) -> Edges:
         """Return the pairs with ``n_seen > 0``, ascending by i, then j, each once.
