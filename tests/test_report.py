@@ -273,10 +273,7 @@ def test_report__refuses_in_one_line(told, tmp_path):
     _, _, store, features = told
     for asked, error in (
         ({"memory": "2kB"}, MemoryBudgetError),
-        ({"columns": ["spend"]}, InvalidInputError),
-        ({"drop": ["spend"]}, InvalidInputError),
-        ({"features": features, "drop": ["spent"]}, UnknownColumnError),
-        ({"features": features, "drop": "spent"}, UnknownColumnError),
+        ({"features": select(features, drop=["spent"])}, UnknownColumnError),
         ({"ensemble": [[0], [1]]}, InvalidInputError),
         ({"features": features.slice(0, 9)}, InvalidInputError),
     ):
