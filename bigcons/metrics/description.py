@@ -108,18 +108,6 @@ def cluster_profiles(
     >>> profiles.categories.slice(0, 1).to_pylist()
     [{'cluster': 0, 'feature': 'city', 'category': 'Bern', 'share': 1.0, 'overall': 0.5, 'lift': 2.0}]
     """
-    return profile(features, labels, columns, n_categories, memory, np.empty(0, np.int64))[0]
-
-
-def profile(
-    features: Any,
-    labels: Any,
-    columns: Sequence[str] | None,
-    n_categories: int,
-    memory: Any,
-    kept: np.ndarray,
-) -> tuple[ClusterProfiles, list[dict[str, Any]]]:
-    """Return what `cluster_profiles` does, and the values of the objects ``kept``, ascending, by column."""
     table = open_source(features, "features")
     if columns is not None:
         table = choose(table, Selection(None, None, columns, None))
@@ -128,54 +116,48 @@ def profile(
         raise _other_length(table, table.n_rows or 0, column)
     refuse_other_rows("labels", column.row_names, table.where, table.ids or names_of_rows(features))
     names = table.names or [f"f{c}" for c in range(table.n_columns)]
-    positions = list(range(table.n_columns))
-    types = table.column_types()
-    n_text = sum(_kind(types[c]) == "text" for c in positions) if types is not None else 0
+    n_text = sum(_kind(column_type) == "text" for column_type in table.column_types() or ())
     row_bytes = 8 * table.n_columns if table.is_sparse else table.row_bytes
-    counted = column.n_clusters * (32 * len(positions) + 8 * MAX_CATEGORIES * (n_text + 1))
+    counted = column.n_clusters * (32 * len(names) + 8 * MAX_CATEGORIES * (n_text + 1))
     rows_that_fit = rows_within(
         parse_size(memory), row_bytes + 64, fixed=int(table.held_bytes + counted), at_least=256,
-        what=f"counts of {column.n_clusters:,} clusters by {len(positions):,} columns",
+        what=f"counts of {column.n_clusters:,} clusters by {len(names):,} columns",
     )  # fmt: skip
-    found = [
-        _Column(names[c], column.n_clusters, table.rule_of(c).more_words, c in table.categorical)
-        for c in positions
+    profiled = [
+        _Column(name, column.n_clusters, table.rule_of(c).more_words, c in table.categorical)
+        for c, name in enumerate(names)
     ]
-    values_of_kept: list[dict[str, Any]] = [{} for _ in kept]
     start, n_labeled = 0, 0
     with progress("what is in each cluster", column.n_objects) as listener:
-        for rows in table.batches(min(rows_that_fit, BLOCK_ROWS), columns=positions):
+        for rows in table.batches(min(rows_that_fit, BLOCK_ROWS), columns=list(range(len(names)))):
             rows = rows.toarray() if table.is_sparse else rows
             stop = start + count_rows(rows)
             if stop > column.n_objects:
                 raise _other_length(table, stop, column)
             codes = column.codes(start, stop)
             n_labeled += int(np.count_nonzero(codes >= 0))
-            first, last = np.searchsorted(kept, (start, stop))
-            for place, of_column in enumerate(found):
-                values = rows[place] if isinstance(rows, list) else rows[:, positions[place]]
-                values = of_column.add(values, codes)
-                for number in range(first, last):
-                    values_of_kept[number][of_column.name] = _plain(values[int(kept[number]) - start])
+            for c, of_column in enumerate(profiled):
+                of_column.add(rows[c] if isinstance(rows, list) else rows[:, c], codes)
             listener.advance(stop - start)
             start = stop
     if start != column.n_objects:
         raise _other_length(table, start, column)
-    numbers = [of_column.numbers(column.values) for of_column in found if of_column.kind == "number"]
-    dates = [of_column.dates(column.values) for of_column in found if of_column.kind == "date"]
+    numbers = [of_column.numbers(column.values) for of_column in profiled if of_column.kind == "number"]
+    dates = [of_column.dates(column.values) for of_column in profiled if of_column.kind == "date"]
     texts = [
-        of_column.categories(column.values, n_categories) for of_column in found if of_column.kind == "text"
+        of_column.categories(column.values, n_categories)
+        for of_column in profiled
+        if of_column.kind == "text"
     ]
-    left_out = {of_column.name: of_column.reason for of_column in found if of_column.reason}
-    shares = {of_column.name: of_column.between(n_labeled) for of_column in found if of_column.kind}
+    left_out = {of_column.name: of_column.reason for of_column in profiled if of_column.reason}
+    shares = {of_column.name: of_column.between(n_labeled) for of_column in profiled if of_column.kind}
     # nearly all variance of a column of few values is between clusters which follow it
     followed = [name for name, share in shares.items() if share >= 0.9]
     n_varying = np.count_nonzero(~np.isnan(list(shares.values())))
-    profiles = ClusterProfiles(
+    return ClusterProfiles(
         *(_joined(numbers, _NUMBERS), _joined(texts, _CATEGORIES), left_out, _joined(dates, _DATES)),
         followed if 2 * len(followed) <= n_varying else [],
     )
-    return profiles, values_of_kept
 
 
 _NUMBERS = {
@@ -213,25 +195,25 @@ class _Column:
         self._codes: dict[str, int] = {}
         self._counts = np.zeros((n_clusters, 8), np.int64)
 
-    def add(self, values: Any, codes: np.ndarray) -> Any:
-        """Count a block of values, of objects with these codes of clusters, and return what they are.
+    def add(self, values: Any, codes: np.ndarray) -> None:
+        """Count a block of values, of objects with these codes of clusters.
 
         Those named as missing are; text that holds only numbers besides is numbers, unless the column is
         named as one of categories.
         """
         if not self.kind and self.reason != "it has no value":
-            return values
+            return
         if not isinstance(values, np.ndarray) or values.dtype.kind not in "buif":
             try:
                 values = _arrow(values)
             except pa.ArrowException:
                 self._leave_out("it mixes text and numbers")
-                return values
+                return
         if self._missing or self._is_category:
             values = self._as_named(values)
         is_array = isinstance(values, np.ndarray)
         if not is_array and values.null_count == len(values):
-            return values
+            return
         kind = "number" if is_array else _kind(values.type)
         if not kind:
             self._leave_out(f"it has type {values.type}")
@@ -246,7 +228,6 @@ class _Column:
                 self._add_numbers(pc.divide(seconds.cast(pa.int64()).cast(pa.float64()), 1e6), codes)
             else:
                 self._add_numbers(values, codes)
-        return values
 
     def _as_named(self, values: Any) -> Any:
         """Return values without those named as missing, and as text if they are named as categories."""
@@ -396,11 +377,6 @@ def _kind(kind: pa.DataType) -> str:
         return "date"
     numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
     return "number" if any(test(kind) for test in numeric) else ""
-
-
-def _plain(value: Any) -> Any:
-    value = value.as_py() if isinstance(value, pa.Scalar) else value
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _other_length(table: Source, n_rows: int, column: LabelColumn) -> InvalidInputError:

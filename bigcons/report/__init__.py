@@ -22,7 +22,7 @@ from bigcons.io.labels import names_of_rows, refuse_other_rows
 from bigcons.io.sources import open_source
 from bigcons.memory import BLOCK_ROWS, format_size, parse_size, rows_within
 from bigcons.methods import METHODS
-from bigcons.metrics.description import ClusterProfiles, partition_agreement, profile
+from bigcons.metrics.description import ClusterProfiles, cluster_profiles, partition_agreement
 from bigcons.metrics.memberships import cluster_overlap
 from bigcons.metrics.partitions import codes_for
 from bigcons.report.page import name_of, page, percent
@@ -140,12 +140,8 @@ class Report:
         self.partitions: pa.Table | None = _partitions(tables, opened)
         self._n_profiles = n_clusters
         self.profiles: ClusterProfiles | None = None
-        self._values: list[dict[str, Any]] = []
-        """Of the least certain objects, in the order of their rows, by column of the features."""
         if features is not None:
-            table = _features_of(source, features)
-            kept = np.sort(self._counts.rows["object"])
-            self.profiles, self._values = profile(table, source.labels, None, 3, memory, kept)
+            self.profiles = cluster_profiles(_features_of(source, features), source.labels, memory=memory)
         self.tree: ClusterTree | None = source.tree if tree is None else tree
         if self.tree is None and opened is not None and opened.n_partitions > 1:
             self.tree = consensus_tree(opened, random_state=0, client=client)
@@ -171,19 +167,12 @@ class Report:
         facts = {name: fact for name, fact in self.facts.items() if fact is not None}
         papers = {cls.__name__: cls.info.paper for cls in METHODS.values()}
         paper = f" ({papers[source.method]})" if source.method in papers else ""
-        objects = [] if self.least_certain is None else self.least_certain.to_pylist()
-        features = list(self._values[0])[:6] if self._values else []
-        if features:
-            by_row = dict(zip(sorted(row["object"] for row in objects), self._values, strict=True))
-            for row in objects:
-                row |= {f"value:{name}": by_row[row["object"]].get(name) for name in features}
         return page(
             report=self, name=source.name, method=source.method + paper, n_objects=source.n_objects,
             facts={name: fact for name, fact in facts.items() if name in AT_A_GLANCE},
             solver={name: fact for name, fact in facts.items() if name not in AT_A_GLANCE},
             unknown=[n for n in columns.column_names if columns[n].null_count == len(columns)],
-            levels=self._counts.levels_in_words(), n_profiles=self._n_profiles, objects=objects,
-            values={f"value:{name}": name for name in features}, pictures=self._pictures,
+            levels=self._counts.levels_in_words(), n_profiles=self._n_profiles, pictures=self._pictures,
             history=source.history, parameters=source.parameters, provenance=source.provenance,
         )  # fmt: skip
 
