@@ -202,8 +202,9 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                     "bigcons methods)",
                 )
             self._check_n_clusters(self.n_clusters, ensemble.n_objects)
-            for name in [name for name in vars(self) if name.endswith("_")]:
-                delattr(self, name)  # results of an earlier fit
+            for name in [*vars(self)]:
+                if name.endswith("_"):
+                    delattr(self, name)  # results of an earlier fit
             self._begin(ensemble)
             seed = resolve_seed(self.random_state)
             if path is not None:

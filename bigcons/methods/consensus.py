@@ -98,11 +98,14 @@ def consensus(x: Any, n_clusters: Any, method: str = "tree", **parameters: Any) 
     HBGF(n_clusters=2, random_state=0)
     """
     chosen = METHODS[method]
-    own, of_fit = (inspect.signature(function).parameters for function in (chosen, chosen.fit))
-    fitting = {name: parameters.pop(name) for name in of_fit if name in parameters and name not in own}
-    for name in parameters:
-        if name not in own:
+    own, of_fit = inspect.signature(chosen).parameters, inspect.signature(chosen.fit).parameters
+    fitting = {}
+    for name in [*parameters]:
+        if name in own:
+            continue
+        if name not in of_fit:
             raise TypeError(_unknown(chosen.__name__, name, [*own]))
+        fitting[name] = parameters.pop(name)
     return chosen(n_clusters, **parameters).fit(x, **fitting)
 
 

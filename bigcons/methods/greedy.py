@@ -26,7 +26,7 @@ from bigcons.methods.incidence import (
     votes_of,
 )
 from bigcons.methods.pass_clusterer import given_clusters
-from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS, Criterion
+from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS
 from bigcons.metrics.ensemble import anmi, average_of_tables
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold
@@ -462,37 +462,21 @@ def average_criteria(
         # no batch of one: numpy would sum in another order, and equal partitions must score the same
         n_parts = max(1, min(len(alike) // 2, len(alike) * k * len(overlaps) // cells))
         for some in np.array_split(alike, n_parts):
-            scores[some] = _averages(overlaps, offsets, some, of_tables, n_labels, weighted=weighted)
+            own = offsets[some] + np.arange(k)[:, None]
+            total, weight = np.zeros(len(some)), np.zeros(len(some))
+            for n_others in np.unique(n_clusters):
+                other = offsets[:-1][n_clusters == n_others] + np.arange(n_others)[:, None]
+                # tables last, for sums over many at once
+                tables = overlaps[own[:, None, :, None], other[:, None, :]]
+                sizes = tables.sum(axis=(0, 1))
+                tables[0, 0][sizes == 0] = 1.0  # avoids a table without objects; its weight is 0
+                weights = sizes if weighted else sizes > 0
+                values = of_tables(np.moveaxis(tables, (0, 1), (-2, -1)))
+                total += (values * weights).sum(axis=1)
+                weight += weights.sum(axis=1)
+            # of the ANMI, the labels of objects that a candidate leaves out count 0
+            scores[some] = total / (weight if n_labels is None else n_labels)
     return scores
-
-
-def _averages(
-    overlaps: np.ndarray,
-    offsets: np.ndarray,
-    some: np.ndarray,
-    criterion: Criterion,
-    n_labels: float | None,
-    *,
-    weighted: bool,
-) -> np.ndarray:
-    """Return the averages (some,) of partitions ``some`` that have the same number of clusters.
-
-    Their tables with all partitions of the same number of clusters form a stack for the criterion. With
-    ``n_labels``, the number of all labels, those of the objects that a candidate leaves out count 0.
-    """
-    n_clusters = np.diff(offsets)
-    own = offsets[some] + np.arange(n_clusters[some[0]])[:, None]
-    total, weight = np.zeros(len(some)), np.zeros(len(some))
-    for k in np.unique(n_clusters):
-        other = offsets[:-1][n_clusters == k] + np.arange(k)[:, None]
-        cells = overlaps[own[:, None, :, None], other[:, None, :]]  # tables last, for sums over many at once
-        sizes = cells.sum(axis=(0, 1))
-        cells[0, 0][sizes == 0] = 1.0  # avoids a table without objects; its weight is 0
-        weights = sizes if weighted else sizes > 0
-        values = criterion(np.moveaxis(cells, (0, 1), (-2, -1)))
-        total += (values * weights).sum(axis=1)
-        weight += weights.sum(axis=1)
-    return total / (weight if n_labels is None else n_labels)
 
 
 def closeness_to_centers(counts: np.ndarray, offsets: np.ndarray) -> np.ndarray:

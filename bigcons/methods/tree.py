@@ -325,7 +325,9 @@ class ConsensusTree(ConsensusClusterer):
             self.objective_: float = record["objective"]
             self.n_passes_: int = 1
             self.history_: dict[str, list[Any]] = {
-                name: [record[name]] for name in ("pass", "objective", "moved")
+                "pass": [record["pass"]],
+                "objective": [record["objective"]],
+                "moved": [record["moved"]],
             }
             self.chosen_tree_: str | None = at.state.tree
             assert at.state.placement is not None  # noqa: S101 - after a pass

@@ -292,7 +292,8 @@ def fold(
         for group, sums in zip(groups, results, strict=True):
             total = sums if total is None else combine(total, sums)
             if progress is not None:
-                progress.advance(sum(block.n_rows for block in group))
+                for block in group:
+                    progress.advance(block.n_rows)
     assert total is not None  # noqa: S101 - blocks is not empty
     return total
 

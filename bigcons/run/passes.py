@@ -120,7 +120,9 @@ class MemoryBlocks:
 
     def drop(self, generations: Sequence[int]) -> None:
         """Remove generations."""
-        self._rows = {key: rows for key, rows in self._rows.items() if key[0] not in generations}
+        for key in [*self._rows]:
+            if key[0] in generations:
+                del self._rows[key]
 
 
 BlockArrays = MemoryBlocks | FileBlocks
@@ -250,8 +252,10 @@ def run_passes(run: Run, method: PassMethod[S, T]) -> Iterate[S]:
     with progress(method.name, 0) as step:
         while not at.is_settled and len(at.records) < run.max_passes:
             began = time.perf_counter()
-            gap = [f"gap {record['gap']:.1e}" for record in at.records[-1:] if "gap" in record]
-            step.note(", ".join([f"pass {len(at.records) + 1}", *gap]))
+            note = f"pass {len(at.records) + 1}"
+            if at.records and "gap" in at.records[-1]:
+                note += f", gap {at.records[-1]['gap']:.1e}"
+            step.note(note)
             total = run.fold(method.visit(run, at), method.add, step)
             result = method.step(run, at, total)
             records = [*at.records, timed(method.name, len(at.records) + 1, result.record, began)]

@@ -298,7 +298,7 @@ class Evidence:
         self.temperature: float = float(temperature)
         self._memberships = memberships
         placement = Placement.of(table.T, sizes, ensemble.offsets, None)
-        rates, without = (of * self.temperature for of in (placement.rates, placement.without))
+        rates, without = placement.rates * self.temperature, placement.without * self.temperature
         placement = replace(placement, rates=rates, without=without)
         if judged is not None:
             placed = placement.place(judged.labels, clusters[1], stays=True)

@@ -242,7 +242,8 @@ class AllPairs:
 
 def packed_sums(sums: AgreementSums) -> dict[str, np.ndarray]:
     """Return sums, and how partitions count in them, as arrays."""
-    parts = {name: np.asarray(getattr(sums, name)) for name in ("S", "T", "squares", "quartics")}
+    parts = {"S": sums.S, "T": sums.T}
+    parts |= {"squares": np.asarray(sums.squares), "quartics": np.asarray(sums.quartics)}
     return parts if sums.weights is None else {**parts, "weights": sums.weights.partitions}
 
 
