@@ -206,10 +206,6 @@ class Source(ABC):
         """Return the Arrow types of the columns; None for arrays and if types must be inferred."""
         return None
 
-    def file_and_row(self, row: int) -> tuple[str, int]:
-        """Return the name of the file that row ``row`` is in, for messages, and its row there, from 0."""
-        return self.where, row
-
 
 class PartedSource(Source):
     """A source that is read part by part: partitions of a dask collection, files, or a stream."""
@@ -334,14 +330,17 @@ def source_of_rows(rows: Sequence[Any], role: str, are_objects: bool) -> ArraySo
     Rows of labels that are arrays, or fewer than their columns, may be partitions and are refused unless they
     ``are_objects``.
     """
-    is_row = [hasattr(row, "__len__") and not isinstance(row, (str, set, frozenset)) for row in rows]
-    if len(rows) and not is_row[0] and not isinstance(rows[0], (set, frozenset)):
+    lengths = [
+        len(row) if hasattr(row, "__len__") and not isinstance(row, (str, set, frozenset)) else None
+        for row in rows
+    ]
+    if rows and lengths[0] is None and not isinstance(rows[0], (set, frozenset)):
         check_matrix((len(rows),), role)
-    n_columns = len(rows[0]) if len(rows) else 0
-    for index, row in enumerate(rows):
-        if not is_row[index] or len(row) != n_columns:
-            what = f"{len(row)} value(s)" if is_row[index] else "a single value"
-            what = "a set" if isinstance(row, (set, frozenset)) else what
+    n_columns = (lengths[0] or 0) if rows else 0
+    for index, length in enumerate(lengths):
+        if length is None or length != n_columns:
+            what = f"{length} value(s)" if length is not None else "a single value"
+            what = "a set" if isinstance(rows[index], (set, frozenset)) else what
             raise InvalidInputError(
                 f"{role} is ragged: row {index} has {what} but row 0 has {n_columns}; "
                 "pass one value per column, None where missing."

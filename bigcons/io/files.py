@@ -94,8 +94,6 @@ def open_path(source: StorePath | File, role: str, how: Reading = DEFAULT_READIN
         return CsvSource(path, where, role, how)
     if name.endswith(PARQUET):
         return ParquetSource(path)
-    if path.suffix.lower() in (".xls", ".xlsx", ".xlsm", ".ods"):
-        raise InvalidInputError(f"{path} is a workbook; save it as CSV or Parquet.")
     raise InvalidInputError(
         f"{path} has suffix {path.suffix!r}; use {KNOWN}, or pass sep= of "
         "bigcons.select (--sep) for text of any suffix."
@@ -544,8 +542,6 @@ def _check_delimiter(head: list[list[str]], where: str, delimiter: str) -> None:
 
     Blanks separate numbers only.
     """
-    if head[0][0].startswith("sep="):
-        raise InvalidInputError(f"{where} begins with {head[0][0]!r}, a hint to Excel; delete that line.")
     marks = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars", " ": "blanks"}
     for mark, name in marks.items():
         if mark == delimiter or len(head[0]) > 1 or mark not in head[0][0] or mark not in "".join(head[-1]):
@@ -653,14 +649,6 @@ class JoinedSource(PartedSource):
         found = [text for source in self._sources if (text := source.texts(at)) is not None]
         return JoinedSource(found, self.where) if len(found) == len(self._sources) else None
 
-    def file_and_row(self, row: int) -> tuple[str, int]:
-        """Return the name of the file that row ``row`` is in, and its row there, from 0."""
-        for source, length in zip(self._sources, self.lengths, strict=True):
-            if length is None or row < length:
-                return source.file_and_row(row)
-            row -= length
-        return self.where, row
-
     def _load(self, part: int, rows: int, positions: Sequence[int]) -> Iterator[Rows]:
         yield from self._sources[part].batches(rows, columns=positions)
 
@@ -721,14 +709,6 @@ class ParquetSource(Source):
     def files(self) -> list[Any]:
         """Return the paths of the files, or their places in a bucket, in order."""
         return [path for path, _ in self._files]
-
-    def file_and_row(self, row: int) -> tuple[str, int]:
-        """Return the path of the file that row ``row`` is in, and its row there, from 0."""
-        for path, group_rows in self._files:
-            if row < sum(group_rows):
-                return str(path), row
-            row -= sum(group_rows)
-        return self.where, row
 
     def _slice(self, start: int, stop: int, positions: Sequence[int]) -> Rows:
         raise NotImplementedError  # it is read row group by row group

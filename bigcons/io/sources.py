@@ -78,21 +78,17 @@ def open_source(
     source = _open(given, role, how)
     is_ensemble = isinstance(source, EnsembleSource)
     sparse = "sparse " * source.is_sparse
-    if missing is not None and (is_ensemble or sparse or role not in ("labels", "features")):
-        what = "an ensemble, which was read before" if is_ensemble else sparse + role
-        raise InvalidInputError(
-            f"missing= is for tables of labels, not {what}; leave it out.", parameter="missing"
-        )
-    for name in ("categorical", "decimal"):
-        if name in options and (role != "features" or sparse):
-            raise InvalidInputError(
-                f"{name}= is for tables of features, not {sparse}{role}; leave it out.", parameter=name
-            )
-    for name in ("header", "sep", "decimal"):
-        if name in options and not source.of_text:
-            raise InvalidInputError(
-                f"{name}= is for files of text, not for {describe(given)}; leave it out.", parameter=name
-            )
+    what = "an ensemble, which was read before" if is_ensemble else sparse + role
+    is_table = not (is_ensemble or sparse)
+    for name, kind, fits in (
+        ("missing", "tables of labels", is_table and role in ("labels", "features")),
+        ("categorical", "tables of features", is_table and role == "features"),
+        ("decimal", "tables of features", is_table and role == "features"),
+        *((name, "files of text", source.of_text) for name in ("header", "sep", "decimal")),
+    ):
+        if options.get(name) is not None and not fits:
+            what = describe(given) if kind == "files of text" else what
+            raise InvalidInputError(f"{name}= is for {kind}, not {what}; leave it out.", parameter=name)
     names_columns = any(choice.columns is not None for choice in choices)
     source.is_given = role == "labels" and not is_ensemble and not isinstance(given, Source)
     source.may_be_other = source.is_given and not (names_columns or are_objects)

@@ -150,9 +150,9 @@ class PairList:
         fits = column.dtype.kind in "iu" if is_array else _is_integer(column.type)
         if not fits:
             kind = column.dtype if is_array else column.type
-            path, row = self.table.file_and_row(first)
+            where = self.table.where
             raise InvalidPairsError(
-                f"column {name!r} of {path} has type {kind}; it needs integers.", path=path, row=row
+                f"column {name!r} of {where} has type {kind}; it needs integers.", path=where, row=first
             )
         return column if is_array else np.asarray(column)
 
@@ -175,9 +175,9 @@ class PairList:
         raise self._invalid(first + at, counts, f"{names} must hold")
 
     def _invalid(self, row: int, got: str, rule: str) -> InvalidPairsError:
-        path, row = self.table.file_and_row(row)
+        where = self.table.where
         return InvalidPairsError(
-            f"row {row} of {path} has {got}, but {rule}; correct or remove it.", path=path, row=row
+            f"row {row} of {where} has {got}, but {rule}; correct or remove it.", path=where, row=row
         )
 
     def repeated(self, number: int, rows: int) -> InvalidPairsError:
@@ -190,15 +190,12 @@ class PairList:
             first += len(part.i)
             if len(found) > 1:
                 break
-        (path, row), (other, again) = (self.table.file_and_row(row) for row in found[:2])
-        places = (
-            f"rows {row} and {again} of {path}"
-            if path == other
-            else f"row {row} of {path} and {again} of {other}"
-        )
+        row, again = found[:2]
+        where = self.table.where
         return InvalidPairsError(
-            f"{places} both list the pair {self.columns[0]}={i}, {self.columns[1]}={j}; keep one of them.",
-            path=other,
+            f"rows {row} and {again} of {where} both list the pair {self.columns[0]}={i}, "
+            f"{self.columns[1]}={j}; keep one of them.",
+            path=where,
             row=again,
         )
 

@@ -102,19 +102,18 @@ def _side_by_side(columns: Sequence[Any], header: Header) -> Iterator[np.ndarray
 
 def _listed_runs(runs: Any, names: Sequence[str] | None) -> tuple[list[Any], list[str]]:
     """Return the runs as a list, and their names: given, keys of a mapping, their own, or p0, p1, ..."""
-    wanted = "pass a list with an entry for each partition: its labels, or a file of them"
     if isinstance(runs, Mapping):
         names, runs = list(map(str, runs)) if names is None else names, list(runs.values())
         if any(map(_is_label, runs)):
             raise InvalidInputError(
                 "runs is a mapping from objects to labels, a single run; pass [pandas.Series(runs)]."
             )
-    if isinstance(runs, (str, os.PathLike, set, frozenset)) or not hasattr(runs, "__len__"):
-        raise InvalidInputError(f"runs has type {type(runs).__name__}; {wanted}.")
-    if hasattr(runs, "columns") or not (hasattr(runs, "__getitem__") and len(runs)):
+    is_one = isinstance(runs, (str, os.PathLike, set, frozenset)) or hasattr(runs, "columns")
+    if is_one or not (hasattr(runs, "__getitem__") and hasattr(runs, "__len__") and len(runs)):
         raise InvalidInputError(
-            f"runs has type {type(runs).__name__} and {len(runs)} entries; {wanted}; a table with a column "
-            "for each goes to Ensemble.from_labels."
+            f"runs has type {type(runs).__name__} or no entries; pass a list with an entry for each "
+            "partition: its labels, or a file of them; a table with a column for each goes to "
+            "Ensemble.from_labels."
         )
     entries = [runs[r] for r in range(len(runs))]
     if any(map(_is_label, entries)):

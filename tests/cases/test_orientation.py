@@ -264,7 +264,7 @@ def test_from_runs__joins_files_by_ids(suffix, tmp_path):
         ([[0, 0, 1], [0, 1]], "'p1' has 2 labels but there are 3 objects"),
         ([pd.Series([0], ["a"]), pd.Series([0], [1])], "int64 and those before text"),
         ([pd.Series([0, 0], ["a", "b"]), [0, 1]], "labels without ids, beside runs with"),
-        ("labels.csv", "has type str; pass a list"),
+        ("labels.csv", "has type str or no entries; pass a list"),
         (pd.DataFrame({"a": [0, 1]}), r"goes to Ensemble\.from_labels"),
     ],
 )

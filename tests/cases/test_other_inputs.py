@@ -38,7 +38,8 @@ def parquet():
         (b"\xef\xbb\xbf<!DOCTYPE html>\n<html></html>\n", "is no CSV, but begins with b'<!DOCTYPE"),
         (b'{"a": 0, "b": 1}\n{"a": 1, "b": 1}\n', "is no CSV"),
         (b"version https://git-lfs.github.com/spec/v1\nsize 9\n", "is no CSV"),
-        (b"sep=,\na,b\n0,1\n", "begins with 'sep=', a hint to Excel; delete that line"),
+        (b"sep=,\na,b\n0,1\n", "no name for column 1"),
+        (b"sep=;\na;b\n0;1\n", "separated by semicolons"),
         (b"a\n0\n\n1\n", "empty line in place of row 1 .*; write NA"),
         (b"a\n0\n1\n\n", "empty line in place of row 2 "),
         (b"a\n99999999999999999999\n1\n", r"has label 99999999999999999999; .* below 2\*\*63"),
@@ -148,9 +149,9 @@ def test_other_text_is_a_category(texts):
 
 
 @pytest.mark.parametrize("name", ["x.xlsx", "X.XLS", "x.ods"])
-def test_workbooks_are_refused_with_the_remedy(name, tmp_path):
+def test_workbooks_are_refused(name, tmp_path):
     (tmp_path / name).write_bytes(b"PK")
-    with pytest.raises(InvalidInputError, match=r"is a workbook; save it as CSV or Parquet\."):
+    with pytest.raises(InvalidInputError, match=r"has suffix .*; use .npy, .csv"):
         bc.Ensemble.from_labels(tmp_path / name)
 
 
