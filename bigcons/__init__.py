@@ -22,7 +22,7 @@ _HOMES = {
     "NClustersChoice": "bigcons.store.clusters",
     "Report": "bigcons.report",
     "as_in_paper": "bigcons.methods.consensus",
-    "match": "bigcons.store.aligning",
+    "match": "bigcons.store.consensus",
     "choose_n_clusters": "bigcons.trust.n_clusters",
     "consensus": "bigcons.methods.consensus",
     "consensus_tree": "bigcons.trust.cluster_tree",
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from bigcons.methods.consensus import consensus as consensus
     from bigcons.progress import ProgressBar as ProgressBar
     from bigcons.report import Report as Report
-    from bigcons.store.aligning import match as match
     from bigcons.store.clusters import ClusterTree as ClusterTree
     from bigcons.store.clusters import NClustersChoice as NClustersChoice
     from bigcons.store.consensus import Consensus as Consensus
+    from bigcons.store.consensus import match as match
     from bigcons.store.ensemble import Ensemble as Ensemble
     from bigcons.store.pairs import PairTable as PairTable
     from bigcons.trust.cluster_tree import consensus_tree as consensus_tree

@@ -53,7 +53,7 @@ def demo(size: int, n_clusters: int, out: str, overwrite: bool, random_state: in
     """
     import numpy as np
 
-    from bigcons import PCC, Consensus, ConsensusTree, datasets, generate, metrics, plots
+    from bigcons import PCC, ConsensusTree, datasets, generate, metrics, plots
     from bigcons.disk.places import disk_errors
     from bigcons.errors import MissingDependencyError
 
@@ -72,9 +72,9 @@ def demo(size: int, n_clusters: int, out: str, overwrite: bool, random_state: in
         random_state=random_state, overwrite=overwrite,
     )  # fmt: skip
     rows: list[dict[str, Any]] = [{"step": "100 partitions", "seconds": time.perf_counter() - began}]
-    for method in (PCC, ConsensusTree):
+    for method, output in ((PCC, None), (ConsensusTree, folder / "consensus.zarr")):
         began = time.perf_counter()
-        model = method(n_clusters, random_state=random_state).fit(ensemble)
+        model = method(n_clusters, random_state=random_state).fit(ensemble, out=output, overwrite=True)
         rows.append({
             "step": method.__name__,
             "seconds": time.perf_counter() - began,
@@ -82,8 +82,6 @@ def demo(size: int, n_clusters: int, out: str, overwrite: bool, random_state: in
             "adjusted_rand": metrics.adjusted_rand(truth, model),
             "n_clusters": model.n_clusters_,
         })  # fmt: skip
-    provenance = {"ensemble": "ensemble.zarr"}
-    Consensus.from_estimator(folder / "consensus.zarr", model, provenance=provenance, overwrite=True)
     figure = f"Figure: {folder / 'demo.png'}."
     try:
         plots.memberships(model).savefig(folder / "demo.png")

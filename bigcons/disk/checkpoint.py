@@ -178,7 +178,9 @@ class Snapshots:
 
     def load(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """Return arrays and facts of the last snapshot that is whole, or None without one; see `kept`."""
-        return next(((found.arrays, found.facts) for found in self.kept()), None)
+        for found in self.kept():
+            return found.arrays, found.facts
+        return None
 
     def kept(self) -> Iterator[Snapshot]:
         """Yield the snapshots that are whole, the last one first.

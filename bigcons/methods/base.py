@@ -58,11 +58,11 @@ from bigcons.run.results import (
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.store.clusters import LEAST_OBJECTS, ClusterTree, NClustersChoice, Trust, cluster_rows
 from bigcons.store.consensus import OF_SIZES, PLACING, TREE, Consensus, clusters_in_words, fit_results
-from bigcons.store.display import facts_table, import_pandas
 from bigcons.store.ensemble import Ensemble, as_ensemble, as_read
+from bigcons.store.export import facts_table, import_pandas
 from bigcons.store.generator import Generator, NewRows
-from bigcons.store.ids import data_frame, ids_first
 from bigcons.store.pairs import PairTable
+from bigcons.store.store import data_frame, ids_first
 from bigcons.trust import confidence
 from bigcons.trust.groups import TREES, Sample
 from bigcons.trust.n_clusters import Search, rows_of_sample, search, search_sample, tree_of

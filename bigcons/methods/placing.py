@@ -14,10 +14,10 @@ from bigcons.io.ids import Ids
 from bigcons.io.labels import are_labeled
 from bigcons.run.engine import Engine
 from bigcons.run.results import renumbered
-from bigcons.store.display import import_pandas
 from bigcons.store.ensemble import Ensemble, as_ensemble, as_soft_ensemble
+from bigcons.store.export import import_pandas
 from bigcons.store.generator import AssignTask, Generator, NewRows
-from bigcons.store.ids import data_frame, ids_first
+from bigcons.store.store import data_frame, ids_first
 from bigcons.trust.placement import support_factor
 
 

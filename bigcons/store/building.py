@@ -50,8 +50,8 @@ from bigcons.store.ensemble_store import (
     refuse_wide,
 )
 from bigcons.store.generator import Generator
-from bigcons.store.ids import AppendedIds
 from bigcons.store.soft_sources import SoftSources
+from bigcons.store.store import AppendedIds
 from bigcons.validation import check_int
 
 # Stores

@@ -15,7 +15,7 @@ import numpy as np
 
 from bigcons.disk.schema import TRUST
 from bigcons.errors import InvalidInputError
-from bigcons.store.display import facts_table, first_rows
+from bigcons.store.export import facts_table, first_rows
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:

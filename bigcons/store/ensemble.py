@@ -45,7 +45,6 @@ from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.progress import progress
 from bigcons.store import building
 from bigcons.store.building import write_store
-from bigcons.store.display import facts_table, first_rows, import_pandas
 from bigcons.store.ensemble_store import (
     KIND,
     Categories,
@@ -55,11 +54,11 @@ from bigcons.store.ensemble_store import (
     open_rows,
     refuse_wide,
 )
+from bigcons.store.export import facts_table, first_rows, import_pandas
 from bigcons.store.generator import Generator, StoredGenerator
-from bigcons.store.ids import id_array, ids_at, ids_of
 from bigcons.store.reshaping import read_long, read_runs
 from bigcons.store.soft_sources import SoftSources, listed
-from bigcons.store.store import Objects, dask_rows, reopened
+from bigcons.store.store import Objects, dask_rows, id_array, ids_at, ids_of, reopened
 from bigcons.validation import check_choice, check_int, check_rows
 
 
@@ -694,7 +693,7 @@ class Ensemble(Objects):
             "dtype": self.dtype.name,
             "chunk_rows": self.chunk_rows,
             "n_chunks": len(self.blocks()),
-            "n_bytes": self._labels.nbytes if self.stored is None else self.stored.n_bytes,
+            "n_bytes": self._labels.nbytes if isinstance(self._labels, np.ndarray) else self._labels.n_bytes,
             "id": self.id_name,
             "provenance": self.provenance,
         }

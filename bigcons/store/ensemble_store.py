@@ -31,8 +31,7 @@ from bigcons.io.ids import TEXT, Ids, canonical
 from bigcons.io.labels import observed
 from bigcons.memory import Block, row_blocks
 from bigcons.store.generator import Generator, StoredGenerator
-from bigcons.store.ids import StoredIds, write_ids
-from bigcons.store.store import Store, consistent, write_files
+from bigcons.store.store import Store, StoredIds, consistent, write_files, write_ids
 
 KIND = "ensemble"
 SUM_TOLERANCE = 1e-3

@@ -1,8 +1,9 @@
-"""Export columns to a .parquet, .csv or .npy file, block by block."""
+"""What users see of results: columns in a .parquet, .csv or .npy file, and HTML tables in notebooks."""
 
 from __future__ import annotations
 
 import csv
+import html
 import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ import numpy as np
 from bigcons.disk.commit import new_file
 from bigcons.disk.files import Place, StorePath
 from bigcons.disk.places import local_path
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, MissingDependencyError
 from bigcons.progress import progress
 
 Types = Mapping[str, Any]
@@ -53,7 +54,7 @@ def _parquet(file: IO[bytes], _n_rows: int, types: Types) -> Iterator[Write]:
     import pyarrow as pa
     from pyarrow import parquet
 
-    whole_numbers = [name for name, kind in types.items() if _is_label(kind)]
+    whole_numbers = [n for n, kind in types.items() if isinstance(kind, np.dtype) and kind.kind == "i"]
     schema = _schema(types)
     with parquet.ParquetWriter(
         file, schema, compression="zstd", use_dictionary=whole_numbers, write_page_checksum=True
@@ -61,12 +62,8 @@ def _parquet(file: IO[bytes], _n_rows: int, types: Types) -> Iterator[Write]:
         yield lambda columns: writer.write_batch(pa.record_batch(columns, schema=schema))
 
 
-def _is_label(kind: Any) -> bool:
-    return isinstance(kind, np.dtype) and kind.kind == "i"
-
-
 @contextmanager
-def _text(file: IO[bytes], _n_rows: int, types: Types) -> Iterator[Write]:
+def _separated(file: IO[bytes], _n_rows: int, types: Types) -> Iterator[Write]:
     import pyarrow as pa
     from pyarrow import csv as arrow
 
@@ -109,7 +106,53 @@ def _npy(file: IO[bytes], n_rows: int, types: Types) -> Iterator[Write]:
 
 _WRITERS: dict[str, Callable[[IO[bytes], int, Types], AbstractContextManager[Write]]] = {
     ".parquet": _parquet,
-    ".csv": _text,
+    ".csv": _separated,
     ".npy": _npy,
 }
 """By how the name of the file ends."""
+
+
+# In notebooks
+
+
+def facts_table(caption: str, facts: Mapping[str, Any]) -> str:
+    """Return names and values as an HTML table, floats to six digits; None values are left out."""
+    rows = "".join(
+        f"<tr><th scope='row' style='text-align:left'>{html.escape(str(name))}</th>"
+        f"<td style='text-align:left'>{html.escape(_text(value))}</td></tr>"
+        for name, value in facts.items()
+        if value is not None
+    )
+    return f"<table><caption>{html.escape(caption)}</caption>{rows}</table>"
+
+
+def first_rows(caption: str, columns: Mapping[str, Sequence[Any]]) -> str:
+    """Return columns as an HTML table of their first ten rows; the first column heads the rows."""
+    n_rows = len(next(iter(columns.values())))
+    told = caption if n_rows <= 10 else f"{caption}: 10 of {n_rows:,}"
+    head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in columns)
+    lines = []
+    for first, *others in list(zip(*columns.values(), strict=True))[:10]:
+        cells = "".join(f"<td>{html.escape(_text(value))}</td>" for value in others)
+        lines.append(f"<tr><th scope='row'>{html.escape(_text(first))}</th>{cells}</tr>")
+    return (
+        f"<table><caption>{html.escape(told)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{''.join(lines)}</tbody></table>"
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(_text(item) for item in value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def import_pandas() -> Any:
+    """Return pandas; raise MissingDependencyError if it is not installed."""
+    try:
+        import pandas as pd  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise MissingDependencyError(
+            "to_pandas needs pandas, which is not installed; run pip install pandas."
+        ) from error
+    return pd

@@ -37,7 +37,7 @@ from bigcons.errors import (
 from bigcons.io.files import ParquetSource, describe, is_parquet, provenance_of_files
 from bigcons.io.sources import open_source
 from bigcons.memory import Block, format_size, parse_size, row_blocks
-from bigcons.store.display import facts_table
+from bigcons.store.export import facts_table
 from bigcons.store.pair_lists import PairList, store_list
 from bigcons.store.pair_rows import (
     CHUNK_ENTRIES,

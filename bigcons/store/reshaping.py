@@ -40,7 +40,7 @@ from bigcons.io.ids import (
 from bigcons.io.sources import open_source
 from bigcons.memory import BLOCK_ROWS, enough_for, format_size, row_blocks
 from bigcons.store.ensemble_store import Content, Header
-from bigcons.store.ids import ids_of
+from bigcons.store.store import ids_of
 
 # Runs
 

@@ -49,7 +49,6 @@ def test_trust__is_stored_with_the_result(planted, model, tmp_path):
     assert opened.verify()["n_unlabeled"] == 0
     again = PCC(4, random_state=0).fit(planted[0], out=tmp_path / "c.zarr")
     assert same(again.trust_, model.trust_)
-    assert same(Consensus.from_estimator(tmp_path / "d.zarr", model).trust, model.trust_)
     assert same(trust(planted[0], opened), model.trust_)
 
 

@@ -51,18 +51,6 @@ def stored(tmp_path):
     )
 
 
-class Model:
-    """A fitted clusterer as far as a store looks at one."""
-
-    def __init__(self):
-        self.labels_, self.memberships_ = a_solution()
-        self.history_ = {"pass": [1], "objective": [1.0]}
-        self.objective_ = 1.0
-
-    def get_params(self, deep):
-        return {"n_clusters": N_CLUSTERS, "divergence": "l2", "client": object()}
-
-
 def chunk_files(consensus, array):
     return sorted(path for path in (Path(consensus.path) / array / "c").rglob("*") if path.is_file())
 
@@ -94,29 +82,6 @@ def test_consensus__keeps_history_parameters_and_provenance(stored):
     assert opened.results == {"objective": 2.5}
     assert opened.provenance == {"ensemble": "ensemble.zarr"}
     assert json.loads(json.dumps(opened.info()))["n_objects"] == N_OBJECTS
-
-
-def test_consensus__takes_a_fitted_estimator(tmp_path):
-    model = Model()
-    stored = Consensus.from_estimator(tmp_path / "c.zarr", model, provenance={"ensemble": "e"})
-    np.testing.assert_array_equal(stored.labels, model.labels_)
-    assert stored.parameters["method"] == "Model"
-    assert stored.parameters["divergence"] == "l2"
-    assert stored.results == {"objective": 1.0}
-
-
-def test_consensus__takes_an_estimator_without_memberships(tmp_path):
-    model = Model()
-    del model.memberships_
-    stored = Consensus.from_estimator(tmp_path / "c.zarr", model)
-    np.testing.assert_array_equal(stored.labels, model.labels_)
-    assert not stored.has_memberships
-    assert stored.verify()["n_unlabeled"] == 1
-
-
-def test_consensus__rejects_an_estimator_that_is_not_fitted(tmp_path):
-    with pytest.raises(InvalidInputError, match="call fit before storing it"):
-        Consensus.from_estimator(tmp_path / "c.zarr", object())
 
 
 @pytest.mark.parametrize("labels", [[0, N_CLUSTERS], [0, -2], [0.0, 1.0]])
