@@ -232,7 +232,9 @@ class PartedSource(Source):
                 first, row = row, row + count_rows(piece)
                 low, high = max(start, first) - first, min(end, row) - first
                 for cut in range(low, high, rows):
-                    yield slice_rows(piece, cut, min(cut + rows, high))
+                    stop_here = min(cut + rows, high)
+                    is_list = isinstance(piece, list)
+                    yield [c[cut:stop_here] for c in piece] if is_list else piece[cut:stop_here]
                 del piece  # before the next one is made
                 if row >= end:
                     return
@@ -244,11 +246,6 @@ def count_rows(rows: Rows) -> int:
     if isinstance(rows, list):
         return len(rows[0]) if rows else 0
     return int(rows.shape[0])
-
-
-def slice_rows(rows: Rows, start: int, stop: int) -> Rows:
-    """Return some rows of a batch."""
-    return [column[start:stop] for column in rows] if isinstance(rows, list) else rows[start:stop]
 
 
 def columns_of(rows: Rows) -> list[Any]:

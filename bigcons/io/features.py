@@ -407,17 +407,12 @@ def codes_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
     texts, rows = texts_of(as_arrow(column, None, code.name, where), code.missing)
     missing = code.width - 1 if code.may_miss else -1
     if code.kind == HASHED:
-        found = [missing if text is None else bucket_of(text) for text in texts]
+        found = [missing if text is None else zlib.crc32(text.encode()) % LEVELS for text in texts]
     else:
         places: dict[str | None, int] = {level: place for place, level in enumerate(code.levels)}
         places[None] = missing
         found = [places.get(text, -1) for text in texts]
     return np.array([*found, missing], np.int64)[rows]
-
-
-def bucket_of(text: str) -> int:
-    """Return the column that a text is hashed into."""
-    return zlib.crc32(text.encode()) % LEVELS
 
 
 def numbers_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:

@@ -264,11 +264,6 @@ def is_table_path(name: str) -> bool:
     return name.lower().endswith((*PARQUET, *_CSV, ".npy", ".zarr", ".h5ad"))
 
 
-def is_text_path(name: str) -> bool:
-    """Return whether a file of this name is read as text, if ``sep`` is given for one of another suffix."""
-    return name.lower().endswith(_CSV) or not is_table_path(name)
-
-
 def _files_in(folder: File) -> list[File]:
     """Return the files of a folder that have a table, of Parquet or of text; raises for both."""
     seen = [path for path in folder.iterdir() if not path.name.startswith(".")]
