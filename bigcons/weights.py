@@ -64,11 +64,6 @@ def incidence_of(rows: np.ndarray, offsets: np.ndarray) -> Any:
     return scipy.sparse.csr_array((np.ones(columns.size), columns, starts), (len(rows), int(offsets[-1])))
 
 
-def by_partition(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return the sums (M, ...) of ``values`` (B, ...) over the base clusters of each partition."""
-    return np.asarray(np.add.reduceat(values, offsets[:-1], axis=0))
-
-
 def counts_of(
     labels: np.ndarray,
     offsets: np.ndarray,
