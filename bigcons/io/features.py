@@ -658,7 +658,10 @@ class Features:
             if table.n_rows is None or any(code.kind == CATEGORY for code in codes):
                 codes = self._look_at(codes)
             elif not self._are_chosen:
-                self._refuse_ids(next(iter(table.batches(BLOCK_ROWS)), []), codes)
+                together = max(VALUES_TOGETHER // BLOCK_ROWS, 1)  # columns: no more values than later
+                for first in range(0, len(codes), together):
+                    some = list(range(first, min(first + together, len(codes))))
+                    self._refuse_ids(next(iter(table.batches(BLOCK_ROWS, columns=some)), []), codes, first)
             for c in logged:
                 if codes[c].kind not in (NUMBER, BOOLEAN):
                     raise InvalidInputError(
@@ -829,12 +832,15 @@ class Features:
         refuse_columns(problems, self.where)
         return [texts[c].code(code) if c in texts else code for c, code in enumerate(codes)]
 
-    def _refuse_ids(self, rows: Rows, codes: list[ColumnCode]) -> None:
-        """Raise InvalidInputError for columns with a different whole number or text in each of the rows."""
+    def _refuse_ids(self, rows: Rows, codes: list[ColumnCode], begin: int = 0) -> None:
+        """Raise InvalidInputError for columns with a different whole number or text in each of the rows.
+
+        ``rows`` has the columns from ``begin`` on, or some of them.
+        """
         if not isinstance(rows, list) or not rows or len(rows[0]) < 200:
             return
         problems = []
-        for c, (column, code) in enumerate(zip(rows, codes, strict=True)):
+        for c, (column, code) in enumerate(zip(rows, codes[begin:], strict=False), begin):
             if c in self._table.categorical or code.kind not in (NUMBER, CATEGORY):
                 continue
             values = as_arrow(self._of_its_type(column, c), None, code.name, self.where)

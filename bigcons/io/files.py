@@ -21,7 +21,14 @@ from bigcons.disk.arrays import METADATA, open_array, read_metadata
 from bigcons.disk.commit import PARQUET, head_of, is_store, names_parquet
 from bigcons.disk.files import READ_AHEAD, Place, StorePath, check_file, open_file
 from bigcons.disk.places import DiskPlace, place_of
-from bigcons.errors import DamagedFileError, InvalidInputError, StoreNotFoundError, first_line, shown
+from bigcons.errors import (
+    DamagedFileError,
+    InvalidInputError,
+    StoreError,
+    StoreNotFoundError,
+    first_line,
+    shown,
+)
 from bigcons.io.batches import (
     DEFAULT_READING,
     ArraySource,
@@ -296,7 +303,7 @@ class NpyFile:
     """
 
     def __init__(self, path: File) -> None:
-        self._path = path
+        self._path, self._version = path, _version(path)
         with path.open("rb") as file:
             self.dtype, self.shape, self._by_columns = _read_header(file, str(path))
             self._first_byte = file.tell()
@@ -306,6 +313,8 @@ class NpyFile:
     def __getitem__(self, rows: slice) -> np.ndarray:
         start, stop, _ = rows.indices(self.shape[0])
         n_rows, width = self.shape
+        if _version(self._path) != self._version:
+            raise StoreError(f"{self._path} has changed while it was read; read it again.", path=self._path)
         with self._path.open("rb") as file:
             if not self._by_columns:
                 return self._values(file, start * width, (stop - start) * width).reshape(stop - start, width)
