@@ -102,7 +102,8 @@ class Literal(click.ParamType[Any]):
     name = "value"
 
     def __init__(self, default: Any, *, is_list: bool = False) -> None:
-        self.default, self.is_list = default, is_list
+        self.default: Any = default
+        self.is_list: bool = is_list
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the value; one in the place of a number must be one."""
@@ -147,7 +148,7 @@ def _missing(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> A
 # The options
 
 
-option = click.option
+option: Callable[..., Decorator] = click.option
 
 CHOSEN = ("id", "columns", "drop")
 """Options that choose the columns of a table."""

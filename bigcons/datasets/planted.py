@@ -265,5 +265,6 @@ def _directions(rng: np.random.Generator, n: int, n_features: int) -> np.ndarray
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-planted_blocks, planted_feature_blocks = PlantedLabels, PlantedFeatures
+planted_blocks: type[PlantedLabels] = PlantedLabels
+planted_feature_blocks: type[PlantedFeatures] = PlantedFeatures
 """The recipes, under the names of the functions that read them as a whole."""

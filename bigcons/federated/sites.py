@@ -83,7 +83,17 @@ class RowSite(_Answering):
     ['values']
     """
 
-    questions = ("values", "begin", "tally", "count", "visit", "propose", "step", "end", "number")
+    questions: ClassVar[tuple[str, ...]] = (
+        "values",
+        "begin",
+        "tally",
+        "count",
+        "visit",
+        "propose",
+        "step",
+        "end",
+        "number",
+    )
 
     def __init__(self, labels: Any, *, values: Sequence[Any] | None = None) -> None:
         agreed = None if values is None else [np.asarray(of_partition) for of_partition in values]
@@ -232,7 +242,7 @@ class ColumnSite(_Answering):
     ['n_objects', 'n_partitions']
     """
 
-    questions = ("shape", "propose", "update", "end")
+    questions: ClassVar[tuple[str, ...]] = ("shape", "propose", "update", "end")
 
     def __init__(self, labels: Any) -> None:
         ensemble = as_ensemble(labels)

@@ -123,7 +123,7 @@ class Source(ABC):
         """Take the name in messages, the shape, the names, and the memory to read one column of a row."""
         self.where = where
         self.names: list[str] | None = None if names is None else [str(name) for name in names]
-        self.n_columns = int(shape[1])
+        self.n_columns: int = int(shape[1])
         self.lengths: list[int | None] = [shape[0]]
         self.row_bytes: float = column_bytes * self.n_columns
         self._positions: list[int] = list(range(self.n_columns))
@@ -595,7 +595,7 @@ class DaskSource(PartedSource):
                 # optimized as a whole: fused partitions, as of several files, have no graphs of their own
                 delayed = collection.to_delayed()
                 self._parts = _Parts(delayed.__getitem__, len(delayed))
-                self.index = DaskSource(collection, where, index_of=self)
+                self.index: Source | None = DaskSource(collection, where, index_of=self)
                 # other numbers are those that dask gives to rows
                 self.is_named: bool = (
                     collection.index.name is not None or collection.index.dtype.kind not in "iu"

@@ -54,7 +54,10 @@ class Encoding:
         texts: Sequence[str] | np.ndarray | None = None,
         codes: np.ndarray | None = None,
     ) -> None:
-        self.name, self.values, self.n_labeled, self.rule = name, values, n_labeled, rule
+        self.name: str = name
+        self.values: np.ndarray = values
+        self.n_labeled: int = n_labeled
+        self.rule: MissingRule = rule
         self.categories: np.ndarray | None = None if is_dense(values) else values
         """The values, or None if every value is its own code."""
         self._texts: Any = None

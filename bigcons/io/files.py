@@ -305,6 +305,8 @@ class NpyFile:
     def __init__(self, path: File) -> None:
         self._path, self._version = path, _version(path)
         with path.open("rb") as file:
+            self.dtype: np.dtype
+            self.shape: tuple[int, int]
             self.dtype, self.shape, self._by_columns = _read_header(file, str(path))
             self._first_byte = file.tell()
         if self._first_byte + self.shape[0] * self.shape[1] * self.dtype.itemsize > size_of(path):

@@ -143,7 +143,8 @@ class Digest:
     """The CRC-32 of ids in their order, whatever the blocks."""
 
     def __init__(self) -> None:
-        self._ends, self._text, self.n_bytes = 0, 0, 0
+        self._ends, self._text = 0, 0
+        self.n_bytes: int = 0
         """The bytes of the text so far."""
 
     def add(self, ids: Any) -> None:

@@ -84,13 +84,13 @@ if not TYPE_CHECKING:  # type checkers take the names from the imports above
     __all__ = ["METHODS", *_HOMES]
 
 
-class _Methods(Mapping[str, "type[ConsensusClusterer]"]):
+class _Methods(Mapping[str, "type[Any]"]):
     """Classes by name, each imported when it is first asked for."""
 
-    def __getitem__(self, name: str) -> type[ConsensusClusterer]:
+    def __getitem__(self, name: str) -> type[Any]:
         if not isinstance(name, str) or name not in _REGISTRY:
             raise _unknown(name)
-        method: type[ConsensusClusterer] = __getattr__(_REGISTRY[name].partition(":")[2])
+        method: type[Any] = __getattr__(_REGISTRY[name].partition(":")[2])
         return method
 
     def __iter__(self) -> Iterator[str]:

@@ -559,6 +559,7 @@ class GibbsBCE(ConsensusClusterer):
                 listener.advance(1)
                 return chain.objective
 
+            self.start_objectives_: list[float]
             best, self.start_objectives_ = best_start(chains, objective, lower_is_better=False)
         self.objective_: float = best.objective
         self.history_: dict[str, list[Any]] = {

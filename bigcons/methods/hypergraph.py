@@ -109,6 +109,7 @@ class GraphClusterer(ConsensusClusterer):
         extra = embedding.rows_of_base_clusters()
         if not with_base_clusters:
             extra = extra[0][:0], extra[1][:0]
+        self.start_objectives_: list[float]
         centers, history, self.start_objectives_ = find_centers(
             *(embedding, ensemble, survey.sample, extra, seed, engine),
             n_clusters=K,

@@ -252,6 +252,9 @@ def refuse_without_memberships(model: Any) -> None:
 class MembershipRows:
     """Memberships read by blocks in float64, zero for objects of a consensus or model in no cluster."""
 
+    n_objects: int
+    n_clusters: int
+
     def __init__(self, name: str, memberships: Any) -> None:
         self._name, self._labels, self._source = name, None, memberships
         if hasattr(memberships, "fit"):

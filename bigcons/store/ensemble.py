@@ -39,6 +39,7 @@ from bigcons.io.batches import HardenedSource, Source
 from bigcons.io.columns import INDEX, Column, Columns, Selection, select
 from bigcons.io.factorize import check_chunk_rows, warn_of_ids
 from bigcons.io.files import ParquetSource, describe, is_parquet, provenance_of_files
+from bigcons.io.ids import Ids
 from bigcons.io.labels import names_of_rows, observed, refuse_other_rows
 from bigcons.io.sources import open_source
 from bigcons.memory import Block, format_size, parse_size, row_blocks
@@ -102,12 +103,18 @@ class Ensemble(Objects):
     def _take(self, labels: np.ndarray | StoredRows, header: Header, categories: Categories | None) -> None:
         """Take labels, and set what their header says; ``categories`` are None until they are read."""
         self._labels, self._header, self._categories = labels, header, categories
-        self.n_objects, self.n_partitions = header.n_objects, len(header.names)
-        self.names, self.is_soft = list(header.names), header.is_soft
-        self.n_clusters, self.n_labeled, self.offsets = header.n_clusters, header.n_labeled, header.offsets
-        self.n_base_clusters = int(self.offsets[-1])
-        self.dtype, self.row_bytes = labels.dtype, header.n_columns * labels.dtype.itemsize
-        self.chunk_rows, self.id_column = header.chunk_rows, header.ids
+        self.n_objects: int = header.n_objects
+        self.names: list[str] = list(header.names)
+        self.n_partitions: int = len(self.names)
+        self.is_soft: bool = header.is_soft
+        self.n_clusters: np.ndarray = header.n_clusters
+        self.n_labeled: np.ndarray = header.n_labeled
+        self.offsets: np.ndarray = header.offsets
+        self.n_base_clusters: int = int(self.offsets[-1])
+        self.dtype: np.dtype = labels.dtype
+        self.row_bytes: int = header.n_columns * labels.dtype.itemsize
+        self.chunk_rows: int = header.chunk_rows
+        self.id_column: Ids | None = header.ids
         self.stored: StoredRows | None = labels if isinstance(labels, StoredRows) else None
         self.path: str | None = None if self.stored is None else str(self.stored.path)
 

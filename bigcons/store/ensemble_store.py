@@ -139,7 +139,7 @@ class StoredRows(ABC):
                 require(int(np.max(n_clusters)) - 1 <= np.iinfo(body["dtype"]).max, "the type")
         name = f"{self.prefix}generator.npz"
         self.dtype: np.dtype = np.dtype(body["dtype"])
-        self.header = Header(
+        self.header: Header = Header(
             *(n_objects, names, n_clusters, n_labeled, body["chunk_rows"], body["provenance"], is_soft),
             *(store.ids, StoredGenerator(store, name) if name in body["files"] else None),
         )
@@ -492,7 +492,9 @@ class RowsWriter(ABC):
     def __init__(
         self, folder: Place, header: Header, categories: Categories, kept: StoredRows | None = None
     ) -> None:
-        self.folder, self.header, self._categories = folder, header, categories
+        self.folder: Place = folder
+        self.header: Header = header
+        self._categories = categories
         self.n_kept: int = 0
         """Objects whose rows are those of the store before."""
         self._next_row = self._total = 0
@@ -568,7 +570,7 @@ class RowsWriter(ABC):
 class ArrayWriter(RowsWriter):
     """Writes rows to an array of Zarr."""
 
-    rows_of = ZarrRows
+    rows_of: type[StoredRows] = ZarrRows
 
     def __init__(
         self, folder: Place, header: Header, categories: Categories, kept: StoredRows | None = None
@@ -609,7 +611,7 @@ class ArrayWriter(RowsWriter):
 class ParquetWriter(RowsWriter):
     """Writes rows, with their ids, to files of Parquet."""
 
-    rows_of = ParquetRows
+    rows_of: type[StoredRows] = ParquetRows
 
     def __init__(
         self, folder: Place, header: Header, categories: Categories, kept: StoredRows | None = None

@@ -86,25 +86,11 @@ def test_fit__dask_gives_the_bits_of_serial_in_memory_too(fit, expected, client)
 
 def test_fit__pairs_in_parquet_give_the_bits_of_zarr(fit, expected, folder, tmp_path):
     stored = PairTable.open(folder / "pairs.zarr")
-    pairs = stored.to_parquet(tmp_path / "p.parquet")
-    stored.to_parquet(tmp_path / "parts", pairs_per_file=5000)
-    for options in ({"pairs": pairs}, {"pairs": str(tmp_path / "parts"), "out": tmp_path / "c.zarr"}):
+    pairs = stored.save(tmp_path / "p.parquet")
+    for options in ({"pairs": pairs}, {"pairs": str(tmp_path / "p.parquet"), "out": tmp_path / "c.zarr"}):
         assert fit("kl of tiles", "threads", **options) == expected["kl of tiles"]
     heap = {"solver": "heap", "max_iter": 500}
     assert fit("kl of tiles", "serial", pairs=pairs, **heap) == fit("kl of tiles", "serial", **heap)
-    assert names_in(tmp_path) == ["c.zarr", "p.parquet", "parts"]
-
-
-def test_fit__pairs_in_parquet_are_converted_again_after_a_kill(fit, expected, folder, tmp_path, monkeypatch):
-    PairTable.open(folder / "pairs.zarr").to_parquet(tmp_path / "p.parquet")
-    solve = {"pairs": str(tmp_path / "p.parquet"), "out": tmp_path / "c.zarr"}
-    with monkeypatch.context() as patch:
-        patch.setattr("bigcons.methods.pcc.pairs.color_blocks", lambda *_: pytest.fail("no solve"))
-        patch.setattr("bigcons.disk.places.DiskPlace.remove", lambda _: None)  # as if it were killed
-        with pytest.raises(pytest.fail.Exception):
-            fit("kl of tiles", "threads", **solve)
-    assert [name for name in names_in(tmp_path / "c.zarr.partial") if name.startswith("scratch")]
-    assert fit("kl of tiles", "threads", **solve) == expected["kl of tiles"]
     assert names_in(tmp_path) == ["c.zarr", "p.parquet"]
 
 

@@ -69,7 +69,7 @@ class PCC(ConsensusClusterer):
     pairs : {"all", "dense"}, float, PairTable or path-like, default="all"
         "all": every pair, in one pass over the labels per iteration, without forming any pair. A share such
         as 0.25e-3: that share of the pairs, drawn uniformly. A PairTable or its path: the pairs it holds;
-        Parquet is converted first, block by block within ``memory`` unless the heap solves it.
+        Parquet of up to 1 GB is read into memory.
         "dense": every pair, one by one, for small data.
     solver : {"auto", "all", "heap", "blocked"}, default="auto"
         "all" for pairs="all"; for other pairs "heap" (the paper's Algorithm 1 on one core, with the pairs in
@@ -373,5 +373,5 @@ def _choose_class(model: Any, divergence: Divergence, ensemble: Ensemble) -> tup
         return (Heap if asked == "heap" else Blocked), pairs
     if model.max_iter == PAPER or pairs == DENSE:
         return Heap, pairs
-    is_tiled = getattr(pairs, "path", None) is not None and pairs.rows_per_block is not None
+    is_tiled = getattr(pairs, "rows_per_block", None) is not None
     return (Blocked if is_tiled or n_pair_ends(pairs, n) >= 2_000_000 else Heap), pairs
