@@ -343,7 +343,9 @@ def import_(
     numbered from 0; n_agree, the number of partitions that cluster both together; n_seen, of those that label
     both. It is sorted on disk and need not fit in memory.
     """
+    from bigcons.disk.places import place_of
     from bigcons.io.columns import select
+    from bigcons.io.files import matching
     from bigcons.store.ensemble import Ensemble, import_labels, import_memberships
     from bigcons.store.pairs import import_pairs
 
@@ -362,6 +364,8 @@ def import_(
         foreign |= {"header" if sep is None else "sep"}
     if refused := [*map(option_name, sorted(foreign)), *others]:
         raise click.UsageError(f"{kind} takes no {refused[0]}; leave it out.")
+    if runs:  # shells expand a pattern, but not in quotes
+        tables = tuple(path for table in tables for path in [*map(str, matching(place_of(table)))] or [table])
     if len(tables) > 1 and not (runs or memberships):
         raise click.UsageError(
             f"Got {len(tables)} tables of labels; pass one, with a column for each partition, a pattern in "

@@ -80,7 +80,7 @@ def open_path(source: StorePath | File, role: str, how: Reading = DEFAULT_READIN
         return ArraySource(_open_zarr(place, role), str(place))
     refuse_missing(place)
     if not place.exists():
-        return open_files(_matching(place), role, str(place), how)
+        return open_files(matching(place), role, str(place), how)
     path = file_of(source)
     where = STANDARD_INPUT if isinstance(source, StandardInput) else str(path)
     name, is_folder = path.name.lower(), path.is_dir()
@@ -116,7 +116,7 @@ def refuse_bucket(path: StorePath | File) -> None:
         )
 
 
-def _matching(place: Place) -> list[File]:
+def matching(place: Place) -> list[File]:
     """Return the files that match a pattern: in a bucket of one folder."""
     if isinstance(place, DiskPlace):
         found: Any = map(Path, glob.iglob(str(place), recursive=True))  # noqa: PTH207 - may begin anywhere
@@ -199,7 +199,7 @@ def _files_of(source: Any) -> list[Any]:
     if path.is_file():
         files = [path]
     elif not place.exists():
-        files = _matching(place)
+        files = matching(place)
     else:
         files = [file_of(str(head_of(place)))] if is_store(place) else _files_in(path)
         if isinstance(path, Path) and not files:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from bigcons import select
 from bigcons.datasets import KDD_COLUMNS, kddcup99
-from bigcons.errors import InvalidInputError, StoreNotFoundError
+from bigcons.errors import InvalidInputError, StoreError, StoreNotFoundError
 from bigcons.io.features import open_features
 
 N_ROWS, N_COLUMNS = 1000, 4
@@ -254,7 +254,7 @@ def test_read__a_file_cut_after_it_was_opened(matrix, tmp_path):
     features = open_features(tmp_path / "x.npy")
     with open(tmp_path / "x.npy", "r+b") as file:  # noqa: PTH123
         file.truncate(1000)
-    with pytest.raises(InvalidInputError, match="is truncated"):
+    with pytest.raises(StoreError, match="has changed while it was read"):
         features.read(900, 1000)
 
 
