@@ -19,8 +19,8 @@ import numpy as np
 from real_data import fitted, load, run_parts, winners
 
 from bigcons import Ensemble
+from bigcons.coassociation import did_ranking
 from bigcons.generate import kmeans
-from bigcons.methods.did import did_ranking
 from bigcons.metrics import consistency_index, error_roc_auc
 
 DID_DATA = [

@@ -11,14 +11,10 @@ from sklearn.cluster import KMeans, spectral_clustering
 from sklearn.datasets import make_circles, make_moons
 from threadpoolctl import threadpool_limits
 
-from bigcons import Ensemble
+from bigcons import DID, Ensemble
 from bigcons.coassociation import did_matrix, did_ranking
+from bigcons.coassociation.increments import cluster_tree, increment_density
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.methods.did import (
-    DID,
-    cluster_tree,
-    increment_density,
-)
 from bigcons.methods.evidence import EAC
 from bigcons.metrics import matching_accuracy
 from tests.naive import did as naive
