@@ -230,7 +230,9 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         """Set what a fit starts with, and what depends on the ensemble alone."""
         self._weights: Weights | None = None
         self._is_limit = False  # whether n_clusters is a limit, below which the method finds the number
-        self._judged: confidence.Judged | None = None  # a sample that halves of the partitions have grouped
+        self._grouped_sample: confidence.GroupedSample | None = (
+            None  # a sample that halves of the partitions have grouped
+        )
         self._found: Any = None  # what has chosen the number of clusters
         self._trust: Trust | Consensus | None = None
         self._found_at: str | None = None
@@ -368,7 +370,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         n_clusters: int | None = None,
         trust: Engine | None = None,
         *,
-        judged: confidence.Judged | None = None,
+        grouped: confidence.GroupedSample | None = None,
         tables: Callable[[Results], tuple[Any, Any, float]] | None = None,
         order: np.ndarray | None = None,
         add: Callable[[Any, Any], Any] | None = None,
@@ -380,7 +382,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         objects that get label -1 and uniform memberships. Labels are below ``n_clusters``, by default the
         parameter of that name. ``order`` is that of the clusters, largest first, as far as it is known, and
         ``add`` as in `Results`. Which labels to trust is found on the engine ``trust``, if given, with
-        the support of clusters by a sample ``judged``; or it is found by ``read``, and ``tables`` gives the
+        the support of clusters by the sample ``grouped``; or ``read`` finds it, and ``tables`` gives the
         rest of `Trust`.
 
         Clusters are published largest first: see `Results`. Cluster k is number ``self._order[k]`` of the
@@ -401,7 +403,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 self._trust = Trust(sure, second, second_sure, *tables(results))
             elif trust is not None:
                 codes, values = results.codes_of(self.labels_)
-                self._trust = confidence.Evidence(ensemble, codes, values, trust, judged=judged).trust()
+                self._trust = confidence.Evidence(ensemble, codes, values, trust, grouped=grouped).trust()
             return
         with (
             ExitStack() as committing,
@@ -421,7 +423,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 writer.describe_trust(*tables(results))
             elif trust is not None:
                 codes, values = results.codes_of(writer.rows.arrays["labels"])
-                confidence.Evidence(ensemble, codes, values, trust, judged=judged).write(writer)
+                confidence.Evidence(ensemble, codes, values, trust, grouped=grouped).write(writer)
             writer.describe(
                 history=getattr(self, "history_", None),
                 parameters={"method": type(self).__name__, **self.get_params(deep=False)},
@@ -781,7 +783,9 @@ def judge_structure(model: Any, rows: np.ndarray, found: Search, n_clusters: int
 
     Warn if none does; of a single cluster that was asked for, nothing is told.
     """
-    model._judged = confidence.Judged(rows, found.sample.given, found.halves.of_clusters, n_clusters)
+    model._grouped_sample = confidence.GroupedSample(
+        rows, found.sample.given, found.halves.of_clusters, n_clusters
+    )
     choice = found.choice
     if model.n_clusters == 1:
         return
@@ -831,4 +835,4 @@ def choosing(model: Any, ensemble: Ensemble, engine: Engine, seed: int) -> Itera
         yield
     finally:
         model.n_clusters = asked
-        model._judged = model._found = None
+        model._grouped_sample = model._found = None

@@ -22,9 +22,9 @@ from bigcons.methods.incidence import (
     check_overlaps_plan,
     clear_own_partitions,
     cluster_sizes,
+    divisors,
     fold_overlaps,
     one_hot,
-    over_zero,
     shares,
     votes_of,
 )
@@ -436,7 +436,7 @@ def alternate(
         for first, last in pairwise(offsets):
             others = one_hot(groups, n_groups)
             others[first:last] = 0.0
-            resemblance = (similarity[:, first:last].T @ others) / over_zero(times @ others)
+            resemblance = (similarity[:, first:last].T @ others) / divisors(times @ others)
             if one_to_one:
                 cluster, group = linear_sum_assignment(resemblance, maximize=True)
                 groups[first:last] = -1
@@ -460,7 +460,7 @@ def mean_similarity(
     """
     table = one_hot(groups, summed.shape[1], times)
     own = np.repeat(np.add.reduceat(table, offsets[:-1], axis=0), np.diff(offsets), axis=0)
-    means = summed / over_zero(table.sum(axis=0) - own)  # own partitions are not similar
+    means = summed / divisors(table.sum(axis=0) - own)  # own partitions are not similar
     inside = np.flatnonzero(groups >= 0)
     counts = 1.0 if times is None else times[inside]
     return float((counts * means[inside, groups[inside]]).sum())
@@ -471,5 +471,5 @@ def nearest_groups(
 ) -> np.ndarray:
     """Return the groups (B,), base clusters in none assigned to the one they resemble most."""
     table = one_hot(groups, n_groups, times)
-    resemblance = (similarity @ table) / over_zero(table.sum(axis=0))
+    resemblance = (similarity @ table) / divisors(table.sum(axis=0))
     return np.where(groups >= 0, groups, resemblance.argmax(axis=1))

@@ -36,9 +36,9 @@ from bigcons.memory import Block
 from bigcons.methods.incidence import (
     Weigh,
     check_overlaps_plan,
+    divisors,
     fold_overlaps,
     fold_sizes,
-    over_zero,
     sum_of_weights,
     votes_of,
 )
@@ -106,7 +106,7 @@ def cut_embedding(
     seen = None if weights is None else np.repeat(weights.partitions, np.diff(offsets))
 
     def scale_of(labels: np.ndarray) -> np.ndarray:
-        return 1.0 / over_zero(sum_of_weights(labels, offsets, seen)) if observed else np.ones(len(labels))
+        return 1.0 / divisors(sum_of_weights(labels, offsets, seen)) if observed else np.ones(len(labels))
 
     sizes = fold_sizes(ensemble, engine, scale_of)
     if weights is not None:
@@ -138,13 +138,13 @@ def bipartite_embedding(
     counted = None if weights is None else weights.base_clusters
 
     def weigh(labels: np.ndarray) -> np.ndarray:
-        return 1.0 / over_zero(sum_of_weights(labels, offsets, counted))
+        return 1.0 / divisors(sum_of_weights(labels, offsets, counted))
 
     def has_label(labels: np.ndarray) -> np.ndarray:
         return (sum_of_weights(labels, offsets, counted) > 0) * 1.0
 
     sizes = fold_sizes(ensemble, engine, has_label)
-    scale = np.sqrt((1.0 if counted is None else counted) / over_zero(sizes + more_objects))
+    scale = np.sqrt((1.0 if counted is None else counted) / divisors(sizes + more_objects))
     return _embedding(ensemble, engine, weigh, scale, n_columns, weights)
 
 
@@ -402,7 +402,7 @@ MORE_OBJECTS = 1.0
 def starts_spectrally(ensemble: Ensemble, survey: Survey, n_clusters: int) -> bool:
     """Return whether the sample says too little of the base clusters, or has too many labels to start on."""
     is_wide = int(np.count_nonzero(survey.sample >= 0)) > 1 << 22  # starts on it cost more than the embedding
-    return is_wide or survey.is_fine(ensemble, n_clusters, FEWEST_LABELS)
+    return is_wide or survey.undersamples(ensemble, n_clusters, FEWEST_LABELS)
 
 
 def count_spectral(n_clusters: int, weights: Weights | None, run: Run) -> Counts:

@@ -28,10 +28,10 @@ from bigcons.methods.evidence import agglomerate, cut
 from bigcons.methods.incidence import (
     check_overlaps_plan,
     clear_own_partitions,
+    divisors,
     fold_overlaps,
     observed_pairs,
     one_hot,
-    over_zero,
     shares,
     votes_of,
     weights_of,
@@ -691,7 +691,7 @@ class MCLA(ConsensusClusterer):
         offsets, weights = self._recoding.offsets, self._weights
         times = None if weights is None else weights.base_clusters
         table = one_hot(self._groups, self._n_groups, times)
-        sizes = over_zero(table.sum(axis=0))
+        sizes = divisors(table.sum(axis=0))
         return lambda labels: shares(votes_of(labels, offsets, table)[0] / sizes)
 
 

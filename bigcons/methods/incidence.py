@@ -178,7 +178,7 @@ def one_hot(groups: np.ndarray, n_groups: int, weights: np.ndarray | None = None
     return table
 
 
-def over_zero(sizes: np.ndarray) -> np.ndarray:
+def divisors(sizes: np.ndarray) -> np.ndarray:
     """Return summed weights to divide by, 1 where there is nothing to divide."""
     return np.where(sizes > 0, sizes, 1.0)
 

@@ -28,7 +28,7 @@ from bigcons.run.results import Found, Output, Results, by_size
 from bigcons.run.survey import Survey, take_survey, warn_of_dissent
 from bigcons.store.clusters import TRUST_ROW, least_objects
 from bigcons.store.ensemble import Ensemble
-from bigcons.trust.confidence import Judged, Told, can_weigh
+from bigcons.trust.confidence import GroupedSample, TrustSums, can_weigh
 from bigcons.trust.groups import (
     FEWEST_LABELS,
     GROUPS_PER_CLUSTER,
@@ -71,7 +71,7 @@ class TreePass:
     offsets: np.ndarray
     n_clusters: int
     weights: Weights | None
-    judged: Judged | None = None
+    grouped: GroupedSample | None = None
 
     name = "tree"
     add: ClassVar[staticmethod[[Stats, Stats], Stats]] = staticmethod(add_stats)
@@ -120,11 +120,11 @@ class TreePass:
         counts = None if self.weights is None else self.weights.partitions
         share = independent_share(run.sample, clusters, self.offsets, table, *known_rates, counts)
         placement, divisions = replace(placement, temperature=share), np.full((K, K), np.nan)
-        if self.judged is not None:
-            own = known if len(self.judged.labels) == n else None
-            found = placement.place(self.judged.labels, own, soft=True)
+        if self.grouped is not None:
+            own = known if len(self.grouped.labels) == n else None
+            found = placement.place(self.grouped.labels, own, soft=True)
             if found.trust.size:
-                support, divisions = self.judged.support_of(found.clusters, found.trust["confidence"], K)
+                support, divisions = self.grouped.support_of(found.clusters, found.trust["confidence"], K)
                 placement = replace(placement, support=support)
         state = TreeState(placement, at.state.tree, divisions)
         return Step(state, {"objective": log_likelihood, "moved": moved}, is_settled=True)
@@ -293,7 +293,7 @@ class ConsensusTree(ConsensusClusterer):
             raise InvalidInputError(
                 f"none of the {len(survey.sample)} sampled objects has a label; leave out those without any."
             )
-        is_too_fine = survey.is_fine(
+        is_too_fine = survey.undersamples(
             ensemble, K, FEWEST_LABELS
         )  # the sample says too little of the base clusters
         sample = None if is_too_fine else Sample(survey.sample, offsets, counts, n_groups=n_groups_for(K))
@@ -317,7 +317,7 @@ class ConsensusTree(ConsensusClusterer):
             if self._found is not None and self._is_local:
                 sample, groups = self._found.sample, self._found.groups
             first = partial(cut_sample, sample, groups, K, is_chosen, weights, self._trees)
-        method = TreePass(first, offsets, K, weights, None if is_too_fine else self._judged)
+        method = TreePass(first, offsets, K, weights, None if is_too_fine else self._grouped_sample)
         with open_workspace(out, engine, 1, "<i4") as workspace:
             run = Run(ensemble, engine, seed, 1, 0.0, survey.sample, *workspace)
             at = run_passes(run, method)
@@ -348,7 +348,7 @@ class ConsensusTree(ConsensusClusterer):
         def tables(results: Results) -> tuple[Any, Any, float]:
             stats, numbers = results.total, np.flatnonzero(results.sizes)
             found = results.order[numbers]
-            told = Told(
+            sums = TrustSums(
                 values=numbers,
                 sizes=results.sizes[numbers],
                 table=stats["T"].T[found].astype(np.int64),
@@ -357,7 +357,7 @@ class ConsensusTree(ConsensusClusterer):
                 sample=survey.sample,
                 support=ClusterSupport(placement.support[found], divisions[np.ix_(found, found)]),
             )
-            return *told.tables(ensemble), placement.temperature
+            return *sums.tables(ensemble), placement.temperature
 
         self._publish(
             *(ensemble, read, survey.unlabeled, out, run.engine),

@@ -343,7 +343,7 @@ def _count(
             evidence = Evidence(ensemble, codes, values, engine)
             for block, rows in evidence.weigh_blocks(lambda _, rows: rows):
                 counts.add(block.start, source.labels[block.start : block.stop], rows)
-            return counts, evidence.told.tables(ensemble)
+            return counts, evidence.sums.tables(ensemble)
     columns = list(TRUST_ROW.names or ()) if source.trust is not None else ["confidence"]
     counts = _Counts(
         source.n_clusters, n_objects, columns if source.trust or source.memberships is not None else []

@@ -54,7 +54,7 @@ class Survey(NamedTuple):
         pairs = float(weights @ (seen * (seen - 1)))
         return float(weights @ joined) / pairs if pairs else float("nan")
 
-    def is_fine(self, ensemble: Ensemble, n_clusters: int, fewest_labels: int) -> bool:
+    def undersamples(self, ensemble: Ensemble, n_clusters: int, fewest_labels: int) -> bool:
         """Return whether the sample has fewer labels for each base cluster, which are many and small."""
         n_labels, B = int(np.count_nonzero(self.sample >= 0)), ensemble.n_base_clusters
         is_finer = not ensemble.is_soft and 3 * n_clusters * ensemble.n_partitions < B

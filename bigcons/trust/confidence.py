@@ -70,8 +70,8 @@ if TYPE_CHECKING:
 Use = TypeVar("Use")
 
 
-class Judged(NamedTuple):
-    """A sample of the objects that halves of the partitions have grouped."""
+class GroupedSample(NamedTuple):
+    """A sample of the objects, grouped by halves of the partitions: the support of clusters follows."""
 
     rows: np.ndarray
     """(rows,): which objects."""
@@ -178,8 +178,8 @@ def _checked(memberships: Any, n_objects: int, values: np.ndarray) -> Any:
     return memberships
 
 
-class Told(NamedTuple):
-    """What the labels tell of clusters and partitions, summed over the objects; K clusters with objects."""
+class TrustSums(NamedTuple):
+    """Sums over the objects, from which the tables of trust are made; K clusters with objects."""
 
     values: np.ndarray
     """(K,): the labels of the clusters."""
@@ -278,7 +278,7 @@ class Evidence:
         memberships: Any = None,
         *,
         support: ClusterSupport | None = None,
-        judged: Judged | None = None,
+        grouped: GroupedSample | None = None,
     ) -> None:
         """Count the clusters, of these labels (K,), and take their ``support``, or that by a sample."""
         if temperature is not None:
@@ -286,7 +286,7 @@ class Evidence:
         self._ensemble, self._codes, self._engine = ensemble, codes, engine
         if values.dtype.kind not in "iu" or values.max() > np.iinfo(np.int32).max:
             raise InvalidInputError("labels must be whole numbers below 2^31; pass those of a consensus.")
-        samples = [sampled_rows(ensemble), *([] if judged is None else [judged.rows])]
+        samples = [sampled_rows(ensemble), *([] if grouped is None else [grouped.rows])]
         K = values.size
         table, sizes, parts, *of_samples = count_with_partitions(ensemble, codes, K, engine, *samples)
         table, sizes, sample = table[1:], sizes[1:], np.concatenate(parts)
@@ -300,19 +300,21 @@ class Evidence:
         placement = Placement.of(table.T, sizes, ensemble.offsets, None)
         rates, without = placement.rates * self.temperature, placement.without * self.temperature
         placement = replace(placement, rates=rates, without=without)
-        if judged is not None:
-            placed = placement.place(judged.labels, clusters[1], stays=True)
-            found = judged.support_of(clusters[1], placed.trust["confidence"], max(K, judged.n_clusters))
+        if grouped is not None:
+            placed = placement.place(grouped.labels, clusters[1], stays=True)
+            found = grouped.support_of(clusters[1], placed.trust["confidence"], max(K, grouped.n_clusters))
             support = ClusterSupport(found.clusters[:K], found.divisions[:K, :K])
         support = ClusterSupport.unknown(K) if support is None else support
         self._placement: Placement = replace(placement, support=support.clusters)
-        self.told: Told = Told(values, sizes, table, np.zeros(K), np.zeros((3, 2, K)), sample, support)
-        """What the labels tell, complete once all blocks have been weighed."""
+        self.sums: TrustSums = TrustSums(
+            values, sizes, table, np.zeros(K), np.zeros((3, 2, K)), sample, support
+        )
+        """Complete once all blocks have been weighed."""
 
     def weigh_blocks(self, use: Callable[[Block, np.ndarray], Use]) -> Iterator[tuple[Block, Use]]:
         """Yield every block with ``use(block, rows)``, part of its task."""
-        ensemble, codes, told, memberships = self._ensemble, self._codes, self.told, self._memberships
-        placement, values, blocks = self._placement, told.values, ensemble.blocks()
+        ensemble, codes, sums, memberships = self._ensemble, self._codes, self.sums, self._memberships
+        placement, values, blocks = self._placement, sums.values, ensemble.blocks()
 
         def task(part: tuple[Block, np.ndarray | None]) -> tuple[Use, np.ndarray, np.ndarray]:
             block, stated = part
@@ -336,8 +338,8 @@ class Evidence:
             progress("confidence", ensemble.n_objects) as listener,
         ):
             for block, (used, confidence, agreed) in zip(blocks, done, strict=True):
-                told.confidence[...] += confidence
-                told.agreed[...] += agreed
+                sums.confidence[...] += confidence
+                sums.agreed[...] += agreed
                 yield block, used
                 listener.advance(block.n_rows)
 
@@ -349,7 +351,7 @@ class Evidence:
             for name, values in zip(TRUST, (confidence, second, second_confidence), strict=True):
                 values[block.start : block.stop] = rows[name]
         return Trust(
-            confidence, second, second_confidence, *self.told.tables(self._ensemble), self.temperature
+            confidence, second, second_confidence, *self.sums.tables(self._ensemble), self.temperature
         )
 
     def write(self, writer: ConsensusWriter) -> None:
@@ -358,7 +360,7 @@ class Evidence:
         store.create(trust=True)
         for _, written in self.weigh_blocks(lambda block, rows: store.write_trust(block.start, rows)):
             writer.note(written)
-        writer.describe_trust(*self.told.tables(self._ensemble), self.temperature)
+        writer.describe_trust(*self.sums.tables(self._ensemble), self.temperature)
 
 
 # Against a truth

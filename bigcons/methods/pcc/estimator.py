@@ -185,8 +185,8 @@ class PCC(ConsensusClusterer):
         warn_of_dissent(survey, ensemble, given, "leave them out")
         counts = None if weights is None else weights.partitions
         sample = Sample(survey.sample, ensemble.offsets, counts, n_groups=n_groups_for(K))
-        judged = None if survey.is_fine(ensemble, K, FEWEST_LABELS) else sample
-        judge_sample(self, survey.rows, judged, n_groups_for(K))
+        grouped = None if survey.undersamples(ensemble, K, FEWEST_LABELS) else sample
+        judge_sample(self, survey.rows, grouped, n_groups_for(K))
         with open_workspace(out, engine, K) as workspace:
             run = Run(labels, engine, seed, variant.n_passes(n), self.tol, survey.sample, *workspace)
             solution = variant.solve(run, survey, partial(variant.begin, sample, weights, more), out)
@@ -214,7 +214,7 @@ class PCC(ConsensusClusterer):
             self._publish(
                 *(ensemble, solution.read, survey.unlabeled, out, share),
                 trust=trust,
-                judged=self._judged,
+                grouped=self._grouped_sample,
             )
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
