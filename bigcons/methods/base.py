@@ -354,7 +354,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         pairs = getattr(self, "pairs", None)
         if isinstance(pairs, PairTable):
             return pairs
-        if not isinstance(pairs, (str, os.PathLike)) or pairs == "dense":
+        if not isinstance(pairs, (str, os.PathLike)) or pairs in ("all", "dense"):
             return None
         return PairTable.open(pairs) if is_store(pairs) or is_parquet(pairs) else None
 
