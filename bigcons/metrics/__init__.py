@@ -17,6 +17,7 @@ _MODULES = {
     "description": "cluster_profiles partition_agreement",
 }
 _HOMES = {name: f"bigcons.metrics.{module}" for module, names in _MODULES.items() for name in names.split()}
+# Users find these here; their room stands above, and is imported when they are asked for.
 _HOMES |= dict.fromkeys(("reliability", "trust"), "bigcons.trust.confidence")
 
 if TYPE_CHECKING:
