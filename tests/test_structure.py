@@ -18,7 +18,7 @@ import pytest
 import bigcons as bc
 
 PACKAGE = Path(bc.__file__).parent
-CEILINGS = {"lines": 26_890, "functions": 2_240, "classes": 292, "numbers": 75, "files": 143}
+CEILINGS = {"lines": 26_930, "functions": 2_240, "classes": 292, "numbers": 75, "files": 144}
 WALKS = {"array": (190, 31, 12), "store": (370, 40, 18), "features": (170, 22, 15)}
 """Functions, files and depth of each call, kernels left out."""
 

@@ -68,9 +68,14 @@ def demo(size: int, n_clusters: int, out: str, overwrite: bool, random_state: in
         np.save(folder / "truth.npy", truth)
     began = time.perf_counter()
     ensemble = generate.kmeans(
-        features, n_partitions=100, n_clusters=(2, 10), sample=0.5, out=folder / "ensemble.zarr",
-        random_state=random_state, overwrite=overwrite,
-    )  # fmt: skip
+        features,
+        n_partitions=100,
+        n_clusters=(2, 10),
+        sample=0.5,
+        out=folder / "ensemble.zarr",
+        random_state=random_state,
+        overwrite=overwrite,
+    )
     rows: list[dict[str, Any]] = [{"step": "100 partitions", "seconds": time.perf_counter() - began}]
     for method, output in ((PCC, None), (ConsensusTree, folder / "consensus.zarr")):
         began = time.perf_counter()
@@ -223,9 +228,14 @@ def _tell_constant(ensemble: Ensemble) -> None:
 @shared("memory", "client", "random_state", "overwrite")
 @reporting
 def run(
-    features: tuple[str, ...], out: str, n_clusters: Any, method: str, n_partitions: int, overwrite: bool,
+    features: tuple[str, ...],
+    out: str,
+    n_clusters: Any,
+    method: str,
+    n_partitions: int,
+    overwrite: bool,
     **options: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Cluster FEATURES many times and find the consensus.
 
     Short for `bigcons generate` and `bigcons solve`. FEATURES is one table or several, as for `bigcons
@@ -324,9 +334,15 @@ def run(
 @shared("memory", "overwrite")
 @reporting
 def import_(
-    tables: tuple[str, ...], runs: bool, long: list[str] | None, memberships: bool, pairs: bool,
-    sep: str | None, header: bool | None, **options: Any,
-) -> None:  # fmt: skip
+    tables: tuple[str, ...],
+    runs: bool,
+    long: list[str] | None,
+    memberships: bool,
+    pairs: bool,
+    sep: str | None,
+    header: bool | None,
+    **options: Any,
+) -> None:
     """Store a table of labels, or of memberships, as an ensemble, or a table of pairs.
 
     The table is a .parquet, .csv, .tsv (or these compressed), .npy or .zarr with one row per object and one

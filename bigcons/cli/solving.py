@@ -203,9 +203,15 @@ def _facts_of(method: type[ConsensusClusterer]) -> dict[str, Any]:
 @shared("client", "overwrite")
 @reporting
 def place(
-    features: tuple[str, ...], folder: str, out: str, id: str | None, memberships: bool, client: str | None,
-    overwrite: bool, **reading: Any,
-) -> None:  # fmt: skip
+    features: tuple[str, ...],
+    folder: str,
+    out: str,
+    id: str | None,
+    memberships: bool,
+    client: str | None,
+    overwrite: bool,
+    **reading: Any,
+) -> None:
     """Place the rows of FEATURES in the clusters of a consensus.
 
     FEATURES is a table, or several, with the columns that the ensemble was made of by `bigcons run` or
@@ -323,9 +329,14 @@ def open_placing(folder: str) -> tuple[Any, Consensus]:
 @shared("memory", "random_state", "client", "overwrite")
 @reporting
 def tree(
-    store: str, n_clusters: int | None, name: str | None, features: str | None, out: str | None,
-    overwrite: bool, **options: Any,
-) -> None:  # fmt: skip
+    store: str,
+    n_clusters: int | None,
+    name: str | None,
+    features: str | None,
+    out: str | None,
+    overwrite: bool,
+    **options: Any,
+) -> None:
     """Show the tree of clusters and the support of its splits.
 
     STORE is an ensemble, or a consensus whose number of clusters was chosen, which has kept the tree.
