@@ -27,7 +27,8 @@ def right(labels, n_clusters):
 def assert_same(answer, golden):
     assert answer.get("labels") == golden.get("labels")
     if "objective" in golden:
-        assert answer["objective"] == pytest.approx(golden["objective"], rel=1e-9)
+        # processors round sums of float32 numbers in their own ways
+        assert answer["objective"] == pytest.approx(golden["objective"], rel=1e-6)
 
 
 @pytest.mark.parametrize("name", RECORDED["methods"])
