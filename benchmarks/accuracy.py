@@ -64,8 +64,7 @@ from accuracy_report import labels_beside, read_rows, report, show
 from real_data import from_file, from_sklearn
 
 from bigcons import METHODS, Ensemble
-from bigcons.datasets import planted_ensemble
-from bigcons.datasets.kdd import KDD_FILE
+from bigcons.datasets import KDD_FILE, planted_ensemble
 from bigcons.errors import InvalidInputError
 from bigcons.metrics import adjusted_rand, nmi
 from bigcons.seeding import generator

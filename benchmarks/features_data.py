@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from real_data import bundled, table
 
-from bigcons.datasets.kdd import KDD_FILE
+from bigcons.datasets import KDD_FILE
 from bigcons.seeding import generator
 
 if TYPE_CHECKING:
