@@ -34,7 +34,7 @@ from bigcons.errors import ConvergenceWarning
 from bigcons.generate import kmeans
 from bigcons.memory import Block
 from bigcons.methods.pcc.all_pairs import dirichlet, perturbed_uniform
-from bigcons.methods.pcc.pairs import BlockedPairs, FirstRows, Neighborhoods, stretch_steps
+from bigcons.methods.pcc.pairs import BlockedPairs, Neighborhoods, stretch_steps
 from bigcons.metrics import matching_accuracy, pcc_objective
 from bigcons.run.engine import SerialEngine, ThreadsEngine
 from bigcons.run.passes import Run, run_passes
@@ -88,8 +88,8 @@ def heap_against_c(pairs: PairTable, binary: Path | None, folder: Path, repeats:
                 steps = steps or n * n_clusters
                 block, engine = Block(0, 0, n), SerialEngine()
                 near = Neighborhoods.of(pairs, [block], engine, resolve_divergence(divergence))
-                run = Run(pairs, engine, 0, -(-steps // stretch_steps(n, n_clusters)), 0.0, rounds=[[block]])
-                first = FirstRows(lambda block: draw(block.n_rows, n_clusters, 0, block.index))
+                run = Run(pairs, engine, 0, -(-steps // stretch_steps(n, n_clusters)), 0.0, blocks=[block])
+                first = (lambda block: draw(block.n_rows, n_clusters, 0, block.index)), []
                 at = run_passes(run, BlockedPairs(near, lambda: first, steps))
                 return at.records[-1]["objective"]
 

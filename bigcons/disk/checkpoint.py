@@ -29,7 +29,7 @@ from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.memory import Block
 
 SNAPSHOT, SNAPSHOT_BEFORE = "snapshot.npz", "snapshot-before.npz"
-SNAPSHOT_FORMAT = 10
+SNAPSHOT_FORMAT = 11
 """Incremented whenever the content of snapshots or blocks changes."""
 SEAL_BYTES = 16
 _START_OVER = "start over with overwrite=True (--overwrite)."

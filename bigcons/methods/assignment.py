@@ -31,7 +31,7 @@ from bigcons.methods.pass_clusterer import (
 )
 from bigcons.run.engine import Engine, one_thread, stop_if_cancelled
 from bigcons.run.memory_plan import check_held_plan
-from bigcons.run.passes import BestOfStarts, CountedStart, Method, Record, State, Stats, best_start
+from bigcons.run.passes import BestOfStarts, Method, Record, State, Stats, best_start
 from bigcons.run.results import Output
 from bigcons.run.survey import Survey
 from bigcons.seeding import generator
@@ -505,7 +505,7 @@ class IVC(PassClusterer):
     def _starts(self, method: Method, ensemble: Ensemble, engine: Engine, survey: Survey) -> BestOfStarts:
         first = self._first_clusters(ensemble)
         if isinstance(first, np.ndarray):
-            return CountedStart(method, partial(count_given, first, self.n_clusters), carries=True)
+            return BestOfStarts(method, partial(count_given, first, self.n_clusters), carries=True)
         method.first = first  # type: ignore[attr-defined]  # of tables
         return super()._starts(method, ensemble, engine, survey)
 

@@ -420,9 +420,10 @@ def count_nearest(
     """Return the counts of the clusters of all objects, of the nearest of the centers (K, columns)."""
     offsets, nearest = run.data.offsets, Centers(embedding, centers)
 
-    def of_block(labels: np.ndarray) -> Stats:
+    def count_block(block: Block) -> Stats:
+        labels = run.data.read(block.start, block.stop)
         counts, sizes = counts_of(labels, offsets, nearest.labels_of(labels), n_clusters, weights)
         return {"counts": counts, "sizes": sizes}
 
-    stats = run.fold(run.visit(of_block, reads=[]), add_stats)
+    stats = fold(run.engine, run.blocks, count_block, add_stats)
     return stats["counts"], stats["sizes"]

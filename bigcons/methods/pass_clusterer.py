@@ -15,17 +15,17 @@ from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.memory import Block
 from bigcons.methods.base import ConsensusClusterer
 from bigcons.methods.embedding import check_embedding_plan, count_spectral, starts_spectrally
-from bigcons.run.engine import Engine
+from bigcons.run.engine import Engine, fold
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.run.passes import (
     BestOfStarts,
-    CountedStart,
     Counts,
     Method,
     Record,
     Run,
     as_history,
     open_workspace,
+    part_of,
     run_passes,
 )
 from bigcons.run.results import Output
@@ -77,13 +77,13 @@ class PassClusterer(ConsensusClusterer):
         with open_workspace(out, engine, method.n_carried, method.carried_dtype) as workspace:
             run = Run(ensemble, engine, seed, self.max_iter, self.tol, survey.sample, *workspace, self.n_init)
             at = run_passes(run, starts)
-            winner = starts.winner(run, at)
-            self._solved = method, winner.state
-            self._set_results(winner.records, at.start_objectives, converged=at.is_settled)
+            state, arrays, carries = part_of(at.state, "judged"), run.arrays, method.n_carried > 0
+            self._solved = method, state
+            self._set_results(at.records, at.start_objectives, converged=at.is_settled)
 
             def read(block: Block) -> np.ndarray:
                 labels = ensemble.read(block.start, block.stop)
-                return method.place(winner.state, labels, winner.carried(block))
+                return method.place(state, labels, arrays.read(at.generation, block) if carries else None)
 
             self._publish(ensemble, read, survey.unlabeled, out, engine)
 
@@ -94,7 +94,7 @@ class PassClusterer(ConsensusClusterer):
         if not (from_partitions and starts_spectrally(ensemble, survey, self.n_clusters)):
             return BestOfStarts(method)
         check_embedding_plan(type(self).__name__, ensemble, engine, self.memory, columns=self.n_clusters)
-        return CountedStart(method, partial(count_spectral, self.n_clusters, self._weights))
+        return BestOfStarts(method, partial(count_spectral, self.n_clusters, self._weights))
 
     def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:
         """Set the fitted attributes that follow from the starts and the records of the passes."""
@@ -108,9 +108,10 @@ class PassClusterer(ConsensusClusterer):
         self.start_objectives_ = start_objectives
         self.n_passes_: int = len(records)
         self.converged_ = converged
-        self.history_: dict[str, list[Any]] = as_history(
-            [{"pass": float(number), **record} for number, record in enumerate(records, 1)]
-        )
+        left_out = ("seconds", "memory")
+        history = {name: values for name, values in as_history(records).items() if name not in left_out}
+        numbers = [float(number) for number in range(1, len(records) + 1)]
+        self.history_: dict[str, list[Any]] = {**history, "pass": numbers}
 
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
         if self._solved is None:
@@ -221,7 +222,7 @@ def count_given(clusters: np.ndarray, n_clusters: int, run: Run) -> Counts:
         run.arrays.write(0, block, members[:, None])
         return counts_of(run.data.read(block.start, block.stop), run.data.offsets, members, n_clusters)
 
-    return run.fold(count_block, lambda total, part: (total[0] + part[0], total[1] + part[1]))
+    return fold(run.engine, run.blocks, count_block, lambda a, b: (a[0] + b[0], a[1] + b[1]))
 
 
 def expected_counts(

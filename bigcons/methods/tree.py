@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,9 +21,21 @@ from bigcons.methods.embedding import (
     count_nearest,
 )
 from bigcons.methods.incidence import one_hot
-from bigcons.run.engine import Engine, one_thread
+from bigcons.progress import Progress
+from bigcons.run.engine import Engine, fold, one_thread
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes
-from bigcons.run.passes import Counts, Iterate, Run, Stats, Step, add_stats, open_workspace, run_passes
+from bigcons.run.passes import (
+    Counts,
+    Iterate,
+    Passes,
+    Run,
+    State,
+    Stats,
+    Step,
+    add_stats,
+    open_workspace,
+    run_passes,
+)
 from bigcons.run.results import Found, Output, Results, by_size
 from bigcons.run.survey import Survey, take_survey, warn_of_dissent
 from bigcons.store.clusters import TRUST_ROW, least_objects
@@ -33,7 +45,6 @@ from bigcons.trust.groups import (
     FEWEST_LABELS,
     GROUPS_PER_CLUSTER,
     MOST_GROUPS,
-    SPECTRUM,
     TREES,
     Groups,
     Sample,
@@ -48,49 +59,52 @@ from bigcons.trust.placement import ClusterSupport, Placement, independent_share
 from bigcons.weights import Weights, counts_of
 
 
-class TreeState(NamedTuple):
-    """The clusters by which objects are placed."""
-
-    placement: Placement | None
-    """None: objects are in clusters, in which they are counted."""
-    tree: str | None
-    """The tree that was cut, if one was."""
-    divisions: np.ndarray
-    """(K, K): how far halves of the partitions tell two clusters apart, NaN at first: `ClusterSupport`."""
-
-
-@dataclass
-class TreePass:
-    """The pass over all objects that follows from the first clusters, a `PassMethod`.
+class TreePass(Passes):
+    """The pass over all objects that follows from the first clusters.
 
     It places all objects by the table of the first clusters, unless they are in clusters, and counts the
-    table anew; results, and how far to trust them, are by that.
+    table anew; results, and how far to trust them, are by that. The state is the placement, if objects are
+    not in clusters yet, and the ``tree`` that was cut; after the pass also ``divisions`` (K, K), how far
+    halves of the partitions tell two clusters apart: see `ClusterSupport`.
     """
 
-    first: Callable[[Run], First]
-    offsets: np.ndarray
-    n_clusters: int
-    weights: Weights | None
-    grouped: GroupedSample | None = None
-
     name = "tree"
-    add: ClassVar[staticmethod[[Stats, Stats], Stats]] = staticmethod(add_stats)
 
-    def start(self, run: Run) -> tuple[TreeState, list[float]]:
+    def __init__(
+        self,
+        first: Callable[[Run], First],
+        offsets: np.ndarray,
+        n_clusters: int,
+        weights: Weights | None,
+        grouped: GroupedSample | None = None,
+    ) -> None:
+        self.first, self.offsets, self.n_clusters = first, offsets, n_clusters
+        self.weights, self.grouped = weights, grouped
+
+    def start(self, run: Run) -> tuple[State, list[float]]:
         """Return the first clusters; those of all objects have been written if they are known."""
         counts, tree = self.first(run)
-        placement = None if counts is None else Placement.of(*counts, self.offsets, self.weights)
-        return TreeState(placement, tree, np.full(2 * (self.n_clusters,), np.nan)), []
+        parts = {} if counts is None else Placement.of(*counts, self.offsets, self.weights).parts()
+        return {**parts, "tree": np.array(tree)}, []
 
-    def visit(self, run: Run, at: Iterate[TreeState]) -> Callable[[Block], Stats]:
-        """Return the task that places the objects of a block, if it must, and counts them in clusters."""
-        placement, data, arrays = at.state.placement, run.data, run.arrays
-        offsets, K, weights = self.offsets, self.n_clusters, self.weights
+    def placement_of(self, state: State) -> Placement:
+        """Return the placement of a state."""
+        return Placement.restored(state, self.offsets, self.n_clusters, self.weights)
 
-        def visit_block(block: Block) -> Stats:
+    def one_pass(self, run: Run, at: Iterate, listener: Progress) -> Step:
+        """Place all objects, and return the evidence by all of them.
+
+        It is tempered because partitions of the same data repeat each other. With the support of the clusters
+        in the sample that halves of the partitions have grouped.
+        """
+        K, offsets, weights = self.n_clusters, self.offsets, self.weights
+        data, arrays, n = run.data, run.arrays, run.data.n_objects
+        first = self.placement_of(at.state) if "rates" in at.state else None
+
+        def count_block(block: Block) -> Stats:
             labels = data.read(block.start, block.stop)
-            if placement is not None:
-                clusters, _, _, stats = placement.place(labels, None)
+            if first is not None:
+                clusters, _, _, stats = first.place(labels, None)
             else:
                 clusters = arrays.read(0, block)[:, 0]
                 T, sizes = counts_of(labels, offsets, clusters, K, weights)
@@ -98,56 +112,33 @@ class TreePass:
             arrays.write(1, block, clusters[:, None])
             return stats
 
-        return visit_block
-
-    def step(self, run: Run, at: Iterate[TreeState], total: Stats) -> Step[TreeState]:
-        """Return the evidence by all objects, tempered because partitions of the same data repeat each other.
-
-        With the support of the clusters in the sample that halves of the partitions have grouped.
-        """
-        K, n, known = self.n_clusters, run.data.n_objects, None
-        placement = Placement.of(total["T"], total["sizes"], self.offsets, self.weights)
+        total = fold(run.engine, run.blocks, count_block, add_stats, progress=listener)
+        placement = Placement.of(total["T"], total["sizes"], offsets, weights)
+        known = None
         if len(run.sample) == n:
-            known = np.concatenate([run.arrays.read(1, block)[:, 0] for block in run.blocks])
+            known = np.concatenate([arrays.read(1, block)[:, 0] for block in run.blocks])
         placed = placement.place(run.sample, known)
         clusters = placed.clusters if known is None else known
         log_likelihood, moved = total["totals"].tolist()
-        if at.state.placement is None:
+        if first is None:
             log_likelihood = float(placed.stats["totals"][0]) * n / len(run.sample)
         table = np.ascontiguousarray(total["T"][:, :K].T)
         rates = np.ascontiguousarray(placement.rates[:, :K])
         known_rates = rates, rates + placement.without[:, :K]
-        counts = None if self.weights is None else self.weights.partitions
-        share = independent_share(run.sample, clusters, self.offsets, table, *known_rates, counts)
+        counts = None if weights is None else weights.partitions
+        share = independent_share(run.sample, clusters, offsets, table, *known_rates, counts)
         placement, divisions = replace(placement, temperature=share), np.full((K, K), np.nan)
         if self.grouped is not None:
             own = known if len(self.grouped.labels) == n else None
-            found = placement.place(self.grouped.labels, own, soft=True)
-            if found.trust.size:
-                support, divisions = self.grouped.support_of(found.clusters, found.trust["confidence"], K)
+            sure = placement.place(self.grouped.labels, own, soft=True)
+            if sure.trust.size:
+                support, divisions = self.grouped.support_of(sure.clusters, sure.trust["confidence"], K)
                 placement = replace(placement, support=support)
-        state = TreeState(placement, at.state.tree, divisions)
+        state = {**placement.parts(), "tree": at.state["tree"], "divisions": divisions}
         return Step(state, {"objective": log_likelihood, "moved": moved}, is_settled=True)
 
-    def pack(self, state: TreeState) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return the state as arrays and facts."""
-        placing = {} if state.placement is None else state.placement.parts()
-        return {**placing, "divisions": state.divisions}, {"tree": state.tree, "places": bool(placing)}
 
-    def unpack(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> TreeState:
-        """Return the state of a snapshot; raises KeyError or ValueError for another."""
-        placement = None
-        if facts["places"]:
-            placement = Placement.restored(arrays, self.offsets, self.n_clusters, self.weights)
-        tree, divisions = facts["tree"], arrays["divisions"]
-        if divisions.shape != 2 * (self.n_clusters,) or divisions.dtype != float:
-            raise ValueError("arrays of other shapes")
-        if tree not in (None, *TREES, SPECTRUM):
-            raise ValueError("another tree")
-        return TreeState(placement, tree, divisions)
-
-
-First = tuple[Counts | None, str | None]
+First = tuple[Counts | None, str]
 """Objects (B, K) and sizes (K,) of the clusters of a sample, None of all objects; the tree that was cut."""
 
 
@@ -231,15 +222,13 @@ class ConsensusTree(ConsensusClusterer):
     memberships_ : (n_objects, n_clusters) float32, probabilities of the clusters by the labels of each object
     n_clusters_ : number of clusters with at least one object in ``labels_``
     trust_ : how far the labels can be trusted: see `bigcons.metrics.trust`. Not of soft clusterings
-    chosen_tree_ : what gave the clusters, the tree "average" or "distinctness", or k-means in the "spectrum";
-        None from a start
+    chosen_tree_ : what gave the clusters, the tree "average" or "distinctness", or k-means in the "spectrum"
     has_structure_ : whether some number of clusters stands out: see `bigcons.choose_n_clusters`. None where
         that is not known: of one cluster, and where the sample says too little of many base clusters
     n_told_apart_ : the number of clusters that the tree tells apart, where one stands out and ``n_clusters``
         is given
     temperature_ : factor that multiplies the evidence of the labels, because partitions repeat each other
-    objective_ : log-probability of the labels of all objects by the clusters of the sample; from a start, as
-        that of the sample by all objects in the earlier clusters is
+    objective_ : log-probability of the labels of all objects by the clusters of the sample
     history_, n_passes_
 
     Notes
@@ -329,11 +318,10 @@ class ConsensusTree(ConsensusClusterer):
                 "objective": [record["objective"]],
                 "moved": [record["moved"]],
             }
-            self.chosen_tree_: str | None = at.state.tree
-            assert at.state.placement is not None  # noqa: S101 - after a pass
-            self._placement: Placement = at.state.placement
+            self.chosen_tree_: str = str(at.state["tree"])
+            self._placement: Placement = method.placement_of(at.state)
             self.temperature_: float = self._placement.temperature
-            self._publish_placed(run, at.state.divisions, survey, out)
+            self._publish_placed(run, at.state["divisions"], survey, out)
 
     def _publish_placed(self, run: Run, divisions: np.ndarray, survey: Survey, out: Output | None) -> None:
         """Publish the objects in the clusters in which they are placed, and how far to trust that."""

@@ -588,18 +588,18 @@ def test_writer_lock__of_a_dead_process_of_this_machine_is_taken_over(url):
 
 def test_output__that_another_call_works_on_is_refused(url, stored, on_disk, caplog):
     """Of two solves, one goes on with what it has, and the other does nothing; as generate and append."""
-    with open_workspace(Output(url, False, False, {}), SerialEngine(), 5) as workspace:
-        workspace.arrays.write(0, Block(0, 0, 1), np.zeros((1, 5), np.float32))
+    with open_workspace(Output(url, False, False, {}), SerialEngine(), 5) as (arrays, snapshots):
+        arrays.write(0, Block(0, 0, 1), np.zeros((1, 5), np.float32))
         kept = keys_below(f"{url}.partial")
         for resume in (False, True):
             with pytest.raises(StoreLockedError, match=r"zarr\.partial is being written by"):
                 PCC(**SOLVE, resume=resume).fit(stored.path, out=url)
         assert "resume" not in caplog.text  # what is kept is another's
         assert keys_below(f"{url}.partial") == kept != []
-        workspace.snapshots.save({}, {})
+        snapshots.save({}, {})
         place_of(url).sibling(".some store.zarr.partial.lock").write(b'{"token": "of another"}')
         with pytest.raises(StoreError, match="the lock was lost to another writer"):
-            workspace.snapshots.save({}, {})
+            snapshots.save({}, {})
     small = Ensemble.from_labels([[0, 1], [1, 0]]).save(f"{url}.small")
     with writer_lock(small.path), pytest.raises(StoreLockedError):
         Ensemble.open(small.path, "a").append_objects([[0, 0]])

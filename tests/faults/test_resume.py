@@ -498,10 +498,10 @@ def test_fit__refuses_an_output_that_another_solve_works_on(tmp_path, caplog):
     ensemble, _ = planted_ensemble(60, 8, random_state=0)
     out = tmp_path / "c.zarr"
     partial = tmp_path / "c.zarr.partial"
-    with open_workspace(Output(out, False, False, {}), SerialEngine(), 5) as workspace:
-        workspace.arrays.write(0, Block(0, 0, 1), np.zeros((1, 5), np.float32))
+    with open_workspace(Output(out, False, False, {}), SerialEngine(), 5) as (arrays, snapshots):
+        arrays.write(0, Block(0, 0, 1), np.zeros((1, 5), np.float32))
         model = PCC(**PARAMETERS)
-        workspace.snapshots.save({}, {})
+        snapshots.save({}, {})
         assert can_resume(out)
         kept = sorted(partial.rglob("*"))
         for resume in (False, True):

@@ -45,9 +45,9 @@ def solve(pairs, folder, memory):
     table, K, engine = PairTable.open(pairs), options["K"], SerialEngine()
     near = pcc.Neighborhoods.of(table, pcc.cut_blocks(table), engine, resolve_divergence("l2"))
     pcc.check_tasks(near, K, engine, memory)
-    run = Run(table, engine, 0, 1, 1e-3, rounds=near.in_rounds())
+    run = Run(table, engine, 0, 1, 1e-3, blocks=near.blocks)
     run.arrays = FileBlocks(folder, K)
-    first = pcc.FirstRows(lambda block: dirichlet(block.n_rows, K, 0, block.index))
+    first = (lambda block: dirichlet(block.n_rows, K, 0, block.index)), []
     return run_passes(run, pcc.BlockedPairs(near, lambda: first))
 
 options = json.loads(sys.argv[1])

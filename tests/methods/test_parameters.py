@@ -97,6 +97,6 @@ def test_parameters__are_each_read_by_the_code_of_the_method(method):
             read |= set(re.findall(r'self(?:\.|, ")(\w+)', inspect.getsource(function)))  # or by getattr
     indirect = {  # read by name, or of the estimator
         "refuse_unused": ("imbalance", "n_init", "max_iter", "tol"),
-        "choose_variant": ("solver", "divergence", "weights", "memory"),
+        "choose_problem": ("solver", "divergence", "weights", "memory"),
     }
     assert set(parameters_of(method)) <= read | {name for names in indirect.values() for name in names}

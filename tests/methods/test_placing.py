@@ -8,7 +8,8 @@ import pytest
 from bigcons import PCC, Ensemble
 from bigcons.coassociation import sample
 from bigcons.datasets import planted_ensemble
-from bigcons.methods.pcc.pairs import isolated_objects, place_isolated, placer_of
+from bigcons.methods.pcc.all_pairs import best_memberships, solved_sums
+from bigcons.methods.pcc.pairs import place_isolated
 from bigcons.run.engine import SerialEngine, ThreadsEngine
 from bigcons.run.passes import Run
 from tests.naive import pcc as naive
@@ -24,25 +25,25 @@ def solved(tmp_path_factory):
     labels = planted_ensemble(N, 12, missing=0.3, random_state=0)[0].read(0, N)
     path = tmp_path_factory.mktemp("placing") / "e.zarr"
     ensemble = Ensemble.from_labels(labels).save(path, chunk_rows=32)
-    isolated = isolated_objects(sample(ensemble, per_object=2, random_state=0))
+    isolated = np.flatnonzero(sample(ensemble, per_object=2, random_state=0).degrees(0, N) == 0)
     assert 5 < isolated.size < 50
     memberships = PCC(K, divergence="kl", pairs="dense", random_state=0).fit(ensemble).memberships_.copy()
     memberships[isolated] = 1 / K
     return ensemble, isolated, memberships
 
 
-def placer(solved, run, memberships):
+def sums(solved, run, memberships):
     for block in run.blocks:
         run.arrays.write(0, block, memberships[block.start : block.stop])
     read = partial(run.arrays.read, 0)
-    return read, placer_of(run, read, solved[1])
+    return read, solved_sums(run, read, solved[1])
 
 
 def placed(solved, engine=None):
     ensemble, isolated, memberships = solved
     run = Run(ensemble, engine or SerialEngine(), 0, 1, 0.0)
-    read, place = placer(solved, run, memberships)
-    place_isolated(run, read, 1, isolated, place)
+    read, found = sums(solved, run, memberships)
+    place_isolated(run, read, 1, isolated, found)
     return np.concatenate([run.arrays.read(1, block) for block in ensemble.blocks()])
 
 
@@ -65,12 +66,13 @@ def test_place_isolated__has_the_same_bits_on_threads(solved):
     np.testing.assert_array_equal(placed(solved, ThreadsEngine(3)), placed(solved))
 
 
-def test_placer_of__does_not_look_at_what_is_left_out(solved):
+def test_solved_sums__does_not_look_at_what_is_left_out(solved):
     ensemble, isolated, memberships = solved
     changed, labels = memberships.copy(), ensemble.read(0, N)
     changed[isolated] = np.eye(K)[0]
     runs = [Run(ensemble, SerialEngine(), 0, 1, 0.0) for _ in range(2)]
     found, expected = (
-        placer(solved, run, rows)[1](labels) for run, rows in zip(runs, (changed, memberships), strict=True)
+        best_memberships(sums(solved, run, rows)[1], ensemble.offsets, labels)
+        for run, rows in zip(runs, (changed, memberships), strict=True)
     )
     np.testing.assert_array_equal(found, expected)

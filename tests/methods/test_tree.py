@@ -17,7 +17,6 @@ from bigcons.errors import (
     UnlabeledObjectsWarning,
 )
 from bigcons.io.labels import observed
-from bigcons.methods.tree import TreePass, TreeState
 from bigcons.metrics import adjusted_rand, reliability, trust
 from bigcons.run.engine import SerialEngine, ThreadsEngine
 from bigcons.trust.groups import MOST_LABELS, Groups, Sample
@@ -361,17 +360,3 @@ def test_objects_that_err__do_not_join_one_cluster(n):
     model = ConsensusTree(6, random_state=0).fit(labels)
     assert adjusted_rand(classes, model.labels_) > 0.9
     assert adjusted_rand(classes, consensus_tree(labels, random_state=0).labels(6)) > 0.9
-
-
-def test_unpack__refuses_arrays_of_other_shapes():
-    offsets = np.array([0, 2, 4])
-    method = TreePass(lambda _: pytest.fail("no solve"), offsets, 2, None)
-    placement = Placement.of(np.ones((4, 8)), np.array([2.0, 2.0]), offsets, None)
-    arrays, facts = method.pack(TreeState(placement, "average", np.ones((2, 2))))
-    assert method.unpack(arrays, facts).tree == "average"
-    others = {"prior": np.ones(3), "rates": np.ones((4, 8), np.float32), "divisions": np.ones(3)}
-    for name, other in others.items():
-        with pytest.raises(ValueError, match="other"):
-            method.unpack({**arrays, name: other}, facts)
-    with pytest.raises(ValueError, match="another tree"):
-        method.unpack(arrays, facts | {"tree": "oak"})

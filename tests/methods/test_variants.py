@@ -5,16 +5,10 @@ import pytest
 
 from bigcons import METHODS, PCC, Ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.methods.pcc.all_pairs import Squares
-from bigcons.methods.pcc.estimator import choose_variant
-from bigcons.methods.pcc.pairs import Blocked, Heap
+from bigcons.methods.pcc.estimator import choose_problem
 from bigcons.run.engine import SerialEngine
 
-SQUARES, HEAP, BLOCKED = KINDS = {
-    "squares": Squares,
-    "heap": Heap,
-    "blocked": Blocked,
-}
+SQUARES, HEAP, BLOCKED = "all", "heap", "blocked"
 
 # How a user asks for each kind of variant, and gives each parameter of the table.
 ASKED = {
@@ -43,10 +37,10 @@ def test_parameters__are_taken_or_refused_with_what_they_require(kind, name):
     ensemble = Ensemble.from_labels(np.arange(60).reshape(20, 3) % 4)
     asked = {**ASKED[kind], **GIVEN[name]}
     if (name, kind) not in REFUSED:
-        assert type(choose_variant(PCC(2, **asked), ensemble, SerialEngine())) is KINDS[kind]
+        assert choose_problem(PCC(2, **asked), ensemble, SerialEngine()).solver == kind
         return
     with pytest.raises(InvalidInputError, match=REFUSED[name, kind]) as refusal:
-        choose_variant(PCC(2, **asked), ensemble, SerialEngine())
+        choose_problem(PCC(2, **asked), ensemble, SerialEngine())
     assert "\n" not in str(refusal.value)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 import pytest
 
 from bigcons import Ensemble
 from bigcons.disk.checkpoint import FileBlocks, Snapshots
 from bigcons.memory import Block
-from bigcons.run.engine import SerialEngine
-from bigcons.run.passes import Run, Step, run_passes
+from bigcons.run.engine import SerialEngine, fold
+from bigcons.run.passes import Passes, Run, Step, run_passes
 
 BLOCK = Block(0, 0, 3)
 LAST = 5
@@ -19,7 +21,7 @@ class Killed(BaseException):
     """What ends a run between two instructions."""
 
 
-class Halving:
+class Halving(Passes):
     """Halves one row of numbers a pass until the pass ``LAST``; each pass writes two generations."""
 
     name = "test"
@@ -33,30 +35,20 @@ class Halving:
         self.begun.append(0)
         rows = np.array([[1.0], [3.0], [7.0]], np.float32)
         run.arrays.write(0, BLOCK, rows)
-        return rows.sum(dtype=np.float64), [3.5, 2.5]
+        return {"total": rows.sum(dtype=np.float64)}, [3.5, 2.5]
 
-    def visit(self, run, at):
+    def one_pass(self, run, at, listener):
         self.begun.append(len(at.records) + 1)
-        return run.visit(
+        nonsense = run.visit(
             lambda labels, rows: (0, rows * np.nan), reads=[at.generation], writes=at.generation + 1
         )
-
-    def add(self, total, part):
-        return total + part
-
-    def step(self, run, at, total):
+        fold(run.engine, run.blocks, nonsense, operator.add, progress=listener)
         rows = run.arrays.read(at.generation, BLOCK) / 2
         run.arrays.write(at.generation + 2, BLOCK, rows)
         if len(at.records) + 1 == self.dies_in:
             raise Killed
-        half = at.state / 2
-        return Step(half, {"total": half}, len(at.records) + 1 == LAST, 2)
-
-    def pack(self, state):
-        return {"total": np.array(state)}, {"name": "total"}
-
-    def unpack(self, arrays, facts):
-        return float(arrays[facts["name"]])
+        half = float(at.state["total"]) / 2
+        return Step({"total": np.array(half)}, {"total": half}, len(at.records) + 1 == LAST, 2)
 
     def run(self, max_passes=100):
         run = Run(Ensemble.from_labels([[0], [0], [1]]), SerialEngine(), 0, max_passes, 0.0)
@@ -75,7 +67,7 @@ def test_run_passes__passes_until_settled(tmp_path):
     work = Halving(tmp_path)
     stage = work.run()
     assert work.begun == list(range(LAST + 1))
-    assert (stage.is_settled, stage.state) == (True, 11 / 2**LAST)
+    assert (stage.is_settled, stage.state["total"]) == (True, 11 / 2**LAST)
     assert quantities(stage) == [{"pass": p, "total": 11 / 2**p} for p in range(1, LAST + 1)]
     assert work.arrays.read(stage.generation, BLOCK).sum() == 11 / 2**LAST
     last_two = {f"generation-{2 * (LAST - 1)}", f"generation-{2 * LAST}"}

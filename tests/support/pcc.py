@@ -13,7 +13,6 @@ from bigcons.memory import row_blocks
 from bigcons.methods.pcc.all_pairs import AllPairs, Solved
 from bigcons.methods.pcc.pairs import (
     BlockedPairs,
-    FirstRows,
     Neighborhoods,
     check_tasks,
     cut_blocks,
@@ -80,11 +79,11 @@ def solve_listed(
     blocks = cut_blocks(table) if blocks is None else blocks
     near = Neighborhoods.of(table, blocks, engine, resolve_divergence(divergence))
     check_tasks(near, n_clusters, engine, memory)
-    run = Run(table, engine, seed, max_passes, tol, rounds=near.in_rounds(), snapshots=snapshots)
+    run = Run(table, engine, seed, max_passes, tol, blocks=near.blocks, snapshots=snapshots)
     run.arrays = arrays or run.arrays
 
     def begin():
-        return FirstRows(lambda block: start[block.start : block.stop])
+        return (lambda block: start[block.start : block.stop]), []
 
     method = BlockedPairs(near, begin, max_steps, **how)
     return found(run, run_passes(run, method), blocks)

@@ -16,38 +16,24 @@ larger the sample, the less its sums are off, and the fewer passes over all obje
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.factorized import AgreementSums, add_sums, agreement_sums, in_order, no_sums
-from bigcons.divergences import Divergence
+from bigcons.coassociation.factorized import AgreementSums, add_sums, agreement_sums, in_order
 from bigcons.io.labels import observed
 from bigcons.kernels import all_pairs as kernel
-from bigcons.memory import LABELS_TOGETHER, N_SAMPLED, Block
+from bigcons.kernels.cluster_tables import padded
+from bigcons.memory import Block
 from bigcons.metrics.clusterings import entropies_of_table
-from bigcons.progress import progress
-from bigcons.run.engine import Engine, stop_if_cancelled
-from bigcons.run.memory_plan import MemoryPlan, block_label_bytes
-from bigcons.run.passes import Iterate, Record, Run, Step, run_passes
-from bigcons.run.results import Output
-from bigcons.run.survey import Survey, mean_pair_weight
+from bigcons.progress import Progress, progress
+from bigcons.run.engine import fold, stop_if_cancelled
+from bigcons.run.passes import Iterate, Passes, Record, Run, State, Step
+from bigcons.run.survey import mean_pair_weight
 from bigcons.seeding import generator
-from bigcons.store.clusters import TRUST_ROW
 from bigcons.store.ensemble import Ensemble
-from bigcons.trust.groups import Sample, n_groups_for, plan_bytes
 from bigcons.weights import Weights
-
-SAMPLE, SHARE = 16_384, 64
-"""The best start is extended to so many objects before all, or to one in so many: passes over these then cost
-little beside those that they save.
-
-`benchmarks/phases.py` has the time of the passes that are left.
-"""
 
 # Successive over-relaxation speeds up convergence within a block, whose objects move in turn (below 2, every
 # step lowers the objective): 2,000 objects in 60 partitions take 180 passes with it, 280 without. Several
@@ -153,88 +139,72 @@ Begin = Callable[[Run], Solved]
 """Finds the first memberships of a run."""
 
 
-def first_rows(ensemble: Ensemble, solved: Solved, block: Block) -> tuple[np.ndarray, AgreementSums]:
-    """Return the first memberships (rows, K) float32 of a block, and their sums.
+def first_rows(ensemble: Ensemble, solved: Solved, block: Block, labels: np.ndarray) -> np.ndarray:
+    """Return the first memberships (rows, K) float32 of a block with these labels.
 
     Those of the solved objects, if these are all; else the best ones given what the solved sample estimates.
     """
-    labels, rows = ensemble.read(block.start, block.stop), solved.memberships[block.start : block.stop]
-    if len(solved.memberships) < ensemble.n_objects:
-        estimate = solved.sums.scaled(ensemble.n_objects / len(solved.memberships))
-        _, rows = update_block(estimate, ensemble.offsets, 0.0, 1.0, labels)
-    return rows, agreement_sums(labels, ensemble.offsets, rows, solved.sums.weights)
+    if len(solved.memberships) == ensemble.n_objects:
+        return solved.memberships[block.start : block.stop]
+    estimate = solved.sums.scaled(ensemble.n_objects / len(solved.memberships))
+    return best_memberships(estimate, ensemble.offsets, labels)
 
 
-@dataclass
-class AllPairs:
+class AllPairs(Passes):
     """The passes of PCC over all pairs, squared divergence; objects carry memberships (rows, K) float32.
 
     The gap is in units of the mean weight of an object, ``sum_j N_ij``. A solve has converged before the pass
     that finds no object with a gap above the tolerance. What that pass would change is dropped, so the gap
-    it reports is exact.
+    it reports is exact. ``n_seen`` (M,): number of objects that each partition labels.
     """
 
-    offsets: np.ndarray
-    n_clusters: int
-    n_seen: np.ndarray
-    """(M,): number of objects that each partition labels."""
-    begin: Begin
-
     name = "all-pairs PCC"
-    add: ClassVar[staticmethod[[Change, Change], Change]] = staticmethod(add_changes)
 
-    def start(self, run: Run) -> tuple[AgreementSums, list[float]]:
+    def __init__(self, offsets: np.ndarray, n_clusters: int, n_seen: np.ndarray, begin: Begin) -> None:
+        self.offsets, self.n_clusters, self.n_seen, self.begin = offsets, n_clusters, n_seen, begin
+
+    def start(self, run: Run) -> tuple[State, list[float]]:
         """Write the first memberships and return their sums."""
         with progress("start from a sample", 0):
             solved = self.begin(run)
         data, arrays = run.data, run.arrays
 
         def write_first(block: Block) -> AgreementSums:
-            memberships, sums = first_rows(data, solved, block)
+            labels = data.read(block.start, block.stop)
+            memberships = first_rows(data, solved, block, labels)
             arrays.write(0, block, memberships)
-            return sums
+            return agreement_sums(labels, data.offsets, memberships, solved.sums.weights)
 
         with progress("start of PCC", data.n_objects) as listener:
-            return run.fold(write_first, add_sums, listener), solved.start_objectives
+            sums = fold(run.engine, run.blocks, write_first, add_sums, progress=listener)
+        return packed_sums(sums), solved.start_objectives
 
-    def visit(self, run: Run, at: Iterate[AgreementSums]) -> Callable[[Block], Change]:
-        """Return the task that updates every object of a block given all others."""
-        scale = mean_pair_weight(self.n_seen, run.data.n_objects, at.state.partition_weights)
-        relaxation = RELAXATION if len(run.blocks) == 1 else 1.0
-        reads, writes = [at.generation], at.generation + 1
-        arguments = at.state, self.offsets, MOVING * run.tol * scale, relaxation
-        return run.visit(update_block, *arguments, reads=reads, writes=writes)
-
-    def step(self, run: Run, at: Iterate[AgreementSums], total: Change) -> Step[AgreementSums]:
-        """Take the full step if the objective decreases enough, else halve it as long as that lowers it."""
-        sums, length, n_generations = at.state, 1.0, 1
-        gap = total.gap / mean_pair_weight(self.n_seen, run.data.n_objects, sums.partition_weights)
+    def one_pass(self, run: Run, at: Iterate, listener: Progress) -> Step:
+        """Update every object given all others; shorten the step if together they gain too little."""
+        sums = unpacked_sums(at.state, self.offsets, self.n_clusters)
+        scale = mean_pair_weight(self.n_seen, run.data.n_objects, sums.partition_weights)
+        is_single, before, after = len(run.blocks) == 1, at.generation, at.generation + 1
+        asked = sums, self.offsets, MOVING * run.tol * scale, RELAXATION if is_single else 1.0
+        update = run.visit(update_block, *asked, reads=[before], writes=after)
+        total = fold(run.engine, run.blocks, update, add_changes, progress=listener)
+        gap, length = total.gap / scale, 1.0
         if gap <= run.tol:
-            run.arrays.drop([at.generation + 1])
+            run.arrays.drop([after])
             record: Record = {"objective": sums.objective, "gap": gap, "moved": 0, "step_length": 0.0}
-            return Step(sums, record, is_settled=True, n_generations=0)
-        is_short = len(run.blocks) > 1 and objective_change(sums, total.sums) > ENOUGH * total.predicted
-        reached, reads = add_sums(total.sums, sums), [at.generation, at.generation + 1]
+            return Step(at.state, record, is_settled=True, n_generations=0)
+        is_short = not is_single and objective_change(sums, total.sums) > ENOUGH * total.predicted
+        reached = add_sums(total.sums, sums)
         for shorter in 0.5 ** np.arange(1.0, 11.0) if is_short and total.n_moved else ():
-            between = run.visit(sums_between, shorter, self.offsets, sums.weights, reads=reads)
-            measured = run.fold(between, add_sums)
+            between = run.visit(sums_between, shorter, self.offsets, sums.weights, reads=[before, after])
+            measured = fold(run.engine, run.blocks, between, add_sums)
             if measured.objective < reached.objective:
                 reached, length = measured, float(shorter)
             elif reached.objective < sums.objective:
                 break
         if length < 1.0:
-            run.shorten(at.generation, length)
-            n_generations = 2
+            run.shorten(before, length)
         record = {"objective": reached.objective, "gap": gap, "moved": total.n_moved, "step_length": length}
-        return Step(reached, record, is_settled=False, n_generations=n_generations)
-
-    def pack(self, state: AgreementSums) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return the sums and how partitions count as arrays."""
-        return packed_sums(state), {}
-
-    def unpack(self, arrays: dict[str, np.ndarray], _facts: dict[str, Any]) -> AgreementSums:
-        """Return the sums of a snapshot."""
-        return unpacked_sums(arrays, self.offsets, self.n_clusters)
+        return Step(packed_sums(reached), record, is_settled=False, n_generations=1 if length == 1.0 else 2)
 
 
 # What is stored of a solve, and the placing of new objects
@@ -250,29 +220,24 @@ def packed_sums(sums: AgreementSums) -> dict[str, np.ndarray]:
 def unpacked_sums(parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int) -> AgreementSums:
     """Return the sums of `packed_sums`; raises KeyError or ValueError for anything else."""
     weights = None if "weights" not in parts else Weights.of(parts["weights"], offsets)
-    sums, S, T = no_sums(offsets, n_clusters, weights), parts["S"], parts["T"]
-    if (S.shape, T.shape) != (sums.S.shape, sums.T.shape):
+    S, T, squares, quartics = (parts[name] for name in ("S", "T", "squares", "quartics"))
+    n_products = n_clusters * (n_clusters + 1) // 2
+    if S.shape != (offsets[-1], padded(n_clusters)) or T.shape != (offsets.size - 1, padded(n_products)):
         raise ValueError("arrays of other shapes")
-    return sums._replace(S=S, T=T, squares=float(parts["squares"]), quartics=float(parts["quartics"]))
+    return AgreementSums(n_clusters, S, T, float(squares), float(quartics), weights)
 
 
-@dataclass(frozen=True)
-class BySquares:
-    """Gives the memberships of new objects: the best ones given all solved objects, over all pairs."""
-
-    sums: AgreementSums
-    offsets: np.ndarray
-
-    def __call__(self, labels: np.ndarray) -> np.ndarray:
-        """Return the best memberships (rows, K) float32 of new objects."""
-        return update_block(self.sums, self.offsets, 0.0, 1.0, labels)[1]
+def best_memberships(sums: AgreementSums, offsets: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the best memberships (rows, K) float32 of new objects given all solved ones, over all pairs."""
+    return update_block(sums, offsets, 0.0, 1.0, labels)[1]
 
 
-def placer_of(run: Run, read: Callable[[Block], np.ndarray], left_out: np.ndarray | None = None) -> BySquares:
-    """Return the placement of further objects by all but the sorted ``left_out``; one more pass.
+def solved_sums(
+    run: Run, read: Callable[[Block], np.ndarray], left_out: np.ndarray | None = None
+) -> AgreementSums:
+    """Return the sums of all objects but the sorted ``left_out``, by which others are placed; one more pass.
 
-    ``run`` is over the labels, and ``read`` gives the memberships of a block. It is by the squared
-    divergence, whatever the fit was by.
+    ``run`` is over the labels, and ``read`` gives the memberships of a block.
     """
     data, offsets = run.data, run.data.offsets
 
@@ -282,11 +247,10 @@ def placer_of(run: Run, read: Callable[[Block], np.ndarray], left_out: np.ndarra
             labels, memberships = np.delete(labels, rows, axis=0), np.delete(memberships, rows, axis=0)
         return agreement_sums(labels, offsets, np.ascontiguousarray(memberships))
 
-    return BySquares(run.fold(sum_solved, add_sums), offsets)
+    return fold(run.engine, run.blocks, sum_solved, add_sums)
 
 
 # The start on a sample
-
 
 # Passes and largest relative gap of a start: enough to rank it.
 RANKING = (50, 1e-3)
@@ -317,16 +281,8 @@ def normalized(rows: np.ndarray) -> np.ndarray:
     return np.asarray(rows / rows.sum(axis=1, keepdims=True), dtype=np.float32)
 
 
-# The sample
-
-
 def solve_sample(
-    run: Run,
-    clusters: np.ndarray,
-    n_clusters: int,
-    n_init: int,
-    weights: Weights | None = None,
-    more: np.ndarray | None = None,
+    run: Run, clusters: np.ndarray, n_clusters: int, n_init: int, weights: Weights | None, more: np.ndarray
 ) -> Solved:
     """Solve the sample of a run from ``n_init`` starts, first from ``clusters`` (rows,); keep the best.
 
@@ -351,9 +307,8 @@ def solve_sample(
             listener.advance(1)
     # so far that extending the best start takes no further passes over all objects
     solved = descend(labels, offsets, best, weights, 200, 1e-4)
-    if more is not None and len(more) > len(labels):
-        estimate = solved.sums.scaled(len(more) / len(labels))
-        _, placed = update_block(estimate, offsets, 0.0, 1.0, more)
+    if len(more) > len(labels):
+        placed = best_memberships(solved.sums.scaled(len(more) / len(labels)), offsets, more)
         solved = descend(more, offsets, placed, weights, *RANKING)  # the passes over all objects do the rest
     return solved._replace(start_objectives=objectives[1:])
 
@@ -399,112 +354,3 @@ def entropy_weights(labels: np.ndarray, offsets: np.ndarray) -> Weights:
     # still placed by it
     weights = np.maximum(worth, 0.001 * worth.mean())
     return Weights.of(weights / weights.mean(), offsets)
-
-
-# The variants of PCC
-
-
-class Solution(NamedTuple):
-    """The memberships found, and what else a fit keeps."""
-
-    read: Callable[[Block], np.ndarray]
-    """Gives the memberships (rows, K) float32 of a block, read-only."""
-    at: Iterate[Any]
-    """Where the passes ended."""
-    placer: BySquares
-    """Gives the memberships of new objects."""
-
-
-@dataclass(frozen=True)
-class Variant(ABC):
-    """A way to solve PCC, with checked parameters."""
-
-    n_clusters: int
-    divergence: Divergence
-    pairs: Any
-    max_iter: int | str | None
-    tol: float
-    n_init: int
-    weights: Weights | str | None
-    memory: str | float | None
-
-    instead: ClassVar[str | None] = None
-    """What takes less memory; None: ConsensusTree, if its plan fits."""
-    n_generations: ClassVar[int] = 3
-    """Generations of the memberships that a pass holds, one of them if it is shortened."""
-
-    def n_passes(self, n_objects: int) -> int:  # noqa: ARG002 - of the heap, which counts steps
-        """Return the largest number of passes."""
-        return 100 if self.max_iter is None else int(self.max_iter)
-
-    def n_sampled(self, ensemble: Ensemble) -> int:  # noqa: ARG002 - of all pairs by sums
-        """Return how many objects are sampled: those that starts are solved on."""
-        return N_SAMPLED
-
-    def begin(self, sample: Sample, weights: Weights | None, more: np.ndarray, run: Run) -> Solved:
-        """Solve the sample of a run over the labels, from clusters of its tree."""
-        clusters = sample.groups(n_groups_for(self.n_clusters)).cut(self.n_clusters).of_objects
-        return solve_sample(run, clusters, self.n_clusters, self.n_init, weights, more)
-
-    def statistics_bytes(self, ensemble: Ensemble) -> int:
-        """Return the size of what a block reports of a pass, or of placing objects: the sums."""
-        K, M = self.n_clusters, ensemble.n_partitions
-        return 8 * ((ensemble.n_base_clusters + M) * (K + 8) + M * (K * (K + 1) + 16))
-
-    def held_bytes(self, ensemble: Ensemble) -> int:  # noqa: ARG002 - of pairs in memory
-        """Return the size of what else the solve holds."""
-        return 0
-
-    def plan(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> MemoryPlan:
-        """Return the memory plan; ``in_memory``: whether memberships are held rather than stored."""
-        n, K, rows = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows
-        n_sampled, statistics = min(n, N_SAMPLED), self.statistics_bytes(ensemble)
-        held = 4 * n + (4 * self.n_generations * n * K + TRUST_ROW.itemsize * n if in_memory else 0)
-        held += n * ensemble.row_bytes if keeps_labels(ensemble, engine) else 0
-        # of the sample: its incidence matrix, overlaps and groups, and a start; or what its judgment takes
-        square = min(n_sampled, ensemble.n_base_clusters)
-        start = 32 * n_sampled * ensemble.n_partitions + 24 * square**2 + 8 * n_sampled * (200 + 4 * K)
-        held += max(start, plan_bytes(ensemble, n_sampled, n_groups_for(K), K))
-        # labels as they are collected, and memberships before and after a pass
-        held += min(n, self.n_sampled(ensemble)) * (3 * ensemble.row_bytes + 16 * K)
-        return MemoryPlan(
-            held=held + self.held_bytes(ensemble),
-            # including the memberships before and after, and their change
-            per_block=block_label_bytes(ensemble) + 16 * rows * K + 64 * rows + 3 * statistics,
-            per_result=statistics + 8 * rows + (4 * rows * K if in_memory else 0),
-        )
-
-    def remedy(self, ensemble: Ensemble, engine: Engine, budget: int, *, in_memory: bool) -> str:
-        """Return what to use within a budget that is too small for this, if anything."""
-        from bigcons.methods.tree import ConsensusTree
-
-        if self.instead is not None:
-            return f" or use {self.instead}"
-        plan = ConsensusTree(self.n_clusters).memory_plan(ensemble, engine, in_memory=in_memory)
-        return " or use ConsensusTree" if plan.n_bytes(engine, ensemble) <= budget else ""
-
-    @abstractmethod
-    def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:
-        """Solve, given a run over the labels, from the memberships of ``begin``."""
-
-
-class Squares(Variant):
-    """All pairs by the squared divergence, exactly."""
-
-    n_generations = 2
-
-    def n_sampled(self, ensemble: Ensemble) -> int:
-        """Return how many objects are sampled: those of the starts, or more that the best is extended to."""
-        most = LABELS_TOGETHER // ensemble.n_partitions
-        return max(N_SAMPLED, min(max(SAMPLE, ensemble.n_objects // SHARE), most))
-
-    def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
-        """Solve, given a run over the labels."""
-        at = run_passes(run, AllPairs(run.data.offsets, self.n_clusters, survey.n_seen, begin))
-        read = partial(run.arrays.read, at.generation)
-        return Solution(read, at, BySquares(at.state, run.data.offsets))
-
-
-def keeps_labels(ensemble: Ensemble, engine: Engine) -> bool:
-    """Return whether labels are read once and kept: for few objects reading costs more than solving."""
-    return engine.shares_memory and ensemble.n_objects * ensemble.row_bytes <= 32_000_000

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 
+from bigcons.coassociation.factorized import AgreementSums
 from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.errors import (
     ConvergenceWarning,
@@ -24,29 +25,47 @@ from bigcons.errors import (
     UndersegmentationWarning,
     warn_user,
 )
-from bigcons.memory import DEFAULT_DATA_BYTES, N_SAMPLED, enough_for, format_size, parse_size
+from bigcons.memory import (
+    DEFAULT_DATA_BYTES,
+    LABELS_TOGETHER,
+    N_SAMPLED,
+    Block,
+    enough_for,
+    format_size,
+    parse_size,
+)
 from bigcons.methods.base import ConsensusClusterer, MethodInfo, judge_sample
 from bigcons.methods.pcc.all_pairs import (
-    BySquares,
-    Squares,
-    Variant,
+    AllPairs,
+    Solved,
+    best_memberships,
     entropy_weights,
-    keeps_labels,
     packed_sums,
+    solve_sample,
     unpacked_sums,
 )
-from bigcons.methods.pcc.pairs import DENSE, PAPER, Blocked, Heap, n_pair_ends
+from bigcons.methods.pcc.pairs import DENSE, PAPER, counted_pairs, n_pair_ends, solve_pairs, stretch_steps
 from bigcons.run.engine import Engine, local_engine
-from bigcons.run.passes import Run, as_history, open_workspace
+from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, process_bytes
+from bigcons.run.passes import Iterate, Run, as_history, open_workspace, run_passes
 from bigcons.run.results import Output
 from bigcons.run.survey import Survey, take_survey, warn_of_dissent
 from bigcons.seeding import draw_rows
+from bigcons.store.clusters import TRUST_ROW
 from bigcons.store.ensemble import Ensemble
+from bigcons.store.pair_rows import PAIR_BYTES
 from bigcons.store.pairs import PairTable, pairs_of
 from bigcons.trust.confidence import can_weigh
-from bigcons.trust.groups import FEWEST_LABELS, Sample, n_groups_for
+from bigcons.trust.groups import FEWEST_LABELS, Sample, n_groups_for, plan_bytes
 from bigcons.validation import check_choice, check_int, check_number
 from bigcons.weights import Weights
+
+SAMPLE, SHARE = 16_384, 64
+"""The best start is extended to so many objects before all, or to one in so many: passes over these then cost
+little beside those that they save.
+
+`benchmarks/phases.py` has the time of the passes that are left.
+"""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -167,16 +186,15 @@ class PCC(ConsensusClusterer):
     weights: Any = None
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        variant = choose_variant(self, ensemble, engine)
-        self._check_memory_plan(variant.plan, ensemble, engine, out, variant.memory, variant.remedy)
-        n, K = ensemble.n_objects, self.n_clusters
+        problem = choose_problem(self, ensemble, engine)
+        self._check_memory_plan(problem.plan, ensemble, engine, out, problem.memory, problem.remedy)
+        K, weights, by_sums = self.n_clusters, problem.weights, problem.solver == "all"
         trusts = can_weigh(ensemble, K)
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
-        given = variant.weights.partitions if isinstance(variant.weights, Weights) else None
-        survey = take_survey(labels, engine, seed, variant.n_sampled(ensemble), given)
+        given = weights.partitions if isinstance(weights, Weights) else None
+        survey = take_survey(labels, engine, seed, problem.n_sampled(ensemble), given)
         rows, more = draw_rows(len(survey.sample), N_SAMPLED, seed, "pcc.sample"), survey.sample
         survey = survey._replace(sample=more[rows], rows=survey.rows[rows])
-        weights = variant.weights
         if isinstance(weights, str):
             weights = entropy_weights(survey.sample, ensemble.offsets)
         self._weights = weights
@@ -187,45 +205,67 @@ class PCC(ConsensusClusterer):
         sample = Sample(survey.sample, ensemble.offsets, counts, n_groups=n_groups_for(K))
         grouped = None if survey.undersamples(ensemble, K, FEWEST_LABELS) else sample
         judge_sample(self, survey.rows, grouped, n_groups_for(K))
-        with open_workspace(out, engine, K) as workspace:
-            run = Run(labels, engine, seed, variant.n_passes(n), self.tol, survey.sample, *workspace)
-            solution = variant.solve(run, survey, partial(variant.begin, sample, weights, more), out)
-            at = solution.at
-            self.objective_: float = at.records[-1]["objective"]
-            self.gap_: float = at.records[-1]["gap"]
-            self.converged_: bool = self.gap_ <= self.tol
-            self.n_passes_: int = len(at.records)
-            self.history_: dict[str, list[Any]] = as_history(at.records)
-            self.start_objectives_: list[float] = at.start_objectives or [self.objective_]
-            if isinstance(variant, Squares):
-                self.weights_: np.ndarray = np.ones(ensemble.n_partitions) if counts is None else counts
-            if self.tol > 0 and not self.converged_:
-                warn_user(
-                    f"no step lowers the objective of PCC any more, with a KKT gap of {self.gap_:.2g} > "
-                    f"tol={self.tol:g}; raise tol."
-                    if at.is_settled
-                    else f"PCC stopped at max_iter before it settled, with a KKT gap of {self.gap_:.2g}; "
-                    "raise max_iter or tol if the labels still change.",
-                    ConvergenceWarning,
+
+        def begin(run: Run) -> Solved:
+            """Solve the sample of a run over the labels, from clusters of its tree."""
+            clusters = sample.groups(n_groups_for(K)).cut(K).of_objects
+            return solve_sample(run, clusters, K, problem.n_init, weights, more)
+
+        with open_workspace(out, engine, K) as (arrays, snapshots):
+            n_passes = problem.n_passes(ensemble.n_objects)
+            run = Run(labels, engine, seed, n_passes, self.tol, survey.sample, arrays, snapshots)
+            if by_sums:
+                at = run_passes(run, AllPairs(ensemble.offsets, K, survey.n_seen, begin))
+                read: Callable[[Block], np.ndarray] = partial(arrays.read, at.generation)
+                self._sums: AgreementSums = unpacked_sums(at.state, ensemble.offsets, K)
+            else:
+                left = None
+                if problem.solver == "blocked" and problem.memory is not None:
+                    left = max(parse_size(problem.memory) - process_bytes(engine), 0)
+                read, at, self._sums = solve_pairs(
+                    *(run, counted_pairs(problem.pairs, labels, seed, engine), problem.divergence),
+                    None if problem.max_iter == PAPER else begin,
+                    n_clusters=K,
+                    max_steps=problem.max_steps(ensemble.n_objects) if problem.solver == "heap" else None,
+                    memory=left,
+                    out=out,
                 )
-            self._placing: BySquares = solution.placer
+            self._set_results(at)
+            if by_sums:
+                self.weights_: np.ndarray = np.ones(ensemble.n_partitions) if counts is None else counts
             share = engine if out is not None else local_engine(engine)  # rows in memory need no workers
-            trust = engine if trusts else None
             self._publish(
-                *(ensemble, solution.read, survey.unlabeled, out, share),
-                trust=trust,
+                *(ensemble, read, survey.unlabeled, out, share),
+                trust=engine if trusts else None,
                 grouped=self._grouped_sample,
             )
 
+    def _set_results(self, at: Iterate) -> None:
+        """Set the fitted attributes that follow from the passes; warn if they have not converged."""
+        self.objective_: float = at.records[-1]["objective"]
+        self.gap_: float = at.records[-1]["gap"]
+        self.converged_: bool = self.gap_ <= self.tol
+        self.n_passes_: int = len(at.records)
+        self.history_: dict[str, list[Any]] = as_history(at.records)
+        self.start_objectives_: list[float] = at.start_objectives or [self.objective_]
+        if self.tol > 0 and not self.converged_:
+            warn_user(
+                f"no step lowers the objective of PCC any more, with a KKT gap of {self.gap_:.2g} > "
+                f"tol={self.tol:g}; raise tol."
+                if at.is_settled
+                else f"PCC stopped at max_iter before it settled, with a KKT gap of {self.gap_:.2g}; "
+                "raise max_iter or tol if the labels still change.",
+                ConvergenceWarning,
+            )
+
     def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
-        return self._placing
+        return partial(best_memberships, self._sums, self._recoding.offsets)
 
     def _placing_parts(self) -> dict[str, np.ndarray]:
-        return packed_sums(self._placing.sums)
+        return packed_sums(self._sums)
 
     def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
-        sums = unpacked_sums(parts, ensemble.offsets, n_clusters)
-        self._placing = BySquares(sums, ensemble.offsets)
+        self._sums = unpacked_sums(parts, ensemble.offsets, n_clusters)
 
 
 # Whether labels suit the model of the paper: far coarser or finer ones than the consensus mislead it
@@ -287,8 +327,85 @@ def least_joined_share(n_clusters: int, n_objects: float) -> float:
 # Which parameters apply, and what solves
 
 
-def choose_variant(model: Any, ensemble: Ensemble, engine: Engine) -> Variant:
-    """Check the parameters of a `PCC`, refuse those that do not apply, and return the variant.
+@dataclass(frozen=True)
+class Problem:
+    """What a `PCC` solves, with checked parameters, and what that takes."""
+
+    solver: str
+    """"all", "heap" or "blocked"."""
+    n_clusters: int
+    divergence: Divergence
+    pairs: Any
+    max_iter: int | str | None
+    n_init: int
+    weights: Weights | str | None
+    memory: str | float | None
+
+    def max_steps(self, n_objects: int) -> int:
+        """Return the most steps of the heap: n K in the paper, short of the optimum, else 10 n K."""
+        if isinstance(self.max_iter, int):
+            return self.max_iter
+        return (1 if self.max_iter == PAPER else 10) * n_objects * self.n_clusters
+
+    def n_passes(self, n_objects: int) -> int:
+        """Return the most passes; of the heap, stretches of steps."""
+        if self.solver == "heap":
+            return -(-self.max_steps(n_objects) // stretch_steps(n_objects, self.n_clusters))
+        return 100 if self.max_iter is None else int(self.max_iter)
+
+    def n_sampled(self, ensemble: Ensemble) -> int:
+        """Return how many objects are sampled: those of the starts, or more that the best is extended to."""
+        if self.solver != "all":
+            return N_SAMPLED
+        most = LABELS_TOGETHER // ensemble.n_partitions
+        return max(N_SAMPLED, min(max(SAMPLE, ensemble.n_objects // SHARE), most))
+
+    def statistics_bytes(self, ensemble: Ensemble) -> int:
+        """Return the size of what a block reports of a pass, or of placing objects: the sums."""
+        K, M = self.n_clusters, ensemble.n_partitions
+        return 8 * ((ensemble.n_base_clusters + M) * (K + 8) + M * (K * (K + 1) + 16))
+
+    def plan(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> MemoryPlan:
+        """Return the memory plan; ``in_memory``: whether memberships are held rather than stored."""
+        n, K, rows = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows
+        n_sampled, statistics = min(n, N_SAMPLED), self.statistics_bytes(ensemble)
+        n_generations = 2 if self.solver == "all" else 3  # one of them if a pass is shortened
+        held = 4 * n + (4 * n_generations * n * K + TRUST_ROW.itemsize * n if in_memory else 0)
+        held += n * ensemble.row_bytes if keeps_labels(ensemble, engine) else 0
+        # of the sample: its incidence matrix, overlaps and groups, and a start; or what its judgment takes
+        square = min(n_sampled, ensemble.n_base_clusters)
+        start = 32 * n_sampled * ensemble.n_partitions + 24 * square**2 + 8 * n_sampled * (200 + 4 * K)
+        held += max(start, plan_bytes(ensemble, n_sampled, n_groups_for(K), K))
+        # labels as they are collected, and memberships before and after a pass
+        held += min(n, self.n_sampled(ensemble)) * (3 * ensemble.row_bytes + 16 * K)
+        if self.solver == "heap":  # memberships and gradients; of a pair end: index, two counts, share,
+            held += 16 * n * K + 36 * n_pair_ends(self.pairs, n)  # weight, and temporaries
+        elif self.solver == "blocked" and not isinstance(self.pairs, PairTable):  # yet to be counted
+            held += PAIR_BYTES * n_pair_ends(self.pairs, n) // 2
+        return MemoryPlan(
+            held=held,
+            # including the memberships before and after, and their change
+            per_block=block_label_bytes(ensemble) + 16 * rows * K + 64 * rows + 3 * statistics,
+            per_result=statistics + 8 * rows + (4 * rows * K if in_memory else 0),
+        )
+
+    def remedy(self, ensemble: Ensemble, engine: Engine, budget: int, *, in_memory: bool) -> str:
+        """Return what to use within a budget that is too small for this, if anything."""
+        from bigcons.methods.tree import ConsensusTree
+
+        if self.solver == "heap":
+            return " or use solver='blocked', pairs='all' or a smaller share"
+        plan = ConsensusTree(self.n_clusters).memory_plan(ensemble, engine, in_memory=in_memory)
+        return " or use ConsensusTree" if plan.n_bytes(engine, ensemble) <= budget else ""
+
+
+def keeps_labels(ensemble: Ensemble, engine: Engine) -> bool:
+    """Return whether labels are read once and kept: for few objects reading costs more than solving."""
+    return engine.shares_memory and ensemble.n_objects * ensemble.row_bytes <= 32_000_000
+
+
+def choose_problem(model: Any, ensemble: Ensemble, engine: Engine) -> Problem:
+    """Check the parameters of a `PCC`, refuse those that do not apply, and return what is solved.
 
     Without a budget, refuse so many clusters that tables of them are too large.
     """
@@ -301,40 +418,40 @@ def choose_variant(model: Any, ensemble: Ensemble, engine: Engine) -> Variant:
     if isinstance(weights, str) and weights != "entropy":
         raise InvalidInputError(f"weights={weights!r} is unknown; use 'entropy', numbers or None.")
     counted = weights if isinstance(weights, str) else Weights.given(weights, ensemble.offsets)
-    kind, pairs = _choose_class(model, divergence, ensemble)
-    if kind is Heap and memory is None and pairs == DENSE:
+    solver, pairs = _choose_solver(model, divergence, ensemble)
+    if solver == "heap" and memory is None and pairs == DENSE:
         memory = DEFAULT_DATA_BYTES  # all pairs as a list
-    asked = (model.n_clusters, divergence, pairs, max_iter, model.tol, n_starts, counted, memory)
-    variant = kind(*asked)
+    problem = Problem(solver, model.n_clusters, divergence, pairs, max_iter, n_starts, counted, memory)
     is_stored = getattr(pairs, "path", None) is not None
-    if kind is Heap and model.solver == "auto" and max_iter != PAPER and is_stored and memory is not None:
+    may_be_blocked = solver == "heap" and model.solver == "auto" and max_iter != PAPER and is_stored
+    if may_be_blocked and memory is not None:
         # at most: with memberships in memory
-        needed = variant.plan(ensemble, engine, in_memory=True).n_bytes(engine, ensemble)
+        needed = problem.plan(ensemble, engine, in_memory=True).n_bytes(engine, ensemble)
         if needed > parse_size(memory):
-            variant = Blocked(*asked)
+            problem = replace(problem, solver="blocked")
     refused = {
-        "max_iter='paper'": (max_iter == PAPER and not isinstance(variant, Heap), "solver='heap'"),
+        "max_iter='paper'": (max_iter == PAPER and problem.solver != "heap", "solver='heap'"),
         "n_init": (max_iter == PAPER and n_init != "auto", "a start other than that of max_iter='paper'"),
-        "weights": (weights is not None and kind is not Squares, "pairs='all' and divergence='l2'"),
+        "weights": (weights is not None and solver != "all", "pairs='all' and divergence='l2'"),
     }
     for name, (is_refused, needs) in refused.items():
         if is_refused:
             raise InvalidInputError(
                 f"{name} with pairs={model.pairs!r}, divergence={divergence.label!r}; it requires {needs}."
             )
-    n_bytes = variant.statistics_bytes(ensemble)
+    n_bytes = problem.statistics_bytes(ensemble)
     if memory is None and n_bytes > DEFAULT_DATA_BYTES:
         raise MemoryBudgetError(
-            f"PCC of {variant.n_clusters:,} clusters needs tables of {format_size(n_bytes)} a block; "
+            f"PCC of {problem.n_clusters:,} clusters needs tables of {format_size(n_bytes)} a block; "
             f"pass memory='{enough_for(8 * n_bytes)}' to allow it, or use ConsensusTree.",
             needed=n_bytes,
             budget=DEFAULT_DATA_BYTES,
         )
-    return variant
+    return problem
 
 
-def _choose_class(model: Any, divergence: Divergence, ensemble: Ensemble) -> tuple[type[Variant], Any]:
-    """Return the variant for the pairs and the solver of a `PCC`, and its pairs, a table opened.
+def _choose_solver(model: Any, divergence: Divergence, ensemble: Ensemble) -> tuple[str, Any]:
+    """Return the solver of a `PCC`, and its pairs, a table opened.
 
     "auto" solves pairs block by block if they are in tiles, or at least a million: it depends on the
     pairs alone, as by the number of workers a cluster would find other bits than one thread. Refuses pairs
@@ -368,10 +485,10 @@ def _choose_class(model: Any, divergence: Divergence, ensemble: Ensemble) -> tup
                 f"{N_SAMPLED:,}, but there are n_objects={n:,}; use a share of the pairs, such as "
                 f"pairs={share:.2g}, or divergence='l2'."
             )
-        return (Squares, pairs) if divergence.label == "l2" else (Heap, DENSE)
+        return ("all", pairs) if divergence.label == "l2" else ("heap", DENSE)
     if asked != "auto":
-        return (Heap if asked == "heap" else Blocked), pairs
+        return asked, pairs
     if model.max_iter == PAPER or pairs == DENSE:
-        return Heap, pairs
+        return "heap", pairs
     is_tiled = getattr(pairs, "rows_per_block", None) is not None
-    return (Blocked if is_tiled or n_pair_ends(pairs, n) >= 2_000_000 else Heap), pairs
+    return "blocked" if is_tiled or n_pair_ends(pairs, n) >= 2_000_000 else "heap", pairs

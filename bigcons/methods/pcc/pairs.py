@@ -21,41 +21,36 @@ from __future__ import annotations
 
 import itertools
 import logging
-from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigcons.coassociation import count
+from bigcons.coassociation.factorized import AgreementSums
 from bigcons.coassociation.sampling import sample_in_memory
-from bigcons.disk.files import Place
 from bigcons.divergences import Divergence
 from bigcons.errors import ConsensusWarning, MemoryBudgetError, warn_user
 from bigcons.kernels import pair_descent
 from bigcons.kernels.divergences import l2_slope, newton_search, sampling_search
-from bigcons.memory import Block, format_size, parse_size, row_blocks
+from bigcons.memory import Block, format_size, row_blocks
 from bigcons.methods.pcc.all_pairs import (
     MOVING,
     Begin,
-    BySquares,
-    Solution,
-    Variant,
+    best_memberships,
     first_rows,
     perturbed_uniform,
-    placer_of,
     softened,
+    solved_sums,
 )
-from bigcons.progress import progress
+from bigcons.progress import Progress, progress
 from bigcons.run.engine import Engine, fold, local_engine
-from bigcons.run.memory_plan import process_bytes
-from bigcons.run.passes import BlockArrays, Iterate, Run, Step, run_passes
+from bigcons.run.passes import BlockArrays, Iterate, Passes, Run, State, Step, run_passes
 from bigcons.run.results import Output, scratch_place
-from bigcons.run.survey import Survey
 from bigcons.store.ensemble import Ensemble
-from bigcons.store.pair_rows import PAIR_BYTES, Rows
+from bigcons.store.pair_rows import Rows
 from bigcons.store.pairs import PairTable
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -72,6 +67,7 @@ class Neighborhoods(NamedTuple):
     neighbors: list[list[int]]
     """For each block, the other blocks that it shares pairs with, ascending."""
     colors: list[int]
+    """For each block, a number that differs from those of its neighbors."""
     divergence: Divergence
     mean_weight: float
     """Mean over the objects of ``sum_j N_ij``: the scale of a KKT gap over these pairs."""
@@ -87,11 +83,11 @@ class Neighborhoods(NamedTuple):
 
         def find_borders(block: Block) -> tuple[list[list[int]], float, int]:
             rows = pairs.read(block.start, block.stop)
-            known = np.zeros(len(starts), bool)
-            known[np.searchsorted(starts, rows.indices, "right") - 1] = True
-            known[block.index] = False
+            is_neighbor = np.zeros(len(starts), bool)
+            is_neighbor[np.searchsorted(starts, rows.indices, "right") - 1] = True
+            is_neighbor[block.index] = False
             weight = float(rows.n_seen.sum(dtype=np.float64))
-            return [np.flatnonzero(known).tolist()], weight, len(rows.indices)
+            return [np.flatnonzero(is_neighbor).tolist()], weight, len(rows.indices)
 
         with progress("blocks of pairs", pairs.n_objects) as listener:
             neighbors, weight, entries = fold(
@@ -99,116 +95,106 @@ class Neighborhoods(NamedTuple):
                 lambda a, b: (a[0] + b[0], a[1] + b[1], max(a[2], b[2])),
                 progress=listener,
             )
+        colors: list[int] = []
+        for block, others in enumerate(neighbors):
+            taken = {colors[other] for other in others if other < block}
+            colors.append(next(color for color in range(len(taken) + 1) if color not in taken))
         mean_weight = max(weight / pairs.n_objects, 1.0)
-        return cls(pairs, blocks, neighbors, color_blocks(neighbors), divergence, mean_weight, entries)
+        return cls(pairs, blocks, neighbors, colors, divergence, mean_weight, entries)
+
+    @property
+    def fewest_rounds(self) -> int:
+        """Rounds of a pass at first: one per color where these have at least eight blocks, two at least.
+
+        In two rounds, less than half of an object's pairs are with blocks that move at the same time: too few
+        for joint moves to overshoot often.
+        """
+        return min(max(self.colors) + 1, max(2, len(self.colors) // 8))
 
     def rounds(self, n_rounds: int) -> list[int]:
         """Return the round of each block if a pass has ``n_rounds``."""
         return [color % n_rounds for color in self.colors]
 
-    def in_rounds(self, n_rounds: int | None = None) -> list[list[Block]]:
-        """Return the blocks of each round; None: of `fewest_rounds`."""
-        rounds = self.rounds(n_rounds or fewest_rounds(self.colors))
+    def in_rounds(self, n_rounds: int) -> list[list[Block]]:
+        """Return the blocks of each round."""
+        rounds = self.rounds(n_rounds)
         return [[b for b in self.blocks if rounds[b.index] == number] for number in range(max(rounds) + 1)]
 
 
-class Pace(NamedTuple):
-    """What passes carry besides memberships."""
-
-    n_rounds: int
-    """Rounds of a pass: with one per color, blocks that move at the same time share no pairs."""
-    objective: float
-    """Objective of the memberships; not needed, and infinite, with one round per color."""
+FirstRows = tuple[Callable[[Block], np.ndarray], list[float]]
+"""What gives the first memberships of a block of pairs, and the objectives of the starts."""
 
 
-class FirstRows(NamedTuple):
-    """First memberships of blocks of pairs."""
-
-    of_block: Callable[[Block], np.ndarray]
-    start_objectives: tuple[float, ...] = ()
-
-
-@dataclass
-class BlockedPairs:
+class BlockedPairs(Passes):
     """The passes of PCC on blocks of pairs; objects carry memberships (rows, K) float32.
 
     The gap is in units of the mean weight of an object. With several blocks it is the largest
     gap that the tasks of a pass started from; a solve has converged only after a pass without a gap above the
     tolerance, which changes nothing.
-    """
 
-    near: Neighborhoods
-    begin: Callable[[], FirstRows]
-    max_steps: int | None = None
-    """Most steps of all passes over a single block; None for any number."""
-    lengths: tuple[float, ...] = (0.75, 0.5, 0.25, 0.125)
-    """Step lengths tried if a full pass raises the objective by more than its share ``rounding``."""
-    rounding: float = 1e-7
+    The state is the number of rounds of a pass (with one per color, blocks that move at the same time share
+    no pairs) and the objective, which is not needed, and infinite, with one round per color. ``max_steps``
+    limits those of all passes over a single block. If a full pass raises the objective by more than its share
+    ``rounding``, step ``lengths`` are tried.
+    """
 
     name = "PCC on pairs"
 
-    def __post_init__(self) -> None:
-        self.n_colors: int = max(self.near.colors) + 1
+    def __init__(
+        self,
+        near: Neighborhoods,
+        begin: Callable[[], FirstRows],
+        max_steps: int | None = None,
+        lengths: tuple[float, ...] = (0.75, 0.5, 0.25, 0.125),
+        rounding: float = 1e-7,
+    ) -> None:
+        self.near, self.begin, self.max_steps = near, begin, max_steps
+        self.lengths, self.rounding = lengths, rounding
+        self.n_colors: int = max(near.colors) + 1
 
-    def start(self, run: Run) -> tuple[Pace, list[float]]:
+    def start(self, run: Run) -> tuple[State, list[float]]:
         """Write the first memberships."""
-        first, arrays = self.begin(), run.arrays
-        for _ in run.engine.map(lambda block: arrays.write(0, block, first.of_block(block)), run.blocks):
-            pass
-        pace = Pace(len(run.rounds), np.inf)
-        if pace.n_rounds < self.n_colors:
-            pace = pace._replace(objective=float(self._measure(run, (0, 0))[0]))
-        return pace, list(first.start_objectives)
+        (rows_of, start_objectives), arrays = self.begin(), run.arrays
+        run.for_all(lambda block: arrays.write(0, block, rows_of(block)))
+        n_rounds, objective = self.near.fewest_rounds, np.inf
+        if n_rounds < self.n_colors:
+            objective = self._measure(run, (0, 0))[0]
+        return {"n_rounds": np.array(n_rounds), "objective": np.array(objective)}, start_objectives
 
-    def visit(self, run: Run, at: Iterate[Pace]) -> Callable[[Block], Stretch]:
-        """Return the task that takes a stretch of steps with the objects of a block, see `move_block`."""
-        near, n_rounds = self.near, at.state.n_rounds
-        run.rounds = near.in_rounds(n_rounds)
+    def one_pass(self, run: Run, at: Iterate, listener: Progress) -> Step:
+        """Move the blocks round by round; shorten the pass if the objective has risen.
+
+        Where it falls at no length, the pass is undone and the next has more rounds.
+        """
+        near, is_alone, before = self.near, self.n_colors == 1, at.generation
+        n_rounds, last_objective = int(at.state["n_rounds"]), float(at.state["objective"])
         # a near-uniform start is a saddle, where gaps mean nothing until all have moved
         threshold = 0.0 if not at.records else run.tol
-        if at.records and self.n_colors > 1:
+        if at.records and not is_alone:
             threshold = run.tol * (1.0 if at.records[-1]["gap"] <= run.tol else MOVING)
         left = None if self.max_steps is None else self.max_steps - sum(int(r["steps"]) for r in at.records)
-        asked = near, run.arrays, at.generation, n_rounds, threshold * self.near.mean_weight, left
-        return partial(move_block, *asked)
-
-    @staticmethod
-    def add(total: Stretch, part: Stretch) -> Stretch:
-        """Combine the reports of two stretches."""
-        return Stretch(
-            total.n_steps + part.n_steps,
-            max(total.gap_before, part.gap_before),
-            max(total.gap, part.gap),
-            total.objective + part.objective,
-        )
-
-    def step(self, run: Run, at: Iterate[Pace], total: Stretch) -> Step[Pace]:
-        """Keep the pass, whose memberships are already written, or shorten it if the objective has risen."""
-        pace, length, is_alone = at.state, 1.0, self.n_colors == 1
-        gap = (total.gap if is_alone else total.gap_before) / self.near.mean_weight
-        still = gap <= run.tol if is_alone else total.n_steps == 0
-        objective = total.objective
-        if pace.n_rounds < self.n_colors:
-            after = at.generation + 1
-            objective += float(self._measure(run, (after, after), n_rounds=pace.n_rounds)[0])
-            if objective > pace.objective + self.rounding * abs(pace.objective):
-                length, objective, pace = self._shorten(run, at)
-            pace = pace._replace(objective=objective)
+        move = partial(move_block, near, run.arrays, before, n_rounds, threshold * near.mean_weight, left)
+        total = Stretch(0, 0.0, 0.0, 0.0)
+        for blocks in near.in_rounds(n_rounds):
+            total = total.plus(fold(run.engine, blocks, move, Stretch.plus, progress=listener))
+        gap = (total.gap if is_alone else total.gap_before) / near.mean_weight
+        is_settled = gap <= run.tol if is_alone else total.n_steps == 0
+        objective, length = total.objective, 1.0
+        if n_rounds < self.n_colors:
+            objective += float(self._measure(run, (before + 1, before + 1), n_rounds=n_rounds)[0])
+            if objective > last_objective + self.rounding * abs(last_objective):
+                tried = self._measure(run, (before, before + 1), self.lengths)
+                best = int(np.argmin(tried))
+                if tried[best] < last_objective:
+                    length, objective = self.lengths[best], float(tried[best])
+                else:
+                    length, objective = 0.0, last_objective
+                    n_rounds = min(2 * n_rounds, self.n_colors)
+                run.shorten(before, length)
+            last_objective = objective
         record = {"objective": objective, "gap": gap, "steps": total.n_steps, "step_length": length}
-        return Step(pace, record, still, 1 if length == 1.0 else 2)
-
-    def _shorten(self, run: Run, at: Iterate[Pace]) -> tuple[float, float, Pace]:
-        """Shorten the pass to where the objective falls most; if nowhere, undo it and take more rounds."""
-        pace = at.state
-        tried = self._measure(run, (at.generation, at.generation + 1), self.lengths)
-        best = int(np.argmin(tried))
-        if tried[best] < pace.objective:
-            length, objective = self.lengths[best], float(tried[best])
-        else:
-            length, objective = 0.0, pace.objective
-            pace = pace._replace(n_rounds=min(2 * pace.n_rounds, self.n_colors))
-        run.shorten(at.generation, length)
-        return length, objective, pace
+        state = {"n_rounds": np.array(n_rounds), "objective": np.array(last_objective)}
+        return Step(state, record, is_settled, 1 if length == 1.0 else 2)
 
     def _measure(
         self,
@@ -221,19 +207,20 @@ class BlockedPairs:
         task = partial(measure_pairs, self.near, run.arrays, generations, lengths, n_rounds)
         return fold(run.engine, run.blocks, task, np.add)
 
-    def pack(self, state: Pace) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return the pace; the block arrays hold the rest of the state."""
-        return {}, state._asdict()
-
-    def unpack(self, _arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Pace:
-        """Return the pace."""
-        return Pace(**facts)
-
 
 def check_tasks(near: Neighborhoods, n_clusters: int, engine: Engine, memory: int | None) -> None:
-    """Raise MemoryBudgetError if the blocks being processed at once exceed ``memory``."""
-    rounds = near.in_rounds()
-    n_tasks, task = min(engine.n_workers, max(map(len, rounds))), task_bytes(near, n_clusters)
+    """Raise MemoryBudgetError if the blocks being processed at once exceed ``memory``.
+
+    A task has its pairs, its own objects and those of neighbor blocks.
+    """
+    rounds = near.in_rounds(near.fewest_rounds)
+    rows = max(block.n_rows for block in near.blocks)
+    others = max(sum(near.blocks[b].n_rows for b in neighbors) for neighbors in near.neighbors)
+    to_move = rows * (28 * n_clusters + 32) + 4 * n_clusters * others
+    to_measure = 8 * n_clusters * (rows + others)  # two generations
+    # counts, index, index in the task, share, weight, and temporaries
+    task = 28 * near.task_entries + max(to_move, to_measure)
+    n_tasks = min(engine.n_workers, max(map(len, rounds)))
     logger.info(
         "PCC on pairs: %d blocks in %d rounds, %d concurrent tasks of %s",
         *(len(near.blocks), len(rounds), n_tasks, format_size(task)),
@@ -273,37 +260,6 @@ def cut_blocks(
         before = int(costs[-1])
     bounds = sorted({0, *ends, n})
     return [Block(b, start, stop) for b, (start, stop) in enumerate(itertools.pairwise(bounds))]
-
-
-def task_bytes(near: Neighborhoods, n_clusters: int) -> int:
-    """Return the peak memory of a task: its pairs, its own objects and those of neighbor blocks."""
-    rows = max(block.n_rows for block in near.blocks)
-    others = max(sum(near.blocks[b].n_rows for b in known) for known in near.neighbors)
-    to_move = rows * (28 * n_clusters + 32) + 4 * n_clusters * others
-    to_measure = 8 * n_clusters * (rows + others)  # two generations
-    # counts, index, index in the task, share, weight, and temporaries
-    return 28 * near.task_entries + max(to_move, to_measure)
-
-
-# Which blocks share pairs, and so the order in which they move
-
-
-def color_blocks(neighbors: list[list[int]]) -> list[int]:
-    """Return a color for every block that differs from its neighbors': greedily, in order."""
-    colors: list[int] = []
-    for block, known in enumerate(neighbors):
-        taken = {colors[other] for other in known if other < block}
-        colors.append(next(color for color in range(len(taken) + 1) if color not in taken))
-    return colors
-
-
-def fewest_rounds(colors: list[int]) -> int:
-    """Return the number of rounds of a pass: one per color where these have enough blocks, two at least.
-
-    In two rounds, less than half of an object's pairs are with blocks that move at the same time: too few for
-    joint moves to overshoot often.
-    """
-    return min(max(colors) + 1, max(2, len(colors) // 8))  # more rounds if each still has eight blocks
 
 
 # Tasks
@@ -420,6 +376,12 @@ class Stretch(NamedTuple):
     gap: float
     objective: float
 
+    def plus(self, other: Stretch) -> Stretch:
+        """Return the report of both."""
+        n_steps, objective = self.n_steps + other.n_steps, self.objective + other.objective
+        gap_before, gap = max(self.gap_before, other.gap_before), max(self.gap, other.gap)
+        return Stretch(n_steps, gap_before, gap, objective)
+
 
 def graph_of(rows: Rows, others: np.ndarray | None = None) -> Graph:
     """Return the arrays of some rows of a pair table, counts turned into shares."""
@@ -437,12 +399,6 @@ def stretch_steps(n_objects: int, n_clusters: int) -> int:
     return max(n_objects * n_clusters // 4, n_objects, 1)
 
 
-def general_search(divergence: Divergence) -> Callable[..., Any]:
-    """Return the compiled search: Newton if the divergence is double-convex, else sampling."""
-    value, slope, curvature, _ = divergence.compiled
-    return newton_search(slope, curvature) if divergence.is_double_convex else sampling_search(value)
-
-
 def take_stretch(
     graph: Graph,
     memberships: np.ndarray,
@@ -458,11 +414,14 @@ def take_stretch(
     pairs an object; memory 16 n K + 32 n bytes.
     """
     n, K = memberships.shape
-    value, slope, _, parameter = divergence.compiled
+    value, slope, curvature, parameter = divergence.compiled
     rows = np.zeros((n, 2 * K))
     rows[:, :K] = memberships
-    is_squared = divergence.compiled.slope is l2_slope
-    search = pair_descent.quadratic_search if is_squared else general_search(divergence)
+    if slope is l2_slope:
+        search = pair_descent.quadratic_search
+    else:
+        is_convex = divergence.is_double_convex
+        search = newton_search(slope, curvature) if is_convex else sampling_search(value)
     queue = np.empty(n), np.empty(n, np.int32), np.empty(n, np.int32)
     pair_descent.prepare(rows, *graph, *queue, slope, parameter)
     gap_before = float(queue[0][0])
@@ -475,15 +434,60 @@ def take_stretch(
     return rows[:, :K].astype(np.float32), Stretch(taken, gap_before, gap, objective)
 
 
-# Objects that occur in no pair
+# A solve
 
 
-def isolated_objects(pairs: PairTable) -> np.ndarray:
-    """Return the objects that are in no pair, ascending."""
-    parts = [
-        block.start + np.flatnonzero(pairs.degrees(block.start, block.stop) == 0) for block in pairs.blocks()
-    ]
-    return np.concatenate([np.empty(0, np.int64), *parts])
+def solve_pairs(
+    run: Run,
+    pairs: PairTable,
+    divergence: Divergence,
+    begin: Begin | None,
+    *,
+    n_clusters: int,
+    max_steps: int | None,
+    memory: int | None,
+    out: Output | None,
+) -> tuple[Callable[[Block], np.ndarray], Iterate, AgreementSums]:
+    """Solve PCC on pairs; return what reads memberships, where the passes ended, and the sums of all objects.
+
+    ``run`` is over the labels. ``max_steps`` of the heap: pairs are in one block, in memory; None in blocks
+    that workers read. The first memberships are those of a solved sample, extended to all objects or, without
+    ``begin``, the paper's uniform ones, perturbed. Objects in no pair are placed over all pairs.
+    """
+    data, n, is_squared = run.data, run.data.n_objects, divergence.label == "l2"
+
+    def first() -> FirstRows:
+        if begin is None:
+            return lambda block: perturbed_uniform(block.n_rows, n_clusters, run.seed, block.index), []
+        solved = begin(run)
+
+        def rows_of(block: Block) -> np.ndarray:
+            rows = first_rows(data, solved, block, data.read(block.start, block.stop))
+            return rows if is_squared else softened(rows)
+
+        return rows_of, solved.start_objectives
+
+    warn_of_few_pairs(pairs, n_clusters)
+    with scratch_place(out) as scratch:
+        if max_steps is not None:
+            engine, blocks = local_engine(run.engine), [Block(0, 0, n)]
+        else:
+            engine = run.engine
+            if pairs.path is None and not engine.shares_memory:
+                pairs = pairs.save(str(scratch))
+            blocks = cut_blocks(pairs)
+        near = Neighborhoods.of(pairs, blocks, engine, divergence)
+        check_tasks(near, n_clusters, engine, memory)
+        over_pairs = replace(run, data=pairs, engine=engine, blocks=near.blocks)
+        at = run_passes(over_pairs, BlockedPairs(near, first, max_steps))
+        read = partial(read_across, run.arrays, at.generation, near.blocks)
+        degrees = [(part, pairs.degrees(part.start, part.stop)) for part in pairs.blocks()]
+        isolated = np.concatenate([part.start + np.flatnonzero(degree == 0) for part, degree in degrees])
+        if isolated.size:
+            logger.info("%d objects in no sampled pair are placed over all pairs", isolated.size)
+            place_isolated(run, read, at.generation + 1, isolated, solved_sums(run, read, isolated))
+            read = partial(run.arrays.read, at.generation + 1)
+        return read, at, solved_sums(run, read)
 
 
 def place_isolated(
@@ -491,137 +495,28 @@ def place_isolated(
     read: Callable[[Block], np.ndarray],
     generation: int,
     isolated: np.ndarray,
-    place: BySquares,
+    sums: AgreementSums,
 ) -> None:
     """Write a generation of the rows, as ``read`` gives them, with the sorted objects ``isolated`` placed."""
-    ensemble, arrays = run.data, run.arrays
+    data, arrays = run.data, run.arrays
 
     def place_rows(block: Block) -> None:
-        rows, found = block.rows_of(isolated), np.array(read(block))
-        if rows.size:
-            found[rows] = place(ensemble.read(block.start, block.stop)[rows])
-        arrays.write(generation, block, found)
+        chosen, rows = block.rows_of(isolated), np.array(read(block))
+        if chosen.size:
+            rows[chosen] = best_memberships(sums, data.offsets, data.read(block.start, block.stop)[chosen])
+        arrays.write(generation, block, rows)
 
-    for _ in run.engine.map(place_rows, run.blocks):
-        pass
+    run.for_all(place_rows)
 
 
 def read_across(arrays: BlockArrays, generation: int, blocks: list[Block], block: Block) -> np.ndarray:
     """Return the memberships (rows, K) float32 of a block, of those that were written in other blocks."""
     parts = [
-        arrays.read(generation, own)[max(block.start - own.start, 0) : block.stop - own.start]
-        for own in blocks
-        if own.start < block.stop and block.start < own.stop
+        arrays.read(generation, written)[max(block.start - written.start, 0) : block.stop - written.start]
+        for written in blocks
+        if written.start < block.stop and block.start < written.stop
     ]
     return np.concatenate(parts)
-
-
-# The variants
-
-
-class Listed(Variant):
-    """Pairs of a table, in one block or many."""
-
-    @abstractmethod
-    def blocks(self, pairs: PairTable) -> list[Block]:
-        """Return the blocks that are solved one by one."""
-
-    def first(self, run: Run, begin: Begin) -> FirstRows:
-        """Return the first memberships: those of a solved sample, extended to all objects."""
-        solved, data, is_squared = begin(run), run.data, self.divergence.label == "l2"
-
-        def of_block(block: Block) -> np.ndarray:
-            rows, _ = first_rows(data, solved, block)
-            return rows if is_squared else softened(rows)
-
-        return FirstRows(of_block, tuple(solved.start_objectives))
-
-    def solve(self, run: Run, survey: Survey, begin: Begin, out: Output | None) -> Solution:  # noqa: ARG002
-        """Solve, given a run over the labels; objects that are in no pair are placed over all pairs."""
-        ensemble, n, K = run.data, run.data.n_objects, self.n_clusters
-        pairs = counted_pairs(self.pairs, ensemble, run.seed, run.engine)
-        warn_of_few_pairs(pairs, K)
-        with scratch_place(out) as scratch:
-            pairs, engine = self.ready(pairs, run.engine, scratch)
-            near = Neighborhoods.of(pairs, self.blocks(pairs), engine, self.divergence)
-            left = None
-            if isinstance(self, Blocked) and self.memory is not None:
-                left = max(parse_size(self.memory) - process_bytes(run.engine), 0)
-            check_tasks(near, K, engine, left)
-            over_pairs = replace(run, data=pairs, engine=engine, rounds=near.in_rounds())
-            method = BlockedPairs(near, partial(self.first, run, begin), self.max_steps(n))
-            at = run_passes(over_pairs, method)
-            generation = at.generation
-            read = partial(read_across, run.arrays, generation, near.blocks)
-            isolated = isolated_objects(pairs)
-            if isolated.size:
-                logger.info("%d objects in no sampled pair are placed over all pairs", isolated.size)
-                place_isolated(run, read, generation + 1, isolated, placer_of(run, read, isolated))
-                read = partial(run.arrays.read, generation + 1)
-            return Solution(read, at, placer_of(run, read))
-
-    @abstractmethod
-    def ready(self, pairs: PairTable, engine: Engine, scratch: Place) -> tuple[PairTable, Engine]:
-        """Return the pairs where tasks can read them, and the engine of the tasks."""
-
-    def max_steps(self, n_objects: int) -> int | None:  # noqa: ARG002 - of the heap
-        """Return the largest number of steps, None for as many as the passes take."""
-        return None
-
-
-class Heap(Listed):
-    """Algorithm 1 of the paper: one block of all objects, in memory, on one core."""
-
-    instead: ClassVar[str | None] = "solver='blocked', pairs='all' or a smaller share"
-
-    def held_bytes(self, ensemble: Ensemble) -> int:
-        """Return the size of the pairs, and of memberships and gradients."""
-        n = ensemble.n_objects
-        # a pair end: index, two counts, share, weight, and temporaries
-        return 16 * n * self.n_clusters + 36 * n_pair_ends(self.pairs, n)
-
-    def max_steps(self, n_objects: int) -> int:
-        """Return the largest number of steps: n K in the paper, short of the optimum, else 10 n K."""
-        if isinstance(self.max_iter, int):
-            return self.max_iter
-        return (1 if self.max_iter == PAPER else 10) * n_objects * self.n_clusters
-
-    def n_passes(self, n_objects: int) -> int:
-        """Return the largest number of stretches of steps."""
-        return -(-self.max_steps(n_objects) // stretch_steps(n_objects, self.n_clusters))
-
-    def blocks(self, pairs: PairTable) -> list[Block]:
-        """Return one block."""
-        return [Block(0, 0, pairs.n_objects)]
-
-    def ready(self, pairs: PairTable, engine: Engine, scratch: Place) -> tuple[PairTable, Engine]:  # noqa: ARG002
-        """Return the pairs in memory."""
-        return pairs, local_engine(engine)
-
-    def first(self, run: Run, begin: Begin) -> FirstRows:
-        """Return the first memberships: by the limit of the paper, its uniform ones, perturbed."""
-        if self.max_iter != PAPER:
-            return super().first(run, begin)
-        return FirstRows(lambda b: perturbed_uniform(b.n_rows, self.n_clusters, run.seed, b.index))
-
-
-class Blocked(Listed):
-    """Algorithm 1 within blocks of objects, on all cores or workers; pairs are read from their store."""
-
-    def held_bytes(self, ensemble: Ensemble) -> int:
-        """Return the size of pairs that are yet to be counted."""
-        if isinstance(self.pairs, PairTable):
-            return 0
-        return PAIR_BYTES * n_pair_ends(self.pairs, ensemble.n_objects) // 2
-
-    def blocks(self, pairs: PairTable) -> list[Block]:
-        """Return blocks of equal cost."""
-        return cut_blocks(pairs)
-
-    def ready(self, pairs: PairTable, engine: Engine, scratch: Place) -> tuple[PairTable, Engine]:
-        """Return the pairs, in a store if they are in memory that workers do not share."""
-        is_sent = pairs.path is None and not engine.shares_memory
-        return pairs.save(str(scratch)) if is_sent else pairs, engine
 
 
 def n_pair_ends(pairs: Any, n_objects: int) -> int:
@@ -632,7 +527,7 @@ def n_pair_ends(pairs: Any, n_objects: int) -> int:
 
 
 def counted_pairs(pairs: Any, ensemble: Ensemble, seed: int, engine: Engine) -> PairTable:
-    """Return the table of a variant's ``pairs``: given, or counted now."""
+    """Return the table of a parameter ``pairs``: given, or counted now."""
     if isinstance(pairs, PairTable):
         return pairs
     if pairs == DENSE:
