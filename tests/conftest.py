@@ -35,10 +35,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Files and folders to begin with, in this order. The solves of all methods compile most kernels; beside them
 # runs what compiles next to nothing, lest two processes compile the same.
 FIRST = {
-    "solving/test_estimator_contract.py": 0,
+    "methods/test_estimator_contract.py": 0,
     "faults/test_engine_faults.py": 1,
-    **dict.fromkeys(("execution", "storage", "stores"), 2),
-    "solving": 3,
+    **dict.fromkeys(("run", "disk", "store"), 2),
+    "methods": 3,
 }
 
 

@@ -1,7 +1,10 @@
-"""The estimator of Bayesian cluster ensembles: what it finds, and what does not matter to it."""
+"""Bayesian cluster ensembles and G-BCE: steps against the papers' formulas, promises, and what they find."""
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import digamma
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_wine
 
@@ -9,55 +12,209 @@ from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.generate import mask_labels
-from bigcons.methods.bce import BCE
+from bigcons.kernels import bce as kernel
+from bigcons.kernels import gibbs
+from bigcons.kernels._jit import jit
+from bigcons.kernels.cluster_tables import rows_together
+from bigcons.methods.bce import (
+    ALPHA_FLOOR,
+    BCE,
+    NO_STEP,
+    GibbsBCE,
+    Parameters,
+    Sampler,
+    VariationalBCE,
+    best_alpha,
+    label_probabilities,
+    m_step,
+)
 from bigcons.metrics import adjusted_rand, micro_precision
+from tests.naive import bce as naive
+from tests.support.strategies import label_matrices
 
+LAP = 1e-6
 SIX_CLASSES = 6
 
 
-@pytest.fixture(scope="module", params=[0.0, 0.5], ids=["complete", "half missing"])
-def planted(request):
-    return planted_ensemble(1000, missing=request.param, random_state=0)
+# The E-step
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_fit__finds_unbalanced_planted_classes_from_any_seed(planted, seed):
-    ensemble, truth = planted
-    model = BCE(SIX_CLASSES, random_state=seed).fit(ensemble)
-    assert adjusted_rand(truth, model.labels_) > 0.95  # where two classes are one cluster it is .92 at most
-    assert (np.diff(model.history_["objective"]) >= -1e-9 * abs(model.objective_)).all()
+@st.composite
+def problems(draw):
+    """Draw labels with gaps, where their base clusters begin, alpha, beta and gamma."""
+    ensemble = Ensemble.from_labels(draw(label_matrices(max_objects=8)))
+    labels = ensemble.read(0, ensemble.n_objects)
+    K, dtype = draw(st.integers(1, 4)), draw(st.sampled_from([np.float64, np.float32]))
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    beta = np.vstack([np.ascontiguousarray(rng.dirichlet(np.ones(k), K).T) for k in ensemble.n_clusters])
+    alpha = rng.choice([1e-3, 0.1, 1.0, 20.0], K)
+    gamma = (alpha + rng.exponential(size=(len(labels), K))).astype(dtype)
+    return labels, ensemble.offsets, beta + 1e-12, alpha, gamma
 
 
-@pytest.fixture(scope="module")
-def wine_of_few_labels():
-    """Return k-means labels of wine of which nine tenths are deleted, and its classes."""
+def e_step(labels, offsets, beta, alpha, gamma, tol=0.0, steps=3):
+    """Return gamma, counts, log means, bound and number of labeled objects."""
+    updated, counts, log_means = np.empty_like(gamma), np.zeros_like(beta), np.zeros_like(alpha)
+    found = kernel.e_step(labels, offsets, beta, alpha, gamma, updated, counts, log_means, tol, steps)
+    return updated, counts, log_means, *found
+
+
+@jit
+def digammas(x, out):
+    for i in range(x.size):
+        out[i] = kernel.digamma(x[i])
+
+
+def test_digamma__is_scipys():
+    x = np.concatenate([np.geomspace(1e-6, 1e12, 20_000), np.linspace(1.4, 1.5, 1001)])
+    found = np.empty_like(x)
+    digammas(x, found)
+    expected = digamma(x)
+    assert (np.abs(found - expected) <= 1e-12 * np.maximum(np.abs(expected), 1)).all()
+
+
+@given(problems(), st.integers(0, 4))
+def test_e_step__is_that_of_the_paper_and_its_statistics_those_of_the_rounded_gamma(problem, n_steps):
+    labels, offsets, beta, alpha, gamma = problem
+    found, counts, log_means, bound, n_labeled = e_step(*problem, steps=n_steps)
+    tables = np.split(beta, offsets[1:-1])
+    assert found.dtype == gamma.dtype
+    expected = naive.e_step(labels, tables, alpha, gamma, n_steps)
+    np.testing.assert_allclose(found, expected, rtol=1e-9 if gamma.dtype == float else 1e-6, atol=1e-9)
+    sums = naive.statistics(labels, tables, alpha, found.astype(float))
+    np.testing.assert_allclose(counts, np.concatenate(sums[0]), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(log_means, sums[1], rtol=1e-9, atol=1e-9)
+    whole = bound + naive.alpha_value(alpha, np.zeros(len(alpha)), n_labeled)  # the same for every object
+    np.testing.assert_allclose(whole, sums[2], rtol=1e-9, atol=1e-9)
+    assert n_labeled == sums[3]
+
+
+def test_e_step__by_slices_of_the_partitions_is_that_of_each_object_alone():
+    rng = np.random.default_rng(2)
+    labels = rng.integers(-1, 12, (60, 400), np.int8)
+    labels[::7] = -1
+    offsets, alpha = np.arange(0, 4801, 12), np.full(3, 0.5)
+    beta = np.vstack([np.ascontiguousarray(rng.dirichlet(np.ones(12), 3).T) for _ in range(400)])
+    gamma = rng.exponential(size=(60, 3)) + alpha
+    assert rows_together(60, offsets, 8, 0) > 1 == rows_together(1, offsets, 8, 0)
+    found, *sums = e_step(labels, offsets, beta, alpha, gamma, 1e-3, 50)
+    rows = [slice(i, i + 1) for i in range(60)]
+    alone = [e_step(labels[row], offsets, beta, alpha, gamma[row], 1e-3, 50) for row in rows]
+    np.testing.assert_array_equal(found, np.concatenate([one[0] for one in alone]))
+    for part, value in enumerate(sums, start=1):
+        np.testing.assert_allclose(value, sum(one[part] for one in alone), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("K", [1, 7, 300])
+def test_e_step__takes_hopeless_likelihoods_and_many_clusters(K):
+    labels = np.random.default_rng(1).integers(0, 2, (20, 50), np.int8)
+    beta, alpha = np.full((100, K), 1e-15), np.full(K, 1e-3)
+    gamma = alpha + 50 / K * np.ones((20, 1))
+    found, counts, log_means, bound, _ = e_step(labels, np.arange(0, 101, 2), beta, alpha, gamma, steps=50)
+    for values in (found, counts, log_means, bound):
+        assert np.isfinite(values).all()
+    np.testing.assert_allclose(found.sum(axis=1), alpha.sum() + 50)
+
+
+# The M-step, and passes
+
+
+@st.composite
+def statistics(draw):
+    """Draw parameters, counts and log_means of an M-step over partitions of 2 and 3 labels, and offsets."""
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    offsets, n = np.array([0, 2, 5]), draw(st.integers(2, 40))
+    counts = rng.exponential(size=(5, 3)) ** draw(st.sampled_from([1, 6])) * n
+    gamma = rng.dirichlet(np.full(3, draw(st.sampled_from([0.05, 1.0, 30.0]))), n) * 9 + 0.02
+    log_means = (digamma(gamma) - digamma(gamma.sum(axis=1, keepdims=True))).sum(axis=0)
+    beta = label_probabilities(rng.random((5, 3)), offsets)
+    return Parameters(rng.exponential(size=3) + ALPHA_FLOOR, beta), counts, log_means, n, offsets
+
+
+@given(statistics(), st.sampled_from([0.001, 0.3, 5.0, 1000.0]))
+def test_best_alpha__is_the_direct_maximum(problem, start):
+    _, _, log_means, n, _ = problem
+    found, expected = (
+        best_alpha(np.full(3, start), log_means, n),
+        naive.best_alpha(log_means, n, ALPHA_FLOOR),
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
+    value = naive.alpha_value(found, log_means, n)
+    assert value >= naive.alpha_value(expected, log_means, n) - 1e-9 * abs(value)
+
+
+@given(statistics(), st.sampled_from([1.0, 1.7]))
+def test_m_step__is_no_lower_than_before_in_any_part_and_stays_at_that_of_the_paper(problem, relaxation):
+    before, counts, log_means, n, offsets = problem
+    how = {"smoothing": LAP, "update_alpha": True, "relaxation": relaxation}
+    found = m_step(*problem, **how)
+    gains = np.add.reduceat((counts + LAP) * np.log(found.beta / before.beta), offsets[:-1])
+    assert (gains >= -1e-9 * (1 + np.abs(counts).sum())).all()
+    values = [naive.alpha_value(alpha, log_means, n) for alpha in (before.alpha, found.alpha)]
+    assert values[1] >= values[0] - 1e-9 * abs(values[0])
+    assert (found.alpha >= ALPHA_FLOOR).all()
+    np.testing.assert_allclose(np.add.reduceat(found.beta, offsets[:-1]), 1)
+    beta, _ = naive.m_step(np.split(counts, [2]), log_means, n, LAP, ALPHA_FLOOR)
+    best = Parameters(best_alpha(np.ones(3), log_means, n), np.concatenate(beta))
+    found = m_step(best, counts, log_means, n, offsets, **how)
+    np.testing.assert_allclose(found.beta, best.beta, rtol=1e-9)
+    np.testing.assert_allclose(found.alpha, best.alpha, rtol=1e-3)
+
+
+def test_for_all__gives_every_cluster_labels_that_the_sample_lacks():
+    problem = VariationalBCE(np.array([0, 2, 5]), 2, init="partition", smoothing=LAP, update_alpha=True)
+    beta = np.array([[1.0, 0.5], [0.0, 0.5], [0.0, 0.2], [1.0, 0.0], [0.0, 0.8]])
+    found = problem.for_all({"alpha": np.ones(2), "beta": beta, "step": np.array([-3.0, 1.7])})
+    np.testing.assert_allclose(np.add.reduceat(found["beta"], [0, 2]), 1)
+    np.testing.assert_allclose(found["beta"][beta == 0], 0.1 / np.array([2, 3, 3, 3]))
+    np.testing.assert_array_equal(found["alpha"], np.ones(2))
+    np.testing.assert_array_equal(found["step"], NO_STEP)  # objectives of samples and of all do not compare
+
+
+@given(label_matrices(), st.integers(1, 5), st.sampled_from(["partition", "random"]), st.integers(0, 99))
+def test_passes__never_lower_the_objective(labels, n_clusters, init, seed):
+    ensemble = Ensemble.from_labels(labels)
+    labels = ensemble.read(0, ensemble.n_objects)
+    problem = VariationalBCE(ensemble.offsets, n_clusters, init=init, smoothing=LAP, update_alpha=True)
+    state, carried = problem.start(labels, seed, 0)
+    values = []
+    for _ in range(12):
+        stats, carried = problem.block_stats(state, labels, carried)
+        judged, (state, record) = state, problem.finish(state, stats)
+        values.append(record["objective"])
+        tables = np.split(judged["beta"], ensemble.offsets[1:-1])
+        bound = naive.statistics(labels, tables, judged["alpha"], carried.astype(np.float64))[2]
+        expected = bound + LAP * np.log(judged["beta"]).sum()
+        assert record["objective"] == pytest.approx(expected, rel=1e-7, abs=1e-7)
+    assert (np.diff(values) >= -1e-7 * (1 + np.abs(values[0]))).all()
+
+
+# The estimator
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.5])
+def test_fit__finds_unbalanced_planted_classes_from_any_seed(missing):
+    ensemble, truth = planted_ensemble(1000, missing=missing, random_state=0)
+    for seed in range(2):
+        model = BCE(SIX_CLASSES, random_state=seed).fit(ensemble)
+        assert adjusted_rand(truth, model.labels_) > 0.95  # .92 at most where two classes are one cluster
+        assert (np.diff(model.history_["objective"]) >= -1e-9 * abs(model.objective_)).all()
+
+
+def test_fit__from_partitions_stands_missing_labels_that_a_random_start_does_not():
     features, classes = load_wine(return_X_y=True)
     labels = [KMeans(3, init="random", n_init=1, random_state=u).fit(features).labels_ for u in range(20)]
-    return mask_labels(np.stack(labels, axis=1), share=0.9, random_state=0), classes
-
-
-def micro_precision_and_bound(wine_of_few_labels, init, seed):
-    ensemble, classes = wine_of_few_labels
-    with pytest.warns(UnlabeledObjectsWarning):
-        model = BCE(3, n_init=1, init=init, random_state=seed).fit(ensemble)
-    seen = model.labels_ >= 0
-    return micro_precision(classes[seen], model.labels_[seen]), model.objective_
-
-
-def test_fit__from_partitions_stands_missing_labels_that_a_random_start_does_not(wine_of_few_labels):
-    scores = {
-        init: [micro_precision_and_bound(wine_of_few_labels, init, seed) for seed in range(8)]
-        for init in ("partition", "random")
-    }
-    mean = {init: np.mean([score for score, _ in runs]) for init, runs in scores.items()}
-    of_best_bound = max(scores["partition"], key=lambda run: run[1])[0]
+    ensemble = mask_labels(np.stack(labels, axis=1), share=0.9, random_state=0)
+    runs = {"partition": [], "random": []}
+    for init, results in runs.items():
+        for seed in range(8):
+            with pytest.warns(UnlabeledObjectsWarning):
+                model = BCE(3, n_init=1, init=init, random_state=seed).fit(ensemble)
+            seen = model.labels_ >= 0
+            results.append((model.objective_, micro_precision(classes[seen], model.labels_[seen])))
+    mean = {init: np.mean([score for _, score in results]) for init, results in runs.items()}
     assert mean["partition"] > mean["random"] + 0.05
-    assert of_best_bound >= mean["partition"] - 0.03
-
-
-@pytest.fixture(scope="module")
-def small():
-    return planted_ensemble(600, 20, shares=(0.5, 0.3, 0.2), missing=0.3, random_state=1)
+    assert max(runs["partition"])[1] >= mean["partition"] - 0.03
 
 
 def test_fit__of_fine_labels_begins_at_the_least_alpha_unless_it_is_to_stay():
@@ -71,14 +228,79 @@ def test_fit__of_fine_labels_begins_at_the_least_alpha_unless_it_is_to_stay():
     assert set(fixed.history_["sum_alpha"]) == {2.0}
 
 
+# G-BCE
+
+
+def counts_of(labels, offsets, z, K):
+    by_label, by_partition = np.zeros((offsets[-1], K)), np.zeros((labels.shape[1], K))
+    gibbs.count(labels, offsets, z, by_label, by_partition)
+    return by_label, by_partition
+
+
+@given(
+    label_matrices(max_objects=8), st.integers(1, 4), st.integers(0, 2**64 - 1), st.sampled_from([0.1, 3.0])
+)
+def test_sweep__draws_as_counting_by_hand_does(labels, K, seed, alpha):
+    ensemble = Ensemble.from_labels(labels)
+    labels, offsets, omega = ensemble.read(0, ensemble.n_objects), ensemble.offsets, 0.5
+    z = np.random.default_rng(seed).integers(K, size=labels.shape, dtype=np.uint8)
+    expected, twin, seen = z.copy(), naive.SplitMix(seed), labels >= 0
+    tables, random = counts_of(labels, offsets, z, K), np.array([seed], np.uint64)
+    sums = np.zeros((len(labels), K), np.float32)
+    for _ in range(3):
+        gibbs.sweep(labels, offsets, z, *tables, alpha, omega, sums, False, random)
+        naive.gibbs_sweep(labels, expected, K, ensemble.n_clusters, alpha, omega, twin)
+        np.testing.assert_array_equal(z[seen], expected[seen])
+        for found, counted in zip(tables, counts_of(labels, offsets, z, K), strict=True):
+            np.testing.assert_array_equal(found, counted)
+    assert not sums.any()
+    gibbs.sweep(labels, offsets, z, *tables, alpha, omega, sums, True, random)
+    for h in range(K):
+        np.testing.assert_array_equal(sums[:, h], ((z == h) & seen).sum(axis=1))
+
+
+@given(label_matrices(max_objects=6), st.integers(1, 3), st.integers(0, 1000))
+def test_log_likelihood__is_the_product_of_predictive_probabilities_by_which_labels_are_drawn(
+    labels, K, seed
+):
+    ensemble = Ensemble.from_labels(labels)
+    labels, offsets, sizes = ensemble.read(0, ensemble.n_objects), ensemble.offsets, ensemble.n_clusters
+    z = np.random.default_rng(seed).integers(K, size=labels.shape, dtype=np.uint8)
+    sampler, tables = Sampler(K, 0, 1, 0.7, 0.4, "random", 0), counts_of(labels, offsets, z, K)
+    found = sampler.log_proportions(labels, z) + sampler.log_probabilities(offsets, *tables)
+    assert found == pytest.approx(naive.log_joint(labels, z, K, sizes, 0.7, 0.4))
+    i, u = np.argwhere(labels >= 0)[seed % np.count_nonzero(labels >= 0)]
+    weights, joint = naive.gibbs_weights(labels, z, i, u, K, sizes, 0.7, 0.4), np.empty(K)
+    for h in range(K):
+        z[i, u] = h
+        joint[h] = np.exp(naive.log_joint(labels, z, K, sizes, 0.7, 0.4) - found)
+    np.testing.assert_allclose(weights / weights.sum(), joint / joint.sum())
+
+
+@pytest.mark.parametrize("init", ["partition", "random"])
+def test_gibbs__finds_planted_classes_and_chooses_priors_by_the_number_of_labels(init):
+    ensemble, truth = planted_ensemble(1000, 40, shares=(0.5, 0.3, 0.2), missing=0.5, random_state=4)
+    model = GibbsBCE(3, init=init, random_state=0).fit(ensemble)
+    assert adjusted_rand(truth, model.labels_) > 0.85
+    assert len(model.history_["objective"]) == 200
+    assert (model.alpha_, model.omega_) == (1.0, 1.0)
+    labels = ensemble.read(0, 80)
+    seen, few = labels >= 0, {"n_init": 1, "burn_in": 1, "n_samples": 1, "random_state": 0}
+    of_few_labels = GibbsBCE(8, **few).fit(labels)
+    assert of_few_labels.alpha_ == pytest.approx(seen.sum() / seen.any(axis=1).sum() / (4 * 8))
+    B = sum(len(np.unique(column[column >= 0])) for column in labels.T)
+    assert of_few_labels.omega_ == pytest.approx(seen.sum() / B / (4 * 8))
+    asked = GibbsBCE(3, alpha=0.3, omega=0.2, **few).fit(labels)
+    assert (asked.alpha_, asked.omega_) == (0.3, 0.2)
+
+
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("cls", "parameter", "value"),
     [
-        ({"init": "base"}, "init='base'"),
-        ({"smoothing": 0.0}, "smoothing=0.0"),
-        ({"update_alpha": "no"}, "update_alpha='no'"),
+        *((BCE, "init", "base"), (BCE, "smoothing", 0.0), (BCE, "update_alpha", "no")),
+        *((GibbsBCE, "alpha", "most"), (GibbsBCE, "omega", "most")),
     ],
 )
-def test_fit__refuses_bad_parameters(small, parameters, message):
-    with pytest.raises(InvalidInputError, match=message):
-        BCE(3, **parameters).fit(small[0])
+def test_fit__refuses_bad_parameters(cls, parameter, value):
+    with pytest.raises(InvalidInputError, match=f"{parameter}={value!r}"):
+        cls(2, **{parameter: value}).fit([[0, 0], [0, 1], [1, 1]])

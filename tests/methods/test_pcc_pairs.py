@@ -1,0 +1,419 @@
+"""PCC on listed pairs, by a heap or in blocks: the paper's steps, never a rise, the same on any engine."""
+
+import itertools
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigcons import PCC, Divergence, Ensemble, PairTable
+from bigcons.coassociation import sample
+from bigcons.disk.checkpoint import FileBlocks, Snapshots
+from bigcons.divergences import resolve_divergence
+from bigcons.errors import MemoryBudgetError
+from bigcons.kernels import divergences as family
+from bigcons.kernels.divergences import newton_search, sampling_search
+from bigcons.kernels.pair_descent import (
+    descend,
+    heapify,
+    prepare,
+    quadratic_search,
+    sift_down,
+    total_value,
+    values_along,
+)
+from bigcons.memory import row_blocks
+from bigcons.methods.pcc.all_pairs import dirichlet, perturbed_uniform
+from bigcons.methods.pcc.estimator import choose_variant
+from bigcons.methods.pcc.pairs import Blocked, Heap, cut_blocks, graph_of, stretch_steps, take_stretch
+from bigcons.metrics import adjusted_rand
+from bigcons.run.engine import SerialEngine, ThreadsEngine
+from tests.naive import pcc as naive
+from tests.support.engines import RepeatedTasks
+from tests.support.pcc import solve_listed
+
+K = 3
+KL = resolve_divergence("kl").compiled
+KL_SEARCH = newton_search(KL.slope, KL.curvature)
+VALUES = {"l2": (naive.l2, naive.l2_slope), "kl": (naive.kl, naive.kl_slope)}
+KERNELS = {
+    "l2": (family.l2_value, family.l2_slope, quadratic_search, 0.0),
+    "kl": (KL.value, KL.slope, KL_SEARCH, KL.parameter),
+}
+
+
+# The heap and the search along a step
+
+
+@given(
+    st.lists(st.integers(-20, 20).map(float), min_size=1, max_size=40)
+)  # few values, so that there are ties
+def test_heap__has_the_largest_key_on_top_until_all_are_taken(values):
+    keys, items, position = (
+        np.array(values),
+        np.arange(len(values), dtype=np.int32),
+        np.empty(len(values), int),
+    )
+    position = position.astype(np.int32)
+    heapify(keys, items, position)
+    assert keys[position].tolist() == values
+    popped = []
+    for _ in values:
+        assert all(keys[(h - 1) // 2] >= keys[h] for h in range(1, len(keys)))
+        assert position[items].tolist() == list(range(len(keys)))
+        popped.append(keys[0])
+        keys[0] = -np.inf
+        sift_down(keys, items, position, 0)
+    assert popped == sorted(values, reverse=True)
+
+
+def derivative(scratch, slope, length):
+    p, b, x, w = scratch
+    return sum(w_ * b_ * slope(x_, p_ + length * b_) for p_, b_, x_, w_ in zip(p, b, x, w, strict=True))
+
+
+def random_step(seed, slope):
+    """Return the neighbors of one falling step, its derivative's size at 0, and the longest length."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 8))
+    others, own = rng.dirichlet(np.ones(K), n), rng.dirichlet(np.ones(K))
+    share = rng.integers(0, 11, n) / 10
+    scratch = np.array([others @ own, others[:, 0] - others[:, 1], share, rng.integers(1, 9, n)])
+    at_start = derivative(scratch, slope, 0.0)
+    if at_start > 0:  # then it falls the other way
+        scratch[1] *= -1
+        own[1] = own[0]
+    return scratch, abs(at_start), own[1]
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_searches__equal_bisection(name):
+    slope, search = VALUES[name][1], KERNELS[name][2]
+    for seed in range(200):
+        scratch, gap, longest = random_step(seed, slope)
+        expected = naive.bisection(lambda e, s=scratch: derivative(s, slope, e), longest, 1e-12)
+        found = search(scratch, scratch.shape[1], gap, longest, 0.0)
+        assert found == pytest.approx(expected, abs=1e-6)
+        assert (found == longest) == (expected == longest)
+
+
+@pytest.mark.parametrize("p", [0.0, 1e-15])
+def test_newton_search__leaves_the_edge_of_kl(p):
+    scratch = np.array([[p, 0.5], [0.9, -0.4], [0.5, 0.5], [8.0, 8.0]])
+    gap = -derivative(scratch, naive.kl_slope, 1e-12)
+    expected = naive.bisection(lambda e: derivative(scratch, naive.kl_slope, e), 1.0, 1e-12)
+    assert KL_SEARCH(scratch, 2, gap, 1.0, 0.0) == pytest.approx(expected, abs=1e-6)
+
+
+def test_sampling_search__never_rises_and_beats_its_samples():
+    burg = Divergence(lambda x: -np.log(x), allow_nonconvex=True).compiled
+    search = sampling_search(burg.value)
+    for seed in range(200):
+        scratch, gap, longest = random_step(seed, naive.l2_slope)
+        p, b, x, w = scratch
+        x[:] = 0.05 + 0.9 * x  # unusable at 0 and 1
+
+        def along(length, w=w, x=x, p=p, b=b):
+            return sum(w_ * burg.value(x_, p_, 0.0) for w_, x_, p_ in zip(w, x, p + length * b, strict=True))
+
+        length = search(scratch, len(w), gap, longest, 0.0)
+        assert 0 <= length <= longest
+        slack = 1e-9 * (1 + abs(along(0.0)))
+        assert along(length) <= min(map(along, np.linspace(0, longest, 17))) + slack
+
+
+def test_searches__are_made_once_by_threads_that_ask_together():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for parameter in range(5):
+            value, slope, curvature, _ = Divergence(lambda x, parameter=parameter: x * x + parameter).compiled
+            for make, parts in ((newton_search, (slope, curvature)), (sampling_search, (value,))):
+                ready = Barrier(4)
+
+                def ask(_, make=make, parts=parts, ready=ready):
+                    ready.wait()
+                    return make(*parts)
+
+                with ThreadPoolExecutor(4) as pool:
+                    assert len(set(map(id, pool.map(ask, range(4))))) == 1
+    finally:
+        sys.setswitchinterval(interval)
+
+
+# Algorithm 1 on a pair table
+
+
+class Descent:
+    """One problem, its queue, and what the kernels keep; the last ``n_fixed`` objects never move."""
+
+    def __init__(self, kind, n_objects=14, share=1.0, seed=0, n_fixed=0):
+        rng = np.random.default_rng(seed)
+        labels = rng.integers(-1, 3, (n_objects, 9))
+        self.pairs = [pair for pair in naive.all_pairs(labels) if rng.random() < share]
+        table = PairTable.from_arrays(*np.array(self.pairs).T, n_objects=n_objects)
+        memberships = rng.dirichlet(np.ones(K), n_objects)
+        n = n_objects - n_fixed
+        entries = slice(table.indptr[n])
+        seen = table.n_seen[entries].astype(np.float32)
+        self.fixed = memberships[n:].astype(np.float32)
+        self.graph = table.indptr[: n + 1], table.indices[entries], table.n_agree[entries] / seen, seen
+        self.value, self.slope = VALUES[kind]
+        self.kernel_value, self.kernel_slope, self.search, self.parameter = KERNELS[kind]
+        self.rows = np.zeros((n, 2 * K))
+        self.rows[:, :K] = memberships[:n]
+        self.queue = np.empty(n), *np.empty((2, n), np.int32)
+        prepare(self.rows, *self.graph, self.fixed, *self.queue, self.kernel_slope, self.parameter)
+
+    @property
+    def Y(self):  # noqa: N802
+        return self.rows[:, :K]
+
+    def descend(self, n_steps, tol=0.0):
+        scratch = np.empty((4, np.diff(self.graph[0]).max()))
+        functions = self.search, self.kernel_slope, self.parameter
+        return descend(self.rows, *self.graph, self.fixed, *self.queue, scratch, n_steps, tol, *functions)
+
+    def total(self):
+        return total_value(self.rows, *self.graph, self.fixed, self.kernel_value, self.parameter)
+
+    def assert_is_consistent(self, atol):
+        """Gradients are those of the pairs, keys no smaller than the gaps, each in its place of the queue."""
+        n, everyone = len(self.rows), np.concatenate([self.Y, self.fixed])
+        gradient = naive.gradient(self.pairs, everyone, self.slope)[:n]
+        np.testing.assert_allclose(self.rows[:, K:], gradient, rtol=atol, atol=atol)
+        keys, items, position = self.queue
+        gaps = naive.kkt_gaps(self.pairs, everyone, self.slope)[:n]
+        assert (keys[position] >= gaps - 10 * atol).all()  # one that is out of date is too large
+        assert items[position].tolist() == list(range(n))
+        np.testing.assert_allclose(self.Y.sum(axis=1), 1, atol=1e-12)
+        assert (self.Y >= 0).all()
+        return gaps, keys[position]
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@pytest.mark.parametrize("seed", range(3))
+def test_descend__takes_the_paper_s_steps(kind, seed):
+    run = Descent(kind, share=0.5, seed=seed)
+    Y = run.Y.copy()
+    for J, U, V, length in naive.algorithm_1(run.pairs, Y, run.slope, 20):
+        before = run.Y.copy()
+        assert run.descend(1)[0] == 1
+        move = np.zeros_like(before)
+        move[J, U], move[J, V] = length, -length
+        np.testing.assert_allclose(run.Y - before, move, atol=1e-6)
+        assert ((run.Y == 0) == (Y == 0)).all()
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@pytest.mark.parametrize(("share", "n_fixed"), [(1.0, 0), (0.2, 0), (1.0, 5)])
+def test_descend__never_rises_keeps_gradients_and_stops_at_the_tolerance(kind, share, n_fixed):
+    run = Descent(kind, 25, share, n_fixed=n_fixed)
+    everyone = np.concatenate([run.Y, run.fixed])
+    if not n_fixed:
+        assert run.total() == pytest.approx(naive.objective(run.pairs, everyone, run.value), rel=1e-6)
+    gaps, keys = run.assert_is_consistent(1e-5)
+    np.testing.assert_allclose(keys, gaps, rtol=1e-5, atol=1e-5)
+    totals, fixed = [run.total()], run.fixed.copy()
+    for steps in [1] * 30 + [30] * 5:
+        run.descend(steps)
+        run.assert_is_consistent(1e-4)
+        totals.append(run.total())
+    assert (np.diff(totals) <= 1e-9 * totals[0]).all()
+    assert totals[-1] < totals[0]
+    np.testing.assert_array_equal(run.fixed, fixed)
+    taken, gap = run.descend(10**5, 1e-2)
+    assert taken < 10**5
+    assert gap <= 1e-2
+    assert gap == pytest.approx(run.assert_is_consistent(1e-4)[0].max(), abs=1e-4)
+    before = run.Y.copy()
+    assert run.descend(10, 1e-2) == (0, gap)
+    np.testing.assert_array_equal(run.Y, before)
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_values_along__equal_naive_at_every_length(kind):
+    run, rng, left_out = Descent(kind, n_fixed=5), np.random.default_rng(1), 11
+    ends = [rng.dirichlet(np.ones(K), 14).astype(np.float32) for _ in range(2)]
+    indptr, indices, observed, weight = run.graph
+    numbers = np.where(indices == left_out, -1, indices).astype(np.int32)
+    lengths, totals = np.array([0.0, 0.3, 1.0]), np.zeros(3)
+    own, others = [end[:9] for end in ends], [end[9:] for end in ends]
+    graph = (indptr, numbers, observed, weight)
+    values_along(*own, *graph, *others, lengths, totals, run.kernel_value, run.parameter)
+    counted = [pair for pair in run.pairs if pair[0] < 9 and left_out not in pair]
+    along = [ends[0].astype(float) + length * (ends[1].astype(float) - ends[0]) for length in lengths]
+    expected = [naive.objective(counted, Y, run.value) for Y in along]
+    np.testing.assert_allclose(totals, expected, rtol=1e-5)
+
+
+# In blocks
+
+
+NONCONVEX = Divergence(lambda x: x**6, allow_nonconvex=True, name="sixth")
+DIVERGENCES = ["l2", "kl", NONCONVEX]  # of others, test_divergences has the values and slopes
+STARTS = {"uniform": perturbed_uniform, "dirichlet": dirichlet}
+
+
+def table_of(n_objects=40, share=0.5):
+    """Noisy labels of planted clusters, and some of their pairs."""
+    rng = np.random.default_rng(0)
+    truth = np.arange(n_objects) % K
+    noisy = rng.random((n_objects, 12)) < 0.25
+    labels = np.where(noisy, rng.integers(0, K, noisy.shape), truth[:, None])
+    labels[rng.random(labels.shape) < 0.3] = -1
+    labels[:, 0] = truth
+    return sample(labels, share=share, random_state=0), labels, truth
+
+
+def solve(table, divergence, rows, *, init="dirichlet", **options):
+    start = STARTS[init](table.n_objects, K, 3) if isinstance(init, str) else init
+    options = {"max_passes": 30, "tol": 1e-4, "blocks": row_blocks(table.n_objects, rows), **options}
+    return solve_listed(table, K, start, divergence, **options)
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=str)
+def test_solve__of_one_block_takes_stretches_of_algorithm_1_one_after_another(divergence):
+    table = table_of()[0]
+    memberships = dirichlet(40, K, 3)
+    found = solve(table, divergence, 40, init=memberships, max_passes=4, tol=0.0, max_steps=130)
+    graph, left, objectives = graph_of(table.read(0, 40)), 130, []
+    for steps in (40, 40, 40, 10):
+        assert steps == min(stretch_steps(40, K), left)
+        memberships, done = take_stretch(graph, memberships, resolve_divergence(divergence), steps, 0.0)
+        left -= done.n_steps
+        objectives.append(done.objective)
+    np.testing.assert_array_equal(found.memberships, memberships)
+    assert found.history["objective"] == objectives
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=str)
+@pytest.mark.parametrize(("rows", "init"), [(1, "uniform"), (3, "dirichlet"), (20, "uniform")])
+def test_solve__objective_never_rises(divergence, rows, init):
+    objective = solve(table_of()[0], divergence, rows, init=init, max_passes=15).history["objective"]
+    assert (np.diff(objective) <= 1e-6 * np.abs(objective[:-1])).all()
+
+
+@pytest.mark.parametrize("divergence", VALUES)
+@pytest.mark.parametrize(("lengths", "expected"), [((0.7, 0.5), 0.7), ((0.0,), 0.0)])
+def test_solve__shortens_a_pass_that_raises_the_objective_or_takes_more_rounds(divergence, lengths, expected):
+    table = table_of(60)[0]
+    how = {"lengths": lengths, "rounding": -1.0}  # every pass counts as one that raises it
+    solution = solve(table, divergence, 6, max_passes=9, **how)
+    taken, objective = np.array(solution.history["step_length"]), solution.history["objective"]
+    # all ten blocks share pairs: 2, 4 and 8 rounds of them, then 10
+    assert taken.tolist() == ([expected] * 9 if expected else [0.0] * 3 + [1.0] * 6)
+    assert (np.diff(objective) <= 1e-6 * objective[0]).all()
+    pairs = list(zip(*(column.tolist() for column in table.edges()), strict=True))
+    value = naive.objective(pairs, solution.memberships.astype(float), VALUES[divergence][0])
+    assert solution.objective == pytest.approx(value, rel=1e-5)
+
+
+@given(data=st.data(), divergence=st.sampled_from(["l2", "kl"]))
+def test_solve__adversarial_pairs_never_rise(data, divergence):
+    """Pairs all together or all apart, on any graph, from any corner: where joint moves overshoot most."""
+    n = data.draw(st.integers(2, 9))
+    every = st.sampled_from(list(itertools.combinations(range(n), 2)))
+    pairs = data.draw(st.lists(every, min_size=1, unique=True))
+    agree = [data.draw(st.sampled_from([0, 1, 50])) for _ in pairs]
+    i, j = np.array(pairs).T
+    table = PairTable.from_arrays(i, j, agree, [50] * len(pairs), n_objects=n)
+    corners = np.eye(K, dtype=np.float32)[[data.draw(st.integers(0, K - 1)) for _ in range(n)]]
+    solution = solve(table, divergence, data.draw(st.integers(1, n)), init=corners, max_passes=8)
+    objective, memberships = solution.history["objective"], solution.memberships
+    assert (np.diff(objective) <= 1e-6 * np.abs(objective[:-1]) + 1e-4).all()
+    np.testing.assert_allclose(memberships.sum(axis=1), 1, atol=1e-5)
+    assert (memberships >= 0).all()
+
+
+@pytest.mark.parametrize("engine", [ThreadsEngine(3), RepeatedTasks(20_000)], ids=["threads", "pickled"])
+def test_solve__same_bits_on_any_engine(engine, tmp_path):
+    table = table_of(80)[0].save(tmp_path / "p.zarr")
+    expected = solve(table, "kl", 16, max_passes=6)
+    arrays = FileBlocks(tmp_path / "blocks", K)
+    solution = solve(table, "kl", 16, max_passes=6, engine=engine, arrays=arrays)
+    np.testing.assert_array_equal(solution.memberships, expected.memberships)
+    for name in ("objective", "gap", "steps"):
+        assert solution.history[name] == expected.history[name]
+
+
+@pytest.mark.parametrize("rounding", [1e-7, -1.0], ids=["full passes", "shortened passes"])
+def test_solve__resumes_with_the_same_bits(rounding, tmp_path):
+    table, how = table_of(60)[0], {"tol": 0.0, "rounding": rounding}
+    expected = solve(table, "l2", 9, max_passes=8, **how)
+    keep = {"arrays": FileBlocks(tmp_path, K), "snapshots": Snapshots(tmp_path, {"of": "test"}), **how}
+    solve(table, "l2", 9, max_passes=3, **keep)
+    for stray in row_blocks(60, 9):  # a pass that was cut short
+        keep["arrays"].write(4, stray, np.full((stray.n_rows, K), np.nan, np.float32))
+    solution = solve(table, "l2", 9, max_passes=8, **keep)
+    np.testing.assert_array_equal(solution.memberships, expected.memberships)
+    assert solution.history["objective"] == expected.history["objective"]
+    assert len(list(tmp_path.glob("generation-*"))) == 2
+
+
+@given(hubs=st.integers(1, 299), n_objects=st.integers(2, 300), tight=st.booleans())
+def test_cut_blocks__cover_all_objects_and_cost_about_the_same(hubs, n_objects, tight):
+    """Also if a few objects have most of the pairs, and in pieces of any length."""
+    i, j = np.triu_indices(n_objects, 1)
+    kept = (i < hubs) & ((i + j) % 3 == 0)
+    kept[0] |= not kept.any()
+    ones = np.ones(kept.sum(), int)
+    table = PairTable.from_arrays(i[kept], j[kept], ones, ones, n_objects=n_objects)
+    blocks = cut_blocks(table, 5, 20, 7 if tight else 1000)
+    assert [block.start for block in blocks[1:]] == [block.stop for block in blocks[:-1]]
+    assert (blocks[0].start, blocks[-1].stop) == (0, n_objects)
+    assert [block.index for block in blocks] == list(range(len(blocks)))
+    assert all(block.n_rows > 0 for block in blocks)
+    cost, wanted = np.diff(table.indptr) + 8, min(max(2 * table.n_pairs // 20, 1), 5)
+    assert len(blocks) <= wanted
+    for block in blocks:
+        assert cost[block.start : block.stop].sum() <= cost.sum() / wanted + cost.max()
+
+
+# Heap or blocks
+
+
+def variant_of(asked, ensemble):
+    return choose_variant(PCC(K, **asked), ensemble, SerialEngine())
+
+
+def test_auto__solves_by_blocks_where_the_heap_and_the_process_exceed_the_budget(tmp_path):
+    table, labels, _ = table_of(600, share=0.1)
+    table = table.save(tmp_path / "p.zarr")
+    ensemble, engine = Ensemble.from_labels(labels), SerialEngine()
+    plan = variant_of({"pairs": table, "solver": "heap"}, ensemble).plan(ensemble, engine, in_memory=True)
+    heap = plan.n_bytes(engine, ensemble)
+    assert isinstance(variant_of({"pairs": table, "memory": 2 * heap}, ensemble), Heap)
+    assert isinstance(variant_of({"pairs": table, "memory": heap // 2}, ensemble), Blocked)
+    with pytest.raises(MemoryBudgetError, match="or use solver='blocked', pairs='all' or a smaller"):
+        PCC(K, memory=heap // 2, solver="heap", pairs=table, client="serial").fit(ensemble)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        *(({"pairs": 0.25}, Blocked), ({"pairs": 0.1}, Heap), ({"pairs": 0.25, "max_iter": "paper"}, Heap)),
+        *(({"pairs": 0.25, "solver": "heap"}, Heap), ({"pairs": 0.1, "solver": "blocked"}, Blocked)),
+        ({"pairs": "dense"}, Heap),
+    ],
+)
+def test_auto__solves_a_million_pairs_by_blocks_unless_the_heap_is_meant(asked, expected):
+    assert type(variant_of(asked, Ensemble.from_labels(np.arange(6000).reshape(3000, 2) % 7))) is expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("divergence", ["l2", "kl"])
+def test_fit__stored_tiles(divergence, tmp_path):
+    _, labels, truth = table_of(800)
+    ensemble = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=128)
+    sample(ensemble, per_object=20, tiles=4, out=tmp_path / "p.zarr", random_state=0)
+    how = {"divergence": divergence, "tol": 1e-2, "random_state": 0}
+    model = PCC(K, pairs=tmp_path / "p.zarr", **how).fit(ensemble, out=tmp_path / "c.zarr")
+    assert adjusted_rand(truth, model.labels_) > 0.99
+    assert "steps" in model.history_
+    again = PCC(K, pairs=PairTable.open(tmp_path / "p.zarr"), **how).fit(labels)
+    np.testing.assert_array_equal(again.memberships_, np.asarray(model.memberships_))
