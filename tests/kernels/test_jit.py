@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bigcons.kernels._jit import _stable_name, jit, leaf
+from bigcons.kernels._jit import _Entries, _stable_name, jit, leaf
 from bigcons.kernels._vector import (
     add8,
     add_products8,
@@ -54,78 +54,60 @@ print(sum(label_rows.count_tile.stats.cache_hits.values()),
 
 def start(cache: Path, *arguments: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(Path(__file__).parents[2])}
-    return subprocess.Popen(
-        [sys.executable, "-c", CALL, *arguments], env=environment, stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-c", CALL, *arguments]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 
-def hits(process: subprocess.Popen[str]) -> tuple[int, ...]:
-    """Return how many kernels were found: without, and with functions as arguments."""
+def told(process: subprocess.Popen[str]) -> tuple[int, int, str]:
+    """Return how many kernels were found, without and with functions as arguments, and what one computed."""
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 0
-    return tuple(map(int, out.split()[:2]))
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache that four processes filled at the same time, two signatures each twice."""
-    folder = tmp_path_factory.mktemp("jit")
-    for process in [start(folder, dtype) for dtype in ("int8", "int16", "int8", "int16")]:
-        hits(process)
-    return folder
-
-
-@pytest.mark.slow
-def test_jit__the_next_process_finds_kernels_and_those_that_take_functions(cache: Path) -> None:
-    assert hits(start(cache, "int8")) == (1, 2)
-    assert hits(start(cache, "int16")) == (1, 2)
-    assert not list(cache.rglob("*.tmp"))
-
-
-@pytest.mark.slow
-def test_jit__gives_the_same_bits_where_a_kernel_was_compiled_and_where_it_was_found(tmp_path) -> None:
-    compiled, loaded = (start(tmp_path, "int8").communicate(timeout=120)[0].split()[2] for _ in range(2))
-    assert compiled == loaded
-
-
-@pytest.mark.slow
-def test_jit__compiles_anew_after_an_edit_of_any_kernel(cache: Path) -> None:
-    assert hits(start(cache, "int8", "edited")) == (0, 0)
-    assert hits(start(cache, "int8", "edited")) == (1, 2)
-    assert hits(start(cache, "int8")) == (0, 0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", ["cut", "flipped", "exchanged", "unwritable"])
-def test_jit__damaged_or_foreign_entries_are_compiled_anew(tmp_path: Path, fault: str) -> None:
-    for dtype in ("int8", "int16"):
-        hits(start(tmp_path, dtype))
-    entries = sorted(tmp_path.rglob("*.nbc"))
-    contents = [entry.read_bytes() for entry in entries]
-    for number, entry in enumerate(entries):
-        content = contents[number]
-        if fault == "cut":
-            entry.write_bytes(content[: len(content) // 2])
-        elif fault == "flipped":
-            entry.write_bytes(content[:100] + bytes([content[100] ^ 255]) + content[101:])
-        elif fault == "exchanged":  # whole, and machine code of another kernel or of other types
-            entry.write_bytes(contents[number - 1])
-        else:
-            entry.unlink()
-            entry.mkdir()
-    assert hits(start(tmp_path, "int8")) == (0, 0)
-    assert hits(start(tmp_path, "int8")) == ((0, 0) if fault == "unwritable" else (1, 2))
+    found, found_with_functions, value = out.split()
+    return int(found), int(found_with_functions), value
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="no POSIX permissions")
-def test_jit__nothing_is_loaded_from_where_others_may_write(cache: Path) -> None:
-    hits(start(cache, "int8"))
-    (folder,) = {entry.parent for entry in cache.rglob("*.nbc")}
-    assert hits(start(cache, "int8")) == (1, 2)
+def test_jit__later_processes_find_what_others_compiled_unless_it_was_edited_or_may_be_foreign(
+    tmp_path,
+) -> None:
+    """Four processes fill the cache at the same time, two signatures each twice."""
+    values = {
+        told(process)[2] for process in [start(tmp_path, d) for d in ("int8", "int16", "int8", "int16")]
+    }
+    assert told(start(tmp_path, "int16"))[:2] == (1, 2)
+    assert not list(tmp_path.rglob("*.tmp"))
+    *found, value = told(start(tmp_path, "int8"))
+    assert (found, {value}) == ([1, 2], values)  # the same bits, compiled or loaded
+    assert told(start(tmp_path, "int8", "edited"))[:2] == (0, 0)
+    assert told(start(tmp_path, "int8", "edited"))[:2] == (1, 2)
+    assert told(start(tmp_path, "int8"))[:2] == (0, 0)
+    (folder,) = {entry.parent for entry in tmp_path.rglob("*.nbc")}
     folder.chmod(0o777)
-    assert hits(start(cache, "int8")) == (0, 0)
+    assert told(start(tmp_path, "int8"))[:2] == (0, 0)
     folder.chmod(0o755)
+
+
+@pytest.mark.parametrize("fault", ["cut", "flipped", "exchanged", "unwritable"])
+def test_jit__damaged_or_foreign_entries_are_compiled_anew(tmp_path: Path, fault: str) -> None:
+    entries = _Entries(tmp_path, "kernel")
+    entries.save("of int8", ["code of int8"])
+    entries.save("of int16", ["code of int16"])
+    assert entries.load("of int8") == ["code of int8"]
+    file, other = entries._path("of int8"), entries._path("of int16")
+    content = file.read_bytes()
+    if fault == "cut":
+        file.write_bytes(content[: len(content) // 2])
+    elif fault == "flipped":
+        file.write_bytes(content[:40] + bytes([content[40] ^ 255]) + content[41:])
+    elif fault == "exchanged":  # whole, and machine code of other types
+        file.write_bytes(other.read_bytes())
+    else:
+        file.unlink()
+        file.mkdir()
+    assert entries.load("of int8") is None
+    entries.save("of int8", ["code of int8"])
+    assert entries.load("of int8") == (None if fault == "unwritable" else ["code of int8"])
 
 
 def test_jit__never_keeps_the_function_of_a_user() -> None:
