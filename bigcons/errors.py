@@ -17,6 +17,21 @@ from typing import Any
 class BigconsError(Exception):
     """Base class of all errors that bigcons raises deliberately."""
 
+    def __init__(self, message: str, **facts: Any) -> None:
+        super().__init__(message)
+        vars(self).update(facts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, vars(self))
+
+
+def _restored(kind: type[BigconsError], args: tuple[Any, ...], facts: dict[str, Any]) -> BigconsError:
+    """Return a pickled error, whose message is not made anew."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    vars(error).update(facts)
+    return error
+
 
 class InvalidInputError(BigconsError, ValueError):
     """An argument, a file or a label matrix breaks a stated rule.
@@ -25,9 +40,7 @@ class InvalidInputError(BigconsError, ValueError):
         parameter: Name of the offending parameter, if any.
     """
 
-    def __init__(self, message: str, *, parameter: str | None = None) -> None:
-        super().__init__(message)
-        self.parameter = parameter
+    parameter: str | None = None
 
 
 class EmptyPartitionError(InvalidInputError):
@@ -38,11 +51,7 @@ class EmptyPartitionError(InvalidInputError):
     """
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"partition {name!r} has no labels (all missing); leave it out.")
-        self.name = name
-
-    def __reduce__(self) -> tuple[type[EmptyPartitionError], tuple[str]]:
-        return EmptyPartitionError, (self.name,)
+        super().__init__(f"partition {name!r} has no labels (all missing); leave it out.", name=name)
 
 
 class UnknownColumnError(InvalidInputError):
@@ -60,24 +69,17 @@ class UnknownColumnError(InvalidInputError):
     ) -> None:
         names, given = list(columns or []), str(column)
         near = nearest(given, names)
+        more = f", ... ({len(names):,} in total)" if len(names) > 12 else ""
+        remedy = f"choose one of {', '.join(names[:12])}{more}"
         if columns is None:
-            known = f"it has no names: use 0 to {(n_columns or 1) - 1}"
-        else:
-            more = f", ... ({len(names):,} in total)" if len(names) > 12 else ""
-            known = f"choose one of {', '.join(names[:12])}{more}"
-        guess = f"Did you mean {near}" if near else ""
+            remedy = f"it has no names: use 0 to {(n_columns or 1) - 1}"
+        guess = f" Did you mean {near}" if near else ""
         if given and sum(name.startswith(given) for name in names) > 1:
             guess += f", or {given}* for all that begin so"
         has = f"no column of {where} matches" if set(given) & set("*?[") else f"{where} has no column"
-        super().__init__(f"{has} {column!r}; {known}.{f' {guess}?' if guess else ''}")
-        self.where = where
-        self.column = column
-        self.columns: list[str] | None = None if columns is None else names
-        self.nearest: str | None = near
-        self._n_columns = n_columns
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return UnknownColumnError, (self.where, self.column, self.columns, self._n_columns)
+        message = f"{has} {column!r}; {remedy}.{guess and guess + '?'}"
+        facts = {"where": where, "column": column, "columns": columns and names, "nearest": near}
+        super().__init__(message, **facts)
 
 
 class UnknownMethodError(InvalidInputError, KeyError):
@@ -89,18 +91,12 @@ class UnknownMethodError(InvalidInputError, KeyError):
     """
 
     def __init__(self, method: object, known: Sequence[str], nearest: str | None) -> None:
+        what, remedy = repr(method), "choose one of " + ", ".join(known)
         if isinstance(method, type):
             what, remedy = f"the class {method.__name__}", "pass the name of a method"
-        else:
-            what, remedy = repr(method), "choose one of " + ", ".join(known)
         meant = "" if nearest is None else f" Did you mean {nearest!r}?"
-        super().__init__(f"method={what} is unknown; {remedy}.{meant}", parameter="method")
-        self.method = method
-        self.nearest = nearest
-        self._known = list(known)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return UnknownMethodError, (self.method, self._known, self.nearest)
+        message = f"method={what} is unknown; {remedy}.{meant}"
+        super().__init__(message, parameter="method", method=method, nearest=nearest)
 
     def __str__(self) -> str:
         return str(self.args[0])  # a KeyError shows its repr
@@ -114,10 +110,8 @@ class InvalidIdsError(InvalidInputError):
         row: Row of the first one that is wrong, counted from 0; None if no single row is.
     """
 
-    def __init__(self, message: str, *, column: str | None = None, row: int | None = None) -> None:
-        super().__init__(message)
-        self.column = column
-        self.row = row
+    column: str | None = None
+    row: int | None = None
 
 
 class SoftEnsembleError(InvalidInputError):
@@ -129,15 +123,11 @@ class SoftEnsembleError(InvalidInputError):
     """
 
     def __init__(self, what: str | None = None, instead: str | None = None) -> None:
-        super().__init__(
+        message = (
             f"the ensemble has memberships but {what or 'this'} works on labels; use those of the largest "
             f"memberships, ensemble.harden(){f', or {instead}' if instead else ''}."
         )
-        self.what = what
-        self.instead = instead
-
-    def __reduce__(self) -> tuple[type[SoftEnsembleError], tuple[str | None, str | None]]:
-        return SoftEnsembleError, (self.what, self.instead)
+        super().__init__(message, what=what, instead=instead)
 
 
 class InvalidPairsError(InvalidInputError):
@@ -148,10 +138,8 @@ class InvalidPairsError(InvalidInputError):
         row: Row of that file or table, counted from 0; None if no single row breaks it.
     """
 
-    def __init__(self, message: str, *, path: object = None, row: int | None = None) -> None:
-        super().__init__(message)
-        self.path: str | None = None if path is None else str(path)
-        self.row = row
+    path: str | None = None
+    row: int | None = None
 
 
 class StoreError(BigconsError):
@@ -162,8 +150,7 @@ class StoreError(BigconsError):
     """
 
     def __init__(self, message: str, *, path: object = None) -> None:
-        super().__init__(message)
-        self.path: str | None = None if path is None else str(path)
+        super().__init__(message, path=None if path is None else str(path))
 
 
 class StoreExistsError(StoreError, FileExistsError):
@@ -211,9 +198,7 @@ class MissingDependencyError(BigconsError, ImportError):
         extra: The extra that installs it, as in ``pip install "bigcons[extra]"``.
     """
 
-    def __init__(self, message: str, *, extra: str | None = None) -> None:
-        super().__init__(message)
-        self.extra = extra
+    extra: str | None = None
 
 
 class ConvergenceWarning(UserWarning):

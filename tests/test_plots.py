@@ -9,15 +9,13 @@ from functools import partial
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
 from matplotlib.patches import Circle, FancyArrowPatch
 
-from bigcons import HBGF, MCLA, PCC, ConsensusTree, choose_n_clusters, consensus_tree, plots
+from bigcons import HBGF, MCLA, ConsensusTree, choose_n_clusters, consensus_tree, plots
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
-from bigcons.metrics import cluster_overlap, pac, reliability, trust
+from bigcons.metrics import cluster_overlap, reliability, trust
 from bigcons.metrics.geometry import vat_order
-from bigcons.plots.drawing import color_of
 from bigcons.store.consensus import Consensus
 from bigcons.store.ensemble import Ensemble
 
@@ -55,16 +53,11 @@ def naive_vat_order(distances):
     return order
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_vat_order__equals_the_plain_algorithm(seed):
     points = np.random.default_rng(seed).random((17, 2))
     distances = np.linalg.norm(points[:, None] - points[None], axis=2)
     np.testing.assert_array_equal(vat_order(distances), naive_vat_order(distances))
-
-
-def test_vat_order__refuses_what_is_not_square():
-    with pytest.raises(InvalidInputError, match="square"):
-        vat_order(np.zeros((2, 3)))
 
 
 def test_coassociation__shows_blocks_on_the_diagonal():
@@ -84,24 +77,20 @@ def test_coassociation__puts_clusters_together_that_are_joined():
     figure = plots.coassociation(labels[mixed], labels=found[mixed])
     shown = heat_map(figure)
     np.testing.assert_array_equal(shown[:7, :7], 1)
-    (strip,) = figure.axes[0].child_axes[0].images
-    colors = [key for key, _ in itertools.groupby(map(to_hex, strip.get_array()[0]))]
-    expected = [color_of(k).lower() for k in (0, 2, 1, 3)]
-    assert colors == [*expected, "#ffffff"]  # the last object has no label
-    key = figure.axes[0].get_legend()
-    assert [text.get_text() for text in key.get_texts()] == list("0123")
-
-
-def test_coassociation__draws_the_sample_it_says():
-    _, labels = three_groups(200)
-    figure = plots.coassociation(labels, n_objects=40)
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert names == ["0", "2", "1", "3", "none"]  # the last object has no label
+    figure = plots.coassociation(three_groups(200)[1], n_objects=40)
     assert heat_map(figure).shape == (40, 40)
     assert "40 of 200 objects" in figure.axes[0].get_xlabel()
 
 
-def test_memberships__sorts_by_cluster_then_confidence():
+def test_memberships__sorts_by_cluster_then_confidence_those_of_an_array_and_of_a_store(tmp_path):
     values = some_memberships()
     figure = plots.memberships(values)
+    stored = Consensus.write(tmp_path / "c.zarr", values.argmax(axis=1), values, chunk_rows=16)
+    np.testing.assert_array_equal(
+        *(heat_map(plots.memberships(source, n_objects=30)) for source in (stored, values))
+    )
     shown = heat_map(figure).T
     winners, confidence = shown.argmax(axis=1), shown.max(axis=1)
     assert (np.diff(winners) >= 0).all()
@@ -124,14 +113,6 @@ def test_memberships__puts_clusters_together_that_share_objects():
     assert "2 largest of 4 clusters" in of_largest.axes[0].get_xlabel()
 
 
-def test_memberships__reads_a_store_as_it_reads_an_array(tmp_path):
-    values = some_memberships(100)
-    stored = Consensus.write(tmp_path / "c.zarr", values.argmax(axis=1), values, chunk_rows=16)
-    np.testing.assert_array_equal(
-        heat_map(plots.memberships(stored, n_objects=30)), heat_map(plots.memberships(values, n_objects=30))
-    )
-
-
 @pytest.mark.parametrize("unit", ["pass", "step"])
 def test_convergence__draws_objective_and_gap(unit):
     history = {unit: [1, 2, 3], "objective": [3.0, 2.0, 1.5], "gap": [1.0, None, 0.1]}
@@ -143,27 +124,19 @@ def test_convergence__draws_objective_and_gap(unit):
     assert unit in lower.get_xlabel()
 
 
-def test_convergence__without_a_curve_is_a_sentence():
-    figure = plots.convergence({"pass": [1, 2, 3], "objective": [-1e6, -1e6 - 1e-4, -1e6 + 1e-4]})
-    assert figure.get_suptitle() == "The objective is -1,000,000 in each of 3 passes."
+@pytest.mark.parametrize(
+    ("history", "words"),
+    [
+        ({"pass": [1, 2], "objective": [-1e6, -1e6 - 1e-4]}, "-1,000,000; no curve of 2 passes"),
+        ({"step": [7], "objective": [2.5], "gap": [0.1]}, "best objective: 2.5; no curve of 1 step"),
+    ],
+)
+def test_convergence__without_a_curve_is_a_sentence(history, words):
+    figure = plots.convergence(history)
+    assert words in figure.get_suptitle()
     assert not any(axes.lines for axes in figure.axes)
-    for history in ({"step": [7], "objective": [2.5]}, {"step": [7], "objective": [2.5], "gap": [0.1]}):
-        figure = plots.convergence(history)
-        assert figure.get_suptitle() == "There is a single step, so no curve: its objective is 2.5."
-        assert not any(axes.lines for axes in figure.axes)
     (gap,) = plots.convergence({"pass": [1, 2], "objective": [2.0, 2.0], "gap": [1.0, 0.1]}).axes
     assert gap.lines[0].get_ydata().tolist() == [1.0, 0.1]
-
-
-def test_convergence__takes_what_memberships_takes(tmp_path):
-    labels = np.random.default_rng(0).integers(3, size=(60, 12))
-    model = PCC(3, tol=0, max_iter=4, random_state=0).fit(labels, out=tmp_path / "c.zarr")
-    for source in (model, Consensus.open(tmp_path / "c.zarr")):
-        np.testing.assert_array_equal(
-            *(plots.convergence(x).axes[0].lines[0].get_ydata() for x in (source, model.history_))
-        )
-    with pytest.raises(InvalidInputError, match="type ndarray and no history"):
-        plots.convergence(labels)
 
 
 def arrows_of(figure):
@@ -190,13 +163,17 @@ def test_cluster_graph__draws_an_arrow_for_every_overlap():
     assert png_bytes(figure).startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("n_clusters", [2, 5, 8, 10])
+@pytest.mark.parametrize("n_clusters", [1, 2, 5, 8, 12])
 def test_cluster_graph__arrows_pass_by_other_nodes_and_weights_hide_no_other(n_clusters):
     values = np.random.default_rng(n_clusters).dirichlet(np.full(n_clusters, 0.15), 300)
     figure = plots.cluster_graph(values, min_overlap=0.07)
     figure.draw_without_rendering()
     axes, circles, arrows = figure.axes[0], circles_of(figure), arrows_of(figure)
-    assert arrows
+    assert (len(arrows) > 0) == (n_clusters > 1)
+    for a, b in itertools.combinations(circles, 2):
+        assert np.hypot(*np.subtract(a.center, b.center)) > a.radius + b.radius + 0.2
+    width, height = figure.get_size_inches()
+    assert height <= width <= 12
     for arrow in arrows:
         inside = arrow.get_path().interpolated(20).vertices  # between the two circles
         for circle in circles:
@@ -206,19 +183,6 @@ def test_cluster_graph__arrows_pass_by_other_nodes_and_weights_hide_no_other(n_c
     overprinted = sum(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
     assert len(boxes) == len(arrows)
     assert overprinted == 0
-
-
-@pytest.mark.parametrize("n_clusters", [1, 2, 3, 4, 6, 9, 12])
-@pytest.mark.parametrize("concentration", [0.05, 5.0])
-def test_cluster_graph__keeps_nodes_apart_and_is_wider_than_high(n_clusters, concentration):
-    values = np.random.default_rng(n_clusters).dirichlet(np.full(n_clusters, concentration), 300)
-    figure = plots.cluster_graph(values, threshold=0, min_overlap=1e-6)
-    circles = circles_of(figure)
-    assert len(circles) == n_clusters
-    for a, b in itertools.combinations(circles, 2):
-        assert np.hypot(*np.subtract(a.center, b.center)) > a.radius + b.radius + 0.2
-    width, height = figure.get_size_inches()
-    assert height <= width <= 12
 
 
 def test_cluster_graph__places_clusters_that_overlap_next_to_each_other():
@@ -233,7 +197,7 @@ def test_cluster_graph__places_clusters_that_overlap_next_to_each_other():
     assert centers[0, 0] < 0 < centers[0, 1]
 
 
-def test_cluster_graph__leaves_out_empty_and_small_clusters():
+def test_cluster_graph__leaves_out_empty_and_small_clusters_and_draws_centroids():
     values = np.zeros((100, 5))
     values[:50, 0], values[50:80, 2], values[80:, 4] = 1, 1, 1
     texts = [text.get_text() for text in plots.cluster_graph(values).axes[0].texts]
@@ -242,47 +206,11 @@ def test_cluster_graph__leaves_out_empty_and_small_clusters():
     assert [text.get_text() for text in figure.axes[0].texts] == ["a\n50%", "c\n30%"]
     assert "2 largest of 3 clusters" in figure.get_supxlabel()
     assert not arrows_of(figure)
-
-
-def test_cluster_graph__draws_the_centroid_of_each_node():
-    values, seen = some_memberships(60, 3), []
-    centroids = np.arange(12.0).reshape(3, 4)
-    figure = plots.cluster_graph(values, centroids=centroids)
-    insets = figure.axes[0].child_axes
-    np.testing.assert_array_equal([inset.lines[0].get_ydata() for inset in insets], centroids)
-    assert len({inset.get_ylim() for inset in insets}) == 1
+    centroids, seen = np.arange(20.0).reshape(5, 4), []
+    insets = plots.cluster_graph(values, centroids=centroids).axes[0].child_axes
+    np.testing.assert_array_equal([inset.lines[0].get_ydata() for inset in insets], centroids[::2])
     plots.cluster_graph(values, centroids=centroids, glyph=lambda axes, row: seen.append((axes, row)))
-    np.testing.assert_array_equal([row for _, row in seen], centroids)
-
-
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ({"centroids": np.ones((2, 4))}, r"centroids has shape \(2, 4\) but there are 4 clusters"),
-        ({"names": ["a"]}, "names has 1 entries but there are 4 clusters"),
-        ({"threshold": 1.0}, "threshold=1.0 is above every membership"),
-        ({"min_overlap": 0}, "min_overlap=0"),
-        ({"n_clusters": 0}, "n_clusters=0"),
-    ],
-)
-def test_cluster_graph__refuses_in_one_line(asked, message):
-    with pytest.raises(InvalidInputError, match=message) as refusal:
-        plots.cluster_graph(some_memberships(), **asked)
-    assert "\n" not in str(refusal.value)
-
-
-def test_plots__completion_shows_the_figures_alone():
-    figures = (
-        "cluster_graph coassociation consensus_cdf convergence memberships n_clusters partitions "
-        "reliability scatter tree trust"
-    )
-    assert dir(plots) == figures.split()
-
-
-@pytest.mark.parametrize("history", [{}, {"pass": [1]}, {"objective": [1.0]}, {"pass": [], "objective": []}])
-def test_convergence__says_what_is_missing(history):
-    with pytest.raises(InvalidInputError, match="needs 'pass' or 'step'"):
-        plots.convergence(history)
+    np.testing.assert_array_equal([row for _, row in seen], centroids[::2])
 
 
 def test_reliability__draws_the_bins_that_have_objects():
@@ -320,55 +248,45 @@ def test_trust__draws_clusters_and_the_share_of_objects_below_each_confidence(tm
         values, edges, _ = steps.get_data()
         below = [(found.confidence < edge).mean() for edge in edges[1:-1]]
         np.testing.assert_allclose(values[:-1], below, atol=1e-9)
-    with pytest.raises(InvalidInputError, match="type ndarray"):
-        plots.trust(labels)
-
-
-def test_trust__of_a_clusterer_without_it_says_why():
-    model = MCLA(3, random_state=0)
-    with pytest.raises(InvalidInputError, match="not fitted"):
-        plots.trust(model)
-    with pytest.raises(InvalidInputError, match="only ConsensusTree and PCC find it in fit"):
-        plots.trust(model.fit(three_groups()[1]))
 
 
 def test_every_plot_takes_what_it_can_draw_and_says_what_to_pass_instead(tmp_path):
     truth, labels = three_groups()
     model = ConsensusTree("auto", random_state=0).fit(labels, out=tmp_path / "c.zarr")
     store, fixed = Consensus.open(tmp_path / "c.zarr"), MCLA(3, random_state=0).fit(labels)
-    ensemble = Ensemble.from_labels(labels)
-    of_ensembles = (plots.coassociation, plots.partitions, plots.consensus_cdf)
+    ensemble, soft = Ensemble.from_labels(labels), some_memberships()
     of_consensuses = (plots.memberships, plots.cluster_graph, plots.trust, plots.tree, plots.n_clusters,
                       plots.convergence, partial(plots.reliability, truth=truth))  # fmt: skip
     for found in (model, store):
-        for draw in of_ensembles:
+        for draw in (plots.coassociation, plots.partitions):
             with pytest.raises(InvalidInputError, match="keeps no partitions; pass the ensemble"):
                 draw(found)
         for draw in of_consensuses:
             assert draw(found).axes
-    for draw in of_consensuses:
-        with pytest.raises(InvalidInputError, match=r"pass (one that was made of it|bigcons\.)"):
+    for draw in of_consensuses[:-1]:
+        with pytest.raises(InvalidInputError, match="Ensemble cannot be drawn so; pass "):
             draw(ensemble)
-    for hard in (fixed, MCLA(3)):
-        with pytest.raises(InvalidInputError, match="kept no tree, because its number of clusters was given"):
-            plots.tree(hard)
-    for draw in (plots.memberships, plots.cluster_graph):
-        with pytest.raises(InvalidInputError, match="HBGF has no memberships_; it finds labels alone: use a"):
-            draw(HBGF(3, random_state=0).fit(labels))
-    with pytest.raises(InvalidInputError, match=r"found has type ndarray; pass what .*reliability returned"):
-        plots.reliability(truth)
-    for draw in (plots.tree, plots.n_clusters):
-        with pytest.raises(InvalidInputError, match="a consensus with n_clusters='auto'"):
-            draw(fixed)
-
-
-@pytest.mark.parametrize(
-    ("draw", "argument"),
-    [(plots.memberships, np.ones(3)), (lambda x: plots.memberships(x, n_objects=1), some_memberships())],
-)
-def test_memberships__refuses_what_it_cannot_draw(draw, argument):
-    with pytest.raises(InvalidInputError):
-        draw(argument)
+    hard = HBGF(3, random_state=0).fit(labels)
+    for draw, given, words in (
+        (plots.tree, fixed, "MCLA cannot be drawn so; pass bigcons.consensus_tree"),
+        (plots.n_clusters, fixed, "a consensus with n_clusters='auto'"),
+        (plots.memberships, hard, "HBGF has no memberships_; it finds labels alone: use a"),
+        (plots.cluster_graph, hard, "HBGF has no memberships_; it finds labels alone: use a"),
+        (plots.reliability, truth, "ndarray cannot be drawn so; pass .*reliability"),
+        (plots.reliability, model, "or a model and the truth"),
+        (plots.trust, MCLA(3), "not fitted"),
+        (plots.trust, fixed, "only ConsensusTree and PCC find it in fit"),
+        (plots.trust, labels, r"ndarray cannot be drawn so; pass bigcons\.metrics\.trust"),
+        (plots.convergence, {"pass": [1]}, "has 'pass' or 'step', and 'objective'"),
+        (plots.memberships, np.ones(3), r"memberships has shape \(3,\)"),
+        (partial(plots.memberships, n_objects=1), soft, "n_objects=1"),
+        (partial(plots.cluster_graph, centroids=np.ones((2, 4))), soft, "centroids has length 2"),
+        (partial(plots.cluster_graph, names=["a"]), soft, "names has length 1; give one for each of 4"),
+        (partial(plots.cluster_graph, threshold=1.0), soft, "threshold=1.0 is above every membership"),
+    ):
+        with pytest.raises(InvalidInputError, match=words) as refusal:
+            draw(given)
+        assert "\n" not in str(refusal.value)
 
 
 def test_plots__show_themselves_and_leave_global_state_alone():
@@ -401,8 +319,6 @@ def test_n_clusters__draws_the_evidence_and_marks_the_number_and_the_runner_up()
     marked = {line.get_xdata()[0] for line in above.lines if len(line.get_xdata()) == 2}
     assert marked == {choice.n_clusters, choice.runner_up}
     assert "3 clusters" in figure.get_suptitle()
-    with pytest.raises(InvalidInputError):
-        plots.n_clusters([1, 2])
 
 
 def test_tree__has_a_line_as_wide_as_its_share_and_colored_by_support_for_each_side_of_a_split():
@@ -418,8 +334,6 @@ def test_tree__has_a_line_as_wide_as_its_share_and_colored_by_support_for_each_s
     widths = sorted((line.get_linewidth() for line in ends.values()), reverse=True)
     np.testing.assert_allclose(widths, 14 * sizes / 200)
     assert [text.get_text() for text in axes.texts] == [f"{told:.2f}" for told in tree.support[-2:]]
-    with pytest.raises(InvalidInputError, match="consensus_tree"):
-        plots.tree([1, 2])
 
 
 def test_tree__is_titled_by_the_number_that_its_text_has():
@@ -434,23 +348,6 @@ def test_tree__is_titled_by_the_number_that_its_text_has():
     found = consensus_tree(three_groups(200)[1], random_state=0)
     assert plots.tree(found).axes[0].get_title() == "3 clusters of 200 objects"
     assert repr(found).startswith("ClusterTree(3 clusters, ")
-
-
-def test_consensus_cdf__counts_pairs_that_at_most_a_share_of_the_partitions_join():
-    labels = np.random.default_rng(0).integers(-1, 3, (40, 9))
-    figure = plots.consensus_cdf({3: labels, "one": np.zeros((5, 2), int)})
-    curve, constant = figure.axes[0].lines
-    shares = []
-    for a, b in itertools.combinations(labels, 2):
-        both = (a >= 0) & (b >= 0)
-        if both.any():
-            shares.append((a == b)[both].mean())
-    x, y = curve.get_data()
-    for at, below in zip(x[1:-1], y[1:-1], strict=True):
-        assert below == pytest.approx(np.mean(np.array(shares) <= at + 1e-9))
-    assert constant.get_ydata()[1] == 1
-    assert curve.get_label() == f"3: PAC {pac(labels):.2f}"
-    assert constant.get_label() == "one: PAC 0.00"
 
 
 def test_scatter__colors_every_object_by_its_cluster_and_pales_the_doubtful(tmp_path):
@@ -485,5 +382,3 @@ def test_plots__take_a_model_where_they_take_labels():
     judged = reliability(truth, model.labels_, model.trust_.confidence)
     told, drawn = plots.reliability(judged), plots.reliability(model, truth)
     assert drawn.axes[0].get_title(loc="right") == told.axes[0].get_title(loc="right")
-    with pytest.raises(InvalidInputError, match=r"reliability\(model, truth\)"):
-        plots.reliability(model)

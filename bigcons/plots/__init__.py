@@ -6,14 +6,13 @@ save it with ``figure.savefig``. The palette is safe for color-blind readers and
 
 from __future__ import annotations
 
-from bigcons.plots.curves import consensus_cdf, convergence, n_clusters, reliability, scatter, trust
+from bigcons.plots.curves import convergence, n_clusters, reliability, scatter, trust
 from bigcons.plots.graphs import cluster_graph, tree
 from bigcons.plots.matrices import coassociation, memberships, partitions
 
 __all__ = [
     "cluster_graph",
     "coassociation",
-    "consensus_cdf",
     "convergence",
     "memberships",
     "n_clusters",

@@ -1,4 +1,4 @@
-"""Curves and points: convergence, numbers of clusters, the consensus CDF, trust, reliability, scatter."""
+"""Curves and points: convergence, numbers of clusters, trust, reliability, scatter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from bigcons.io.labels import labels_of, names_of_rows, refuse_other_rows
 from bigcons.plots import drawing
 from bigcons.seeding import SeedLike
 from bigcons.store.clusters import count_in_words, evidence, merit
-from bigcons.validation import check_int
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +22,7 @@ def convergence(consensus: Any) -> Figure:
     """Draw the objective and the optimality gap of a solve against its passes or steps, on log axes.
 
     The objective is drawn as its distance from the best one, relative to that; the best itself, and what
-    equals it within rounding, has no point. Where that leaves no curve, a sentence tells the objectives.
+    equals it within rounding, has no point. Where that leaves no curve, a sentence tells the objective.
 
     ``consensus`` is a ``Consensus``, a fitted clusterer, or the history of one: a mapping of lists named
     ``pass`` or ``step``, ``objective`` and, if the method has one, ``gap``.
@@ -35,43 +34,35 @@ def convergence(consensus: Any) -> Figure:
     >>> figure = bc.plots.convergence(bc.IVC(6, random_state=0).fit(ensemble))
     >>> figure.savefig("convergence.png")
     """
-    drawing.refuse_ensemble(consensus)
     history = getattr(consensus, "history_", getattr(consensus, "history", consensus))
-    if not isinstance(history, Mapping):
-        raise InvalidInputError(
-            f"consensus has type {type(consensus).__name__} and no history; "
-            "pass a Consensus, a fitted clusterer, or its history_."
+    history = history if isinstance(history, Mapping) else {}
+    unit, units = ("step", "steps") if "step" in history else ("pass", "passes")
+    objective, n = np.asarray(history.get("objective", ()), float), len(history.get(unit, ()))
+    known = objective[np.isfinite(objective)]
+    if not n or not known.size:
+        raise drawing.refused(
+            consensus, "a Consensus or a fitted clusterer whose history has 'pass' or 'step', and 'objective'"
         )
-    unit = "pass" if "pass" in history else "step"
-    if not history.get(unit) or not history.get("objective"):
-        raise InvalidInputError(
-            f"history has the entries {sorted(history)}; a curve needs 'pass' or 'step', and 'objective'."
-        )
-    objective = np.asarray(history["objective"], float)
-    distance, best = _from_best(objective)
-    curves = {"objective, relative\ndistance to the best": np.where(distance > 0, distance, np.nan)}
+    best = float(known.min() if known[-1] < known[0] else known.max())  # the lowest, if it is lowered
+    distance = np.abs(objective - best) / (abs(best) or np.abs(known).max() or 1.0)
+    distance[distance < 1e-8] = np.nan  # equal up to rounding: memberships are kept in single precision
+    curves = {"objective, relative\ndistance to the best": distance}
     if np.count_nonzero(distance > 0) < 2:
         curves = {}
-    if history.get("gap") and len(objective) > 1:
+    if history.get("gap") and n > 1:
         curves["optimality gap"] = np.asarray(history["gap"], float)
+    words = f"best objective: {best:,.0f}" if abs(best) >= 1e9 else f"best objective: {best:,.10g}"
     with drawing.new_figure(4.8, 0.7 + 1.3 * len(curves)) as figure:
         from matplotlib.ticker import MaxNLocator
 
-        words = f"{best:,.0f}" if abs(best) >= 1e9 else f"{best:,.10g}"
-        if len(objective) == 1:
-            words = f"There is a single {unit}, so no curve: its objective is {words}."
-        elif not distance.any():
-            n_units = f"{len(objective):,} {'passes' if unit == 'pass' else 'steps'}"
-            words = f"The objective is {best:,.8g} in each of {n_units}."
-        else:
-            words = f"best objective: {words}"
-        figure.suptitle(words, fontsize=9)
         if not curves:
+            figure.suptitle(f"{words}; no curve of {n:,} {unit if n == 1 else units}", fontsize=9)
             figure.subplots().set_axis_off()
             return figure
+        figure.suptitle(words, fontsize=9)
         panels = figure.subplots(len(curves), sharex=True, squeeze=False)[:, 0]
         for axes, (name, y), color in zip(panels, curves.items(), drawing.PALETTE, strict=False):
-            marker = "o" if len(y) <= 40 else None
+            marker = "o" if n <= 40 else None
             axes.plot(history[unit], y, color=color, marker=marker, markersize=3.5, linewidth=1.4)
             axes.grid(axis="y", color=drawing.UNKNOWN, linewidth=0.6)
             axes.set(ylabel=name, yscale="log")
@@ -83,20 +74,6 @@ def convergence(consensus: Any) -> Figure:
         axes.set_xlabel("pass over the data" if unit == "pass" else "single-object step")
         figure.align_ylabels()
     return figure
-
-
-def _from_best(objective: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return how far each objective is from the best one, relative to it, and the best one.
-
-    The best is the lowest of a solve that lowers its objective, else the highest.
-    """
-    known = objective[np.isfinite(objective)]
-    if not known.size:
-        return np.full(objective.shape, np.nan), float("nan")
-    best = float(known.min() if known[-1] < known[0] else known.max())
-    distance = np.abs(objective - best) / (abs(best) or np.abs(known).max() or 1.0)
-    # equal up to rounding: memberships are kept in single precision
-    return np.where(distance < 1e-8, 0.0, distance), best
 
 
 def n_clusters(choice: Any) -> Figure:
@@ -117,13 +94,11 @@ def n_clusters(choice: Any) -> Figure:
     >>> figure = bc.plots.n_clusters(choice)
     >>> figure.savefig("n_clusters.png")
     """
-    if hasattr(choice, "read_labels"):  # a store keeps it with the tree
-        choice = getattr(choice.tree, "choice", choice)
-    choice = getattr(choice, "n_clusters_choice_", choice)
+    stored = getattr(choice, "tree", None)  # a Consensus keeps the choice with the tree
+    choice = getattr(stored, "choice", getattr(choice, "n_clusters_choice_", choice))
     if not hasattr(choice, "runner_up"):
-        raise InvalidInputError(
-            f"choice has type {type(choice).__name__}; pass bigcons.choose_n_clusters(ensemble), or a "
-            "consensus with n_clusters='auto'."
+        raise drawing.refused(
+            choice, "bigcons.choose_n_clusters(ensemble), or a consensus with n_clusters='auto'"
         )
     table = choice.table | {"evidence": evidence(choice.table), "merit": merit(choice.table)}
     panels = (
@@ -136,9 +111,9 @@ def n_clusters(choice: Any) -> Figure:
             for (name, words), color, line in lines:
                 x, y = table["n_clusters"], table[name]
                 axes.plot(x, y, line, color=color, marker="o", markersize=3, linewidth=1.2, label=words)
-            axes.axvline(choice.n_clusters, color=drawing.GUIDE, linewidth=0.8, zorder=0)
-            if choice.runner_up is not None:
-                axes.axvline(choice.runner_up, color=drawing.GUIDE, linewidth=0.8, linestyle="--", zorder=0)
+            for number, line in ((choice.n_clusters, "-"), (choice.runner_up, "--")):
+                if number is not None:
+                    axes.axvline(number, color=drawing.GUIDE, linewidth=0.8, linestyle=line, zorder=0)
             axes.grid(axis="y", color=drawing.UNKNOWN, linewidth=0.6)
             axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
         figure.axes[0].set_ylim(0, 1.05)
@@ -147,40 +122,6 @@ def n_clusters(choice: Any) -> Figure:
         doubt = "" if choice.is_clear else ", but none stands out"
         figure.suptitle(f"{count_in_words(choice.n_clusters)} recommended{doubt}{second}", fontsize=10)
         axes.set_xlabel("number of clusters")
-    return figure
-
-
-def consensus_cdf(ensembles: Any, *, n_objects: int = 1000, random_state: SeedLike = 0) -> Figure:
-    """Draw the consensus CDF: which share of the pairs is joined by at most so many of the partitions.
-
-    ``ensembles`` is an ensemble, or ensembles by name, such as the number of clusters of their partitions
-    (Monti et al. 2003). A curve that rises at 0 and at 1 only is that of partitions that agree; its rise from
-    .1 to .9 is `bigcons.metrics.pac`, which the legend tells. Pairs are those of ``n_objects`` sampled
-    objects.
-
-    Examples
-    --------
-    >>> import bigcons as bc
-    >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
-    >>> figure = bc.plots.consensus_cdf(ensemble)
-    >>> figure.savefig("cdf.png")
-    """
-    from bigcons.metrics.ensemble import pair_shares
-
-    named = ensembles if isinstance(ensembles, Mapping) else {"": ensembles}
-    with drawing.new_figure(4.6, 3.4) as figure:
-        axes = figure.subplots()
-        for (name, ensemble), color in zip(named.items(), itertools.cycle(drawing.PALETTE), strict=False):
-            shares = pair_shares(drawing.ensemble_of(ensemble), n_objects, random_state)
-            values, first = np.unique(shares, return_index=True)
-            x, y = [0.0, *values, 1.0], [0.0, *first[1:] / shares.size, 1.0, 1.0]
-            pac = float(((shares > 0.1) & (shares <= 0.9)).mean())
-            words = f"{name}{': ' if str(name) else ''}PAC {pac:.2f}"
-            axes.step(x, y, where="post", color=color, linewidth=1.3, label=words)
-        axes.axvspan(0.1, 0.9, color="#EEEEEE", zorder=0)
-        axes.set(xlim=(0, 1), ylim=(0, 1.02))
-        axes.set(xlabel="share of partitions that join a pair", ylabel="share of pairs")
-        axes.legend(loc="lower right", fontsize=8)
     return figure
 
 
@@ -203,47 +144,41 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
     >>> figure = bc.plots.trust(bc.metrics.trust(ensemble, model))
     >>> figure.savefig("trust.png")
     """
-    drawing.refuse_ensemble(found)
-    check_int("n_clusters", n_clusters)
-    if hasattr(type(found), "trust_"):  # a clusterer
-        found = drawing.trust_of(found)
+    found = drawing.trust_of(found) if hasattr(type(found), "trust_") else found
     if hasattr(found, "read_trust"):
         clusters = found.trust_tables[0]
         parts = [found.read_trust(block.start, block.stop)["confidence"] for block in found.blocks()]
     elif hasattr(found, "confidence") and hasattr(found, "clusters"):
         clusters, parts = found.clusters, [found.confidence]
     else:
-        raise InvalidInputError(
-            f"found has type {type(found).__name__}; pass what bigcons.metrics.trust returned, a fitted "
-            "clusterer, or a Consensus."
+        raise drawing.refused(
+            found, "bigcons.metrics.trust(ensemble, labels), or a consensus of the tree or PCC"
         )
     edges = np.linspace(0, 1, 51)
     below = np.cumsum(sum(np.histogram(part[part > 0], edges)[0] for part in parts)).astype(float)
     below /= max(below[-1], 1.0)
     measures = {"confidence": "mean confidence"} | {m: m for m in ("stability", "cohesion", "support")}
     table = {name: clusters[name].to_numpy() for name in ("cluster", "size", *measures)}
-    shown = np.argsort(-table["size"], kind="stable")[:n_clusters]
-    height = 1.1 + (0.28 if len(shown) <= 10 else 0.2) * max(len(shown), 6)
-    with drawing.new_figure(6.8, height) as figure:
+    shown = drawing.largest(table["size"], n_clusters)
+    with drawing.new_figure(6.8, 1.1 + (0.28 if len(shown) <= 10 else 0.2) * max(len(shown), 6)) as figure:
         left, right = figure.subplots(1, 2, width_ratios=[1.4, 1])
         rows = np.arange(len(shown))
-        known = [name for name in measures if not np.isnan(table[name]).all()]
-        for at, (name, marker) in enumerate(zip(known, "oDx|", strict=False)):
-            y = rows + 0.18 * (at - (len(known) - 1) / 2)  # so that none hides another
+        drawn = [name for name in measures if not np.isnan(table[name]).all()]
+        for at, (name, marker) in enumerate(zip(drawn, "oDx|", strict=False)):
+            y = rows + 0.18 * (at - (len(drawn) - 1) / 2)  # so that none hides another
             color, x = drawing.PALETTE[at], table[name][shown]
             left.plot(x, y, marker, color=color, markersize=4.0, label=measures[name])
         left.hlines(rows, 0, 1, color=drawing.UNKNOWN, linewidth=0.6, zorder=0.5)
         names = [f"{table['cluster'][k]}: {table['size'][k]:,}" for k in shown.tolist()]
         left.set_yticks(rows, names, fontsize=9 if len(shown) <= 10 else 7)
         left.set(xlim=(min(0.0, *left.get_xlim()), 1.02), ylim=(len(shown) - 0.4, -0.6))
-        largest = "" if len(shown) == len(clusters) else f", the {len(shown)} largest of {len(clusters):,}"
-        left.set_ylabel(f"cluster: number of objects{largest}")
+        most = "" if len(shown) == len(clusters) else f", the {len(shown)} largest of {len(clusters):,}"
+        left.set_ylabel(f"cluster: number of objects{most}")
         figure.legend(loc="outside upper left", ncols=4, handletextpad=0.1, columnspacing=1.0)
         right.stairs(below, edges, color=drawing.PALETTE[0], linewidth=1.4, baseline=None)
-        right.set_yscale("log")
         some = below > 0
         lowest = min(0.1, 10 ** np.floor(np.log10(below[some].min())))
-        right.set(xlim=(np.floor(edges[:-1][some][0] * 10) / 10, 1), ylim=(lowest, 1))
+        right.set(yscale="log", xlim=(np.floor(edges[:-1][some][0] * 10) / 10, 1), ylim=(lowest, 1))
         right.yaxis.set_major_formatter("{x:g}")
         right.grid(color=drawing.UNKNOWN, linewidth=0.6)
         right.set(xlabel="confidence", ylabel="share of objects below it")
@@ -265,20 +200,14 @@ def reliability(found: Any, truth: Any = None) -> Figure:
     >>> figure = bc.plots.reliability(found)
     >>> figure.savefig("reliability.png")
     """
-    drawing.refuse_ensemble(found)
-    if drawing.is_consensus(found):
+    if truth is not None:
         from bigcons.trust.confidence import reliability as judge
 
-        if truth is None:
-            raise InvalidInputError("truth is missing; pass reliability(model, truth).")
         found = judge(truth, found, drawing.trust_of(found).confidence)
     curves: Mapping[str, Any] = found if isinstance(found, Mapping) else {"": found}
     for curve in curves.values():
         if not hasattr(curve, "accuracy"):
-            raise InvalidInputError(
-                f"found has type {type(curve).__name__}; pass what bigcons.metrics.reliability returned, or "
-                "a model with its confidence, and the truth."
-            )
+            raise drawing.refused(curve, "bigcons.metrics.reliability(...), or a model and the truth")
     with drawing.new_figure(4.0 if len(curves) == 1 else 5.6, 4.6) as figure:
         from matplotlib.ticker import PercentFormatter
 
@@ -337,14 +266,12 @@ def scatter(
     with drawing.new_figure(5.6, 4.4) as figure:
         from matplotlib.lines import Line2D
 
-        axes = figure.subplots()
-        marks = []
+        axes, marks = figure.subplots(), []
         for k in np.unique(labels).tolist():
-            members, name = labels == k, str(k) if k >= 0 else "none"
-            color, alpha_k = drawing.color_of(k), alpha[members]
+            color, members, name = drawing.color_of(k), labels == k, str(k) if k >= 0 else "none"
             x, y = points[members].T
-            axes.scatter(x, y, s=size, linewidths=0, color=color, alpha=alpha_k)
-            marks.append(Line2D([], [], color=drawing.color_of(k), marker="o", linestyle="", label=name))
+            axes.scatter(x, y, s=size, linewidths=0, color=color, alpha=alpha[members])
+            marks.append(Line2D([], [], color=color, marker="o", linestyle="", label=name))
         words = drawing.sample_words(len(rows), len(confidence), "pale: low confidence")
         axes.set(xticks=[], yticks=[], xlabel=words)
         if len(marks) <= 2 * len(drawing.PALETTE):

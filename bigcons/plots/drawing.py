@@ -11,6 +11,7 @@ import numpy as np
 from bigcons.errors import InvalidInputError, MissingDependencyError
 from bigcons.memory import BLOCK_ROWS, row_blocks
 from bigcons.seeding import SeedLike, generator, resolve_seed
+from bigcons.validation import check_int
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,8 +58,7 @@ def draw_heat_map(axes: Axes, values: np.ndarray, words: str, **colorbar: Any) -
 
 def sample_rows(n_total: int, n_objects: int, random_state: SeedLike) -> np.ndarray:
     """Return at most ``n_objects`` sorted row indices."""
-    if n_objects < 2:
-        raise InvalidInputError(f"n_objects={n_objects} is out of range; draw at least 2 objects.")
+    check_int("n_objects", n_objects, at_least=2)
     if n_total <= n_objects:
         return np.arange(n_total)
     rng = generator(resolve_seed(random_state), "plots.sample")
@@ -79,35 +79,30 @@ def sample_words(n_shown: int, n_total: int, order: str) -> str:
     return f"{objects}, {order}"
 
 
-def shortened(name: str) -> str:
-    """Return a name that fits on an axis, with its beginning and its end."""
-    return name if len(name) <= 16 else f"{name[:8]}…{name[-7:]}"
-
-
-def is_consensus(given: Any) -> bool:
-    """Return whether something is a clusterer or a Consensus, which keep no partitions."""
-    return hasattr(given, "fit") or hasattr(given, "read_labels")
+def largest(sizes: np.ndarray, most: int) -> np.ndarray:
+    """Return the numbers of the clusters with objects, at most so many, the largest first."""
+    return np.argsort(-sizes, kind="stable")[: min(most, int(np.count_nonzero(sizes)))]
 
 
 def ensemble_of(ensemble: Any) -> Any:
     """Return the ensemble to draw, opened; raise InvalidInputError for a consensus."""
     from bigcons.store.ensemble import as_ensemble
 
-    if is_consensus(ensemble):
-        raise InvalidInputError(
-            f"ensemble has type {type(ensemble).__name__}, which keeps no partitions; pass the ensemble that "
-            "it was made of."
-        )
+    if hasattr(ensemble, "fit") or hasattr(ensemble, "read_labels"):
+        kind = type(ensemble).__name__
+        raise InvalidInputError(f"{kind} keeps no partitions; pass the ensemble that it was made of.")
     return as_ensemble(ensemble)
 
 
 def refuse_ensemble(given: Any) -> None:
-    """Raise InvalidInputError for an ensemble in place of what was found in it."""
-    if hasattr(given, "n_partitions") and not is_consensus(given):
-        raise InvalidInputError(
-            f"an {type(given).__name__} has no consensus to draw; pass one that was made of it, such as "
-            "bigcons.consensus(ensemble, n_clusters)."
-        )
+    """Raise InvalidInputError for an ensemble in place of a consensus; its labels are no memberships."""
+    if hasattr(given, "n_partitions") and not hasattr(given, "fit"):
+        raise refused(given, "one that was made of it, such as bigcons.consensus(ensemble, n_clusters)")
+
+
+def refused(given: Any, remedy: str) -> InvalidInputError:
+    """Return the error that something cannot be drawn, and what to pass."""
+    return InvalidInputError(f"{type(given).__name__} cannot be drawn so; pass {remedy}.")
 
 
 def trust_of(given: Any) -> Any:

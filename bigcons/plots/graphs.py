@@ -10,8 +10,8 @@ import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.plots import drawing
-from bigcons.store.clusters import ClusterTree, count_in_words
-from bigcons.validation import check_int, check_number
+from bigcons.store.clusters import count_in_words
+from bigcons.validation import check_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,22 +75,16 @@ def cluster_graph(
 
     drawing.refuse_ensemble(consensus)
     check_number("min_overlap", min_overlap, above=0, at_most=1)
-    check_int("n_clusters", n_clusters)
     overlap, sizes = overlap_and_sizes(consensus, threshold, client)
-    shown = np.sort(np.argsort(-sizes, kind="stable")[:n_clusters])
-    shown = shown[sizes[shown] > 0]
+    shown = np.sort(drawing.largest(sizes, n_clusters))
     if not len(shown):
         raise InvalidInputError(f"threshold={threshold} is above every membership; lower it.")
-    if names is not None and len(names) != len(sizes):
-        raise InvalidInputError(
-            f"names has {len(names)} entries but there are {len(sizes)} clusters; give one for each."
-        )
     rows = None if centroids is None else np.asarray(centroids, np.float64)
-    if rows is not None and (rows.ndim != 2 or len(rows) != len(sizes)):
-        raise InvalidInputError(
-            f"centroids has shape {rows.shape} but there are {len(sizes)} clusters; "
-            "pass (n_clusters, n_features), as from bigcons.metrics.cluster_centroids."
-        )
+    for name, given in (("names", names), ("centroids", rows)):
+        if given is not None and len(given) != len(sizes):
+            raise InvalidInputError(
+                f"{name} has length {len(given)}; give one for each of {len(sizes)} clusters."
+            )
     places = _places_on_circle(np.maximum(overlap, overlap.T)[np.ix_(shown, shown)])
     margin = (0.95, 0.55) if rows is not None else (_RADIUS + 0.06, _RADIUS + 0.06)
     low, high = places.min(axis=0) - margin, places.max(axis=0) + margin
@@ -103,9 +97,8 @@ def cluster_graph(
         nodes = {}
         for k, place in zip(shown.tolist(), places, strict=True):
             share = sizes[k] / sizes.sum()
-            percent = "<1%" if share < 0.005 else f"{share:.0%}"
-            name = str(k if names is None else names[k])
-            nodes[k] = _draw_node(axes, place, (name, percent), drawing.color_of(k), is_inside=rows is None)
+            words = (str(k if names is None else names[k]), "<1%" if share < 0.005 else f"{share:.0%}")
+            nodes[k] = _draw_node(axes, place, words, drawing.color_of(k), is_inside=rows is None)
             if rows is not None:
                 side = 1.25 * _RADIUS
                 inset = axes.inset_axes((*(place - side / 2), side, side), transform=axes.transData, zorder=4)
@@ -115,18 +108,16 @@ def cluster_graph(
                 else:
                     glyph(inset, rows[k])
                 inset.set_axis_off()
-        arrows = [pair for pair in itertools.permutations(nodes, 2) if overlap[pair] >= min_overlap]
+        caption = f"no cluster has a share of {min_overlap:g}\nor more in another"
         labels: list[np.ndarray] = []
-        for a, b in arrows:
-            others = np.array([nodes[k].center for k in nodes if k not in (a, b)]).reshape(-1, 2)
-            labels.append(_draw_arrow(axes, nodes[a], nodes[b], overlap[a, b], others, labels))
-        if arrows:
-            caption = f"arrows: share of a cluster that\nlies in another, at least {min_overlap:g}"
-        else:
-            caption = f"no cluster has a share of {min_overlap:g}\nor more in another"
-        caption = caption if width < 3.6 else caption.replace("\n", " ")
+        for a, b in itertools.permutations(nodes, 2):
+            if overlap[a, b] >= min_overlap:
+                others = np.array([nodes[k].center for k in nodes if k not in (a, b)]).reshape(-1, 2)
+                labels.append(_draw_arrow(axes, nodes[a], nodes[b], overlap[a, b], others, labels))
+                caption = f"arrows: share of a cluster that\nlies in another, at least {min_overlap:g}"
         n_full = int(np.count_nonzero(sizes))
         left_out = f"; {len(shown)} largest of {n_full} clusters" if len(shown) < n_full else ""
+        caption = caption if width < 3.6 else caption.replace("\n", " ")
         figure.supxlabel(f"{caption}{left_out}", fontsize=8)
     return figure
 
@@ -141,8 +132,7 @@ def _places_on_circle(weight: np.ndarray) -> np.ndarray:
     along = np.abs(np.arange(n)[:, None] - np.arange(n))
     along = np.minimum(along, n - along)
     order = np.arange(n)
-    cost = (weight * along).sum()
-    improves = True
+    cost, improves = (weight * along).sum(), True
     while improves:
         improves = False
         for a, b in itertools.combinations(range(n), 2):
@@ -170,15 +160,12 @@ def _draw_node(
     x, y = place
     node = Circle((x, y), _RADIUS, facecolor="white", edgecolor=color, linewidth=1.6, zorder=3)
     axes.add_patch(node)
-    out = _RADIUS + 0.05
-    if is_inside:
-        axes.text(x, y, "\n".join(words), ha="center", va="center", zorder=6)
-    elif abs(y) < 0.4 * abs(x):
-        side = "left" if x > 0 else "right"
-        axes.text(x + np.copysign(out, x), y, "\n".join(words), ha=side, va="center", zorder=6)
-    else:
-        side = "bottom" if y > 0 else "top"
-        axes.text(x, y + np.copysign(out, y), ", ".join(words), ha="center", va=side, zorder=6)
+    out, text, across, along = _RADIUS + 0.05, "\n".join(words), "center", "center"
+    if not is_inside and abs(y) < 0.4 * abs(x):
+        x, across = x + np.copysign(out, x), "left" if x > 0 else "right"
+    elif not is_inside:
+        y, along, text = y + np.copysign(out, y), "bottom" if y > 0 else "top", ", ".join(words)
+    axes.text(x, y, text, ha=across, va=along, zorder=6)
     return node
 
 
@@ -192,16 +179,13 @@ def _draw_arrow(
     from matplotlib.patches import FancyArrowPatch
 
     first, last = np.array(start.center), np.array(end.center)
-    t = np.linspace(0.0, 1.0, 41)[:, None]
-    aside = np.array([1, -1]) * (last - first)[::-1]
-    curves = {
-        bend: (1 - t) ** 2 * first + 2 * t * (1 - t) * ((first + last) / 2 + bend * aside) + t**2 * last
-        for bend in _BENDS
-    }
-    clearance = {
-        bend: np.linalg.norm(curve[:, None] - others, axis=2).min(initial=_RADIUS + 0.08)
-        for bend, curve in curves.items()
-    }
+    t, aside = np.linspace(0.0, 1.0, 41)[:, None], np.array([1, -1]) * (last - first)[::-1]
+    curves, clearance = {}, {}
+    for bend in _BENDS:
+        middle = (first + last) / 2 + bend * aside
+        curves[bend] = (1 - t) ** 2 * first + 2 * t * (1 - t) * middle + t**2 * last
+        apart = np.linalg.norm(curves[bend][:, None] - others, axis=2)
+        clearance[bend] = apart.min(initial=_RADIUS + 0.08)
     bend = max(_BENDS, key=lambda bend: clearance[bend])  # the first that passes all nodes
     width, color = 0.6 + 6 * weight, start.get_edgecolor()
     arrow = FancyArrowPatch(
@@ -222,9 +206,6 @@ def _draw_arrow(
     return np.asarray(place)
 
 
-# The tree
-
-
 def tree(tree: Any, n_clusters: int | None = None) -> Figure:
     """Draw a tree of clusters.
 
@@ -242,14 +223,25 @@ def tree(tree: Any, n_clusters: int | None = None) -> Figure:
     >>> figure = bc.plots.tree(bc.consensus_tree(ensemble, random_state=0))
     >>> figure.savefig("tree.png")
     """
-    tree = _tree_of(tree)
-    if n_clusters is not None:
-        check_int("n_clusters", n_clusters)
+    if not hasattr(tree, "merges"):  # a consensus, which keeps the tree where its number was chosen
+        tree = getattr(tree, "tree_", getattr(tree, "tree", tree))
+    if not hasattr(tree, "merges"):
+        raise drawing.refused(
+            tree,
+            "bigcons.consensus_tree(ensemble), or a consensus with n_clusters='auto', which keeps its tree",
+        )
     G, branches = len(tree.sizes), tree.branches(n_clusters)
-    members = _leaves(tree.merges, G)
+    members = [[leaf] for leaf in range(G)]
+    for one, two in tree.merges[:, :2].astype(int).tolist():
+        members.append(members[one] + members[two])
     sizes = np.array([tree.sizes[leaves].sum() for leaves in members])
     shares = sizes / sizes[-1]
-    ends = _in_order(branches, 2 * G - 2)
+    top = next(iter(branches), 2 * G - 2)
+    ends, waiting = [], [top]  # the clusters of the cut, as they lie side by side
+    while waiting:
+        node = waiting.pop()
+        waiting += reversed(branches.get(node, ()))
+        ends += [] if node in branches else [node]
     K, by_size = len(ends), sorted(ends, key=lambda node: (-sizes[node], min(members[node])))
     y = {node: float(K - 1 - at) for at, node in enumerate(ends)}
     x = {node: float(2 * G - 1 - node) for node in branches}  # the number of the split
@@ -257,29 +249,29 @@ def tree(tree: Any, n_clusters: int | None = None) -> Figure:
         y[node] = float(np.mean([y[side] for side in branches[node]]))
     last = max(x.values(), default=0.0) + 1.0
     is_roomy = K <= 20  # the support of every split is written beside it
-    height = max(1.6, 0.55 + (0.3 if is_roomy else 0.15) * K)
-    with drawing.new_figure(6.2, height) as figure:
+    with drawing.new_figure(6.2, max(1.6, 0.55 + (0.3 if is_roomy else 0.15) * K)) as figure:
         from matplotlib import colormaps
         from matplotlib.cm import ScalarMappable
         from matplotlib.colors import Normalize
 
         scale = ScalarMappable(Normalize(0.0, 1.0), colormaps["viridis_r"])
         axes = figure.subplots()
-        top = next(iter(branches), 2 * G - 2)
-        widest = 14.0  # points of the line of all objects
-        stem: dict[str, Any] = {"color": drawing.GUIDE, "linewidth": widest, "solid_capstyle": "butt"}
-        axes.plot([0.0, x.get(top, last)], [y[top]] * 2, **stem)
+
+        def draw_side(node: int, start: float, color: Any) -> None:
+            ends, width = [start, x.get(node, last)], max(14.0 * shares[node], 1.0)
+            axes.plot(ends, [y[node]] * 2, color=color, linewidth=width, solid_capstyle="butt")
+
+        draw_side(top, 0.0, drawing.GUIDE)
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
         for node, pair in branches.items():
-            told = tree.support[node - G]
-            color = drawing.GUIDE if np.isnan(told) else scale.to_rgba(told)
+            support = tree.support[node - G]
+            color = drawing.GUIDE if np.isnan(support) else scale.to_rgba(support)
             axes.plot([x[node]] * 2, [y[side] for side in pair], color=color, linewidth=1.0)
             for side in pair:
-                along, width = [x[node], x.get(side, last)], max(widest * shares[side], 1.0)
-                axes.plot(along, [y[side]] * 2, color=color, linewidth=width, solid_capstyle="butt")
-            if is_roomy and not np.isnan(told):
-                axes.annotate(f"{told:.2f}", (x[node], y[node]), xytext=(-4, 0), textcoords="offset points",
-                              ha="right", va="center", fontsize=7,
-                              bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})  # fmt: skip
+                draw_side(side, x[node], color)
+            if is_roomy and not np.isnan(support):
+                axes.annotate(f"{support:.2f}", (x[node], y[node]), (-4, 0), textcoords="offset points",
+                              ha="right", va="center", fontsize=7, bbox=box)  # fmt: skip
         names = [f"{by_size.index(node)}: {shares[node]:.1%}" for node in ends]
         axes.set_yticks([y[node] for node in ends], names, fontsize=8 if is_roomy else 6)
         axes.yaxis.tick_right()
@@ -287,48 +279,10 @@ def tree(tree: Any, n_clusters: int | None = None) -> Figure:
         axes.spines["left"].set_visible(False)
         axes.set(xlim=(0.0, last), ylim=(-0.7, K - 0.3), xlabel="split, from the highest down")
         axes.set_xticks(sorted(x.values())[:: max((K - 1) // 12, 1)])
-        shares = f", shares of {tree.sizes.sum():,} of them" if tree.is_sampled else ""
-        told = 1 if n_clusters is None and tree.choice.n_clusters == 1 else K
-        split = ", and its first split" if told < K else ""
-        title = f"{count_in_words(told)} of {tree.n_objects:,} objects{split}{shares}"
-        axes.set_title(title, fontsize=9)
+        sampled = f", shares of {tree.sizes.sum():,} of them" if tree.is_sampled else ""
+        number = 1 if n_clusters is None and tree.choice.n_clusters == 1 else K
+        split = ", and its first split" if number < K else ""
+        axes.set_title(f"{count_in_words(number)} of {tree.n_objects:,} objects{split}{sampled}", fontsize=9)
         figure.colorbar(scale, ax=axes, label="support", pad=0.02, aspect=20, shrink=min(1.0, 12 / K),
                         location="left")  # fmt: skip
     return figure
-
-
-def _tree_of(given: Any) -> ClusterTree:
-    """Return a tree of clusters, or the one that a fit or a store has kept."""
-    kept = getattr(given, "tree_", getattr(given, "tree", None)) if drawing.is_consensus(given) else given
-    if kept is None:
-        raise InvalidInputError(
-            f"this {type(given).__name__} has kept no tree, because its number of clusters was given; "
-            "pass bigcons.consensus_tree(ensemble), or a consensus with n_clusters='auto'."
-        )
-    if not hasattr(kept, "merges"):
-        raise InvalidInputError(
-            f"tree has type {type(kept).__name__}; pass bigcons.consensus_tree(ensemble), or a "
-            "consensus with n_clusters='auto'."
-        )
-    tree: ClusterTree = kept
-    return tree
-
-
-def _leaves(merges: np.ndarray, n_leaves: int) -> list[list[int]]:
-    """Return the leaves of every node."""
-    members = [[leaf] for leaf in range(n_leaves)]
-    for one, two in merges[:, :2].astype(int).tolist():
-        members.append(members[one] + members[two])
-    return members
-
-
-def _in_order(branches: dict[int, tuple[int, int]], root: int) -> list[int]:
-    """Return the clusters of a cut as they lie side by side."""
-    waiting, found = [next(iter(branches), root)], []
-    while waiting:
-        node = waiting.pop()
-        if node in branches:
-            waiting += reversed(branches[node])
-        else:
-            found.append(node)
-    return found

@@ -10,10 +10,8 @@ from bigcons.errors import InvalidInputError
 from bigcons.io.labels import labels_of, names_of_rows, refuse_other_rows
 from bigcons.plots import drawing
 from bigcons.seeding import SeedLike
-from bigcons.validation import check_int
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -35,13 +33,24 @@ def memberships(
     >>> figure.savefig("memberships.png")
     """
     from bigcons.metrics.geometry import vat_order
+    from bigcons.metrics.memberships import refuse_without_memberships
 
-    check_int("n_clusters", n_clusters)
-    labels, values, sizes = _memberships_of(consensus)
+    drawing.refuse_ensemble(consensus)
+    if hasattr(consensus, "read_memberships"):
+        labels, values, sizes = consensus.label_rows, consensus.membership_rows, consensus.cluster_sizes()
+    else:
+        if hasattr(consensus, "fit"):
+            refuse_without_memberships(consensus)
+        values = getattr(consensus, "memberships_", consensus)  # of a store, an array of dask
+        values = values if hasattr(values, "shape") else np.asarray(values)
+        if len(values.shape) != 2:
+            raise InvalidInputError(f"memberships has shape {values.shape}; pass (n_objects, n_clusters).")
+        labels = getattr(consensus, "labels_", None)
+        labels = np.asarray(values).argmax(axis=1) if labels is None else labels
+        sizes = np.bincount(labels[labels >= 0], minlength=values.shape[1])
     rows = drawing.sample_rows(labels.shape[0], n_objects, random_state)
     winners, sampled = drawing.take_rows(labels, rows), drawing.take_rows(values, rows)
-    n_full = int(np.count_nonzero(sizes))
-    shown = np.sort(np.argsort(-sizes, kind="stable")[: min(n_clusters, n_full)])
+    shown, n_full = np.sort(drawing.largest(sizes, n_clusters)), int(np.count_nonzero(sizes))
     likeness = sampled[:, shown].T @ sampled[:, shown]
     norms = np.sqrt(np.diag(likeness))
     apart = 1 - likeness / np.maximum(np.outer(norms, norms), 1e-12)
@@ -60,33 +69,14 @@ def memberships(
             axes.axvline(last + 0.5, color=color, linewidth=width)
         for border in range(1, len(shown)):
             axes.axhline(border - 0.5, color=color, linewidth=width)
-        largest = "" if len(shown) == n_full else f"\nthe {len(shown)} largest of {n_full:,} clusters"
-        axes.set_xlabel(
-            drawing.sample_words(len(order), labels.shape[0], "by cluster and confidence") + largest
-        )
+        words = drawing.sample_words(len(order), labels.shape[0], "by cluster and confidence")
+        most = "" if len(shown) == n_full else f"\nthe {len(shown)} largest of {n_full:,} clusters"
+        axes.set_xlabel(words + most)
         axes.set_ylabel("cluster: number of objects")
         names = [f"{k}: {sizes[k]:,}" for k in shown.tolist()]
         fontsize = 9 if len(shown) <= 8 else 7 if len(shown) <= 12 else 6
         axes.set_yticks(range(len(shown)), names, fontsize=fontsize)
     return figure
-
-
-def _memberships_of(consensus: Any) -> tuple[Any, Any, np.ndarray]:
-    """Return labels (n_objects,), memberships (n_objects, n_clusters) and sizes of the clusters."""
-    drawing.refuse_ensemble(consensus)
-    if hasattr(consensus, "read_memberships"):
-        return consensus.label_rows, consensus.membership_rows, consensus.cluster_sizes()
-    if hasattr(consensus, "fit"):
-        from bigcons.metrics.memberships import refuse_without_memberships
-
-        refuse_without_memberships(consensus)
-    values = getattr(consensus, "memberships_", consensus)
-    values = values if hasattr(values, "shape") else np.asarray(values)
-    if len(values.shape) != 2:
-        raise InvalidInputError(f"memberships has shape {values.shape}; pass (n_objects, n_clusters).")
-    labels = getattr(consensus, "labels_", None)
-    labels = np.asarray(values).argmax(axis=1) if labels is None else labels
-    return labels, values, np.bincount(labels[labels >= 0], minlength=values.shape[1])
 
 
 def coassociation(
@@ -96,8 +86,8 @@ def coassociation(
 
     ``ensemble`` is an Ensemble, its path, or a table of labels; of more than ``n_objects`` objects, a random
     sample is drawn. ``labels``, one for each object of the ensemble, a fitted clusterer or a `Consensus`, put
-    the objects of a cluster together, in VAT order, next to clusters that are often joined with it, and color
-    a strip below the matrix. O(n_objects^2) time and memory.
+    the objects of a cluster together, in VAT order, next to clusters that are often joined with it.
+    O(n_objects^2) time and memory.
 
     Examples
     --------
@@ -132,11 +122,17 @@ def coassociation(
         words = "share of partitions that group the pair"
         drawing.draw_heat_map(axes, share[np.ix_(order, order)], words, shrink=0.7)
         axes.set(yticks=[], aspect="equal")
-        if sampled is None:
-            axes.set_xlabel(drawing.sample_words(len(rows), ensemble.n_objects, "in VAT order"))
-        else:
-            axes.set_title(drawing.sample_words(len(rows), ensemble.n_objects, "by cluster"), fontsize=9)
-            _draw_strip(axes, sampled[order])
+        words = drawing.sample_words(
+            len(rows), ensemble.n_objects, "in VAT order" if sampled is None else "by cluster"
+        )
+        axes.set_xlabel(words)
+        if sampled is not None:
+            last = np.flatnonzero(np.diff(sampled[order], append=-2))  # row of each cluster
+            middle, n_rows = last - np.diff(last, prepend=-1) / 2 + 0.5, np.diff(last, prepend=-1)
+            names = [str(k) if k >= 0 else "none" for k in sampled[order[last]].tolist()]
+            named = np.flatnonzero(n_rows > len(rows) / 50)  # the names of others would hide each other
+            axes.set_yticks(middle[named], [names[k] for k in named])
+            axes.set_ylabel("cluster")
     return figure
 
 
@@ -155,26 +151,6 @@ def _by_cluster(share: np.ndarray, labels: np.ndarray) -> np.ndarray:
     parts = [np.flatnonzero(labels == clusters[k]) for k in vat_order(apart)]
     parts.append(np.flatnonzero(labels < 0))
     return np.concatenate([part[vat_order(1 - share[np.ix_(part, part)])] for part in parts])
-
-
-def _draw_strip(axes: Axes, labels: np.ndarray) -> None:
-    """Draw a strip of cluster colors along the bottom of a square matrix, and which cluster each one is."""
-    from matplotlib.colors import to_rgb
-    from matplotlib.patches import Patch
-
-    strip = axes.inset_axes((0.0, -0.045, 1.0, 0.03))
-    colors = [to_rgb(drawing.color_of(k) if k >= 0 else "white") for k in labels.tolist()]
-    strip.imshow([colors], aspect="auto", interpolation="nearest")
-    strip.set_axis_off()
-    shown = np.unique(labels[labels >= 0]).tolist()
-    if not shown or len(shown) > len(drawing.PALETTE):
-        axes.set_xlabel("strip: cluster", labelpad=16)
-        return
-    axes.legend(
-        handles=[Patch(color=drawing.color_of(k), label=str(k)) for k in shown],
-        title="cluster", loc="upper center", fontsize=8, bbox_to_anchor=(0.5, -0.06), ncols=6,
-        handlelength=1.0, columnspacing=1.0, borderaxespad=0.0,
-    )  # fmt: skip
 
 
 def partitions(ensemble: Any) -> Figure:
@@ -205,7 +181,8 @@ def partitions(ensemble: Any) -> Figure:
         axes.set_aspect("equal")
         step = -(-len(order) // 40)
         shown = range(0, len(order), step)
-        names = [drawing.shortened(ensemble.names[others[order[row]]]) for row in shown]
+        names = [ensemble.names[others[order[row]]] for row in shown]
+        names = [name if len(name) <= 16 else f"{name[:8]}…{name[-7:]}" for name in names]
         axes.set_yticks(shown, names, fontsize=9 if len(shown) <= 20 else 6)
         every = "" if step == 1 else f", one in {step} named"
         of_all = "" if len(order) == ensemble.n_partitions else f" of {ensemble.n_partitions:,}"

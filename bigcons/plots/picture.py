@@ -23,15 +23,11 @@ class Picture(Figure):
     """A matplotlib figure that Jupyter shows as an image, whether or not pyplot was imported."""
 
     def _repr_png_(self) -> bytes:
-        with rc_context({**STYLE, "savefig.dpi": 120}):
-            return self._saved("png")
+        return self.image("png", dpi=120)
 
-    def svg(self) -> bytes:
-        """Return the picture as SVG, the same bytes for the same picture."""
-        with rc_context(STYLE):
-            return self._saved("svg", metadata={"Date": None})
-
-    def _saved(self, kind: str, **options: Any) -> bytes:
+    def image(self, kind: str, **options: Any) -> bytes:
+        """Return the picture as PNG, SVG or PDF; without a date, the same bytes for the same picture."""
         file = io.BytesIO()
-        self.savefig(file, format=kind, **options)
+        with rc_context(STYLE):
+            self.savefig(file, format=kind, **options)
         return file.getvalue()
